@@ -1,0 +1,2 @@
+//! Verified downloads of registry packages into a cache directory.
+#![forbid(unsafe_code)]

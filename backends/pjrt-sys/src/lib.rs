@@ -1,0 +1,2 @@
+//! The PJRT C API as Rust types: layouts and sizes, no logic.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! A halite backend over any PJRT plugin.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Find, install, probe and open accelerators.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Derive macro for halite trees.
+#![forbid(unsafe_code)]

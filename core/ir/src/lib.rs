@@ -1,0 +1,2 @@
+//! The op set, graphs, shape inference, verification and StableHLO text.
+#![forbid(unsafe_code)]

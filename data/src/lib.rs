@@ -1,0 +1,2 @@
+//! Datasets, samplers, loaders and prefetch.
+#![forbid(unsafe_code)]

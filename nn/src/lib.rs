@@ -1,0 +1,2 @@
+//! Tracing, gradients, layers, losses and optimizers.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Tasks, the trainer, checkpoints, loggers and plots.
+#![forbid(unsafe_code)]
