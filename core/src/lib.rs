@@ -1,2 +1,55 @@
-//! The contract between accelerators and programs: backends, clients, arrays, shardings, trees.
+//! The contract between accelerators and programs.
+//!
+//! A driver implements [`Backend`] and its four companions: [`Device`], [`Buffer`], [`Executable`], [`Event`]. Everyone
+//! else holds a [`Client`], which hides which backend it is, and [`Array`]s: logical tensors laid over a [`Mesh`] of
+//! devices by a [`Sharding`]. [`tree`] is how structs of tensors are named, visited and rebuilt.
+//!
+//! Nothing here knows an operation, a model or a file format.
+//!
+//! ```
+//! use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, Sharding};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! let client = Client::new(Null::new(4));                        // any backend: from here on, nothing depends on it
+//! let mesh = Arc::new(Mesh::new([("data", 4)], client.local_devices())?);
+//! let by_rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
+//! let batch = HostArray::from_slice(&[0.0f32; 8 * 3], [8, 3])?;
+//! let array = Array::upload(&client, &batch, &by_rows)?;          // two rows go to each device
+//! assert_eq!(array.shards()[3].tensor_type().dims(), [2, 3]);
+//! assert_eq!(array.read()?, batch);                               // blocks, and is counted
+//! assert_eq!(client.counters().snapshot().blocking_reads, 4);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
+
+extern crate self as halite_core;
+
+mod array;
+mod backend;
+mod client;
+mod collective;
+mod dtype;
+mod erased;
+mod error;
+mod host;
+mod null;
+mod pending;
+mod sharding;
+mod tensor_type;
+
+pub use array::Array;
+pub use backend::{
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue, Launch, Launched, MemoryKind,
+    MemoryStats, OnFetched, OnReady, Placement, Platform, Program, ProgramMemory, Signature,
+};
+pub use client::{Client, CounterSnapshot, Counters, DeviceBuffer, DeviceEvent, Loaded};
+pub use collective::{Collective, ReduceOp, SingleProcess, ThreadMember};
+pub use dtype::{DType, Element};
+pub use error::{Error, ErrorKind, Result};
+pub use host::{AlignedBytes, HostArray, HostBytes};
+pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
+pub use pending::Pending;
+pub use sharding::{Mesh, PartitionSpec, Sharding};
+pub use tensor_type::TensorType;

@@ -1,0 +1,303 @@
+//! A logical tensor over a mesh of devices.
+
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{Client, DeviceBuffer, Error, HostArray, HostBytes, Pending, Result, Sharding, TensorType};
+
+/// A logical tensor laid over a mesh: one buffer per device.
+///
+/// It is not `Clone`: moving it into a launch donates its memory, and using it afterwards does not compile. A copy is
+/// asked for by name, with [`copy`](Self::copy).
+///
+/// ```
+/// use halite_core::{Array, Client, HostArray, Null, Sharding};
+///
+/// let client = Client::new(Null::new(1));
+/// let host = HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap();
+/// let array = Array::upload(&client, &host, &Sharding::single(client.local_devices()[0])).unwrap();
+/// assert_eq!(array.ty().dims(), [2]);
+/// ```
+#[derive(Debug)]
+pub struct Array {
+    ty: TensorType,
+    sharding: Arc<Sharding>,
+    shards: Vec<DeviceBuffer>,
+}
+
+impl Array {
+    /// Queues copies of `host` to the devices of `sharding`: to each only the part that it holds.
+    ///
+    /// # Errors
+    /// If a dimension does not divide into its parts, or a device cannot be uploaded to.
+    pub fn upload(client: &Client, host: &HostArray, sharding: &Arc<Sharding>) -> Result<Self> {
+        Self::upload_parts(client, host.ty(), sharding, &|ranges| {
+            let part = if is_whole(ranges, host.ty()) { None } else { Some(cut(host, ranges)?) };
+            Ok(part.map_or(Source::Host(host.bytes()), |part| Source::Part(Arc::new(part))))
+        })
+    }
+
+    /// As [`upload`](Self::upload), but the device may use the host's memory in place, and keeps it alive while it does.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    pub fn upload_shared(client: &Client, host: &Arc<HostArray>, sharding: &Arc<Sharding>) -> Result<Self> {
+        Self::upload_parts(client, host.ty(), sharding, &|ranges| {
+            let whole = is_whole(ranges, host.ty());
+            Ok(Source::Part(if whole { host.clone() } else { Arc::new(cut(host, ranges)?) }))
+        })
+    }
+
+    /// Takes what each device of `sharding` already holds, in the order of its mesh.
+    ///
+    /// # Errors
+    /// If the number of shards, or the type or device of one, is not what `sharding` says of `ty`.
+    pub fn from_shards(ty: TensorType, sharding: &Arc<Sharding>, shards: Vec<DeviceBuffer>) -> Result<Self> {
+        let (devices, shard_type) = (sharding.mesh().devices(), sharding.shard_type(&ty)?);
+        if shards.len() != devices.len() {
+            return Err(Error::invalid(
+                "array",
+                format!("{} shards given, {sharding} has {} devices", shards.len(), devices.len()),
+            ));
+        }
+        for (shard, device) in shards.iter().zip(devices) {
+            if shard.tensor_type() != &shard_type || shard.placement().device != *device {
+                let message = format!("a shard of {ty} by {sharding} is {shard:?}, want {shard_type} on device {}", device.0);
+                return Err(Error::invalid("array", message));
+            }
+        }
+        Ok(Array { ty, sharding: sharding.clone(), shards })
+    }
+
+    /// Element type and dimensions of the whole.
+    pub fn ty(&self) -> &TensorType {
+        &self.ty
+    }
+
+    /// How it lies over devices.
+    pub fn sharding(&self) -> &Arc<Sharding> {
+        &self.sharding
+    }
+
+    /// What each device holds, in the order of the mesh.
+    pub fn shards(&self) -> &[DeviceBuffer] {
+        &self.shards
+    }
+
+    /// Gives up the whole for its parts.
+    pub fn into_shards(self) -> Vec<DeviceBuffer> {
+        self.shards
+    }
+
+    /// Blocks until the contents are computed on every device.
+    ///
+    /// # Errors
+    /// The error of the computation; a late one is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+    pub fn wait(&self) -> Result<()> {
+        self.shards.iter().try_for_each(|shard| shard.ready()?.pending("array").wait())
+    }
+
+    /// Blocks until the whole is on the host. Counted as a blocking read.
+    ///
+    /// # Errors
+    /// The error of the computation.
+    pub fn read(&self) -> Result<HostArray> {
+        let mut host = HostArray::zeros(self.ty.clone());
+        for (ranges, shard) in self.distinct_shards()? {
+            if is_whole(&ranges, &self.ty) {
+                shard.read(host.bytes_mut())?;
+            } else {
+                let mut part = vec![0; shard.tensor_type().bytes()];
+                shard.read(&mut part)?;
+                paste(&mut host, &ranges, &part);
+            }
+        }
+        Ok(host)
+    }
+
+    /// Queues a copy of the whole to the host.
+    ///
+    /// # Errors
+    /// None today; an error of the computation comes with the value.
+    pub fn fetch(&self) -> Result<Pending<HostArray>> {
+        let parts = self.distinct_shards()?;
+        let (pending, resolve) = Pending::new("fetch");
+        let gathering = Arc::new(Mutex::new(Gathering {
+            host: Some(HostArray::zeros(self.ty.clone())),
+            missing: parts.len(),
+            resolve: Some(Box::new(resolve)),
+        }));
+        for (ranges, shard) in parts {
+            let gathering = gathering.clone();
+            shard.fetch_then(Box::new(move |bytes| {
+                gathering.lock().unwrap_or_else(PoisonError::into_inner).arrived(&ranges, bytes);
+            }));
+        }
+        Ok(pending)
+    }
+
+    /// Queues a copy on the same devices.
+    ///
+    /// # Errors
+    /// If the devices have no room.
+    pub fn copy(&self) -> Result<Self> {
+        let shards = self.shards.iter().map(|shard| shard.copy_to(shard.placement())).collect::<Result<_>>()?;
+        Ok(Array { ty: self.ty.clone(), sharding: self.sharding.clone(), shards })
+    }
+
+    fn upload_parts<'h>(
+        client: &Client,
+        ty: &TensorType,
+        sharding: &Arc<Sharding>,
+        source: &dyn Fn(&[Range<usize>]) -> Result<Source<'h>>,
+    ) -> Result<Self> {
+        let shard_type = sharding.shard_type(ty)?;
+        let mut shards = Vec::with_capacity(sharding.mesh().size());
+        // Devices that hold the same part share one cut of the host's bytes.
+        let mut last: Option<(Vec<Range<usize>>, Source<'h>)> = None;
+        for (index, &device) in sharding.mesh().devices().iter().enumerate() {
+            let ranges = sharding.shard_ranges(ty, index)?;
+            if last.as_ref().is_none_or(|(known, _)| *known != ranges) {
+                last = Some((ranges.clone(), source(&ranges)?));
+            }
+            let bytes = match &last.as_ref().expect("set just above").1 {
+                Source::Host(bytes) => HostBytes::Borrowed(bytes),
+                Source::Part(part) => HostBytes::Shared(part.clone()),
+            };
+            shards.push(client.upload(bytes, &shard_type, device.into())?);
+        }
+        Ok(Array { ty: ty.clone(), sharding: sharding.clone(), shards })
+    }
+
+    /// One device for each distinct part, with where the part lies in the whole.
+    fn distinct_shards(&self) -> Result<Vec<(Vec<Range<usize>>, &DeviceBuffer)>> {
+        let mut parts: Vec<(Vec<Range<usize>>, &DeviceBuffer)> = Vec::new();
+        for (index, shard) in self.shards.iter().enumerate() {
+            let ranges = self.sharding.shard_ranges(&self.ty, index)?;
+            if parts.iter().all(|(known, _)| *known != ranges) {
+                parts.push((ranges, shard));
+            }
+            if self.sharding.spec().is_replicated() {
+                break;
+            }
+        }
+        Ok(parts)
+    }
+}
+
+enum Source<'h> {
+    Host(&'h [u8]),
+    Part(Arc<HostArray>),
+}
+
+struct Gathering {
+    host: Option<HostArray>,
+    missing: usize,
+    resolve: Option<Box<dyn FnOnce(Result<HostArray>) + Send>>,
+}
+
+impl Gathering {
+    fn arrived(&mut self, ranges: &[Range<usize>], bytes: Result<Vec<u8>>) {
+        let Some(host) = &mut self.host else { return };
+        match bytes {
+            Ok(bytes) => paste(host, ranges, &bytes),
+            Err(error) => {
+                self.host = None;
+                if let Some(resolve) = self.resolve.take() {
+                    resolve(Err(error));
+                }
+                return;
+            }
+        }
+        self.missing -= 1;
+        if self.missing == 0
+            && let (Some(host), Some(resolve)) = (self.host.take(), self.resolve.take())
+        {
+            resolve(Ok(host));
+        }
+    }
+}
+
+fn is_whole(ranges: &[Range<usize>], ty: &TensorType) -> bool {
+    ranges.iter().zip(ty.dims()).all(|(range, &size)| range.len() == size)
+}
+
+fn cut(host: &HostArray, ranges: &[Range<usize>]) -> Result<HostArray> {
+    let dims: Vec<usize> = ranges.iter().map(Range::len).collect();
+    let mut part = HostArray::zeros(host.ty().with_dims(dims));
+    let into = part.bytes_mut();
+    let mut at = 0;
+    for_each_run(host.ty(), ranges, |run| {
+        into[at..at + run.len()].copy_from_slice(&host.bytes()[run.clone()]);
+        at += run.len();
+    });
+    Ok(part)
+}
+
+fn paste(host: &mut HostArray, ranges: &[Range<usize>], part: &[u8]) {
+    let ty = host.ty().clone();
+    let into = host.bytes_mut();
+    let mut at = 0;
+    for_each_run(&ty, ranges, |run| {
+        into[run.clone()].copy_from_slice(&part[at..at + run.len()]);
+        at += run.len();
+    });
+}
+
+/// Calls `visit` with each contiguous run of bytes that `ranges` cover in a row-major tensor of type `ty`.
+fn for_each_run(ty: &TensorType, ranges: &[Range<usize>], mut visit: impl FnMut(Range<usize>)) {
+    let dims = ty.dims();
+    if ranges.iter().any(Range::is_empty) {
+        return;
+    }
+    // The innermost dimensions that are whole, and the one outside of them, are contiguous.
+    let split = (0..dims.len()).rev().find(|&dim| ranges[dim].len() != dims[dim]).unwrap_or(0);
+    let stride: usize = dims.iter().skip(split + 1).product::<usize>() * ty.dtype().size();
+    let mut index: Vec<usize> = ranges[..split.min(dims.len())].iter().map(|range| range.start).collect();
+    loop {
+        let row = index.iter().zip(dims).fold(0, |row, (&i, &size)| row * size + i);
+        let run = ranges.get(split).cloned().unwrap_or(0..1);
+        let base = row * dims.get(split).copied().unwrap_or(1);
+        visit((base + run.start) * stride..(base + run.end) * stride);
+        let Some(dim) = (0..index.len()).rev().find(|&dim| index[dim] + 1 < ranges[dim].end) else { return };
+        index[dim] += 1;
+        for later in dim + 1..index.len() {
+            index[later] = ranges[later].start;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn cutting_and_pasting_every_part_gives_the_whole_back() {
+        let values: Vec<i32> = (0..4 * 6 * 5).collect();
+        let host = HostArray::from_slice(&values, [4, 6, 5]).unwrap();
+        for split in [[1, 1, 1], [2, 1, 1], [1, 3, 1], [1, 1, 5], [4, 2, 5], [2, 3, 1]] {
+            let mut whole = HostArray::zeros(TensorType::new(DType::S32, [4, 6, 5]));
+            for part in 0..split.iter().product() {
+                let (a, b, c) = (part / (split[1] * split[2]), part / split[2] % split[1], part % split[2]);
+                let size = [4 / split[0], 6 / split[1], 5 / split[2]];
+                let ranges = [a, b, c].map(|_| 0..0);
+                let ranges: Vec<_> =
+                    (ranges.iter().zip([a, b, c]).zip(size)).map(|((_, at), size)| at * size..(at + 1) * size).collect();
+                let cut = cut(&host, &ranges).unwrap();
+                let first = cut.as_slice::<i32>().unwrap()[0];
+                assert_eq!(first as usize, (ranges[0].start * 6 + ranges[1].start) * 5 + ranges[2].start);
+                paste(&mut whole, &ranges, cut.bytes());
+            }
+            assert_eq!(whole, host, "{split:?}");
+        }
+    }
+
+    #[test]
+    fn a_scalar_is_one_run() {
+        let host = HostArray::scalar(7.0f32);
+        assert_eq!(cut(&host, &[]).unwrap(), host);
+    }
+}

@@ -1,0 +1,325 @@
+//! A handle on a backend of any kind.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use crate::{
+    Arg, Backend, CompileOptions, Device, DeviceId, Error, HostBytes, Launch, Launched, OnFetched, OnReady, Pending, Placement,
+    Platform, Program, ProgramMemory, Result, Signature, TensorType,
+    erased::{AnyBackend, AnyBuffer, AnyEvent, AnyExecutable},
+};
+
+/// A handle on a backend of any kind: cheap to clone, same devices underneath.
+///
+/// It counts what costs time, so that a run can prove that it does not wait: see [`Counters`].
+///
+/// ```
+/// use halite_core::{Client, DType, HostBytes, Null, TensorType};
+///
+/// let client = Client::new(Null::new(1));
+/// let device = client.devices()[0].id();
+/// let buffer = client.upload(HostBytes::Borrowed(&[0; 8]), &TensorType::new(DType::F32, [2]), device.into()).unwrap();
+/// assert_eq!(buffer.tensor_type().to_string(), "f32[2]");
+/// assert_eq!(client.counters().snapshot().uploads, 1);
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    backend: Arc<dyn AnyBackend>,
+    counters: Arc<Counters>,
+}
+
+impl Client {
+    /// Hides which backend it is.
+    pub fn new<B: Backend>(backend: B) -> Self {
+        Client { backend: Arc::new(backend), counters: Arc::default() }
+    }
+
+    /// What is behind it.
+    pub fn platform(&self) -> &Platform {
+        self.backend.platform()
+    }
+
+    /// Every device of the job, in id order.
+    pub fn devices(&self) -> Vec<&dyn Device> {
+        self.backend.devices()
+    }
+
+    /// The devices that this process can upload to, in id order.
+    pub fn local_devices(&self) -> Vec<DeviceId> {
+        self.backend.devices().into_iter().filter(|device| device.is_local()).map(Device::id).collect()
+    }
+
+    /// What this client did so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Queues a copy of host data to a device.
+    ///
+    /// # Errors
+    /// If the number of bytes is not that of `ty`, or there is no such place.
+    pub fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<DeviceBuffer> {
+        let (given, needed) = (bytes.as_ref().len(), ty.checked_bytes()?);
+        if given != needed {
+            return Err(Error::invalid("upload", format!("{given} bytes given, {ty} needs {needed}")).on(&self.platform().name));
+        }
+        let buffer = self.backend.upload(bytes, ty, to)?;
+        self.counters.uploads.fetch_add(1, Relaxed);
+        self.counters.uploaded_bytes.fetch_add(given as u64, Relaxed);
+        Ok(self.wrap(buffer))
+    }
+
+    /// Compiles for the devices that `options` names. Blocks until compiled.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Loaded> {
+        let executable = self.backend.compile(program, options)?;
+        self.counters.compiles.fetch_add(1, Relaxed);
+        Ok(Loaded { executable, counters: self.counters.clone() })
+    }
+
+    /// Loads what [`Loaded::serialize`] returned on this platform and version, for a program of this signature.
+    ///
+    /// # Errors
+    /// If the bytes are not of this platform and version.
+    pub fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Loaded> {
+        Ok(Loaded { executable: self.backend.load(serialized, signature, options)?, counters: self.counters.clone() })
+    }
+
+    fn wrap(&self, buffer: Box<dyn AnyBuffer>) -> DeviceBuffer {
+        DeviceBuffer { buffer, counters: self.counters.clone() }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.platform().name)
+    }
+}
+
+/// What a client did since it was made. All counts only grow.
+#[derive(Debug, Default)]
+pub struct Counters {
+    uploads: AtomicU64,
+    uploaded_bytes: AtomicU64,
+    blocking_reads: AtomicU64,
+    fetches: AtomicU64,
+    compiles: AtomicU64,
+    launches: AtomicU64,
+}
+
+/// [`Counters`] at one moment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CounterSnapshot {
+    /// Copies from host to device.
+    pub uploads: u64,
+    /// Bytes of those copies.
+    pub uploaded_bytes: u64,
+    /// Reads that made a host thread wait for the device.
+    pub blocking_reads: u64,
+    /// Copies from device to host that nobody had to wait for.
+    pub fetches: u64,
+    /// Programs compiled.
+    pub compiles: u64,
+    /// Programs launched.
+    pub launches: u64,
+}
+
+impl Counters {
+    /// The counts now.
+    pub fn snapshot(&self) -> CounterSnapshot {
+        CounterSnapshot {
+            uploads: self.uploads.load(Relaxed),
+            uploaded_bytes: self.uploaded_bytes.load(Relaxed),
+            blocking_reads: self.blocking_reads.load(Relaxed),
+            fetches: self.fetches.load(Relaxed),
+            compiles: self.compiles.load(Relaxed),
+            launches: self.launches.load(Relaxed),
+        }
+    }
+}
+
+/// Bytes on one device of any backend. Dropping frees them once queued work no longer needs them.
+pub struct DeviceBuffer {
+    buffer: Box<dyn AnyBuffer>,
+    counters: Arc<Counters>,
+}
+
+impl DeviceBuffer {
+    /// Element type and dimensions of what this device holds.
+    pub fn tensor_type(&self) -> &TensorType {
+        self.buffer.tensor_type()
+    }
+
+    /// Where it is.
+    pub fn placement(&self) -> Placement {
+        self.buffer.placement()
+    }
+
+    /// Happens when the contents are computed.
+    ///
+    /// # Errors
+    /// If the driver cannot tell.
+    pub fn ready(&self) -> Result<DeviceEvent> {
+        Ok(DeviceEvent(self.buffer.ready()?))
+    }
+
+    /// Queues a copy to another device or kind of memory, or to the same.
+    ///
+    /// # Errors
+    /// If there is no such place.
+    pub fn copy_to(&self, place: Placement) -> Result<Self> {
+        Ok(DeviceBuffer { buffer: self.buffer.copy_to(place)?, counters: self.counters.clone() })
+    }
+
+    /// Blocks until the row-major bytes are in `into`. Counted as a blocking read.
+    ///
+    /// # Errors
+    /// If `into` has another length than the type, or the computation of the contents failed.
+    pub fn read(&self, into: &mut [u8]) -> Result<()> {
+        let needed = self.tensor_type().bytes();
+        if into.len() != needed {
+            return Err(Error::invalid(
+                "read",
+                format!("{} bytes to read into, {} needs {needed}", into.len(), self.tensor_type()),
+            ));
+        }
+        self.counters.blocking_reads.fetch_add(1, Relaxed);
+        self.buffer.read(into)
+    }
+
+    /// Queues a copy to the host.
+    pub fn fetch(&self) -> Pending<Vec<u8>> {
+        let (pending, resolve) = Pending::new("fetch");
+        self.fetch_then(Box::new(resolve));
+        pending
+    }
+
+    /// Queues a copy to the host, and hands the row-major bytes to `then` on any thread.
+    pub fn fetch_then(&self, then: OnFetched) {
+        self.counters.fetches.fetch_add(1, Relaxed);
+        self.buffer.fetch(then);
+    }
+}
+
+impl fmt::Debug for DeviceBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceBuffer({} on device {})", self.tensor_type(), self.placement().device.0)
+    }
+}
+
+/// Something that will have happened on a device.
+pub struct DeviceEvent(Box<dyn AnyEvent>);
+
+impl DeviceEvent {
+    /// Whether it has happened, well or not.
+    pub fn is_ready(&self) -> bool {
+        self.0.is_ready()
+    }
+
+    /// Blocks until it has happened.
+    ///
+    /// # Errors
+    /// The error of the work, also when it is long past.
+    pub fn wait(&self) -> Result<()> {
+        self.0.wait()
+    }
+
+    /// Runs `then` once, on any thread; at once if it has happened.
+    pub fn on_ready(&self, then: OnReady) {
+        self.0.on_ready(then);
+    }
+
+    /// The same as something to wait for with a deadline, or to `.await`. `name` is for the error of a wait that is late.
+    pub fn pending(&self, name: &'static str) -> Pending<()> {
+        let (pending, resolve) = Pending::new(name);
+        self.0.on_ready(Box::new(resolve));
+        pending
+    }
+}
+
+impl fmt::Debug for DeviceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceEvent({})", if self.is_ready() { "ready" } else { "pending" })
+    }
+}
+
+/// A compiled program of any backend, ready to launch.
+pub struct Loaded {
+    executable: Box<dyn AnyExecutable>,
+    counters: Arc<Counters>,
+}
+
+impl Loaded {
+    /// Types of arguments and results, as one device sees them.
+    pub fn signature(&self) -> &Signature {
+        self.executable.signature()
+    }
+
+    /// The devices it runs on, in the order of launches.
+    pub fn devices(&self) -> &[DeviceId] {
+        self.executable.devices()
+    }
+
+    /// Queues one run. Arguments are `[device][input]`.
+    ///
+    /// # Errors
+    /// If an argument is of another type, device or backend than the program wants.
+    pub fn launch(&self, launch: Launch<'_, DeviceBuffer>) -> Result<Launched<DeviceBuffer>> {
+        let args = launch.args.into_iter().map(|row| row.into_iter().map(erase).collect()).collect();
+        let outputs = self.executable.launch(args)?;
+        self.counters.launches.fetch_add(1, Relaxed);
+        let wrap = |buffer| DeviceBuffer { buffer, counters: self.counters.clone() };
+        Ok(Launched { outputs: outputs.into_iter().map(|row| row.into_iter().map(wrap).collect()).collect() })
+    }
+
+    /// Bytes for [`Client::load`].
+    ///
+    /// # Errors
+    /// Where the driver cannot.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        self.executable.serialize()
+    }
+
+    /// Memory the program needs on each device, as the compiler planned it.
+    ///
+    /// # Errors
+    /// Where the driver does not say.
+    pub fn memory(&self) -> Result<ProgramMemory> {
+        self.executable.memory()
+    }
+
+    /// The compiler's own estimates, as (name, value).
+    ///
+    /// # Errors
+    /// Where the driver does not say.
+    pub fn cost(&self) -> Result<Vec<(String, f64)>> {
+        self.executable.cost()
+    }
+}
+
+fn erase(arg: Arg<'_, DeviceBuffer>) -> Arg<'_, Box<dyn AnyBuffer>> {
+    match arg {
+        Arg::Borrow(buffer) => Arg::Borrow(&buffer.buffer),
+        Arg::Donate(buffer) => Arg::Donate(buffer.buffer),
+    }
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signature = self.signature();
+        write!(
+            f,
+            "Loaded({} inputs, {} outputs, {} devices)",
+            signature.inputs.len(),
+            signature.outputs.len(),
+            self.devices().len()
+        )
+    }
+}

@@ -1,0 +1,140 @@
+//! The only place that knows how to forget which backend it is, and to find it again.
+
+use std::{any::Any, fmt::Debug, sync::Arc};
+
+use crate::{
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, Event, Executable, HostBytes, Launch, OnFetched, OnReady,
+    Placement, Platform, Program, ProgramMemory, Result, Signature, TensorType,
+};
+
+pub(crate) trait AnyEvent: Send + Sync {
+    fn is_ready(&self) -> bool;
+    fn wait(&self) -> Result<()>;
+    fn on_ready(&self, then: OnReady);
+}
+
+impl<E: Event> AnyEvent for E {
+    fn is_ready(&self) -> bool {
+        Event::is_ready(self)
+    }
+    fn wait(&self) -> Result<()> {
+        Event::wait(self)
+    }
+    fn on_ready(&self, then: OnReady) {
+        Event::on_ready(self, then);
+    }
+}
+
+pub(crate) trait AnyBuffer: Any + Debug + Send + Sync {
+    fn tensor_type(&self) -> &TensorType;
+    fn placement(&self) -> Placement;
+    fn ready(&self) -> Result<Box<dyn AnyEvent>>;
+    fn copy_to(&self, place: Placement) -> Result<Box<dyn AnyBuffer>>;
+    fn read(&self, into: &mut [u8]) -> Result<()>;
+    fn fetch(&self, then: OnFetched);
+}
+
+impl<B: Buffer> AnyBuffer for B {
+    fn tensor_type(&self) -> &TensorType {
+        Buffer::tensor_type(self)
+    }
+    fn placement(&self) -> Placement {
+        Buffer::placement(self)
+    }
+    fn ready(&self) -> Result<Box<dyn AnyEvent>> {
+        Ok(Box::new(Buffer::ready(self)?))
+    }
+    fn copy_to(&self, place: Placement) -> Result<Box<dyn AnyBuffer>> {
+        Ok(Box::new(Buffer::copy_to(self, place)?))
+    }
+    fn read(&self, into: &mut [u8]) -> Result<()> {
+        Buffer::read(self, into)
+    }
+    fn fetch(&self, then: OnFetched) {
+        Buffer::fetch(self, then);
+    }
+}
+
+pub(crate) trait AnyBackend: Debug + Send + Sync {
+    fn platform(&self) -> &Platform;
+    fn devices(&self) -> Vec<&dyn Device>;
+    fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Box<dyn AnyBuffer>>;
+    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>>;
+    fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>>;
+}
+
+impl<B: Backend> AnyBackend for B {
+    fn platform(&self) -> &Platform {
+        Backend::platform(self)
+    }
+    fn devices(&self) -> Vec<&dyn Device> {
+        Backend::devices(self).iter().map(|device| device as &dyn Device).collect()
+    }
+    fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Box<dyn AnyBuffer>> {
+        Ok(Box::new(Backend::upload(self, bytes, ty, to)?))
+    }
+    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>> {
+        let platform = Backend::platform(self).name.clone();
+        Ok(Box::new(Typed::<B> { platform, executable: Backend::compile(self, program, options)? }))
+    }
+    fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>> {
+        let platform = Backend::platform(self).name.clone();
+        Ok(Box::new(Typed::<B> { platform, executable: Backend::load(self, serialized, signature, options)? }))
+    }
+}
+
+/// Arguments or results as `[device][index]`.
+type Rows<T> = Vec<Vec<T>>;
+
+pub(crate) trait AnyExecutable: Debug + Send + Sync {
+    fn signature(&self) -> &Signature;
+    fn devices(&self) -> &[DeviceId];
+    fn launch(&self, args: Rows<Arg<'_, Box<dyn AnyBuffer>>>) -> Result<Rows<Box<dyn AnyBuffer>>>;
+    fn serialize(&self) -> Result<Vec<u8>>;
+    fn memory(&self) -> Result<ProgramMemory>;
+    fn cost(&self) -> Result<Vec<(String, f64)>>;
+}
+
+#[derive(Debug)]
+struct Typed<B: Backend> {
+    platform: Arc<str>,
+    executable: B::Executable,
+}
+
+impl<B: Backend> Typed<B> {
+    fn typed<'a>(&self, arg: Arg<'a, Box<dyn AnyBuffer>>) -> Result<Arg<'a, B::Buffer>> {
+        match arg {
+            Arg::Borrow(buffer) => (&**buffer as &dyn Any).downcast_ref().map(Arg::Borrow),
+            Arg::Donate(buffer) => (buffer as Box<dyn Any>).downcast().map(|buffer| Arg::Donate(*buffer)).ok(),
+        }
+        .ok_or_else(|| {
+            let message = format!("an argument is a buffer of another backend than {}", self.platform);
+            Error::invalid("launch", message).on(&self.platform)
+        })
+    }
+}
+
+impl<B: Backend> AnyExecutable for Typed<B> {
+    fn signature(&self) -> &Signature {
+        self.executable.signature()
+    }
+    fn devices(&self) -> &[DeviceId] {
+        self.executable.devices()
+    }
+    fn launch(&self, args: Rows<Arg<'_, Box<dyn AnyBuffer>>>) -> Result<Rows<Box<dyn AnyBuffer>>> {
+        let typed = |row: Vec<_>| row.into_iter().map(|arg| self.typed(arg)).collect();
+        let args = args.into_iter().map(typed).collect::<Result<_>>()?;
+        let launched = self.executable.launch(Launch { args })?;
+        let erase = |buffer| Box::new(buffer) as Box<dyn AnyBuffer>;
+        Ok(launched.outputs.into_iter().map(|row| row.into_iter().map(erase).collect()).collect())
+    }
+    fn serialize(&self) -> Result<Vec<u8>> {
+        self.executable.serialize()
+    }
+    fn memory(&self) -> Result<ProgramMemory> {
+        self.executable.memory()
+    }
+    fn cost(&self) -> Result<Vec<(String, f64)>> {
+        self.executable.cost()
+    }
+}

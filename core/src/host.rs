@@ -1,0 +1,199 @@
+//! Data on the host: bytes aligned so that a device of the same machine can use them in place.
+
+use std::{fmt, sync::Arc};
+
+use crate::{Element, Error, Result, TensorType};
+
+/// Bytes whose first one is aligned to [`AlignedBytes::ALIGNMENT`], which zero-copy uploads need.
+pub struct AlignedBytes {
+    storage: Vec<u8>,
+    offset: usize,
+    len: usize,
+}
+
+impl AlignedBytes {
+    /// What XLA's CPU plugin asks of memory it is to use in place, in bytes.
+    pub const ALIGNMENT: usize = 64;
+
+    /// `len` zero bytes.
+    pub fn zeroed(len: usize) -> Self {
+        let storage = vec![0; len + Self::ALIGNMENT];
+        // The heap block does not move when the `Vec` does, so the offset stays true.
+        let offset = storage.as_ptr().align_offset(Self::ALIGNMENT);
+        AlignedBytes { storage, offset, len }
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut copy = Self::zeroed(bytes.len());
+        copy.as_mut().copy_from_slice(bytes);
+        copy
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.storage[self.offset..self.offset + self.len]
+    }
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.offset..self.offset + self.len]
+    }
+}
+
+impl Clone for AlignedBytes {
+    fn clone(&self) -> Self {
+        Self::copy_of(self.as_ref())
+    }
+}
+
+impl fmt::Debug for AlignedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBytes({})", self.len)
+    }
+}
+
+/// A dense, row-major tensor on the host.
+///
+/// ```
+/// use halite_core::{DType, HostArray};
+///
+/// let x = HostArray::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).unwrap();
+/// assert_eq!(x.ty().to_string(), "f32[2, 3]");
+/// assert_eq!(x.as_slice::<f32>().unwrap()[4], 5.0);
+/// assert!(x.as_slice::<i32>().is_err());
+/// ```
+#[derive(Clone)]
+pub struct HostArray {
+    ty: TensorType,
+    bytes: AlignedBytes,
+}
+
+impl HostArray {
+    /// Copies `values`, row-major, into a tensor of `dims`.
+    ///
+    /// # Errors
+    /// If the number of values is not the product of `dims`.
+    pub fn from_slice<T: Element>(values: &[T], dims: impl AsRef<[usize]>) -> Result<Self> {
+        Self::from_bytes(bytemuck::cast_slice(values), TensorType::new(T::DTYPE, dims))
+    }
+
+    /// One element.
+    pub fn scalar<T: Element>(value: T) -> Self {
+        Self::from_slice(&[value], []).expect("a scalar has one element")
+    }
+
+    /// Copies row-major `bytes` of a tensor of type `ty`.
+    ///
+    /// # Errors
+    /// If the number of bytes is not that of `ty`.
+    pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<Self> {
+        Self::from_aligned(AlignedBytes::copy_of(bytes), ty)
+    }
+
+    /// Takes row-major `bytes` of a tensor of type `ty`.
+    ///
+    /// # Errors
+    /// If the number of bytes is not that of `ty`.
+    pub fn from_aligned(bytes: AlignedBytes, ty: TensorType) -> Result<Self> {
+        let needed = ty.checked_bytes()?;
+        if bytes.len != needed {
+            return Err(Error::invalid("host array", format!("{} bytes given, {ty} needs {needed}", bytes.len)));
+        }
+        Ok(HostArray { ty, bytes })
+    }
+
+    /// All zero bits: 0, or `false`.
+    pub fn zeros(ty: TensorType) -> Self {
+        let bytes = AlignedBytes::zeroed(ty.bytes());
+        HostArray { ty, bytes }
+    }
+
+    /// Element type and dimensions.
+    pub fn ty(&self) -> &TensorType {
+        &self.ty
+    }
+
+    /// The elements, row-major.
+    ///
+    /// # Errors
+    /// If `T` is not the element type, or bits are no value of `T` (a `bool` that is neither 0 nor 1).
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        self.expect_dtype::<T>()?;
+        bytemuck::checked::try_cast_slice(self.bytes.as_ref())
+            .map_err(|e| Error::invalid("host array", format!("the bytes of {} are no {}: {e}", self.ty, T::DTYPE)))
+    }
+
+    /// The one element of a tensor that has one.
+    ///
+    /// # Errors
+    /// If it has another number of elements, or another element type.
+    pub fn item<T: Element>(&self) -> Result<T> {
+        match self.as_slice::<T>()? {
+            [value] => Ok(*value),
+            _ => Err(Error::invalid("host array", format!("item() of {}, which has {} elements", self.ty, self.ty.elements()))),
+        }
+    }
+
+    /// The elements, row-major, as bytes in the machine's byte order.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// The bytes, to be written in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes.as_mut()
+    }
+
+    fn expect_dtype<T: Element>(&self) -> Result<()> {
+        if T::DTYPE == self.ty.dtype() {
+            return Ok(());
+        }
+        Err(Error::invalid("host array", format!("elements of {} read as {}", self.ty, T::DTYPE)))
+    }
+}
+
+impl AsRef<[u8]> for HostArray {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+impl PartialEq for HostArray {
+    /// Same type and same bits: NaN equals itself, and 0 is not -0.
+    fn eq(&self, other: &Self) -> bool {
+        self.ty == other.ty && self.bytes() == other.bytes()
+    }
+}
+
+impl fmt::Debug for HostArray {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostArray({})", self.ty)
+    }
+}
+
+/// Host memory handed to an upload: row-major elements in the machine's byte order.
+#[derive(Clone)]
+pub enum HostBytes<'a> {
+    /// Read before the call returns.
+    Borrowed(&'a [u8]),
+    /// Kept alive until the device needs it no more; used in place where the device can (64-byte aligned on CPU).
+    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl AsRef<[u8]> for HostBytes<'_> {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            HostBytes::Borrowed(bytes) => bytes,
+            HostBytes::Shared(owner) => (**owner).as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for HostBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBytes({})", self.as_ref().len())
+    }
+}

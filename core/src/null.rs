@@ -1,0 +1,174 @@
+//! A backend that does nothing, for measuring what everything around it costs, and for examples in documents.
+
+use std::sync::Arc;
+
+use crate::{
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable, HostBytes, Launch, Launched,
+    MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform, Program, Result, Signature, TensorType,
+};
+
+/// A backend whose buffers hold zeros, and whose programs take no time and return zeros.
+#[derive(Debug)]
+pub struct Null {
+    platform: Platform,
+    devices: Vec<NullDevice>,
+}
+
+impl Null {
+    /// With so many devices.
+    pub fn new(devices: u32) -> Self {
+        let devices = (0..devices).map(|id| NullDevice(DeviceId(id))).collect();
+        Null { platform: Platform { name: Arc::from("null"), version: env!("CARGO_PKG_VERSION").to_string() }, devices }
+    }
+
+    fn check(&self, device: DeviceId, op: &'static str) -> Result<()> {
+        if self.devices.iter().any(|known| known.0 == device) {
+            return Ok(());
+        }
+        Err(Error::invalid(op, format!("no device {}; there are {}", device.0, self.devices.len())).on(&self.platform.name))
+    }
+}
+
+impl Backend for Null {
+    type Device = NullDevice;
+    type Buffer = NullBuffer;
+    type Executable = NullExecutable;
+    type Event = NullEvent;
+
+    fn platform(&self) -> &Platform {
+        &self.platform
+    }
+
+    fn devices(&self) -> &[NullDevice] {
+        &self.devices
+    }
+
+    fn upload(&self, _: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<NullBuffer> {
+        self.check(to.device, "upload")?;
+        Ok(NullBuffer { ty: ty.clone(), placement: to })
+    }
+
+    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<NullExecutable> {
+        let mut devices = options.devices.clone();
+        if devices.is_empty() {
+            devices = self.devices.iter().take(program.partitions).map(|device| device.0).collect();
+        }
+        if devices.len() != program.partitions {
+            let message = format!("`{}` wants {} devices, got {}", program.name, program.partitions, devices.len());
+            return Err(Error::invalid("compile", message).on(&self.platform.name));
+        }
+        devices.iter().try_for_each(|&device| self.check(device, "compile"))?;
+        Ok(NullExecutable { devices, signature: program.signature.clone() })
+    }
+
+    fn load(&self, _: &[u8], _: &Signature, _: &CompileOptions) -> Result<NullExecutable> {
+        Err(Error::new(ErrorKind::Unsupported, "load", "nothing is serialized by this backend").on(&self.platform.name))
+    }
+}
+
+/// A device of [`Null`].
+#[derive(Debug)]
+pub struct NullDevice(DeviceId);
+
+impl Device for NullDevice {
+    fn id(&self) -> DeviceId {
+        self.0
+    }
+    fn process(&self) -> u32 {
+        0
+    }
+    fn is_local(&self) -> bool {
+        true
+    }
+    fn kind(&self) -> &str {
+        "null"
+    }
+    fn memories(&self) -> &[MemoryKind] {
+        &[MemoryKind::Device]
+    }
+    fn memory(&self) -> Result<MemoryStats> {
+        Ok(MemoryStats::default())
+    }
+}
+
+/// A buffer of [`Null`]: a type and a place.
+#[derive(Debug)]
+pub struct NullBuffer {
+    ty: TensorType,
+    placement: Placement,
+}
+
+impl Buffer for NullBuffer {
+    type Event = NullEvent;
+
+    fn tensor_type(&self) -> &TensorType {
+        &self.ty
+    }
+    fn placement(&self) -> Placement {
+        self.placement
+    }
+    fn ready(&self) -> Result<NullEvent> {
+        Ok(NullEvent)
+    }
+    fn copy_to(&self, place: Placement) -> Result<Self> {
+        Ok(NullBuffer { ty: self.ty.clone(), placement: place })
+    }
+    fn read(&self, into: &mut [u8]) -> Result<()> {
+        into.fill(0);
+        Ok(())
+    }
+    fn fetch(&self, then: OnFetched) {
+        then(Ok(vec![0; self.ty.bytes()]));
+    }
+}
+
+/// An event of [`Null`], which has always happened.
+#[derive(Debug)]
+pub struct NullEvent;
+
+impl Event for NullEvent {
+    fn is_ready(&self) -> bool {
+        true
+    }
+    fn wait(&self) -> Result<()> {
+        Ok(())
+    }
+    fn on_ready(&self, then: OnReady) {
+        then(Ok(()));
+    }
+}
+
+/// A program of [`Null`]: its types.
+#[derive(Debug)]
+pub struct NullExecutable {
+    devices: Vec<DeviceId>,
+    signature: Signature,
+}
+
+impl Executable<Null> for NullExecutable {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn devices(&self) -> &[DeviceId] {
+        &self.devices
+    }
+
+    fn launch(&self, launch: Launch<'_, NullBuffer>) -> Result<Launched<NullBuffer>> {
+        let types = |row: &Vec<Arg<'_, NullBuffer>>| row.iter().map(|arg| arg.buffer().ty.clone()).collect::<Vec<_>>();
+        if launch.args.len() != self.devices.len() || launch.args.iter().any(|row| types(row) != self.signature.inputs) {
+            let given: Vec<_> = launch.args.iter().map(types).collect();
+            let message =
+                format!("arguments {given:?}, want {:?} on each of {} devices", self.signature.inputs, self.devices.len());
+            return Err(Error::invalid("launch", message));
+        }
+        let outputs = |&device: &DeviceId| {
+            self.signature.outputs.iter().map(|ty| NullBuffer { ty: ty.clone(), placement: device.into() }).collect()
+        };
+        Ok(Launched { outputs: self.devices.iter().map(outputs).collect() })
+    }
+
+    fn serialize(&self) -> Result<Vec<u8>> {
+        Err(Error::new(ErrorKind::Unsupported, "serialize", "there is nothing to serialize"))
+    }
+}

@@ -1,0 +1,198 @@
+//! A value that is on its way: to poll, to wait for with a deadline, or to `.await`.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use crate::{Error, ErrorKind, Result};
+
+/// A value that is on its way from a device.
+///
+/// No runtime is needed: [`wait`](Self::wait) and [`is_ready`](Self::is_ready) work anywhere, and it is a
+/// [`Future`] for those who have an executor.
+#[must_use = "the value is lost if nobody takes it"]
+pub struct Pending<T> {
+    name: &'static str,
+    slot: Arc<Slot<T>>,
+}
+
+struct Slot<T> {
+    state: Mutex<State<T>>,
+    arrived: Condvar,
+}
+
+enum State<T> {
+    Waiting(Option<Waker>),
+    Arrived(Result<T>),
+    Taken,
+}
+
+impl<T: Send + 'static> Pending<T> {
+    /// The value to come, and how to hand it over. If the second is dropped unused, waiting gives an error.
+    pub fn new(name: &'static str) -> (Self, impl FnOnce(Result<T>) + Send + 'static) {
+        let slot = Arc::new(Slot { state: Mutex::new(State::Waiting(None)), arrived: Condvar::new() });
+        let resolver = Resolver { name, slot: Some(slot.clone()) };
+        (Pending { name, slot }, move |value| resolver.resolve(value))
+    }
+
+    /// One that is here already.
+    pub fn ready(value: Result<T>) -> Self {
+        let slot = Slot { state: Mutex::new(State::Arrived(value)), arrived: Condvar::new() };
+        Pending { name: "ready", slot: Arc::new(slot) }
+    }
+}
+
+impl<T> Pending<T> {
+    /// How long [`wait`](Self::wait) waits. A day's work on a device is queued in far less time than this.
+    pub const PATIENCE: Duration = Duration::from_secs(600);
+
+    /// Whether the value is here.
+    pub fn is_ready(&self) -> bool {
+        !matches!(*self.slot.lock(), State::Waiting(_))
+    }
+
+    /// Blocks until the value is here.
+    ///
+    /// # Errors
+    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after [`PATIENCE`](Self::PATIENCE).
+    pub fn wait(self) -> Result<T> {
+        self.wait_for(Self::PATIENCE)
+    }
+
+    /// Blocks until the value is here, at most `patience`.
+    ///
+    /// # Errors
+    /// The error of the work; [`ErrorKind::DeadlineExceeded`] when it is late.
+    pub fn wait_for(self, patience: Duration) -> Result<T> {
+        let state = self.slot.lock();
+        let waiting = |state: &mut State<T>| matches!(state, State::Waiting(_));
+        let (mut state, _) =
+            self.slot.arrived.wait_timeout_while(state, patience, waiting).unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Arrived(value) => value,
+            State::Waiting(_) => {
+                let message =
+                    format!("nothing arrived within {patience:?}; the device is stuck, or the work queued on it is longer");
+                Err(Error::new(ErrorKind::DeadlineExceeded, self.name, message))
+            }
+            State::Taken => unreachable!("a value is taken by `wait`, which consumes, or by the future, which is then done"),
+        }
+    }
+}
+
+impl<T> Slot<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, value: Result<T>) {
+        let mut state = self.lock();
+        if let State::Waiting(waker) = &mut *state {
+            let waker = waker.take();
+            *state = State::Arrived(value);
+            drop(state);
+            self.arrived.notify_all();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Puts an error if nobody puts a value.
+struct Resolver<T> {
+    name: &'static str,
+    slot: Option<Arc<Slot<T>>>,
+}
+
+impl<T> Resolver<T> {
+    fn resolve(mut self, value: Result<T>) {
+        if let Some(slot) = self.slot.take() {
+            slot.put(value);
+        }
+    }
+}
+
+impl<T> Drop for Resolver<T> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            slot.put(Err(Error::new(ErrorKind::Cancelled, self.name, "the backend dropped the request")));
+        }
+    }
+}
+
+impl<T> Future for Pending<T> {
+    type Output = Result<T>;
+
+    /// # Panics
+    /// If polled again after it was ready, like any future.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let mut state = self.slot.lock();
+        if let State::Waiting(waker) = &mut *state {
+            *waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Arrived(value) => Poll::Ready(value),
+            State::Waiting(_) | State::Taken => panic!("`{}` polled after it was ready", self.name),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Pending<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pending({}, {})", self.name, if self.is_ready() { "ready" } else { "waiting" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_arrives_from_another_thread() {
+        let (pending, resolve) = Pending::new("test");
+        let thread = std::thread::spawn(move || resolve(Ok(7)));
+        assert_eq!(pending.wait().unwrap(), 7);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_late_value_is_an_error_with_the_name_of_the_wait() {
+        let (pending, resolve) = Pending::<u8>::new("loss of step 3");
+        let error = pending.wait_for(Duration::from_millis(5)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+        assert!(error.to_string().starts_with("loss of step 3"), "{error}");
+        resolve(Ok(1));
+    }
+
+    #[test]
+    fn a_dropped_request_does_not_leave_its_waiter_hanging() {
+        let (pending, resolve) = Pending::<u8>::new("test");
+        drop(resolve);
+        assert_eq!(pending.wait().unwrap_err().kind(), ErrorKind::Cancelled);
+    }
+
+    #[test]
+    fn it_can_be_awaited_and_the_last_waker_is_woken() {
+        struct Flag(std::sync::atomic::AtomicBool);
+        impl std::task::Wake for Flag {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+            }
+        }
+        let (mut pending, resolve) = Pending::new("test");
+        let flag = Arc::new(Flag(false.into()));
+        let waker = Waker::from(flag.clone());
+        assert!(Pin::new(&mut pending).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending());
+        resolve(Ok(3));
+        assert!(flag.0.load(std::sync::atomic::Ordering::SeqCst));
+        assert!(matches!(Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)), Poll::Ready(Ok(3))));
+    }
+}

@@ -1,0 +1,288 @@
+//! How a logical tensor lies over devices: a mesh with named axes, and which axes split which dimension.
+
+use std::{collections::HashSet, fmt, ops::Range, sync::Arc};
+
+use crate::{DeviceId, Error, Result, TensorType};
+
+/// Devices arranged as a grid with named axes.
+///
+/// ```
+/// use halite_core::{DeviceId, Mesh};
+///
+/// let mesh = Mesh::new([("data", 2), ("model", 4)], (0..8).map(DeviceId)).unwrap();
+/// assert_eq!(mesh.size(), 8);
+/// assert_eq!(mesh.axis("model"), Some(4));
+/// ```
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Mesh {
+    axes: Vec<(Arc<str>, usize)>,
+    devices: Vec<DeviceId>,
+}
+
+impl Mesh {
+    /// `devices` in row-major order over `axes`.
+    ///
+    /// # Errors
+    /// If the sizes do not multiply to the number of devices, or a name or a device is there twice.
+    pub fn new<N: Into<Arc<str>>>(
+        axes: impl IntoIterator<Item = (N, usize)>,
+        devices: impl IntoIterator<Item = DeviceId>,
+    ) -> Result<Self> {
+        let axes: Vec<(Arc<str>, usize)> = axes.into_iter().map(|(name, size)| (name.into(), size)).collect();
+        let mesh = Mesh { axes, devices: devices.into_iter().collect() };
+        let size = mesh.axes.iter().try_fold(1usize, |n, (_, size)| n.checked_mul(*size));
+        if size != Some(mesh.devices.len()) || mesh.devices.is_empty() {
+            return Err(Error::invalid(
+                "mesh",
+                format!("{mesh} wants as many devices as its axes multiply to, got {}", mesh.devices.len()),
+            ));
+        }
+        let mut names = HashSet::new();
+        if let Some((name, _)) = mesh.axes.iter().find(|(name, _)| !names.insert(name)) {
+            return Err(Error::invalid("mesh", format!("{mesh} has two axes named `{name}`")));
+        }
+        let mut seen = HashSet::new();
+        if let Some(device) = mesh.devices.iter().find(|device| !seen.insert(**device)) {
+            return Err(Error::invalid("mesh", format!("device {} is in {mesh} twice", device.0)));
+        }
+        Ok(mesh)
+    }
+
+    /// One device, no axes.
+    pub fn single(device: DeviceId) -> Self {
+        Mesh { axes: Vec::new(), devices: vec![device] }
+    }
+
+    /// Names and sizes of the axes, outermost first.
+    pub fn axes(&self) -> impl ExactSizeIterator<Item = (&str, usize)> {
+        self.axes.iter().map(|(name, size)| (&**name, *size))
+    }
+
+    /// Size of the axis of this name.
+    pub fn axis(&self, name: &str) -> Option<usize> {
+        self.axes.iter().find(|(axis, _)| &**axis == name).map(|(_, size)| *size)
+    }
+
+    /// The devices, row-major over the axes.
+    pub fn devices(&self) -> &[DeviceId] {
+        &self.devices
+    }
+
+    /// How many devices.
+    pub fn size(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Position of the `index`th device along the axis of this name.
+    fn coordinate(&self, index: usize, name: &str) -> usize {
+        let mut rest = index;
+        for (axis, size) in self.axes.iter().rev() {
+            if &**axis == name {
+                return rest % size;
+            }
+            rest /= size;
+        }
+        0
+    }
+}
+
+impl fmt::Display for Mesh {
+    /// `mesh(data=2, model=4)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let axes: Vec<String> = self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        write!(f, "mesh({})", axes.join(", "))
+    }
+}
+
+/// Mesh axes per tensor dimension. A dimension without axes is whole on every device; so are dimensions past the end.
+///
+/// ```
+/// use halite_core::PartitionSpec;
+///
+/// let spec = PartitionSpec::new([vec!["data"], vec![], vec!["model"]]);
+/// assert_eq!(spec.to_string(), "(data, None, model)");
+/// ```
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub struct PartitionSpec(Vec<Vec<Arc<str>>>);
+
+impl PartitionSpec {
+    /// The axes that split each dimension, outermost dimension and slowest axis first.
+    pub fn new<N: Into<Arc<str>>>(dims: impl IntoIterator<Item = Vec<N>>) -> Self {
+        PartitionSpec(dims.into_iter().map(|axes| axes.into_iter().map(Into::into).collect()).collect())
+    }
+
+    /// Whole on every device.
+    pub fn replicated() -> Self {
+        PartitionSpec(Vec::new())
+    }
+
+    /// The first dimension split over one axis: a batch.
+    pub fn first(axis: impl Into<Arc<str>>) -> Self {
+        PartitionSpec(vec![vec![axis.into()]])
+    }
+
+    /// Axes of dimension `dim`.
+    pub fn axes(&self, dim: usize) -> &[Arc<str>] {
+        self.0.get(dim).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many dimensions it speaks of.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no dimension is split.
+    pub fn is_replicated(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
+    }
+}
+
+impl fmt::Display for PartitionSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dims: Vec<String> = (self.0.iter())
+            .map(|axes| match axes.as_slice() {
+                [] => "None".to_string(),
+                [axis] => axis.to_string(),
+                axes => format!("({})", axes.join(", ")),
+            })
+            .collect();
+        write!(f, "({})", dims.join(", "))
+    }
+}
+
+/// A [`PartitionSpec`] on a [`Mesh`], checked against it.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Sharding {
+    mesh: Arc<Mesh>,
+    spec: PartitionSpec,
+}
+
+impl Sharding {
+    /// # Errors
+    /// If `spec` names an axis that the mesh has not, or one twice.
+    pub fn new(mesh: &Arc<Mesh>, spec: PartitionSpec) -> Result<Arc<Self>> {
+        let mut seen = HashSet::new();
+        for axis in spec.0.iter().flatten() {
+            if mesh.axis(axis).is_none() {
+                return Err(Error::invalid("sharding", format!("{spec} names axis `{axis}`, which {mesh} does not have")));
+            }
+            if !seen.insert(axis.clone()) {
+                return Err(Error::invalid(
+                    "sharding",
+                    format!("{spec} uses axis `{axis}` twice; an axis can split one dimension"),
+                ));
+            }
+        }
+        Ok(Arc::new(Sharding { mesh: mesh.clone(), spec }))
+    }
+
+    /// Whole on every device of the mesh.
+    pub fn replicated(mesh: &Arc<Mesh>) -> Arc<Self> {
+        Arc::new(Sharding { mesh: mesh.clone(), spec: PartitionSpec::replicated() })
+    }
+
+    /// Whole on one device.
+    pub fn single(device: DeviceId) -> Arc<Self> {
+        Self::replicated(&Arc::new(Mesh::single(device)))
+    }
+
+    /// The devices.
+    pub fn mesh(&self) -> &Arc<Mesh> {
+        &self.mesh
+    }
+
+    /// Which axes split which dimension.
+    pub fn spec(&self) -> &PartitionSpec {
+        &self.spec
+    }
+
+    /// In how many parts dimension `dim` is split.
+    pub fn parts(&self, dim: usize) -> usize {
+        self.spec.axes(dim).iter().map(|axis| self.mesh.axis(axis).expect("checked in Sharding::new")).product()
+    }
+
+    /// The type of what one device holds of a tensor of type `ty`.
+    ///
+    /// # Errors
+    /// If `ty` has fewer dimensions than the spec, or one that does not divide into its parts.
+    pub fn shard_type(&self, ty: &TensorType) -> Result<TensorType> {
+        if self.spec.rank() > ty.rank() {
+            return Err(Error::invalid(
+                "sharding",
+                format!("{} speaks of {} dimensions, {ty} has {}", self.spec, self.spec.rank(), ty.rank()),
+            ));
+        }
+        if self.spec.is_replicated() {
+            return Ok(ty.clone());
+        }
+        let mut dims = ty.dims().to_vec();
+        for (dim, size) in dims.iter_mut().enumerate() {
+            let parts = self.parts(dim);
+            if *size % parts != 0 {
+                let message = format!(
+                    "dimension {dim} of {ty} is split {parts} ways by {} on {}, and {size} is not a multiple of {parts}",
+                    self.spec, self.mesh
+                );
+                return Err(Error::invalid("sharding", message));
+            }
+            *size /= parts;
+        }
+        Ok(ty.with_dims(dims))
+    }
+
+    /// The part of a tensor of type `ty` that the `index`th device of the mesh holds: a range per dimension.
+    ///
+    /// # Errors
+    /// As [`shard_type`](Self::shard_type).
+    pub fn shard_ranges(&self, ty: &TensorType, index: usize) -> Result<Vec<Range<usize>>> {
+        let shard = self.shard_type(ty)?;
+        let range = |(dim, &size): (usize, &usize)| {
+            let part = self.spec.axes(dim).iter().fold(0, |part, axis| {
+                part * self.mesh.axis(axis).expect("checked in Sharding::new") + self.mesh.coordinate(index, axis)
+            });
+            part * size..(part + 1) * size
+        };
+        Ok(shard.dims().iter().enumerate().map(range).collect())
+    }
+}
+
+impl fmt::Display for Sharding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.spec, self.mesh)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    fn mesh() -> Arc<Mesh> {
+        Arc::new(Mesh::new([("data", 2), ("model", 4)], (0..8).map(DeviceId)).unwrap())
+    }
+
+    #[test]
+    fn a_tensor_is_split_by_each_axis_once_and_parts_are_row_major_over_axes() {
+        let ty = TensorType::new(DType::F32, [4, 8]);
+        let both = Sharding::new(&mesh(), PartitionSpec::new([vec!["data"], vec!["model"]])).unwrap();
+        assert_eq!(both.shard_type(&ty).unwrap().dims(), [2, 2]);
+        assert_eq!(both.shard_ranges(&ty, 6).unwrap(), [2..4, 4..6]);
+        let one = Sharding::new(&mesh(), PartitionSpec::new([vec![], vec!["model", "data"]])).unwrap();
+        assert_eq!(one.shard_ranges(&ty, 6).unwrap(), [0..4, 5..6], "model 2 of 4 is the slow axis, data 1 of 2 the fast one");
+    }
+
+    #[test]
+    fn mistakes_name_the_axis_and_the_numbers() {
+        let error = |spec| Sharding::new(&mesh(), spec).unwrap_err().to_string();
+        assert_eq!(
+            error(PartitionSpec::first("batch")),
+            "sharding: (batch) names axis `batch`, which mesh(data=2, model=4) does not have"
+        );
+        assert!(error(PartitionSpec::new([vec!["data"], vec!["data"]])).contains("twice"));
+        let odd = Sharding::new(&mesh(), PartitionSpec::first("model")).unwrap();
+        let error = odd.shard_type(&TensorType::new(DType::F32, [6])).unwrap_err().to_string();
+        assert!(error.contains("dimension 0 of f32[6] is split 4 ways"), "{error}");
+        let error = Mesh::new([("data", 3)], (0..8).map(DeviceId)).unwrap_err().to_string();
+        assert!(error.contains("mesh(data=3)") && error.contains("got 8"), "{error}");
+    }
+}
