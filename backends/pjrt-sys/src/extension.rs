@@ -1,0 +1,147 @@
+//! Extensions: groups of functions that a plugin has or has not, found by walking the list at
+//! `PJRT_Api::extension_start`.
+//!
+//! Each has a size of its own: an entry is read only if the extension's `struct_size` covers it. The headers of
+//! extensions are not in the package the layout test compares with; the offsets were verified against running
+//! plugins (0.81, 0.106, 0.115).
+
+use std::ffi::{c_char, c_void};
+
+use crate::base::PJRT_Extension_Base;
+use crate::buffer::{PJRT_Buffer, PJRT_Buffer_Type};
+use crate::client::PJRT_Client;
+use crate::error::PJRT_Error;
+use crate::executable::PJRT_Executable;
+use crate::macros::{c_enum, c_structs, opaque};
+use crate::topology::PJRT_TopologyDescription;
+
+opaque! {
+    /// A layout in XLA's own form, which can be serialized.
+    PJRT_Layouts_MemoryLayout
+}
+
+opaque! {
+    /// Backs the text of a layout.
+    PJRT_Layouts_SerializedLayout
+}
+
+c_enum! {
+    /// What a custom-call handler promises.
+    PJRT_FFI_Handler_TraitsBits {
+        /// Calls may be recorded into a command buffer.
+        COMMAND_BUFFER_COMPATIBLE = 1,
+    }
+}
+
+/// Entry of an extension: takes its arguments, returns null or an error.
+pub type Entry<A> = Option<unsafe extern "C" fn(*mut A) -> *mut PJRT_Error>;
+
+c_structs! {
+    /// Layouts of buffers and executables. Extension type 4.
+    plain PJRT_Layouts_Extension {
+        base: PJRT_Extension_Base,
+        memory_layout_destroy: Entry<PJRT_Layouts_MemoryLayout_Destroy_Args>,
+        memory_layout_serialize: Entry<PJRT_Layouts_MemoryLayout_Serialize_Args>,
+        client_get_default_layout: Entry<PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args>,
+        buffer_memory_layout: Entry<PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args>,
+        topology_get_default_layout: Entry<PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args>,
+        /// These layouts belong to the executable: never destroy them.
+        executable_get_output_layouts: Entry<PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args>,
+        /// These layouts belong to the executable: never destroy them.
+        executable_get_parameter_layouts: Entry<PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args> [since 93],
+    }
+
+    /// Frees a layout that the caller owns.
+    extensible PJRT_Layouts_MemoryLayout_Destroy_Args {
+        layout: *mut PJRT_Layouts_MemoryLayout,
+    }
+
+    /// A layout as text such as `{1,0}`, freed by the deleter.
+    extensible PJRT_Layouts_MemoryLayout_Serialize_Args {
+        layout: *mut PJRT_Layouts_MemoryLayout,
+        serialized_bytes: *const c_char,
+        serialized_bytes_size: usize,
+        serialized_layout: *mut PJRT_Layouts_SerializedLayout,
+        serialized_layout_deleter: Option<unsafe extern "C" fn(*mut PJRT_Layouts_SerializedLayout)>,
+    }
+
+    /// The layout a client gives to a type and shape; the caller owns it.
+    extensible PJRT_Layouts_PJRT_Client_GetDefaultLayout_Args {
+        client: *mut PJRT_Client,
+        r#type: PJRT_Buffer_Type,
+        dims: *const i64,
+        num_dims: usize,
+        layout: *mut PJRT_Layouts_MemoryLayout,
+    }
+
+    /// The layout of a buffer; the caller owns it.
+    extensible PJRT_Layouts_PJRT_Buffer_MemoryLayout_Args {
+        buffer: *mut PJRT_Buffer,
+        layout: *mut PJRT_Layouts_MemoryLayout,
+    }
+
+    /// The layout a topology gives to a type and shape; the caller owns it.
+    extensible PJRT_Layouts_PJRT_Topology_GetDefaultLayout_Args {
+        topology_description: *mut PJRT_TopologyDescription,
+        r#type: PJRT_Buffer_Type,
+        dims: *const i64,
+        num_dims: usize,
+        layout: *mut PJRT_Layouts_MemoryLayout,
+    }
+
+    /// The layouts of an executable's outputs, owned by it.
+    extensible PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args {
+        executable: *mut PJRT_Executable,
+        num_outputs: usize,
+        layouts: *mut *mut PJRT_Layouts_MemoryLayout,
+    }
+
+    /// The layouts of an executable's parameters, owned by it.
+    extensible PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args {
+        executable: *mut PJRT_Executable,
+        num_parameters: usize,
+        layouts: *mut *mut PJRT_Layouts_MemoryLayout,
+    }
+
+    /// How a partitioned program lays out its parameters and outputs. Extension type 19.
+    plain PJRT_Shardings_Extension [since 91] {
+        base: PJRT_Extension_Base,
+        parameter_shardings: Entry<PJRT_Shardings_PJRT_Executable_ParameterShardings_Args>,
+        output_shardings: Entry<PJRT_Shardings_PJRT_Executable_OutputShardings_Args>,
+    }
+
+    /// A serialized `OpSharding` per parameter; an empty one is replicated.
+    extensible PJRT_Shardings_PJRT_Executable_ParameterShardings_Args [since 91] {
+        executable: *mut PJRT_Executable,
+        num_parameters: usize,
+        shardings: *const *const c_char,
+        sharding_sizes: *const usize,
+    }
+
+    /// A serialized `OpSharding` per output; an empty one is replicated.
+    extensible PJRT_Shardings_PJRT_Executable_OutputShardings_Args [since 91] {
+        executable: *mut PJRT_Executable,
+        num_outputs: usize,
+        shardings: *const *const c_char,
+        sharding_sizes: *const usize,
+    }
+
+    /// Custom calls: handlers written by the caller. Extension type 5.
+    plain PJRT_FFI_Extension {
+        base: PJRT_Extension_Base,
+        type_register: Option<unsafe extern "C" fn(*mut c_void) -> *mut PJRT_Error>,
+        user_data_add: Option<unsafe extern "C" fn(*mut c_void) -> *mut PJRT_Error>,
+        register_handler: Entry<PJRT_FFI_Register_Handler_Args>,
+    }
+
+    /// Registers a handler for a custom-call target on a platform. This struct has no `extension_start`.
+    sized PJRT_FFI_Register_Handler_Args {
+        target_name: *const c_char,
+        target_name_size: usize,
+        /// An `XLA_FFI_Handler`. Called once while registering, to ask for its API version.
+        handler: *mut c_void,
+        platform_name: *const c_char,
+        platform_name_size: usize,
+        traits: PJRT_FFI_Handler_TraitsBits,
+    }
+}
