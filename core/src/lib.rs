@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+// `#[derive(Tree)]` writes `::halite_core`, in this crate too.
 extern crate self as halite_core;
 
 mod array;
@@ -38,6 +39,7 @@ mod null;
 mod pending;
 mod sharding;
 mod tensor_type;
+pub mod tree;
 
 pub use array::Array;
 pub use backend::{
@@ -53,3 +55,4 @@ pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
 pub use pending::Pending;
 pub use sharding::{Mesh, PartitionSpec, Sharding};
 pub use tensor_type::TensorType;
+pub use tree::{Family, Tree};

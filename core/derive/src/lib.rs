@@ -1,2 +1,42 @@
-//! Derive macro for halite trees.
+//! The derive macro of `halite_core::tree`; use it from there, or from the facade `halite`.
 #![forbid(unsafe_code)]
+
+mod crate_path;
+mod expand;
+mod input;
+mod shape;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+/// Makes a struct or enum with one type parameter, its leaf, a `Tree`, and the same with `()` for the leaf its `Family`.
+///
+/// ```ignore
+/// #[derive(Tree)]
+/// struct Block<L> {
+///     scale: L,                      // a leaf: `scale`
+///     bias: Option<L>,               // a leaf if there: `bias`
+///     q_k_v: [L; 3],                 // leaves: `q_k_v.0` .. `q_k_v.2`
+///     mlp: Mlp<L>,                   // another tree: `mlp.hidden.weight` ..
+///     experts: Vec<(Linear<L>, L)>,  // `experts.0.0.weight`, `experts.0.1` ..
+///     heads: usize,                  // does not mention `L`: static, kept (moved, or cloned), not a leaf
+/// }
+/// ```
+///
+/// The leaf parameter may have any name and a default (`struct Linear<L = Array>`), but no bounds: every type can stand
+/// at the leaves. Const parameters are allowed, lifetimes are not. `Option`, `Vec`, `Box`, arrays, tuples and `PhantomData`
+/// are known by name and may be nested; every other type that mentions the leaf must be a `Tree` itself, with that
+/// leaf. A type that does not mention the leaf needs `Clone`. An enum's variants are not part of the paths.
+///
+/// # Attributes
+/// - `#[tree(static)]` on a field says that it is no leaf, where a reader might think so.
+/// - `#[tree(crate = "path")]` on the type says where the module `tree` is found. Without it, the package's `Cargo.toml`
+///   decides: `halite-core` if it is a dependency, else `halite`, under the names given there.
+#[proc_macro_derive(Tree, attributes(tree))]
+pub fn derive_tree(tokens: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(tokens as DeriveInput);
+    match input::Input::new(input) {
+        Ok(input) => expand::expand(&input).into(),
+        Err(error) => error.into_compile_error().into(),
+    }
+}

@@ -1,0 +1,369 @@
+//! Writes the two impls. Generated names begin with two underscores, so that they meet no name of the user.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{ConstParam, Member, ext::IdentExt};
+
+use crate::{
+    input::{Input, Variant},
+    shape::Shape,
+};
+
+pub(crate) fn expand(input: &Input) -> TokenStream {
+    let Input {
+        leaf, crate_path, ..
+    } = input;
+    let tree = quote!(#crate_path::tree);
+    let where_clause = &input.generics.where_clause;
+    let constants: Vec<_> = input.generics.const_params().map(without_default).collect();
+    let family = input.with_leaf(quote!(()));
+    let of_mapped = input.with_leaf(quote!(__Mapped));
+    let of_leaf = input.with_leaf(leaf);
+    let of_ref = input.with_leaf(quote!(&#leaf));
+    let of_mut = input.with_leaf(quote!(&mut #leaf));
+
+    let as_ref = arms(input, |variant| {
+        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Shared))
+    });
+    let as_mut = arms(input, |variant| {
+        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Mutable))
+    });
+    let try_map = arms(input, |variant| {
+        let tree_with_leaves = variant.rebuilt_at_paths(|shape, value| mapped(shape, value, &tree));
+        quote!(::core::result::Result::Ok(#tree_with_leaves))
+    });
+    let visit = arms(input, |variant| {
+        variant.each_at_path(|shape, value| visited(shape, value, &tree))
+    });
+
+    quote! {
+        #[automatically_derived]
+        impl<#(#constants),*> #tree::Family for #family #where_clause {
+            type Of<__Mapped> = #of_mapped;
+        }
+
+        #[automatically_derived]
+        #[allow(unused_variables, clippy::all, clippy::pedantic)]
+        impl<#leaf, #(#constants),*> #tree::Tree for #of_leaf #where_clause {
+            type Leaf = #leaf;
+            type Family = #family;
+
+            fn as_ref(&self) -> #of_ref {
+                match self { #as_ref }
+            }
+
+            fn as_mut(&mut self) -> #of_mut {
+                match self { #as_mut }
+            }
+
+            fn try_map<__Mapped, __Error>(
+                self,
+                __at: &mut #tree::Path,
+                __f: &mut dyn ::core::ops::FnMut(
+                    &#tree::Path,
+                    #leaf,
+                ) -> ::core::result::Result<__Mapped, __Error>,
+            ) -> ::core::result::Result<#of_mapped, __Error> {
+                match self { #try_map }
+            }
+
+            fn visit<'__a>(
+                &'__a self,
+                __at: &mut #tree::Path,
+                __f: &mut dyn ::core::ops::FnMut(&#tree::Path, &'__a #leaf),
+            ) {
+                match self { #visit }
+            }
+        }
+    }
+}
+
+/// `const N: usize` of `const N: usize = 4`, which an `impl` does not allow.
+fn without_default(constant: &ConstParam) -> TokenStream {
+    let ConstParam { ident, ty, .. } = constant;
+    quote!(const #ident: #ty)
+}
+
+/// A match arm for each variant, with all fields bound.
+fn arms(input: &Input, body: impl Fn(&BoundVariant) -> TokenStream) -> TokenStream {
+    let arms = input.variants.iter().map(|variant| {
+        let variant = BoundVariant::new(&input.name, variant);
+        let BoundVariant { constructor, .. } = &variant;
+        let patterns = variant
+            .fields
+            .iter()
+            .map(|(member, _, value)| quote!(#member: #value));
+        let body = body(&variant);
+        quote!(#constructor { #(#patterns),* } => #body,)
+    });
+    quote!(#(#arms)*)
+}
+
+/// A struct, or a variant of an enum, whose fields are bound to variables.
+struct BoundVariant<'a> {
+    constructor: TokenStream,
+    fields: Vec<(&'a Member, &'a Shape, Ident)>,
+}
+
+impl<'a> BoundVariant<'a> {
+    fn new(name: &Ident, variant: &'a Variant) -> Self {
+        let constructor = match &variant.name {
+            Some(variant) => quote!(#name::#variant),
+            None => quote!(#name),
+        };
+        let fields = variant.fields.iter().enumerate();
+        let fields = fields
+            .map(|(i, (member, shape))| (member, shape, format_ident!("__field_{i}")))
+            .collect();
+        BoundVariant {
+            constructor,
+            fields,
+        }
+    }
+
+    /// The same variant with what `make` writes for each field.
+    fn rebuilt(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
+        let BoundVariant {
+            constructor,
+            fields,
+        } = self;
+        let made = fields.iter().map(|(member, shape, value)| {
+            let made = make(shape, quote!(#value));
+            quote!(#member: #made)
+        });
+        quote!(#constructor { #(#made),* })
+    }
+
+    /// Like `rebuilt`, where what `make` writes finds `__at` inside the field.
+    fn rebuilt_at_paths(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
+        let BoundVariant {
+            constructor,
+            fields,
+        } = self;
+        let made = fields.iter().map(|(member, shape, value)| {
+            let made = inside(member, shape, make(shape, quote!(#value)));
+            quote!(#member: #made)
+        });
+        quote!(#constructor { #(#made),* })
+    }
+
+    /// What `make` writes for each field, one after the other, with `__at` inside the field.
+    fn each_at_path(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
+        let made = self
+            .fields
+            .iter()
+            .map(|(member, shape, value)| inside(member, shape, make(shape, quote!(#value))));
+        quote!({ #(#made;)* })
+    }
+}
+
+/// `body` with `__at` inside the field or element `member`.
+fn inside(member: &Member, shape: &Shape, body: TokenStream) -> TokenStream {
+    if !shape.has_leaves() {
+        return body;
+    }
+    let enter = match member {
+        Member::Named(name) => {
+            let name = name.unraw().to_string();
+            quote!(field(#name))
+        }
+        Member::Unnamed(index) => {
+            let index = index.index as usize;
+            quote!(index(#index))
+        }
+    };
+    quote!({
+        let mut __scope = __at.#enter;
+        let __at = &mut *__scope;
+        #body
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Borrow {
+    Shared,
+    Mutable,
+}
+
+/// From `value`, a reference to something of `shape`, the same with references at its leaves.
+fn borrowed(shape: &Shape, value: TokenStream, tree: &TokenStream, borrow: Borrow) -> TokenStream {
+    let inner = |shape| borrowed(shape, quote!(__item), tree, borrow);
+    match shape {
+        Shape::Leaf => value,
+        Shape::Static(span) => quote_spanned!(*span=> ::core::clone::Clone::clone(&*#value)),
+        Shape::Phantom => quote!(::core::marker::PhantomData),
+        Shape::Option(shape) => {
+            let item = inner(shape);
+            quote!(match #value {
+                ::core::option::Option::Some(__item) => ::core::option::Option::Some(#item),
+                ::core::option::Option::None => ::core::option::Option::None,
+            })
+        }
+        Shape::Vec(shape) => {
+            let item = inner(shape);
+            let iter = match borrow {
+                Borrow::Shared => quote!(iter()),
+                Borrow::Mutable => quote!(iter_mut()),
+            };
+            quote!(::core::iter::Iterator::collect(::core::iter::Iterator::map(#value.#iter, |__item| #item)))
+        }
+        Shape::Array(shape) => {
+            let item = inner(shape);
+            let each = match borrow {
+                Borrow::Shared => quote!(each_ref()),
+                Borrow::Mutable => quote!(each_mut()),
+            };
+            quote!(#value.#each.map(|__item| #item))
+        }
+        Shape::Boxed(shape) => {
+            let item = inner(shape);
+            let reference = match borrow {
+                Borrow::Shared => quote!(&**#value),
+                Borrow::Mutable => quote!(&mut **#value),
+            };
+            quote!({
+                let __item = #reference;
+                ::std::boxed::Box::new(#item)
+            })
+        }
+        Shape::Tuple(shapes) => {
+            let (names, items) = tuple(shapes, |shape, name| borrowed(shape, name, tree, borrow));
+            quote!({
+                let (#(#names,)*) = #value;
+                (#(#items,)*)
+            })
+        }
+        Shape::Tree(span) => match borrow {
+            Borrow::Shared => quote_spanned!(*span=> #tree::Tree::as_ref(#value)),
+            Borrow::Mutable => quote_spanned!(*span=> #tree::Tree::as_mut(#value)),
+        },
+    }
+}
+
+/// From `value`, something of `shape`, the same with what `__f` makes of its leaves. Returns from the function on errors.
+fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream {
+    let inner = |shape| mapped(shape, quote!(__item), tree);
+    match shape {
+        Shape::Leaf => or_return(quote!(__f(__at, #value))),
+        Shape::Static(_) => value,
+        Shape::Phantom => quote!(::core::marker::PhantomData),
+        Shape::Option(shape) => {
+            let item = inner(shape);
+            quote!(match #value {
+                ::core::option::Option::Some(__item) => ::core::option::Option::Some(#item),
+                ::core::option::Option::None => ::core::option::Option::None,
+            })
+        }
+        Shape::Vec(shape) => {
+            let item = inner(shape);
+            quote!({
+                let mut __mapped = ::std::vec::Vec::with_capacity(#value.len());
+                for (__index, __item) in ::core::iter::Iterator::enumerate(
+                    ::core::iter::IntoIterator::into_iter(#value),
+                ) {
+                    let mut __scope = __at.index(__index);
+                    let __at = &mut *__scope;
+                    __mapped.push(#item);
+                }
+                __mapped
+            })
+        }
+        Shape::Array(shape) => {
+            let item = inner(shape);
+            or_return(
+                quote!(#tree::support::try_map_array(#value, |__index, __item| {
+                    let mut __scope = __at.index(__index);
+                    let __at = &mut *__scope;
+                    ::core::result::Result::Ok(#item)
+                })),
+            )
+        }
+        Shape::Boxed(shape) => {
+            let item = inner(shape);
+            quote!({
+                let __item = *#value;
+                ::std::boxed::Box::new(#item)
+            })
+        }
+        Shape::Tuple(shapes) => {
+            let (names, items) = tuple_at_paths(shapes, |shape, name| mapped(shape, name, tree));
+            quote!({
+                let (#(#names,)*) = #value;
+                (#(#items,)*)
+            })
+        }
+        Shape::Tree(span) => {
+            or_return(quote_spanned!(*span=> #tree::Tree::try_map(#value, __at, __f)))
+        }
+    }
+}
+
+/// Statements that show every leaf of `value`, a reference to something of `shape`, to `__f`.
+fn visited(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream {
+    let inner = |shape| visited(shape, quote!(__item), tree);
+    match shape {
+        Shape::Leaf => quote!(__f(__at, #value)),
+        Shape::Static(_) | Shape::Phantom => quote!(()),
+        Shape::Option(shape) => {
+            let item = inner(shape);
+            quote!(if let ::core::option::Option::Some(__item) = #value {
+                #item
+            })
+        }
+        Shape::Vec(shape) | Shape::Array(shape) => {
+            let item = inner(shape);
+            quote!(for (__index, __item) in ::core::iter::Iterator::enumerate(#value.iter()) {
+                let mut __scope = __at.index(__index);
+                let __at = &mut *__scope;
+                #item
+            })
+        }
+        Shape::Boxed(shape) => {
+            let item = inner(shape);
+            quote!({
+                let __item = &**#value;
+                #item
+            })
+        }
+        Shape::Tuple(shapes) => {
+            let (names, items) = tuple_at_paths(shapes, |shape, name| visited(shape, name, tree));
+            quote!({
+                let (#(#names,)*) = #value;
+                #(#items;)*
+            })
+        }
+        Shape::Tree(span) => quote_spanned!(*span=> #tree::Tree::visit(#value, __at, __f)),
+    }
+}
+
+/// The value of a `Result`; an error is returned as it is. (`?` would also convert it, to a type nobody says.)
+fn or_return(result: TokenStream) -> TokenStream {
+    quote!(match #result {
+        ::core::result::Result::Ok(__ok) => __ok,
+        ::core::result::Result::Err(__error) => return ::core::result::Result::Err(__error),
+    })
+}
+
+/// Names for the elements of a tuple, and what `make` writes for each.
+fn tuple(
+    shapes: &[Shape],
+    make: impl Fn(&Shape, TokenStream) -> TokenStream,
+) -> (Vec<Ident>, Vec<TokenStream>) {
+    let named = shapes.iter().enumerate().map(|(index, shape)| {
+        let name = format_ident!("__item_{index}");
+        let made = make(shape, quote!(#name));
+        (name, made)
+    });
+    named.unzip()
+}
+
+/// Like `tuple`, where what `make` writes finds `__at` inside the element.
+fn tuple_at_paths(
+    shapes: &[Shape],
+    make: impl Fn(&Shape, TokenStream) -> TokenStream,
+) -> (Vec<Ident>, Vec<TokenStream>) {
+    let (names, made) = tuple(shapes, make);
+    let at_paths = made.into_iter().zip(shapes).enumerate();
+    let at_paths = at_paths.map(|(index, (made, shape))| inside(&Member::from(index), shape, made));
+    (names, at_paths.collect())
+}

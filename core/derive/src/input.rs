@@ -1,0 +1,223 @@
+//! Parses what the derive stands on, and refuses what cannot be a tree.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, LitStr,
+    Member, Token,
+};
+
+use crate::{
+    crate_path,
+    shape::{Shape, mentions},
+};
+
+/// A struct or enum that can be a tree.
+pub(crate) struct Input {
+    pub(crate) name: Ident,
+    pub(crate) generics: Generics,
+    /// The type parameter that is the leaf.
+    pub(crate) leaf: Ident,
+    /// One for each variant of an enum; a struct is its only variant.
+    pub(crate) variants: Vec<Variant>,
+    /// The crate with the module `tree`.
+    pub(crate) crate_path: syn::Path,
+}
+
+pub(crate) struct Variant {
+    /// `None` for a struct.
+    pub(crate) name: Option<Ident>,
+    pub(crate) fields: Vec<(Member, Shape)>,
+}
+
+impl Input {
+    pub(crate) fn new(input: DeriveInput) -> Result<Self, Error> {
+        let name = input.ident;
+        if let Data::Union(data) = &input.data {
+            let message = format!(
+                "derive(Tree): `{name}` is a union, and which leaves a union has is not known; use an enum"
+            );
+            return Err(Error::new(data.union_token.span, message));
+        }
+        let leaf = leaf_of(&name, &input.generics)?;
+        let variants = match &input.data {
+            Data::Struct(data) => vec![Variant {
+                name: None,
+                fields: shapes(&data.fields, &leaf)?,
+            }],
+            Data::Enum(data) => {
+                let mut variants = Vec::new();
+                for variant in &data.variants {
+                    refuse_attributes(&variant.attrs, "a variant")?;
+                    let fields = shapes(&variant.fields, &leaf)?;
+                    variants.push(Variant {
+                        name: Some(variant.ident.clone()),
+                        fields,
+                    });
+                }
+                variants
+            }
+            Data::Union(_) => unreachable!("refused above"),
+        };
+        let crate_path = match crate_attribute(&input.attrs)? {
+            Some(path) => path,
+            None => crate_path::detect(),
+        };
+        Ok(Input {
+            name,
+            generics: input.generics,
+            leaf,
+            variants,
+            crate_path,
+        })
+    }
+
+    /// The type with `leaf` at its leaves: `Mlp<leaf, N>`.
+    pub(crate) fn with_leaf(&self, leaf: impl ToTokens) -> TokenStream {
+        let name = &self.name;
+        let arguments = self
+            .generics
+            .params
+            .iter()
+            .map(|parameter| match parameter {
+                GenericParam::Const(constant) => constant.ident.to_token_stream(),
+                GenericParam::Type(_) | GenericParam::Lifetime(_) => leaf.to_token_stream(),
+            });
+        quote!(#name<#(#arguments),*>)
+    }
+}
+
+/// The one type parameter, which must be free to stand for any type.
+fn leaf_of(name: &Ident, generics: &Generics) -> Result<Ident, Error> {
+    if let Some(lifetime) = generics.lifetimes().next() {
+        let message = format!(
+            "derive(Tree): `{name}` has the lifetime `{0}`, and a family of trees has none; make the leaf the thing that \
+             borrows, e.g. `struct {name}<L> {{ weight: L }}` used as `{name}<&{0} f32>`",
+            lifetime.lifetime
+        );
+        return Err(Error::new_spanned(lifetime, message));
+    }
+    let parameters: Vec<_> = generics.type_params().collect();
+    let [leaf] = parameters[..] else {
+        return Err(wrong_number_of_parameters(name, generics, &parameters));
+    };
+    if let Some(bound) = leaf.bounds.first() {
+        return Err(bounded(bound, &leaf.ident));
+    }
+    if let Some(clause) = &generics.where_clause
+        && let Some(predicate) = clause
+            .predicates
+            .iter()
+            .find(|predicate| mentions(predicate, &leaf.ident))
+    {
+        return Err(bounded(predicate, &leaf.ident));
+    }
+    Ok(leaf.ident.clone())
+}
+
+fn wrong_number_of_parameters(
+    name: &Ident,
+    generics: &Generics,
+    parameters: &[&syn::TypeParam],
+) -> Error {
+    if parameters.is_empty() {
+        let message = format!(
+            "derive(Tree): `{name}` needs one type parameter for its leaves, e.g. `struct {name}<L> {{ weight: L }}` (a \
+             struct without leaves needs no Tree: as a field of a tree it is kept as it is)"
+        );
+        return Error::new_spanned(name, message);
+    }
+    let names: Vec<_> = parameters
+        .iter()
+        .map(|parameter| format!("`{}`", parameter.ident))
+        .collect();
+    let message = format!(
+        "derive(Tree): `{name}` has {} type parameters ({}), and only one, for its leaves, is possible; use concrete types \
+         for the others",
+        names.len(),
+        names.join(", ")
+    );
+    Error::new_spanned(&generics.params, message)
+}
+
+fn bounded(bound: &impl ToTokens, leaf: &Ident) -> Error {
+    let message = format!(
+        "derive(Tree): any type can stand at the leaves, so `{leaf}` can have no bounds here; put them on the `impl` blocks \
+         that need them"
+    );
+    Error::new_spanned(bound, message)
+}
+
+fn shapes(fields: &Fields, leaf: &Ident) -> Result<Vec<(Member, Shape)>, Error> {
+    fields
+        .members()
+        .zip(fields)
+        .map(|(member, field)| Ok((member, shape_of(field, leaf)?)))
+        .collect()
+}
+
+fn shape_of(field: &Field, leaf: &Ident) -> Result<Shape, Error> {
+    let is_static = static_attribute(&field.attrs)?;
+    if is_static && mentions(&field.ty, leaf) {
+        let message = format!(
+            "derive(Tree): a static field keeps its type when the leaves change theirs, so it cannot mention `{leaf}`"
+        );
+        return Err(Error::new_spanned(&field.ty, message));
+    }
+    Shape::of(&field.ty, leaf)
+}
+
+/// Whether `#[tree(static)]` is there.
+fn static_attribute(attributes: &[Attribute]) -> Result<bool, Error> {
+    let mut found = false;
+    for attribute in attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("tree"))
+    {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("static") {
+                return Err(meta.error("derive(Tree): a field has one option: `#[tree(static)]`"));
+            }
+            found = true;
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// The path in `#[tree(crate = "path")]`.
+fn crate_attribute(attributes: &[Attribute]) -> Result<Option<syn::Path>, Error> {
+    let mut found = None;
+    for attribute in attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("tree"))
+    {
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("crate") || !meta.input.peek(Token![=]) {
+                return Err(
+                    meta.error("derive(Tree): a type has one option: `#[tree(crate = \"path\")]`")
+                );
+            }
+            found = Some(
+                meta.value()?
+                    .parse::<LitStr>()?
+                    .parse_with(syn::Path::parse_mod_style)?,
+            );
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+fn refuse_attributes(attributes: &[Attribute], place: &str) -> Result<(), Error> {
+    match attributes
+        .iter()
+        .find(|attribute| attribute.path().is_ident("tree"))
+    {
+        Some(attribute) => Err(Error::new_spanned(
+            attribute,
+            format!("derive(Tree): {place} has no options"),
+        )),
+        None => Ok(()),
+    }
+}

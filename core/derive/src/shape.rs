@@ -1,0 +1,195 @@
+//! What a field's type is made of, seen from the leaf: by its syntax, since a macro knows no types.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{
+    Error, GenericArgument, Ident, PathArguments, PathSegment, Type, TypePath, spanned::Spanned,
+};
+
+/// How a value of some type is taken apart and put together again with other leaves.
+pub(crate) enum Shape {
+    /// Exactly the leaf parameter.
+    Leaf,
+    /// Does not mention the leaf parameter; cloned or moved. The span is that of the type.
+    Static(Span),
+    /// `PhantomData` of something with the leaf: no value, but another type after a change of leaves.
+    Phantom,
+    Option(Box<Shape>),
+    Vec(Box<Shape>),
+    Boxed(Box<Shape>),
+    Array(Box<Shape>),
+    Tuple(Vec<Shape>),
+    /// Some other type that mentions the leaf: must be a `Tree`. The span is that of the type.
+    Tree(Span),
+}
+
+impl Shape {
+    /// Whether there may be leaves in it.
+    pub(crate) fn has_leaves(&self) -> bool {
+        !matches!(self, Shape::Static(_) | Shape::Phantom)
+    }
+
+    /// The shape of `ty`, where `leaf` is the leaf parameter.
+    pub(crate) fn of(ty: &Type, leaf: &Ident) -> Result<Shape, Error> {
+        if !mentions(ty, leaf) {
+            return Ok(Shape::Static(ty.span()));
+        }
+        let inner = |ty| Shape::of(ty, leaf).map(Box::new);
+        match ty {
+            Type::Group(group) => Shape::of(&group.elem, leaf),
+            Type::Paren(paren) => Shape::of(&paren.elem, leaf),
+            Type::Array(array) => Ok(Shape::Array(inner(&array.elem)?)),
+            Type::Tuple(tuple) => {
+                let elements = tuple.elems.iter().map(|element| Shape::of(element, leaf));
+                Ok(Shape::Tuple(elements.collect::<Result<_, _>>()?))
+            }
+            Type::Path(path) => Shape::of_path(path, leaf),
+            Type::Reference(_) | Type::Ptr(_) => Err(refuse(
+                ty,
+                format!(
+                    "a tree owns its leaves, so a field cannot point to them; use `{leaf}` itself: with references \
+                         at the leaves it is what `as_ref()` returns"
+                ),
+            )),
+            Type::FnPtr(_) => Err(refuse(
+                ty,
+                format!(
+                    "a function has no leaves inside; leave `{leaf}` out of its type, or put the function elsewhere"
+                ),
+            )),
+            Type::TraitObject(_) | Type::ImplTrait(_) => Err(refuse(
+                ty,
+                format!(
+                    "leaves behind a trait cannot be reached; use an enum or a struct of `{leaf}`"
+                ),
+            )),
+            Type::Slice(_) => Err(refuse(
+                ty,
+                format!("a slice has no fixed size; use `Vec<{leaf}>` or `[{leaf}; 4]`"),
+            )),
+            Type::Macro(_) => Err(refuse(ty, "the type is hidden in a macro; write it out")),
+            _ => Err(refuse(ty, "this type cannot be taken apart into leaves")),
+        }
+    }
+
+    fn of_path(ty: &TypePath, leaf: &Ident) -> Result<Shape, Error> {
+        let last = ty
+            .path
+            .segments
+            .last()
+            .expect("a path has at least one segment");
+        if ty.qself.is_none() && ty.path.is_ident(leaf) {
+            return Ok(Shape::Leaf);
+        }
+        let before_last = ty.path.segments.iter().rev().skip(1);
+        if ty.qself.is_some()
+            || before_last
+                .into_iter()
+                .any(|segment| mentions(segment, leaf))
+        {
+            return Err(refuse(
+                ty,
+                format!(
+                    "a type that belongs to `{leaf}` (an associated type) changes with the leaf; use `{leaf}` itself"
+                ),
+            ));
+        }
+        let name = last.ident.to_string();
+        if let Some(reason) = reason_against(&name, leaf) {
+            return Err(refuse(ty, reason));
+        }
+        let inner = || Shape::of(only_argument(last)?, leaf).map(Box::new);
+        match name.as_str() {
+            "PhantomData" => Ok(Shape::Phantom),
+            "Option" => Ok(Shape::Option(inner()?)),
+            "Vec" => Ok(Shape::Vec(inner()?)),
+            "Box" => Ok(Shape::Boxed(inner()?)),
+            _ => Ok(Shape::Tree(ty.span())),
+        }
+    }
+}
+
+/// Whether `leaf`, or `Self`, which has it inside, is among the tokens of a type. `module::leaf` is something else.
+pub(crate) fn mentions(ty: &impl ToTokens, leaf: &Ident) -> bool {
+    fn among(tokens: TokenStream, leaf: &Ident) -> bool {
+        let mut colons = 0;
+        tokens.into_iter().any(|token| match token {
+            TokenTree::Ident(ident) => {
+                let of_a_module = colons == 2;
+                colons = 0;
+                !of_a_module && (ident == *leaf || ident == "Self")
+            }
+            TokenTree::Punct(punct) => {
+                colons = if punct.as_char() == ':' {
+                    colons + 1
+                } else {
+                    0
+                };
+                false
+            }
+            TokenTree::Group(group) => {
+                colons = 0;
+                among(group.stream(), leaf)
+            }
+            TokenTree::Literal(_) => false,
+        })
+    }
+    among(ty.to_token_stream(), leaf)
+}
+
+/// Why a well-known type cannot hold leaves, and what can.
+fn reason_against(name: &str, leaf: &Ident) -> Option<String> {
+    let reason = match name {
+        "HashMap" | "HashSet" | "IndexMap" | "IndexSet" => {
+            format!(
+                "maps have no fixed order; use `Vec<(String, {leaf})>` or a struct with a field for each name"
+            )
+        }
+        "BTreeMap" | "BTreeSet" => format!(
+            "leaves are named by fields and indices, not by keys; use `Vec<(String, {leaf})>` or a struct with a field \
+             for each name"
+        ),
+        "VecDeque" | "LinkedList" | "BinaryHeap" => {
+            format!("a list of leaves is a `Vec<{leaf}>` or an array")
+        }
+        "Rc" | "Arc" | "Weak" => format!(
+            "a tree owns its leaves, so that they can be taken out; use `Box<{leaf}>` or `{leaf}` itself (to tie weights, \
+             use one field twice)"
+        ),
+        "Cell" | "RefCell" | "OnceCell" | "Mutex" | "RwLock" | "OnceLock" => {
+            format!("leaves are reached by plain references, without a lock; use `{leaf}` itself")
+        }
+        _ => return None,
+    };
+    Some(reason)
+}
+
+/// The `T` of `Option<T>`.
+fn only_argument(segment: &PathSegment) -> Result<&Type, Error> {
+    if let PathArguments::AngleBracketed(arguments) = &segment.arguments
+        && let (1, Some(GenericArgument::Type(ty))) = (arguments.args.len(), arguments.args.first())
+    {
+        return Ok(ty);
+    }
+    Err(refuse(
+        segment,
+        format!("`{}` has one type inside, and nothing else", segment.ident),
+    ))
+}
+
+fn refuse(ty: &impl ToTokens, reason: impl std::fmt::Display) -> Error {
+    let written: String = ty
+        .to_token_stream()
+        .to_string()
+        .split_whitespace()
+        .collect();
+    let written = written
+        .replace(',', ", ")
+        .replace(';', "; ")
+        .replace("dyn", "dyn ")
+        .replace("mut", "mut ");
+    Error::new_spanned(
+        ty,
+        format!("derive(Tree): `{written}` cannot be a field: {reason}"),
+    )
+}

@@ -1,0 +1,278 @@
+use std::{fmt, marker::PhantomData};
+
+use super::{Family, Of, Path, Tree, support::try_map_array};
+
+/// A single value as a tree. Its path adds no segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Leaf<L>(pub L);
+
+impl Family for Leaf<()> {
+    type Of<L> = Leaf<L>;
+}
+
+impl<A> Tree for Leaf<A> {
+    type Leaf = A;
+    type Family = Leaf<()>;
+
+    fn as_ref(&self) -> Leaf<&A> {
+        Leaf(&self.0)
+    }
+
+    fn as_mut(&mut self) -> Leaf<&mut A> {
+        Leaf(&mut self.0)
+    }
+
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
+    ) -> Result<Leaf<L>, E> {
+        Ok(Leaf(f(at, self.0)?))
+    }
+
+    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a A)) {
+        f(at, &self.0);
+    }
+}
+
+/// A tree without leaves, for every leaf type.
+pub struct Empty<L>(PhantomData<fn() -> L>);
+
+impl<L> Empty<L> {
+    /// The tree without leaves.
+    pub const fn new() -> Self {
+        Empty(PhantomData)
+    }
+}
+
+// By hand, since a derive would ask the same of `L`.
+impl<L> Clone for Empty<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for Empty<L> {}
+
+impl<L> Default for Empty<L> {
+    fn default() -> Self {
+        Empty::new()
+    }
+}
+
+impl<L> PartialEq for Empty<L> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<L> Eq for Empty<L> {}
+
+impl<L> fmt::Debug for Empty<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Empty")
+    }
+}
+
+impl Family for Empty<()> {
+    type Of<L> = Empty<L>;
+}
+
+impl<A> Tree for Empty<A> {
+    type Leaf = A;
+    type Family = Empty<()>;
+
+    fn as_ref(&self) -> Empty<&A> {
+        Empty::new()
+    }
+
+    fn as_mut(&mut self) -> Empty<&mut A> {
+        Empty::new()
+    }
+
+    fn try_map<L, E>(
+        self,
+        _: &mut Path,
+        _: &mut dyn FnMut(&Path, A) -> Result<L, E>,
+    ) -> Result<Empty<L>, E> {
+        Ok(Empty::new())
+    }
+
+    fn visit<'a>(&'a self, _: &mut Path, _: &mut dyn FnMut(&Path, &'a A)) {}
+}
+
+impl<F: Family> Family for Vec<F> {
+    type Of<L> = Vec<F::Of<L>>;
+}
+
+impl<T: Tree> Tree for Vec<T> {
+    type Leaf = T::Leaf;
+    type Family = Vec<T::Family>;
+
+    fn as_ref(&self) -> Of<Self, &T::Leaf> {
+        self.iter().map(Tree::as_ref).collect()
+    }
+
+    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        self.iter_mut().map(Tree::as_mut).collect()
+    }
+
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        self.into_iter()
+            .enumerate()
+            .map(|(index, tree)| tree.try_map(&mut at.index(index), f))
+            .collect()
+    }
+
+    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
+        for (index, tree) in self.iter().enumerate() {
+            tree.visit(&mut at.index(index), f);
+        }
+    }
+}
+
+impl<F: Family, const N: usize> Family for [F; N] {
+    type Of<L> = [F::Of<L>; N];
+}
+
+impl<T: Tree, const N: usize> Tree for [T; N] {
+    type Leaf = T::Leaf;
+    type Family = [T::Family; N];
+
+    fn as_ref(&self) -> Of<Self, &T::Leaf> {
+        self.each_ref().map(Tree::as_ref)
+    }
+
+    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        self.each_mut().map(Tree::as_mut)
+    }
+
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        try_map_array(self, |index, tree| tree.try_map(&mut at.index(index), f))
+    }
+
+    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
+        for (index, tree) in self.iter().enumerate() {
+            tree.visit(&mut at.index(index), f);
+        }
+    }
+}
+
+impl<F: Family> Family for Option<F> {
+    type Of<L> = Option<F::Of<L>>;
+}
+
+/// `None` has no leaves. The path adds no segment.
+impl<T: Tree> Tree for Option<T> {
+    type Leaf = T::Leaf;
+    type Family = Option<T::Family>;
+
+    fn as_ref(&self) -> Of<Self, &T::Leaf> {
+        Option::as_ref(self).map(Tree::as_ref)
+    }
+
+    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        Option::as_mut(self).map(Tree::as_mut)
+    }
+
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        match self {
+            Some(tree) => tree.try_map(at, f).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
+        if let Some(tree) = self {
+            tree.visit(at, f);
+        }
+    }
+}
+
+impl<F: Family> Family for Box<F> {
+    type Of<L> = Box<F::Of<L>>;
+}
+
+/// The path adds no segment.
+impl<T: Tree> Tree for Box<T> {
+    type Leaf = T::Leaf;
+    type Family = Box<T::Family>;
+
+    fn as_ref(&self) -> Of<Self, &T::Leaf> {
+        Box::new(T::as_ref(self))
+    }
+
+    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        Box::new(T::as_mut(self))
+    }
+
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        (*self).try_map(at, f).map(Box::new)
+    }
+
+    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
+        T::visit(self, at, f);
+    }
+}
+
+macro_rules! tuple_of_trees {
+    ($First:ident 0 $(, $Other:ident $index:tt)*) => {
+        impl<$First: Family $(, $Other: Family)*> Family for ($First, $($Other,)*) {
+            type Of<L> = ($First::Of<L>, $($Other::Of<L>,)*);
+        }
+
+        impl<$First: Tree $(, $Other: Tree<Leaf = $First::Leaf>)*> Tree for ($First, $($Other,)*) {
+            type Leaf = $First::Leaf;
+            type Family = ($First::Family, $($Other::Family,)*);
+
+            fn as_ref(&self) -> Of<Self, &$First::Leaf> {
+                (self.0.as_ref(), $(self.$index.as_ref(),)*)
+            }
+
+            fn as_mut(&mut self) -> Of<Self, &mut $First::Leaf> {
+                (self.0.as_mut(), $(self.$index.as_mut(),)*)
+            }
+
+            fn try_map<L, E>(
+                self,
+                at: &mut Path,
+                f: &mut dyn FnMut(&Path, $First::Leaf) -> Result<L, E>,
+            ) -> Result<Of<Self, L>, E> {
+                Ok((
+                    { self.0.try_map(&mut at.index(0), f)? },
+                    $({ self.$index.try_map(&mut at.index($index), f)? },)*
+                ))
+            }
+
+            fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a $First::Leaf)) {
+                self.0.visit(&mut at.index(0), f);
+                $(self.$index.visit(&mut at.index($index), f);)*
+            }
+        }
+    };
+}
+
+tuple_of_trees!(A 0);
+tuple_of_trees!(A 0, B 1);
+tuple_of_trees!(A 0, B 1, C 2);
+tuple_of_trees!(A 0, B 1, C 2, D 3);
+tuple_of_trees!(A 0, B 1, C 2, D 3, G 4);
+tuple_of_trees!(A 0, B 1, C 2, D 3, G 4, H 5);
+tuple_of_trees!(A 0, B 1, C 2, D 3, G 4, H 5, I 6);
+tuple_of_trees!(A 0, B 1, C 2, D 3, G 4, H 5, I 6, J 7);

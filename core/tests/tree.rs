@@ -1,0 +1,432 @@
+//! Trees: derived and built in, visited, mapped, zipped and rebuilt.
+
+use std::marker::PhantomData;
+
+use halite_core::tree::{
+    Empty, Family, Leaf, Of, Path, Segment, Tree, TreeError, same_structure, try_zip, unzip, zip,
+};
+
+#[derive(Tree, Clone, Debug, PartialEq)]
+struct Linear<L = f32> {
+    weight: L,
+    bias: Option<L>,
+}
+
+/// One field of every kind the derive knows.
+#[derive(Tree, Clone, Debug, PartialEq)]
+struct Everything<L> {
+    one: L,
+    maybe: Option<L>,
+    list: Vec<Option<L>>,
+    array: [L; 2],
+    boxed: Box<L>,
+    pair: (L, String, Vec<L>),
+    part: Linear<L>,
+    maybe_part: Option<Linear<L>>,
+    parts: Vec<Linear<L>>,
+    part_array: [Linear<L>; 2],
+    named: Vec<(&'static str, (L, Linear<L>))>,
+    leaf: Leaf<L>,
+    empty: Empty<L>,
+    marker: PhantomData<fn(L)>,
+    r#type: L,
+    stride: usize,
+    #[tree(static)]
+    note: String,
+}
+
+#[derive(Tree, Clone, Debug, PartialEq)]
+struct Wrapper<L>(L, Linear<L>, u8);
+
+#[derive(Tree, Clone, Copy, Debug, PartialEq)]
+struct NoLeaves<L>(PhantomData<L>);
+
+/// The leaf may have any name, and const parameters stand beside it in any order.
+#[derive(Tree, Clone, Debug, PartialEq)]
+struct Grid<Value, const ROWS: usize, const COLUMNS: usize = 2> {
+    cells: [[Value; COLUMNS]; ROWS],
+}
+
+#[derive(Tree, Clone, Debug, PartialEq)]
+struct Chain<L> {
+    here: L,
+    next: Option<Box<Self>>,
+}
+
+#[derive(Tree, Clone, Debug, PartialEq)]
+enum Pool<L> {
+    Max,
+    Learned { weight: L, size: usize },
+    Both(L, Linear<L>),
+}
+
+// A field named like what the derive writes, in a scope where the names of the prelude mean something else.
+mod shadowed {
+    #![allow(dead_code, non_camel_case_types)]
+    use halite_core::Tree;
+
+    struct Some;
+    struct None;
+    struct Ok;
+    struct Err;
+    struct Result;
+    struct Path;
+    struct Family;
+
+    #[derive(Tree, Default)]
+    pub(super) struct Odd<L> {
+        pub(super) at: L,
+        pub(super) f: std::option::Option<L>,
+        pub(super) __at: std::vec::Vec<L>,
+    }
+}
+
+fn linear(weight: i64, bias: Option<i64>) -> Linear<i64> {
+    Linear { weight, bias }
+}
+
+/// Leaves 0, 1, 2 .. in the order in which they must come.
+fn everything() -> Everything<i64> {
+    Everything {
+        one: 0,
+        maybe: Some(1),
+        list: vec![Some(2), None, Some(3)],
+        array: [4, 5],
+        boxed: Box::new(6),
+        pair: (7, "kept".into(), vec![8, 9]),
+        part: linear(10, Some(11)),
+        maybe_part: None,
+        parts: vec![linear(12, None), linear(13, Some(14))],
+        part_array: [linear(15, None), linear(16, None)],
+        named: vec![("first", (17, linear(18, None)))],
+        leaf: Leaf(19),
+        empty: Empty::new(),
+        marker: PhantomData,
+        r#type: 20,
+        stride: 3,
+        note: "kept too".into(),
+    }
+}
+
+#[test]
+fn leaves_come_in_the_order_of_fields_under_their_paths() {
+    let tree = everything();
+    let names = [
+        "one",
+        "maybe",
+        "list.0",
+        "list.2",
+        "array.0",
+        "array.1",
+        "boxed",
+        "pair.0",
+        "pair.2.0",
+        "pair.2.1",
+        "part.weight",
+        "part.bias",
+        "parts.0.weight",
+        "parts.1.weight",
+        "parts.1.bias",
+        "part_array.0.weight",
+        "part_array.1.weight",
+        "named.0.1.0",
+        "named.0.1.1.weight",
+        "leaf",
+        "type",
+    ];
+    assert_eq!(tree.paths(), names);
+    assert_eq!(tree.leaf_count(), names.len());
+    assert_eq!(
+        tree.leaves(),
+        (0..21).collect::<Vec<_>>().iter().collect::<Vec<_>>()
+    );
+    assert_eq!(tree.named()[11], ("part.bias".to_owned(), &11));
+    let mut mapped = Vec::new();
+    tree.clone()
+        .map(|at, leaf| mapped.push((at.to_string(), leaf)));
+    assert_eq!(
+        mapped,
+        names
+            .map(str::to_owned)
+            .into_iter()
+            .zip(0..21)
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(tree.into_leaves(), (0..21).collect::<Vec<_>>());
+}
+
+#[test]
+fn mapping_changes_the_leaf_type_and_keeps_static_fields() {
+    let texts: Everything<String> = everything().map(|at, leaf| format!("{at}={leaf}"));
+    assert_eq!(texts.parts[1].bias.as_deref(), Some("parts.1.bias=14"));
+    assert_eq!(
+        (
+            texts.pair.1.as_str(),
+            texts.named[0].0,
+            texts.stride,
+            texts.note.as_str()
+        ),
+        ("kept", "first", 3, "kept too")
+    );
+    assert_eq!(everything().map(|_, leaf| leaf), everything());
+}
+
+#[test]
+fn references_at_the_leaves_read_and_write_the_tree() {
+    let mut tree = everything();
+    let doubled: Everything<i64> = tree.as_ref().map(|_, leaf| leaf * 2);
+    tree.as_mut().map(|_, leaf| *leaf *= 2);
+    assert_eq!(tree, doubled);
+    assert_eq!(tree.named[0].1.1.weight, 36);
+}
+
+#[test]
+fn the_first_error_ends_a_map_and_the_path_is_as_before() {
+    let mut at = Path::new();
+    let mut outer = at.field("model");
+    let mut seen = 0;
+    let failed = everything().try_map(&mut outer, &mut |at, leaf| {
+        seen += 1;
+        if leaf == 16 {
+            Err(at.to_string())
+        } else {
+            Ok(leaf)
+        }
+    });
+    assert_eq!(failed, Err("model.part_array.1.weight".to_owned()));
+    assert_eq!(seen, 17);
+    assert_eq!(outer.to_string(), "model");
+    drop(outer);
+    assert!(at.is_empty());
+}
+
+#[test]
+fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
+    assert_eq!(
+        Wrapper(1, linear(2, Some(3)), 9).paths(),
+        ["0", "1.weight", "1.bias"]
+    );
+    assert_eq!(NoLeaves::<i64>(PhantomData).map(|_, _| "").leaf_count(), 0);
+    let grid = Grid {
+        cells: [[1, 2, 3], [4, 5, 6]],
+    };
+    assert_eq!(
+        grid.paths(),
+        [
+            "cells.0.0",
+            "cells.0.1",
+            "cells.0.2",
+            "cells.1.0",
+            "cells.1.1",
+            "cells.1.2"
+        ]
+    );
+    assert_eq!(
+        grid.map(|_, leaf| leaf * 10),
+        Grid {
+            cells: [[10, 20, 30], [40, 50, 60]]
+        }
+    );
+    let chain = Chain {
+        here: 1,
+        next: Some(Box::new(Chain {
+            here: 2,
+            next: None,
+        })),
+    };
+    assert_eq!(chain.paths(), ["here", "next.here"]);
+    assert_eq!(chain.clone().map(|_, leaf| leaf), chain);
+    let odd = shadowed::Odd {
+        at: 1,
+        f: Some(2),
+        __at: vec![3],
+    };
+    assert_eq!(odd.paths(), ["at", "f", "__at.0"]);
+}
+
+#[test]
+fn the_variant_of_an_enum_is_part_of_the_structure_and_not_of_the_path() {
+    let table: [(Pool<i64>, &[&str]); 3] = [
+        (Pool::Max, &[]),
+        (Pool::Learned { weight: 1, size: 2 }, &["weight"]),
+        (Pool::Both(1, linear(2, None)), &["0", "1.weight"]),
+    ];
+    for (pool, paths) in table {
+        assert_eq!(pool.paths(), paths);
+        assert_eq!(pool.as_ref().map(|_, &leaf| leaf), pool);
+    }
+    assert_eq!(
+        Pool::Learned { weight: 1, size: 2 }.map(|_, w| w as f32),
+        Pool::Learned {
+            weight: 1.0,
+            size: 2
+        }
+    );
+}
+
+#[test]
+fn containers_of_trees_are_trees() {
+    let tree = (
+        vec![linear(1, Some(2))],
+        [Leaf(3), Leaf(4)],
+        Some(Box::new(Leaf(5))),
+        (Empty::<i64>::new(),),
+        Leaf(6),
+    );
+    assert_eq!(
+        tree.paths(),
+        ["0.0.weight", "0.0.bias", "1.0", "1.1", "2", "4"]
+    );
+    assert_eq!(tree.clone().map(|_, leaf| leaf), tree);
+    assert_eq!(tree.clone().into_leaves(), [1, 2, 3, 4, 5, 6]);
+    let failed = tree.try_map(&mut Path::new(), &mut |at, leaf| {
+        if leaf == 4 { Err(at.clone()) } else { Ok(leaf) }
+    });
+    assert_eq!(
+        failed.unwrap_err().segments(),
+        [Segment::Index(1), Segment::Index(1)]
+    );
+    let eight = (
+        Leaf(0),
+        Leaf(1),
+        Leaf(2),
+        Leaf(3),
+        Leaf(4),
+        Leaf(5),
+        Leaf(6),
+        Leaf(7),
+    );
+    assert_eq!(eight.leaves(), [&0, &1, &2, &3, &4, &5, &6, &7]);
+    assert_eq!(Leaf(7).paths(), [""]);
+}
+
+#[test]
+fn leaves_need_no_clone_and_no_static_lifetime() {
+    struct Borrowed<'t>(&'t str);
+    let text = String::from("local");
+    let tree = Linear {
+        weight: Borrowed(&text),
+        bias: None,
+    };
+    let (left, right) = unzip(tree.map(|_, leaf| (Borrowed(leaf.0), leaf.0.len())));
+    assert_eq!((left.weight.0, right.weight), ("local", 5));
+}
+
+#[test]
+fn code_generic_over_a_family_names_the_same_struct_with_other_leaves() {
+    fn scaled<F: Family>(tree: &F::Of<i64>, by: i64) -> F::Of<f64> {
+        tree.as_ref().map(|_, &leaf| (leaf * by) as f64)
+    }
+    fn counted<T: Tree>(tree: T) -> (Of<T, usize>, usize) {
+        let mut count = 0;
+        let numbered = tree.map(|_, _| {
+            count += 1;
+            count - 1
+        });
+        (numbered, count)
+    }
+    assert_eq!(
+        scaled::<Linear<()>>(&linear(2, Some(3)), 10),
+        Linear {
+            weight: 20.0,
+            bias: Some(30.0)
+        }
+    );
+    assert_eq!(
+        scaled::<Vec<Linear<()>>>(&vec![linear(2, None)], 10),
+        [Linear {
+            weight: 20.0,
+            bias: None
+        }]
+    );
+    assert_eq!(
+        counted(linear(9, Some(9))),
+        (
+            Linear {
+                weight: 0,
+                bias: Some(1)
+            },
+            2
+        )
+    );
+}
+
+#[test]
+fn a_wrong_number_of_leaves_is_refused_with_both_numbers() {
+    let tree = linear(1, Some(2));
+    let refused = |leaves: Vec<u8>| tree.try_rebuild(leaves).unwrap_err().to_string();
+    assert_eq!(
+        refused(vec![1]),
+        "the number of leaves differs: 2 in the tree, 1 given"
+    );
+    assert_eq!(
+        refused(vec![1, 2, 3, 4]),
+        "the number of leaves differs: 2 in the tree, 4 given"
+    );
+    let endless = tree.try_rebuild(std::iter::repeat(0)).unwrap_err();
+    assert!(
+        matches!(
+            endless,
+            TreeError::LeafCount {
+                expected: 2,
+                or_more: true,
+                ..
+            }
+        ),
+        "{endless:?}"
+    );
+    assert_eq!(tree.try_rebuild([3, 4]), Ok(linear(3, Some(4))));
+}
+
+#[test]
+fn trees_of_different_structure_are_not_zipped_and_the_first_difference_is_named() {
+    let tree = |biases: &[Option<i64>]| {
+        biases
+            .iter()
+            .map(|&bias| linear(0, bias))
+            .collect::<Vec<_>>()
+    };
+    let table = [
+        (
+            tree(&[None]),
+            tree(&[Some(1)]),
+            "only the right has `0.bias` (number of leaves: 1 left, 2 right)",
+        ),
+        (
+            tree(&[None, None]),
+            tree(&[None]),
+            "only the left has `1.weight` (number of leaves: 2 left, 1 right)",
+        ),
+        (
+            tree(&[Some(1), None]),
+            tree(&[None, Some(1)]),
+            "where the left has `0.bias` the right has `1.weight` (number of leaves: 3 left, 3 right)",
+        ),
+    ];
+    for (left, right, difference) in table {
+        let expected = format!("the trees differ in structure: {difference}");
+        assert_eq!(
+            same_structure(&left, &right).unwrap_err().to_string(),
+            expected
+        );
+        assert_eq!(try_zip(left, right).unwrap_err().to_string(), expected);
+    }
+    assert_eq!(
+        zip(linear(1, None), linear(2, None)),
+        Linear {
+            weight: (1, 2),
+            bias: None
+        }
+    );
+}
+
+#[test]
+fn public_types_cross_threads() {
+    fn crosses<T: Send + Sync + 'static>() {}
+    crosses::<Path>();
+    crosses::<Segment>();
+    crosses::<TreeError>();
+    crosses::<Leaf<i64>>();
+    crosses::<Empty<*const u8>>();
+    crosses::<Everything<i64>>();
+}
