@@ -193,8 +193,18 @@ pub struct Program {
     pub code: Arc<[u8]>,
     /// Types of arguments and results, as one device sees them.
     pub signature: Signature,
-    /// How many devices share the work of one run (SPMD partitions). At least 1.
+    /// How many devices share the work of one run, each on its part of the tensors (SPMD partitions). At least 1.
     pub partitions: usize,
+    /// How many times the program runs side by side, each run on tensors of its own, and able to exchange them by
+    /// collective ops. At least 1.
+    pub replicas: usize,
+}
+
+impl Program {
+    /// How many devices one run takes.
+    pub fn devices(&self) -> usize {
+        self.partitions * self.replicas
+    }
 }
 
 /// Types of arguments and results of a program, as one device sees them.
@@ -211,7 +221,7 @@ pub struct Signature {
 /// Where and how to compile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompileOptions {
-    /// One device per partition. Empty means the first devices of this process.
+    /// One device per replica and partition, replicas outermost. Empty means the first devices of this process.
     pub devices: Vec<DeviceId>,
     /// Options of the plugin's compiler by name, without leading dashes.
     pub flags: Vec<(String, FlagValue)>,

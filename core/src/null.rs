@@ -51,10 +51,10 @@ impl Backend for Null {
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<NullExecutable> {
         let mut devices = options.devices.clone();
         if devices.is_empty() {
-            devices = self.devices.iter().take(program.partitions).map(|device| device.0).collect();
+            devices = self.devices.iter().take(program.devices()).map(|device| device.0).collect();
         }
-        if devices.len() != program.partitions {
-            let message = format!("`{}` wants {} devices, got {}", program.name, program.partitions, devices.len());
+        if devices.len() != program.devices() {
+            let message = format!("`{}` wants {} devices, got {}", program.name, program.devices(), devices.len());
             return Err(Error::invalid("compile", message).on(&self.platform.name));
         }
         devices.iter().try_for_each(|&device| self.check(device, "compile"))?;

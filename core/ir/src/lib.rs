@@ -1,2 +1,17 @@
-//! The op set, graphs, shape inference, verification and StableHLO text.
+//! The operations, programs as graphs of them, and their StableHLO text.
+//!
+//! An [`Op`] says what is computed; [`infer()`] says which types come out, or why the operands do not fit; a [`Graph`] is
+//! a function made of them.
 #![forbid(unsafe_code)]
+
+mod graph;
+mod infer;
+mod literal;
+mod op;
+
+pub use graph::{Graph, Node, Value};
+pub use infer::infer;
+pub use op::{
+    Attribute, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
+    Scatter, Unary, Window,
+};

@@ -1,0 +1,135 @@
+//! Programs as graphs: nodes in the order of their making, each using only values made before it.
+
+use std::panic::Location;
+
+use halite_core::{Error, Result, TensorType};
+
+use crate::{Op, infer::infer};
+
+/// A value of a [`Graph`]: an input, or a result of a node.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Value(pub(crate) u32);
+
+/// One operation on values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// From what.
+    pub operands: Vec<Value>,
+    /// The results, as many as [`infer`] says.
+    pub results: Vec<Value>,
+    /// The user's line that made it.
+    pub origin: Option<&'static Location<'static>>,
+}
+
+/// A function from input values to output values.
+///
+/// A node uses only values made before it, so the order of nodes is an order of evaluation, and there are no cycles.
+///
+/// ```
+/// use halite_core::{DType, TensorType};
+/// use halite_ir::{Binary, Graph, Op};
+///
+/// let mut graph = Graph::new();
+/// let x = graph.input(TensorType::new(DType::F32, [2]));
+/// let twice = graph.push(Op::Binary(Binary::Add), &[x, x], None).unwrap()[0];
+/// graph.set_outputs(vec![twice]);
+/// assert_eq!(graph.ty(twice).to_string(), "f32[2]");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Graph {
+    types: Vec<TensorType>,
+    inputs: Vec<Value>,
+    nodes: Vec<Node>,
+    outputs: Vec<Value>,
+}
+
+impl Graph {
+    /// No inputs, no nodes, no outputs.
+    pub fn new() -> Self {
+        Graph::default()
+    }
+
+    /// Adds an input.
+    pub fn input(&mut self, ty: TensorType) -> Value {
+        let value = self.value(ty);
+        self.inputs.push(value);
+        value
+    }
+
+    /// Adds a node, and returns its results.
+    ///
+    /// # Errors
+    /// What [`infer`] says of these operands.
+    ///
+    /// # Panics
+    /// If an operand is not a value of this graph.
+    pub fn push(&mut self, op: Op, operands: &[Value], origin: Option<&'static Location<'static>>) -> Result<&[Value]> {
+        let types: Vec<&TensorType> = operands.iter().map(|&operand| self.ty(operand)).collect();
+        let results = infer(&op, &types)?.into_iter().map(|ty| self.value(ty)).collect();
+        self.nodes.push(Node { op, operands: operands.to_vec(), results, origin });
+        Ok(&self.nodes.last().expect("pushed just above").results)
+    }
+
+    /// What it computes.
+    pub fn set_outputs(&mut self, outputs: Vec<Value>) {
+        self.outputs = outputs;
+    }
+
+    /// Type of a value of this graph.
+    ///
+    /// # Panics
+    /// If it is a value of another graph.
+    pub fn ty(&self, value: Value) -> &TensorType {
+        &self.types[value.0 as usize]
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> &[Value] {
+        &self.inputs
+    }
+
+    /// The nodes, in an order of evaluation.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The outputs, in order. A value may be there twice, or be an input.
+    pub fn outputs(&self) -> &[Value] {
+        &self.outputs
+    }
+
+    /// How many values: inputs and results. Values are numbered below this.
+    pub fn value_count(&self) -> usize {
+        self.types.len()
+    }
+
+    /// Types of the inputs.
+    pub fn input_types(&self) -> Vec<TensorType> {
+        self.inputs.iter().map(|&value| self.ty(value).clone()).collect()
+    }
+
+    /// Types of the outputs.
+    pub fn output_types(&self) -> Vec<TensorType> {
+        self.outputs.iter().map(|&value| self.ty(value).clone()).collect()
+    }
+
+    fn value(&mut self, ty: TensorType) -> Value {
+        let value = Value(u32::try_from(self.types.len()).expect("fewer than 2^32 values"));
+        self.types.push(ty);
+        value
+    }
+}
+
+impl Value {
+    /// Its number in its graph.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The error of an operation whose operands do not fit, for `op` as people call it.
+pub(crate) fn misfit(op: &'static str, message: impl Into<String>) -> Error {
+    Error::invalid(op, message)
+}

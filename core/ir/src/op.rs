@@ -1,0 +1,462 @@
+//! The closed set of operations. They are StableHLO's, in StableHLO's terms
+//! (<https://openxla.org/stablehlo/spec>), where nothing else is said.
+//!
+//! Every pass over operations is a `match` without `_`: a new operation makes the compiler list each place that must
+//! answer for it.
+
+use std::sync::Arc;
+
+use halite_core::{DType, PartitionSpec, TensorType};
+
+use crate::Graph;
+
+/// What a node computes from its operands. Operand and result counts are one unless said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// No operands: a tensor known while tracing.
+    Constant(Literal),
+    /// No operands: `result[.., i, ..] = i` along `dim`.
+    Iota {
+        /// Type of the result.
+        ty: TensorType,
+        /// The dimension that is counted.
+        dim: usize,
+    },
+
+    /// Elementwise on one operand.
+    Unary(Unary),
+    /// Elementwise on two operands of one type.
+    Binary(Binary),
+    /// Elementwise on two operands of one type; the result is `bool`. Floats compare as IEEE 754 says: NaN is unordered.
+    Compare(Comparison),
+    /// Operands `(predicate, on_true, on_false)`; `predicate` is `bool` of the same dimensions, or a scalar.
+    Select,
+    /// Operands `(low, x, high)`; `low` and `high` are scalars or of the dimensions of `x`.
+    Clamp,
+    /// To another element type, by value. Float to integer truncates.
+    Convert(DType),
+    /// To another element type of the same size, by bits.
+    BitcastConvert(DType),
+    /// Rounds a float to fewer bits, keeping its type.
+    ReducePrecision {
+        /// Bits of the exponent.
+        exponent: u32,
+        /// Bits of the mantissa.
+        mantissa: u32,
+    },
+
+    /// `result[i_0, ..] = x[i_(mapping[0]), ..]`; a dimension of size 1 is repeated. `broadcast_in_dim`.
+    Broadcast {
+        /// Dimensions of the result.
+        dims: Vec<usize>,
+        /// For each dimension of the operand, the dimension of the result it becomes.
+        mapping: Vec<usize>,
+    },
+    /// The same elements, row-major, in other dimensions.
+    Reshape {
+        /// Dimensions of the result.
+        dims: Vec<usize>,
+    },
+    /// `result.dims[i] = x.dims[permutation[i]]`.
+    Transpose {
+        /// For each dimension of the result, the dimension of the operand.
+        permutation: Vec<usize>,
+    },
+    /// Order of elements turned around along `dims`.
+    Reverse {
+        /// The dimensions to turn around.
+        dims: Vec<usize>,
+    },
+    /// Any number of operands, one behind the other along `dim`.
+    Concatenate {
+        /// The dimension that grows.
+        dim: usize,
+    },
+    /// Elements `starts, starts + strides, ..` below `limits`.
+    Slice {
+        /// First index in each dimension.
+        starts: Vec<usize>,
+        /// Index after the last in each dimension.
+        limits: Vec<usize>,
+        /// Step in each dimension.
+        strides: Vec<usize>,
+    },
+    /// Operands `(x, start_0, .., start_n)`, the starts being integer scalars of one type, clamped so that the slice fits.
+    DynamicSlice {
+        /// Dimensions of the result.
+        sizes: Vec<usize>,
+    },
+    /// Operands `(x, update, start_0, .., start_n)`, the starts as for [`DynamicSlice`](Op::DynamicSlice).
+    DynamicUpdateSlice,
+    /// Operands `(x, value)`, `value` a scalar. Negative `low` and `high` cut.
+    Pad {
+        /// Elements before the first, in each dimension.
+        low: Vec<i64>,
+        /// Elements after the last, in each dimension.
+        high: Vec<i64>,
+        /// Elements between two, in each dimension.
+        interior: Vec<usize>,
+    },
+    /// Operands `(x, indices)`; `indices` of an integer type.
+    Gather(Gather),
+    /// Operands `(x, indices, updates)`; `indices` of an integer type. Indices out of range write nothing.
+    Scatter(Scatter),
+
+    /// Operands `(left, right)`. `dot_general`: the result has batch, then left's free, then right's free dimensions.
+    Dot(Dot),
+    /// Operands `(x, kernel)`.
+    Convolution(Convolution),
+
+    /// `dims` are reduced away.
+    Reduce {
+        /// How two elements become one.
+        kind: Reduction,
+        /// The dimensions, ascending.
+        dims: Vec<usize>,
+    },
+    /// Results `(value, index: s32)`: the extreme element along `dim` and where it is; the first of equals; NaN wins.
+    ArgReduce {
+        /// Which extreme.
+        kind: Extreme,
+        /// The dimension that is reduced away.
+        dim: usize,
+    },
+    /// Reduces each window of the operand. Padding does not count: it is the identity of `kind`.
+    ReduceWindow {
+        /// How two elements become one.
+        kind: Reduction,
+        /// The windows.
+        window: Window,
+    },
+    /// Operands `(x, source)`: adds each element of `source` to where the extreme of its window in `x` is. The gradient
+    /// of max pooling. The window has no dilations.
+    SelectAndScatter {
+        /// Which element of a window is selected.
+        kind: Extreme,
+        /// The windows.
+        window: Window,
+    },
+    /// Any number of operands of the same dimensions, and as many results: all reordered along `dim` so that the first is
+    /// sorted. Stable. Floats in total order: -NaN, -inf, .., -0, 0, .., inf, NaN.
+    Sort {
+        /// The dimension that is sorted.
+        dim: usize,
+        /// Largest first.
+        descending: bool,
+    },
+
+    /// Operands `(carried.., invariant..)`, of which the first `carried` change. Both graphs take all operands as inputs;
+    /// `condition` gives one `bool` scalar, `body` the next carried values. Results are the last carried values.
+    While {
+        /// How many operands are carried from one turn to the next.
+        carried: usize,
+        /// Whether to go on.
+        condition: Box<Graph>,
+        /// One turn.
+        body: Box<Graph>,
+    },
+    /// Operands `(index: s32 scalar, inputs..)`. Every branch takes all `inputs` and gives results of the same types. An
+    /// index out of range takes the last branch.
+    Case {
+        /// What to run, by index.
+        branches: Vec<Graph>,
+    },
+    /// As many results as operands, unchanged; nothing is moved across by the compiler.
+    OptimizationBarrier,
+    /// Any operands, any results: a function that the backend knows by name.
+    CustomCall(CustomCall),
+
+    /// Reduces over the devices of each group.
+    AllReduce {
+        /// How two elements become one.
+        kind: Reduction,
+        /// Who takes part with whom.
+        groups: Groups,
+    },
+    /// Concatenates over the devices of each group along `dim`.
+    AllGather {
+        /// The dimension that grows.
+        dim: usize,
+        /// Who takes part with whom.
+        groups: Groups,
+    },
+    /// Reduces over the devices of each group, and gives each its part of `dim`.
+    ReduceScatter {
+        /// How two elements become one.
+        kind: Reduction,
+        /// The dimension that is split.
+        dim: usize,
+        /// Who takes part with whom.
+        groups: Groups,
+    },
+    /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what arrives along `concat`.
+    AllToAll {
+        /// The dimension that shrinks.
+        split: usize,
+        /// The dimension that grows.
+        concat: usize,
+        /// Who takes part with whom.
+        groups: Groups,
+    },
+    /// Sends along `(from, to)` pairs; a device that nothing is sent to gets zeros.
+    CollectivePermute {
+        /// `(from, to)`, each device at most once on each side.
+        pairs: Vec<(usize, usize)>,
+    },
+    /// No operands: which partition this device is, a `u32` scalar.
+    PartitionId,
+    /// No operands: which replica this device is, a `u32` scalar.
+    ReplicaId,
+    /// The operand, laid over the program's mesh by this spec.
+    ShardingConstraint(PartitionSpec),
+}
+
+/// Elementwise operations on one operand.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Unary {
+    /// |x|
+    Abs,
+    /// Cube root.
+    Cbrt,
+    /// Smallest integer not below.
+    Ceil,
+    /// Cosine.
+    Cosine,
+    /// Leading zero bits.
+    CountLeadingZeros,
+    /// The error function (`chlo.erf`).
+    Erf,
+    /// e^x
+    Exponential,
+    /// e^x - 1
+    ExponentialMinusOne,
+    /// Largest integer not above.
+    Floor,
+    /// Neither infinite nor NaN; the result is `bool`.
+    IsFinite,
+    /// Natural logarithm.
+    Log,
+    /// log(1 + x)
+    LogPlusOne,
+    /// 1 / (1 + e^-x)
+    Logistic,
+    /// -x
+    Negate,
+    /// Bitwise not; logical not of `bool`.
+    Not,
+    /// One bits.
+    PopulationCount,
+    /// Nearest integer, halves away from zero.
+    RoundNearestAfz,
+    /// Nearest integer, halves to even.
+    RoundNearestEven,
+    /// 1 / sqrt(x)
+    Rsqrt,
+    /// -1, 0 or 1; NaN of NaN.
+    Sign,
+    /// Sine.
+    Sine,
+    /// Square root.
+    Sqrt,
+    /// Tangent.
+    Tan,
+    /// Hyperbolic tangent.
+    Tanh,
+}
+
+/// Elementwise operations on two operands.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(missing_docs, reason = "each name says it; the spec says the corner cases")]
+pub enum Binary {
+    Add,
+    And,
+    Atan2,
+    Divide,
+    Maximum,
+    Minimum,
+    Multiply,
+    Or,
+    Power,
+    Remainder,
+    ShiftLeft,
+    ShiftRightArithmetic,
+    ShiftRightLogical,
+    Subtract,
+    Xor,
+}
+
+/// How two elements are compared.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(missing_docs, reason = "each name says it")]
+pub enum Comparison {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+/// How two elements become one.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(missing_docs, reason = "each name says it")]
+pub enum Reduction {
+    Sum,
+    Product,
+    Min,
+    Max,
+    And,
+    Or,
+}
+
+/// Which extreme.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(missing_docs, reason = "each name says it")]
+pub enum Extreme {
+    Min,
+    Max,
+}
+
+/// A tensor known while tracing: its type and its row-major bytes.
+///
+/// Equal bits are equal, so NaN equals itself and 0 is not -0.
+#[derive(Clone, Eq, Hash, PartialEq)]
+pub struct Literal {
+    pub(crate) ty: TensorType,
+    /// One element if all are the same, else all.
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// As in the spec of `gather`, dimension lists ascending.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Gather {
+    /// Dimensions of the result that come from the slices.
+    pub offset_dims: Vec<usize>,
+    /// Dimensions of the operand that are dropped from the slices, which have size 1 there.
+    pub collapsed_slice_dims: Vec<usize>,
+    /// Dimensions of the operand that are batched with `indices_batching_dims`.
+    pub operand_batching_dims: Vec<usize>,
+    /// Dimensions of the indices that are batched with `operand_batching_dims`.
+    pub indices_batching_dims: Vec<usize>,
+    /// Which dimension of the operand each component of an index is for.
+    pub start_index_map: Vec<usize>,
+    /// The dimension of the indices that holds their components; the rank of the indices if they have one component.
+    pub index_vector_dim: usize,
+    /// Dimensions of each slice of the operand.
+    pub slice_sizes: Vec<usize>,
+}
+
+/// As in the spec of `scatter`, dimension lists ascending.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Scatter {
+    /// How an update and what is there become one; `None` replaces.
+    pub combine: Option<Reduction>,
+    /// Dimensions of the updates that are windows.
+    pub update_window_dims: Vec<usize>,
+    /// Dimensions of the operand that windows have size 1 in, and lack.
+    pub inserted_window_dims: Vec<usize>,
+    /// Dimensions of the operand that are batched with `indices_batching_dims`.
+    pub operand_batching_dims: Vec<usize>,
+    /// Dimensions of the indices that are batched with `operand_batching_dims`.
+    pub indices_batching_dims: Vec<usize>,
+    /// Which dimension of the operand each component of an index is for.
+    pub scatter_dims_to_operand_dims: Vec<usize>,
+    /// The dimension of the indices that holds their components; the rank of the indices if they have one component.
+    pub index_vector_dim: usize,
+    /// No two indices are the same: lets the compiler go in parallel.
+    pub unique_indices: bool,
+}
+
+/// As in the spec of `dot_general`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Dot {
+    /// Batch dimensions of the left operand.
+    pub left_batch: Vec<usize>,
+    /// Batch dimensions of the right operand, paired with the left's.
+    pub right_batch: Vec<usize>,
+    /// Dimensions of the left operand that are summed over.
+    pub left_contract: Vec<usize>,
+    /// Dimensions of the right operand that are summed over, paired with the left's.
+    pub right_contract: Vec<usize>,
+    /// Element type of the result; at least as wide as the operands'. This is how bf16 operands accumulate in f32.
+    pub result: DType,
+}
+
+/// As in the spec of `convolution`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Convolution {
+    /// Where batch, feature and spatial dimensions are in `x`.
+    pub input: ConvDims,
+    /// Where output feature (`batch`), input feature (`feature`) and spatial dimensions are in the kernel.
+    pub kernel: ConvDims,
+    /// Where batch, feature and spatial dimensions are in the result.
+    pub output: ConvDims,
+    /// Step of the window, per spatial dimension.
+    pub strides: Vec<usize>,
+    /// Elements before and after `x`, per spatial dimension; may be negative.
+    pub padding: Vec<(i64, i64)>,
+    /// 1 + zeros between elements of `x`, per spatial dimension: more than 1 is a transposed convolution.
+    pub input_dilation: Vec<usize>,
+    /// 1 + zeros between elements of the kernel, per spatial dimension.
+    pub kernel_dilation: Vec<usize>,
+    /// Whether the kernel is turned around, per spatial dimension.
+    pub reversal: Vec<bool>,
+    /// Features are convolved in so many separate groups.
+    pub feature_groups: usize,
+    /// Batches are convolved in so many separate groups (gradients of grouped convolutions need it).
+    pub batch_groups: usize,
+    /// Element type of the result.
+    pub result: DType,
+}
+
+/// Where the dimensions of a convolution's tensor are.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct ConvDims {
+    /// The batch; of a kernel, the output feature.
+    pub batch: usize,
+    /// The feature; of a kernel, the input feature.
+    pub feature: usize,
+    /// The spatial dimensions, in order.
+    pub spatial: Vec<usize>,
+}
+
+/// Windows over every dimension of an operand.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Window {
+    /// Size of the window in each dimension.
+    pub sizes: Vec<usize>,
+    /// Step of the window in each dimension.
+    pub strides: Vec<usize>,
+    /// 1 + gaps between elements of the operand, in each dimension.
+    pub base_dilations: Vec<usize>,
+    /// 1 + gaps between elements of the window, in each dimension.
+    pub window_dilations: Vec<usize>,
+    /// Padding before and after, in each dimension; not negative.
+    pub padding: Vec<(usize, usize)>,
+}
+
+/// A function that the backend knows by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomCall {
+    /// Its name.
+    pub target: String,
+    /// Attributes by name, in order.
+    pub attributes: Vec<(String, Attribute)>,
+    /// Types of the results.
+    pub results: Vec<TensorType>,
+    /// It must not be dropped or merged, even if its results are not used.
+    pub side_effect: bool,
+}
+
+/// Value of an attribute of a [`CustomCall`].
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the types of attributes")]
+pub enum Attribute {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(String),
+}
+
+/// Which devices take part in a collective together: each inner list is one group. Empty: all in one.
+pub type Groups = Vec<Vec<usize>>;
