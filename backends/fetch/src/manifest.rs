@@ -1,0 +1,118 @@
+//! The commit marker: what was installed, so that a later run can tell quickly that it is still there.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+    time::UNIX_EPOCH,
+};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::package::Package;
+
+/// File name of the marker in an installed package's directory.
+pub(crate) const MARKER: &str = "halite.json";
+
+const FORMAT: u32 = 1;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    format: u32,
+    package: String,
+    archive_sha256: String,
+    pub(crate) files: Vec<Entry>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+    pub(crate) sha256: String,
+    /// Time of the last change, in nanoseconds since 1970. While it and the size stay, the digest is taken as known.
+    pub(crate) modified: u64,
+}
+
+impl Manifest {
+    /// Describes files that were just written to `directory`, with digests verified by the caller.
+    pub(crate) fn of(
+        package: &Package,
+        archive_sha256: String,
+        directory: &Path,
+    ) -> io::Result<Self> {
+        let files = package.files.iter().map(|file| {
+            let metadata = fs::symlink_metadata(directory.join(file.name))?;
+            Ok(Entry {
+                name: file.name.into(),
+                size: file.size,
+                sha256: file.sha256.into(),
+                modified: modified(&metadata)?,
+            })
+        });
+        let files = files.collect::<io::Result<_>>()?;
+        Ok(Self {
+            format: FORMAT,
+            package: package.to_string(),
+            archive_sha256,
+            files,
+        })
+    }
+
+    pub(crate) fn read(directory: &Path) -> io::Result<Self> {
+        let bytes = fs::read(directory.join(MARKER))?;
+        serde_json::from_slice(&bytes).map_err(io::Error::from)
+    }
+
+    /// Writes and syncs the marker under `name` in `directory`.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let bytes = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
+        let mut file = File::create(path)?;
+        io::Write::write_all(&mut file, &bytes)?;
+        file.sync_all()
+    }
+
+    /// Whether the marker speaks of just these files with these digests.
+    pub(crate) fn agrees_with(&self, package: &Package) -> bool {
+        self.format == FORMAT
+            && self.files.len() == package.files.len()
+            && self.files.iter().zip(package.files).all(|(entry, file)| {
+                entry.name == file.name && entry.size == file.size && entry.sha256 == file.sha256
+            })
+    }
+}
+
+/// Time of the last change in nanoseconds since 1970; 0 for a time before that.
+pub(crate) fn modified(metadata: &fs::Metadata) -> io::Result<u64> {
+    let since = metadata
+        .modified()?
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The SHA-256 of a file in lower-case hex, and its size in bytes. Reads the file once, in pieces.
+///
+/// # Errors
+///
+/// When the file cannot be opened or read.
+pub fn sha256_of_file(path: impl AsRef<Path>) -> io::Result<(String, u64)> {
+    let mut file = File::open(path.as_ref())?;
+    let (mut hasher, mut size) = (Sha256::new(), 0);
+    let mut piece = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok((hex(&hasher.finalize()), size)),
+            Ok(count) => {
+                hasher.update(&piece[..count]);
+                size += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

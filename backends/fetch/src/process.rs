@@ -1,0 +1,143 @@
+//! Running a client with a deadline.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// How a command ended.
+pub(crate) enum Outcome {
+    Ended {
+        status: ExitStatus,
+        /// The last lines of stdout and stderr.
+        output: String,
+    },
+    TimedOut {
+        waited: Duration,
+    },
+}
+
+/// How long a command may run, in all and without visible progress.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline {
+    pub(crate) total: Duration,
+    pub(crate) stall: Duration,
+}
+
+/// Runs `command` to its end. stdout goes to the file where one is given. `progress` returns a number that grows while
+/// there is progress.
+///
+/// # Errors
+///
+/// When the command cannot be started; `NotFound` when there is no such program.
+pub(crate) fn run(
+    command: &mut Command,
+    stdout: Option<File>,
+    deadline: Deadline,
+    mut progress: impl FnMut() -> u64,
+) -> io::Result<Outcome> {
+    // In memory and not in a file: what a client says about a full disk must not be lost to it.
+    let (reader, writer) = io::pipe()?;
+    let stdout = match stdout {
+        Some(file) => Stdio::from(file),
+        None => Stdio::from(writer.try_clone()?),
+    };
+    let spawned = command
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(writer)
+        .spawn();
+    // The command keeps the writing ends until then, and the pipe would never end.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut running = Running(spawned?);
+    let tail = Tail::follow(reader);
+    let start = Instant::now();
+    let (mut seen, mut seen_at) = (0, start);
+    let mut pause = Duration::from_millis(5);
+    loop {
+        if let Some(status) = running.0.try_wait()? {
+            return Ok(Outcome::Ended {
+                status,
+                output: tail.last_lines(),
+            });
+        }
+        let (now, progress) = (Instant::now(), progress());
+        if progress != seen {
+            (seen, seen_at) = (progress, now);
+        }
+        if now - start >= deadline.total || now - seen_at >= deadline.stall {
+            return Ok(Outcome::TimedOut {
+                waited: now - start,
+            });
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}
+
+/// A child that does not outlive us when we stop waiting for it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when the child has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The last bytes that came through a pipe.
+struct Tail {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Tail {
+    const BYTES: usize = 16 << 10;
+
+    fn follow(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count) = pipe.read(&mut piece) {
+                if count == 0 {
+                    break;
+                }
+                let mut bytes = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                bytes.extend_from_slice(&piece[..count]);
+                let surplus = bytes.len().saturating_sub(Self::BYTES);
+                bytes.drain(..surplus);
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    fn last_lines(&self) -> String {
+        const LINES: usize = 12;
+        // A grandchild may hold the pipe open after the command has ended: not waited for.
+        let start = Instant::now();
+        while !self.reader.is_finished() && start.elapsed() < Duration::from_secs(1) {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&bytes).replace('\r', "\n");
+        let lines: Vec<_> = text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+            .collect();
+        match &lines[lines.len().saturating_sub(LINES)..] {
+            [] => "  (nothing)".into(),
+            last => last
+                .iter()
+                .map(|line| format!("  {line}"))
+                .collect::<Vec<_>>()
+                .join("\n"),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Telling the user what an installation is doing.
+
+use std::{fmt, path::Path, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::package::Package;
+
+/// What an installation is doing now.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Step<'a> {
+    /// What was in the cache is not what was installed there, so it is fetched again.
+    Damaged {
+        /// Which package.
+        package: &'a Package,
+        /// Which file, and what is wrong with it.
+        reason: &'a str,
+    },
+    /// Another process is installing the same package.
+    Waiting {
+        /// Which package.
+        package: &'a Package,
+        /// How long so far.
+        waited: Duration,
+    },
+    /// The client is downloading.
+    Downloading {
+        /// Which package.
+        package: &'a Package,
+        /// Bytes seen on disk so far. Never above `total`.
+        done: u64,
+        /// Size of the archive in bytes.
+        total: u64,
+    },
+    /// Files are being verified and unpacked.
+    Unpacking {
+        /// Which package.
+        package: &'a Package,
+        /// Bytes written so far.
+        done: u64,
+        /// Bytes of all wanted files.
+        total: u64,
+    },
+    /// The package is complete and verified.
+    Installed {
+        /// Which package.
+        package: &'a Package,
+        /// Where its files are.
+        directory: &'a Path,
+    },
+}
+
+/// Receives the steps of an installation, from the thread that called [`ensure`](crate::Cache::ensure), often.
+pub trait Progress {
+    /// Something changed, or some time passed.
+    fn step(&mut self, step: Step<'_>);
+}
+
+/// Says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Progress for Quiet {
+    fn step(&mut self, _: Step<'_>) {}
+}
+
+/// A progress bar on stderr; says nothing when stderr is not a terminal.
+#[derive(Debug, Default)]
+pub struct Bar {
+    bar: Option<ProgressBar>,
+}
+
+impl Bar {
+    fn show(&mut self, package: &Package, message: String, done: u64, total: u64) {
+        let bar = self.bar.get_or_insert_with(|| {
+            let style =
+                ProgressStyle::with_template("{prefix} [{bar:30}] {bytes}/{total_bytes} {msg}")
+                    .expect("the template of the progress bar is valid")
+                    .progress_chars("=> ");
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
+                .with_style(style)
+                .with_prefix(package.to_string())
+        });
+        bar.set_length(total);
+        bar.set_message(message);
+        bar.set_position(done);
+    }
+}
+
+impl Progress for Bar {
+    fn step(&mut self, step: Step<'_>) {
+        match step {
+            Step::Damaged { package, reason } => {
+                self.show(
+                    package,
+                    format!("damaged, fetching again: {reason}"),
+                    0,
+                    package.archive_size,
+                );
+            }
+            Step::Waiting { package, waited } => {
+                let message = format!("another process is installing it ({} s)", waited.as_secs());
+                self.show(package, message, 0, package.archive_size);
+            }
+            Step::Downloading {
+                package,
+                done,
+                total,
+            } => self.show(package, "downloading".into(), done, total),
+            Step::Unpacking {
+                package,
+                done,
+                total,
+            } => self.show(package, "unpacking".into(), done, total),
+            Step::Installed { .. } => {
+                if let Some(bar) = self.bar.take() {
+                    bar.finish_with_message("installed");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        // A bar that is still there belongs to an installation that failed.
+        if let Some(bar) = self.bar.take() {
+            bar.abandon();
+        }
+    }
+}
+
+/// A number of bytes, for people: `62.7 MB`. Decimal units, as registries show them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0 as f64;
+        match self.0 {
+            0..1_000 => write!(f, "{} bytes", self.0),
+            1_000..1_000_000 => write!(f, "{:.1} kB", bytes / 1e3),
+            1_000_000..1_000_000_000 => write!(f, "{:.1} MB", bytes / 1e6),
+            _ => write!(f, "{:.1} GB", bytes / 1e9),
+        }
+    }
+}
