@@ -76,7 +76,7 @@ pub type Of<T, L> = <<T as Tree>::Family as Family>::Of<L>;
     message = "`{Self}` is not a tree of leaves",
     label = "`Tree` is not implemented here",
     note = "a struct with one type parameter for its leaves becomes a tree with `#[derive(Tree)]`",
-    note = "a single value as a tree is `halite_core::tree::Leaf(value)`, a tree without leaves is `Empty`"
+    note = "a single value as a tree is `tree::Leaf(value)`, a tree without leaves is `tree::Empty`"
 )]
 pub trait Tree: Sized {
     /// What stands at the leaves.
@@ -95,11 +95,7 @@ pub trait Tree: Sized {
     ///
     /// # Errors
     /// The first error of `f`; no later leaf is visited.
-    fn try_map<L, E>(
-        self,
-        at: &mut Path,
-        f: &mut dyn FnMut(&Path, Self::Leaf) -> Result<L, E>,
-    ) -> Result<Of<Self, L>, E>;
+    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, Self::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E>;
 
     /// Visits every leaf below the path `at`, which is as before when this returns.
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a Self::Leaf)) {
@@ -115,9 +111,7 @@ pub trait Tree: Sized {
 
     /// Replaces every leaf by what `f` makes of its path and itself.
     fn map<L>(self, mut f: impl FnMut(&Path, Self::Leaf) -> L) -> Of<Self, L> {
-        let mapped = self.try_map(&mut Path::new(), &mut |at, leaf| {
-            Ok::<L, Infallible>(f(at, leaf))
-        });
+        let mapped = self.try_map(&mut Path::new(), &mut |at, leaf| Ok::<L, Infallible>(f(at, leaf)));
         match mapped {
             Ok(tree) => tree,
             Err(never) => match never {},
@@ -169,18 +163,14 @@ pub trait Tree: Sized {
     /// # Panics
     /// If the number of `leaves` is not [`leaf_count`](Tree::leaf_count); see [`try_rebuild`](Tree::try_rebuild).
     fn rebuild<M>(&self, leaves: impl IntoIterator<Item = M>) -> Of<Self, M> {
-        self.try_rebuild(leaves)
-            .unwrap_or_else(|error| panic!("rebuild: {error}"))
+        self.try_rebuild(leaves).unwrap_or_else(|error| panic!("rebuild: {error}"))
     }
 
     /// This tree with `leaves`, in order, instead of its own. Static fields are cloned.
     ///
     /// # Errors
     /// [`TreeError::LeafCount`] if there are fewer or more `leaves` than this tree has.
-    fn try_rebuild<M>(
-        &self,
-        leaves: impl IntoIterator<Item = M>,
-    ) -> Result<Of<Self, M>, TreeError> {
+    fn try_rebuild<M>(&self, leaves: impl IntoIterator<Item = M>) -> Result<Of<Self, M>, TreeError> {
         let mut leaves = leaves.into_iter();
         let mut taken = 0;
         let rebuilt = self.as_ref().try_map(&mut Path::new(), &mut |_, _| {
@@ -190,11 +180,7 @@ pub trait Tree: Sized {
         });
         match (rebuilt, leaves.next()) {
             (Ok(tree), None) => Ok(tree),
-            (Err(()), _) => Err(TreeError::LeafCount {
-                expected: self.leaf_count(),
-                given: taken,
-                or_more: false,
-            }),
+            (Err(()), _) => Err(TreeError::LeafCount { expected: self.leaf_count(), given: taken, or_more: false }),
             (Ok(_), Some(_)) => {
                 // Not counted by draining: the iterator may be endless.
                 let beyond = match leaves.size_hint() {
@@ -232,9 +218,7 @@ pub fn same_structure<A: Tree, B: Tree>(left: &A, right: &B) -> Result<(), TreeE
     match first_difference {
         None => Ok(()),
         Some((position, right)) => Err(TreeError::Structure {
-            left: expected
-                .get(position)
-                .map(|segments| Path::from(segments).to_string()),
+            left: expected.get(position).map(|segments| Path::from(segments).to_string()),
             right,
             left_count: expected.len(),
             right_count: given,
@@ -254,20 +238,10 @@ pub fn zip<A: Tree, B: Tree<Family = A::Family>>(left: A, right: B) -> Of<A, (A:
 ///
 /// # Errors
 /// [`TreeError::Structure`] if the trees do not have leaves at the same paths.
-pub fn try_zip<A: Tree, B: Tree<Family = A::Family>>(
-    left: A,
-    right: B,
-) -> Result<Of<A, (A::Leaf, B::Leaf)>, TreeError> {
+pub fn try_zip<A: Tree, B: Tree<Family = A::Family>>(left: A, right: B) -> Result<Of<A, (A::Leaf, B::Leaf)>, TreeError> {
     same_structure(&left, &right)?;
     let mut right = right.into_leaves().into_iter();
-    Ok(left.map(|_, leaf| {
-        (
-            leaf,
-            right
-                .next()
-                .expect("trees of one structure have equally many leaves"),
-        )
-    }))
+    Ok(left.map(|_, leaf| (leaf, right.next().expect("trees of one structure have equally many leaves"))))
 }
 
 /// Two trees from one tree of pairs: the inverse of [`zip`]. Static fields are cloned.

@@ -10,9 +10,7 @@ use crate::{
 };
 
 pub(crate) fn expand(input: &Input) -> TokenStream {
-    let Input {
-        leaf, crate_path, ..
-    } = input;
+    let Input { leaf, crate_path, .. } = input;
     let tree = quote!(#crate_path::tree);
     let where_clause = &input.generics.where_clause;
     let constants: Vec<_> = input.generics.const_params().map(without_default).collect();
@@ -22,19 +20,13 @@ pub(crate) fn expand(input: &Input) -> TokenStream {
     let of_ref = input.with_leaf(quote!(&#leaf));
     let of_mut = input.with_leaf(quote!(&mut #leaf));
 
-    let as_ref = arms(input, |variant| {
-        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Shared))
-    });
-    let as_mut = arms(input, |variant| {
-        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Mutable))
-    });
+    let as_ref = arms(input, |variant| variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Shared)));
+    let as_mut = arms(input, |variant| variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Mutable)));
     let try_map = arms(input, |variant| {
         let tree_with_leaves = variant.rebuilt_at_paths(|shape, value| mapped(shape, value, &tree));
         quote!(::core::result::Result::Ok(#tree_with_leaves))
     });
-    let visit = arms(input, |variant| {
-        variant.each_at_path(|shape, value| visited(shape, value, &tree))
-    });
+    let visit = arms(input, |variant| variant.each_at_path(|shape, value| visited(shape, value, &tree)));
 
     quote! {
         #[automatically_derived]
@@ -89,10 +81,7 @@ fn arms(input: &Input, body: impl Fn(&BoundVariant) -> TokenStream) -> TokenStre
     let arms = input.variants.iter().map(|variant| {
         let variant = BoundVariant::new(&input.name, variant);
         let BoundVariant { constructor, .. } = &variant;
-        let patterns = variant
-            .fields
-            .iter()
-            .map(|(member, _, value)| quote!(#member: #value));
+        let patterns = variant.fields.iter().map(|(member, _, value)| quote!(#member: #value));
         let body = body(&variant);
         quote!(#constructor { #(#patterns),* } => #body,)
     });
@@ -112,21 +101,13 @@ impl<'a> BoundVariant<'a> {
             None => quote!(#name),
         };
         let fields = variant.fields.iter().enumerate();
-        let fields = fields
-            .map(|(i, (member, shape))| (member, shape, format_ident!("__field_{i}")))
-            .collect();
-        BoundVariant {
-            constructor,
-            fields,
-        }
+        let fields = fields.map(|(i, (member, shape))| (member, shape, format_ident!("__field_{i}"))).collect();
+        BoundVariant { constructor, fields }
     }
 
     /// The same variant with what `make` writes for each field.
     fn rebuilt(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
-        let BoundVariant {
-            constructor,
-            fields,
-        } = self;
+        let BoundVariant { constructor, fields } = self;
         let made = fields.iter().map(|(member, shape, value)| {
             let made = make(shape, quote!(#value));
             quote!(#member: #made)
@@ -136,10 +117,7 @@ impl<'a> BoundVariant<'a> {
 
     /// Like `rebuilt`, where what `make` writes finds `__at` inside the field.
     fn rebuilt_at_paths(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
-        let BoundVariant {
-            constructor,
-            fields,
-        } = self;
+        let BoundVariant { constructor, fields } = self;
         let made = fields.iter().map(|(member, shape, value)| {
             let made = inside(member, shape, make(shape, quote!(#value)));
             quote!(#member: #made)
@@ -149,10 +127,7 @@ impl<'a> BoundVariant<'a> {
 
     /// What `make` writes for each field, one after the other, with `__at` inside the field.
     fn each_at_path(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
-        let made = self
-            .fields
-            .iter()
-            .map(|(member, shape, value)| inside(member, shape, make(shape, quote!(#value))));
+        let made = self.fields.iter().map(|(member, shape, value)| inside(member, shape, make(shape, quote!(#value))));
         quote!({ #(#made;)* })
     }
 }
@@ -270,13 +245,11 @@ fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream 
         }
         Shape::Array(shape) => {
             let item = inner(shape);
-            or_return(
-                quote!(#tree::support::try_map_array(#value, |__index, __item| {
-                    let mut __scope = __at.index(__index);
-                    let __at = &mut *__scope;
-                    ::core::result::Result::Ok(#item)
-                })),
-            )
+            or_return(quote!(#tree::support::try_map_array(#value, |__index, __item| {
+                let mut __scope = __at.index(__index);
+                let __at = &mut *__scope;
+                ::core::result::Result::Ok(#item)
+            })))
         }
         Shape::Boxed(shape) => {
             let item = inner(shape);
@@ -292,9 +265,7 @@ fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream 
                 (#(#items,)*)
             })
         }
-        Shape::Tree(span) => {
-            or_return(quote_spanned!(*span=> #tree::Tree::try_map(#value, __at, __f)))
-        }
+        Shape::Tree(span) => or_return(quote_spanned!(*span=> #tree::Tree::try_map(#value, __at, __f))),
     }
 }
 
@@ -345,10 +316,7 @@ fn or_return(result: TokenStream) -> TokenStream {
 }
 
 /// Names for the elements of a tuple, and what `make` writes for each.
-fn tuple(
-    shapes: &[Shape],
-    make: impl Fn(&Shape, TokenStream) -> TokenStream,
-) -> (Vec<Ident>, Vec<TokenStream>) {
+fn tuple(shapes: &[Shape], make: impl Fn(&Shape, TokenStream) -> TokenStream) -> (Vec<Ident>, Vec<TokenStream>) {
     let named = shapes.iter().enumerate().map(|(index, shape)| {
         let name = format_ident!("__item_{index}");
         let made = make(shape, quote!(#name));
@@ -358,10 +326,7 @@ fn tuple(
 }
 
 /// Like `tuple`, where what `make` writes finds `__at` inside the element.
-fn tuple_at_paths(
-    shapes: &[Shape],
-    make: impl Fn(&Shape, TokenStream) -> TokenStream,
-) -> (Vec<Ident>, Vec<TokenStream>) {
+fn tuple_at_paths(shapes: &[Shape], make: impl Fn(&Shape, TokenStream) -> TokenStream) -> (Vec<Ident>, Vec<TokenStream>) {
     let (names, made) = tuple(shapes, make);
     let at_paths = made.into_iter().zip(shapes).enumerate();
     let at_paths = at_paths.map(|(index, (made, shape))| inside(&Member::from(index), shape, made));

@@ -2,10 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::{
-    Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, LitStr,
-    Member, Token,
-};
+use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, LitStr, Member, Token};
 
 use crate::{
     crate_path,
@@ -34,28 +31,22 @@ impl Input {
     pub(crate) fn new(input: DeriveInput) -> Result<Self, Error> {
         let name = input.ident;
         if let Data::Union(data) = &input.data {
-            let message = format!(
-                "derive(Tree): `{name}` is a union, and which leaves a union has is not known; use an enum"
-            );
+            let message = format!("derive(Tree): `{name}` is a union, and which leaves a union has is not known; use an enum");
             return Err(Error::new(data.union_token.span, message));
         }
         let leaf = leaf_of(&name, &input.generics)?;
         let variants = match &input.data {
-            Data::Struct(data) => vec![Variant {
-                name: None,
-                fields: shapes(&data.fields, &leaf)?,
-            }],
+            Data::Struct(data) => vec![Variant { name: None, fields: shapes(&data.fields, &leaf)? }],
             Data::Enum(data) => {
                 let mut variants = Vec::new();
+                let mut errors = Errors::default();
                 for variant in &data.variants {
-                    refuse_attributes(&variant.attrs, "a variant")?;
-                    let fields = shapes(&variant.fields, &leaf)?;
-                    variants.push(Variant {
-                        name: Some(variant.ident.clone()),
-                        fields,
-                    });
+                    errors.keep(refuse_attributes(&variant.attrs, "a variant"));
+                    if let Some(fields) = errors.keep(shapes(&variant.fields, &leaf)) {
+                        variants.push(Variant { name: Some(variant.ident.clone()), fields });
+                    }
                 }
-                variants
+                errors.finish(variants)?
             }
             Data::Union(_) => unreachable!("refused above"),
         };
@@ -63,26 +54,16 @@ impl Input {
             Some(path) => path,
             None => crate_path::detect(),
         };
-        Ok(Input {
-            name,
-            generics: input.generics,
-            leaf,
-            variants,
-            crate_path,
-        })
+        Ok(Input { name, generics: input.generics, leaf, variants, crate_path })
     }
 
     /// The type with `leaf` at its leaves: `Mlp<leaf, N>`.
     pub(crate) fn with_leaf(&self, leaf: impl ToTokens) -> TokenStream {
         let name = &self.name;
-        let arguments = self
-            .generics
-            .params
-            .iter()
-            .map(|parameter| match parameter {
-                GenericParam::Const(constant) => constant.ident.to_token_stream(),
-                GenericParam::Type(_) | GenericParam::Lifetime(_) => leaf.to_token_stream(),
-            });
+        let arguments = self.generics.params.iter().map(|parameter| match parameter {
+            GenericParam::Const(constant) => constant.ident.to_token_stream(),
+            GenericParam::Type(_) | GenericParam::Lifetime(_) => leaf.to_token_stream(),
+        });
         quote!(#name<#(#arguments),*>)
     }
 }
@@ -105,21 +86,14 @@ fn leaf_of(name: &Ident, generics: &Generics) -> Result<Ident, Error> {
         return Err(bounded(bound, &leaf.ident));
     }
     if let Some(clause) = &generics.where_clause
-        && let Some(predicate) = clause
-            .predicates
-            .iter()
-            .find(|predicate| mentions(predicate, &leaf.ident))
+        && let Some(predicate) = clause.predicates.iter().find(|predicate| mentions(predicate, &leaf.ident))
     {
         return Err(bounded(predicate, &leaf.ident));
     }
     Ok(leaf.ident.clone())
 }
 
-fn wrong_number_of_parameters(
-    name: &Ident,
-    generics: &Generics,
-    parameters: &[&syn::TypeParam],
-) -> Error {
+fn wrong_number_of_parameters(name: &Ident, generics: &Generics, parameters: &[&syn::TypeParam]) -> Error {
     if parameters.is_empty() {
         let message = format!(
             "derive(Tree): `{name}` needs one type parameter for its leaves, e.g. `struct {name}<L> {{ weight: L }}` (a \
@@ -127,10 +101,7 @@ fn wrong_number_of_parameters(
         );
         return Error::new_spanned(name, message);
     }
-    let names: Vec<_> = parameters
-        .iter()
-        .map(|parameter| format!("`{}`", parameter.ident))
-        .collect();
+    let names: Vec<_> = parameters.iter().map(|parameter| format!("`{}`", parameter.ident)).collect();
     let message = format!(
         "derive(Tree): `{name}` has {} type parameters ({}), and only one, for its leaves, is possible; use concrete types \
          for the others",
@@ -148,20 +119,23 @@ fn bounded(bound: &impl ToTokens, leaf: &Ident) -> Error {
     Error::new_spanned(bound, message)
 }
 
+/// The shapes of all fields, or what is wrong with all fields.
 fn shapes(fields: &Fields, leaf: &Ident) -> Result<Vec<(Member, Shape)>, Error> {
-    fields
-        .members()
-        .zip(fields)
-        .map(|(member, field)| Ok((member, shape_of(field, leaf)?)))
-        .collect()
+    let mut shapes = Vec::new();
+    let mut errors = Errors::default();
+    for (member, field) in fields.members().zip(fields) {
+        if let Some(shape) = errors.keep(shape_of(field, leaf)) {
+            shapes.push((member, shape));
+        }
+    }
+    errors.finish(shapes)
 }
 
 fn shape_of(field: &Field, leaf: &Ident) -> Result<Shape, Error> {
     let is_static = static_attribute(&field.attrs)?;
     if is_static && mentions(&field.ty, leaf) {
-        let message = format!(
-            "derive(Tree): a static field keeps its type when the leaves change theirs, so it cannot mention `{leaf}`"
-        );
+        let message =
+            format!("derive(Tree): a static field keeps its type when the leaves change theirs, so it cannot mention `{leaf}`");
         return Err(Error::new_spanned(&field.ty, message));
     }
     Shape::of(&field.ty, leaf)
@@ -170,10 +144,7 @@ fn shape_of(field: &Field, leaf: &Ident) -> Result<Shape, Error> {
 /// Whether `#[tree(static)]` is there.
 fn static_attribute(attributes: &[Attribute]) -> Result<bool, Error> {
     let mut found = false;
-    for attribute in attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("tree"))
-    {
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("tree")) {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("static") {
                 return Err(meta.error("derive(Tree): a field has one option: `#[tree(static)]`"));
@@ -188,21 +159,12 @@ fn static_attribute(attributes: &[Attribute]) -> Result<bool, Error> {
 /// The path in `#[tree(crate = "path")]`.
 fn crate_attribute(attributes: &[Attribute]) -> Result<Option<syn::Path>, Error> {
     let mut found = None;
-    for attribute in attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("tree"))
-    {
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("tree")) {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") || !meta.input.peek(Token![=]) {
-                return Err(
-                    meta.error("derive(Tree): a type has one option: `#[tree(crate = \"path\")]`")
-                );
+                return Err(meta.error("derive(Tree): a type has one option: `#[tree(crate = \"path\")]`"));
             }
-            found = Some(
-                meta.value()?
-                    .parse::<LitStr>()?
-                    .parse_with(syn::Path::parse_mod_style)?,
-            );
+            found = Some(meta.value()?.parse::<LitStr>()?.parse_with(syn::Path::parse_mod_style)?);
             Ok(())
         })?;
     }
@@ -210,14 +172,27 @@ fn crate_attribute(attributes: &[Attribute]) -> Result<Option<syn::Path>, Error>
 }
 
 fn refuse_attributes(attributes: &[Attribute], place: &str) -> Result<(), Error> {
-    match attributes
-        .iter()
-        .find(|attribute| attribute.path().is_ident("tree"))
-    {
-        Some(attribute) => Err(Error::new_spanned(
-            attribute,
-            format!("derive(Tree): {place} has no options"),
-        )),
+    match attributes.iter().find(|attribute| attribute.path().is_ident("tree")) {
+        Some(attribute) => Err(Error::new_spanned(attribute, format!("derive(Tree): {place} has no options"))),
         None => Ok(()),
+    }
+}
+
+/// Collects errors, so that all are reported at once.
+#[derive(Default)]
+struct Errors(Option<Error>);
+
+impl Errors {
+    fn keep<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+        match (result, &mut self.0) {
+            (Ok(value), _) => return Some(value),
+            (Err(error), Some(errors)) => errors.combine(error),
+            (Err(error), none) => *none = Some(error),
+        }
+        None
+    }
+
+    fn finish<T>(self, value: T) -> Result<T, Error> {
+        self.0.map_or(Ok(value), Err)
     }
 }

@@ -11,16 +11,36 @@ use syn::{DeriveInput, parse_macro_input};
 
 /// Makes a struct or enum with one type parameter, its leaf, a `Tree`, and the same with `()` for the leaf its `Family`.
 ///
-/// ```ignore
+/// ```
+/// # use halite_core::Tree;
+/// #[derive(Tree)]
+/// struct Linear<L> {
+///     weight: L,
+/// }
+///
 /// #[derive(Tree)]
 /// struct Block<L> {
-///     scale: L,                      // a leaf: `scale`
-///     bias: Option<L>,               // a leaf if there: `bias`
-///     q_k_v: [L; 3],                 // leaves: `q_k_v.0` .. `q_k_v.2`
-///     mlp: Mlp<L>,                   // another tree: `mlp.hidden.weight` ..
-///     experts: Vec<(Linear<L>, L)>,  // `experts.0.0.weight`, `experts.0.1` ..
-///     heads: usize,                  // does not mention `L`: static, kept (moved, or cloned), not a leaf
+///     scale: L,                     // a leaf: `scale`
+///     bias: Option<L>,              // a leaf if it is there: `bias`
+///     q_k_v: [L; 3],                // leaves: `q_k_v.0`, `q_k_v.1`, `q_k_v.2`
+///     out: Linear<L>,               // another tree: `out.weight`
+///     experts: Vec<(Linear<L>, L)>, // `experts.0.0.weight`, `experts.0.1` ..
+///     heads: usize,                 // does not mention `L`: static, kept (moved, or cloned), not a leaf
 /// }
+///
+/// let block = Block {
+///     scale: 1.0,
+///     bias: None,
+///     q_k_v: [2.0, 3.0, 4.0],
+///     out: Linear { weight: 5.0 },
+///     experts: vec![(Linear { weight: 6.0 }, 7.0)],
+///     heads: 8,
+/// };
+/// assert_eq!(
+///     block.paths(),
+///     ["scale", "q_k_v.0", "q_k_v.1", "q_k_v.2", "out.weight", "experts.0.0.weight", "experts.0.1"],
+/// );
+/// assert_eq!(block.map(|_path, leaf| leaf as i32).heads, 8);
 /// ```
 ///
 /// The leaf parameter may have any name and a default (`struct Linear<L = Array>`), but no bounds: every type can stand

@@ -24,9 +24,7 @@ pub enum Segment {
 impl Path {
     /// The path of the whole tree: no segments, printed as nothing.
     pub const fn new() -> Self {
-        Path {
-            segments: Vec::new(),
-        }
+        Path { segments: Vec::new() }
     }
 
     /// Enters the field `name` until the returned scope is dropped.
@@ -59,9 +57,7 @@ impl Path {
 
 impl From<&[Segment]> for Path {
     fn from(segments: &[Segment]) -> Self {
-        Path {
-            segments: segments.to_vec(),
-        }
+        Path { segments: segments.to_vec() }
     }
 }
 
@@ -131,11 +127,7 @@ impl PathList {
 
     pub(super) fn get(&self, position: usize) -> Option<&[Segment]> {
         let end = *self.ends.get(position)?;
-        let start = if position == 0 {
-            0
-        } else {
-            self.ends[position - 1]
-        };
+        let start = if position == 0 { 0 } else { self.ends[position - 1] };
         Some(&self.segments[start..end])
     }
 
