@@ -95,6 +95,7 @@ pub trait Tree: Sized {
     ///
     /// # Errors
     /// The first error of `f`; no later leaf is visited.
+    #[expect(clippy::type_complexity, reason = "a name for it would hide what `f` gets and gives")]
     fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, Self::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E>;
 
     /// Visits every leaf below the path `at`, which is as before when this returns.
@@ -162,8 +163,12 @@ pub trait Tree: Sized {
     ///
     /// # Panics
     /// If the number of `leaves` is not [`leaf_count`](Tree::leaf_count); see [`try_rebuild`](Tree::try_rebuild).
+    #[track_caller]
     fn rebuild<M>(&self, leaves: impl IntoIterator<Item = M>) -> Of<Self, M> {
-        self.try_rebuild(leaves).unwrap_or_else(|error| panic!("rebuild: {error}"))
+        match self.try_rebuild(leaves) {
+            Ok(tree) => tree,
+            Err(error) => panic!("rebuild: {error}"),
+        }
     }
 
     /// This tree with `leaves`, in order, instead of its own. Static fields are cloned.
@@ -230,14 +235,19 @@ pub fn same_structure<A: Tree, B: Tree>(left: &A, right: &B) -> Result<(), TreeE
 ///
 /// # Panics
 /// If the trees differ in structure (`Vec`s of different lengths, `Some` against `None`); see [`try_zip`].
+#[track_caller]
 pub fn zip<A: Tree, B: Tree<Family = A::Family>>(left: A, right: B) -> Of<A, (A::Leaf, B::Leaf)> {
-    try_zip(left, right).unwrap_or_else(|error| panic!("zip: {error}"))
+    match try_zip(left, right) {
+        Ok(tree) => tree,
+        Err(error) => panic!("zip: {error}"),
+    }
 }
 
 /// One tree of pairs from two trees of one structure. Static fields are those of `left`.
 ///
 /// # Errors
 /// [`TreeError::Structure`] if the trees do not have leaves at the same paths.
+#[expect(clippy::type_complexity, reason = "it is the type of `zip`, or an error")]
 pub fn try_zip<A: Tree, B: Tree<Family = A::Family>>(left: A, right: B) -> Result<Of<A, (A::Leaf, B::Leaf)>, TreeError> {
     same_structure(&left, &right)?;
     let mut right = right.into_leaves().into_iter();

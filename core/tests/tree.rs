@@ -79,6 +79,15 @@ mod shadowed {
     }
 }
 
+/// Where another crate re-exports `tree`.
+mod facade {
+    pub(crate) use halite_core::tree;
+}
+
+#[derive(Tree)]
+#[tree(crate = "crate::facade")]
+struct Elsewhere<L>(L);
+
 fn linear(weight: i64, bias: Option<i64>) -> Linear<i64> {
     Linear { weight, bias }
 }
@@ -179,6 +188,7 @@ fn the_first_error_ends_a_map_and_the_path_is_as_before() {
 fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
     assert_eq!(Wrapper(1, linear(2, Some(3)), 9).paths(), ["0", "1.weight", "1.bias"]);
     assert_eq!(NoLeaves::<i64>(PhantomData).map(|_, _| "").leaf_count(), 0);
+    assert_eq!(Elsewhere(1).leaves(), [&1]);
     let grid = Grid { cells: [[1, 2, 3], [4, 5, 6]] };
     assert_eq!(grid.paths(), ["cells.0.0", "cells.0.1", "cells.0.2", "cells.1.0", "cells.1.1", "cells.1.2"]);
     assert_eq!(grid.map(|_, leaf| leaf * 10), Grid { cells: [[10, 20, 30], [40, 50, 60]] });
