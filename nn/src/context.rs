@@ -1,0 +1,72 @@
+//! What a traced function can ask of the run it is part of, and tell it: mode, random keys, metrics, new state.
+
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
+
+use halite_core::DType;
+
+use crate::{Mean, Tensor, Trace, rng, trace::Id};
+
+/// Beside the operations, a trace holds what passes between the traced function and its caller.
+#[derive(Default)]
+pub(crate) struct Context {
+    training: Cell<bool>,
+    key: Cell<Option<Id>>,
+    keys_taken: Cell<u32>,
+    metrics: RefCell<Vec<(Arc<str>, Id, Id)>>,
+    updates: RefCell<Vec<(Id, Id)>>,
+}
+
+impl Trace {
+    /// Whether this is a training step: dropout drops, batch norm uses the batch's statistics.
+    pub fn is_training(&self) -> bool {
+        self.context.training.get()
+    }
+
+    /// Sets the mode, and the random key (`u32[2]`) that [`next_key`](Self::next_key) draws from.
+    pub fn set_mode(&self, training: bool, key: Option<Tensor<'_>>) {
+        self.context.training.set(training);
+        self.context.key.set(key.map(|key| key.id));
+        self.context.keys_taken.set(0);
+    }
+
+    /// A random key that no other call gets, `u32[2]`. It depends on the step's key and on how many were taken before.
+    #[track_caller]
+    pub fn next_key(&self) -> Tensor<'_> {
+        let Some(key) = self.context.key.get() else {
+            let like = halite_core::TensorType::new(DType::U32, [2]);
+            return self.fail("random key", "this function is run without a random key; give one with `set_mode`", Some(like));
+        };
+        let taken = self.context.keys_taken.get();
+        self.context.keys_taken.set(taken + 1);
+        rng::fold_in(self.tensor(key), taken)
+    }
+
+    /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device.
+    pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {
+        let Mean { total, weight } = value.into();
+        self.context.metrics.borrow_mut().push((Arc::from(name), total.id, weight.id));
+    }
+
+    /// Says that after this step `state`, a leaf of the model that is no parameter, has this value.
+    pub fn update(&self, state: Tensor<'_>, value: Tensor<'_>) {
+        self.context.updates.borrow_mut().push((state.id, value.id));
+    }
+
+    /// The metrics reported so far, in order.
+    pub fn metrics(&self) -> Vec<(Arc<str>, Mean<'_>)> {
+        let metrics = self.context.metrics.borrow();
+        metrics
+            .iter()
+            .map(|(name, total, weight)| (name.clone(), Mean { total: self.tensor(*total), weight: self.tensor(*weight) }))
+            .collect()
+    }
+
+    /// The value that [`update`](Self::update) last gave to `state`, or `state` itself.
+    pub fn updated<'t>(&'t self, state: Tensor<'t>) -> Tensor<'t> {
+        let updates = self.context.updates.borrow();
+        updates.iter().rev().find(|(old, _)| *old == state.id).map_or(state, |(_, new)| self.tensor(*new))
+    }
+}

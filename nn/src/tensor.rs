@@ -1,0 +1,96 @@
+//! Values of a program that is being traced.
+
+use std::{fmt, sync::Arc};
+
+use halite_core::{DType, TensorType};
+use halite_ir::Literal;
+
+use crate::{Trace, trace::Id};
+
+/// A value of a program that is being traced. `Copy`, and unable to outlive its trace.
+///
+/// Operators work, between tensors and with Rust numbers: `x * 2.0 + y`. Dimensions broadcast as in NumPy: aligned at the
+/// last, sizes equal or 1. Element types do not mix: [`convert`](Self::convert) says where they change.
+#[derive(Clone, Copy)]
+pub struct Tensor<'t> {
+    pub(crate) trace: &'t Trace,
+    pub(crate) id: Id,
+}
+
+impl<'t> Tensor<'t> {
+    /// The trace it belongs to.
+    pub fn trace(self) -> &'t Trace {
+        self.trace
+    }
+
+    /// Element type and dimensions.
+    pub fn ty(self) -> TensorType {
+        self.trace.type_of(self.id)
+    }
+
+    /// Element type.
+    pub fn dtype(self) -> DType {
+        self.ty().dtype()
+    }
+
+    /// Sizes of the dimensions, outermost first.
+    pub fn dims(self) -> Vec<usize> {
+        self.ty().dims().to_vec()
+    }
+
+    /// How many dimensions.
+    pub fn rank(self) -> usize {
+        self.ty().rank()
+    }
+
+    /// Comes from a mistake, or from something that does.
+    pub fn is_error(self) -> bool {
+        self.trace.is_error(self.id)
+    }
+
+    /// Path of the parameter or input that it is, if it is one.
+    pub fn name(self) -> Option<Arc<str>> {
+        self.trace.name_of(self.id)
+    }
+}
+
+impl fmt::Debug for Tensor<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({}{})", self.ty(), if self.is_error() { ", error" } else { "" })
+    }
+}
+
+impl Trace {
+    /// A scalar of element type `dtype`, rounded to it.
+    #[track_caller]
+    pub fn scalar(&self, value: f64, dtype: DType) -> Tensor<'_> {
+        self.full(value, &TensorType::scalar(dtype))
+    }
+
+    /// A tensor of type `ty` with every element `value`, rounded to its element type.
+    #[track_caller]
+    pub fn full(&self, value: f64, ty: &TensorType) -> Tensor<'_> {
+        self.literal(splat(value, ty))
+    }
+}
+
+/// Every element `value`, rounded to the element type as Rust's `as` does.
+pub(crate) fn splat(value: f64, ty: &TensorType) -> Literal {
+    use half::{bf16, f16};
+    let dims = ty.dims();
+    match ty.dtype() {
+        DType::Bool => Literal::splat(value != 0.0, dims),
+        DType::S8 => Literal::splat(value as i8, dims),
+        DType::S16 => Literal::splat(value as i16, dims),
+        DType::S32 => Literal::splat(value as i32, dims),
+        DType::S64 => Literal::splat(value as i64, dims),
+        DType::U8 => Literal::splat(value as u8, dims),
+        DType::U16 => Literal::splat(value as u16, dims),
+        DType::U32 => Literal::splat(value as u32, dims),
+        DType::U64 => Literal::splat(value as u64, dims),
+        DType::F16 => Literal::splat(f16::from_f64(value), dims),
+        DType::Bf16 => Literal::splat(bf16::from_f64(value), dims),
+        DType::F32 => Literal::splat(value as f32, dims),
+        DType::F64 => Literal::splat(value, dims),
+    }
+}

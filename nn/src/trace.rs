@@ -1,0 +1,378 @@
+//! Recording a program by running the code that describes it.
+//!
+//! A [`Trace`] records operations; a [`Tensor`] is a `Copy` handle on one of its values. There is no hidden graph and no
+//! thread-local: a tensor knows its trace, and cannot outlive it.
+//!
+//! A mistake does not stop the trace. It is recorded with the user's file and line, and yields an *error tensor*, which
+//! later operations pass on in silence; so one trace finds all root causes.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fmt,
+    panic::Location,
+    sync::Arc,
+};
+
+use halite_core::{Error, Result, TensorType};
+use halite_ir::{Graph, Op, infer};
+
+use crate::Tensor;
+
+/// Records a program. The first argument of every traced function, by convention named `cx`.
+#[derive(Default)]
+pub struct Trace {
+    recording: RefCell<Recording>,
+    /// Where the user called the layer that is being traced, if one is.
+    site: Cell<Option<&'static Location<'static>>>,
+    pub(crate) context: crate::context::Context,
+}
+
+/// Number of a tensor in its trace.
+pub(crate) type Id = u32;
+
+/// A part of the program: 0 is the program itself, the others are bodies of loops and branches.
+pub(crate) type Scope = u32;
+
+#[derive(Default)]
+struct Recording {
+    tensors: Vec<Record>,
+    nodes: Vec<Recorded>,
+    /// The scopes that are open, innermost last; the program itself is always open and not in the list.
+    open: Vec<Scope>,
+    scopes: Scope,
+    mistakes: Vec<Mistake>,
+    constants: HashMap<halite_ir::Literal, (Scope, Id)>,
+}
+
+struct Record {
+    ty: TensorType,
+    scope: Scope,
+    /// Comes from a mistake.
+    error: bool,
+    /// Path of a parameter or input, for messages.
+    name: Option<Arc<str>>,
+}
+
+/// One operation of a trace.
+#[derive(Clone)]
+pub(crate) struct Recorded {
+    pub(crate) op: Op,
+    pub(crate) operands: Vec<Id>,
+    pub(crate) results: Vec<Id>,
+    pub(crate) scope: Scope,
+    pub(crate) origin: &'static Location<'static>,
+}
+
+/// A mistake found while tracing: where, in which operation, with which values.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mistake {
+    /// The user's line.
+    pub location: &'static Location<'static>,
+    /// The operation, as people call it.
+    pub op: String,
+    /// What does not fit, and what would.
+    pub message: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, line, column) = (self.location.file(), self.location.line(), self.location.column());
+        write!(f, "{file}:{line}:{column}: {}: {}", self.op, self.message)
+    }
+}
+
+impl Trace {
+    /// An empty trace, in evaluation mode. [`Jit`](crate::Jit) makes traces for you; this is for looking at programs.
+    pub fn new() -> Self {
+        Trace::default()
+    }
+
+    /// A value that the caller of the program gives. `name` is for messages: the path of a parameter.
+    pub fn input(&self, ty: TensorType, name: impl Into<Arc<str>>) -> Tensor<'_> {
+        self.tensor(self.record(ty, false, Some(name.into())))
+    }
+
+    /// Records an operation, and returns its results. Most have a method of [`Tensor`].
+    ///
+    /// If the operands do not fit, that is recorded as a mistake; the one result is then an error tensor.
+    #[track_caller]
+    pub fn push(&self, op: Op, operands: &[Tensor<'_>]) -> Vec<Tensor<'_>> {
+        let origin = self.origin(Location::caller());
+        if operands.iter().any(|operand| operand.is_error()) {
+            return vec![self.error_like(operands.first().map(|operand| operand.ty()))];
+        }
+        let ids: Vec<Id> = operands.iter().map(|operand| operand.id).collect();
+        if let Some(stray) = operands.iter().position(|operand| !self.can_use(*operand)) {
+            let message = format!(
+                "operand {stray} belongs to another trace, or to the body of a loop or branch that is closed; \
+                 return it from the body instead"
+            );
+            return vec![self.fail_at(origin, op_name(&op), message, None)];
+        }
+        let types: Vec<TensorType> = operands.iter().map(|operand| operand.ty()).collect();
+        match infer(&op, &types.iter().collect::<Vec<_>>()) {
+            Ok(results) => {
+                let results: Vec<Id> = results.into_iter().map(|ty| self.record(ty, false, None)).collect();
+                let mut recording = self.recording.borrow_mut();
+                let scope = recording.scope();
+                recording.nodes.push(Recorded { op, operands: ids, results: results.clone(), scope, origin });
+                drop(recording);
+                results.into_iter().map(|id| self.tensor(id)).collect()
+            }
+            Err(error) => {
+                let name = error.op().to_string();
+                let message = format!("{}{}", error.message(), self.names(operands));
+                vec![self.fail_at(origin, name, message, types.first().cloned())]
+            }
+        }
+    }
+
+    /// Records an operation with one result.
+    #[track_caller]
+    pub fn push_one(&self, op: Op, operands: &[Tensor<'_>]) -> Tensor<'_> {
+        self.push(op, operands)[0]
+    }
+
+    /// Records an operation with `count` results; `count` error tensors if the operands do not fit.
+    #[track_caller]
+    pub fn push_many(&self, op: Op, operands: &[Tensor<'_>], count: usize) -> Vec<Tensor<'_>> {
+        let mut results = self.push(op, operands);
+        while results.len() < count {
+            results.push(self.error_like(None));
+        }
+        results
+    }
+
+    /// Records a mistake of the user, at the user's line, and returns an error tensor.
+    ///
+    /// `like` is the type the result would most likely have had, so that code which asks for its dimensions goes on.
+    #[track_caller]
+    pub fn fail(&self, op: &str, message: impl Into<String>, like: Option<TensorType>) -> Tensor<'_> {
+        self.fail_at(self.origin(Location::caller()), op, message, like)
+    }
+
+    /// What is recorded until the guard is dropped is said to come from `caller`, unless an outer call says so already.
+    ///
+    /// A layer's `forward` is `#[track_caller]` and begins with `let _site = x.trace().called_from(Location::caller());`,
+    /// so that its operations name the user's line and not the layer's.
+    pub fn called_from(&self, caller: &'static Location<'static>) -> CallSite<'_> {
+        let outer = self.site.get();
+        self.site.set(outer.or(Some(caller)));
+        CallSite { trace: self, outer }
+    }
+
+    /// The mistakes so far, in the order of their making.
+    pub fn mistakes(&self) -> Vec<Mistake> {
+        self.recording.borrow().mistakes.clone()
+    }
+
+    /// The program that computes `outputs` from `inputs`.
+    ///
+    /// # Errors
+    /// All mistakes of the trace in one error.
+    pub fn graph(&self, inputs: &[Tensor<'_>], outputs: &[Tensor<'_>]) -> Result<Graph> {
+        let recording = self.recording.borrow();
+        if !recording.mistakes.is_empty() {
+            return Err(mistakes_error(&recording.mistakes));
+        }
+        let ids = |tensors: &[Tensor<'_>]| tensors.iter().map(|tensor| tensor.id).collect::<Vec<_>>();
+        drop(recording);
+        Ok(self.build(0, &ids(inputs), &ids(outputs)))
+    }
+
+    /// A handle on the tensor of this number.
+    pub(crate) fn tensor(&self, id: Id) -> Tensor<'_> {
+        Tensor { trace: self, id }
+    }
+
+    /// The constant `literal`, recorded once per program.
+    #[track_caller]
+    pub(crate) fn literal(&self, literal: halite_ir::Literal) -> Tensor<'_> {
+        let known = self.recording.borrow().constants.get(&literal).copied();
+        if let Some((scope, id)) = known
+            && self.is_open(scope)
+        {
+            return self.tensor(id);
+        }
+        let tensor = self.push_one(Op::Constant(literal.clone()), &[]);
+        let mut recording = self.recording.borrow_mut();
+        let scope = recording.scope();
+        recording.constants.insert(literal, (scope, tensor.id));
+        tensor
+    }
+
+    /// Runs `body` on new values of these types, and closes over what it records.
+    pub(crate) fn region<'t, R>(&'t self, types: &[TensorType], body: impl FnOnce(&[Tensor<'t>]) -> R) -> (Region, R) {
+        let scope = {
+            let mut recording = self.recording.borrow_mut();
+            recording.scopes += 1;
+            let scope = recording.scopes;
+            recording.open.push(scope);
+            scope
+        };
+        let inputs: Vec<Tensor<'t>> = types.iter().map(|ty| self.tensor(self.record(ty.clone(), false, None))).collect();
+        let result = body(&inputs);
+        let closed = self.recording.borrow_mut().open.pop();
+        assert_eq!(closed, Some(scope), "scopes close in the order of their opening");
+        (Region { scope, inputs: inputs.iter().map(|tensor| tensor.id).collect() }, result)
+    }
+
+    /// Values of outer scopes that the regions use, each once, in the order of first use. `outputs` are those of the regions.
+    pub(crate) fn captured(&self, regions: &[&Region], outputs: &[Id]) -> Vec<Id> {
+        let recording = self.recording.borrow();
+        let scopes: Vec<Scope> = regions.iter().map(|region| region.scope).collect();
+        let used = recording.nodes.iter().filter(|node| scopes.contains(&node.scope)).flat_map(|node| &node.operands);
+        let mut captured = Vec::new();
+        for &id in used.chain(outputs) {
+            if !scopes.contains(&recording.tensors[id as usize].scope) && !captured.contains(&id) {
+                captured.push(id);
+            }
+        }
+        captured
+    }
+
+    /// The graph of a closed region, with `captured` values as further inputs.
+    pub(crate) fn region_graph(&self, region: &Region, captured: &[Id], outputs: &[Id]) -> Graph {
+        let inputs: Vec<Id> = region.inputs.iter().chain(captured).copied().collect();
+        self.build(region.scope, &inputs, outputs)
+    }
+
+    /// Records the nodes of `graph` again, on these inputs, in the current scope.
+    #[track_caller]
+    pub(crate) fn inline<'t>(&'t self, graph: &Graph, inputs: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
+        let mut values: HashMap<halite_ir::Value, Tensor<'t>> =
+            graph.inputs().iter().copied().zip(inputs.iter().copied()).collect();
+        for node in graph.nodes() {
+            let operands: Vec<Tensor<'t>> = node.operands.iter().map(|operand| values[operand]).collect();
+            let results = self.push_many(node.op.clone(), &operands, node.results.len());
+            values.extend(node.results.iter().copied().zip(results));
+        }
+        graph.outputs().iter().map(|output| values[output]).collect()
+    }
+
+    /// The nodes that are visible from the current scope, in the order of their making.
+    pub(crate) fn visible_nodes(&self) -> Vec<Recorded> {
+        let recording = self.recording.borrow();
+        recording.nodes.iter().filter(|node| node.scope == 0 || recording.open.contains(&node.scope)).cloned().collect()
+    }
+
+    pub(crate) fn type_of(&self, id: Id) -> TensorType {
+        self.recording.borrow().tensors[id as usize].ty.clone()
+    }
+
+    pub(crate) fn is_error(&self, id: Id) -> bool {
+        self.recording.borrow().tensors[id as usize].error
+    }
+
+    pub(crate) fn name_of(&self, id: Id) -> Option<Arc<str>> {
+        self.recording.borrow().tensors[id as usize].name.clone()
+    }
+
+    /// An error tensor that stands for something wrong elsewhere.
+    pub(crate) fn error_like(&self, ty: Option<TensorType>) -> Tensor<'_> {
+        let ty = ty.unwrap_or_else(|| TensorType::scalar(halite_core::DType::F32));
+        self.tensor(self.record(ty, true, None))
+    }
+
+    fn origin(&self, caller: &'static Location<'static>) -> &'static Location<'static> {
+        self.site.get().unwrap_or(caller)
+    }
+
+    fn fail_at(
+        &self,
+        location: &'static Location<'static>,
+        op: impl Into<String>,
+        message: impl Into<String>,
+        like: Option<TensorType>,
+    ) -> Tensor<'_> {
+        let mistake = Mistake { location, op: op.into(), message: message.into() };
+        self.recording.borrow_mut().mistakes.push(mistake);
+        self.error_like(like)
+    }
+
+    fn record(&self, ty: TensorType, error: bool, name: Option<Arc<str>>) -> Id {
+        let mut recording = self.recording.borrow_mut();
+        let id = Id::try_from(recording.tensors.len()).expect("fewer than 2^32 tensors in a trace");
+        let scope = recording.scope();
+        recording.tensors.push(Record { ty, scope, error, name });
+        id
+    }
+
+    fn can_use(&self, tensor: Tensor<'_>) -> bool {
+        std::ptr::eq(self, tensor.trace) && self.is_open(self.recording.borrow().tensors[tensor.id as usize].scope)
+    }
+
+    fn is_open(&self, scope: Scope) -> bool {
+        scope == 0 || self.recording.borrow().open.contains(&scope)
+    }
+
+    /// ` (operand 1 is `hidden.weight`)`, for operands that have names.
+    fn names(&self, operands: &[Tensor<'_>]) -> String {
+        let named: Vec<String> = (operands.iter().enumerate())
+            .filter_map(|(index, operand)| Some(format!("operand {index} is `{}`", self.name_of(operand.id)?)))
+            .collect();
+        if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
+    }
+
+    fn build(&self, scope: Scope, inputs: &[Id], outputs: &[Id]) -> Graph {
+        let recording = self.recording.borrow();
+        let mut graph = Graph::new();
+        let mut values = HashMap::with_capacity(recording.tensors.len());
+        for &id in inputs {
+            values.insert(id, graph.input(recording.tensors[id as usize].ty.clone()));
+        }
+        for node in recording.nodes.iter().filter(|node| node.scope == scope) {
+            let operands: Vec<_> = node.operands.iter().map(|id| values[id]).collect();
+            let results = graph.push(node.op.clone(), &operands, Some(node.origin)).expect("checked when it was recorded");
+            values.extend(node.results.iter().copied().zip(results.iter().copied()));
+        }
+        graph.set_outputs(outputs.iter().map(|id| values[id]).collect());
+        graph
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let recording = self.recording.borrow();
+        write!(f, "Trace({} nodes, {} mistakes)", recording.nodes.len(), recording.mistakes.len())
+    }
+}
+
+impl Recording {
+    fn scope(&self) -> Scope {
+        self.open.last().copied().unwrap_or(0)
+    }
+}
+
+/// A closed body of a loop or branch.
+pub(crate) struct Region {
+    scope: Scope,
+    inputs: Vec<Id>,
+}
+
+/// Until dropped, what is recorded comes from one line of the user: see [`Trace::called_from`].
+#[derive(Debug)]
+pub struct CallSite<'t> {
+    trace: &'t Trace,
+    outer: Option<&'static Location<'static>>,
+}
+
+impl Drop for CallSite<'_> {
+    fn drop(&mut self) {
+        self.trace.site.set(self.outer);
+    }
+}
+
+/// All mistakes of a trace as one error.
+pub(crate) fn mistakes_error(mistakes: &[Mistake]) -> Error {
+    let lines: Vec<String> = mistakes.iter().map(|mistake| format!("\n  {mistake}")).collect();
+    let count = if mistakes.len() == 1 { "1 mistake".to_string() } else { format!("{} mistakes", mistakes.len()) };
+    Error::invalid("trace", format!("{count} in the traced code:{}", lines.concat()))
+}
+
+/// What people call an operation, for mistakes that inference does not see.
+fn op_name(op: &Op) -> String {
+    let debug = format!("{op:?}");
+    debug.split([' ', '(', '{']).next().unwrap_or("operation").to_lowercase()
+}
