@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use halite_core::{Error, Result, TensorType};
+use halite_core::{Result, TensorType};
 
 use crate::{Op, infer::infer};
 
@@ -127,9 +127,4 @@ impl Value {
     pub fn index(self) -> usize {
         self.0 as usize
     }
-}
-
-/// The error of an operation whose operands do not fit, for `op` as people call it.
-pub(crate) fn misfit(op: &'static str, message: impl Into<String>) -> Error {
-    Error::invalid(op, message)
 }

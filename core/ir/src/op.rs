@@ -211,6 +211,106 @@ pub enum Op {
     ShardingConstraint(PartitionSpec),
 }
 
+impl Op {
+    /// What people call it: `add`, `dot`, `reduce_sum`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Op::Constant(_) => "constant",
+            Op::Iota { .. } => "iota",
+            Op::Unary(unary) => unary.name(),
+            Op::Binary(binary) => binary.name(),
+            Op::Compare(_) => "compare",
+            Op::Select => "select",
+            Op::Clamp => "clamp",
+            Op::Convert(_) => "convert",
+            Op::BitcastConvert(_) => "bitcast_convert",
+            Op::ReducePrecision { .. } => "reduce_precision",
+            Op::Broadcast { .. } => "broadcast",
+            Op::Reshape { .. } => "reshape",
+            Op::Transpose { .. } => "transpose",
+            Op::Reverse { .. } => "reverse",
+            Op::Concatenate { .. } => "concatenate",
+            Op::Slice { .. } => "slice",
+            Op::DynamicSlice { .. } => "dynamic_slice",
+            Op::DynamicUpdateSlice => "dynamic_update_slice",
+            Op::Pad { .. } => "pad",
+            Op::Gather(_) => "gather",
+            Op::Scatter(_) => "scatter",
+            Op::Dot(_) => "dot",
+            Op::Convolution(_) => "convolution",
+            Op::Reduce { kind: Reduction::Sum, .. } => "reduce_sum",
+            Op::Reduce { kind: Reduction::Product, .. } => "reduce_product",
+            Op::Reduce { kind: Reduction::Min, .. } => "reduce_min",
+            Op::Reduce { kind: Reduction::Max, .. } => "reduce_max",
+            Op::Reduce { kind: Reduction::And, .. } => "reduce_and",
+            Op::Reduce { kind: Reduction::Or, .. } => "reduce_or",
+            Op::ArgReduce { kind: Extreme::Min, .. } => "argmin",
+            Op::ArgReduce { kind: Extreme::Max, .. } => "argmax",
+            Op::ReduceWindow { .. } => "reduce_window",
+            Op::SelectAndScatter { .. } => "select_and_scatter",
+            Op::Sort { .. } => "sort",
+            Op::While { .. } => "while",
+            Op::Case { .. } => "case",
+            Op::OptimizationBarrier => "optimization_barrier",
+            Op::CustomCall(_) => "custom_call",
+            Op::AllReduce { .. } => "all_reduce",
+            Op::AllGather { .. } => "all_gather",
+            Op::ReduceScatter { .. } => "reduce_scatter",
+            Op::AllToAll { .. } => "all_to_all",
+            Op::CollectivePermute { .. } => "collective_permute",
+            Op::PartitionId => "partition_id",
+            Op::ReplicaId => "replica_id",
+            Op::ShardingConstraint(_) => "sharding_constraint",
+        }
+    }
+
+    /// The graphs it holds, in the order of its fields.
+    pub fn regions(&self) -> Vec<&Graph> {
+        match self {
+            Op::While { condition, body, .. } => vec![condition, body],
+            Op::Case { branches } => branches.iter().collect(),
+            Op::Constant(_)
+            | Op::Iota { .. }
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Clamp
+            | Op::Convert(_)
+            | Op::BitcastConvert(_)
+            | Op::ReducePrecision { .. }
+            | Op::Broadcast { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Reverse { .. }
+            | Op::Concatenate { .. }
+            | Op::Slice { .. }
+            | Op::DynamicSlice { .. }
+            | Op::DynamicUpdateSlice
+            | Op::Pad { .. }
+            | Op::Gather(_)
+            | Op::Scatter(_)
+            | Op::Dot(_)
+            | Op::Convolution(_)
+            | Op::Reduce { .. }
+            | Op::ArgReduce { .. }
+            | Op::ReduceWindow { .. }
+            | Op::SelectAndScatter { .. }
+            | Op::Sort { .. }
+            | Op::OptimizationBarrier
+            | Op::CustomCall(_)
+            | Op::AllReduce { .. }
+            | Op::AllGather { .. }
+            | Op::ReduceScatter { .. }
+            | Op::AllToAll { .. }
+            | Op::CollectivePermute { .. }
+            | Op::PartitionId
+            | Op::ReplicaId
+            | Op::ShardingConstraint(_) => Vec::new(),
+        }
+    }
+}
+
 /// Elementwise operations on one operand.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Unary {
@@ -264,6 +364,38 @@ pub enum Unary {
     Tanh,
 }
 
+impl Unary {
+    /// Its name in StableHLO, but `erf`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unary::Abs => "abs",
+            Unary::Cbrt => "cbrt",
+            Unary::Ceil => "ceil",
+            Unary::Cosine => "cosine",
+            Unary::CountLeadingZeros => "count_leading_zeros",
+            Unary::Erf => "erf",
+            Unary::Exponential => "exponential",
+            Unary::ExponentialMinusOne => "exponential_minus_one",
+            Unary::Floor => "floor",
+            Unary::IsFinite => "is_finite",
+            Unary::Log => "log",
+            Unary::LogPlusOne => "log_plus_one",
+            Unary::Logistic => "logistic",
+            Unary::Negate => "negate",
+            Unary::Not => "not",
+            Unary::PopulationCount => "population_count",
+            Unary::RoundNearestAfz => "round_nearest_afz",
+            Unary::RoundNearestEven => "round_nearest_even",
+            Unary::Rsqrt => "rsqrt",
+            Unary::Sign => "sign",
+            Unary::Sine => "sine",
+            Unary::Sqrt => "sqrt",
+            Unary::Tan => "tan",
+            Unary::Tanh => "tanh",
+        }
+    }
+}
+
 /// Elementwise operations on two operands.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(missing_docs, reason = "each name says it; the spec says the corner cases")]
@@ -283,6 +415,29 @@ pub enum Binary {
     ShiftRightLogical,
     Subtract,
     Xor,
+}
+
+impl Binary {
+    /// Its name in StableHLO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Binary::Add => "add",
+            Binary::And => "and",
+            Binary::Atan2 => "atan2",
+            Binary::Divide => "divide",
+            Binary::Maximum => "maximum",
+            Binary::Minimum => "minimum",
+            Binary::Multiply => "multiply",
+            Binary::Or => "or",
+            Binary::Power => "power",
+            Binary::Remainder => "remainder",
+            Binary::ShiftLeft => "shift_left",
+            Binary::ShiftRightArithmetic => "shift_right_arithmetic",
+            Binary::ShiftRightLogical => "shift_right_logical",
+            Binary::Subtract => "subtract",
+            Binary::Xor => "xor",
+        }
+    }
 }
 
 /// How two elements are compared.

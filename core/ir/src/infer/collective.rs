@@ -1,0 +1,117 @@
+//! Operations over devices.
+
+use std::collections::HashSet;
+
+use halite_core::{DType, PartitionSpec, Result, TensorType};
+
+use super::Infer;
+use crate::Reduction;
+
+impl Infer<'_> {
+    pub(super) fn all_reduce(self, kind: Reduction, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        self.reducible(kind, x)?;
+        if !groups.is_empty() {
+            self.group_size(groups)?;
+        }
+        Ok(vec![(*x).clone()])
+    }
+
+    pub(super) fn all_gather(self, dim: usize, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        self.in_rank("dimension", dim, x)?;
+        let members = self.group_size(groups)?;
+        let mut dims = x.dims().to_vec();
+        dims[dim] = self.size(|| format!("dimension {dim}"), dims[dim] as i128 * members as i128)?;
+        Ok(vec![x.with_dims(dims)])
+    }
+
+    pub(super) fn reduce_scatter(self, kind: Reduction, dim: usize, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        self.reducible(kind, x)?;
+        let mut dims = x.dims().to_vec();
+        self.divide(x, dim, &mut dims, groups)?;
+        Ok(vec![x.with_dims(dims)])
+    }
+
+    pub(super) fn all_to_all(self, split: usize, concat: usize, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        self.in_rank("concatenated dimension", concat, x)?;
+        let mut dims = x.dims().to_vec();
+        let members = self.divide(x, split, &mut dims, groups)?;
+        dims[concat] = self.size(|| format!("dimension {concat}"), dims[concat] as i128 * members as i128)?;
+        Ok(vec![x.with_dims(dims)])
+    }
+
+    pub(super) fn collective_permute(self, pairs: &[(usize, usize)]) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        let (mut sources, mut targets) = (HashSet::new(), HashSet::new());
+        for &(source, target) in pairs {
+            self.device(source)?;
+            self.device(target)?;
+            if !sources.insert(source) {
+                return self.fail(format!("device {source} sends twice in {pairs:?}"));
+            }
+            if !targets.insert(target) {
+                return self.fail(format!("device {target} is sent to twice in {pairs:?}"));
+            }
+        }
+        Ok(vec![(*x).clone()])
+    }
+
+    pub(super) fn device_id(self) -> Result<Vec<TensorType>> {
+        let [] = self.take()?;
+        Ok(vec![TensorType::scalar(DType::U32)])
+    }
+
+    pub(super) fn sharding_constraint(self, spec: &PartitionSpec) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        if spec.rank() > x.rank() {
+            return self.fail(format!("{spec} speaks of {} dimensions, {x} has {}", spec.rank(), x.rank()));
+        }
+        let mut seen = HashSet::new();
+        if let Some(axis) = (0..spec.rank()).flat_map(|dim| spec.axes(dim)).find(|axis| !seen.insert(*axis)) {
+            return self.fail(format!("{spec} uses axis `{axis}` twice; an axis can split one dimension"));
+        }
+        Ok(vec![(*x).clone()])
+    }
+
+    /// `dims[dim]` becomes one member's part. Returns how many members there are.
+    fn divide(self, x: &TensorType, dim: usize, dims: &mut [usize], groups: &[Vec<usize>]) -> Result<usize> {
+        self.in_rank("split dimension", dim, x)?;
+        let members = self.group_size(groups)?;
+        if !dims[dim].is_multiple_of(members) {
+            return self
+                .fail(format!("dimension {dim} of {x} is {}, not a multiple of the {members} members of a group", dims[dim]));
+        }
+        dims[dim] /= members;
+        Ok(members)
+    }
+
+    /// How many members each group has.
+    fn group_size(self, groups: &[Vec<usize>]) -> Result<usize> {
+        let Some(first) = groups.first() else {
+            return self.fail("the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]]");
+        };
+        let mut seen = HashSet::new();
+        for group in groups {
+            if group.is_empty() || group.len() != first.len() {
+                return self.fail(format!("groups {groups:?} are to have equally many members, one or more"));
+            }
+            for &device in group {
+                self.device(device)?;
+                if !seen.insert(device) {
+                    return self.fail(format!("device {device} is twice in groups {groups:?}"));
+                }
+            }
+        }
+        Ok(first.len())
+    }
+
+    fn device(self, device: usize) -> Result<()> {
+        match u32::try_from(device) {
+            Ok(_) => Ok(()),
+            Err(_) => self.fail(format!("device {device} is no device's number")),
+        }
+    }
+}
