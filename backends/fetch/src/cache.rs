@@ -39,11 +39,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
-        Self {
-            download: minutes(30),
-            stall: minutes(3),
-            lock: minutes(35),
-        }
+        Self { download: minutes(30), stall: minutes(3), lock: minutes(35) }
     }
 }
 
@@ -92,32 +88,19 @@ impl Cache {
     ///
     /// [`Error::NoHome`] when none of these is set.
     pub fn open(explicit: Option<&Path>) -> Result<Self> {
-        let variable = |name: &str| {
-            env::var_os(name)
-                .filter(|value| !value.is_empty())
-                .map(PathBuf::from)
-        };
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         // XDG's specification says that a relative path in the variable is to be ignored.
         let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
-        let named = explicit
-            .map(Path::to_path_buf)
-            .or_else(|| variable("HALITE_CACHE_DIR"));
+        let named = explicit.map(Path::to_path_buf).or_else(|| variable("HALITE_CACHE_DIR"));
         if let Some(path) = named {
             return Ok(Self::at(path));
         }
         let (found, looked_at) = if cfg!(windows) {
-            (
-                absolute("LOCALAPPDATA").map(|base| base.join("halite").join("cache")),
-                "LOCALAPPDATA",
-            )
+            (absolute("LOCALAPPDATA").map(|base| base.join("halite").join("cache")), "LOCALAPPDATA")
         } else if cfg!(target_os = "macos") {
-            (
-                absolute("HOME").map(|home| home.join("Library/Caches/halite")),
-                "HOME",
-            )
+            (absolute("HOME").map(|home| home.join("Library/Caches/halite")), "HOME")
         } else {
-            let base = absolute("XDG_CACHE_HOME")
-                .or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+            let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
             (base.map(|base| base.join("halite")), "XDG_CACHE_HOME, HOME")
         };
         found.map(Self::at).ok_or(Error::NoHome { looked_at })
@@ -128,10 +111,7 @@ impl Cache {
         let root = root.into();
         // Clients run in other directories, so a relative path would mean another place to them.
         let root = std::path::absolute(&root).unwrap_or(root);
-        Self {
-            root,
-            limits: Limits::default(),
-        }
+        Self { root, limits: Limits::default() }
     }
 
     /// The same cache with other deadlines.
@@ -180,20 +160,14 @@ impl Cache {
         let lock = self.lock(package, progress)?;
         match self.state(package, Check::Quick)? {
             State::Installed(installed) => return Ok(installed),
-            State::Damaged(reason) => progress.step(Step::Damaged {
-                package,
-                reason: &reason,
-            }),
+            State::Damaged(reason) => progress.step(Step::Damaged { package, reason: &reason }),
             State::Absent => {}
         }
         if lock.is_exclusive() {
             self.remove_leftovers(package);
         }
         let installed = self.install(package, progress)?;
-        progress.step(Step::Installed {
-            package,
-            directory: &installed.directory,
-        });
+        progress.step(Step::Installed { package, directory: &installed.directory });
         Ok(installed)
     }
 
@@ -213,11 +187,7 @@ impl Cache {
             // A cache below a file holds nothing; that it cannot be written is said when it is to be.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(State::Absent),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(Error::Io {
-                    action: "read",
-                    path: directory.join(MARKER),
-                    source: error,
-                });
+                return Err(Error::Io { action: "read", path: directory.join(MARKER), source: error });
             }
             Err(error) => return Ok(State::Damaged(format!("{MARKER}: {error}"))),
         };
@@ -227,11 +197,7 @@ impl Cache {
         let mut touched = false;
         for entry in &mut manifest.files {
             let path = directory.join(&entry.name);
-            let refused = |action, source| Error::Io {
-                action,
-                path: path.clone(),
-                source,
-            };
+            let refused = |action, source| Error::Io { action, path: path.clone(), source };
             let metadata = match fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_file() => metadata,
                 Ok(_) => return Ok(State::Damaged(format!("{} is not a file", entry.name))),
@@ -241,25 +207,16 @@ impl Cache {
                 Err(error) => return Err(refused("look at", error)),
             };
             if metadata.len() != entry.size {
-                let reason = format!(
-                    "{} has {} bytes instead of {}",
-                    entry.name,
-                    metadata.len(),
-                    entry.size
-                );
+                let reason = format!("{} has {} bytes instead of {}", entry.name, metadata.len(), entry.size);
                 return Ok(State::Damaged(reason));
             }
-            let modified =
-                manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
+            let modified = manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
             if modified == entry.modified && check == Check::Quick {
                 continue;
             }
             let (digest, _) = sha256_of_file(&path).map_err(|error| refused("read", error))?;
             if digest != entry.sha256 {
-                let reason = format!(
-                    "{} has SHA-256 {digest} instead of {}",
-                    entry.name, entry.sha256
-                );
+                let reason = format!("{} has SHA-256 {digest} instead of {}", entry.name, entry.sha256);
                 return Ok(State::Damaged(reason));
             }
             touched |= modified != entry.modified;
@@ -269,32 +226,23 @@ impl Cache {
             // Only saves work later; a cache that cannot be written works without.
             let _ = self.rewrite_marker(&manifest, &directory);
         }
-        Ok(State::Installed(Installed {
-            directory,
-            fresh: false,
-        }))
+        Ok(State::Installed(Installed { directory, fresh: false }))
     }
 
     fn lock(&self, package: &Package, progress: &mut dyn Progress) -> Result<Lock> {
-        let context = Context {
-            package,
-            root: &self.root,
-        };
+        let context = Context { package, root: &self.root };
         let locks = self.root.join(".locks");
         for directory in [&locks, &self.partial()] {
             fs::create_dir_all(directory).map_err(|error| match error.kind() {
                 // The root may be a file, or below one.
-                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Error::NotWritable {
-                    path: directory.clone(),
-                    source: error,
-                },
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => {
+                    Error::NotWritable { path: directory.clone(), source: error }
+                }
                 _ => context.error("create the directory", directory, error),
             })?;
         }
         let path = locks.join(package.key());
-        let acquired = Lock::acquire(&path, self.limits.lock, |waited| {
-            progress.step(Step::Waiting { package, waited })
-        });
+        let acquired = Lock::acquire(&path, self.limits.lock, |waited| progress.step(Step::Waiting { package, waited }));
         match acquired.map_err(|error| context.error("lock", &path, error))? {
             Acquire::Held(lock) => Ok(lock),
             Acquire::TimedOut(waited) => Err(Error::Timeout {
@@ -307,24 +255,15 @@ impl Cache {
 
     /// Downloads, verifies, unpacks and commits. The caller holds the lock.
     fn install(&self, package: &Package, progress: &mut dyn Progress) -> Result<Installed> {
-        let context = || Context {
-            package,
-            root: &self.root,
-        };
+        let context = || Context { package, root: &self.root };
         let partial = Partial::create(&self.partial(), package)
             .map_err(|error| context().error("create a directory in", &self.partial(), error))?;
         let directories = ["download", "scratch", "install"].map(|name| partial.0.join(name));
         for directory in &directories {
-            fs::create_dir(directory)
-                .map_err(|error| context().error("create the directory", directory, error))?;
+            fs::create_dir(directory).map_err(|error| context().error("create the directory", directory, error))?;
         }
         let [download, scratch, install] = directories;
-        let work = Work {
-            context: context(),
-            limits: &self.limits,
-            download,
-            scratch,
-        };
+        let work = Work { context: context(), limits: &self.limits, download, scratch };
 
         let archive = work.download(progress)?;
         let digest = verify_archive(&work.context, &archive)?;
@@ -332,9 +271,7 @@ impl Cache {
 
         let cannot_commit = |error| work.context.error("write the marker in", &install, error);
         let manifest = Manifest::of(package, digest, &install).map_err(cannot_commit)?;
-        manifest
-            .write(&install.join(MARKER))
-            .map_err(cannot_commit)?;
+        manifest.write(&install.join(MARKER)).map_err(cannot_commit)?;
         sync_directory(&install);
         self.commit(&work.context, &install, &partial.0.join("replaced"))
     }
@@ -345,30 +282,22 @@ impl Cache {
         let directory = self.directory(context.package);
         if directory.symlink_metadata().is_ok() {
             // It was found damaged. Processes that have its files open keep them.
-            fs::rename(&directory, replaced)
-                .map_err(|error| context.error("move away", &directory, error))?;
+            fs::rename(&directory, replaced).map_err(|error| context.error("move away", &directory, error))?;
         }
         if let Err(error) = fs::rename(install, &directory) {
             // Without locks another process may have been faster.
             return match self.find(context.package)? {
                 Some(installed) => Ok(installed),
-                None => {
-                    Err(context.error("rename the finished installation to", &directory, error))
-                }
+                None => Err(context.error("rename the finished installation to", &directory, error)),
             };
         }
         sync_directory(&self.root);
-        Ok(Installed {
-            directory,
-            fresh: true,
-        })
+        Ok(Installed { directory, fresh: true })
     }
 
     fn rewrite_marker(&self, manifest: &Manifest, directory: &Path) -> io::Result<()> {
         let temporary = directory.join(format!(".{MARKER}.{}", unique()));
-        let written = manifest
-            .write(&temporary)
-            .and_then(|()| fs::rename(&temporary, directory.join(MARKER)));
+        let written = manifest.write(&temporary).and_then(|()| fs::rename(&temporary, directory.join(MARKER)));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
@@ -416,8 +345,7 @@ impl Drop for Partial {
 /// Returns the archive's digest, if it is the pinned one or none is pinned.
 fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
     let package = context.package;
-    let (found, found_size) = sha256_of_file(archive)
-        .map_err(|error| context.error("read the archive", archive, error))?;
+    let (found, found_size) = sha256_of_file(archive).map_err(|error| context.error("read the archive", archive, error))?;
     match package.archive_sha256 {
         Some(expected) if expected != found => Err(Error::ArchiveDigest {
             package: package.to_string(),
@@ -434,15 +362,8 @@ fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
 /// A name no other process or thread uses: other machines may share the directory, so the time is in it too.
 fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    format!(
-        "{}-{}-{}",
-        process::id(),
-        now.as_nanos(),
-        COUNT.fetch_add(1, Ordering::Relaxed)
-    )
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}-{}", process::id(), now.as_nanos(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Makes a rename or new names in a directory survive a power cut, where the system can.

@@ -189,20 +189,11 @@ impl Context<'_> {
     /// For paths inside the cache: a full disk and a directory that cannot be written are told apart from the rest.
     pub(crate) fn error(&self, action: &'static str, path: &Path, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                self.disk_full(source.to_string())
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => self.disk_full(source.to_string()),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory => {
+                Error::NotWritable { path: path.into(), source }
             }
-            io::ErrorKind::PermissionDenied
-            | io::ErrorKind::ReadOnlyFilesystem
-            | io::ErrorKind::NotADirectory => Error::NotWritable {
-                path: path.into(),
-                source,
-            },
-            _ => Error::Io {
-                action,
-                path: path.into(),
-                source,
-            },
+            _ => Error::Io { action, path: path.into(), source },
         }
     }
 

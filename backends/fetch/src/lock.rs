@@ -22,16 +22,8 @@ pub(crate) enum Acquire {
 
 impl Lock {
     /// Waits at most `deadline`, calling `waiting` now and then.
-    pub(crate) fn acquire(
-        path: &Path,
-        deadline: Duration,
-        mut waiting: impl FnMut(Duration),
-    ) -> io::Result<Acquire> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)?;
+    pub(crate) fn acquire(path: &Path, deadline: Duration, mut waiting: impl FnMut(Duration)) -> io::Result<Acquire> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
         let start = Instant::now();
         loop {
             match file.try_lock() {
@@ -61,6 +53,5 @@ impl Lock {
 fn has_no_locks(error: &io::Error) -> bool {
     // Network file systems answer ENOLCK ("no locks available"), which has no kind of its own.
     const ENOLCK: i32 = 37;
-    error.kind() == io::ErrorKind::Unsupported
-        || (cfg!(target_os = "linux") && error.raw_os_error() == Some(ENOLCK))
+    error.kind() == io::ErrorKind::Unsupported || (cfg!(target_os = "linux") && error.raw_os_error() == Some(ENOLCK))
 }

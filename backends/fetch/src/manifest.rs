@@ -36,27 +36,13 @@ pub(crate) struct Entry {
 
 impl Manifest {
     /// Describes files that were just written to `directory`, with digests verified by the caller.
-    pub(crate) fn of(
-        package: &Package,
-        archive_sha256: String,
-        directory: &Path,
-    ) -> io::Result<Self> {
+    pub(crate) fn of(package: &Package, archive_sha256: String, directory: &Path) -> io::Result<Self> {
         let files = package.files.iter().map(|file| {
             let metadata = fs::symlink_metadata(directory.join(file.name))?;
-            Ok(Entry {
-                name: file.name.into(),
-                size: file.size,
-                sha256: file.sha256.into(),
-                modified: modified(&metadata)?,
-            })
+            Ok(Entry { name: file.name.into(), size: file.size, sha256: file.sha256.into(), modified: modified(&metadata)? })
         });
         let files = files.collect::<io::Result<_>>()?;
-        Ok(Self {
-            format: FORMAT,
-            package: package.to_string(),
-            archive_sha256,
-            files,
-        })
+        Ok(Self { format: FORMAT, package: package.to_string(), archive_sha256, files })
     }
 
     pub(crate) fn read(directory: &Path) -> io::Result<Self> {
@@ -76,18 +62,17 @@ impl Manifest {
     pub(crate) fn agrees_with(&self, package: &Package) -> bool {
         self.format == FORMAT
             && self.files.len() == package.files.len()
-            && self.files.iter().zip(package.files).all(|(entry, file)| {
-                entry.name == file.name && entry.size == file.size && entry.sha256 == file.sha256
-            })
+            && self
+                .files
+                .iter()
+                .zip(package.files)
+                .all(|(entry, file)| entry.name == file.name && entry.size == file.size && entry.sha256 == file.sha256)
     }
 }
 
 /// Time of the last change in nanoseconds since 1970; 0 for a time before that.
 pub(crate) fn modified(metadata: &fs::Metadata) -> io::Result<u64> {
-    let since = metadata
-        .modified()?
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 

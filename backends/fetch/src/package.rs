@@ -103,47 +103,20 @@ impl Package {
                 Transform::None => "none",
                 Transform::Gunzip => "gunzip",
             };
-            entry.update(format!(
-                "\n{} {} {} {} {transform}",
-                file.inside, file.name, file.size, file.sha256
-            ));
+            entry.update(format!("\n{} {} {} {} {transform}", file.inside, file.name, file.size, file.sha256));
         }
         let digest = hex(&entry.finalize());
-        let name: String = self
-            .name
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-            .collect();
-        let version: String = self
-            .version
-            .chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || c == '.' {
-                    c
-                } else {
-                    '-'
-                }
-            })
-            .collect();
-        format!(
-            "{}-{}-{version}-{}",
-            self.client,
-            name.trim_matches('-'),
-            &digest[..16]
-        )
+        let name: String = self.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let version: String = self.version.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
+        format!("{}-{}-{version}-{}", self.client, name.trim_matches('-'), &digest[..16])
     }
 
     /// # Panics
     ///
     /// When the table entry itself is wrong: that is a mistake in the program, not in what was downloaded.
     pub(crate) fn assert_well_formed(&self) {
-        let is_digest = |text: &str| {
-            text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        assert!(
-            !self.files.is_empty(),
-            "package {self}: the table names no file"
-        );
+        let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        assert!(!self.files.is_empty(), "package {self}: the table names no file");
         assert!(
             !self.name.starts_with('-') && !self.name.is_empty() && !self.version.is_empty(),
             "package {self}: a name cannot be empty or look like an option"
@@ -153,23 +126,11 @@ impl Package {
             "package {self}: the digest of the archive is not 64 lower-case hex digits"
         );
         for (index, file) in self.files.iter().enumerate() {
-            let plain = !file.name.is_empty()
-                && !file.name.starts_with('.')
-                && !file.name.contains(['/', '\\', ':']);
+            let plain = !file.name.is_empty() && !file.name.starts_with('.') && !file.name.contains(['/', '\\', ':']);
+            assert!(plain && file.name != MARKER, "package {self}: {:?} is not a plain file name", file.name);
+            assert!(is_digest(file.sha256), "package {self}: the digest of {} is not 64 hex digits", file.name);
             assert!(
-                plain && file.name != MARKER,
-                "package {self}: {:?} is not a plain file name",
-                file.name
-            );
-            assert!(
-                is_digest(file.sha256),
-                "package {self}: the digest of {} is not 64 hex digits",
-                file.name
-            );
-            assert!(
-                self.files[..index]
-                    .iter()
-                    .all(|other| other.name != file.name),
+                self.files[..index].iter().all(|other| other.name != file.name),
                 "package {self}: two files are named {}",
                 file.name
             );

@@ -46,11 +46,7 @@ pub(crate) fn run(
         Some(file) => Stdio::from(file),
         None => Stdio::from(writer.try_clone()?),
     };
-    let spawned = command
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .stderr(writer)
-        .spawn();
+    let spawned = command.stdin(Stdio::null()).stdout(stdout).stderr(writer).spawn();
     // The command keeps the writing ends until then, and the pipe would never end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Running(spawned?);
@@ -60,19 +56,14 @@ pub(crate) fn run(
     let mut pause = Duration::from_millis(5);
     loop {
         if let Some(status) = running.0.try_wait()? {
-            return Ok(Outcome::Ended {
-                status,
-                output: tail.last_lines(),
-            });
+            return Ok(Outcome::Ended { status, output: tail.last_lines() });
         }
         let (now, progress) = (Instant::now(), progress());
         if progress != seen {
             (seen, seen_at) = (progress, now);
         }
         if now - start >= deadline.total || now - seen_at >= deadline.stall {
-            return Ok(Outcome::TimedOut {
-                waited: now - start,
-            });
+            return Ok(Outcome::TimedOut { waited: now - start });
         }
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));
@@ -126,18 +117,10 @@ impl Tail {
         }
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes).replace('\r', "\n");
-        let lines: Vec<_> = text
-            .lines()
-            .map(str::trim_end)
-            .filter(|line| !line.is_empty())
-            .collect();
+        let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
         match &lines[lines.len().saturating_sub(LINES)..] {
             [] => "  (nothing)".into(),
-            last => last
-                .iter()
-                .map(|line| format!("  {line}"))
-                .collect::<Vec<_>>()
-                .join("\n"),
+            last => last.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"),
         }
     }
 }

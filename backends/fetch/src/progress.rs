@@ -74,10 +74,9 @@ pub struct Bar {
 impl Bar {
     fn show(&mut self, package: &Package, message: String, done: u64, total: u64) {
         let bar = self.bar.get_or_insert_with(|| {
-            let style =
-                ProgressStyle::with_template("{prefix} [{bar:30}] {bytes}/{total_bytes} {msg}")
-                    .expect("the template of the progress bar is valid")
-                    .progress_chars("=> ");
+            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {bytes}/{total_bytes} {msg}")
+                .expect("the template of the progress bar is valid")
+                .progress_chars("=> ");
             ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
                 .with_style(style)
                 .with_prefix(package.to_string())
@@ -92,27 +91,14 @@ impl Progress for Bar {
     fn step(&mut self, step: Step<'_>) {
         match step {
             Step::Damaged { package, reason } => {
-                self.show(
-                    package,
-                    format!("damaged, fetching again: {reason}"),
-                    0,
-                    package.archive_size,
-                );
+                self.show(package, format!("damaged, fetching again: {reason}"), 0, package.archive_size);
             }
             Step::Waiting { package, waited } => {
                 let message = format!("another process is installing it ({} s)", waited.as_secs());
                 self.show(package, message, 0, package.archive_size);
             }
-            Step::Downloading {
-                package,
-                done,
-                total,
-            } => self.show(package, "downloading".into(), done, total),
-            Step::Unpacking {
-                package,
-                done,
-                total,
-            } => self.show(package, "unpacking".into(), done, total),
+            Step::Downloading { package, done, total } => self.show(package, "downloading".into(), done, total),
+            Step::Unpacking { package, done, total } => self.show(package, "unpacking".into(), done, total),
             Step::Installed { .. } => {
                 if let Some(bar) = self.bar.take() {
                     bar.finish_with_message("installed");

@@ -12,9 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_fetch::{
-    Cache, Check, Client, Error, FileSpec, Limits, Package, Progress, Quiet, State, Step, Transform,
-};
+use halite_fetch::{Cache, Check, Client, Error, FileSpec, Limits, Package, Progress, Quiet, State, Step, Transform};
 
 const SIX: Package = Package {
     client: Client::Pip,
@@ -80,22 +78,13 @@ fn a_wheel_is_installed_once_and_found_afterwards() {
     let first = cache.ensure(&SIX, &mut steps).unwrap();
     assert!(first.fresh);
     assert_eq!(fs::read(first.path("six.py")).unwrap().len(), 34_549);
-    assert!(
-        steps.0.iter().any(|step| step == "downloading") && steps.0.last().unwrap() == "installed"
-    );
+    assert!(steps.0.iter().any(|step| step == "downloading") && steps.0.last().unwrap() == "installed");
 
     let mut steps = Recorder::default();
     let second = cache.ensure(&SIX, &mut steps).unwrap();
-    assert!(
-        !second.fresh && steps.0.is_empty(),
-        "the second call downloads nothing: {:?}",
-        steps.0
-    );
+    assert!(!second.fresh && steps.0.is_empty(), "the second call downloads nothing: {:?}", steps.0);
     assert_eq!(first.directory, second.directory);
-    assert!(matches!(
-        cache.state(&SIX, Check::Full).unwrap(),
-        State::Installed(_)
-    ));
+    assert!(matches!(cache.state(&SIX, Check::Full).unwrap(), State::Installed(_)));
     assert_nothing_partial(&cache);
 }
 
@@ -103,14 +92,8 @@ fn a_wheel_is_installed_once_and_found_afterwards() {
 fn an_npm_package_gives_the_wanted_files_under_their_new_names() {
     let (_guard, cache) = cache();
     let installed = cache.ensure(&IS_NUMBER, &mut Quiet).unwrap();
-    assert_eq!(
-        fs::read(installed.path("licence.txt")).unwrap().len(),
-        1_091
-    );
-    let mut names: Vec<_> = fs::read_dir(&installed.directory)
-        .unwrap()
-        .map(|it| it.unwrap().file_name())
-        .collect();
+    assert_eq!(fs::read(installed.path("licence.txt")).unwrap().len(), 1_091);
+    let mut names: Vec<_> = fs::read_dir(&installed.directory).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["halite.json", "index.js", "licence.txt"]);
     assert_nothing_partial(&cache);
@@ -124,26 +107,36 @@ fn a_debian_package_is_opened_and_its_gzip_member_decompressed() {
     }
     let (_guard, cache) = cache();
     let installed = cache.ensure(&FASHION_LABELS, &mut Quiet).unwrap();
-    assert_eq!(
-        fs::read(installed.path("t10k-labels")).unwrap()[..8],
-        [0, 0, 8, 1, 0, 0, 0x27, 0x10]
-    );
+    assert_eq!(fs::read(installed.path("t10k-labels")).unwrap()[..8], [0, 0, 8, 1, 0, 0, 0x27, 0x10]);
+}
+
+#[test]
+fn empty_package_lists_as_in_container_images_are_fetched_privately() {
+    if Command::new("apt-get").arg("--version").output().is_err() {
+        println!("skipped: there is no apt-get here");
+        return;
+    }
+    let (guard, cache) = cache();
+    let lists = guard.path().join("lists");
+    fs::create_dir_all(lists.join("partial")).unwrap();
+    let config = guard.path().join("apt.conf");
+    fs::write(&config, format!("Dir::State::lists {lists:?};")).unwrap();
+    let mut command = child(cache.root(), "labels");
+    let said = answer(&command.env("APT_CONFIG", &config).output().unwrap());
+    assert!(said.starts_with("installed "), "{said}");
+    assert_eq!(fs::read_dir(lists.join("partial")).unwrap().count(), 0);
+    assert_nothing_partial(&cache);
 }
 
 #[test]
 fn a_damaged_file_is_noticed_and_replaced() {
-    let damage: [(&str, fn(&Path)); 6] = [
+    type Damage = (&'static str, fn(&Path));
+    let damage: [Damage; 6] = [
         ("has 3 bytes", |file| fs::write(file, "cut").unwrap()),
-        ("SHA-256", |file| {
-            fs::write(file, vec![b'x'; 34_549]).unwrap()
-        }),
+        ("SHA-256", |file| fs::write(file, vec![b'x'; 34_549]).unwrap()),
         ("is missing", |file| fs::remove_file(file).unwrap()),
-        ("halite.json", |file| {
-            fs::write(file.with_file_name("halite.json"), "{\"format\": 1").unwrap()
-        }),
-        ("halite.json", |file| {
-            fs::remove_file(file.with_file_name("halite.json")).unwrap()
-        }),
+        ("halite.json", |file| fs::write(file.with_file_name("halite.json"), "{\"format\": 1").unwrap()),
+        ("halite.json", |file| fs::remove_file(file.with_file_name("halite.json")).unwrap()),
         ("is not a file", |file| {
             fs::remove_file(file).unwrap();
             fs::create_dir(file).unwrap();
@@ -155,18 +148,13 @@ fn a_damaged_file_is_noticed_and_replaced() {
         // A change within the clock's resolution would keep the time of the file.
         thread::sleep(Duration::from_millis(20));
         break_it(&installed.path("six.py"));
-        let State::Damaged(found) = cache.state(&SIX, Check::Quick).unwrap() else {
-            panic!("{reason} went unnoticed")
-        };
+        let State::Damaged(found) = cache.state(&SIX, Check::Quick).unwrap() else { panic!("{reason} went unnoticed") };
         assert!(found.contains(reason), "{found}");
         assert_eq!(cache.find(&SIX).unwrap(), None);
         let mut steps = Recorder::default();
         assert!(cache.ensure(&SIX, &mut steps).unwrap().fresh);
         assert!(steps.0[0].contains(reason), "{:?}", steps.0);
-        assert!(matches!(
-            cache.state(&SIX, Check::Full).unwrap(),
-            State::Installed(_)
-        ));
+        assert!(matches!(cache.state(&SIX, Check::Full).unwrap(), State::Installed(_)));
         assert_nothing_partial(&cache);
     }
 }
@@ -185,125 +173,41 @@ fn a_copied_file_with_another_time_is_verified_by_digest_and_its_time_noted() {
 
 #[test]
 fn a_wrong_digest_of_the_archive_is_refused_with_both_digests() {
-    let message = refused(
-        &Package {
-            archive_sha256: Some(ZEROS),
-            ..SIX
-        },
-        |error| matches!(error, Error::ArchiveDigest { .. }),
-    );
-    assert!(
-        message.contains(ZEROS) && message.contains(SIX.archive_sha256.unwrap()),
-        "{message}"
-    );
+    let message = refused(&Package { archive_sha256: Some(ZEROS), ..SIX }, |error| matches!(error, Error::ArchiveDigest { .. }));
+    assert!(message.contains(ZEROS) && message.contains(SIX.archive_sha256.unwrap()), "{message}");
 }
 
 #[test]
 fn a_wrong_digest_or_size_of_a_file_inside_is_refused_with_both() {
-    const WRONG_DIGEST: FileSpec = FileSpec {
-        sha256: ZEROS,
-        ..SIX_FILE
-    };
-    const TOO_LONG: FileSpec = FileSpec {
-        size: 34_548,
-        ..SIX_FILE
-    };
-    const TOO_SHORT: FileSpec = FileSpec {
-        size: 34_550,
-        ..SIX_FILE
-    };
+    const WRONG_DIGEST: FileSpec = FileSpec { sha256: ZEROS, ..SIX_FILE };
+    const TOO_LONG: FileSpec = FileSpec { size: 34_548, ..SIX_FILE };
+    const TOO_SHORT: FileSpec = FileSpec { size: 34_550, ..SIX_FILE };
     let is_digest = |error: &Error| matches!(error, Error::FileDigest { .. });
-    let message = refused(
-        &Package {
-            files: &[WRONG_DIGEST],
-            ..SIX
-        },
-        is_digest,
-    );
-    assert!(
-        message.contains(ZEROS) && message.contains(SIX_FILE.sha256),
-        "{message}"
-    );
-    let message = refused(
-        &Package {
-            files: &[TOO_LONG],
-            ..SIX
-        },
-        is_digest,
-    );
-    assert!(
-        message.contains("(34548 bytes)") && message.contains("more than 34548 bytes"),
-        "{message}"
-    );
-    let message = refused(
-        &Package {
-            files: &[TOO_SHORT],
-            ..SIX
-        },
-        is_digest,
-    );
-    assert!(
-        message.contains("(34550 bytes)") && message.contains("(34549 bytes)"),
-        "{message}"
-    );
+    let message = refused(&Package { files: &[WRONG_DIGEST], ..SIX }, is_digest);
+    assert!(message.contains(ZEROS) && message.contains(SIX_FILE.sha256), "{message}");
+    let message = refused(&Package { files: &[TOO_LONG], ..SIX }, is_digest);
+    assert!(message.contains("(34548 bytes)") && message.contains("more than 34548 bytes"), "{message}");
+    let message = refused(&Package { files: &[TOO_SHORT], ..SIX }, is_digest);
+    assert!(message.contains("(34550 bytes)") && message.contains("(34549 bytes)"), "{message}");
 }
 
 #[test]
 fn a_file_that_is_not_inside_is_named_with_what_is() {
-    const SEVEN: FileSpec = FileSpec {
-        inside: "seven.py",
-        ..SIX_FILE
-    };
+    const SEVEN: FileSpec = FileSpec { inside: "seven.py", ..SIX_FILE };
     let is_missing = |error: &Error| matches!(error, Error::FileMissing { .. });
-    let message = refused(
-        &Package {
-            files: &[SEVEN],
-            ..SIX
-        },
-        is_missing,
-    );
-    assert!(
-        message.contains("seven.py") && message.contains("six.py"),
-        "{message}"
-    );
-    let message = refused(
-        &Package {
-            files: &[SEVEN],
-            ..IS_NUMBER
-        },
-        is_missing,
-    );
-    assert!(
-        message.contains("seven.py") && message.contains("package/index.js"),
-        "{message}"
-    );
+    let message = refused(&Package { files: &[SEVEN], ..SIX }, is_missing);
+    assert!(message.contains("seven.py") && message.contains("six.py"), "{message}");
+    let message = refused(&Package { files: &[SEVEN], ..IS_NUMBER }, is_missing);
+    assert!(message.contains("seven.py") && message.contains("package/index.js"), "{message}");
 }
 
 #[test]
 fn a_package_or_version_that_the_registry_lacks_is_an_error_with_the_clients_words() {
     let is_failure = |error: &Error| matches!(error, Error::ClientFailed { .. });
-    let message = refused(
-        &Package {
-            version: "0.0.999",
-            ..SIX
-        },
-        is_failure,
-    );
-    assert!(
-        message.contains("0.0.999") && message.contains("No matching distribution"),
-        "{message}"
-    );
-    let message = refused(
-        &Package {
-            version: "0.0.999",
-            ..IS_NUMBER
-        },
-        is_failure,
-    );
-    assert!(
-        message.contains("0.0.999") && message.contains("No matching version"),
-        "{message}"
-    );
+    let message = refused(&Package { version: "0.0.999", ..SIX }, is_failure);
+    assert!(message.contains("0.0.999") && message.contains("No matching distribution"), "{message}");
+    let message = refused(&Package { version: "0.0.999", ..IS_NUMBER }, is_failure);
+    assert!(message.contains("0.0.999") && message.contains("No matching version"), "{message}");
 }
 
 #[test]
@@ -323,37 +227,12 @@ fn a_cache_below_a_file_is_refused_and_names_the_variable() {
 #[test]
 fn four_processes_at_once_install_once_and_agree() {
     let (guard, cache) = cache();
-    let children: Vec<_> = (0..4)
-        .map(|_| {
-            child(cache.root(), "six")
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
-    let said: Vec<_> = children
-        .into_iter()
-        .map(|child| answer(&child.wait_with_output().unwrap()))
-        .collect();
-    assert_eq!(
-        said.iter()
-            .filter(|line| line.starts_with("installed "))
-            .count(),
-        1,
-        "{said:?}"
-    );
-    assert_eq!(
-        said.iter()
-            .filter(|line| line.starts_with("found "))
-            .count(),
-        3,
-        "{said:?}"
-    );
-    assert!(matches!(
-        cache.state(&SIX, Check::Full).unwrap(),
-        State::Installed(_)
-    ));
+    let children: Vec<_> =
+        (0..4).map(|_| child(cache.root(), "six").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).collect();
+    let said: Vec<_> = children.into_iter().map(|child| answer(&child.wait_with_output().unwrap())).collect();
+    assert_eq!(said.iter().filter(|line| line.starts_with("installed ")).count(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|line| line.starts_with("found ")).count(), 3, "{said:?}");
+    assert!(matches!(cache.state(&SIX, Check::Full).unwrap(), State::Installed(_)));
     assert_nothing_partial(&cache);
     drop(guard);
 }
@@ -365,15 +244,8 @@ fn a_process_killed_at_any_moment_leaves_nothing_that_is_used() {
     let mut delay = Duration::ZERO;
     // Until an installation was faster than its killer.
     while outcomes[1] == 0 {
-        assert!(
-            delay < Duration::from_secs(60),
-            "no installation finished in {delay:?}"
-        );
-        let mut child = child(cache.root(), "six")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        assert!(delay < Duration::from_secs(60), "no installation finished in {delay:?}");
+        let mut child = child(cache.root(), "six").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         thread::sleep(delay);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -392,17 +264,10 @@ fn a_process_killed_at_any_moment_leaves_nothing_that_is_used() {
 fn what_a_killed_process_left_is_removed_and_its_lock_is_free() {
     let (_guard, cache) = cache();
     let partial = cache.root().join(".partial");
-    let mut child = child(cache.root(), "six")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = child(cache.root(), "six").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let start = Instant::now();
     while fs::read_dir(&partial).map_or(0, Iterator::count) == 0 {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the child never began"
-        );
+        assert!(start.elapsed() < Duration::from_secs(60), "the child never began");
         thread::sleep(Duration::from_millis(2));
     }
     child.kill().unwrap();
@@ -411,12 +276,7 @@ fn what_a_killed_process_left_is_removed_and_its_lock_is_free() {
     // Killed right before the rename: all files and the marker are there, under the wrong name.
     let (_other_guard, other) = self::cache();
     let complete = other.ensure(&SIX, &mut Quiet).unwrap().directory;
-    let leftover = fs::read_dir(&partial)
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let leftover = fs::read_dir(&partial).unwrap().next().unwrap().unwrap().path();
     fs::create_dir_all(leftover.join("install")).unwrap();
     for name in ["six.py", "halite.json"] {
         fs::copy(complete.join(name), leftover.join("install").join(name)).unwrap();
@@ -430,29 +290,14 @@ fn what_a_killed_process_left_is_removed_and_its_lock_is_free() {
 fn waiting_for_another_process_ends_at_the_deadline() {
     let (_guard, cache) = cache();
     cache.ensure(&SIX, &mut Quiet).unwrap();
-    let lock = fs::read_dir(cache.root().join(".locks"))
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let lock = fs::read_dir(cache.root().join(".locks")).unwrap().next().unwrap().unwrap().path();
     fs::remove_dir_all(cache.directory(&SIX)).unwrap();
     let held = fs::File::open(lock).unwrap();
     held.lock().unwrap();
-    let limits = Limits {
-        lock: Duration::from_millis(300),
-        ..Limits::default()
-    };
+    let limits = Limits { lock: Duration::from_millis(300), ..Limits::default() };
     let mut steps = Recorder::default();
-    let error = cache
-        .clone()
-        .with_limits(limits)
-        .ensure(&SIX, &mut steps)
-        .unwrap_err();
-    assert!(
-        matches!(error, Error::Timeout { .. }) && error.to_string().contains("six 1.16.0"),
-        "{error}"
-    );
+    let error = cache.clone().with_limits(limits).ensure(&SIX, &mut steps).unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains("six 1.16.0"), "{error}");
     assert!(steps.0.iter().any(|step| step == "waiting"));
     drop(held);
     assert!(cache.ensure(&SIX, &mut Quiet).unwrap().fresh);
@@ -463,22 +308,9 @@ fn without_any_client_the_error_says_what_to_install() {
     let (guard, cache) = cache();
     let empty = guard.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    for (what, names) in [
-        ("six", ["python3", "pip"]),
-        ("is-number", ["npm", "Node.js"]),
-        ("labels", ["apt-get", "Debian"]),
-    ] {
-        let said = answer(
-            &child(cache.root(), what)
-                .env("PATH", &empty)
-                .output()
-                .unwrap(),
-        );
-        assert!(
-            said.starts_with("failed ClientMissing")
-                && names.iter().all(|name| said.contains(name)),
-            "{said}"
-        );
+    for (what, names) in [("six", ["python3", "pip"]), ("is-number", ["npm", "Node.js"]), ("labels", ["apt-get", "Debian"])] {
+        let said = answer(&child(cache.root(), what).env("PATH", &empty).output().unwrap());
+        assert!(said.starts_with("failed ClientMissing") && names.iter().all(|name| said.contains(name)), "{said}");
     }
     assert_nothing_partial(&cache);
 }
@@ -487,21 +319,9 @@ fn without_any_client_the_error_says_what_to_install() {
 fn a_python_without_pip_is_passed_over_and_named() {
     let (guard, cache) = cache();
     // A real interpreter that cannot see any installed module.
-    let bin = script(
-        guard.path(),
-        "python3",
-        &format!("exec {} -I -S -m pip", python()),
-    );
-    let said = answer(
-        &child(cache.root(), "six")
-            .env("PATH", &bin)
-            .output()
-            .unwrap(),
-    );
-    assert!(
-        said.contains("python3 has no pip, python was not found"),
-        "{said}"
-    );
+    let bin = script(guard.path(), "python3", &format!("exec {} -I -S -m pip", python()));
+    let said = answer(&child(cache.root(), "six").env("PATH", &bin).output().unwrap());
+    assert!(said.contains("python3 has no pip, python was not found"), "{said}");
 }
 
 #[test]
@@ -510,17 +330,12 @@ fn a_registry_that_cannot_be_reached_is_an_error_with_the_clients_last_words() {
     // The discard port: nothing listens there.
     let nowhere = "http://127.0.0.1:9/";
     let mut pip = child(cache.root(), "six");
-    pip.env("PIP_INDEX_URL", nowhere)
-        .env("PIP_RETRIES", "0")
-        .env_remove("PIP_EXTRA_INDEX_URL");
+    pip.env("PIP_INDEX_URL", nowhere).env("PIP_RETRIES", "0").env_remove("PIP_EXTRA_INDEX_URL");
     let mut npm = child(cache.root(), "is-number");
     npm.env("npm_config_registry", nowhere);
     for (mut command, words) in [(pip, "Connection refused"), (npm, "ECONNREFUSED")] {
         let said = answer(&command.output().unwrap());
-        assert!(
-            said.starts_with("failed ClientFailed") && said.contains(words),
-            "{said}"
-        );
+        assert!(said.starts_with("failed ClientFailed") && said.contains(words), "{said}");
         assert!(said.contains("Look at the network"), "{said}");
     }
     assert_nothing_partial(&cache);
@@ -532,14 +347,9 @@ fn a_client_that_hangs_is_stopped_at_the_deadline() {
     let bin = script(guard.path(), "python3", "exec sleep 600");
     let start = Instant::now();
     let mut command = child(cache.root(), "six");
-    command
-        .env("PATH", path_with(&bin))
-        .env("HALITE_FETCH_TEST_STALL_MS", "500");
+    command.env("PATH", path_with(&bin)).env("HALITE_FETCH_TEST_STALL_MS", "500");
     let said = answer(&command.output().unwrap());
-    assert!(
-        said.starts_with("failed Timeout") && said.contains("downloading six 1.16.0 (pip)"),
-        "{said}"
-    );
+    assert!(said.starts_with("failed Timeout") && said.contains("downloading six 1.16.0 (pip)"), "{said}");
     assert!(start.elapsed() < Duration::from_secs(60));
     assert_nothing_partial(&cache);
 }
@@ -553,24 +363,11 @@ fn a_download_that_was_cut_short_is_refused_with_both_sizes() {
         python()
     );
     let bin = script(guard.path(), "python3", &cut);
-    let said = answer(
-        &child(cache.root(), "six")
-            .env("PATH", path_with(&bin))
-            .output()
-            .unwrap(),
-    );
+    let said = answer(&child(cache.root(), "six").env("PATH", path_with(&bin)).output().unwrap());
     assert!(said.starts_with("failed ArchiveDigest"), "{said}");
-    assert!(
-        said.contains("11053 bytes") && said.contains("7000 bytes") && said.contains("cut short"),
-        "{said}"
-    );
+    assert!(said.contains("11053 bytes") && said.contains("7000 bytes") && said.contains("cut short"), "{said}");
     // The same where no digest of the archive is known: the reader of the archive has to notice.
-    let said = answer(
-        &child(cache.root(), "six unpinned")
-            .env("PATH", path_with(&bin))
-            .output()
-            .unwrap(),
-    );
+    let said = answer(&child(cache.root(), "six unpinned").env("PATH", path_with(&bin)).output().unwrap());
     assert!(said.starts_with("failed ArchiveBroken"), "{said}");
     assert_nothing_partial(&cache);
 }
@@ -589,30 +386,18 @@ fn a_full_disk_is_said_to_be_full_and_left_empty() {
             .output()
             .is_ok_and(|output| output.status.success());
         if !usable {
-            println!(
-                "skipped: this user may not mount a small file system in a namespace of its own"
-            );
+            println!("skipped: this user may not mount a small file system in a namespace of its own");
             return;
         }
-        let script = format!(
-            "{mount} && \"$0\" \"$@\"; echo; echo left: $(find {0:?} -type f -size +0 | wc -l)",
-            disk
-        );
+        let script = format!("{mount} && \"$0\" \"$@\"; echo; echo left: $(find {0:?} -type f -size +0 | wc -l)", disk);
         let inner = child(&disk, "six");
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
         command.arg(inner.get_program()).args(inner.get_args());
-        command.envs(
-            inner
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
+        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
         let output = command.output().unwrap();
         let said = answer(&output);
-        assert!(
-            said.starts_with("failed DiskFull") && said.contains("HALITE_CACHE_DIR"),
-            "{kilobytes} kB: {said}"
-        );
+        assert!(said.starts_with("failed DiskFull") && said.contains("HALITE_CACHE_DIR"), "{kilobytes} kB: {said}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("left: 0"), "{kilobytes} kB: {text}");
     }
@@ -629,42 +414,21 @@ fn the_environment_decides_where_the_cache_is() {
     };
     assert_eq!(place(&[("HALITE_CACHE_DIR", "/a"), ("HOME", "/b")]), "/a");
     let none = place(&[("HALITE_CACHE_DIR", "")]);
-    assert!(
-        none.contains("no cache directory") && none.contains("set HALITE_CACHE_DIR"),
-        "{none}"
-    );
+    assert!(none.contains("no cache directory") && none.contains("set HALITE_CACHE_DIR"), "{none}");
     if cfg!(target_os = "linux") {
-        assert_eq!(
-            place(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/b")]),
-            "/x/halite"
-        );
-        assert_eq!(
-            place(&[("XDG_CACHE_HOME", "relative"), ("HOME", "/b")]),
-            "/b/.cache/halite"
-        );
+        assert_eq!(place(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/b")]), "/x/halite");
+        assert_eq!(place(&[("XDG_CACHE_HOME", "relative"), ("HOME", "/b")]), "/b/.cache/halite");
         assert_eq!(place(&[("HOME", "/b")]), "/b/.cache/halite");
     }
-    assert_eq!(
-        Cache::open(Some(Path::new("/explicit"))).unwrap().root(),
-        Path::new("/explicit")
-    );
+    assert_eq!(Cache::open(Some(Path::new("/explicit"))).unwrap().root(), Path::new("/explicit"));
 }
 
 #[test]
 #[should_panic(expected = "is not a plain file name")]
 fn a_table_that_would_write_outside_the_cache_is_a_broken_invariant() {
-    const OUTSIDE: FileSpec = FileSpec {
-        name: "../six.py",
-        ..SIX_FILE
-    };
+    const OUTSIDE: FileSpec = FileSpec { name: "../six.py", ..SIX_FILE };
     let (_guard, cache) = cache();
-    let _ = cache.ensure(
-        &Package {
-            files: &[OUTSIDE],
-            ..SIX
-        },
-        &mut Quiet,
-    );
+    let _ = cache.ensure(&Package { files: &[OUTSIDE], ..SIX }, &mut Quiet);
 }
 
 /// Not a test of its own: the tests above run it in a process that they may kill or starve.
@@ -681,38 +445,22 @@ fn a_child_installs_what_its_parent_test_asks_for() {
         Ok(cache) => cache,
         Err(error) => return say(error.to_string()),
     };
-    if let Some(milliseconds) = std::env::var("HALITE_FETCH_TEST_STALL_MS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-    {
-        cache = cache.with_limits(Limits {
-            stall: Duration::from_millis(milliseconds),
-            ..Limits::default()
-        });
+    if let Some(milliseconds) = std::env::var("HALITE_FETCH_TEST_STALL_MS").ok().and_then(|text| text.parse().ok()) {
+        cache = cache.with_limits(Limits { stall: Duration::from_millis(milliseconds), ..Limits::default() });
     }
     let package = match what.as_str() {
         "place" => return say(cache.root().display().to_string()),
         "six" => SIX,
-        "six unpinned" => Package {
-            archive_sha256: None,
-            ..SIX
-        },
+        "six unpinned" => Package { archive_sha256: None, ..SIX },
         "is-number" => IS_NUMBER,
         "labels" => FASHION_LABELS,
         other => panic!("no package {other}"),
     };
     match cache.ensure(&package, &mut Quiet) {
-        Ok(it) => say(format!(
-            "{} {}",
-            if it.fresh { "installed" } else { "found" },
-            it.directory.display()
-        )),
+        Ok(it) => say(format!("{} {}", if it.fresh { "installed" } else { "found" }, it.directory.display())),
         Err(error) => {
             let debug = format!("{error:?}");
-            say(format!(
-                "failed {} {error}",
-                debug.split([' ', '(']).next().unwrap()
-            ));
+            say(format!("failed {} {error}", debug.split([' ', '(']).next().unwrap()));
         }
     }
 }
@@ -720,12 +468,7 @@ fn a_child_installs_what_its_parent_test_asks_for() {
 fn child(cache: &Path, what: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args([
-            "--exact",
-            "a_child_installs_what_its_parent_test_asks_for",
-            "--nocapture",
-            "--test-threads=1",
-        ])
+        .args(["--exact", "a_child_installs_what_its_parent_test_asks_for", "--nocapture", "--test-threads=1"])
         .env("HALITE_FETCH_TEST_INSTALL", what)
         .env("HALITE_CACHE_DIR", cache);
     command
@@ -734,13 +477,7 @@ fn child(cache: &Path, what: &str) -> Command {
 fn answer(output: &Output) -> String {
     let stdout = String::from_utf8_lossy(&output.stdout);
     let line = stdout.lines().find_map(|line| line.strip_prefix("said: "));
-    line.unwrap_or_else(|| {
-        panic!(
-            "the child said nothing: {stdout}{}",
-            String::from_utf8_lossy(&output.stderr)
-        )
-    })
-    .into()
+    line.unwrap_or_else(|| panic!("the child said nothing: {stdout}{}", String::from_utf8_lossy(&output.stderr))).into()
 }
 
 fn cache() -> (tempfile::TempDir, Cache) {
@@ -760,10 +497,7 @@ fn refused(package: &Package, is_right: impl Fn(&Error) -> bool) -> String {
 }
 
 fn assert_nothing_partial(cache: &Cache) {
-    let left: Vec<_> = fs::read_dir(cache.root().join(".partial"))
-        .unwrap()
-        .map(|it| it.unwrap().path())
-        .collect();
+    let left: Vec<_> = fs::read_dir(cache.root().join(".partial")).unwrap().map(|it| it.unwrap().path()).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
@@ -779,16 +513,12 @@ fn script(parent: &Path, name: &str, body: &str) -> PathBuf {
 
 fn path_with(first: &Path) -> std::ffi::OsString {
     let rest = std::env::var_os("PATH").unwrap();
-    std::env::join_paths(std::iter::once(first.to_path_buf()).chain(std::env::split_paths(&rest)))
-        .unwrap()
+    std::env::join_paths(std::iter::once(first.to_path_buf()).chain(std::env::split_paths(&rest))).unwrap()
 }
 
 /// The interpreter itself: `python3` on PATH may be a script that needs more of PATH.
 fn python() -> String {
-    let output = Command::new("python3")
-        .args(["-c", "import sys; print(sys.executable)"])
-        .output()
-        .unwrap();
+    let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
