@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use halite_core::ErrorKind;
+
 use crate::progress::Bytes;
 
 /// The result of this crate's functions.
@@ -177,6 +179,21 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// The same words, with the kind that says what a caller can do.
+impl From<Error> for halite_core::Error {
+    fn from(error: Error) -> Self {
+        let kind = match &error {
+            Error::NoHome { .. } | Error::ClientMissing { .. } | Error::ClientFailed { .. } => ErrorKind::Unavailable,
+            Error::NotWritable { .. } | Error::DiskFull { .. } | Error::Io { .. } => ErrorKind::Io,
+            Error::Timeout { .. } => ErrorKind::DeadlineExceeded,
+            Error::ArchiveDigest { .. } | Error::ArchiveBroken { .. } | Error::FileMissing { .. } | Error::FileDigest { .. } => {
+                ErrorKind::Corrupt
+            }
+        };
+        Self::new(kind, "install", error.to_string())
+    }
 }
 
 /// What an `io::Error` of an installation means, given where it happened.

@@ -1,0 +1,332 @@
+//! What a dataset is: samples by index, each a row of named fields.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytemuck::AnyBitPattern;
+use halite_core::{Element, Error, HostArray, Result, TensorType};
+
+/// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch dimension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The name, for messages.
+    pub name: String,
+    /// Element type and dimensions in one sample.
+    pub ty: TensorType,
+}
+
+impl Field {
+    /// A field of this name and type.
+    pub fn new(name: impl Into<String>, ty: TensorType) -> Self {
+        Self { name: name.into(), ty }
+    }
+}
+
+/// Samples that can be read by index, in any order and from many threads at once.
+///
+/// The same index must give the same sample every time: the order and the batches of a run are a pure function of its
+/// seed only if the samples are.
+pub trait Dataset: Send + Sync {
+    /// How many samples.
+    fn len(&self) -> usize;
+
+    /// What a sample consists of. The order is that of the leaves of the batch that a task asks for.
+    fn fields(&self) -> &[Field];
+
+    /// Writes sample `index` into `into`: every byte of every field.
+    ///
+    /// # Errors
+    /// If the sample cannot be read. `index` is below [`len`](Self::len).
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()>;
+
+    /// Whether there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+macro_rules! forward_dataset {
+    ($($pointer:ty),*) => {
+        $(impl<D: Dataset + ?Sized> Dataset for $pointer {
+            fn len(&self) -> usize {
+                (**self).len()
+            }
+
+            fn fields(&self) -> &[Field] {
+                (**self).fields()
+            }
+
+            fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+                (**self).read(index, into)
+            }
+        })*
+    };
+}
+
+forward_dataset!(&D, Box<D>, Arc<D>);
+
+/// Samples side by side: one array per field, whose first dimension counts the samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    arrays: Vec<HostArray>,
+    count: usize,
+}
+
+impl Rows {
+    /// Room for `count` samples of these fields, all zero, each array aligned for zero-copy uploads.
+    ///
+    /// # Errors
+    /// If a size does not fit the address space.
+    pub fn zeros(fields: &[Field], count: usize) -> Result<Self> {
+        let batched = |field: &Field| {
+            let dims: Vec<usize> = std::iter::once(count).chain(field.ty.dims().iter().copied()).collect();
+            let ty = field.ty.with_dims(dims);
+            ty.checked_bytes().map(|_| HostArray::zeros(ty))
+        };
+        Ok(Self { arrays: fields.iter().map(batched).collect::<Result<_>>()?, count })
+    }
+
+    /// How many samples there is room for.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// One sample, to be read.
+    ///
+    /// # Panics
+    /// If there are not more than `row` samples.
+    pub fn sample(&self, row: usize) -> Sample<'_> {
+        assert!(row < self.count, "row {row} of {}", self.count);
+        Sample { rows: self, row }
+    }
+
+    /// One sample, to be written.
+    ///
+    /// # Panics
+    /// If there are not more than `row` samples.
+    pub fn sample_mut(&mut self, row: usize) -> SampleMut<'_> {
+        assert!(row < self.count, "row {row} of {}", self.count);
+        SampleMut { rows: self, row }
+    }
+
+    /// The arrays, in the order of the fields: `[count, ..]` each.
+    pub fn arrays(&self) -> &[HostArray] {
+        &self.arrays
+    }
+
+    /// Gives up the arrays, in the order of the fields.
+    pub fn into_arrays(self) -> Vec<HostArray> {
+        self.arrays
+    }
+
+    fn range(&self, field: usize, row: usize) -> std::ops::Range<usize> {
+        let size = self.arrays[field].bytes().len() / self.count;
+        row * size..(row + 1) * size
+    }
+}
+
+/// One sample among [`Rows`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    rows: &'a Rows,
+    row: usize,
+}
+
+impl<'a> Sample<'a> {
+    /// The row-major bytes of a field.
+    ///
+    /// # Panics
+    /// If there are not more than `field` fields.
+    pub fn bytes(&self, field: usize) -> &'a [u8] {
+        &self.rows.arrays[field].bytes()[self.rows.range(field, self.row)]
+    }
+
+    /// The row-major elements of a field.
+    ///
+    /// # Errors
+    /// If `T` is not its element type.
+    ///
+    /// # Panics
+    /// If there are not more than `field` fields.
+    pub fn values<T: Element>(&self, field: usize) -> Result<&'a [T]> {
+        expect_dtype::<T>(&self.rows.arrays[field])?;
+        bytemuck::checked::try_cast_slice(self.bytes(field))
+            .map_err(|error| Error::invalid("sample", format!("field {field} holds bits that are no {}: {error}", T::DTYPE)))
+    }
+}
+
+/// One sample among [`Rows`], to be written.
+#[derive(Debug)]
+pub struct SampleMut<'a> {
+    rows: &'a mut Rows,
+    row: usize,
+}
+
+impl SampleMut<'_> {
+    /// How many fields.
+    pub fn field_count(&self) -> usize {
+        self.rows.arrays.len()
+    }
+
+    /// The row-major bytes of a field, to be overwritten.
+    ///
+    /// # Panics
+    /// If there are not more than `field` fields.
+    pub fn bytes_mut(&mut self, field: usize) -> &mut [u8] {
+        let range = self.rows.range(field, self.row);
+        &mut self.rows.arrays[field].bytes_mut()[range]
+    }
+
+    /// The row-major elements of a field, to be overwritten.
+    ///
+    /// # Errors
+    /// If `T` is not its element type.
+    ///
+    /// # Panics
+    /// If there are not more than `field` fields.
+    pub fn values_mut<T: Element + AnyBitPattern>(&mut self, field: usize) -> Result<&mut [T]> {
+        expect_dtype::<T>(&self.rows.arrays[field])?;
+        Ok(bytemuck::try_cast_slice_mut(self.bytes_mut(field)).expect("rows of aligned arrays are aligned for their elements"))
+    }
+
+    /// Copies the row-major elements of a field.
+    ///
+    /// # Errors
+    /// If `T` is not its element type, or there are fewer or more values than it has elements.
+    ///
+    /// # Panics
+    /// If there are not more than `field` fields.
+    pub fn write<T: Element>(&mut self, field: usize, values: &[T]) -> Result<()> {
+        expect_dtype::<T>(&self.rows.arrays[field])?;
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let into = self.bytes_mut(field);
+        if into.len() != bytes.len() {
+            let message = format!("{} values given for field {field}, which has {}", values.len(), into.len() / size_of::<T>());
+            return Err(Error::invalid("sample", message));
+        }
+        into.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn expect_dtype<T: Element>(array: &HostArray) -> Result<()> {
+    if array.ty().dtype() == T::DTYPE {
+        return Ok(());
+    }
+    Err(Error::invalid("sample", format!("elements of {} taken for {}", array.ty(), T::DTYPE)))
+}
+
+/// What can be made of any dataset.
+pub trait DatasetExt: Dataset + Sized {
+    /// Each sample made into one of other fields by `f`, which runs whenever a sample is read, in the thread that reads.
+    ///
+    /// ```
+    /// use halite_core::{DType, HostArray, TensorType};
+    /// use halite_data::{Dataset, DatasetExt, Field, InMemory, Rows};
+    ///
+    /// let bytes = HostArray::from_slice(&[0u8, 255, 51, 102], [2, 2])?;
+    /// let scaled = InMemory::new([("pixels", bytes)])?
+    ///     .map([Field::new("pixels", TensorType::new(DType::F32, [2]))], |sample, into| {
+    ///         for (to, &from) in into.values_mut::<f32>(0)?.iter_mut().zip(sample.values::<u8>(0)?) {
+    ///             *to = f32::from(from) / 255.0;
+    ///         }
+    ///         Ok(())
+    ///     });
+    /// let mut rows = Rows::zeros(scaled.fields(), 1)?;
+    /// scaled.read(1, &mut rows.sample_mut(0))?;
+    /// assert_eq!(rows.sample(0).values::<f32>(0)?, [0.2, 0.4]);
+    /// # Ok::<(), halite_core::Error>(())
+    /// ```
+    fn map<F>(self, fields: impl Into<Vec<Field>>, f: F) -> Map<Self, F>
+    where
+        F: Fn(Sample<'_>, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
+    {
+        Map { inner: self, fields: fields.into(), f, scratch: Mutex::new(Vec::new()) }
+    }
+
+    /// Only these samples, in this order.
+    ///
+    /// # Errors
+    /// If an index is not below [`len`](Dataset::len).
+    fn subset(self, indices: impl Into<Arc<[usize]>>) -> Result<Subset<Self>> {
+        let indices = indices.into();
+        if let Some(index) = indices.iter().find(|&&index| index >= self.len()) {
+            return Err(Error::invalid("subset", format!("sample {index} of a dataset of {}", self.len())));
+        }
+        Ok(Subset { inner: self, indices })
+    }
+
+    /// Two disjoint parts, drawn by `seed`: `first` samples, and the rest.
+    ///
+    /// # Errors
+    /// If there are fewer than `first` samples.
+    fn split(self, first: usize, seed: u64) -> Result<(Subset<Arc<Self>>, Subset<Arc<Self>>)> {
+        let len = self.len();
+        if first > len {
+            return Err(Error::invalid("split", format!("{first} samples asked for the first part of a dataset of {len}")));
+        }
+        let order = crate::Permutation::new(len, seed, 0);
+        let indices: Vec<usize> = (0..len).map(|position| order.at(position)).collect();
+        let shared = Arc::new(self);
+        Ok((shared.clone().subset(&indices[..first])?, shared.subset(&indices[first..])?))
+    }
+}
+
+impl<D: Dataset> DatasetExt for D {}
+
+/// See [`DatasetExt::map`].
+#[derive(Debug)]
+pub struct Map<D, F> {
+    inner: D,
+    fields: Vec<Field>,
+    f: F,
+    /// One sample's room for each thread that reads at the same time, so that no read allocates.
+    scratch: Mutex<Vec<Rows>>,
+}
+
+impl<D, F> Dataset for Map<D, F>
+where
+    D: Dataset,
+    F: Fn(Sample<'_>, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
+{
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        let pool = || self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = pool().pop();
+        let mut rows = match taken {
+            Some(rows) => rows,
+            None => Rows::zeros(self.inner.fields(), 1)?,
+        };
+        self.inner.read(index, &mut rows.sample_mut(0))?;
+        (self.f)(rows.sample(0), into)?;
+        pool().push(rows);
+        Ok(())
+    }
+}
+
+/// See [`DatasetExt::subset`] and [`DatasetExt::split`].
+#[derive(Clone, Debug)]
+pub struct Subset<D> {
+    inner: D,
+    indices: Arc<[usize]>,
+}
+
+impl<D: Dataset> Dataset for Subset<D> {
+    fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.inner.fields()
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        self.inner.read(self.indices[index], into)
+    }
+}
