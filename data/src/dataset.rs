@@ -259,7 +259,7 @@ pub trait DatasetExt: Dataset + Sized {
     ///
     /// # Errors
     /// If there are fewer than `first` samples.
-    fn split(self, first: usize, seed: u64) -> Result<(Subset<Arc<Self>>, Subset<Arc<Self>>)> {
+    fn split(self, first: usize, seed: u64) -> Result<[Subset<Arc<Self>>; 2]> {
         let len = self.len();
         if first > len {
             return Err(Error::invalid("split", format!("{first} samples asked for the first part of a dataset of {len}")));
@@ -267,7 +267,7 @@ pub trait DatasetExt: Dataset + Sized {
         let order = crate::Permutation::new(len, seed, 0);
         let indices: Vec<usize> = (0..len).map(|position| order.at(position)).collect();
         let shared = Arc::new(self);
-        Ok((shared.clone().subset(&indices[..first])?, shared.subset(&indices[first..])?))
+        Ok([shared.clone().subset(&indices[..first])?, shared.subset(&indices[first..])?])
     }
 }
 

@@ -1,15 +1,39 @@
 //! Datasets, samplers, loaders and prefetch.
 //!
-//! A [`Dataset`] reads samples by index into buffers it is given. Nothing here knows a model.
+//! A [`Dataset`] reads samples by index into buffers it is given. A [`Loader`] makes batches of them with worker threads:
+//! always equally many rows, with a weight of 0 for those that only fill up the last one. [`Prefetch`] moves batches to the
+//! devices ahead of time. The order is a pure function of (seed, epoch, position): see [`Permutation`]. Nothing here knows
+//! a model.
+//!
+//! ```
+//! use halite_core::HostArray;
+//! use halite_data::{Dataset, InMemory, Loader, LoaderOptions};
+//!
+//! let images = HostArray::from_slice(&[0u8; 10 * 4], [10, 2, 2])?;
+//! let labels = HostArray::from_slice(&[0u8, 1, 2, 3, 4, 5, 6, 7, 8, 9], [10])?;
+//! let dataset = InMemory::new([("image", images), ("label", labels)])?;
+//! let loader = Loader::new(dataset, LoaderOptions::shuffled(4, 42))?;
+//! for batch in loader.epoch(0) {
+//!     let batch = batch?;
+//!     assert_eq!(batch.arrays[0].ty().to_string(), "u8[4, 2, 2]");
+//! }
+//! # Ok::<(), halite_core::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
+mod batch;
 mod dataset;
 pub mod idx;
+mod loader;
 mod memory;
 mod mnist;
+mod prefetch;
 mod sampler;
 
+pub use batch::{DeviceBatch, HostBatch, Labeled, Position};
 pub use dataset::{Dataset, DatasetExt, Field, Map, Rows, Sample, SampleMut, Subset};
+pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;
 pub use mnist::Digits;
+pub use prefetch::Prefetch;
 pub use sampler::Permutation;

@@ -1,0 +1,110 @@
+//! Batches: equally many rows every time, with a weight that says which rows count.
+
+use std::sync::Arc;
+
+use halite_core::{
+    Array, DType, Error, HostArray, Result, TensorType,
+    tree::{self, Tree},
+};
+
+use crate::{Field, Rows};
+
+/// A batch of a task with one input and one target: `input: [batch, ..]`, `target: [batch, ..]`, `weight: f32[batch]`.
+#[derive(Tree, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Labeled<L> {
+    /// What the model is given.
+    pub input: L,
+    /// What it is to answer.
+    pub target: L,
+    /// 1 for a row that counts, 0 for one that only fills the last batch.
+    pub weight: L,
+}
+
+impl Labeled<()> {
+    /// The batch's structure, for [`HostBatch::into_tree`] and [`DeviceBatch::into_tree`].
+    pub const TEMPLATE: Self = Self { input: (), target: (), weight: () };
+}
+
+/// Where a batch stands in a run: what a checkpoint keeps to resume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The epoch, from 0.
+    pub epoch: u64,
+    /// The batch in it, from 0.
+    pub batch: usize,
+}
+
+/// One batch on the host.
+#[derive(Clone, Debug)]
+pub struct HostBatch {
+    /// The fields in the dataset's order, `[batch, ..]` each, and last the weights, `f32[batch]`.
+    pub arrays: Vec<Arc<HostArray>>,
+    /// How many rows count: the sum of the weights.
+    pub count: usize,
+    /// Which batch it is.
+    pub position: Position,
+}
+
+/// One batch on the devices.
+#[derive(Debug)]
+pub struct DeviceBatch {
+    /// The fields in the dataset's order, `[batch, ..]` each, and last the weights, `f32[batch]`.
+    pub arrays: Vec<Array>,
+    /// How many rows count: the sum of the weights.
+    pub count: usize,
+    /// Which batch it is.
+    pub position: Position,
+}
+
+impl HostBatch {
+    /// The arrays as the leaves of `template`: the fields in order, then the weights, which are left out where the
+    /// template has no leaf for them.
+    ///
+    /// # Errors
+    /// If the template has another number of leaves.
+    pub fn into_tree<T: Tree>(self, template: &T) -> Result<tree::Of<T, Arc<HostArray>>> {
+        into_tree(self.arrays, template)
+    }
+}
+
+impl DeviceBatch {
+    /// As [`HostBatch::into_tree`].
+    ///
+    /// # Errors
+    /// If the template has another number of leaves.
+    pub fn into_tree<T: Tree>(self, template: &T) -> Result<tree::Of<T, Array>> {
+        into_tree(self.arrays, template)
+    }
+}
+
+fn into_tree<A, T: Tree>(mut arrays: Vec<A>, template: &T) -> Result<tree::Of<T, A>> {
+    let (given, wanted) = (arrays.len(), template.leaf_count());
+    if wanted + 1 == given {
+        arrays.pop();
+    }
+    template.try_rebuild(arrays).map_err(|_| {
+        let paths = template.paths().join(", ");
+        let message =
+            format!("the task's batch has {wanted} leaves ({paths}), the loader gives {} fields and weights", given - 1);
+        Error::invalid("batch", message)
+    })
+}
+
+/// The types of a batch's arrays: the fields in order, then the weights.
+pub(crate) fn batch_types(fields: &[Field], batch: usize) -> Vec<TensorType> {
+    let with_batch = |ty: &TensorType| {
+        let dims: Vec<usize> = std::iter::once(batch).chain(ty.dims().iter().copied()).collect();
+        ty.with_dims(dims)
+    };
+    let weight = TensorType::scalar(DType::F32);
+    fields.iter().map(|field| &field.ty).chain([&weight]).map(with_batch).collect()
+}
+
+impl HostBatch {
+    pub(crate) fn new(rows: Rows, weights: &[f32], position: Position) -> Self {
+        let count = weights.iter().filter(|&&weight| weight > 0.0).count();
+        let weights = HostArray::from_slice(weights, [weights.len()]).expect("as many weights as the dimension says");
+        let arrays = rows.into_arrays().into_iter().chain([weights]).map(Arc::new).collect();
+        Self { arrays, count, position }
+    }
+}

@@ -1,0 +1,140 @@
+//! Batches moved to the devices ahead of time.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, bounded};
+use halite_core::{Array, Client, Error, ErrorKind, Result, Sharding};
+
+use crate::{
+    batch::{DeviceBatch, HostBatch, Position},
+    loader::{Batches, Schedule},
+};
+
+/// Uploads batches in a thread of its own, so that the next ones are on the devices when a step ends.
+///
+/// Dropping it stops the thread and the loader's workers, and waits for them: at most the time of one sample and one upload.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use halite_core::{Client, HostArray, Mesh, Null, PartitionSpec, Sharding};
+/// use halite_data::{InMemory, Labeled, Loader, LoaderOptions, Prefetch};
+///
+/// let images = HostArray::from_slice(&[0u8; 12 * 784], [12, 28, 28])?;
+/// let labels = HostArray::from_slice(&[0u8; 12], [12])?;
+/// let loader = Loader::new(InMemory::new([("image", images), ("label", labels)])?, LoaderOptions::shuffled(4, 42))?;
+///
+/// let client = Client::new(Null::new(2));
+/// let mesh = Arc::new(Mesh::new([("data", 2)], client.local_devices())?);
+/// let by_rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
+/// for batch in Prefetch::new(loader.epoch(0), &client, vec![by_rows], 2)? {
+///     let batch = batch?.into_tree(&Labeled::TEMPLATE)?;
+///     assert_eq!(batch.input.ty().dims(), [4, 28, 28]);
+///     assert_eq!(batch.input.shards()[1].tensor_type().dims(), [2, 28, 28]);
+/// }
+/// # Ok::<(), halite_core::Error>(())
+/// ```
+pub struct Prefetch {
+    /// `None` only while being dropped.
+    batches: Option<Receiver<Result<DeviceBatch>>>,
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    schedule: Schedule,
+    waited: Duration,
+}
+
+impl Prefetch {
+    /// Begins to upload `batches`, at most `depth` (1 or more) ahead of the consumer. `shardings` has one for each array of
+    /// a batch (the fields, then the weights), or one for all.
+    ///
+    /// # Errors
+    /// If there are more or fewer shardings, or one does not divide its array; and if no thread can be had.
+    pub fn new(batches: Batches, client: &Client, shardings: Vec<Arc<Sharding>>, depth: usize) -> Result<Self> {
+        let types = batches.loader().batch_types();
+        let shardings = match shardings.len() {
+            1 => vec![shardings[0].clone(); types.len()],
+            given if given == types.len() => shardings,
+            given => {
+                let message = format!("{given} shardings given for {} arrays (fields and weights): {types:?}", types.len());
+                return Err(Error::invalid("prefetch", message));
+            }
+        };
+        for (sharding, ty) in shardings.iter().zip(&types) {
+            sharding.shard_type(ty)?;
+        }
+        let (schedule, stop) = (batches.schedule().clone(), batches.stopper());
+        let (sender, receiver) = bounded(depth.max(1));
+        let client = client.clone();
+        let work = move || {
+            for batch in batches {
+                let uploaded = batch.and_then(|batch| upload(&client, batch, &shardings));
+                // The consumer is gone.
+                if sender.send(uploaded).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("halite-upload".into())
+            .spawn(work)
+            .map_err(|error| Error::new(ErrorKind::Unavailable, "prefetch", format!("no thread: {error}")))?;
+        Ok(Self { batches: Some(receiver), thread: Some(thread), stop, schedule, waited: Duration::ZERO })
+    }
+
+    /// The batch that comes next: what a checkpoint keeps. Batches that are only uploaded ahead do not count.
+    pub fn next_position(&self) -> Position {
+        self.schedule.next_position()
+    }
+
+    /// How long the consumer has waited for batches so far: time in which nothing could be trained.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+}
+
+fn upload(client: &Client, batch: HostBatch, shardings: &[Arc<Sharding>]) -> Result<DeviceBatch> {
+    let HostBatch { arrays, count, position } = batch;
+    let arrays = arrays.iter().zip(shardings).map(|(array, sharding)| Array::upload_shared(client, array, sharding));
+    Ok(DeviceBatch { arrays: arrays.collect::<Result<_>>()?, count, position })
+}
+
+impl Iterator for Prefetch {
+    type Item = Result<DeviceBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let position = self.schedule.next()?;
+        let start = Instant::now();
+        let batch = self.batches.as_ref().and_then(|batches| batches.recv().ok());
+        self.waited += start.elapsed();
+        Some(batch.unwrap_or_else(|| {
+            // A panic in the backend's upload: the thread ended before its last batch.
+            let message = format!("the upload thread ended before epoch {}, batch {}", position.epoch, position.batch);
+            Err(Error::new(ErrorKind::Internal, "prefetch", message))
+        }))
+    }
+}
+
+impl Drop for Prefetch {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.batches = None;
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, the panic has been printed and reported as an error.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Prefetch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prefetch").field("position", &self.next_position()).field("waited", &self.waited).finish_non_exhaustive()
+    }
+}
