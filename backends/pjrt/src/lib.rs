@@ -1,2 +1,56 @@
-//! A halite backend over any PJRT plugin.
-#![forbid(unsafe_code)]
+//! A halite [`Backend`](halite_core::Backend) over any PJRT plugin.
+//!
+//! A plugin is a shared library that drives one kind of accelerator behind PJRT's C API. [`Plugin::load`] loads one,
+//! [`Plugin::client`] opens its devices as a [`Pjrt`], and from there on everything is the contract of `halite-core`:
+//!
+//! ```no_run
+//! // Needs a plugin: the path of its shared library.
+//! use halite_core::{Client, HostArray};
+//! use halite_pjrt::Plugin;
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! let plugin = Plugin::load("pjrt_c_api_cpu_plugin.so")?;
+//! println!("{plugin:?} takes {:?}", plugin.stablehlo());
+//! let client = Client::new(plugin.client(vec![("cpu_device_count".into(), 8i64.into())])?);
+//! assert_eq!(client.local_devices().len(), 8);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What this crate promises
+//!
+//! * No input aborts the process or is read as something else: plugins trust their callers, so every argument's type,
+//!   shape, device and state is checked here first, and what the caller says of a program's types is compared with
+//!   the compiled program.
+//! * A function that a plugin does not have is [`Unsupported`](halite_core::ErrorKind::Unsupported), with the
+//!   plugin's version and the one that brought it.
+//! * Handles are `Send + Sync` and can be dropped in any order on any thread: each holds its client, and no plugin is
+//!   ever unloaded.
+//! * Waiting for an event always returns the error of the work.
+//!
+//! This is the one place, with `halite-pjrt-sys`, where the calling side of the C API needs `unsafe`.
+#![allow(unsafe_code)]
+
+mod buffer;
+mod client;
+mod device;
+mod error;
+mod event;
+mod executable;
+mod handle;
+mod library_file;
+mod options;
+mod plugin;
+mod program;
+mod topology;
+mod value;
+
+pub use buffer::PjrtBuffer;
+pub use client::Pjrt;
+pub use device::{DeviceDescription, PjrtDevice};
+pub use event::PjrtEvent;
+pub use executable::PjrtExecutable;
+pub use plugin::{Extension, OLDEST_MINOR, Plugin, StableHloVersions};
+pub use program::{CompiledProgram, ShardingBytes};
+pub use topology::Topology;
+pub use value::{OptionValue, Options};

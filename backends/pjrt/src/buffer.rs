@@ -1,0 +1,322 @@
+//! Buffers: uploads, reads, copies, deletion.
+
+use std::{ffi::c_void, mem::MaybeUninit, ptr::NonNull, sync::Arc};
+
+use halite_core::{Buffer, DType, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement, Result, TensorType};
+use halite_pjrt_sys::{buffer::*, event::PJRT_Event};
+
+use crate::{PjrtEvent, client::Shared, handle::Handle};
+
+/// What XLA's CPU plugin asks of host memory that it is to use in place, in bytes.
+const ZERO_COPY_ALIGNMENT: usize = 64;
+
+/// Bytes on a device of a plugin. Dropping frees them once queued work no longer needs them.
+#[derive(Debug)]
+pub struct PjrtBuffer {
+    buffer: Handle<PJRT_Buffer>,
+    ty: TensorType,
+    placement: Placement,
+    deleted: bool,
+    client: Arc<Shared>,
+}
+
+impl PjrtBuffer {
+    /// Owns `buffer`, whose type and place are as said.
+    #[inline]
+    pub(crate) fn new(client: &Arc<Shared>, buffer: Handle<PJRT_Buffer>, ty: TensorType, placement: Placement) -> Self {
+        PjrtBuffer { buffer, ty, placement, deleted: false, client: client.clone() }
+    }
+
+    #[inline]
+    pub(crate) fn raw(&self) -> *mut PJRT_Buffer {
+        self.buffer.as_ptr()
+    }
+
+    #[inline]
+    pub(crate) fn client(&self) -> &Arc<Shared> {
+        &self.client
+    }
+
+    /// Gives the memory back now, keeping the handle: any use afterwards is refused.
+    ///
+    /// # Errors
+    /// What the plugin says; the handle counts as deleted all the same.
+    pub fn delete(&mut self) -> Result<()> {
+        self.deleted = true;
+        let mut args = PJRT_Buffer_Delete_Args { buffer: self.raw(), ..PJRT_Buffer_Delete_Args::new() };
+        // SAFETY: the buffer is alive; deleting twice is allowed.
+        unsafe { self.client.call("delete buffer", &mut args) }
+    }
+
+    /// Whether [`delete`](Self::delete) was called.
+    #[inline]
+    pub fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Whether the plugin says that the memory is gone.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn is_deleted_on_device(&self) -> Result<bool> {
+        let mut args = PJRT_Buffer_IsDeleted_Args { buffer: self.raw(), ..PJRT_Buffer_IsDeleted_Args::new() };
+        // SAFETY: the buffer is alive, deleted or not.
+        unsafe { self.client.call("is deleted", &mut args)? };
+        Ok(args.is_deleted)
+    }
+
+    /// The address of the memory, as a number: equal numbers are the same memory. It may be reused once the buffer is
+    /// donated or dropped.
+    ///
+    /// # Errors
+    /// If the plugin does not say, or the buffer is deleted.
+    pub fn device_address(&self) -> Result<usize> {
+        self.check_alive("device address")?;
+        let mut args = PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args {
+            buffer: self.raw(),
+            ..PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args::new()
+        };
+        // SAFETY: the buffer is alive; the address is only looked at.
+        unsafe { self.client.call("device address", &mut args)? };
+        Ok(args.device_memory_ptr.addr())
+    }
+
+    /// Bytes that the buffer takes on its device, with padding.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn device_bytes(&self) -> Result<usize> {
+        self.check_alive("device bytes")?;
+        let mut args = PJRT_Buffer_OnDeviceSizeInBytes_Args { buffer: self.raw(), ..PJRT_Buffer_OnDeviceSizeInBytes_Args::new() };
+        // SAFETY: the buffer is alive.
+        unsafe { self.client.call("device bytes", &mut args)? };
+        Ok(args.on_device_size_in_bytes)
+    }
+
+    fn check_alive(&self, op: &'static str) -> Result<()> {
+        if self.deleted { Err(self.client.invalid(op, format!("the {} buffer was deleted", self.ty))) } else { Ok(()) }
+    }
+
+    /// Queues a copy to host memory of exactly the type's size.
+    ///
+    /// # Safety
+    ///
+    /// * `into` stays valid for writes of the type's bytes until the event is ready.
+    unsafe fn copy_to_host(&self, op: &'static str, into: *mut u8) -> Result<PjrtEvent> {
+        let rank = self.ty.rank();
+        let minor_to_major = RowMajor::of(rank);
+        let mut layout = PJRT_Buffer_MemoryLayout {
+            r#type: PJRT_Buffer_MemoryLayout_Type::Tiled,
+            value: PJRT_Buffer_MemoryLayout_Value {
+                tiled: PJRT_Buffer_MemoryLayout_Tiled {
+                    minor_to_major: minor_to_major.as_ptr(),
+                    minor_to_major_size: rank,
+                    ..PJRT_Buffer_MemoryLayout_Tiled::new()
+                },
+            },
+            ..PJRT_Buffer_MemoryLayout::new()
+        };
+        let mut args = PJRT_Buffer_ToHostBuffer_Args {
+            src: self.raw(),
+            // Without it the bytes would come in the device's own order.
+            host_layout: if rank > 1 { &mut layout } else { std::ptr::null_mut() },
+            dst: into.cast::<c_void>(),
+            dst_size: self.ty.bytes(),
+            ..PJRT_Buffer_ToHostBuffer_Args::new()
+        };
+        // SAFETY: the buffer is alive, the layout lives during the call, and `into` is the caller's condition.
+        unsafe { self.client.call(op, &mut args)? };
+        event_of(&self.client, op, args.event)
+    }
+}
+
+impl Buffer for PjrtBuffer {
+    type Event = PjrtEvent;
+
+    fn tensor_type(&self) -> &TensorType {
+        &self.ty
+    }
+
+    fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    fn ready(&self) -> Result<PjrtEvent> {
+        const OP: &str = "compute";
+        self.check_alive(OP)?;
+        let mut args = PJRT_Buffer_ReadyEvent_Args { buffer: self.raw(), ..PJRT_Buffer_ReadyEvent_Args::new() };
+        // SAFETY: the buffer is alive.
+        unsafe { self.client.call(OP, &mut args)? };
+        event_of(&self.client, OP, args.event)
+    }
+
+    fn copy_to(&self, place: Placement) -> Result<Self> {
+        const OP: &str = "copy";
+        self.check_alive(OP)?;
+        let (device, memory) = self.client.memory(OP, place)?;
+        let by_memory = !memory.is_null() && self.client.table().has::<PJRT_Buffer_CopyToMemory_Args>();
+        let mut to_memory =
+            PJRT_Buffer_CopyToMemory_Args { buffer: self.raw(), dst_memory: memory, ..PJRT_Buffer_CopyToMemory_Args::new() };
+        let mut to_device = PJRT_Buffer_CopyToDevice_Args {
+            buffer: self.raw(),
+            dst_device: device.raw(),
+            ..PJRT_Buffer_CopyToDevice_Args::new()
+        };
+        // SAFETY: the buffer and the place are alive. Plugins without this function have no memories to choose from.
+        let copied = unsafe {
+            if by_memory || place.memory != MemoryKind::Device {
+                self.client.call(OP, &mut to_memory).map(|()| to_memory.dst_buffer)
+            } else {
+                self.client.call(OP, &mut to_device).map(|()| to_device.dst_buffer)
+            }
+        };
+        match copied {
+            Ok(copy) => Ok(PjrtBuffer::new(&self.client, Handle::from_plugin(OP, copy)?, self.ty.clone(), place)),
+            // Plugins may refuse to copy a buffer to where it is.
+            Err(error) if place == self.placement && error.kind() == ErrorKind::InvalidArgument => self.copy_through_host(place),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&self, into: &mut [u8]) -> Result<()> {
+        const OP: &str = "read";
+        self.check_alive(OP)?;
+        let needed = self.ty.bytes();
+        if into.len() != needed {
+            return Err(self.client.invalid(OP, format!("{} bytes to read into, {} needs {needed}", into.len(), self.ty)));
+        }
+        if needed == 0 {
+            return self.ready()?.wait();
+        }
+        // SAFETY: `into` is ours until the event is ready, which is waited for.
+        unsafe { self.copy_to_host(OP, into.as_mut_ptr()) }?.wait()
+    }
+
+    fn fetch(&self, then: OnFetched) {
+        const OP: &str = "fetch";
+        if let Err(error) = self.check_alive(OP) {
+            return then(Err(error));
+        }
+        let length = self.ty.bytes();
+        if length == 0 {
+            return match self.ready() {
+                Ok(event) => event.on_ready(Box::new(|result| then(result.map(|()| Vec::new())))),
+                Err(error) => then(Err(error)),
+            };
+        }
+        let mut bytes: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(length);
+        // SAFETY: the box does not move its contents, and lives in the callback, which runs when the event is ready.
+        match unsafe { self.copy_to_host(OP, bytes.as_mut_ptr().cast()) } {
+            Ok(event) => event.on_ready(Box::new(move |result| {
+                // SAFETY: the copy succeeded, so every byte is written.
+                then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
+            })),
+            Err(error) => then(Err(error)),
+        }
+    }
+}
+
+impl PjrtBuffer {
+    fn copy_through_host(&self, place: Placement) -> Result<Self> {
+        let mut bytes = vec![0; self.ty.bytes()];
+        self.read(&mut bytes)?;
+        upload(&self.client, HostBytes::Borrowed(&bytes), &self.ty, place)
+    }
+}
+
+impl Drop for PjrtBuffer {
+    #[inline]
+    fn drop(&mut self) {
+        let mut args = PJRT_Buffer_Destroy_Args { buffer: self.raw(), ..PJRT_Buffer_Destroy_Args::new() };
+        // SAFETY: the buffer is ours and not used again; a donated one must be destroyed as well.
+        unsafe { self.client.table().free(&mut args) };
+    }
+}
+
+/// Queues a copy of host bytes to a place, or uses them in place where that is possible.
+pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
+    const OP: &str = "upload";
+    let needed = ty.checked_bytes().map_err(|error| error.on(client.platform_name()))?;
+    let data = bytes.as_ref();
+    if data.len() != needed {
+        return Err(client.invalid(OP, format!("{} bytes given, {ty} needs {needed}", data.len())));
+    }
+    let (device, memory) = client.memory(OP, to)?;
+    let shared = matches!(bytes, HostBytes::Shared(_));
+    let aligned = data.as_ptr().addr().is_multiple_of(ZERO_COPY_ALIGNMENT);
+    let in_host_memory = to.memory == MemoryKind::Device && &**client.platform_name() == "cpu";
+    let semantics = match (shared, aligned && in_host_memory) {
+        (false, _) => PJRT_HostBufferSemantics::kImmutableOnlyDuringCall,
+        (true, false) => PJRT_HostBufferSemantics::kImmutableUntilTransferCompletes,
+        (true, true) => PJRT_HostBufferSemantics::kImmutableZeroCopy,
+    };
+    let dims: Vec<i64> = ty.dims().iter().map(|&dim| dim as i64).collect();
+    let mut args = PJRT_Client_BufferFromHostBuffer_Args {
+        client: client.raw(),
+        data: data.as_ptr().cast(),
+        r#type: buffer_type(ty.dtype()),
+        dims: dims.as_ptr(),
+        num_dims: dims.len(),
+        host_buffer_semantics: semantics,
+        device: device.raw(),
+        memory,
+        ..PJRT_Client_BufferFromHostBuffer_Args::new()
+    };
+    // SAFETY: the data is as long as the type and dense, and the device and memory are alive. Borrowed bytes are read
+    // before the call returns; shared ones are kept below until the plugin is done with them.
+    unsafe { client.call(OP, &mut args) }.map_err(|error| match error.kind() {
+        ErrorKind::OutOfMemory => client.with_memory(error, &[to.device]),
+        _ => error,
+    })?;
+    let buffer = PjrtBuffer::new(client, Handle::from_plugin(OP, args.buffer)?, ty.clone(), to);
+    // A plugin that copied everything may give no event.
+    let done = NonNull::new(args.done_with_host_buffer).map(|event| PjrtEvent::new(client, OP, event));
+    if let (HostBytes::Shared(owner), Some(done)) = (bytes, done) {
+        // Whatever the result: after it, the plugin does not read the bytes.
+        done.on_ready(Box::new(move |_| drop(owner)));
+    }
+    Ok(buffer)
+}
+
+fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> Result<PjrtEvent> {
+    let none = || Error::new(ErrorKind::Internal, op, "the plugin gave no event").on(client.platform_name());
+    NonNull::new(event).map(|event| PjrtEvent::new(client, op, event)).ok_or_else(none)
+}
+
+/// The dimensions from the fastest varying to the slowest, of a row-major array.
+enum RowMajor {
+    Short([i64; 8], usize),
+    Long(Vec<i64>),
+}
+
+impl RowMajor {
+    fn of(rank: usize) -> Self {
+        const DESCENDING: [i64; 8] = [7, 6, 5, 4, 3, 2, 1, 0];
+        if rank <= 8 { RowMajor::Short(DESCENDING, 8 - rank) } else { RowMajor::Long((0..rank as i64).rev().collect()) }
+    }
+
+    fn as_ptr(&self) -> *const i64 {
+        match self {
+            RowMajor::Short(all, skip) => all[*skip..].as_ptr(),
+            RowMajor::Long(all) => all.as_ptr(),
+        }
+    }
+}
+
+pub(crate) fn buffer_type(dtype: DType) -> PJRT_Buffer_Type {
+    match dtype {
+        DType::Bool => PJRT_Buffer_Type::PRED,
+        DType::S8 => PJRT_Buffer_Type::S8,
+        DType::S16 => PJRT_Buffer_Type::S16,
+        DType::S32 => PJRT_Buffer_Type::S32,
+        DType::S64 => PJRT_Buffer_Type::S64,
+        DType::U8 => PJRT_Buffer_Type::U8,
+        DType::U16 => PJRT_Buffer_Type::U16,
+        DType::U32 => PJRT_Buffer_Type::U32,
+        DType::U64 => PJRT_Buffer_Type::U64,
+        DType::F16 => PJRT_Buffer_Type::F16,
+        DType::Bf16 => PJRT_Buffer_Type::BF16,
+        DType::F32 => PJRT_Buffer_Type::F32,
+        DType::F64 => PJRT_Buffer_Type::F64,
+    }
+}

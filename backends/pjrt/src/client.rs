@@ -1,0 +1,283 @@
+//! Clients: a plugin's connection to its devices, as a [`Backend`].
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicI32, Ordering::Relaxed},
+    },
+};
+
+use halite_core::{
+    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryKind, Placement, Platform, Program, Result, Signature,
+    TensorType,
+};
+use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
+
+use crate::{
+    PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology,
+    buffer::upload,
+    device::list_devices,
+    event::in_callback,
+    executable::{compile, load},
+    handle::Handle,
+    plugin::{Plugin, Table},
+    value::{Options, check_options, text_of, to_named},
+};
+
+/// A client of a plugin: the backend that programs use.
+///
+/// Everything made by it keeps it alive, so that it is the last to be destroyed, in whatever order handles are
+/// dropped and on whatever thread.
+#[derive(Clone)]
+pub struct Pjrt {
+    shared: Arc<Shared>,
+}
+
+impl Pjrt {
+    pub(crate) fn create(plugin: &'static Plugin, options: Options) -> Result<Self> {
+        const OP: &str = "create client";
+        check_options(OP, &options)?;
+        let named = to_named(&options);
+        let mut args = PJRT_Client_Create_Args {
+            create_options: named.as_ptr(),
+            num_options: named.len(),
+            ..PJRT_Client_Create_Args::new()
+        };
+        let client = {
+            let _lock = lock_clients();
+            // SAFETY: the options live until the call returns, and no key-value store is given.
+            unsafe { plugin.table().call(OP, &mut args) }.map_err(|error| with_options(error, &options))?;
+            // From here on the client is destroyed if anything fails.
+            Owned { plugin, client: Handle::from_plugin(OP, args.client)? }
+        };
+        let platform = Platform { name: client.platform_name()?.into(), version: client.platform_version() };
+        let devices = list_devices(plugin.table(), client.client, &platform.name)?;
+        Ok(Pjrt { shared: Arc::new(Shared { client, platform, devices, launches: AtomicI32::new(0) }) })
+    }
+
+    /// The plugin behind it.
+    pub fn plugin(&self) -> &'static Plugin {
+        self.shared.plugin()
+    }
+
+    /// The devices that the client runs on, described.
+    ///
+    /// # Errors
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not describe them.
+    pub fn topology(&self) -> Result<Topology> {
+        Topology::of_client(&self.shared)
+    }
+
+    /// The index of this process in the job.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn process(&self) -> Result<u32> {
+        let mut args = PJRT_Client_ProcessIndex_Args { client: self.shared.raw(), ..PJRT_Client_ProcessIndex_Args::new() };
+        // SAFETY: the client is alive.
+        unsafe { self.shared.call("process index", &mut args)? };
+        Ok(args.process_index.max(0) as u32)
+    }
+}
+
+impl fmt::Debug for Pjrt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pjrt({}, {} devices)", self.shared.platform.name, self.shared.devices.len())
+    }
+}
+
+impl Backend for Pjrt {
+    type Device = PjrtDevice;
+    type Buffer = PjrtBuffer;
+    type Executable = PjrtExecutable;
+    type Event = PjrtEvent;
+
+    fn platform(&self) -> &Platform {
+        &self.shared.platform
+    }
+
+    fn devices(&self) -> &[PjrtDevice] {
+        &self.shared.devices
+    }
+
+    fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
+        upload(&self.shared, bytes, ty, to)
+    }
+
+    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
+        compile(&self.shared, program, options)
+    }
+
+    fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<PjrtExecutable> {
+        load(&self.shared, serialized, signature, options)
+    }
+}
+
+/// What every handle of a client shares, and by sharing keeps alive.
+pub(crate) struct Shared {
+    client: Owned,
+    platform: Platform,
+    /// In id order.
+    devices: Vec<PjrtDevice>,
+    launches: AtomicI32,
+}
+
+impl Shared {
+    pub(crate) fn plugin(&self) -> &'static Plugin {
+        self.client.plugin
+    }
+
+    #[inline]
+    pub(crate) fn table(&self) -> &'static Table {
+        self.client.plugin.table()
+    }
+
+    #[inline]
+    pub(crate) fn raw(&self) -> *mut PJRT_Client {
+        self.client.client.as_ptr()
+    }
+
+    pub(crate) fn platform_name(&self) -> &Arc<str> {
+        &self.platform.name
+    }
+
+    pub(crate) fn devices(&self) -> &[PjrtDevice] {
+        &self.devices
+    }
+
+    /// Calls a function of the table; an error names this platform.
+    ///
+    /// # Safety
+    ///
+    /// * As for [`Table::call`].
+    #[inline]
+    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
+        // SAFETY: the caller's condition.
+        unsafe { self.table().call(op, args) }.map_err(|error| error.on(&self.platform.name))
+    }
+
+    /// An error of the caller's, on this platform.
+    #[cold]
+    pub(crate) fn invalid(&self, op: &'static str, message: impl Into<String>) -> Error {
+        Error::invalid(op, message).on(&self.platform.name)
+    }
+
+    pub(crate) fn device(&self, op: &'static str, id: DeviceId) -> Result<&PjrtDevice> {
+        match self.devices.binary_search_by_key(&id, |device| device.device_id()) {
+            Ok(index) => Ok(&self.devices[index]),
+            Err(_) => {
+                let ids: Vec<_> = self.devices.iter().map(|device| device.device_id().0).collect();
+                Err(self.invalid(op, format!("no device {}; there are {ids:?}", id.0)))
+            }
+        }
+    }
+
+    /// The memory at a place that this process can use.
+    pub(crate) fn memory(&self, op: &'static str, place: Placement) -> Result<(&PjrtDevice, *mut PJRT_Memory)> {
+        let device = self.device(op, place.device)?;
+        if !device.is_addressable() {
+            let message = format!("device {} belongs to process {}", place.device.0, device.process_index());
+            return Err(self.invalid(op, message));
+        }
+        match device.memory_of(place.memory) {
+            Some(memory) => Ok((device, memory)),
+            // A plugin that lists no memories has only the device's own.
+            None if place.memory == MemoryKind::Device => Ok((device, std::ptr::null_mut())),
+            None => {
+                let message = format!("device {} has no {:?} memory, only {:?}", place.device.0, place.memory, device.kinds());
+                Err(self.invalid(op, message))
+            }
+        }
+    }
+
+    /// Adds to an out-of-memory error what the devices say of their memory, where they do.
+    #[cold]
+    pub(crate) fn with_memory(&self, error: Error, devices: &[DeviceId]) -> Error {
+        let used = devices.iter().filter_map(|id| {
+            let stats = self.device("memory", *id).ok()?.memory().ok()?;
+            let limit = stats.limit.map_or("an unknown number".to_owned(), |limit| limit.to_string());
+            Some(format!("device {} uses {} of {limit} bytes", id.0, stats.in_use))
+        });
+        let used: Vec<_> = used.collect();
+        if used.is_empty() {
+            return error;
+        }
+        let message = format!("{}; {}", error.message(), used.join(", "));
+        Error::new(error.kind(), error.op().to_owned(), message).on(&self.platform.name)
+    }
+
+    /// A number for the next launch over many devices; the same in every process that launches in the same order.
+    pub(crate) fn next_launch(&self) -> i32 {
+        self.launches.fetch_add(1, Relaxed).wrapping_add(1) & i32::MAX
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client({})", self.platform.name)
+    }
+}
+
+/// A client that is destroyed when this is dropped.
+struct Owned {
+    plugin: &'static Plugin,
+    client: Handle<PJRT_Client>,
+}
+
+impl Owned {
+    fn platform_name(&self) -> Result<String> {
+        let mut args = PJRT_Client_PlatformName_Args { client: self.client.as_ptr(), ..PJRT_Client_PlatformName_Args::new() };
+        // SAFETY: the client is alive, and so is its name.
+        unsafe {
+            self.plugin.table().call("platform name", &mut args)?;
+            Ok(text_of(args.platform_name, args.platform_name_size))
+        }
+    }
+
+    /// Empty where the plugin does not say.
+    fn platform_version(&self) -> String {
+        let mut args =
+            PJRT_Client_PlatformVersion_Args { client: self.client.as_ptr(), ..PJRT_Client_PlatformVersion_Args::new() };
+        // SAFETY: the client is alive, and so is its version.
+        unsafe {
+            match self.plugin.table().call("platform version", &mut args) {
+                Ok(()) => text_of(args.platform_version, args.platform_version_size),
+                Err(_) => String::new(),
+            }
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let (plugin, client) = (self.plugin, self.client);
+        let destroy = move || {
+            let _lock = lock_clients();
+            let mut args = PJRT_Client_Destroy_Args { client: client.as_ptr(), ..PJRT_Client_Destroy_Args::new() };
+            // SAFETY: every handle made by the client held it, so this is the last use.
+            unsafe { plugin.table().free(&mut args) };
+        };
+        if in_callback() {
+            // A callback may run on a thread of this very client, which destroying would wait for.
+            std::thread::spawn(destroy);
+        } else {
+            destroy();
+        }
+    }
+}
+
+/// Some plugins race when two clients are made or destroyed at once.
+fn lock_clients() -> impl Drop {
+    static CLIENTS: Mutex<()> = Mutex::new(());
+    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says which options a client was refused with, because plugins name only the first they dislike.
+fn with_options(error: Error, options: &Options) -> Error {
+    if options.is_empty() {
+        return error;
+    }
+    let given: Vec<_> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    Error::new(error.kind(), "create client", format!("{} (options: {})", error.message(), given.join(", ")))
+}

@@ -1,0 +1,272 @@
+//! Devices of a client, their descriptions and memories.
+
+use std::{fmt, sync::Arc};
+
+use halite_core::{Device, DeviceId, Error, ErrorKind, MemoryKind, MemoryStats, Result};
+use halite_pjrt_sys::{client::*, device::*, memory::*};
+
+use crate::{
+    handle::Handle,
+    plugin::Table,
+    value::{OptionValue, Options, from_named, slice_of, text_of},
+};
+
+/// A device of a plugin's client.
+pub struct PjrtDevice {
+    description: DeviceDescription,
+    table: &'static Table,
+    device: Handle<PJRT_Device>,
+    addressable: bool,
+    local_hardware_id: Option<i32>,
+    /// Kinds and the plugin's memories; the default one first.
+    memories: Vec<(MemoryKind, Handle<PJRT_Memory>)>,
+    kinds: Vec<MemoryKind>,
+    /// All kinds as the plugin spells them.
+    kind_names: Vec<String>,
+    platform: Arc<str>,
+}
+
+/// What is known of a device, whether it is here or not.
+#[derive(Clone, Debug)]
+pub struct DeviceDescription {
+    /// Its id, unique in the job.
+    pub id: DeviceId,
+    /// The process that drives it.
+    pub process: u32,
+    /// The model, as the vendor spells it.
+    pub kind: String,
+    /// A text for logs.
+    pub debug: String,
+    /// `coords`, `device_memory_bytes_limit` and the like.
+    pub attributes: Vec<(String, OptionValue)>,
+}
+
+impl PjrtDevice {
+    /// What is known of it.
+    pub fn description(&self) -> &DeviceDescription {
+        &self.description
+    }
+
+    /// The hardware's own number, such as CUDA's.
+    pub fn local_hardware_id(&self) -> Option<i32> {
+        self.local_hardware_id
+    }
+
+    /// The kinds of its memories as the plugin spells them, also those that [`MemoryKind`] has no name for.
+    pub fn memory_kind_names(&self) -> &[String] {
+        &self.kind_names
+    }
+
+    pub(crate) fn device_id(&self) -> DeviceId {
+        self.description.id
+    }
+
+    pub(crate) fn process_index(&self) -> u32 {
+        self.description.process
+    }
+
+    pub(crate) fn is_addressable(&self) -> bool {
+        self.addressable
+    }
+
+    pub(crate) fn raw(&self) -> *mut PJRT_Device {
+        self.device.as_ptr()
+    }
+
+    pub(crate) fn memory_of(&self, kind: MemoryKind) -> Option<*mut PJRT_Memory> {
+        self.memories.iter().find(|(known, _)| *known == kind).map(|(_, memory)| memory.as_ptr())
+    }
+
+    pub(crate) fn kinds(&self) -> &[MemoryKind] {
+        &self.kinds
+    }
+}
+
+impl fmt::Debug for PjrtDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PjrtDevice({} {})", self.description.id.0, self.description.kind)
+    }
+}
+
+impl Device for PjrtDevice {
+    fn id(&self) -> DeviceId {
+        self.description.id
+    }
+
+    fn process(&self) -> u32 {
+        self.description.process
+    }
+
+    fn is_local(&self) -> bool {
+        self.is_addressable()
+    }
+
+    fn kind(&self) -> &str {
+        &self.description.kind
+    }
+
+    fn memories(&self) -> &[MemoryKind] {
+        self.kinds()
+    }
+
+    fn attributes(&self) -> Vec<(String, String)> {
+        self.description.attributes.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+    }
+
+    fn memory(&self) -> Result<MemoryStats> {
+        const OP: &str = "device memory";
+        let mut args = PJRT_Device_MemoryStats_Args { device: self.raw(), ..PJRT_Device_MemoryStats_Args::new() };
+        // SAFETY: the device lives as long as the client, which holds this.
+        unsafe { self.table.call(OP, &mut args) }.map_err(|error| error.on(&self.platform))?;
+        let bytes = |value: i64, is_set: bool| is_set.then(|| value.max(0) as u64);
+        Ok(MemoryStats {
+            in_use: args.bytes_in_use.max(0) as u64,
+            peak: bytes(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
+            limit: bytes(args.bytes_limit, args.bytes_limit_is_set),
+        })
+    }
+}
+
+/// All devices of a client, in id order.
+pub(crate) fn list_devices(table: &'static Table, client: Handle<PJRT_Client>, platform: &Arc<str>) -> Result<Vec<PjrtDevice>> {
+    const OP: &str = "list devices";
+    let mut args = PJRT_Client_Devices_Args { client: client.as_ptr(), ..PJRT_Client_Devices_Args::new() };
+    // SAFETY: the client is alive, and so is its list of devices.
+    let raw = unsafe {
+        table.call(OP, &mut args)?;
+        slice_of(args.devices, args.num_devices)
+    };
+    let mut devices = Vec::with_capacity(raw.len());
+    for &device in raw {
+        let device = Handle::from_plugin(OP, device)?;
+        let mut args = PJRT_Device_GetDescription_Args { device: device.as_ptr(), ..PJRT_Device_GetDescription_Args::new() };
+        // SAFETY: the device lives as long as the client, and its description as long as the device.
+        let description = unsafe {
+            table.call(OP, &mut args)?;
+            describe(table, Handle::from_plugin(OP, args.device_description)?)?
+        };
+        // SAFETY: as above.
+        devices.push(unsafe { PjrtDevice::of(table, device, description, platform)? });
+    }
+    devices.sort_by_key(PjrtDevice::device_id);
+    if let Some(pair) = devices.windows(2).find(|pair| pair[0].device_id() == pair[1].device_id()) {
+        let message = format!("the plugin lists device {} twice", pair[0].device_id().0);
+        return Err(Error::new(ErrorKind::Internal, OP, message));
+    }
+    Ok(devices)
+}
+
+/// Reads a description; what a plugin does not tell is left empty.
+///
+/// # Safety
+///
+/// * `description` is alive.
+pub(crate) unsafe fn describe(table: &Table, description: Handle<PJRT_DeviceDescription>) -> Result<DeviceDescription> {
+    const OP: &str = "describe device";
+    let device_description = description.as_ptr();
+    let mut id = PJRT_DeviceDescription_Id_Args { device_description, ..PJRT_DeviceDescription_Id_Args::new() };
+    let mut process =
+        PJRT_DeviceDescription_ProcessIndex_Args { device_description, ..PJRT_DeviceDescription_ProcessIndex_Args::new() };
+    let mut kind = PJRT_DeviceDescription_Kind_Args { device_description, ..PJRT_DeviceDescription_Kind_Args::new() };
+    let mut debug =
+        PJRT_DeviceDescription_DebugString_Args { device_description, ..PJRT_DeviceDescription_DebugString_Args::new() };
+    let mut attributes =
+        PJRT_DeviceDescription_Attributes_Args { device_description, ..PJRT_DeviceDescription_Attributes_Args::new() };
+    // SAFETY: this function's condition; texts and attributes live as long as the description.
+    unsafe {
+        table.call(OP, &mut id)?;
+        let number = u32::try_from(id.id)
+            .map_err(|_| Error::new(ErrorKind::Internal, OP, format!("the plugin gave a device the id {}", id.id)))?;
+        let process = table.call(OP, &mut process).map_or(0, |()| process.process_index.max(0) as u32);
+        let kind = table.call(OP, &mut kind).map_or(String::new(), |()| text_of(kind.device_kind, kind.device_kind_size));
+        let debug = table.call(OP, &mut debug).map_or(String::new(), |()| text_of(debug.debug_string, debug.debug_string_size));
+        let attributes = table
+            .call(OP, &mut attributes)
+            .map_or(Options::new(), |()| from_named(attributes.attributes, attributes.num_attributes));
+        Ok(DeviceDescription { id: DeviceId(number), process, kind, debug, attributes })
+    }
+}
+
+impl PjrtDevice {
+    /// # Safety
+    ///
+    /// * `device` lives as long as the result.
+    unsafe fn of(
+        table: &'static Table,
+        device: Handle<PJRT_Device>,
+        description: DeviceDescription,
+        platform: &Arc<str>,
+    ) -> Result<PjrtDevice> {
+        const OP: &str = "list devices";
+        let raw = device.as_ptr();
+        let mut addressable = PJRT_Device_IsAddressable_Args { device: raw, ..PJRT_Device_IsAddressable_Args::new() };
+        let mut hardware = PJRT_Device_LocalHardwareId_Args { device: raw, ..PJRT_Device_LocalHardwareId_Args::new() };
+        let mut memories = PJRT_Device_AddressableMemories_Args { device: raw, ..PJRT_Device_AddressableMemories_Args::new() };
+        let mut default = PJRT_Device_DefaultMemory_Args { device: raw, ..PJRT_Device_DefaultMemory_Args::new() };
+        // SAFETY: the device is alive, and its memories live as long as it.
+        unsafe {
+            table.call(OP, &mut addressable)?;
+            let local_hardware_id = table.call(OP, &mut hardware).ok().map(|()| hardware.local_hardware_id);
+            let mut it = PjrtDevice {
+                description,
+                table,
+                device,
+                addressable: addressable.is_addressable,
+                local_hardware_id: local_hardware_id.filter(|id| *id >= 0),
+                memories: Vec::new(),
+                kinds: vec![MemoryKind::Device],
+                kind_names: Vec::new(),
+                platform: platform.clone(),
+            };
+            if !it.addressable {
+                return Ok(it);
+            }
+            // Whatever the plugin calls it, the default memory is what `MemoryKind::Device` means.
+            if table.call(OP, &mut default).is_ok()
+                && let Ok(memory) = Handle::from_plugin(OP, default.memory)
+            {
+                it.memories.push((MemoryKind::Device, memory));
+            }
+            if table.call(OP, &mut memories).is_ok() {
+                for &memory in slice_of(memories.memories, memories.num_memories) {
+                    it.add_memory(Handle::from_plugin(OP, memory)?);
+                }
+            }
+            Ok(it)
+        }
+    }
+
+    /// # Safety
+    ///
+    /// * `memory` is a memory of this device.
+    unsafe fn add_memory(&mut self, memory: Handle<PJRT_Memory>) {
+        let mut args = PJRT_Memory_Kind_Args { memory: memory.as_ptr(), ..PJRT_Memory_Kind_Args::new() };
+        // SAFETY: this function's condition; the text lives as long as the memory.
+        let name = unsafe {
+            match self.table.call("memory kind", &mut args) {
+                Ok(()) => text_of(args.kind, args.kind_size),
+                Err(_) => return,
+            }
+        };
+        let kind = memory_kind(&name);
+        self.kind_names.push(name);
+        if let Some(kind) = kind
+            && self.memories.iter().all(|(known, known_memory)| *known != kind && *known_memory != memory)
+        {
+            self.memories.push((kind, memory));
+            if kind != MemoryKind::Device {
+                self.kinds.push(kind);
+            }
+        }
+    }
+}
+
+/// The kind with this name in the API.
+pub(crate) fn memory_kind(name: &str) -> Option<MemoryKind> {
+    match name {
+        "device" => Some(MemoryKind::Device),
+        "pinned_host" => Some(MemoryKind::PinnedHost),
+        "unpinned_host" => Some(MemoryKind::UnpinnedHost),
+        _ => None,
+    }
+}

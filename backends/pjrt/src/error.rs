@@ -1,0 +1,75 @@
+//! Errors of a plugin as errors of halite.
+
+use std::ptr::NonNull;
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_pjrt_sys::error::*;
+
+use crate::{plugin::Table, value::bytes_of};
+
+impl Table {
+    /// Takes the error over: reads it, frees it, and names the operation that failed.
+    ///
+    /// # Safety
+    ///
+    /// * `error` is null or an error of this table's plugin that nobody else frees.
+    pub(crate) unsafe fn check(&self, op: &'static str, error: *mut PJRT_Error) -> Result<()> {
+        match NonNull::new(error) {
+            None => Ok(()),
+            // SAFETY: by this function's own condition.
+            Some(error) => Err(unsafe { self.take_error(op, error) }),
+        }
+    }
+
+    #[cold]
+    unsafe fn take_error(&self, op: &'static str, error: NonNull<PJRT_Error>) -> Error {
+        let mut message = PJRT_Error_Message_Args { error: error.as_ptr(), ..PJRT_Error_Message_Args::new() };
+        let mut code = PJRT_Error_GetCode_Args { error: error.as_ptr(), ..PJRT_Error_GetCode_Args::new() };
+        let mut destroy = PJRT_Error_Destroy_Args { error: error.as_ptr(), ..PJRT_Error_Destroy_Args::new() };
+        let failed_to_tell = PJRT_Error_Code::UNKNOWN;
+        // SAFETY: the error is alive until the last call, the text is copied before, and the three slots were found
+        // to be there when the plugin was loaded. An error of `GetCode` itself is freed the same way.
+        let (text, code) = unsafe {
+            self.function(&message).expect("checked when loaded")(&mut message);
+            let text = String::from_utf8_lossy(bytes_of(message.message, message.message_size)).into_owned();
+            let nested = self.function(&code).expect("checked when loaded")(&mut code);
+            let number = if nested.is_null() { code.code } else { failed_to_tell };
+            let free = self.function(&destroy).expect("checked when loaded");
+            free(&mut destroy);
+            if !nested.is_null() {
+                free(&mut PJRT_Error_Destroy_Args { error: nested, ..PJRT_Error_Destroy_Args::new() });
+            }
+            (text, number)
+        };
+        Error::new(kind_of(code), op, describe(&text, code))
+    }
+}
+
+/// What a caller can do about an error with this code.
+fn kind_of(code: PJRT_Error_Code) -> ErrorKind {
+    use PJRT_Error_Code as Code;
+    match code {
+        Code::CANCELLED => ErrorKind::Cancelled,
+        Code::INVALID_ARGUMENT | Code::OUT_OF_RANGE | Code::FAILED_PRECONDITION | Code::ALREADY_EXISTS => {
+            ErrorKind::InvalidArgument
+        }
+        Code::DEADLINE_EXCEEDED => ErrorKind::DeadlineExceeded,
+        Code::RESOURCE_EXHAUSTED => ErrorKind::OutOfMemory,
+        Code::UNIMPLEMENTED => ErrorKind::Unsupported,
+        Code::DATA_LOSS => ErrorKind::Corrupt,
+        // A device that is not there is NOT_FOUND, a lock file of another process is ABORTED.
+        Code::NOT_FOUND | Code::UNAVAILABLE | Code::ABORTED | Code::PERMISSION_DENIED | Code::UNAUTHENTICATED => {
+            ErrorKind::Unavailable
+        }
+        _ => ErrorKind::Internal,
+    }
+}
+
+fn describe(text: &str, code: PJRT_Error_Code) -> String {
+    match text.trim() {
+        "" => format!("the plugin says {code:?} without a reason"),
+        // Most plugins begin their text with the code.
+        text if text.starts_with(&format!("{code:?}")) => text.to_owned(),
+        text => format!("{text} ({code:?})"),
+    }
+}

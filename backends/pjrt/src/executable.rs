@@ -1,0 +1,487 @@
+//! Programs on the devices of a client: compiling, loading, launching.
+
+use std::{cell::Cell, fmt, sync::Arc};
+
+use halite_core::{
+    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, Launch, Launched, MemoryKind, Placement, Program,
+    ProgramMemory, Result, Signature,
+};
+use halite_pjrt_sys::{buffer::PJRT_Buffer, executable::*};
+
+use crate::{
+    CompiledProgram, Pjrt, PjrtBuffer,
+    client::Shared,
+    device::memory_kind,
+    handle::Handle,
+    options::{encode, uses_gspmd, uses_shardy},
+    value::slice_of,
+};
+
+/// A program on the devices of a plugin's client.
+pub struct PjrtExecutable {
+    loaded: Loaded,
+    program: CompiledProgram,
+    name: Arc<str>,
+    signature: Signature,
+    devices: Vec<DeviceId>,
+    inputs: Vec<Input>,
+    output_memory: Vec<MemoryKind>,
+    client: Arc<Shared>,
+}
+
+/// What a launch looks up for each argument.
+struct Input {
+    memory: MemoryKind,
+    /// The signature lists it as donated.
+    donated: bool,
+    /// The program may overwrite it, so a borrowed buffer must be protected.
+    may_overwrite: bool,
+}
+
+impl PjrtExecutable {
+    /// The program as the compiler sees it: sizes, costs, optimized form.
+    pub fn program(&self) -> &CompiledProgram {
+        &self.program
+    }
+
+    /// The name it was compiled under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for PjrtExecutable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Signature { inputs, outputs, .. } = &self.signature;
+        let devices: Vec<_> = self.devices.iter().map(|device| device.0).collect();
+        write!(f, "PjrtExecutable({}, {} inputs, {} outputs, devices {devices:?})", self.name, inputs.len(), outputs.len())
+    }
+}
+
+/// Compiles and loads.
+pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
+    const OP: &str = "compile";
+    let ids = check_program(program, options)
+        .and_then(|()| place(client, program.partitions, options))
+        .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
+    let mut code = program.code.to_vec();
+    let format = "mlir";
+    let c_program = PJRT_Program {
+        code: code.as_mut_ptr().cast(),
+        code_size: code.len(),
+        format: format.as_ptr().cast(),
+        format_size: format.len(),
+        ..PJRT_Program::new()
+    };
+    let options = encode(&ids, &program.code, &options.flags);
+    let mut args = PJRT_Client_Compile_Args {
+        client: client.raw(),
+        program: &c_program,
+        compile_options: options.as_ptr().cast(),
+        compile_options_size: options.len(),
+        ..PJRT_Client_Compile_Args::new()
+    };
+    // SAFETY: the client is alive; program and options live during the call, and the options have a replica and a
+    // partition, without which XLA aborts.
+    unsafe { client.call(OP, &mut args) }.map_err(|error| of_program(error, OP, &program.name))?;
+    let loaded = Loaded { executable: Handle::from_plugin(OP, args.executable)?, client: client.clone() };
+    PjrtExecutable::new(OP, loaded, &program.name, &program.signature, Some(&ids))
+}
+
+/// Loads what [`Executable::serialize`] returned.
+pub(crate) fn load(
+    client: &Arc<Shared>,
+    serialized: &[u8],
+    signature: &Signature,
+    options: &CompileOptions,
+) -> Result<PjrtExecutable> {
+    const OP: &str = "load";
+    if serialized.is_empty() {
+        return Err(client.invalid(OP, "no bytes given, want what `serialize` returned"));
+    }
+    let ids = match &options.devices[..] {
+        [] => None,
+        devices => Some(place(client, devices.len(), options).map_err(|message| client.invalid(OP, message))?),
+    };
+    check_donated(signature).map_err(|message| client.invalid(OP, message))?;
+    // Without options the program goes where it was compiled for.
+    let overridden = ids.as_ref().map(|ids| encode(ids, &[], &options.flags));
+    let mut args = PJRT_Executable_DeserializeAndLoad_Args {
+        client: client.raw(),
+        serialized_executable: serialized.as_ptr().cast(),
+        serialized_executable_size: serialized.len(),
+        overridden_serialized_compile_options: overridden.as_ref().map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()),
+        overridden_serialized_compile_options_size: overridden.as_ref().map_or(0, Vec::len),
+        ..PJRT_Executable_DeserializeAndLoad_Args::new()
+    };
+    // SAFETY: the client is alive; the bytes live during the call.
+    unsafe { client.call(OP, &mut args)? };
+    let loaded = Loaded { executable: Handle::from_plugin(OP, args.loaded_executable)?, client: client.clone() };
+    PjrtExecutable::new(OP, loaded, &Arc::from("loaded program"), signature, ids.as_deref())
+}
+
+impl PjrtExecutable {
+    fn new(
+        op: &'static str,
+        loaded: Loaded,
+        name: &Arc<str>,
+        signature: &Signature,
+        wanted: Option<&[u32]>,
+    ) -> Result<PjrtExecutable> {
+        let client = loaded.client.clone();
+        let refuse = |message: String| client.invalid(op, format!("`{name}`: {message}"));
+        let program = loaded.program(op)?;
+        let devices = loaded.devices(op)?;
+        if let Some(wanted) = wanted
+            && devices.iter().map(|id| id.0).ne(wanted.iter().copied().filter(|id| is_local(&client, *id)))
+        {
+            let got: Vec<_> = devices.iter().map(|id| id.0).collect();
+            return Err(refuse(format!("compiled for devices {wanted:?}, the plugin put it on {got:?}")));
+        }
+        if devices.is_empty() {
+            return Err(refuse("none of its devices belongs to this process".to_owned()));
+        }
+        let border = program.border();
+        if let Some(border) = &border {
+            border.check(signature).map_err(refuse)?;
+        }
+        let outputs = program.output_count()?;
+        if outputs != signature.outputs.len() {
+            return Err(refuse(format!("the program has {outputs} results, its signature says {}", signature.outputs.len())));
+        }
+        let kinds = |names: Result<Vec<String>>, count: usize| {
+            let names = names.ok().filter(|names| names.len() == count);
+            let kind = |name: &String| memory_kind(name).unwrap_or_default();
+            names.map_or(vec![MemoryKind::Device; count], |names| names.iter().map(kind).collect())
+        };
+        let inputs = kinds(program.parameter_memory_kinds(), signature.inputs.len())
+            .into_iter()
+            .enumerate()
+            .map(|(index, memory)| Input {
+                memory,
+                donated: signature.donated.contains(&index),
+                // A plugin that does not show its program may have been told by the text alone.
+                may_overwrite: border.as_ref().is_none_or(|border| border.donated.contains(&index)),
+            })
+            .collect();
+        let output_memory = kinds(program.output_memory_kinds(), outputs);
+        Ok(PjrtExecutable {
+            loaded,
+            program,
+            name: name.clone(),
+            signature: signature.clone(),
+            devices,
+            inputs,
+            output_memory,
+            client,
+        })
+    }
+
+    /// Why an argument cannot be passed; None if it can. Off the fast path, so that it can afford words.
+    #[cold]
+    fn refuse(&self, row: usize, index: usize, arg: &Arg<'_, PjrtBuffer>) -> Error {
+        let buffer = arg.buffer();
+        let (want, at) = (&self.signature.inputs[index], self.place_of(row, index));
+        let message = if !Arc::ptr_eq(buffer.client(), &self.client) {
+            "is a buffer of another client".to_owned()
+        } else if buffer.is_deleted() {
+            format!("({want}) was deleted")
+        } else if halite_core::Buffer::tensor_type(buffer) != want {
+            format!("is {}, want {want}", halite_core::Buffer::tensor_type(buffer))
+        } else if halite_core::Buffer::placement(buffer) != at {
+            let place = halite_core::Buffer::placement(buffer);
+            format!(
+                "({want}) is in {:?} memory of device {}, want {:?} of {}",
+                place.memory, place.device.0, at.memory, at.device.0
+            )
+        } else {
+            format!("({want}) is donated, but the program does not take it over; it donates {:?}", self.signature.donated)
+        };
+        self.client.invalid(OP_LAUNCH, format!("`{}`: argument {index} for device {} {message}", self.name, at.device.0))
+    }
+
+    #[cold]
+    fn refuse_counts(&self, args: &[Vec<Arg<'_, PjrtBuffer>>]) -> Error {
+        let given: Vec<_> = args.iter().map(Vec::len).collect();
+        let (devices, inputs) = (self.devices.len(), self.inputs.len());
+        self.client.invalid(
+            OP_LAUNCH,
+            format!("`{}`: arguments per device are {given:?}, want {inputs} for each of {devices} devices", self.name),
+        )
+    }
+
+    #[inline]
+    fn place_of(&self, row: usize, index: usize) -> Placement {
+        Placement { device: self.devices[row], memory: self.inputs[index].memory }
+    }
+
+    /// Fills `scratch` with the arguments, each checked.
+    #[inline]
+    fn check_args(&self, args: &[Vec<Arg<'_, PjrtBuffer>>], scratch: &mut Scratch) -> Result<()> {
+        let inputs = self.inputs.len();
+        if args.len() != self.devices.len() || args.iter().any(|row| row.len() != inputs) {
+            return Err(self.refuse_counts(args));
+        }
+        for (row, row_args) in args.iter().enumerate() {
+            for (index, arg) in row_args.iter().enumerate() {
+                let buffer = arg.buffer();
+                let input = &self.inputs[index];
+                let borrowed = matches!(arg, Arg::Borrow(_));
+                let fits = Arc::ptr_eq(buffer.client(), &self.client)
+                    && !buffer.is_deleted()
+                    && halite_core::Buffer::placement(buffer) == self.place_of(row, index)
+                    && *halite_core::Buffer::tensor_type(buffer) == self.signature.inputs[index]
+                    && (borrowed || input.donated);
+                if !fits {
+                    return Err(self.refuse(row, index, arg));
+                }
+                if borrowed && input.may_overwrite && !scratch.kept.contains(&(index as i64)) {
+                    scratch.kept.push(index as i64);
+                }
+                scratch.args.push(buffer.raw());
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues the program with the checked arguments, and leaves the results in `scratch`.
+    #[inline]
+    fn execute(&self, scratch: &mut Scratch) -> Result<()> {
+        let (devices, inputs, outputs) = (self.devices.len(), self.inputs.len(), self.output_memory.len());
+        scratch.outputs.resize(devices * outputs, std::ptr::null_mut());
+        for row in 0..devices {
+            scratch.arg_rows.push(scratch.args[row * inputs..].as_ptr());
+            scratch.output_rows.push(scratch.outputs[row * outputs..].as_mut_ptr());
+        }
+        let mut options = PJRT_ExecuteOptions {
+            launch_id: if devices > 1 { self.client.next_launch() } else { 0 },
+            non_donatable_input_indices: scratch.kept.as_ptr(),
+            num_non_donatable_input_indices: scratch.kept.len(),
+            ..PJRT_ExecuteOptions::new()
+        };
+        let mut args = PJRT_LoadedExecutable_Execute_Args {
+            executable: self.loaded.executable.as_ptr(),
+            options: &mut options,
+            argument_lists: scratch.arg_rows.as_ptr(),
+            num_devices: devices,
+            num_args: inputs,
+            output_lists: scratch.output_rows.as_ptr(),
+            // Completion is asked of the results, and only when somebody wants to know.
+            device_complete_events: std::ptr::null_mut(),
+            ..PJRT_LoadedExecutable_Execute_Args::new()
+        };
+        // SAFETY: every argument is alive, of this client, on the right device and of the right type; the lists have
+        // the lengths said, and the output lists room for what the program returns.
+        unsafe { self.client.call(OP_LAUNCH, &mut args) }.map_err(|error| self.explain(error))
+    }
+
+    #[cold]
+    fn explain(&self, error: Error) -> Error {
+        let error = of_program(error, OP_LAUNCH, &self.name);
+        if error.kind() == ErrorKind::OutOfMemory { self.client.with_memory(error, &self.devices) } else { error }
+    }
+}
+
+const OP_LAUNCH: &str = "launch";
+
+impl Executable<Pjrt> for PjrtExecutable {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn devices(&self) -> &[DeviceId] {
+        &self.devices
+    }
+
+    fn launch(&self, launch: Launch<'_, PjrtBuffer>) -> Result<Launched<PjrtBuffer>> {
+        let mut scratch = Scratch::take();
+        let result = self.check_args(&launch.args, &mut scratch).and_then(|()| self.execute(&mut scratch));
+        // Donated handles are destroyed here, whether the launch took their memory or failed.
+        drop(launch);
+        let mut complete = true;
+        let mut outputs = Vec::with_capacity(self.devices.len());
+        if result.is_ok() {
+            for (row, pointers) in self.devices.iter().zip(scratch.rows(self.output_memory.len())) {
+                let wrap = |(index, pointer): (usize, &*mut PJRT_Buffer)| {
+                    let buffer = Handle::from_plugin(OP_LAUNCH, *pointer).ok();
+                    complete &= buffer.is_some();
+                    let place = Placement { device: *row, memory: self.output_memory[index] };
+                    Some(PjrtBuffer::new(&self.client, buffer?, self.signature.outputs[index].clone(), place))
+                };
+                let mut buffers = Vec::with_capacity(self.output_memory.len());
+                buffers.extend(pointers.iter().enumerate().filter_map(wrap));
+                outputs.push(buffers);
+            }
+        }
+        scratch.put_back();
+        result?;
+        if !complete {
+            let message = format!("`{}`: the plugin returned fewer results than the program has", self.name);
+            return Err(Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name()));
+        }
+        Ok(Launched { outputs })
+    }
+
+    fn serialize(&self) -> Result<Vec<u8>> {
+        self.program.serialize()
+    }
+
+    fn memory(&self) -> Result<ProgramMemory> {
+        self.program.memory()
+    }
+
+    fn cost(&self) -> Result<Vec<(String, f64)>> {
+        self.program.cost()
+    }
+}
+
+/// Lists that a launch needs for the time of the call, kept for the thread's next one.
+#[derive(Default)]
+struct Scratch {
+    /// `[device][input]`, flat.
+    args: Vec<*mut PJRT_Buffer>,
+    arg_rows: Vec<*const *mut PJRT_Buffer>,
+    /// `[device][output]`, flat.
+    outputs: Vec<*mut PJRT_Buffer>,
+    output_rows: Vec<*mut *mut PJRT_Buffer>,
+    /// Inputs that must not be donated.
+    kept: Vec<i64>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
+impl Scratch {
+    /// A launch within a launch (from a callback that a plugin runs inline) finds empty lists, and makes its own.
+    fn take() -> Scratch {
+        SCRATCH.try_with(Cell::take).unwrap_or_default()
+    }
+
+    fn put_back(mut self) {
+        self.args.clear();
+        self.arg_rows.clear();
+        self.outputs.clear();
+        self.output_rows.clear();
+        self.kept.clear();
+        // A thread that is ending has no place for it.
+        let _ = SCRATCH.try_with(|place| place.set(self));
+    }
+
+    /// The results by device; as many empty rows as asked for when there are no results.
+    fn rows(&self, width: usize) -> impl Iterator<Item = &[*mut PJRT_Buffer]> {
+        (0..).map(move |row| &self.outputs[row * width..(row + 1) * width])
+    }
+}
+
+/// A loaded executable of the plugin, and its client, which outlives it.
+struct Loaded {
+    executable: Handle<PJRT_LoadedExecutable>,
+    client: Arc<Shared>,
+}
+
+impl Loaded {
+    fn program(&self, op: &'static str) -> Result<CompiledProgram> {
+        let mut args = PJRT_LoadedExecutable_GetExecutable_Args {
+            loaded_executable: self.executable.as_ptr(),
+            ..PJRT_LoadedExecutable_GetExecutable_Args::new()
+        };
+        // SAFETY: the loaded executable is alive; the executable is ours.
+        unsafe { self.client.call(op, &mut args)? };
+        let executable = Handle::from_plugin(op, args.executable)?;
+        Ok(CompiledProgram::new(self.client.plugin(), executable, self.client.platform_name(), Some(self.client.clone())))
+    }
+
+    /// The local devices in launch order.
+    fn devices(&self, op: &'static str) -> Result<Vec<DeviceId>> {
+        let mut args = PJRT_LoadedExecutable_AddressableDevices_Args {
+            executable: self.executable.as_ptr(),
+            ..PJRT_LoadedExecutable_AddressableDevices_Args::new()
+        };
+        // SAFETY: the loaded executable is alive, and so is its list.
+        let raw = unsafe {
+            self.client.call(op, &mut args)?;
+            slice_of(args.addressable_devices, args.num_addressable_devices)
+        };
+        let id = |device| self.client.devices().iter().find(|known| known.raw() == device).map(Device::id);
+        let unknown = || Error::new(ErrorKind::Internal, op, "the plugin put it on a device that it does not list");
+        raw.iter().map(|device| id(*device).ok_or_else(unknown)).collect()
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        let mut args = PJRT_LoadedExecutable_Destroy_Args {
+            executable: self.executable.as_ptr(),
+            ..PJRT_LoadedExecutable_Destroy_Args::new()
+        };
+        // SAFETY: the executable is ours and not used again; launches that are under way keep what they need.
+        unsafe { self.client.table().free(&mut args) };
+    }
+}
+
+/// What can be said against a program without asking the compiler.
+pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Result<(), String> {
+    if program.partitions == 0 {
+        return Err("has 0 partitions, at least 1 device must run it".to_owned());
+    }
+    if program.code.is_empty() {
+        return Err("has no code".to_owned());
+    }
+    if uses_shardy(&program.code) && uses_gspmd(&program.code) {
+        return Err("mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each".to_owned());
+    }
+    for (name, _) in &options.flags {
+        if name.is_empty() || name.starts_with('-') {
+            return Err(format!("flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"));
+        }
+    }
+    check_donated(&program.signature)
+}
+
+fn check_donated(signature: &Signature) -> Result<(), String> {
+    let (donated, inputs) = (&signature.donated, signature.inputs.len());
+    if donated.iter().any(|index| *index >= inputs) || donated.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(format!("donated inputs {donated:?} are not ascending indices of {inputs} inputs"));
+    }
+    Ok(())
+}
+
+/// The devices for the partitions, all known and different.
+fn place(client: &Shared, partitions: usize, options: &CompileOptions) -> Result<Vec<u32>, String> {
+    let local = || client.devices().iter().filter(|device| device.is_local()).map(Device::id);
+    let ids: Vec<DeviceId> = match &options.devices[..] {
+        [] => local().take(partitions).collect(),
+        devices => devices.to_vec(),
+    };
+    if ids.len() != partitions {
+        return Err(match options.devices.len() {
+            0 => format!("wants {partitions} devices, there are {} here", local().count()),
+            given => format!("wants {partitions} devices, {given} given"),
+        });
+    }
+    for (index, id) in ids.iter().enumerate() {
+        if ids[..index].contains(id) {
+            return Err(format!("device {} is given twice", id.0));
+        }
+        client.device("place", *id).map_err(|error| error.message().to_owned())?;
+    }
+    Ok(ids.into_iter().map(|id| id.0).collect())
+}
+
+fn is_local(client: &Shared, id: u32) -> bool {
+    client.device("place", DeviceId(id)).is_ok_and(Device::is_local)
+}
+
+/// Names the program, and keeps the compiler's text. A text that does not parse is `UNKNOWN` to XLA, and the caller's.
+pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
+    let kind = match error.kind() {
+        ErrorKind::Internal if op == "compile" && error.message().ends_with("(UNKNOWN)") => ErrorKind::InvalidArgument,
+        kind => kind,
+    };
+    let named = Error::new(kind, op, format!("`{name}`: {}", error.message()));
+    match error.platform() {
+        Some(platform) => named.on(&Arc::from(platform)),
+        None => named,
+    }
+}

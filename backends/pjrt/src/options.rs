@@ -1,0 +1,171 @@
+//! Compile options as XLA reads them: a few messages of `compile_options.proto`, and what is read back of programs.
+
+use std::collections::HashMap;
+
+use halite_core::FlagValue;
+use prost::Message;
+
+/// `CompileOptionsProto`.
+#[derive(Clone, PartialEq, Message)]
+struct CompileOptionsProto {
+    #[prost(message, optional, tag = "3")]
+    executable_build_options: Option<ExecutableBuildOptionsProto>,
+    #[prost(map = "string, message", tag = "7")]
+    env_option_overrides: HashMap<String, OptionOverrideProto>,
+}
+
+/// `ExecutableBuildOptionsProto`.
+#[derive(Clone, PartialEq, Message)]
+struct ExecutableBuildOptionsProto {
+    #[prost(int64, tag = "1")]
+    device_ordinal: i64,
+    #[prost(int64, tag = "4")]
+    num_replicas: i64,
+    #[prost(int64, tag = "5")]
+    num_partitions: i64,
+    #[prost(bool, tag = "6")]
+    use_spmd_partitioning: bool,
+    #[prost(message, optional, tag = "9")]
+    device_assignment: Option<DeviceAssignmentProto>,
+    #[prost(bool, repeated, tag = "12")]
+    allow_spmd_sharding_propagation_to_output: Vec<bool>,
+    #[prost(bool, tag = "19")]
+    use_shardy_partitioner: bool,
+}
+
+/// `DeviceAssignmentProto`: one entry of `computation_devices` per partition, one id in it per replica.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeviceAssignmentProto {
+    #[prost(int32, tag = "1")]
+    pub(crate) replica_count: i32,
+    #[prost(int32, tag = "2")]
+    pub(crate) computation_count: i32,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) computation_devices: Vec<ComputationDevice>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ComputationDevice {
+    #[prost(int64, repeated, tag = "1")]
+    pub(crate) replica_device_ids: Vec<i64>,
+}
+
+/// `OptionOverrideProto`.
+#[derive(Clone, PartialEq, Message)]
+struct OptionOverrideProto {
+    #[prost(oneof = "Override", tags = "1, 2, 3, 4")]
+    value: Option<Override>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Override {
+    #[prost(string, tag = "1")]
+    Text(String),
+    #[prost(bool, tag = "2")]
+    Bool(bool),
+    #[prost(int64, tag = "3")]
+    Int(i64),
+    #[prost(double, tag = "4")]
+    Double(f64),
+}
+
+/// The bytes for one replica of a program over these devices, one per partition.
+///
+/// `device_ids` must not be empty: XLA aborts the process on options without replicas or partitions.
+pub(crate) fn encode(device_ids: &[u32], code: &[u8], flags: &[(String, FlagValue)]) -> Vec<u8> {
+    assert!(!device_ids.is_empty(), "a program runs on at least one device");
+    let count = device_ids.len();
+    let on = |id: &u32| ComputationDevice { replica_device_ids: vec![i64::from(*id)] };
+    let overrides = flags.iter().map(|(name, value)| {
+        let value = match value {
+            FlagValue::Bool(value) => Override::Bool(*value),
+            FlagValue::Int(value) => Override::Int(*value),
+            FlagValue::Float(value) => Override::Double(*value),
+            FlagValue::Str(value) => Override::Text(value.clone()),
+        };
+        (name.clone(), OptionOverrideProto { value: Some(value) })
+    });
+    let options = CompileOptionsProto {
+        executable_build_options: Some(ExecutableBuildOptionsProto {
+            device_ordinal: -1,
+            num_replicas: 1,
+            num_partitions: count as i64,
+            use_spmd_partitioning: true,
+            device_assignment: Some(DeviceAssignmentProto {
+                replica_count: 1,
+                computation_count: count as i32,
+                computation_devices: device_ids.iter().map(on).collect(),
+            }),
+            // GSPMD keeps outputs whole without it; Shardy decides by itself.
+            allow_spmd_sharding_propagation_to_output: vec![true],
+            // Shardy on a program without its annotations, and the old partitioner on one with them, both fail.
+            use_shardy_partitioner: uses_shardy(code),
+        }),
+        env_option_overrides: overrides.collect(),
+    };
+    options.encode_to_vec()
+}
+
+/// Whether a program, as text or bytecode, contains Shardy's annotations.
+pub(crate) fn uses_shardy(code: &[u8]) -> bool {
+    // In bytecode the dialect's name stands in a table of strings ended by NUL.
+    let needle: &[u8] = if is_bytecode(code) { b"sdy\0" } else { b"sdy." };
+    contains(code, needle)
+}
+
+/// Whether a program contains annotations of the partitioner before Shardy.
+pub(crate) fn uses_gspmd(code: &[u8]) -> bool {
+    contains(code, b"mhlo.sharding")
+}
+
+fn is_bytecode(code: &[u8]) -> bool {
+    code.starts_with(b"ML\xefR")
+}
+
+fn contains(code: &[u8], needle: &[u8]) -> bool {
+    // Programs are megabytes at most, and the first byte is rare enough.
+    code.iter()
+        .enumerate()
+        .any(|(at, byte)| *byte == needle[0] && code.get(at..at + needle.len()).is_some_and(|found| found == needle))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_what_xla_reads() {
+        let bytes = encode(&[0], b"module", &[]);
+        let options = CompileOptionsProto::decode(&*bytes).unwrap().executable_build_options.unwrap();
+        assert_eq!((options.num_replicas, options.num_partitions, options.use_shardy_partitioner), (1, 1, false));
+        // Field 3, then device_ordinal -1 as a ten-byte varint, one replica, one partition, SPMD.
+        assert_eq!(bytes[0], 0x1a);
+        let inner = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0x20, 0x01, 0x28, 0x01, 0x30, 0x01];
+        assert_eq!(&bytes[2..2 + inner.len()], inner);
+    }
+
+    #[test]
+    fn shardy_is_on_exactly_when_the_program_has_its_annotations() {
+        for (code, expected) in [
+            (&b"module { sdy.mesh @m = <[\"d\"=8]> }"[..], true),
+            (b"module { func.func @main() }", false),
+            (b"module { // asdy }", false),
+            (b"ML\xefR\x00builtin\0sdy\0mesh\0", true),
+            (b"ML\xefR\x00builtin\0vhlo\0", false),
+        ] {
+            assert_eq!(uses_shardy(code), expected, "{:?}", String::from_utf8_lossy(code));
+        }
+    }
+
+    #[test]
+    fn overrides_keep_their_types() {
+        let flags = [("a".to_owned(), FlagValue::Bool(true)), ("b".to_owned(), FlagValue::Str(String::new()))];
+        let options = CompileOptionsProto::decode(&*encode(&[3, 1], b"", &flags)).unwrap();
+        assert_eq!(options.env_option_overrides["a"].value, Some(Override::Bool(true)));
+        // An empty text is still a text: it is how the CPU plugin's library fusions are turned off.
+        assert_eq!(options.env_option_overrides["b"].value, Some(Override::Text(String::new())));
+        let assignment = options.executable_build_options.unwrap().device_assignment.unwrap();
+        let ids: Vec<_> = assignment.computation_devices.iter().map(|device| device.replica_device_ids[0]).collect();
+        assert_eq!(ids, [3, 1]);
+    }
+}

@@ -1,0 +1,432 @@
+//! A compiled program as the compiler sees it: sizes, costs, bytes, and the types on its border. It may be loaded on
+//! devices or be compiled for devices that are not here.
+
+use std::{fmt, sync::Arc};
+
+use halite_core::{DType, Error, ErrorKind, ProgramMemory, Result, Signature, TensorType};
+use halite_pjrt_sys::{Call, base::PJRT_NamedValue, error::PJRT_Error, executable::*, extension::*};
+use prost::Message;
+
+use crate::{
+    OptionValue,
+    client::Shared,
+    handle::Handle,
+    plugin::{Plugin, Table},
+    value::{bytes_of, from_named, slice_of, text_of},
+};
+
+/// A compiled program.
+pub struct CompiledProgram {
+    plugin: &'static Plugin,
+    executable: Handle<PJRT_Executable>,
+    platform: Arc<str>,
+    /// The client it is loaded on, which must outlive it.
+    _client: Option<Arc<Shared>>,
+}
+
+/// How one parameter or result is laid over devices: a serialized `OpSharding`; empty is the same on each.
+pub type ShardingBytes = Vec<u8>;
+
+impl CompiledProgram {
+    /// Owns `executable`.
+    pub(crate) fn new(
+        plugin: &'static Plugin,
+        executable: Handle<PJRT_Executable>,
+        platform: &Arc<str>,
+        client: Option<Arc<Shared>>,
+    ) -> Self {
+        CompiledProgram { plugin, executable, platform: platform.clone(), _client: client }
+    }
+
+    /// The name of the module.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn name(&self) -> Result<String> {
+        let mut args = PJRT_Executable_Name_Args { executable: self.raw(), ..PJRT_Executable_Name_Args::new() };
+        // SAFETY: the executable is alive, and so is its name.
+        unsafe {
+            self.call("program name", &mut args)?;
+            Ok(text_of(args.executable_name, args.executable_name_size))
+        }
+    }
+
+    /// Bytes that load it again on this platform and version.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin cannot.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        let mut args = PJRT_Executable_Serialize_Args { executable: self.raw(), ..PJRT_Executable_Serialize_Args::new() };
+        // SAFETY: the executable is alive; the bytes live until the deleter is called, once.
+        unsafe {
+            self.call("serialize", &mut args)?;
+            let bytes = bytes_of(args.serialized_bytes, args.serialized_bytes_size).to_vec();
+            if let Some(delete) = args.serialized_executable_deleter {
+                delete(args.serialized_executable);
+            }
+            Ok(bytes)
+        }
+    }
+
+    /// A text that is equal for equal programs, options and compilers.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin has none.
+    pub fn fingerprint(&self) -> Result<String> {
+        let mut args = PJRT_Executable_Fingerprint_Args { executable: self.raw(), ..PJRT_Executable_Fingerprint_Args::new() };
+        // SAFETY: the executable is alive, and so is its fingerprint.
+        unsafe {
+            self.call("fingerprint", &mut args)?;
+            Ok(text_of(args.executable_fingerprint, args.executable_fingerprint_size))
+        }
+    }
+
+    /// Memory it needs on each device.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin does not say.
+    pub fn memory(&self) -> Result<ProgramMemory> {
+        let mut args = PJRT_Executable_GetCompiledMemoryStats_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_GetCompiledMemoryStats_Args::new()
+        };
+        // SAFETY: the executable is alive.
+        unsafe { self.call("program memory", &mut args)? };
+        let bytes = |value: i64| value.max(0) as u64;
+        Ok(ProgramMemory {
+            arguments: bytes(args.argument_size_in_bytes),
+            outputs: bytes(args.output_size_in_bytes),
+            aliased: bytes(args.alias_size_in_bytes),
+            temporary: bytes(args.temp_size_in_bytes),
+            code: bytes(args.generated_code_size_in_bytes),
+            // A plugin that does not know it leaves the zero of the request.
+            peak: Some(bytes(args.peak_memory_in_bytes)).filter(|peak| *peak > 0),
+        })
+    }
+
+    /// The compiler's own estimates. Loops are counted once, whatever their trip count.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin has none.
+    pub fn cost(&self) -> Result<Vec<(String, f64)>> {
+        let mut args =
+            PJRT_Executable_GetCostAnalysis_Args { executable: self.raw(), ..PJRT_Executable_GetCostAnalysis_Args::new() };
+        // SAFETY: the executable is alive, and so are its properties.
+        let properties = unsafe {
+            self.call("program cost", &mut args)?;
+            from_named(args.properties.cast::<PJRT_NamedValue>(), args.num_properties)
+        };
+        let number = |(name, value)| match value {
+            OptionValue::Float(value) => Some((name, f64::from(value))),
+            OptionValue::Int(value) => Some((name, value as f64)),
+            _ => None,
+        };
+        Ok(properties.into_iter().filter_map(number).collect())
+    }
+
+    /// The optimized program, as the name of its format (`hlo_with_config`) and its bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin does not give it.
+    pub fn optimized(&self) -> Result<(String, Vec<u8>)> {
+        const OP: &str = "optimized program";
+        let mut program = PJRT_Program::new();
+        let mut args = PJRT_Executable_OptimizedProgram_Args {
+            executable: self.raw(),
+            program: &mut program,
+            ..PJRT_Executable_OptimizedProgram_Args::new()
+        };
+        // SAFETY: without a place for the code, the first call tells the size; the second fills so many bytes. The
+        // format is a text of the plugin's.
+        unsafe {
+            self.call(OP, &mut args)?;
+            let mut code = vec![0; program.code_size];
+            program.code = code.as_mut_ptr().cast();
+            args.program = &mut program;
+            self.call(OP, &mut args)?;
+            code.truncate(program.code_size);
+            Ok((text_of(program.format, program.format_size), code))
+        }
+    }
+
+    /// How many results it has on each device.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn output_count(&self) -> Result<usize> {
+        let mut args = PJRT_Executable_NumOutputs_Args { executable: self.raw(), ..PJRT_Executable_NumOutputs_Args::new() };
+        // SAFETY: the executable is alive.
+        unsafe { self.call("count outputs", &mut args)? };
+        Ok(args.num_outputs)
+    }
+
+    /// How each parameter is laid over the devices.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin has no `Shardings` extension.
+    pub fn parameter_shardings(&self) -> Result<Vec<ShardingBytes>> {
+        const OP: &str = "parameter shardings";
+        let mut args = PJRT_Shardings_PJRT_Executable_ParameterShardings_Args {
+            executable: self.raw(),
+            ..PJRT_Shardings_PJRT_Executable_ParameterShardings_Args::new()
+        };
+        // SAFETY: the executable is alive; the texts live as long as it.
+        unsafe {
+            let offset = std::mem::offset_of!(PJRT_Shardings_Extension, parameter_shardings);
+            self.call_extension::<PJRT_Shardings_Extension, _>(OP, offset, &mut args)?;
+            Ok(texts(args.shardings, args.sharding_sizes, args.num_parameters))
+        }
+    }
+
+    /// How each result is laid over the devices.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin has no `Shardings` extension.
+    pub fn output_shardings(&self) -> Result<Vec<ShardingBytes>> {
+        const OP: &str = "output shardings";
+        let mut args = PJRT_Shardings_PJRT_Executable_OutputShardings_Args {
+            executable: self.raw(),
+            ..PJRT_Shardings_PJRT_Executable_OutputShardings_Args::new()
+        };
+        // SAFETY: the executable is alive; the texts live as long as it.
+        unsafe {
+            let offset = std::mem::offset_of!(PJRT_Shardings_Extension, output_shardings);
+            self.call_extension::<PJRT_Shardings_Extension, _>(OP, offset, &mut args)?;
+            Ok(texts(args.shardings, args.sharding_sizes, args.num_outputs))
+        }
+    }
+
+    /// The kind of memory of each result, in the plugin's spelling.
+    pub(crate) fn output_memory_kinds(&self) -> Result<Vec<String>> {
+        let mut args =
+            PJRT_Executable_OutputMemoryKinds_Args { executable: self.raw(), ..PJRT_Executable_OutputMemoryKinds_Args::new() };
+        // SAFETY: the executable is alive; the texts live as long as it.
+        unsafe {
+            self.call("output memory kinds", &mut args)?;
+            Ok(strings(args.memory_kinds, args.memory_kind_sizes, args.num_outputs))
+        }
+    }
+
+    /// The kind of memory of each parameter, in the plugin's spelling.
+    pub(crate) fn parameter_memory_kinds(&self) -> Result<Vec<String>> {
+        let mut args = PJRT_Executable_ParameterMemoryKinds_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_ParameterMemoryKinds_Args::new()
+        };
+        // SAFETY: the executable is alive; the texts live as long as it.
+        unsafe {
+            self.call("parameter memory kinds", &mut args)?;
+            Ok(strings(args.memory_kinds, args.memory_kind_sizes, args.num_parameters))
+        }
+    }
+
+    /// The types on the program's border on each device, and which parameters it may overwrite, if the plugin shows
+    /// its optimized program.
+    pub(crate) fn border(&self) -> Option<Border> {
+        let (format, bytes) = self.optimized().ok()?;
+        let module = match &*format {
+            "hlo_with_config" => HloModuleWithConfig::decode(&*bytes).ok()?.hlo_module?,
+            "hlo" => HloModule::decode(&*bytes).ok()?,
+            _ => return None,
+        };
+        let shape = module.host_program_shape?;
+        let aliased = module.input_output_alias.map_or(Vec::new(), |alias| alias.entries);
+        let donors = module.buffer_donor.map_or(Vec::new(), |donor| donor.entries);
+        let donated = aliased.iter().map(|entry| entry.parameter_number).chain(donors.iter().map(|entry| entry.parameter_number));
+        Some(Border {
+            inputs: shape.parameters.iter().map(Shape::tensor_type).collect(),
+            outputs: match shape.result {
+                Some(result) if result.element_type == Shape::TUPLE => {
+                    result.tuple_shapes.iter().map(Shape::tensor_type).collect()
+                }
+                Some(result) => vec![result.tensor_type()],
+                None => Vec::new(),
+            },
+            donated: donated.filter_map(|number| usize::try_from(number).ok()).collect(),
+        })
+    }
+
+    fn raw(&self) -> *mut PJRT_Executable {
+        self.executable.as_ptr()
+    }
+
+    fn table(&self) -> &'static Table {
+        self.plugin.table()
+    }
+
+    /// # Safety
+    ///
+    /// * As for [`Table::call`].
+    unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
+        // SAFETY: the caller's condition.
+        unsafe { self.table().call(op, args) }.map_err(|error| error.on(&self.platform))
+    }
+
+    /// # Safety
+    ///
+    /// * The entry of `X` at `offset` takes these arguments, and they are valid for it.
+    unsafe fn call_extension<X: crate::plugin::ExtensionTable, A>(
+        &self,
+        op: &'static str,
+        offset: usize,
+        args: &mut A,
+    ) -> Result<()> {
+        let Some(entry) = self.table().extension_entry::<X>(offset) else {
+            let message = format!("{:?} has no such entry in a {:?} extension", self.plugin, X::TYPE);
+            return Err(Error::new(ErrorKind::Unsupported, op, message).on(&self.platform));
+        };
+        // SAFETY: the caller's condition.
+        unsafe {
+            let entry = std::mem::transmute::<std::ptr::NonNull<()>, unsafe extern "C" fn(*mut A) -> *mut PJRT_Error>(entry);
+            self.table().check(op, entry(args)).map_err(|error| error.on(&self.platform))
+        }
+    }
+}
+
+impl fmt::Debug for CompiledProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompiledProgram({})", self.name().unwrap_or_default())
+    }
+}
+
+impl Drop for CompiledProgram {
+    fn drop(&mut self) {
+        let mut args = PJRT_Executable_Destroy_Args { executable: self.raw(), ..PJRT_Executable_Destroy_Args::new() };
+        // SAFETY: the executable is ours and not used again.
+        unsafe { self.table().free(&mut args) };
+    }
+}
+
+/// What a compiled program takes and gives. None is a type that halite has no name for.
+#[derive(Debug)]
+pub(crate) struct Border {
+    pub(crate) inputs: Vec<Option<TensorType>>,
+    pub(crate) outputs: Vec<Option<TensorType>>,
+    pub(crate) donated: Vec<usize>,
+}
+
+impl Border {
+    /// Plugins read whatever bytes they are given as what the program wants, so that a signature that differs from the
+    /// program would give wrong numbers without a word.
+    pub(crate) fn check(&self, signature: &Signature) -> Result<(), String> {
+        for (what, real, said) in [("argument", &self.inputs, &signature.inputs), ("result", &self.outputs, &signature.outputs)] {
+            if real.len() != said.len() {
+                return Err(format!("the program has {} {what}s, its signature says {}", real.len(), said.len()));
+            }
+            for (index, (real, said)) in real.iter().zip(said).enumerate() {
+                if real.as_ref() != Some(said) {
+                    let real = real.as_ref().map_or("of a type that halite does not have".to_owned(), TensorType::to_string);
+                    return Err(format!("{what} {index} of the program is {real} on each device, its signature says {said}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+///
+/// * `starts` and `sizes` have `count` entries, which are texts that are alive.
+unsafe fn texts(starts: *const *const std::ffi::c_char, sizes: *const usize, count: usize) -> Vec<Vec<u8>> {
+    // SAFETY: this function's condition.
+    unsafe {
+        let pairs = slice_of(starts, count).iter().zip(slice_of(sizes, count));
+        pairs.map(|(start, size)| bytes_of(*start, *size).to_vec()).collect()
+    }
+}
+
+/// # Safety
+///
+/// * As for [`texts`].
+unsafe fn strings(starts: *const *const std::ffi::c_char, sizes: *const usize, count: usize) -> Vec<String> {
+    // SAFETY: this function's condition.
+    let texts = unsafe { texts(starts, sizes, count) };
+    texts.into_iter().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect()
+}
+
+/// `HloModuleProtoWithConfig`.
+#[derive(Clone, PartialEq, Message)]
+struct HloModuleWithConfig {
+    #[prost(message, optional, tag = "1")]
+    hlo_module: Option<HloModule>,
+}
+
+/// The few fields of `HloModuleProto` that say what stands on the border. The computations are skipped.
+#[derive(Clone, PartialEq, Message)]
+struct HloModule {
+    #[prost(message, optional, tag = "4")]
+    host_program_shape: Option<ProgramShape>,
+    #[prost(message, optional, tag = "8")]
+    input_output_alias: Option<Aliases>,
+    #[prost(message, optional, tag = "18")]
+    buffer_donor: Option<Donors>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ProgramShape {
+    #[prost(message, repeated, tag = "1")]
+    parameters: Vec<Shape>,
+    #[prost(message, optional, tag = "2")]
+    result: Option<Shape>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Shape {
+    #[prost(int32, tag = "2")]
+    element_type: i32,
+    #[prost(int64, repeated, tag = "3")]
+    dimensions: Vec<i64>,
+    #[prost(message, repeated, tag = "4")]
+    tuple_shapes: Vec<Shape>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Aliases {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<Alias>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Alias {
+    #[prost(int64, tag = "2")]
+    parameter_number: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Donors {
+    #[prost(message, repeated, tag = "1")]
+    entries: Vec<Donor>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Donor {
+    #[prost(int64, tag = "1")]
+    parameter_number: i64,
+}
+
+impl Shape {
+    /// `PrimitiveType::TUPLE`.
+    const TUPLE: i32 = 13;
+
+    fn tensor_type(&self) -> Option<TensorType> {
+        // `PrimitiveType`, whose numbers are not those of `PJRT_Buffer_Type`.
+        let dtype = match self.element_type {
+            1 => DType::Bool,
+            2 => DType::S8,
+            3 => DType::S16,
+            4 => DType::S32,
+            5 => DType::S64,
+            6 => DType::U8,
+            7 => DType::U16,
+            8 => DType::U32,
+            9 => DType::U64,
+            10 => DType::F16,
+            11 => DType::F32,
+            12 => DType::F64,
+            16 => DType::Bf16,
+            _ => return None,
+        };
+        let dims: Option<Vec<usize>> = self.dimensions.iter().map(|&dim| usize::try_from(dim).ok()).collect();
+        Some(TensorType::new(dtype, dims?))
+    }
+}

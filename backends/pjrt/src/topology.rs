@@ -1,0 +1,251 @@
+//! Topologies: which devices there are and how they are wired. A program can be compiled for one that is not here.
+
+use std::{fmt, sync::Arc};
+
+use halite_core::{CompileOptions, DeviceId, Error, Program, Result};
+use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, executable::*, topology::*};
+
+use crate::{
+    CompiledProgram, DeviceDescription, Options, Plugin,
+    client::Shared,
+    device::describe,
+    executable::{check_program, of_program},
+    handle::Handle,
+    options::encode,
+    value::{bytes_of, check_options, from_named, slice_of, text_of, to_named},
+};
+
+/// A description of devices, here or not.
+pub struct Topology {
+    plugin: &'static Plugin,
+    topology: Handle<PJRT_TopologyDescription>,
+    platform: Arc<str>,
+    owner: Owner,
+}
+
+enum Owner {
+    /// It is ours to free.
+    Us,
+    /// It lives as long as the client.
+    Client(#[allow(dead_code, reason = "held, not looked at")] Arc<Shared>),
+}
+
+impl Topology {
+    pub(crate) fn create(plugin: &'static Plugin, name: &str, options: Options) -> Result<Topology> {
+        const OP: &str = "create topology";
+        check_options(OP, &options)?;
+        let named = to_named(&options);
+        let mut args = PJRT_TopologyDescription_Create_Args {
+            topology_name: name.as_ptr().cast(),
+            topology_name_size: name.len(),
+            create_options: named.as_ptr(),
+            num_options: named.len(),
+            ..PJRT_TopologyDescription_Create_Args::new()
+        };
+        // SAFETY: the name and the options live during the call.
+        unsafe { plugin.table().call(OP, &mut args) }
+            .map_err(|error| Error::new(error.kind(), OP, format!("`{name}`: {}", error.message())))?;
+        Self::owned(plugin, Handle::from_plugin(OP, args.topology)?, Owner::Us)
+    }
+
+    pub(crate) fn deserialize(plugin: &'static Plugin, serialized: &[u8]) -> Result<Topology> {
+        const OP: &str = "deserialize topology";
+        let mut args = PJRT_TopologyDescription_Deserialize_Args {
+            serialized_topology: serialized.as_ptr().cast(),
+            serialized_topology_size: serialized.len(),
+            ..PJRT_TopologyDescription_Deserialize_Args::new()
+        };
+        // SAFETY: the bytes live during the call.
+        unsafe { plugin.table().call(OP, &mut args)? };
+        Self::owned(plugin, Handle::from_plugin(OP, args.topology)?, Owner::Us)
+    }
+
+    pub(crate) fn of_client(client: &Arc<Shared>) -> Result<Topology> {
+        const OP: &str = "client topology";
+        let mut args =
+            PJRT_Client_TopologyDescription_Args { client: client.raw(), ..PJRT_Client_TopologyDescription_Args::new() };
+        // SAFETY: the client is alive, and held for as long as its topology is.
+        unsafe { client.call(OP, &mut args)? };
+        Self::owned(client.plugin(), Handle::from_plugin(OP, args.topology)?, Owner::Client(client.clone()))
+    }
+
+    fn owned(plugin: &'static Plugin, topology: Handle<PJRT_TopologyDescription>, owner: Owner) -> Result<Topology> {
+        // From here on it is freed if anything fails.
+        let mut it = Topology { plugin, topology, platform: Arc::from("topology"), owner };
+        let mut args = PJRT_TopologyDescription_PlatformName_Args {
+            topology: it.raw(),
+            ..PJRT_TopologyDescription_PlatformName_Args::new()
+        };
+        // SAFETY: the topology is alive, and so is its platform's name.
+        it.platform = unsafe {
+            it.call("platform name", &mut args)?;
+            text_of(args.platform_name, args.platform_name_size).into()
+        };
+        Ok(it)
+    }
+
+    /// The platform's name: `cpu`, `cuda`, `tpu`.
+    pub fn platform(&self) -> &Arc<str> {
+        &self.platform
+    }
+
+    /// The platform's words on its version.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn platform_version(&self) -> Result<String> {
+        let mut args = PJRT_TopologyDescription_PlatformVersion_Args {
+            topology: self.raw(),
+            ..PJRT_TopologyDescription_PlatformVersion_Args::new()
+        };
+        // SAFETY: the topology is alive, and so is the text.
+        unsafe {
+            self.call("platform version", &mut args)?;
+            Ok(text_of(args.platform_version, args.platform_version_size))
+        }
+    }
+
+    /// Its devices, in id order.
+    ///
+    /// # Errors
+    /// If the plugin cannot describe them.
+    pub fn devices(&self) -> Result<Vec<DeviceDescription>> {
+        const OP: &str = "topology devices";
+        let mut args = PJRT_TopologyDescription_GetDeviceDescriptions_Args {
+            topology: self.raw(),
+            ..PJRT_TopologyDescription_GetDeviceDescriptions_Args::new()
+        };
+        // SAFETY: the topology is alive, and so are its descriptions.
+        let mut devices = unsafe {
+            self.call(OP, &mut args)?;
+            let raw = slice_of(args.descriptions, args.num_descriptions);
+            let describe = |description: &*mut _| describe(self.plugin.table(), Handle::from_plugin(OP, *description)?);
+            raw.iter().map(describe).collect::<Result<Vec<_>>>()?
+        };
+        devices.sort_by_key(|device| device.id);
+        Ok(devices)
+    }
+
+    /// What else the plugin says of it.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn attributes(&self) -> Result<Options> {
+        let mut args =
+            PJRT_TopologyDescription_Attributes_Args { topology: self.raw(), ..PJRT_TopologyDescription_Attributes_Args::new() };
+        // SAFETY: the topology is alive, and so are its attributes.
+        unsafe {
+            self.call("topology attributes", &mut args)?;
+            Ok(from_named(args.attributes, args.num_attributes))
+        }
+    }
+
+    /// A number that is equal for equal topologies.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin has none.
+    pub fn fingerprint(&self) -> Result<u64> {
+        let mut args = PJRT_TopologyDescription_Fingerprint_Args {
+            topology: self.raw(),
+            ..PJRT_TopologyDescription_Fingerprint_Args::new()
+        };
+        // SAFETY: the topology is alive.
+        unsafe { self.call("topology fingerprint", &mut args)? };
+        Ok(args.fingerprint)
+    }
+
+    /// Bytes for [`Plugin::deserialize_topology`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin cannot.
+    pub fn serialize(&self) -> Result<Vec<u8>> {
+        let mut args =
+            PJRT_TopologyDescription_Serialize_Args { topology: self.raw(), ..PJRT_TopologyDescription_Serialize_Args::new() };
+        // SAFETY: the topology is alive; the bytes live until the deleter is called, once.
+        unsafe {
+            self.call("serialize topology", &mut args)?;
+            let bytes = bytes_of(args.serialized_bytes, args.serialized_bytes_size).to_vec();
+            if let Some(delete) = args.serialized_topology_deleter {
+                delete(args.serialized_topology);
+            }
+            Ok(bytes)
+        }
+    }
+
+    /// Compiles for these devices without having them. Empty `options.devices` means the first ones.
+    ///
+    /// # Errors
+    /// What the compiler says; [`ErrorKind::OutOfMemory`] when the program does not fit the devices.
+    pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
+        const OP: &str = "compile";
+        let ids = check_program(program, options)
+            .and_then(|()| self.place(program.partitions, options))
+            .map_err(|message| Error::invalid(OP, format!("`{}`: {message}", program.name)).on(&self.platform))?;
+        let mut code = program.code.to_vec();
+        let format = "mlir";
+        let c_program = PJRT_Program {
+            code: code.as_mut_ptr().cast(),
+            code_size: code.len(),
+            format: format.as_ptr().cast(),
+            format_size: format.len(),
+            ..PJRT_Program::new()
+        };
+        let options = encode(&ids, &program.code, &options.flags);
+        let mut args = PJRT_Compile_Args {
+            topology: self.raw(),
+            program: &c_program,
+            compile_options: options.as_ptr().cast(),
+            compile_options_size: options.len(),
+            ..PJRT_Compile_Args::new()
+        };
+        // SAFETY: the topology is alive; program and options live during the call, and the options have a replica and
+        // a partition, without which XLA aborts.
+        unsafe { self.call(OP, &mut args) }.map_err(|error| of_program(error, OP, &program.name))?;
+        let executable = Handle::from_plugin(OP, args.executable)?;
+        Ok(CompiledProgram::new(self.plugin, executable, &self.platform, None))
+    }
+
+    fn place(&self, partitions: usize, options: &CompileOptions) -> Result<Vec<u32>, String> {
+        let known: Vec<DeviceId> = self.devices().map_err(|error| error.to_string())?.iter().map(|device| device.id).collect();
+        let ids =
+            if options.devices.is_empty() { known[..partitions.min(known.len())].to_vec() } else { options.devices.clone() };
+        if ids.len() != partitions {
+            return Err(format!("wants {partitions} devices, got {} of the topology's {}", ids.len(), known.len()));
+        }
+        for (index, id) in ids.iter().enumerate() {
+            if ids[..index].contains(id) || !known.contains(id) {
+                return Err(format!("device {} is given twice, or is none of the topology's {}", id.0, known.len()));
+            }
+        }
+        Ok(ids.into_iter().map(|id| id.0).collect())
+    }
+
+    fn raw(&self) -> *mut PJRT_TopologyDescription {
+        self.topology.as_ptr()
+    }
+
+    /// # Safety
+    ///
+    /// * As for [`Table::call`](crate::plugin::Table::call).
+    unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
+        // SAFETY: the caller's condition.
+        unsafe { self.plugin.table().call(op, args) }.map_err(|error| error.on(&self.platform))
+    }
+}
+
+impl fmt::Debug for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Topology({})", self.platform)
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        if let Owner::Us = self.owner {
+            let mut args =
+                PJRT_TopologyDescription_Destroy_Args { topology: self.raw(), ..PJRT_TopologyDescription_Destroy_Args::new() };
+            // SAFETY: the topology is ours and not used again.
+            unsafe { self.plugin.table().free(&mut args) };
+        }
+    }
+}

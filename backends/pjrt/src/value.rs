@@ -1,0 +1,180 @@
+//! Named values: options that callers give, attributes that plugins tell.
+
+use std::{ffi::c_char, fmt};
+
+use halite_core::{Error, Result};
+use halite_pjrt_sys::base::*;
+
+/// The value of an option or attribute. Plugins are strict about the type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptionValue {
+    /// Text.
+    Str(String),
+    /// A whole number.
+    Int(i64),
+    /// A list of whole numbers.
+    Ints(Vec<i64>),
+    /// A 32-bit float.
+    Float(f32),
+    /// Yes or no.
+    Bool(bool),
+}
+
+impl OptionValue {
+    fn type_name(&self) -> &'static str {
+        match self {
+            OptionValue::Str(_) => "a string",
+            OptionValue::Int(_) => "a whole number",
+            OptionValue::Ints(_) => "a list of whole numbers",
+            OptionValue::Float(_) => "a float",
+            OptionValue::Bool(_) => "true or false",
+        }
+    }
+}
+
+impl fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionValue::Str(value) => f.write_str(value),
+            OptionValue::Int(value) => value.fmt(f),
+            OptionValue::Ints(values) => {
+                let words: Vec<_> = values.iter().map(i64::to_string).collect();
+                f.write_str(&words.join(","))
+            }
+            OptionValue::Float(value) => value.fmt(f),
+            OptionValue::Bool(value) => value.fmt(f),
+        }
+    }
+}
+
+macro_rules! from {
+    ($($rust:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$rust> for OptionValue {
+            fn from(value: $rust) -> Self {
+                OptionValue::$variant(value.into())
+            }
+        })*
+    };
+}
+
+from! { &str => Str, String => Str, i64 => Int, u32 => Int, Vec<i64> => Ints, f32 => Float, bool => Bool }
+
+/// Options by name, in the order given.
+pub type Options = Vec<(String, OptionValue)>;
+
+/// Names whose type is known. CPU plugins up to API 0.106 abort the process when the type is another.
+const KNOWN: &[(&str, &str)] = &[
+    ("cpu_device_count", "a whole number"),
+    ("asynchronous", "true or false"),
+    ("process_id", "a whole number"),
+    ("node_id", "a whole number"),
+    ("num_nodes", "a whole number"),
+    ("allocator", "a string"),
+    ("platform_name", "a string"),
+    ("memory_fraction", "a float"),
+    ("preallocate", "true or false"),
+    ("visible_devices", "a list of whole numbers"),
+    ("max_inflight_computations", "a whole number"),
+];
+
+/// Checks types of known names, and that no name is given twice.
+pub(crate) fn check_options(op: &'static str, options: &Options) -> Result<()> {
+    for (index, (name, value)) in options.iter().enumerate() {
+        if let Some((_, wanted)) = KNOWN.iter().find(|(known, _)| known == name)
+            && *wanted != value.type_name()
+        {
+            return Err(Error::invalid(op, format!("option `{name}` is {wanted}, got {} ({value})", value.type_name())));
+        }
+        if options[..index].iter().any(|(other, _)| other == name) {
+            return Err(Error::invalid(op, format!("option `{name}` is given twice")));
+        }
+    }
+    if let Some((_, OptionValue::Int(count))) = options.iter().find(|(name, _)| name == "cpu_device_count")
+        && !(1..=4096).contains(count)
+    {
+        return Err(Error::invalid(op, format!("option `cpu_device_count` is {count}; 1 to 4096 devices can be made")));
+    }
+    Ok(())
+}
+
+/// Points into `options`, which must outlive the result.
+pub(crate) fn to_named(options: &Options) -> Vec<PJRT_NamedValue> {
+    let named = |(name, value): &(String, OptionValue)| {
+        let (r#type, value, value_size) = match value {
+            OptionValue::Str(text) => {
+                let pointer = text.as_ptr().cast::<c_char>();
+                (PJRT_NamedValue_Type::kString, PJRT_NamedValue_Value { string_value: pointer }, text.len())
+            }
+            OptionValue::Int(number) => (PJRT_NamedValue_Type::kInt64, PJRT_NamedValue_Value { int64_value: *number }, 1),
+            OptionValue::Ints(numbers) => {
+                let pointer = numbers.as_ptr();
+                (PJRT_NamedValue_Type::kInt64List, PJRT_NamedValue_Value { int64_array_value: pointer }, numbers.len())
+            }
+            OptionValue::Float(number) => (PJRT_NamedValue_Type::kFloat, PJRT_NamedValue_Value { float_value: *number }, 1),
+            OptionValue::Bool(yes) => (PJRT_NamedValue_Type::kBool, PJRT_NamedValue_Value { bool_value: *yes }, 1),
+        };
+        PJRT_NamedValue { name: name.as_ptr().cast(), name_size: name.len(), r#type, value, value_size, ..PJRT_NamedValue::new() }
+    };
+    options.iter().map(named).collect()
+}
+
+/// Copies a plugin's list. Values of a type newer than ours are left out.
+///
+/// # Safety
+///
+/// * `values` points at `count` named values with their texts and lists alive, or `count` is 0.
+pub(crate) unsafe fn from_named(values: *const PJRT_NamedValue, count: usize) -> Options {
+    // SAFETY: the caller's condition, also for the texts and lists below.
+    let values = unsafe { slice_of(values, count) };
+    let read = |value: &PJRT_NamedValue| {
+        // SAFETY: `type` says which member of the union is set.
+        let read = unsafe {
+            match value.r#type {
+                PJRT_NamedValue_Type::kString => OptionValue::Str(text_of(value.value.string_value, value.value_size)),
+                PJRT_NamedValue_Type::kInt64 => OptionValue::Int(value.value.int64_value),
+                PJRT_NamedValue_Type::kInt64List => {
+                    OptionValue::Ints(slice_of(value.value.int64_array_value, value.value_size).to_vec())
+                }
+                PJRT_NamedValue_Type::kFloat => OptionValue::Float(value.value.float_value),
+                PJRT_NamedValue_Type::kBool => OptionValue::Bool(value.value.bool_value),
+                _ => return None,
+            }
+        };
+        // SAFETY: as above.
+        Some((unsafe { text_of(value.name, value.name_size) }, read))
+    };
+    values.iter().filter_map(read).collect()
+}
+
+/// A plugin's text, which is not ended by NUL.
+///
+/// # Safety
+///
+/// * `start` points at `length` bytes that live as long as the result is used, or `length` is 0.
+pub(crate) unsafe fn bytes_of<'a>(start: *const c_char, length: usize) -> &'a [u8] {
+    // SAFETY: the caller's condition.
+    unsafe { slice_of(start.cast::<u8>(), length) }
+}
+
+/// A plugin's text as a string of ours.
+///
+/// # Safety
+///
+/// * As for [`bytes_of`].
+pub(crate) unsafe fn text_of(start: *const c_char, length: usize) -> String {
+    // SAFETY: the caller's condition.
+    String::from_utf8_lossy(unsafe { bytes_of(start, length) }).into_owned()
+}
+
+/// A plugin's list, which may be null when it is empty.
+///
+/// # Safety
+///
+/// * `start` points at `length` values that live as long as the result is used, or `length` is 0.
+pub(crate) unsafe fn slice_of<'a, T>(start: *const T, length: usize) -> &'a [T] {
+    if start.is_null() || length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's condition.
+    unsafe { std::slice::from_raw_parts(start, length) }
+}
