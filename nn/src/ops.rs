@@ -236,25 +236,16 @@ impl<'t> Tensor<'t> {
         if self.dtype() == dtype { self } else { self.trace().push_one(Op::Convert(dtype), &[self]) }
     }
 
+    /// Rounded to a float of `exponent` and `mantissa` bits; the element type stays.
+    #[track_caller]
+    pub fn reduce_precision(self, exponent: u32, mantissa: u32) -> Tensor<'t> {
+        self.trace().push_one(Op::ReducePrecision { exponent, mantissa }, &[self])
+    }
+
     /// To another element type of the same size, by bits.
     #[track_caller]
     pub fn bitcast(self, dtype: DType) -> Tensor<'t> {
         self.trace().push_one(Op::BitcastConvert(dtype), &[self])
-    }
-
-    /// Repeats dimensions of size 1, and new ones in front, so that the dimensions are `dims`.
-    #[track_caller]
-    pub fn broadcast_to(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
-        let (ty, dims) = (self.ty(), dims.as_ref());
-        if ty.dims() == dims {
-            return self;
-        }
-        if ty.rank() > dims.len() {
-            let message = format!("{ty} has more dimensions than {dims:?}");
-            return self.trace().fail("broadcast", message, Some(ty.with_dims(dims)));
-        }
-        let mapping = (dims.len() - ty.rank()..dims.len()).collect();
-        self.trace().push_one(Op::Broadcast { dims: dims.to_vec(), mapping }, &[self])
     }
 
     /// Both with the dimensions that they broadcast to.

@@ -1,8 +1,17 @@
-//! Operations that move elements, and reductions and products over dimensions.
+//! Operations that move elements: other dimensions, other order, parts, and parts put together.
 
-use halite_ir::{Dot, Op, Reduction};
+use std::{
+    ops::{Range, RangeBounds},
+    panic::Location,
+};
 
-use crate::Tensor;
+use halite_core::{DType, TensorType};
+use halite_ir::Op;
+
+use crate::{
+    Operand, Tensor, Trace,
+    check::{bounds, check},
+};
 
 impl<'t> Tensor<'t> {
     /// The same elements, row-major, in other dimensions.
@@ -11,62 +20,343 @@ impl<'t> Tensor<'t> {
         if self.ty().dims() == dims.as_ref() {
             return self;
         }
+        if self.is_error() {
+            return self.trace.error_like(Some(self.ty().with_dims(dims)));
+        }
         self.trace().push_one(Op::Reshape { dims: dims.as_ref().to_vec() }, &[self])
+    }
+
+    /// All elements in one dimension.
+    #[track_caller]
+    pub fn flatten(self) -> Tensor<'t> {
+        self.reshape([self.ty().elements()])
+    }
+
+    /// The dimensions from `dim` on become one: `[a, b, c]` from 1 is `[a, b * c]`. `dim` may be the rank: `[a, b, c, 1]`.
+    #[track_caller]
+    pub fn flatten_from(self, dim: usize) -> Tensor<'t> {
+        let ty = self.ty();
+        if dim > ty.rank() {
+            return self.mistake("flatten", || format!("from dimension {dim} of {ty}, which has {}", ty.rank()));
+        }
+        let mut dims = ty.dims()[..dim].to_vec();
+        dims.push(ty.dims()[dim..].iter().product());
+        self.reshape(dims)
     }
 
     /// Dimension `i` of the result is dimension `permutation[i]` of this.
     #[track_caller]
     pub fn transpose(self, permutation: impl AsRef<[usize]>) -> Tensor<'t> {
-        self.trace().push_one(Op::Transpose { permutation: permutation.as_ref().to_vec() }, &[self])
+        let permutation = permutation.as_ref();
+        if permutation.len() == self.rank() && permutation.iter().enumerate().all(|(to, &from)| to == from) {
+            return self;
+        }
+        self.trace().push_one(Op::Transpose { permutation: permutation.to_vec() }, &[self])
     }
 
-    /// Sum over `dims`, which go away.
+    /// Dimensions `a` and `b` exchanged.
     #[track_caller]
-    pub fn sum(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
-        self.reduce(Reduction::Sum, dims)
+    pub fn swap_dims(self, a: usize, b: usize) -> Tensor<'t> {
+        if a == b {
+            check!(self.check_dim("swap dimensions", a));
+            return self;
+        }
+        check!(self.check_dims("swap dimensions", &[a, b]));
+        let mut permutation: Vec<usize> = (0..self.rank()).collect();
+        permutation.swap(a, b);
+        self.transpose(permutation)
     }
 
-    /// Sum of all elements: a scalar.
+    /// The matrix transposed: `[.., m, n]` to `[.., n, m]`.
     #[track_caller]
-    pub fn sum_all(self) -> Tensor<'t> {
-        self.sum((0..self.rank()).collect::<Vec<_>>())
+    pub fn t(self) -> Tensor<'t> {
+        let rank = self.rank();
+        if rank < 2 {
+            return self.mistake("transpose", || format!("{} is not a matrix", self.ty()));
+        }
+        self.swap_dims(rank - 2, rank - 1)
     }
 
-    /// Reduction over `dims`, which go away.
+    /// Dimension `from` moved to where it is dimension `to` of the result; the others keep their order.
     #[track_caller]
-    pub fn reduce(self, kind: Reduction, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+    pub fn move_dim(self, from: usize, to: usize) -> Tensor<'t> {
+        check!(self.check_dim("move dimension", from));
+        check!(self.check_dim("move dimension", to));
+        let mut permutation: Vec<usize> = (0..self.rank()).collect();
+        let moved = permutation.remove(from);
+        permutation.insert(to, moved);
+        self.transpose(permutation)
+    }
+
+    /// A new dimension of size 1, which is dimension `dim` of the result.
+    #[track_caller]
+    pub fn unsqueeze(self, dim: usize) -> Tensor<'t> {
+        let ty = self.ty();
+        if dim > ty.rank() {
+            return self.mistake("unsqueeze", || format!("no place {dim} in {ty}: places are 0 to {}", ty.rank()));
+        }
+        let mut dims = ty.dims().to_vec();
+        dims.insert(dim, 1);
+        self.reshape(dims)
+    }
+
+    /// Without dimension `dim`, whose size is 1.
+    #[track_caller]
+    pub fn squeeze(self, dim: usize) -> Tensor<'t> {
+        check!(self.check_dim("squeeze", dim));
+        let ty = self.ty();
+        let mut dims = ty.dims().to_vec();
+        if dims.remove(dim) != 1 {
+            return self.mistake_like("squeeze", || format!("dimension {dim} of {ty} is not 1"), ty.with_dims(dims));
+        }
+        self.reshape(dims)
+    }
+
+    /// Repeats dimensions of size 1, and new ones in front, so that the dimensions are `dims`.
+    #[track_caller]
+    pub fn broadcast_to(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let (ty, dims) = (self.ty(), dims.as_ref());
+        if ty.dims() == dims {
+            return self;
+        }
+        if self.is_error() {
+            return self.trace.error_like(Some(ty.with_dims(dims)));
+        }
+        if ty.rank() > dims.len() {
+            let message = || format!("{ty} has more dimensions than {dims:?}");
+            return self.mistake_like("broadcast", message, ty.with_dims(dims));
+        }
+        let mapping = (dims.len() - ty.rank()..dims.len()).collect::<Vec<_>>();
+        self.broadcast_in_dim(dims, mapping)
+    }
+
+    /// To `dims`, where dimension `i` of this is dimension `mapping[i]` of the result, repeated if its size is 1.
+    #[track_caller]
+    pub fn broadcast_in_dim(self, dims: impl AsRef<[usize]>, mapping: impl AsRef<[usize]>) -> Tensor<'t> {
+        self.trace.push_one(Op::Broadcast { dims: dims.as_ref().to_vec(), mapping: mapping.as_ref().to_vec() }, &[self])
+    }
+
+    /// Order of elements turned around along `dims`.
+    #[track_caller]
+    pub fn reverse(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
         let mut dims = dims.as_ref().to_vec();
         dims.sort_unstable();
-        if dims.is_empty() { self } else { self.trace().push_one(Op::Reduce { kind, dims }, &[self]) }
+        if dims.is_empty() { self } else { self.trace.push_one(Op::Reverse { dims }, &[self]) }
     }
 
-    /// `[.., m, k]` by `[.., k, n]` to `[.., m, n]`: equal leading dimensions are batches. `[.., k]` by `[k, n]` is a
-    /// dense layer: a right operand of two dimensions has no batches.
+    /// The part within `ranges`, one for each dimension.
     #[track_caller]
-    pub fn matmul(self, right: Tensor<'t>) -> Tensor<'t> {
-        let (a, b) = (self.ty(), right.ty());
-        let batches = if b.rank() <= 2 { 0 } else { b.rank() - 2 };
-        let like = || {
-            let mut dims = a.dims().to_vec();
-            if let (Some(last), Some(&size)) = (dims.last_mut(), b.dims().last()) {
-                *last = size;
-            }
-            a.with_dims(dims)
-        };
-        if self.is_error() || right.is_error() {
-            return self.trace().error_like(Some(like()));
+    pub fn slice(self, ranges: impl AsRef<[Range<usize>]>) -> Tensor<'t> {
+        let ranges = ranges.as_ref();
+        let starts: Vec<usize> = ranges.iter().map(|range| range.start).collect();
+        let limits: Vec<usize> = ranges.iter().map(|range| range.end).collect();
+        let strides = vec![1; ranges.len()];
+        self.slice_strided(starts, limits, strides)
+    }
+
+    /// The elements at `starts, starts + strides, ..` below `limits`, in each dimension.
+    #[track_caller]
+    pub fn slice_strided(
+        self,
+        starts: impl AsRef<[usize]>,
+        limits: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+    ) -> Tensor<'t> {
+        let (starts, limits, strides) = (starts.as_ref(), limits.as_ref(), strides.as_ref());
+        let whole = starts.iter().all(|&start| start == 0) && strides.iter().all(|&stride| stride == 1);
+        if whole && starts.len() == limits.len() && strides.len() == limits.len() && self.ty().dims() == limits {
+            return self;
         }
-        if a.rank() == 0 || b.rank() < 2 || (batches > 0 && a.rank() != b.rank()) {
-            let message = format!("{a} by {b}: want [.., m, k] by [k, n], or equal leading dimensions on both");
-            return self.trace().fail("matmul", message, Some(like()));
+        let op = Op::Slice { starts: starts.to_vec(), limits: limits.to_vec(), strides: strides.to_vec() };
+        self.trace.push_one(op, &[self])
+    }
+
+    /// The part within `range` of dimension `dim`: `x.slice_dim(1, 2..)`.
+    #[track_caller]
+    pub fn slice_dim(self, dim: usize, range: impl RangeBounds<usize>) -> Tensor<'t> {
+        check!(self.check_dim("slice", dim));
+        let ty = self.ty();
+        let mut ranges: Vec<Range<usize>> = ty.dims().iter().map(|&size| 0..size).collect();
+        ranges[dim] = bounds(range, ty.dims()[dim]);
+        self.slice(ranges)
+    }
+
+    /// The part at `index` of dimension `dim`, without that dimension.
+    #[track_caller]
+    pub fn index(self, dim: usize, index: usize) -> Tensor<'t> {
+        check!(self.check_dim("index", dim));
+        let ty = self.ty();
+        if index >= ty.dims()[dim] {
+            let mut dims = ty.dims().to_vec();
+            dims.remove(dim);
+            return self.mistake_like("index", || format!("no {index} in dimension {dim} of {ty}"), ty.with_dims(dims));
         }
-        let dot = Dot {
-            left_batch: (0..batches).collect(),
-            right_batch: (0..batches).collect(),
-            left_contract: vec![a.rank() - 1],
-            right_contract: vec![b.rank() - 2],
-            result: a.dtype(),
-        };
-        self.trace().push_one(Op::Dot(dot), &[self, right])
+        self.slice_dim(dim, index..index + 1).squeeze(dim)
+    }
+
+    /// `parts` equal parts along dimension `dim`. Always `parts` tensors: error tensors if the size cannot be split so.
+    #[track_caller]
+    pub fn split(self, dim: usize, parts: usize) -> Vec<Tensor<'t>> {
+        if let Err(error) = self.check_dim("split", dim) {
+            return vec![error; parts];
+        }
+        let ty = self.ty();
+        let size = ty.dims()[dim];
+        if parts == 0 || !size.is_multiple_of(parts) {
+            let message = || format!("dimension {dim} of {ty} cannot be split into {parts} equal parts");
+            return vec![self.mistake("split", message); parts];
+        }
+        let width = size / parts;
+        let mut split = Vec::with_capacity(parts);
+        for part in 0..parts {
+            split.push(self.slice_dim(dim, part * width..(part + 1) * width));
+        }
+        split
+    }
+
+    /// The part of dimensions `sizes` that begins at `starts`: one integer scalar for each dimension, all of one type. A
+    /// start that is too large or negative is moved so that the part fits.
+    #[track_caller]
+    pub fn dynamic_slice(self, starts: &[Tensor<'t>], sizes: impl AsRef<[usize]>) -> Tensor<'t> {
+        let operands: Vec<Tensor<'t>> = [self].into_iter().chain(starts.iter().copied()).collect();
+        self.trace.push_one(Op::DynamicSlice { sizes: sizes.as_ref().to_vec() }, &operands)
+    }
+
+    /// This with `update` in the place of the part that begins at `starts`; see [`dynamic_slice`](Self::dynamic_slice).
+    #[track_caller]
+    pub fn dynamic_update_slice(self, update: Tensor<'t>, starts: &[Tensor<'t>]) -> Tensor<'t> {
+        let operands: Vec<Tensor<'t>> = [self, update].into_iter().chain(starts.iter().copied()).collect();
+        self.trace.push_one(Op::DynamicUpdateSlice, &operands)
+    }
+
+    /// With `value` before and after, `(before, after)` for each dimension. Negative numbers cut.
+    #[track_caller]
+    pub fn pad(self, value: impl Operand<'t>, padding: impl AsRef<[(i64, i64)]>) -> Tensor<'t> {
+        let padding = padding.as_ref();
+        let (low, high): (Vec<i64>, Vec<i64>) = padding.iter().copied().unzip();
+        self.pad_interior(value, &low, &high, vec![0; padding.len()])
+    }
+
+    /// With `value`: `low` before, `high` after, `interior` between two elements, for each dimension. Negative `low` and
+    /// `high` cut.
+    #[track_caller]
+    pub fn pad_interior(
+        self,
+        value: impl Operand<'t>,
+        low: impl AsRef<[i64]>,
+        high: impl AsRef<[i64]>,
+        interior: impl AsRef<[usize]>,
+    ) -> Tensor<'t> {
+        let (low, high, interior) = (low.as_ref(), high.as_ref(), interior.as_ref());
+        let nothing = low.iter().chain(high).all(|&edge| edge == 0) && interior.iter().all(|&gap| gap == 0);
+        if nothing && [low.len(), high.len(), interior.len()] == [self.rank(); 3] {
+            return self;
+        }
+        let op = Op::Pad { low: low.to_vec(), high: high.to_vec(), interior: interior.to_vec() };
+        self.trace.push_one(op, &[self, value.beside(self)])
+    }
+
+    /// This, then `others`, along dimension `dim`.
+    #[track_caller]
+    pub fn concat_with(self, others: &[Tensor<'t>], dim: usize) -> Tensor<'t> {
+        let parts: Vec<Tensor<'t>> = [self].into_iter().chain(others.iter().copied()).collect();
+        self.trace.concat(&parts, dim)
+    }
+
+    /// The elements on and below the diagonal that is `diagonal` above the main one; zero elsewhere. `[.., m, n]`.
+    #[track_caller]
+    pub fn tril(self, diagonal: i64) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        check!(self.check_matrix("tril"));
+        let dims = self.dims();
+        let kept = self.trace.lower_triangle(dims[dims.len() - 2], dims[dims.len() - 1], diagonal);
+        kept.broadcast_to(&dims).select(self, self.zeros_like())
+    }
+
+    /// The elements on and above the diagonal that is `diagonal` above the main one; zero elsewhere. `[.., m, n]`.
+    #[track_caller]
+    pub fn triu(self, diagonal: i64) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        check!(self.check_matrix("triu"));
+        let dims = self.dims();
+        let dropped = self.trace.lower_triangle(dims[dims.len() - 2], dims[dims.len() - 1], diagonal.saturating_sub(1));
+        dropped.broadcast_to(&dims).select(self.zeros_like(), self)
+    }
+
+    /// Zeros of this type.
+    #[track_caller]
+    pub fn zeros_like(self) -> Tensor<'t> {
+        self.trace.full(0.0, &self.ty())
+    }
+
+    /// Ones of this type.
+    #[track_caller]
+    pub fn ones_like(self) -> Tensor<'t> {
+        self.trace.full(1.0, &self.ty())
+    }
+
+    #[track_caller]
+    fn check_matrix(self, op: &str) -> Result<(), Tensor<'t>> {
+        if self.is_error() {
+            Err(self)
+        } else if self.rank() < 2 {
+            Err(self.mistake(op, || format!("{} is not a matrix", self.ty())))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Trace {
+    /// `parts` one behind the other along dimension `dim`.
+    #[track_caller]
+    pub fn concat<'t>(&'t self, parts: &[Tensor<'t>], dim: usize) -> Tensor<'t> {
+        match parts {
+            [] => self.fail("concatenate", "no tensors given", None),
+            [only] => match only.check_dim("concatenate", dim) {
+                Ok(()) => *only,
+                Err(error) => error,
+            },
+            parts => self.push_one(Op::Concatenate { dim }, parts),
+        }
+    }
+
+    /// `parts`, all of one type, along a new dimension, which is dimension `dim` of the result.
+    #[track_caller]
+    pub fn stack<'t>(&'t self, parts: &[Tensor<'t>], dim: usize) -> Tensor<'t> {
+        let mut raised = Vec::with_capacity(parts.len());
+        for part in parts {
+            raised.push(part.unsqueeze(dim));
+        }
+        self.concat(&raised, dim)
+    }
+
+    /// Element `[.., i, ..]` is `i`, along dimension `dim`.
+    #[track_caller]
+    pub fn iota(&self, ty: &TensorType, dim: usize) -> Tensor<'_> {
+        self.push_one(Op::Iota { ty: ty.clone(), dim }, &[])
+    }
+
+    /// `0, 1, .., count - 1`: `[count]`.
+    #[track_caller]
+    pub fn arange(&self, count: usize, dtype: DType) -> Tensor<'_> {
+        self.iota(&TensorType::new(dtype, [count]), 0)
+    }
+
+    /// 1 on the diagonal, 0 elsewhere: `[size, size]`.
+    #[track_caller]
+    pub fn eye(&self, size: usize, dtype: DType) -> Tensor<'_> {
+        let index = TensorType::new(DType::S32, [size, size]);
+        self.iota(&index, 0).eq(self.iota(&index, 1)).convert(dtype)
+    }
+
+    /// Where `column <= row + diagonal`, as `bool`: `[rows, columns]`. A causal mask is `lower_triangle(time, time, 0)`.
+    #[track_caller]
+    pub fn lower_triangle(&self, rows: usize, columns: usize, diagonal: i64) -> Tensor<'_> {
+        let index = TensorType::new(DType::S64, [rows, columns]);
+        let row = self.iota(&index, 0);
+        // Not a number operand: those are `f64`, which not every `i64` is.
+        let shift = self.literal(halite_ir::Literal::splat(diagonal, []));
+        self.iota(&index, 1).le(row + shift)
     }
 }

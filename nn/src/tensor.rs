@@ -48,6 +48,11 @@ impl<'t> Tensor<'t> {
         self.trace.is_error(self.id)
     }
 
+    /// This, as a constant to gradients: nothing flows back through it. It costs nothing in the program.
+    pub fn stop_gradient(self) -> Tensor<'t> {
+        self.trace.alias(self.id)
+    }
+
     /// Path of the parameter or input that it is, if it is one.
     pub fn name(self) -> Option<Arc<str>> {
         self.trace.name_of(self.id)

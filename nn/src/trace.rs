@@ -8,7 +8,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     panic::Location,
     sync::Arc,
@@ -42,7 +42,7 @@ struct Recording {
     open: Vec<Scope>,
     scopes: Scope,
     mistakes: Vec<Mistake>,
-    constants: HashMap<halite_ir::Literal, (Scope, Id)>,
+    constants: HashMap<(Scope, halite_ir::Literal), Id>,
 }
 
 struct Record {
@@ -52,6 +52,8 @@ struct Record {
     error: bool,
     /// Path of a parameter or input, for messages.
     name: Option<Arc<str>>,
+    /// The tensor that this is, in the program; for gradients it is another. See [`Tensor::stop_gradient`].
+    alias: Option<Id>,
 }
 
 /// One operation of a trace.
@@ -62,6 +64,8 @@ pub(crate) struct Recorded {
     pub(crate) results: Vec<Id>,
     pub(crate) scope: Scope,
     pub(crate) origin: &'static Location<'static>,
+    /// What the graphs in `op` were made from, in their order.
+    pub(crate) regions: Vec<Region>,
 }
 
 /// A mistake found while tracing: where, in which operation, with which values.
@@ -99,8 +103,13 @@ impl Trace {
     #[track_caller]
     pub fn push(&self, op: Op, operands: &[Tensor<'_>]) -> Vec<Tensor<'_>> {
         let origin = self.origin(Location::caller());
+        let types: Vec<TensorType> = operands.iter().map(|operand| operand.ty()).collect();
+        let inferred = infer(&op, &types.iter().collect::<Vec<_>>());
         if operands.iter().any(|operand| operand.is_error()) {
-            return vec![self.error_like(operands.first().map(|operand| operand.ty()))];
+            return match inferred {
+                Ok(results) => results.into_iter().map(|ty| self.error_like(Some(ty))).collect(),
+                Err(_) => vec![self.error_like(types.first().cloned())],
+            };
         }
         let ids: Vec<Id> = operands.iter().map(|operand| operand.id).collect();
         if let Some(stray) = operands.iter().position(|operand| !self.can_use(*operand)) {
@@ -110,13 +119,12 @@ impl Trace {
             );
             return vec![self.fail_at(origin, op_name(&op), message, None)];
         }
-        let types: Vec<TensorType> = operands.iter().map(|operand| operand.ty()).collect();
-        match infer(&op, &types.iter().collect::<Vec<_>>()) {
+        match inferred {
             Ok(results) => {
                 let results: Vec<Id> = results.into_iter().map(|ty| self.record(ty, false, None)).collect();
                 let mut recording = self.recording.borrow_mut();
                 let scope = recording.scope();
-                recording.nodes.push(Recorded { op, operands: ids, results: results.clone(), scope, origin });
+                recording.nodes.push(Recorded { op, operands: ids, results: results.clone(), scope, origin, regions: vec![] });
                 drop(recording);
                 results.into_iter().map(|id| self.tensor(id)).collect()
             }
@@ -170,15 +178,42 @@ impl Trace {
     /// The program that computes `outputs` from `inputs`.
     ///
     /// # Errors
-    /// All mistakes of the trace in one error.
+    /// All mistakes of the trace in one error; or if an output, or what it is made from, belongs to the body of a loop or
+    /// branch, or is an input of the trace that is not among `inputs`.
     pub fn graph(&self, inputs: &[Tensor<'_>], outputs: &[Tensor<'_>]) -> Result<Graph> {
         let recording = self.recording.borrow();
         if !recording.mistakes.is_empty() {
             return Err(mistakes_error(&recording.mistakes));
         }
-        let ids = |tensors: &[Tensor<'_>]| tensors.iter().map(|tensor| tensor.id).collect::<Vec<_>>();
         drop(recording);
-        Ok(self.build(0, &ids(inputs), &ids(outputs)))
+        let ids = |tensors: &[Tensor<'_>]| tensors.iter().map(|tensor| tensor.id).collect::<Vec<_>>();
+        let (inputs, outputs) = (ids(inputs), ids(outputs));
+        self.check_complete(&inputs, &outputs)?;
+        Ok(self.build(0, &inputs, &outputs))
+    }
+
+    /// That every value of the program is an input of it or made in it.
+    fn check_complete(&self, inputs: &[Id], outputs: &[Id]) -> Result<()> {
+        let recording = self.recording.borrow();
+        let mut known: HashSet<Id> = inputs.iter().copied().collect();
+        let missing = |known: &HashSet<Id>, id: Id| recording.lookup(id, |id| known.contains(&id).then_some(())).is_none();
+        for node in recording.nodes.iter().filter(|node| node.scope == 0) {
+            if let Some(&id) = node.operands.iter().find(|&&id| missing(&known, id)) {
+                let message = format!("{} is used at {}, and is no input of the program", recording.describe(id), node.origin);
+                return Err(Error::invalid("trace", message));
+            }
+            known.extend(&node.results);
+        }
+        match outputs.iter().position(|&id| missing(&known, id)) {
+            None => Ok(()),
+            Some(output) => {
+                let what = recording.describe(outputs[output]);
+                Err(Error::invalid(
+                    "trace",
+                    format!("output {output}, {what}, is neither an input of the program nor made by it"),
+                ))
+            }
+        }
     }
 
     /// A handle on the tensor of this number.
@@ -189,17 +224,24 @@ impl Trace {
     /// The constant `literal`, recorded once per program.
     #[track_caller]
     pub(crate) fn literal(&self, literal: halite_ir::Literal) -> Tensor<'_> {
-        let known = self.recording.borrow().constants.get(&literal).copied();
-        if let Some((scope, id)) = known
-            && self.is_open(scope)
-        {
+        // Bodies of loops and branches have their own, which the compiler folds better than values from outside.
+        let scope = self.recording.borrow().scope();
+        let key = (scope, literal);
+        if let Some(&id) = self.recording.borrow().constants.get(&key) {
             return self.tensor(id);
         }
-        let tensor = self.push_one(Op::Constant(literal.clone()), &[]);
-        let mut recording = self.recording.borrow_mut();
-        let scope = recording.scope();
-        recording.constants.insert(literal, (scope, tensor.id));
+        let tensor = self.push_one(Op::Constant(key.1.clone()), &[]);
+        self.recording.borrow_mut().constants.insert(key, tensor.id);
         tensor
+    }
+
+    /// Another tensor of the same value, for [`Tensor::stop_gradient`].
+    pub(crate) fn alias(&self, of: Id) -> Tensor<'_> {
+        let Record { ty, error, name, .. } = &self.recording.borrow().tensors[of as usize];
+        let (ty, error, name) = (ty.clone(), *error, name.clone());
+        let alias = self.record(ty, error, name);
+        self.recording.borrow_mut().tensors[alias as usize].alias = Some(of);
+        self.tensor(alias)
     }
 
     /// Runs `body` on new values of these types, and closes over what it records.
@@ -215,27 +257,69 @@ impl Trace {
         let result = body(&inputs);
         let closed = self.recording.borrow_mut().open.pop();
         assert_eq!(closed, Some(scope), "scopes close in the order of their opening");
-        (Region { scope, inputs: inputs.iter().map(|tensor| tensor.id).collect() }, result)
+        (Region { scope, inputs: inputs.iter().map(|tensor| tensor.id).collect(), outputs: vec![] }, result)
     }
 
-    /// Values of outer scopes that the regions use, each once, in the order of first use. `outputs` are those of the regions.
-    pub(crate) fn captured(&self, regions: &[&Region], outputs: &[Id]) -> Vec<Id> {
+    /// Values of outer scopes that the regions use, each once, in the order of first use.
+    pub(crate) fn captured(&self, regions: &[&Region]) -> Vec<Id> {
         let recording = self.recording.borrow();
-        let scopes: Vec<Scope> = regions.iter().map(|region| region.scope).collect();
-        let used = recording.nodes.iter().filter(|node| scopes.contains(&node.scope)).flat_map(|node| &node.operands);
         let mut captured = Vec::new();
-        for &id in used.chain(outputs) {
-            if !scopes.contains(&recording.tensors[id as usize].scope) && !captured.contains(&id) {
-                captured.push(id);
+        let mut seen = HashSet::new();
+        for region in regions {
+            let inside = |id: Id| recording.tensors[id as usize].scope == region.scope;
+            let nodes = recording.nodes.iter().filter(|node| node.scope == region.scope);
+            for &used in nodes.flat_map(|node| &node.operands).chain(&region.outputs) {
+                let mut id = used;
+                // A tensor that is cut off from gradients in the body is what it is cut off from, in the program.
+                while let (true, Some(original)) = (inside(id), recording.tensors[id as usize].alias) {
+                    id = original;
+                }
+                if !inside(id) && seen.insert(id) {
+                    captured.push(id);
+                }
             }
         }
         captured
     }
 
-    /// The graph of a closed region, with `captured` values as further inputs.
-    pub(crate) fn region_graph(&self, region: &Region, captured: &[Id], outputs: &[Id]) -> Graph {
-        let inputs: Vec<Id> = region.inputs.iter().chain(captured).copied().collect();
-        self.build(region.scope, &inputs, outputs)
+    /// The graph of a closed region.
+    pub(crate) fn region_graph(&self, region: &Region) -> Graph {
+        self.build(region.scope, &region.inputs, &region.outputs)
+    }
+
+    /// Remembers which regions the graphs of the last operation were made from.
+    pub(crate) fn made_from(&self, regions: Vec<Region>) {
+        let mut recording = self.recording.borrow_mut();
+        recording.nodes.last_mut().expect("an operation with regions was just recorded").regions = regions;
+    }
+
+    /// Records what a closed region records again, on these inputs, in the current scope. Unlike [`inline`](Self::inline)
+    /// it keeps what the program does not say: where gradients stop.
+    pub(crate) fn replay<'t>(&'t self, region: &Region, inputs: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
+        let nodes: Vec<Recorded> =
+            self.recording.borrow().nodes.iter().filter(|node| node.scope == region.scope).cloned().collect();
+        let mut values: HashMap<Id, Tensor<'t>> = region.inputs.iter().copied().zip(inputs.iter().copied()).collect();
+        for node in nodes {
+            let operands: Vec<Tensor<'t>> = node.operands.iter().map(|&id| self.replayed(id, &mut values)).collect();
+            let _site = self.called_from(node.origin);
+            let results = self.push_many(node.op, &operands, node.results.len());
+            if !node.regions.is_empty() && !results[0].is_error() {
+                self.made_from(node.regions);
+            }
+            values.extend(node.results.into_iter().zip(results));
+        }
+        region.outputs.iter().map(|&id| self.replayed(id, &mut values)).collect()
+    }
+
+    fn replayed<'t>(&'t self, id: Id, values: &mut HashMap<Id, Tensor<'t>>) -> Tensor<'t> {
+        if let Some(&value) = values.get(&id) {
+            return value;
+        }
+        let original = self.recording.borrow().tensors[id as usize].alias;
+        let original = original.expect("a region uses its inputs, its own results, and tensors cut off from gradients");
+        let value = self.replayed(original, values).stop_gradient();
+        values.insert(id, value);
+        value
     }
 
     /// Records the nodes of `graph` again, on these inputs, in the current scope.
@@ -295,7 +379,7 @@ impl Trace {
         let mut recording = self.recording.borrow_mut();
         let id = Id::try_from(recording.tensors.len()).expect("fewer than 2^32 tensors in a trace");
         let scope = recording.scope();
-        recording.tensors.push(Record { ty, scope, error, name });
+        recording.tensors.push(Record { ty, scope, error, name, alias: None });
         id
     }
 
@@ -308,7 +392,7 @@ impl Trace {
     }
 
     /// ` (operand 1 is `hidden.weight`)`, for operands that have names.
-    fn names(&self, operands: &[Tensor<'_>]) -> String {
+    pub(crate) fn names(&self, operands: &[Tensor<'_>]) -> String {
         let named: Vec<String> = (operands.iter().enumerate())
             .filter_map(|(index, operand)| Some(format!("operand {index} is `{}`", self.name_of(operand.id)?)))
             .collect();
@@ -317,17 +401,20 @@ impl Trace {
 
     fn build(&self, scope: Scope, inputs: &[Id], outputs: &[Id]) -> Graph {
         let recording = self.recording.borrow();
+        let value = |values: &HashMap<Id, halite_ir::Value>, id: Id| {
+            recording.lookup(id, |id| values.get(&id).copied()).expect("a program uses its inputs and its own results")
+        };
         let mut graph = Graph::new();
-        let mut values = HashMap::with_capacity(recording.tensors.len());
+        let mut values = HashMap::new();
         for &id in inputs {
             values.insert(id, graph.input(recording.tensors[id as usize].ty.clone()));
         }
         for node in recording.nodes.iter().filter(|node| node.scope == scope) {
-            let operands: Vec<_> = node.operands.iter().map(|id| values[id]).collect();
+            let operands: Vec<_> = node.operands.iter().map(|&id| value(&values, id)).collect();
             let results = graph.push(node.op.clone(), &operands, Some(node.origin)).expect("checked when it was recorded");
             values.extend(node.results.iter().copied().zip(results.iter().copied()));
         }
-        graph.set_outputs(outputs.iter().map(|id| values[id]).collect());
+        graph.set_outputs(outputs.iter().map(|&id| value(&values, id)).collect());
         graph
     }
 }
@@ -343,12 +430,36 @@ impl Recording {
     fn scope(&self) -> Scope {
         self.open.last().copied().unwrap_or(0)
     }
+
+    /// What `find` finds for a tensor, or for what it is an alias of.
+    fn lookup<T>(&self, mut id: Id, find: impl Fn(Id) -> Option<T>) -> Option<T> {
+        loop {
+            if let Some(found) = find(id) {
+                return Some(found);
+            }
+            id = self.tensors[id as usize].alias?;
+        }
+    }
+
+    /// A tensor, in a message.
+    fn describe(&self, id: Id) -> String {
+        let Record { ty, scope, name, .. } = &self.tensors[id as usize];
+        match (name, scope) {
+            (Some(name), _) => format!("`{name}` ({ty})"),
+            (None, 0) => format!("a tensor {ty}"),
+            (None, _) => format!("a tensor {ty} from the body of a loop or branch"),
+        }
+    }
 }
 
 /// A closed body of a loop or branch.
+#[derive(Clone)]
 pub(crate) struct Region {
-    scope: Scope,
-    inputs: Vec<Id>,
+    pub(crate) scope: Scope,
+    /// What the body takes; values from outside that it uses are to be added.
+    pub(crate) inputs: Vec<Id>,
+    /// What it gives; to be set.
+    pub(crate) outputs: Vec<Id>,
 }
 
 /// Until dropped, what is recorded comes from one line of the user: see [`Trace::called_from`].

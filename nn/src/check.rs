@@ -1,0 +1,114 @@
+//! Checks of what a user gives to methods of [`Tensor`]: bad dimensions are mistakes, never panics.
+
+use std::ops::{Bound, Range, RangeBounds};
+
+use halite_core::TensorType;
+
+use crate::Tensor;
+
+/// A value, or the error tensor that the method is to return: see [`check!`].
+pub(crate) type Checked<'t, T = ()> = Result<T, Tensor<'t>>;
+
+/// The value, or `return` of the error tensor.
+macro_rules! check {
+    ($checked:expr) => {
+        match $checked {
+            Ok(value) => value,
+            Err(error) => return error,
+        }
+    };
+}
+pub(crate) use check;
+
+impl<'t> Tensor<'t> {
+    /// Records a mistake of `op` on this, unless this is an error already.
+    #[track_caller]
+    pub(crate) fn mistake(self, op: &str, message: impl FnOnce() -> String) -> Tensor<'t> {
+        self.mistake_like(op, message, self.ty())
+    }
+
+    /// As [`mistake`](Self::mistake), with the type that the result would most likely have had.
+    #[track_caller]
+    pub(crate) fn mistake_like(self, op: &str, message: impl FnOnce() -> String, like: TensorType) -> Tensor<'t> {
+        if self.is_error() {
+            return self.trace.error_like(Some(like));
+        }
+        let named = self.name().map_or(String::new(), |name| format!(" (operand 0 is `{name}`)"));
+        self.trace.fail(op, message() + &named, Some(like))
+    }
+
+    /// That each of `dims` is a dimension of this, and none is there twice.
+    #[track_caller]
+    pub(crate) fn check_dims(self, op: &str, dims: &[usize]) -> Checked<'t> {
+        let ty = self.ty();
+        if self.is_error() {
+            return Err(self);
+        }
+        if let Some(dim) = dims.iter().find(|&&dim| dim >= ty.rank()) {
+            return Err(self.mistake(op, || match ty.rank() {
+                0 => format!("dimension {dim} of {ty}, which has none"),
+                rank => format!("dimension {dim} of {ty}, whose dimensions are 0 to {}", rank - 1),
+            }));
+        }
+        if let Some(dim) = (1..dims.len()).map(|i| dims[i]).zip(1..).find(|(dim, i)| dims[..*i].contains(dim)) {
+            return Err(self.mistake(op, || format!("dimension {} is given twice in {dims:?}", dim.0)));
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    pub(crate) fn check_dim(self, op: &str, dim: usize) -> Checked<'t> {
+        self.check_dims(op, &[dim])
+    }
+
+    /// That this is of floats.
+    #[track_caller]
+    pub(crate) fn check_float(self, op: &str) -> Checked<'t> {
+        if self.is_error() {
+            return Err(self);
+        }
+        if self.dtype().is_float() {
+            return Ok(());
+        }
+        Err(self.mistake(op, || format!("{} is not of floats; convert it first", self.ty())))
+    }
+
+    /// That this is of integers.
+    #[track_caller]
+    pub(crate) fn check_integer(self, op: &str) -> Checked<'t> {
+        if self.is_error() {
+            return Err(self);
+        }
+        if self.dtype().is_integer() {
+            return Ok(());
+        }
+        Err(self.mistake(op, || format!("{} is not of integers; convert it first", self.ty())))
+    }
+
+    /// That `given` things are one for each of `wanted`.
+    #[track_caller]
+    pub(crate) fn check_count(self, op: &str, what: &str, given: usize, wanted: usize) -> Checked<'t> {
+        if self.is_error() {
+            return Err(self);
+        }
+        if given == wanted {
+            return Ok(());
+        }
+        Err(self.mistake(op, || format!("{given} {what} given for {}, which needs {wanted}", self.ty())))
+    }
+}
+
+/// `range` within a dimension of `size`; not checked to fit.
+pub(crate) fn bounds(range: impl RangeBounds<usize>, size: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => size,
+    };
+    start..end
+}

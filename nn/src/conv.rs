@@ -1,0 +1,192 @@
+//! Convolutions and pooling. Channels are last: XLA's CPU code is up to 1.3 times faster so.
+
+use std::panic::Location;
+
+use halite_ir::{ConvDims, Convolution, Op, Reduction, Window};
+
+use crate::{
+    Tensor,
+    check::{Checked, check},
+};
+
+/// How a window meets the edges.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Padding {
+    /// Not over them: elements that no whole window covers are left out.
+    #[default]
+    Valid,
+    /// Padded so that there are `ceil(size / stride)` windows, the odd one after.
+    Same,
+    /// So many elements `(before, after)` per spatial dimension.
+    Explicit(Vec<(i64, i64)>),
+}
+
+/// How a kernel moves over its input. An empty list is 1 for every spatial dimension.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ConvOptions {
+    /// Step of the window, per spatial dimension.
+    pub strides: Vec<usize>,
+    /// What is added at the edges.
+    pub padding: Padding,
+    /// 1 + zeros between elements of the input: more than 1 is a transposed convolution.
+    pub input_dilation: Vec<usize>,
+    /// 1 + zeros between elements of the kernel: more than 1 is a dilated convolution.
+    pub kernel_dilation: Vec<usize>,
+    /// Features are convolved in so many separate groups; 0 counts as 1.
+    pub groups: usize,
+}
+
+impl Padding {
+    /// `(before, after)` per dimension, for inputs of `sizes` under windows that reach over `extents`.
+    fn resolve(&self, sizes: &[usize], extents: &[usize], strides: &[usize]) -> Result<Vec<(i64, i64)>, String> {
+        match self {
+            Padding::Valid => Ok(vec![(0, 0); sizes.len()]),
+            Padding::Same => Ok((0..sizes.len())
+                .map(|dim| {
+                    let windows = sizes[dim].div_ceil(strides[dim].max(1));
+                    let reach = windows.saturating_sub(1) * strides[dim] + extents[dim];
+                    let total = reach.saturating_sub(sizes[dim]);
+                    ((total / 2) as i64, (total - total / 2) as i64)
+                })
+                .collect()),
+            Padding::Explicit(padding) if padding.len() == sizes.len() => Ok(padding.clone()),
+            Padding::Explicit(padding) => {
+                Err(format!("padding of {} dimensions given for {} spatial dimensions", padding.len(), sizes.len()))
+            }
+        }
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// `[batch, spatial.., in]` with a kernel `[spatial.., in / groups, out]` to `[batch, spatial.., out]`.
+    #[track_caller]
+    pub fn conv(self, kernel: Tensor<'t>, options: &ConvOptions) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        let (x, k) = (self.ty(), kernel.ty());
+        if self.is_error() || kernel.is_error() {
+            return self.trace.error_like(Some(x));
+        }
+        if x.rank() < 2 || x.rank() != k.rank() {
+            let names = self.trace.names(&[self, kernel]);
+            let message = format!("{x} with kernel {k}: want [batch, spatial.., in] and [spatial.., in, out]{names}");
+            return self.trace.fail("convolution", message, Some(x));
+        }
+        let spatial = x.rank() - 2;
+        let strides = check!(self.per_dimension("strides", &options.strides, spatial));
+        let input_dilation = check!(self.per_dimension("input dilations", &options.input_dilation, spatial));
+        let kernel_dilation = check!(self.per_dimension("kernel dilations", &options.kernel_dilation, spatial));
+        let dilate = |size: usize, by: usize| size.saturating_sub(1) * by + size.min(1);
+        let sizes: Vec<usize> = (0..spatial).map(|dim| dilate(x.dims()[1 + dim], input_dilation[dim])).collect();
+        let extents: Vec<usize> = (0..spatial).map(|dim| dilate(k.dims()[dim], kernel_dilation[dim])).collect();
+        let padding = match options.padding.resolve(&sizes, &extents, &strides) {
+            Ok(padding) => padding,
+            Err(message) => return self.mistake("convolution", || message),
+        };
+        let last = ConvDims { batch: 0, feature: spatial + 1, spatial: (1..=spatial).collect() };
+        let convolution = Convolution {
+            input: last.clone(),
+            kernel: ConvDims { batch: spatial + 1, feature: spatial, spatial: (0..spatial).collect() },
+            output: last,
+            strides,
+            padding,
+            input_dilation,
+            kernel_dilation,
+            reversal: vec![false; spatial],
+            feature_groups: options.groups.max(1),
+            batch_groups: 1,
+            result: x.dtype(),
+        };
+        self.conv_general(kernel, convolution)
+    }
+
+    /// Convolution in StableHLO's terms.
+    #[track_caller]
+    pub fn conv_general(self, kernel: Tensor<'t>, convolution: Convolution) -> Tensor<'t> {
+        self.trace.push_one(Op::Convolution(convolution), &[self, kernel])
+    }
+
+    /// The largest element of each window: `[batch, spatial.., features]` keeps its order of dimensions. `window` and
+    /// `strides` are per spatial dimension; no strides are the window.
+    ///
+    /// Where windows do not overlap and nothing is padded, this is a reshape and a maximum, and the gradient is shared
+    /// equally between equal largest elements; else the first of them gets it.
+    #[track_caller]
+    pub fn max_pool(self, window: impl AsRef<[usize]>, strides: impl AsRef<[usize]>, padding: Padding) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        self.pool("max pool", Reduction::Max, window.as_ref(), strides.as_ref(), &padding)
+    }
+
+    /// The mean of each window, of floats; else as [`max_pool`](Self::max_pool). Padding counts as zeros.
+    #[track_caller]
+    pub fn avg_pool(self, window: impl AsRef<[usize]>, strides: impl AsRef<[usize]>, padding: Padding) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        check!(self.check_float("average pool"));
+        let count: usize = window.as_ref().iter().product();
+        let sums = self.pool("average pool", Reduction::Sum, window.as_ref(), strides.as_ref(), &padding);
+        if sums.is_error() { sums } else { sums / count as f64 }
+    }
+
+    #[track_caller]
+    fn pool(self, op: &str, kind: Reduction, window: &[usize], strides: &[usize], padding: &Padding) -> Tensor<'t> {
+        let ty = self.ty();
+        if ty.rank() < 2 {
+            return self.mistake(op, || format!("{ty}: want [batch, spatial.., features]"));
+        }
+        let spatial = ty.rank() - 2;
+        check!(self.check_count(op, "window sizes", window.len(), spatial));
+        let strides = check!(self.per_dimension("strides", if strides.is_empty() { window } else { strides }, spatial));
+        let sizes = &ty.dims()[1..=spatial];
+        let padding = match padding.resolve(sizes, window, &strides) {
+            Ok(padding) => padding,
+            Err(message) => return self.mistake(op, || message),
+        };
+        let fits = (0..spatial).all(|dim| window[dim] > 0 && window[dim] <= sizes[dim]);
+        if strides == window && fits && padding.iter().all(|&edges| edges == (0, 0)) {
+            return self.pool_tiles(kind, window);
+        }
+        let Some(padding) = padding.iter().map(|&(low, high)| Some((low.try_into().ok()?, high.try_into().ok()?))).collect()
+        else {
+            return self.mistake(op, || format!("negative padding {padding:?}"));
+        };
+        let around = |values: &[usize]| [&[1], values, &[1]].concat();
+        let padding: Vec<(usize, usize)> = padding;
+        let window = Window {
+            sizes: around(window),
+            strides: around(&strides),
+            base_dilations: vec![1; spatial + 2],
+            window_dilations: vec![1; spatial + 2],
+            padding: [&[(0, 0)], &padding[..], &[(0, 0)]].concat(),
+        };
+        self.reduce_window(kind, window)
+    }
+
+    /// Windows that do not overlap: each spatial dimension becomes (windows, within), and `within` is reduced away. XLA's
+    /// CPU code for this was 1.33 times faster in a whole training step than its windows.
+    #[track_caller]
+    fn pool_tiles(self, kind: Reduction, window: &[usize]) -> Tensor<'t> {
+        let dims = self.dims();
+        let mut whole = self;
+        let mut tiled = vec![dims[0]];
+        for (dim, &size) in window.iter().enumerate() {
+            let count = dims[1 + dim] / size;
+            whole = whole.slice_dim(1 + dim, ..count * size);
+            tiled.extend([count, size]);
+        }
+        tiled.extend(dims.last());
+        let within: Vec<usize> = (0..window.len()).map(|dim| 2 + 2 * dim).collect();
+        whole.reshape(tiled).reduce(kind, within)
+    }
+
+    /// `values`, or 1 for each of `count` if there are none.
+    #[track_caller]
+    fn per_dimension(self, what: &str, values: &[usize], count: usize) -> Checked<'t, Vec<usize>> {
+        if values.is_empty() {
+            return Ok(vec![1; count]);
+        }
+        self.check_count("window", what, values.len(), count)?;
+        match values.iter().all(|&value| value > 0) {
+            true => Ok(values.to_vec()),
+            false => Err(self.mistake("window", || format!("{what} {values:?}: each must be at least 1"))),
+        }
+    }
+}

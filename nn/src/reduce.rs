@@ -1,0 +1,279 @@
+//! Reductions over dimensions and over windows, and what is made of them.
+
+use std::panic::Location;
+
+use halite_core::DType;
+use halite_ir::{Extreme, Op, Reduction, Window};
+
+use crate::{Tensor, check::check};
+
+macro_rules! reductions {
+    ($($(#[$doc:meta])* $name:ident $keep:ident $kind:ident;)*) => {
+        impl<'t> Tensor<'t> {$(
+            $(#[$doc])*
+            #[doc = ""]
+            #[doc = "Over `dims`, which go away."]
+            #[track_caller]
+            pub fn $name(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+                self.reduce(Reduction::$kind, dims)
+            }
+
+            $(#[$doc])*
+            #[doc = ""]
+            #[doc = "Over `dims`, which stay, with size 1."]
+            #[track_caller]
+            pub fn $keep(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+                self.reduce_keep(Reduction::$kind, dims)
+            }
+        )*}
+    };
+}
+reductions! {
+    /// Sum.
+    sum sum_keep Sum;
+    /// Product.
+    prod prod_keep Product;
+    /// Largest element; NaN if one is. Its gradient is shared equally between equal largest elements.
+    max max_keep Max;
+    /// Smallest element; NaN if one is. Its gradient is shared equally between equal smallest elements.
+    min min_keep Min;
+    /// Whether all are true; bitwise and of integers.
+    all all_keep And;
+    /// Whether any is true; bitwise or of integers.
+    any any_keep Or;
+}
+
+impl<'t> Tensor<'t> {
+    /// Sum of all elements: a scalar.
+    #[track_caller]
+    pub fn sum_all(self) -> Tensor<'t> {
+        self.sum(self.all_dims())
+    }
+
+    /// Mean of all elements, which are floats: a scalar.
+    #[track_caller]
+    pub fn mean_all(self) -> Tensor<'t> {
+        self.mean(self.all_dims())
+    }
+
+    /// Reduction over `dims`, which go away.
+    #[track_caller]
+    pub fn reduce(self, kind: Reduction, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let mut dims = dims.as_ref().to_vec();
+        check!(self.check_dims(reduction_name(kind), &dims));
+        dims.sort_unstable();
+        if dims.is_empty() { self } else { self.trace().push_one(Op::Reduce { kind, dims }, &[self]) }
+    }
+
+    /// Reduction over `dims`, which stay, with size 1.
+    #[track_caller]
+    pub fn reduce_keep(self, kind: Reduction, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let dims = dims.as_ref();
+        check!(self.check_dims(reduction_name(kind), dims));
+        self.reduce(kind, dims).reshape(self.kept(dims))
+    }
+
+    /// Mean of floats over `dims`, which go away.
+    #[track_caller]
+    pub fn mean(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        let dims = dims.as_ref();
+        check!(self.check_float("mean"));
+        check!(self.check_dims("mean", dims));
+        let sizes = self.dims();
+        let count: usize = dims.iter().map(|&dim| sizes[dim]).product();
+        self.sum(dims) / count as f64
+    }
+
+    /// Mean of floats over `dims`, which stay, with size 1.
+    #[track_caller]
+    pub fn mean_keep(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let dims = dims.as_ref();
+        check!(self.check_dims("mean", dims));
+        self.mean(dims).reshape(self.kept(dims))
+    }
+
+    /// Mean of the squared distance from the mean, of floats, over `dims`, which go away. Divides by the count, not by
+    /// one less.
+    #[track_caller]
+    pub fn var(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        let dims = dims.as_ref();
+        check!(self.check_dims("variance", dims));
+        (self - self.mean_keep(dims)).square().mean(dims)
+    }
+
+    /// As [`var`](Self::var), where `dims` stay, with size 1.
+    #[track_caller]
+    pub fn var_keep(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let dims = dims.as_ref();
+        check!(self.check_dims("variance", dims));
+        self.var(dims).reshape(self.kept(dims))
+    }
+
+    /// Where the largest element along `dim` is, as `s32`; the first of equals, and NaN before all.
+    #[track_caller]
+    pub fn argmax(self, dim: usize) -> Tensor<'t> {
+        self.arg_reduce(Extreme::Max, dim).1
+    }
+
+    /// Where the smallest element along `dim` is, as `s32`; the first of equals, and NaN before all.
+    #[track_caller]
+    pub fn argmin(self, dim: usize) -> Tensor<'t> {
+        self.arg_reduce(Extreme::Min, dim).1
+    }
+
+    /// The extreme element along `dim`, which goes away, and where it is, as `s32`.
+    #[track_caller]
+    pub fn arg_reduce(self, kind: Extreme, dim: usize) -> (Tensor<'t>, Tensor<'t>) {
+        let results = self.trace.push_many(Op::ArgReduce { kind, dim }, &[self], 2);
+        (results[0], results[1])
+    }
+
+    /// e^x of floats, divided so that the sum along `dim` is 1.
+    #[track_caller]
+    pub fn softmax(self, dim: usize) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        check!(self.check_float("softmax"));
+        check!(self.check_dim("softmax", dim));
+        let unnormalized = (self - self.max_keep([dim]).stop_gradient()).exp();
+        unnormalized / unnormalized.sum_keep([dim])
+    }
+
+    /// Logarithm of [`softmax`](Self::softmax), without its loss of accuracy.
+    #[track_caller]
+    pub fn log_softmax(self, dim: usize) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        check!(self.check_float("log softmax"));
+        check!(self.check_dim("log softmax", dim));
+        let shifted = self - self.max_keep([dim]).stop_gradient();
+        shifted - shifted.exp().sum_keep([dim]).log()
+    }
+
+    /// log(sum(e^x)) of floats over `dims`, which go away; -inf if all are.
+    #[track_caller]
+    pub fn logsumexp(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        let dims = dims.as_ref();
+        check!(self.check_float("logsumexp"));
+        check!(self.check_dims("logsumexp", dims));
+        let max = self.max_keep(dims).stop_gradient();
+        let max = max.is_finite().select(max, 0.0);
+        (self - max).exp().sum(dims).log() + max.reshape(self.reduced(dims))
+    }
+
+    /// Reduces each window of this. Padding does not count.
+    #[track_caller]
+    pub fn reduce_window(self, kind: Reduction, window: Window) -> Tensor<'t> {
+        self.trace.push_one(Op::ReduceWindow { kind, window }, &[self])
+    }
+
+    /// Sums of the elements up to and with each, along `dim`.
+    #[track_caller]
+    pub fn cumsum(self, dim: usize) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        self.scan_with("cumulative sum", dim, 0.0, |a, b| a + b)
+    }
+
+    /// Products of the elements up to and with each, along `dim`.
+    #[track_caller]
+    pub fn cumprod(self, dim: usize) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        self.scan_with("cumulative product", dim, 1.0, |a, b| a * b)
+    }
+
+    /// The largest of the elements up to and with each, along `dim`.
+    #[track_caller]
+    pub fn cummax(self, dim: usize) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        self.scan_with("cumulative maximum", dim, lowest(self.dtype()), |a, b| a.maximum(b))
+    }
+
+    /// The smallest of the elements up to and with each, along `dim`.
+    #[track_caller]
+    pub fn cummin(self, dim: usize) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        self.scan_with("cumulative minimum", dim, highest(self.dtype()), |a, b| a.minimum(b))
+    }
+
+    /// log(sum(e^x)) of the elements up to and with each, along `dim`, of floats.
+    #[track_caller]
+    pub fn cumlogsumexp(self, dim: usize) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        check!(self.check_float("cumulative logsumexp"));
+        self.scan_with("cumulative logsumexp", dim, f64::NEG_INFINITY, Tensor::log_add_exp)
+    }
+
+    /// log(e^x + e^right) of floats; -inf if both are.
+    #[track_caller]
+    pub fn log_add_exp(self, right: Tensor<'t>) -> Tensor<'t> {
+        let _site = self.trace.called_from(Location::caller());
+        check!(self.check_float("log add exp"));
+        let max = self.maximum(right).stop_gradient();
+        let max = max.is_finite().select(max, 0.0);
+        let sum = (self - max).exp() + (right - max).exp();
+        // Both are -inf: the logarithm of 0 is right, its gradient would be NaN.
+        let nothing = sum.eq(0.0);
+        nothing.select(self.maximum(right), nothing.select(sum.ones_like(), sum).log() + max)
+    }
+
+    /// Every prefix combined, in log2(n) steps over the whole tensor: XLA's CPU code for a window as wide as the
+    /// dimension takes n steps for each element.
+    #[track_caller]
+    fn scan_with(
+        self,
+        op: &str,
+        dim: usize,
+        identity: f64,
+        combine: impl Fn(Tensor<'t>, Tensor<'t>) -> Tensor<'t>,
+    ) -> Tensor<'t> {
+        check!(self.check_dim(op, dim));
+        let (size, rank) = (self.dims()[dim], self.rank());
+        let mut scanned = self;
+        let mut shift = 1;
+        while shift < size {
+            let mut padding = vec![(0, 0); rank];
+            padding[dim] = (shift as i64, -(shift as i64));
+            scanned = combine(scanned, scanned.pad(self.trace.scalar(identity, self.dtype()), padding));
+            shift *= 2;
+        }
+        scanned
+    }
+
+    fn all_dims(self) -> Vec<usize> {
+        (0..self.rank()).collect()
+    }
+
+    /// The dimensions of this with size 1 at `dims`.
+    pub(crate) fn kept(self, dims: &[usize]) -> Vec<usize> {
+        self.dims().iter().enumerate().map(|(dim, &size)| if dims.contains(&dim) { 1 } else { size }).collect()
+    }
+
+    /// The dimensions of this without `dims`.
+    pub(crate) fn reduced(self, dims: &[usize]) -> Vec<usize> {
+        self.dims().iter().enumerate().filter(|(dim, _)| !dims.contains(dim)).map(|(_, &size)| size).collect()
+    }
+}
+
+/// What people call a reduction.
+pub(crate) fn reduction_name(kind: Reduction) -> &'static str {
+    match kind {
+        Reduction::Sum => "sum",
+        Reduction::Product => "product",
+        Reduction::Min => "min",
+        Reduction::Max => "max",
+        Reduction::And => "all",
+        Reduction::Or => "any",
+    }
+}
+
+/// The identity of `max`, as a number that rounds to it.
+pub(crate) fn lowest(dtype: DType) -> f64 {
+    // A conversion from `f64` saturates at the ends of integers.
+    if dtype == DType::Bool { 0.0 } else { f64::NEG_INFINITY }
+}
+
+/// The identity of `min`, as a number that rounds to it.
+pub(crate) fn highest(_: DType) -> f64 {
+    f64::INFINITY
+}
