@@ -12,6 +12,7 @@ mod product;
 mod reduce;
 pub mod rng;
 mod shape;
+mod special;
 mod tensor;
 mod trace;
 

@@ -1,9 +1,316 @@
 //! Random numbers by counter: a key and a shape give the same bits on every backend.
+//!
+//! The generator is Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
+//! written in operations. Keys and draws are those of JAX 0.10 (`jax.random` with its default, partitionable Threefry),
+//! bit for bit for integers and uniform floats; an element depends only on the key and its place, so a tensor may be
+//! split over devices in any way and keeps its values.
+//!
+//! A key (`u32[2]`) is used once: split it, or fold a number in, for every further draw.
+//!
+//! ```
+//! use halite_nn::{Trace, rng};
+//!
+//! let cx = Trace::new();
+//! let key = rng::constant_key(&cx, rng::key(42));
+//! let [weights, noise] = rng::split(key);
+//! let x = rng::normal(weights, [2, 3], halite_core::DType::F32);
+//! let mask = rng::bernoulli(noise, [2, 3], 0.5);
+//! assert_eq!(x.ty().to_string(), "f32[2, 3]");
+//! assert_eq!(mask.ty().to_string(), "bool[2, 3]");
+//! ```
 
-use crate::Tensor;
+use std::panic::Location;
 
-/// A new key from `key` (`u32[2]`) and a number.
+use halite_core::{DType, TensorType};
+use halite_ir::{Extreme, Literal, Op};
+
+use crate::{Operand, Tensor, Trace};
+
+/// The key of a seed, on the host: high word, low word.
+pub const fn key(seed: u64) -> [u32; 2] {
+    [(seed >> 32) as u32, seed as u32]
+}
+
+/// A key as a constant of a program, `u32[2]`.
 #[track_caller]
-pub fn fold_in(key: Tensor<'_>, data: u32) -> Tensor<'_> {
-    key + data
+pub fn constant_key(cx: &Trace, key: [u32; 2]) -> Tensor<'_> {
+    cx.literal(Literal::new(&key, [2]).expect("two words make a key"))
+}
+
+/// `N` new keys from `key`, each `u32[2]`.
+#[track_caller]
+pub fn split<'t, const N: usize>(key: Tensor<'t>) -> [Tensor<'t>; N] {
+    let _site = key.trace().called_from(Location::caller());
+    let keys = split_many(key, N);
+    std::array::from_fn(|index| row(keys, index))
+}
+
+/// `count` new keys from `key`: `u32[count, 2]`.
+#[track_caller]
+pub fn split_many(key: Tensor<'_>, count: usize) -> Tensor<'_> {
+    let _site = key.trace().called_from(Location::caller());
+    let (first, second) = block(key, counters(key.trace(), &[count]));
+    pairs(first, second)
+}
+
+/// A new key from `key` (`u32[2]`) and a number: a `u32`, or an integer scalar of the trace such as the step.
+#[track_caller]
+pub fn fold_in<'t>(key: Tensor<'t>, data: impl Operand<'t>) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    let data = data.beside(key).convert(DType::U32).reshape([1]);
+    let zero = key.trace().full(0.0, &TensorType::new(DType::U32, [1]));
+    let (first, second) = block(key, (zero, data));
+    pairs(first, second).reshape([2])
+}
+
+/// New keys from `key` and each of these numbers: `u32[n, 2]`. A number below 2^32 gives the key of [`fold_in`].
+#[track_caller]
+pub fn fold_in_many<'t>(key: Tensor<'t>, numbers: &[u64]) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    let words = |shift: u32| -> Tensor<'t> {
+        let words: Vec<u32> = numbers.iter().map(|number| (number >> shift) as u32).collect();
+        key.trace().literal(Literal::new(&words, [words.len()]).expect("as many words as the dimension says"))
+    };
+    let (first, second) = block(key, (words(32), words(0)));
+    pairs(first, second)
+}
+
+/// Row `index` of many keys `u32[n, 2]`: a key.
+#[track_caller]
+pub fn row(keys: Tensor<'_>, index: usize) -> Tensor<'_> {
+    let _site = keys.trace().called_from(Location::caller());
+    let op = Op::Slice { starts: vec![index, 0], limits: vec![index + 1, 2], strides: vec![1, 1] };
+    keys.trace().push_one(op, &[keys]).reshape([2])
+}
+
+/// Random bits as unsigned integers `dtype` (`u8` to `u64`) of `dims`.
+#[track_caller]
+pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    let cx = key.trace();
+    let ty = TensorType::new(dtype, dims);
+    if !dtype.is_unsigned_integer() {
+        return cx.fail("random bits", format!("{dtype} is no unsigned integer; take u8, u16, u32 or u64"), Some(ty));
+    }
+    let (first, second) = block(key, counters(cx, ty.dims()));
+    if dtype == DType::U64 {
+        first.convert(dtype).shift_left(cx.full(32.0, &ty)).or(second.convert(dtype))
+    } else {
+        first.xor(second).convert(dtype)
+    }
+}
+
+/// Uniform floats in `[low, high)`.
+///
+/// `low` and `high` are numbers or scalars of the trace. `f16` and `bf16` are drawn in `f32` and rounded, which can give
+/// `high`.
+#[track_caller]
+pub fn uniform<'t>(
+    key: Tensor<'t>,
+    dims: impl AsRef<[usize]>,
+    dtype: DType,
+    low: impl Operand<'t>,
+    high: impl Operand<'t>,
+) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    in_wide(key, dims.as_ref(), dtype, "random uniform", |dims, wide| {
+        let cx = key.trace();
+        let like = cx.scalar(0.0, wide);
+        let (low, high) = (low.beside(like).convert(wide), high.beside(like).convert(wide));
+        // Random bits become the mantissa of a number in [1, 2).
+        let (word, unused, one) = if wide == DType::F64 {
+            (DType::U64, 12.0, Literal::splat(1f64.to_bits(), dims))
+        } else {
+            (DType::U32, 9.0, Literal::splat(1f32.to_bits(), dims))
+        };
+        let bits = bits(key, dims, word);
+        let mantissa = bits.shift_right_logical(cx.full(unused, &bits.ty()));
+        let unit = mantissa.or(cx.literal(one)).bitcast(wide) - 1.0;
+        (unit * (high - low) + low).maximum(low)
+    })
+}
+
+/// Normal floats of mean 0 and standard deviation 1.
+#[track_caller]
+pub fn normal<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    in_wide(key, dims.as_ref(), dtype, "random normal", |dims, wide| {
+        // The uniform number is never -1, whose inverse error function is infinite.
+        let low = if wide == DType::F64 { (-1f64).next_up() } else { f64::from((-1f32).next_up()) };
+        uniform(key, dims, wide, low, 1.0).erf_inv() * std::f64::consts::SQRT_2
+    })
+}
+
+/// Normal floats of mean 0 and standard deviation 1, given that they lie in `(low, high)`.
+#[track_caller]
+pub fn truncated_normal<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType, low: f64, high: f64) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    in_wide(key, dims.as_ref(), dtype, "random truncated normal", |dims, wide| {
+        let cx = key.trace();
+        let erf = |bound: f64| (cx.scalar(bound, wide) / std::f64::consts::SQRT_2).erf();
+        let x = uniform(key, dims, wide, erf(low), erf(high)).erf_inv() * std::f64::consts::SQRT_2;
+        // Rounding must not give the bounds themselves.
+        let (low, high) = match wide {
+            DType::F64 => (low.next_up(), high.next_down()),
+            _ => (f64::from((low as f32).next_up()), f64::from((high as f32).next_down())),
+        };
+        x.clamp(low, high)
+    })
+}
+
+/// `bool`s of `dims` that are true with this probability: a number, or an `f32` tensor that broadcasts to `dims`.
+#[track_caller]
+pub fn bernoulli<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, probability: impl Operand<'t>) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    uniform(key, dims, DType::F32, 0.0, 1.0).lt(probability)
+}
+
+/// Floats of the standard Gumbel distribution; added to logits, the largest is a draw from them.
+#[track_caller]
+pub fn gumbel<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    in_wide(key, dims.as_ref(), dtype, "random gumbel", |dims, wide| {
+        let tiny = if wide == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
+        -(-uniform(key, dims, wide, tiny, 1.0).log()).log()
+    })
+}
+
+/// Draws class ids from `logits: [.., classes]`: `s32[..]`.
+#[track_caller]
+pub fn categorical<'t>(key: Tensor<'t>, logits: Tensor<'t>) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    let cx = key.trace();
+    if logits.rank() == 0 {
+        return cx.fail("random categorical", format!("{} has no dimension of classes", logits.ty()), None);
+    }
+    let noisy = gumbel(key, logits.dims(), logits.dtype()) + logits;
+    let op = Op::ArgReduce { kind: Extreme::Max, dim: logits.rank() - 1 };
+    cx.push_many(op, &[noisy], 2)[1]
+}
+
+/// Integers in `low..high` as `s32` of `dims`, each equally likely up to 2^-32 or so.
+#[track_caller]
+pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: i32) -> Tensor<'t> {
+    let _site = key.trace().called_from(Location::caller());
+    let (cx, dims) = (key.trace(), dims.as_ref());
+    if low >= high {
+        let like = TensorType::new(DType::S32, dims);
+        return cx.fail("random integers", format!("no integer is in {low}..{high}"), Some(like));
+    }
+    let span = high.wrapping_sub(low) as u32;
+    // 2^32 mod span, by which the high word counts.
+    let multiplier = ((1u64 << 32) % u64::from(span)) as u32;
+    let [first, second] = split(key);
+    let (high_word, low_word) = (bits(first, dims, DType::U32), bits(second, dims, DType::U32));
+    let offset = ((high_word % span) * multiplier + low_word % span) % span;
+    offset.bitcast(DType::S32) + low
+}
+
+/// The numbers `0..count` in random order: `s32[count]`.
+#[track_caller]
+pub fn permutation(key: Tensor<'_>, count: usize) -> Tensor<'_> {
+    let _site = key.trace().called_from(Location::caller());
+    let cx = key.trace();
+    let mut order = cx.push_one(Op::Iota { ty: TensorType::new(DType::S32, [count]), dim: 0 }, &[]);
+    // Sorting by random words, often enough that equal words in every round are unlikely.
+    let rounds = (3.0 * (count.max(1) as f64).ln() / f64::from(u32::MAX).ln()).ceil() as usize;
+    let mut key = key;
+    for _ in 0..rounds {
+        let [next, subkey] = split(key);
+        let words = bits(subkey, [count], DType::U32);
+        order = cx.push_many(Op::Sort { dim: 0, descending: false }, &[words, order], 2)[1];
+        key = next;
+    }
+    order
+}
+
+/// Runs `draw` in `f32` or `f64`, and rounds what it gives to `dtype`.
+fn in_wide<'t>(
+    key: Tensor<'t>,
+    dims: &[usize],
+    dtype: DType,
+    name: &str,
+    draw: impl FnOnce(&[usize], DType) -> Tensor<'t>,
+) -> Tensor<'t> {
+    match dtype {
+        DType::F32 | DType::F64 => draw(dims, dtype),
+        DType::F16 | DType::Bf16 => draw(dims, DType::F32).convert(dtype),
+        _ => key.trace().fail(name, format!("{dtype} is no float"), Some(TensorType::new(dtype, dims))),
+    }
+}
+
+/// For each place of a tensor, its row-major number as two words.
+///
+/// Written as a sum over the dimensions, not as a reshaped line, so that a partitioner can split it along any of them.
+fn counters<'t>(cx: &'t Trace, dims: &[usize]) -> (Tensor<'t>, Tensor<'t>) {
+    let wide = TensorType::new(DType::U32, dims).elements() as u64 > 1 << 32;
+    let ty = TensorType::new(if wide { DType::U64 } else { DType::U32 }, dims);
+    let mut number = None;
+    let mut stride = 1usize;
+    for dim in (0..dims.len()).rev() {
+        let index = cx.push_one(Op::Iota { ty: ty.clone(), dim }, &[]);
+        // Strides are below 2^53, since the bytes of a tensor fit memory.
+        let part = if stride == 1 { index } else { index * cx.full(stride as f64, &ty) };
+        number = Some(number.map_or(part, |number: Tensor<'t>| number + part));
+        stride *= dims[dim];
+    }
+    let number = number.unwrap_or_else(|| cx.full(0.0, &ty));
+    if wide {
+        let high = number.shift_right_logical(cx.full(32.0, &ty));
+        (high.convert(DType::U32), number.convert(DType::U32))
+    } else {
+        (cx.full(0.0, &ty), number)
+    }
+}
+
+/// Threefry-2x32 with 20 rounds: two random words for each pair of counters.
+fn block<'t>(key: Tensor<'t>, counters: (Tensor<'t>, Tensor<'t>)) -> (Tensor<'t>, Tensor<'t>) {
+    const ROTATIONS: [[u32; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
+    const PARITY: u32 = 0x1BD1_1BDA;
+
+    let cx = key.trace();
+    let ty = counters.0.ty();
+    let expected = TensorType::new(DType::U32, [2]);
+    if key.ty() != expected {
+        if !key.is_error() {
+            cx.fail(
+                "random key",
+                format!("{} is no key; a key is {expected}, as `rng::key` and `rng::split` give", key.ty()),
+                None,
+            );
+        }
+        return (cx.error_like(Some(ty.clone())), cx.error_like(Some(ty)));
+    }
+    let word = |index: usize| {
+        let op = Op::Slice { starts: vec![index], limits: vec![index + 1], strides: vec![1] };
+        cx.push_one(op, &[key]).reshape([])
+    };
+    let (first, second) = (word(0), word(1));
+    let schedule = [first, second, first.xor(second).xor(PARITY)];
+    // What is the same for all elements is computed on scalars.
+    let subkey = |index: usize, round: u32| {
+        let subkey = schedule[index % 3];
+        let subkey = if round == 0 { subkey } else { subkey + round };
+        subkey.broadcast_to(ty.dims())
+    };
+    let (mut a, mut b) = (counters.0 + subkey(0, 0), counters.1 + subkey(1, 0));
+    for round in 1..=5u32 {
+        for rotation in ROTATIONS[(round as usize + 1) % 2] {
+            a = a + b;
+            let left = b.shift_left(cx.full(f64::from(rotation), &ty));
+            let right = b.shift_right_logical(cx.full(f64::from(32 - rotation), &ty));
+            b = left.or(right).xor(a);
+        }
+        a = a + subkey(round as usize, 0);
+        b = b + subkey(round as usize + 1, round);
+    }
+    (a, b)
+}
+
+/// `[n]` and `[n]` side by side: `[n, 2]`.
+fn pairs<'t>(first: Tensor<'t>, second: Tensor<'t>) -> Tensor<'t> {
+    let mut dims = first.dims();
+    dims.push(1);
+    let dim = dims.len() - 1;
+    first.trace().push_one(Op::Concatenate { dim }, &[first.reshape(&dims), second.reshape(&dims)])
 }
