@@ -1,0 +1,117 @@
+//! Optimizers: from gradients to new parameters, as part of the step's program.
+//!
+//! An [`Optimizer`] says what it keeps for one parameter, and how one parameter changes. [`slots`] and [`update`] do that
+//! for a whole model. Nothing is read back: rates come from the step's number on the device.
+//!
+//! ```
+//! use halite_core::Tree;
+//! use halite_nn::{Adam, Linear, Schedule, optim, summary};
+//!
+//! let adam = Adam::new(Schedule::warmup(1e-3, 100).then(Schedule::cosine(1e-3, 10_000)));
+//! let slots = optim::slots(&adam, &Linear::new(784, 10));
+//! assert_eq!(slots.paths(), ["weight.first", "weight.second", "bias.first", "bias.second"]);
+//! println!("{}", summary(&slots));
+//! ```
+
+mod adam;
+mod clip;
+mod decay;
+mod sgd;
+mod slots;
+
+use std::{fmt, panic::Location};
+
+use halite_core::{DType, Family, TensorType, Tree, tree::Of};
+
+pub use self::{
+    adam::{Adam, AdamW, Moments},
+    clip::{clip_global_norm, clip_value, global_norm},
+    decay::Decay,
+    sgd::{Sgd, Velocity},
+    slots::{Slots, SlotsFamily},
+};
+use crate::{Init, Param, Tensor, Trace};
+
+/// How parameters change along their gradients.
+///
+/// What is kept of a parameter between updates is a *slot*: a tree such as [`Moments`].
+pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
+    /// What is kept for one parameter.
+    type Slot: Family;
+
+    /// The slot of this parameter, described: types and first values.
+    fn slot(&self, param: &Param) -> <Self::Slot as Family>::Of<Param>;
+
+    /// New value and new slot of one parameter.
+    ///
+    /// `step` is the number of updates made before, an `f32` scalar; `grad` has the type of `param`. `path` is the
+    /// parameter's, for rules that treat some of them differently.
+    fn update<'t>(
+        &self,
+        cx: &'t Trace,
+        step: Tensor<'t>,
+        param: Tensor<'t>,
+        grad: Tensor<'t>,
+        slot: <Self::Slot as Family>::Of<Tensor<'t>>,
+        path: &str,
+    ) -> (Tensor<'t>, <Self::Slot as Family>::Of<Tensor<'t>>);
+}
+
+/// The slots of a model for an optimizer, with leaves `L`: `Slots<Mlp<()>, Moments<()>, Array>`.
+pub type SlotsOf<M, O, L> = Slots<<M as Tree>::Family, <O as Optimizer>::Slot, L>;
+
+/// The slots of all trained parameters of `model`, described: [`init`](crate::init()) makes their first values.
+pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(optimizer: &O, model: &M) -> SlotsOf<M, O, Param> {
+    Slots::new(Tree::as_ref(model).map(|_, param| param.trainable.then(|| optimizer.slot(param))))
+}
+
+/// New parameters and slots of a whole model.
+///
+/// `step` is the number of updates made before, an integer scalar. `grads` has a leaf for every leaf of the model; those of
+/// leaves that are not trained are not looked at, and these leaves stay as they are.
+///
+/// # Panics
+/// If `params`, `grads` or `slots` are not trees of the structure of `model`.
+#[track_caller]
+pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
+    optimizer: &O,
+    cx: &'t Trace,
+    step: Tensor<'t>,
+    model: &M,
+    params: Of<M, Tensor<'t>>,
+    grads: Of<M, Tensor<'t>>,
+    slots: SlotsOf<M, O, Tensor<'t>>,
+) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
+    let _site = cx.called_from(Location::caller());
+    let step = step.convert(DType::F32);
+    let (mut params, mut grads) = (params.into_leaves().into_iter(), grads.into_leaves().into_iter());
+    let mut slots = slots.into_inner().into_leaves().into_iter();
+    let mut next_params = Vec::new();
+    let next_slots = Tree::as_ref(model).map(|path, description| {
+        let matching = "parameters, gradients and slots have the leaves of the model";
+        let (param, grad) = (params.next().expect(matching), grads.next().expect(matching));
+        let slot = slots.next().expect(matching);
+        match slot {
+            Some(slot) if description.trainable => {
+                let (param, slot) = optimizer.update(cx, step, param, grad, slot, &path.to_string());
+                next_params.push(param);
+                Some(slot)
+            }
+            slot => {
+                next_params.push(param);
+                slot
+            }
+        }
+    });
+    (model.rebuild(next_params), Slots::new(next_slots))
+}
+
+/// A slot of zeros beside `param`, in `f32`; in `f64` for a parameter in `f64`.
+fn zeros(param: &Param) -> Param {
+    Param { ty: param.ty.with_dtype(wide(&param.ty)), init: Init::Zeros, trainable: false }
+}
+
+/// What a parameter of this type is updated in.
+fn wide(ty: &TensorType) -> DType {
+    if ty.dtype() == DType::F64 { DType::F64 } else { DType::F32 }
+}

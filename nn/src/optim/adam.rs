@@ -1,0 +1,164 @@
+use halite_core::{DType, Tree};
+
+use super::{Decay, Optimizer, wide, zeros};
+use crate::{Param, Schedule, Tensor, Trace};
+
+/// Adam (Kingma and Ba 2014), as `torch.optim.Adam`. With `t` the number of this update, from 1:
+///
+/// ```text
+/// g = grad + weight_decay * param
+/// m = b1 * m + (1 - b1) * g
+/// v = b2 * v + (1 - b2) * g²
+/// param -= rate / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+/// ```
+///
+/// By default `b1 = 0.9`, `b2 = 0.999`, `eps = 1e-8`, and no weight decay.
+#[derive(Clone, Debug)]
+pub struct Adam(Rule);
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2017), as `torch.optim.AdamW`: first
+/// `param -= rate * weight_decay * param`, then [`Adam`]'s update with `g = grad`.
+///
+/// By default `weight_decay = 0.01`, for parameters of two dimensions or more; the rest as [`Adam`].
+#[derive(Clone, Debug)]
+pub struct AdamW(Rule);
+
+#[derive(Clone, Debug)]
+struct Rule {
+    rate: Schedule,
+    b1: f64,
+    b2: f64,
+    eps: f64,
+    weight_decay: f64,
+    decay: Decay,
+}
+
+/// What [`Adam`] keeps of a parameter.
+#[derive(Clone, Debug, Tree)]
+pub struct Moments<L> {
+    /// Running mean of the gradients.
+    pub first: L,
+    /// Running mean of their squares.
+    pub second: L,
+}
+
+macro_rules! builders {
+    ($Adam:ident, $weight_decay:expr, $(#[$doc:meta])*) => {
+        impl $Adam {
+            /// With this learning rate: a number or a [`Schedule`].
+            pub fn new(rate: impl Into<Schedule>) -> Self {
+                let (rate, weight_decay, decay) = (rate.into(), $weight_decay, Decay::default());
+                $Adam(Rule { rate, b1: 0.9, b2: 0.999, eps: 1e-8, weight_decay, decay })
+            }
+
+            /// The parts that the running means keep of themselves at each update: 0.9 and 0.999.
+            pub fn betas(mut self, b1: f64, b2: f64) -> Self {
+                (self.0.b1, self.0.b2) = (b1, b2);
+                self
+            }
+
+            /// Added to the root of the second moment: 1e-8.
+            pub fn eps(mut self, eps: f64) -> Self {
+                self.0.eps = eps;
+                self
+            }
+
+            $(#[$doc])*
+            pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+                self.0.weight_decay = weight_decay;
+                self
+            }
+
+            /// Which parameters decay.
+            pub fn decay(mut self, decay: Decay) -> Self {
+                self.0.decay = decay;
+                self
+            }
+        }
+    };
+}
+builders!(Adam, 0.0, /** Adds `weight_decay * param` to the gradients, of matrices and kernels unless [`decay`](Self::decay) says otherwise. */);
+builders!(AdamW, 0.01, /** Takes `rate * weight_decay` of a parameter away at each update, of matrices and kernels unless [`decay`](Self::decay) says otherwise. */);
+
+impl Optimizer for Adam {
+    type Slot = Moments<()>;
+
+    fn slot(&self, param: &Param) -> Moments<Param> {
+        Moments { first: zeros(param), second: zeros(param) }
+    }
+
+    fn update<'t>(
+        &self,
+        _: &'t Trace,
+        step: Tensor<'t>,
+        param: Tensor<'t>,
+        grad: Tensor<'t>,
+        slot: Moments<Tensor<'t>>,
+        path: &str,
+    ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
+        let ty = param.ty();
+        let value = param.convert(wide(&ty));
+        let mut grad = grad.convert(wide(&ty));
+        if self.0.decays(path, param) {
+            grad = grad + value * self.0.weight_decay;
+        }
+        let (value, slot) = self.0.apply(step, self.0.rate.at(step), value, grad, slot);
+        (value.convert(ty.dtype()), slot)
+    }
+}
+
+impl Optimizer for AdamW {
+    type Slot = Moments<()>;
+
+    fn slot(&self, param: &Param) -> Moments<Param> {
+        Moments { first: zeros(param), second: zeros(param) }
+    }
+
+    fn update<'t>(
+        &self,
+        _: &'t Trace,
+        step: Tensor<'t>,
+        param: Tensor<'t>,
+        grad: Tensor<'t>,
+        slot: Moments<Tensor<'t>>,
+        path: &str,
+    ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
+        let ty = param.ty();
+        let wide = wide(&ty);
+        let rate = self.0.rate.at(step);
+        let mut value = param.convert(wide);
+        if self.0.decays(path, param) {
+            value = value * (1.0 - rate * self.0.weight_decay).convert(wide);
+        }
+        let (value, slot) = self.0.apply(step, rate, value, grad.convert(wide), slot);
+        (value.convert(ty.dtype()), slot)
+    }
+}
+
+impl Rule {
+    fn decays(&self, path: &str, param: Tensor<'_>) -> bool {
+        self.weight_decay != 0.0 && self.decay.applies(path, &param.ty())
+    }
+
+    fn apply<'t>(
+        &self,
+        step: Tensor<'t>,
+        rate: Tensor<'t>,
+        value: Tensor<'t>,
+        grad: Tensor<'t>,
+        slot: Moments<Tensor<'t>>,
+    ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
+        let first = slot.first * self.b1 + grad * (1.0 - self.b1);
+        let second = slot.second * self.b2 + grad.square() * (1.0 - self.b2);
+        // The corrections are scalars, the same for every parameter: the compiler computes them once a step.
+        let scale = rate / correction(step, self.b1);
+        let unbias = correction(step, self.b2).rsqrt();
+        let root = second.sqrt() * unbias.convert(value.dtype()) + self.eps;
+        (value - first * scale.convert(value.dtype()) / root, Moments { first, second })
+    }
+}
+
+/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`.
+fn correction(step: Tensor<'_>, beta: f64) -> Tensor<'_> {
+    if beta == 0.0 { step.trace().scalar(1.0, DType::F32) } else { -((step + 1.0) * beta.ln()).exp_m1() }
+}

@@ -1,0 +1,108 @@
+use halite_core::Tree;
+
+use super::{Decay, Optimizer, wide, zeros};
+use crate::{Param, Schedule, Tensor, Trace};
+
+/// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013), as `torch.optim.SGD`:
+///
+/// ```text
+/// g = grad + weight_decay * param
+/// v = g at the first update, then momentum * v + (1 - dampening) * g
+/// param -= rate * (g + momentum * v  if nesterov,  else v)
+/// ```
+///
+/// Without momentum, nothing is kept and `v` is `g`.
+#[derive(Clone, Debug)]
+pub struct Sgd {
+    rate: Schedule,
+    momentum: f64,
+    dampening: f64,
+    nesterov: bool,
+    weight_decay: f64,
+    decay: Decay,
+}
+
+/// What [`Sgd`] keeps of a parameter: with momentum, its velocity.
+#[derive(Clone, Debug, Tree)]
+pub struct Velocity<L> {
+    /// The sum of gradients, older ones counting less.
+    pub velocity: Option<L>,
+}
+
+impl Sgd {
+    /// Plain gradient descent with this learning rate: a number or a [`Schedule`].
+    pub fn new(rate: impl Into<Schedule>) -> Self {
+        Sgd { rate: rate.into(), momentum: 0.0, dampening: 0.0, nesterov: false, weight_decay: 0.0, decay: Decay::default() }
+    }
+
+    /// The velocity keeps this part of itself at each update: 0.9.
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
+    }
+
+    /// Looks ahead along the velocity. Without momentum it changes nothing.
+    pub fn nesterov(mut self) -> Self {
+        self.nesterov = true;
+        self
+    }
+
+    /// This part of a gradient does not go into the velocity: 0.
+    pub fn dampening(mut self, dampening: f64) -> Self {
+        self.dampening = dampening;
+        self
+    }
+
+    /// Adds `weight_decay * param` to the gradients, of matrices and kernels unless [`decay`](Self::decay) says otherwise.
+    pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+        self.weight_decay = weight_decay;
+        self
+    }
+
+    /// Which parameters decay.
+    pub fn decay(mut self, decay: Decay) -> Self {
+        self.decay = decay;
+        self
+    }
+}
+
+impl Optimizer for Sgd {
+    type Slot = Velocity<()>;
+
+    fn slot(&self, param: &Param) -> Velocity<Param> {
+        Velocity { velocity: (self.momentum != 0.0).then(|| zeros(param)) }
+    }
+
+    fn update<'t>(
+        &self,
+        _: &'t Trace,
+        step: Tensor<'t>,
+        param: Tensor<'t>,
+        grad: Tensor<'t>,
+        slot: Velocity<Tensor<'t>>,
+        path: &str,
+    ) -> (Tensor<'t>, Velocity<Tensor<'t>>) {
+        let ty = param.ty();
+        let wide = wide(&ty);
+        let rate = self.rate.at(step).convert(wide);
+        let value = param.convert(wide);
+        let mut grad = grad.convert(wide);
+        if self.weight_decay != 0.0 && self.decay.applies(path, &ty) {
+            grad = grad + value * self.weight_decay;
+        }
+        let mut direction = grad;
+        let velocity = slot.velocity.map(|velocity| {
+            let fresh = if self.dampening == 0.0 {
+                grad
+            } else {
+                // The first gradient is taken whole.
+                let one = step.trace().scalar(1.0, step.dtype());
+                grad * step.eq(0.0).select(one, 1.0 - self.dampening).convert(wide)
+            };
+            let velocity = velocity * self.momentum + fresh;
+            direction = if self.nesterov { grad + velocity * self.momentum } else { velocity };
+            velocity
+        });
+        ((value - direction * rate).convert(ty.dtype()), Velocity { velocity })
+    }
+}

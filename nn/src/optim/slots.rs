@@ -1,0 +1,76 @@
+//! The slots of all parameters, as one tree.
+
+use std::{fmt, marker::PhantomData};
+
+use halite_core::{
+    Family, Tree,
+    tree::{Of, Path},
+};
+
+/// A tree with a slot for each trained parameter: where the model of family `F` has a leaf, a tree of family `S`, or
+/// nothing. Its own leaves are `L`; their paths are those of the parameters, continued: `out.weight.first`.
+pub struct Slots<F: Family, S: Family, L>(F::Of<Option<S::Of<L>>>);
+
+/// [`Slots`] with the leaf left open.
+pub struct SlotsFamily<F, S>(PhantomData<fn() -> (F, S)>);
+
+impl<F: Family, S: Family, L> Slots<F, S, L> {
+    /// Slots as the leaves of a model.
+    pub fn new(slots: F::Of<Option<S::Of<L>>>) -> Self {
+        Slots(slots)
+    }
+
+    /// The model that has slots as its leaves.
+    pub fn inner(&self) -> &F::Of<Option<S::Of<L>>> {
+        &self.0
+    }
+
+    /// The model that has slots as its leaves.
+    pub fn into_inner(self) -> F::Of<Option<S::Of<L>>> {
+        self.0
+    }
+}
+
+impl<F: Family, S: Family> Family for SlotsFamily<F, S> {
+    type Of<L> = Slots<F, S, L>;
+}
+
+impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
+    type Leaf = A;
+    type Family = SlotsFamily<F, S>;
+
+    fn as_ref(&self) -> Slots<F, S, &A> {
+        Slots(self.0.as_ref().map(|_, slot| slot.as_ref().map(Tree::as_ref)))
+    }
+
+    fn as_mut(&mut self) -> Slots<F, S, &mut A> {
+        Slots(self.0.as_mut().map(|_, slot| slot.as_mut().map(Tree::as_mut)))
+    }
+
+    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, A) -> Result<L, E>) -> Result<Of<Self, L>, E> {
+        let slots = self.0.try_map(at, &mut |at, slot: Option<S::Of<A>>| {
+            slot.map(|slot| slot.try_map(&mut at.clone(), &mut *f)).transpose()
+        });
+        slots.map(Slots)
+    }
+
+    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a A)) {
+        self.0.visit(at, &mut |at, slot: &'a Option<S::Of<A>>| {
+            if let Some(slot) = slot {
+                slot.visit(&mut at.clone(), &mut *f);
+            }
+        });
+    }
+}
+
+impl<F: Family, S: Family, L: fmt::Debug> fmt::Debug for Slots<F, S, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.named()).finish()
+    }
+}
+
+impl<F, S> fmt::Debug for SlotsFamily<F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SlotsFamily")
+    }
+}

@@ -1,0 +1,312 @@
+//! Numbers that change over training, such as a learning rate.
+
+use std::panic::Location;
+
+use halite_core::{DType, TensorType};
+
+use crate::Tensor;
+
+/// A number for each update, counted from 0: a learning rate.
+///
+/// It is computed on the device from the step ([`at`](Self::at)), so a changing rate costs no upload and no recompile;
+/// [`value`](Self::value) says the same on the host, for logs. A schedule with an end keeps its last value after it, and
+/// [`then`](Self::then) puts another in its place.
+///
+/// ```
+/// use halite_nn::Schedule;
+///
+/// let rate = Schedule::warmup(0.1, 10).then(Schedule::cosine(0.1, 90));
+/// assert_eq!(rate.value(0), 0.01); // the first update is not lost on a rate of 0
+/// assert_eq!(rate.value(9), 0.1);
+/// assert!((rate.value(55) - 0.05).abs() < 1e-9);
+/// assert!(rate.value(100) < 1e-9 && rate.value(1000) < 1e-9);
+/// assert_eq!(Schedule::from(1e-3).value(7), 1e-3);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule(Kind);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Constant(f64),
+    /// `rate * (step + 1) / steps`
+    Warmup { rate: f64, steps: u64 },
+    /// `to + (from - to) * (1 - progress)^power`
+    Polynomial { from: f64, to: f64, power: f64, steps: u64 },
+    /// `to + (from - to) * (1 + cos(pi * progress)) / 2`
+    Cosine { from: f64, to: f64, steps: u64 },
+    /// `initial * factor^(step / every)`
+    Exponential { initial: f64, factor: f64, every: u64 },
+    /// `initial * factor^floor(step / every)`
+    Decay { initial: f64, factor: f64, every: u64 },
+    /// The first value, and from each step on another.
+    Piecewise { first: f64, later: Vec<(u64, f64)> },
+    /// `first` before step `at`, then `next`, which counts from there.
+    Then { first: Box<Schedule>, at: u64, next: Box<Schedule> },
+}
+
+impl Schedule {
+    /// Always `value`. `From<f64>` makes the same.
+    pub fn constant(value: f64) -> Self {
+        Schedule(Kind::Constant(value))
+    }
+
+    /// Up to `rate` in `steps` equal steps: `rate / steps` at first, `rate` at step `steps - 1`.
+    pub fn warmup(rate: f64, steps: u64) -> Self {
+        Schedule(Kind::Warmup { rate, steps })
+    }
+
+    /// On a line from `from` to `to`, which it has at step `steps`.
+    pub fn linear(from: f64, to: f64, steps: u64) -> Self {
+        Schedule::polynomial(from, to, 1.0, steps)
+    }
+
+    /// `to + (from - to) (1 - step / steps)^power`, which is `to` at step `steps`.
+    pub fn polynomial(from: f64, to: f64, power: f64, steps: u64) -> Self {
+        Schedule(Kind::Polynomial { from, to, power, steps })
+    }
+
+    /// Half a cosine from `rate` to 0, which it has at step `steps` (Loshchilov and Hutter 2016, without restarts).
+    pub fn cosine(rate: f64, steps: u64) -> Self {
+        Schedule::cosine_to(rate, 0.0, steps)
+    }
+
+    /// Half a cosine from `from` to `to`, which it has at step `steps`; up or down.
+    pub fn cosine_to(from: f64, to: f64, steps: u64) -> Self {
+        Schedule(Kind::Cosine { from, to, steps })
+    }
+
+    /// `initial * factor^(step / every)`, smoothly.
+    pub fn exponential(initial: f64, factor: f64, every: u64) -> Self {
+        Schedule(Kind::Exponential { initial, factor, every: every.max(1) })
+    }
+
+    /// `initial`, multiplied by `factor` after each `every` steps.
+    pub fn step_decay(initial: f64, factor: f64, every: u64) -> Self {
+        Schedule(Kind::Decay { initial, factor, every: every.max(1) })
+    }
+
+    /// `first`, and from each of these steps on another value. The steps ascend; of two that do not, the later in the list wins.
+    pub fn piecewise(first: f64, later: impl IntoIterator<Item = (u64, f64)>) -> Self {
+        Schedule(Kind::Piecewise { first, later: later.into_iter().collect() })
+    }
+
+    /// Smith and Topin 2017: by a cosine from `peak / 25` to `peak` in the first 30 % of `steps`, then by a cosine to
+    /// `peak / 250,000`. These are PyTorch's defaults.
+    pub fn one_cycle(peak: f64, steps: u64) -> Self {
+        let up = (0.3 * steps as f64).round() as u64;
+        Schedule::cosine_to(peak / 25.0, peak, up).then(Schedule::cosine_to(peak, peak / 25.0 / 1e4, steps - up))
+    }
+
+    /// `next` after the end of this, counting its steps from there. A schedule without an end (constant, exponential,
+    /// step decay, piecewise) goes on forever; give it one with [`then_at`](Self::then_at).
+    pub fn then(self, next: impl Into<Schedule>) -> Self {
+        match self.steps() {
+            Some(at) => self.then_at(at, next),
+            None => self,
+        }
+    }
+
+    /// `next` from step `at` on, counting its steps from there.
+    pub fn then_at(self, at: u64, next: impl Into<Schedule>) -> Self {
+        Schedule(Kind::Then { first: Box::new(self), at, next: Box::new(next.into()) })
+    }
+
+    /// Steps until the value stays the same or another schedule can follow; `None` if there is no such end.
+    pub fn steps(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Constant(_) | Kind::Exponential { .. } | Kind::Decay { .. } | Kind::Piecewise { .. } => None,
+            Kind::Warmup { steps, .. } | Kind::Polynomial { steps, .. } | Kind::Cosine { steps, .. } => Some(*steps),
+            Kind::Then { at, next, .. } => Some(at + next.steps()?),
+        }
+    }
+
+    /// The value for update `step`, on the host.
+    pub fn value(&self, step: u64) -> f64 {
+        self.evaluate(step as f64)
+    }
+
+    /// The value for update `step`, an integer scalar of the trace: an `f32` scalar.
+    #[track_caller]
+    pub fn at<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
+        let _site = step.trace().called_from(Location::caller());
+        if step.rank() != 0 || !(step.dtype().is_integer() || step.dtype() == DType::F32) {
+            let like = TensorType::scalar(DType::F32);
+            if step.is_error() {
+                return step.trace().error_like(Some(like));
+            }
+            return step.trace().fail("schedule", format!("{} is no step; want an integer scalar", step.ty()), Some(like));
+        }
+        self.evaluate(step.convert(DType::F32))
+    }
+
+    /// One definition for host and device, so that they agree.
+    fn evaluate<N: Number>(&self, step: N) -> N {
+        match &self.0 {
+            Kind::Constant(value) => step.number(*value),
+            Kind::Warmup { rate, steps } => progress(step.plus(1.0), *steps).times(*rate),
+            Kind::Polynomial { from, to, power, steps } => {
+                let left = progress(step, *steps).times(-1.0).plus(1.0);
+                let left = if *power == 1.0 { left } else { left.power(step.number(*power)) };
+                left.times(from - to).plus(*to)
+            }
+            Kind::Cosine { from, to, steps } => {
+                let wave = progress(step, *steps).times(std::f64::consts::PI).cosine();
+                wave.plus(1.0).times((from - to) / 2.0).plus(*to)
+            }
+            Kind::Exponential { initial, factor, every } => {
+                step.number(*factor).power(step.times(1.0 / *every as f64)).times(*initial)
+            }
+            Kind::Decay { initial, factor, every } => {
+                // Half a step more: compilers divide by multiplying, and 49 * (1 / 49) is less than 1.
+                let decays = step.plus(0.5).over(*every as f64).floored();
+                step.number(*factor).power(decays).times(*initial)
+            }
+            Kind::Piecewise { first, later } => later.iter().fold(step.number(*first), |value, &(from, next)| {
+                step.before(from as f64, value, step.number(next))
+            }),
+            Kind::Then { first, at, next } => {
+                // What follows must not see steps before its own.
+                let after = step.at_least(*at as f64).plus(-(*at as f64));
+                step.before(*at as f64, first.evaluate(step), next.evaluate(after))
+            }
+        }
+    }
+}
+
+impl From<f64> for Schedule {
+    fn from(value: f64) -> Self {
+        Schedule::constant(value)
+    }
+}
+
+/// Part of `steps` that is over, from 0 to 1.
+fn progress<N: Number>(step: N, steps: u64) -> N {
+    if steps == 0 { step.number(1.0) } else { step.at_most(steps as f64).over(steps as f64) }
+}
+
+/// What a schedule is computed with: `f64` on the host, `f32` tensors on the device.
+trait Number: Copy {
+    fn number(self, value: f64) -> Self;
+    fn plus(self, right: f64) -> Self;
+    fn times(self, right: f64) -> Self;
+    fn over(self, right: f64) -> Self;
+    fn power(self, exponent: Self) -> Self;
+    fn cosine(self) -> Self;
+    fn floored(self) -> Self;
+    fn at_least(self, low: f64) -> Self;
+    fn at_most(self, high: f64) -> Self;
+    /// `yes` if this is less than `bound`, else `no`.
+    fn before(self, bound: f64, yes: Self, no: Self) -> Self;
+}
+
+impl Number for f64 {
+    fn number(self, value: f64) -> Self {
+        value
+    }
+    fn plus(self, right: f64) -> Self {
+        self + right
+    }
+    fn times(self, right: f64) -> Self {
+        self * right
+    }
+    fn over(self, right: f64) -> Self {
+        self / right
+    }
+    fn power(self, exponent: Self) -> Self {
+        self.powf(exponent)
+    }
+    fn cosine(self) -> Self {
+        self.cos()
+    }
+    fn floored(self) -> Self {
+        self.floor()
+    }
+    fn at_least(self, low: f64) -> Self {
+        self.max(low)
+    }
+    fn at_most(self, high: f64) -> Self {
+        self.min(high)
+    }
+    fn before(self, bound: f64, yes: Self, no: Self) -> Self {
+        if self < bound { yes } else { no }
+    }
+}
+
+impl Number for Tensor<'_> {
+    fn number(self, value: f64) -> Self {
+        self.trace().scalar(value, DType::F32)
+    }
+    fn plus(self, right: f64) -> Self {
+        if right == 0.0 { self } else { self + right }
+    }
+    fn times(self, right: f64) -> Self {
+        self * right
+    }
+    fn over(self, right: f64) -> Self {
+        self / right
+    }
+    fn power(self, exponent: Self) -> Self {
+        self.pow(exponent)
+    }
+    fn cosine(self) -> Self {
+        self.cos()
+    }
+    fn floored(self) -> Self {
+        self.floor()
+    }
+    fn at_least(self, low: f64) -> Self {
+        self.maximum(low)
+    }
+    fn at_most(self, high: f64) -> Self {
+        self.minimum(high)
+    }
+    fn before(self, bound: f64, yes: Self, no: Self) -> Self {
+        self.lt(bound).select(yes, no)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_have_the_values_of_their_definitions() {
+        let cases: [(Schedule, &[(u64, f64)]); 9] = [
+            (Schedule::constant(0.5), &[(0, 0.5), (1_000_000, 0.5)]),
+            (Schedule::warmup(1.0, 4), &[(0, 0.25), (1, 0.5), (3, 1.0), (9, 1.0)]),
+            (Schedule::warmup(1.0, 1).then(0.5), &[(0, 1.0), (1, 0.5)]),
+            (Schedule::linear(1.0, 0.0, 4), &[(0, 1.0), (1, 0.75), (4, 0.0), (5, 0.0)]),
+            (Schedule::polynomial(1.0, 0.5, 2.0, 2), &[(0, 1.0), (1, 0.625), (2, 0.5)]),
+            (Schedule::cosine_to(1.0, 0.1, 10), &[(0, 1.0), (5, 0.55), (10, 0.1), (11, 0.1)]),
+            (Schedule::exponential(1.0, 0.25, 2), &[(0, 1.0), (1, 0.5), (2, 0.25)]),
+            (Schedule::step_decay(1.0, 0.1, 3), &[(0, 1.0), (2, 1.0), (3, 0.1), (5, 0.1), (6, 0.01)]),
+            (Schedule::piecewise(1.0, [(2, 0.5), (4, 0.25)]), &[(1, 1.0), (2, 0.5), (3, 0.5), (4, 0.25)]),
+        ];
+        for (schedule, values) in cases {
+            for &(step, expected) in values {
+                let value = schedule.value(step);
+                assert!((value - expected).abs() < 1e-12, "{schedule:?} at {step}: {value}, not {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_follows_another_at_its_end() {
+        let schedule = Schedule::warmup(1.0, 2).then(Schedule::linear(1.0, 0.0, 2)).then(Schedule::constant(7.0));
+        let values: Vec<f64> = (0..6).map(|step| schedule.value(step)).collect();
+        assert_eq!(values, [0.5, 1.0, 1.0, 0.5, 7.0, 7.0]);
+        assert_eq!(schedule.steps(), None);
+        assert_eq!(Schedule::constant(1.0).then(2.0).value(1_000), 1.0);
+        assert_eq!(Schedule::constant(1.0).then_at(5, 2.0).value(5), 2.0);
+    }
+
+    #[test]
+    fn a_schedule_of_no_steps_has_its_last_value() {
+        for schedule in [Schedule::cosine_to(1.0, 0.5, 0), Schedule::linear(1.0, 0.5, 0)] {
+            assert_eq!(schedule.value(0), 0.5);
+        }
+        assert_eq!(Schedule::warmup(0.5, 0).value(0), 0.5);
+        assert_eq!(Schedule::warmup(1.0, 0).then(0.25).value(0), 0.25);
+        assert!(Schedule::one_cycle(1.0, 0).value(3).is_finite());
+    }
+}
