@@ -73,9 +73,8 @@ pub fn summary<M: Tree<Leaf = Param>>(model: &M) -> String {
         })
         .collect();
     let header = ["path", "type", "elements", "bytes"].map(String::from);
-    let width = |column: usize| {
-        rows.iter().chain([&header]).map(|row| row[column].chars().count()).max().expect("the header is a row")
-    };
+    let width =
+        |column: usize| rows.iter().chain([&header]).map(|row| row[column].chars().count()).max().expect("the header is a row");
     let widths: [usize; 4] = std::array::from_fn(width);
     let mut table = String::new();
     for [path, ty, elements, bytes] in [&header].into_iter().chain(&rows) {
@@ -89,7 +88,8 @@ pub fn summary<M: Tree<Leaf = Param>>(model: &M) -> String {
     };
     let (parameters, parameter_bytes) = total(true);
     let (state, state_bytes) = total(false);
-    write!(table, "{} parameters in {}", thousands(parameters), size(parameter_bytes)).expect("writing to a string does not fail");
+    write!(table, "{} parameters in {}", thousands(parameters), size(parameter_bytes))
+        .expect("writing to a string does not fail");
     if state > 0 {
         write!(table, ", {} elements of state in {}", thousands(state), size(state_bytes))
             .expect("writing to a string does not fail");

@@ -29,19 +29,46 @@ pub struct Schedule(Kind);
 enum Kind {
     Constant(f64),
     /// `rate * (step + 1) / steps`
-    Warmup { rate: f64, steps: u64 },
+    Warmup {
+        rate: f64,
+        steps: u64,
+    },
     /// `to + (from - to) * (1 - progress)^power`
-    Polynomial { from: f64, to: f64, power: f64, steps: u64 },
+    Polynomial {
+        from: f64,
+        to: f64,
+        power: f64,
+        steps: u64,
+    },
     /// `to + (from - to) * (1 + cos(pi * progress)) / 2`
-    Cosine { from: f64, to: f64, steps: u64 },
+    Cosine {
+        from: f64,
+        to: f64,
+        steps: u64,
+    },
     /// `initial * factor^(step / every)`
-    Exponential { initial: f64, factor: f64, every: u64 },
+    Exponential {
+        initial: f64,
+        factor: f64,
+        every: u64,
+    },
     /// `initial * factor^floor(step / every)`
-    Decay { initial: f64, factor: f64, every: u64 },
+    Decay {
+        initial: f64,
+        factor: f64,
+        every: u64,
+    },
     /// The first value, and from each step on another.
-    Piecewise { first: f64, later: Vec<(u64, f64)> },
+    Piecewise {
+        first: f64,
+        later: Vec<(u64, f64)>,
+    },
     /// `first` before step `at`, then `next`, which counts from there.
-    Then { first: Box<Schedule>, at: u64, next: Box<Schedule> },
+    Then {
+        first: Box<Schedule>,
+        at: u64,
+        next: Box<Schedule>,
+    },
 }
 
 impl Schedule {
@@ -161,9 +188,9 @@ impl Schedule {
                 let decays = step.plus(0.5).over(*every as f64).floored();
                 step.number(*factor).power(decays).times(*initial)
             }
-            Kind::Piecewise { first, later } => later.iter().fold(step.number(*first), |value, &(from, next)| {
-                step.before(from as f64, value, step.number(next))
-            }),
+            Kind::Piecewise { first, later } => {
+                later.iter().fold(step.number(*first), |value, &(from, next)| step.before(from as f64, value, step.number(next)))
+            }
             Kind::Then { first, at, next } => {
                 // What follows must not see steps before its own.
                 let after = step.at_least(*at as f64).plus(-(*at as f64));

@@ -128,7 +128,7 @@ impl Optimizer for AdamW {
         let rate = self.0.rate.at(step);
         let mut value = param.convert(wide);
         if self.0.decays(path, param) {
-            value = value * (1.0 - rate * self.0.weight_decay).convert(wide);
+            value = value * (rate * -self.0.weight_decay + 1.0).convert(wide);
         }
         let (value, slot) = self.0.apply(step, rate, value, grad.convert(wide), slot);
         (value.convert(ty.dtype()), slot)

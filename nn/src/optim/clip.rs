@@ -2,10 +2,7 @@
 
 use std::panic::Location;
 
-use halite_core::{
-    DType, TensorType, Tree,
-    tree::Of,
-};
+use halite_core::{DType, TensorType, Tree, tree::Of};
 
 use crate::{Tensor, Trace};
 

@@ -48,9 +48,9 @@ impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
     }
 
     fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, A) -> Result<L, E>) -> Result<Of<Self, L>, E> {
-        let slots = self.0.try_map(at, &mut |at, slot: Option<S::Of<A>>| {
-            slot.map(|slot| slot.try_map(&mut at.clone(), &mut *f)).transpose()
-        });
+        let slots = self
+            .0
+            .try_map(at, &mut |at, slot: Option<S::Of<A>>| slot.map(|slot| slot.try_map(&mut at.clone(), &mut *f)).transpose());
         slots.map(Slots)
     }
 
