@@ -47,6 +47,16 @@ impl Digits {
         }
     }
 
+    /// One line for a list of datasets: what it is, and on which terms.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Mnist => {
+                "handwritten digits, 60,000 to train on and 10,000 to test on, 28x28 gray (LeCun, Cortes, Burges; CC BY-SA 3.0)"
+            }
+            Self::Fashion => "articles of clothing, 60,000 to train on and 10,000 to test on, 28x28 gray (Zalando; MIT)",
+        }
+    }
+
     /// What the labels 0 to 9 mean.
     pub fn classes(self) -> [&'static str; 10] {
         match self {

@@ -70,7 +70,7 @@ fn batches_do_not_depend_on_the_number_of_workers() {
     let options = LoaderOptions { last: LastBatch::Pad, ..LoaderOptions::shuffled(16, 5) };
     // Some samples take longer, so that batches come back in another order than they were given out.
     let jumpy = |index: usize| {
-        thread::sleep(Duration::from_micros(if index % 7 == 0 { 300 } else { 0 }));
+        thread::sleep(Duration::from_micros(if index.is_multiple_of(7) { 300 } else { 0 }));
         Ok(())
     };
     let batches = |workers, ahead| {

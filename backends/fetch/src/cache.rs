@@ -166,6 +166,7 @@ impl Cache {
         if lock.is_exclusive() {
             self.remove_leftovers(package);
         }
+        progress.step(Step::Starting { package, directory: &self.directory(package) });
         let installed = self.install(package, progress)?;
         progress.step(Step::Installed { package, directory: &installed.directory });
         Ok(installed)

@@ -58,4 +58,5 @@ pub use cache::{Cache, Check, Installed, Limits, State};
 pub use error::{Error, Result};
 pub use manifest::sha256_of_file;
 pub use package::{Client, FileSpec, Package, Transform};
+pub use process::stdout_of;
 pub use progress::{Bar, Bytes, Progress, Quiet, Step};

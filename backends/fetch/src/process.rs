@@ -70,6 +70,33 @@ pub(crate) fn run(
     }
 }
 
+/// What a short command writes to stdout (the last 16 kB of it), or `None` if it fails.
+///
+/// # Errors
+/// When the command cannot be started, and `TimedOut` when it has not ended at the deadline; it is killed then.
+pub fn stdout_of(command: &mut Command, deadline: Duration) -> io::Result<Option<String>> {
+    let (reader, writer) = io::pipe()?;
+    let spawned = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn();
+    // The command keeps the writing end until then, and the pipe would never end.
+    command.stdout(Stdio::null());
+    let mut running = Running(spawned?);
+    let tail = Tail::follow(reader);
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(status) = running.0.try_wait()? {
+            return Ok(status.success().then(|| tail.text()));
+        }
+        if start.elapsed() >= deadline {
+            let program = command.get_program().to_string_lossy();
+            let message = format!("`{program}` was stopped: it did not end within {} s", deadline.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
 /// A child that does not outlive us when we stop waiting for it.
 struct Running(Child);
 
@@ -108,15 +135,19 @@ impl Tail {
         Self { bytes, reader }
     }
 
-    fn last_lines(&self) -> String {
-        const LINES: usize = 12;
+    fn text(&self) -> String {
         // A grandchild may hold the pipe open after the command has ended: not waited for.
         let start = Instant::now();
         while !self.reader.is_finished() && start.elapsed() < Duration::from_secs(1) {
             thread::sleep(Duration::from_millis(2));
         }
         let bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&bytes).replace('\r', "\n");
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn last_lines(&self) -> String {
+        const LINES: usize = 12;
+        let text = self.text().replace('\r', "\n");
         let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
         match &lines[lines.len().saturating_sub(LINES)..] {
             [] => "  (nothing)".into(),

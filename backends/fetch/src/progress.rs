@@ -10,6 +10,13 @@ use crate::package::Package;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Step<'a> {
+    /// The package is not in the cache: an installation begins.
+    Starting {
+        /// Which package.
+        package: &'a Package,
+        /// Where its files will be.
+        directory: &'a Path,
+    },
     /// What was in the cache is not what was installed there, so it is fetched again.
     Damaged {
         /// Which package.
@@ -65,7 +72,7 @@ impl Progress for Quiet {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// A progress bar on stderr; says nothing when stderr is not a terminal.
+/// A line on stderr when an installation begins, and a progress bar while it lasts if stderr is a terminal.
 #[derive(Debug, Default)]
 pub struct Bar {
     bar: Option<ProgressBar>,
@@ -90,6 +97,10 @@ impl Bar {
 impl Progress for Bar {
     fn step(&mut self, step: Step<'_>) {
         match step {
+            Step::Starting { package, directory } => {
+                let size = Bytes(package.archive_size);
+                eprintln!("halite: installing {package}, {size}, into {}", directory.display());
+            }
             Step::Damaged { package, reason } => {
                 self.show(package, format!("damaged, fetching again: {reason}"), 0, package.archive_size);
             }

@@ -529,6 +529,7 @@ impl Progress for Recorder {
     fn step(&mut self, step: Step<'_>) {
         self.0.push(match step {
             Step::Damaged { reason, .. } => format!("damaged: {reason}"),
+            Step::Starting { .. } => "starting".into(),
             Step::Waiting { .. } => "waiting".into(),
             Step::Downloading { done, total, .. } => {
                 assert!(done <= total);

@@ -1,0 +1,244 @@
+//! Finding a plugin's library, and installing it where it is missing.
+//!
+//! In this order: the path that the caller gives, the environment variable, the cache, the Python environment. The first
+//! two are the user's own words and taken as they are; what is found elsewhere must have a digest of [`PLUGINS`].
+
+use std::{
+    env, fmt, io,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_fetch::{Cache, Progress, sha256_of_file, stdout_of};
+
+use crate::plugins::{KnownPlugin, PLUGINS};
+
+/// A plugin's library that may be loaded.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// The file.
+    pub path: PathBuf,
+    /// How it was found.
+    pub source: Source,
+    /// What it is, where its digest is known.
+    pub plugin: Option<&'static KnownPlugin>,
+}
+
+/// How a plugin's library was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The caller gave the path.
+    Given,
+    /// This environment variable has the path.
+    Environment(&'static str),
+    /// Installed in the cache.
+    Cache,
+    /// Installed in the Python environment.
+    Python,
+    /// Installed in the cache by this call.
+    Installed,
+}
+
+/// `path (package version, from the cache)`
+impl fmt::Display for Located {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (", self.path.display())?;
+        if let Some(plugin) = self.plugin {
+            write!(f, "{} {}, ", plugin.package.name, plugin.package.version)?;
+        }
+        match self.source {
+            Source::Given => f.write_str("as given)"),
+            Source::Environment(variable) => write!(f, "from {variable})"),
+            Source::Cache => f.write_str("from the cache)"),
+            Source::Python => f.write_str("from the Python environment)"),
+            Source::Installed => f.write_str("installed now)"),
+        }
+    }
+}
+
+/// Where plugins of one platform are looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Search<'a> {
+    /// The kind of accelerator, as in [`KnownPlugin::platform`].
+    pub platform: &'static str,
+    /// The environment variable that may have a path.
+    pub variable: &'static str,
+    /// The path that the user gave, if any.
+    pub given: Option<&'a Path>,
+    /// Where installed plugins are.
+    pub cache: &'a Cache,
+}
+
+impl<'a> Search<'a> {
+    /// For the CPU: `HALITE_CPU_PLUGIN`, then `cache`, then Python.
+    pub fn cpu(cache: &'a Cache) -> Self {
+        Self { platform: "cpu", variable: "HALITE_CPU_PLUGIN", given: None, cache }
+    }
+
+    /// Finds the library. Downloads nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if there is none, with every place that was looked at and why it was not taken. If the
+    /// user's path is not a file: other places are not looked at then.
+    pub fn find(&self) -> Result<Located> {
+        let variable = || env::var_os(self.variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(path) = self.given {
+            return self.users(path.into(), Source::Given);
+        }
+        if let Some(path) = variable() {
+            return self.users(path, Source::Environment(self.variable));
+        }
+        let mut refused = vec![format!("{} is not set", self.variable)];
+        self.in_cache(&mut refused).or_else(|| self.in_python(&mut refused)).ok_or_else(|| {
+            let message =
+                format!("no plugin: {}; install one with `halite plugins install {}`", refused.join("; "), self.platform);
+            Error::new(ErrorKind::Unavailable, self.platform, message)
+        })
+    }
+
+    /// Finds the library, or installs the platform's default.
+    ///
+    /// # Errors
+    /// If it cannot be installed, or the user's path is not a file.
+    pub fn ensure(&self, progress: &mut dyn Progress) -> Result<Located> {
+        match self.find() {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                let default = self.known().find(|plugin| plugin.runs_here()).ok_or_else(|| {
+                    let (system, machine) = (env::consts::OS, env::consts::ARCH);
+                    let message =
+                        format!("{}. There is none to install for {system} on {machine}; name one by its path", error.message());
+                    Error::new(ErrorKind::Unsupported, self.platform, message)
+                })?;
+                install(default, self.cache, progress)
+            }
+            other => other,
+        }
+    }
+
+    fn known(&self) -> impl Iterator<Item = &'static KnownPlugin> {
+        let platform = self.platform;
+        PLUGINS.iter().filter(move |plugin| plugin.platform == platform)
+    }
+
+    fn users(&self, path: PathBuf, source: Source) -> Result<Located> {
+        match path.metadata() {
+            Ok(metadata) if metadata.is_file() => Ok(Located { path, source, plugin: None }),
+            other => {
+                let reason = other.map_or_else(|error| error.to_string(), |_| "not a file".into());
+                let from = match source {
+                    Source::Environment(variable) => format!("{variable} names "),
+                    _ => String::new(),
+                };
+                Err(Error::invalid(
+                    self.platform,
+                    format!("{from}{}: {reason}; give the path of a plugin's library", path.display()),
+                ))
+            }
+        }
+    }
+
+    fn in_cache(&self, refused: &mut Vec<String>) -> Option<Located> {
+        for plugin in self.known() {
+            match self.cache.find(&plugin.package) {
+                Ok(Some(installed)) => {
+                    return Some(Located {
+                        path: installed.path(plugin.library.name),
+                        source: Source::Cache,
+                        plugin: Some(plugin),
+                    });
+                }
+                Ok(None) => {}
+                Err(error) => refused.push(error.to_string()),
+            }
+        }
+        refused.push(format!("not installed in {}", self.cache.root().display()));
+        None
+    }
+
+    fn in_python(&self, refused: &mut Vec<String>) -> Option<Located> {
+        let modules: Vec<_> = self.known().map(KnownPlugin::python_module).collect();
+        let places = match python_modules(&modules) {
+            Ok(places) => places,
+            Err(reason) => {
+                refused.push(reason);
+                return None;
+            }
+        };
+        if places.is_empty() {
+            refused.push(format!("no Python package has it ({})", modules.join(", ")));
+        }
+        for (module, directory) in places {
+            let Some(plugin) = self.known().find(|plugin| plugin.python_module() == module) else { continue };
+            let path = directory.join(plugin.library.name);
+            match sha256_of_file(&path) {
+                Ok((digest, _)) if digest == plugin.library.sha256 => {
+                    return Some(Located { path, source: Source::Python, plugin: Some(plugin) });
+                }
+                Ok((digest, _)) => refused.push(format!(
+                    "{} is another version: SHA-256 {digest}, known is {} of {} {}",
+                    path.display(),
+                    plugin.library.sha256,
+                    plugin.package.name,
+                    plugin.package.version
+                )),
+                Err(error) => refused.push(format!("{}: {error}", path.display())),
+            }
+        }
+        None
+    }
+}
+
+/// Installs a known plugin in the cache, if it is not there yet.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] if it is not built for this machine; otherwise as [`Cache::ensure`].
+pub fn install(plugin: &'static KnownPlugin, cache: &Cache, progress: &mut dyn Progress) -> Result<Located> {
+    if !plugin.runs_here() {
+        let (system, machine) = plugin.target;
+        let (here, this) = (env::consts::OS, env::consts::ARCH);
+        let message = format!("plugin `{}` is built for {system} on {machine}, this is {here} on {this}", plugin.name);
+        return Err(Error::new(ErrorKind::Unsupported, "install", message));
+    }
+    let installed = cache.ensure(&plugin.package, progress)?;
+    let source = if installed.fresh { Source::Installed } else { Source::Cache };
+    Ok(Located { path: installed.path(plugin.library.name), source, plugin: Some(plugin) })
+}
+
+/// Where the Python environment has these modules: (module, directory). None of them is imported.
+fn python_modules(modules: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
+    const DEADLINE: Duration = Duration::from_secs(20);
+    const QUERY: &str = "
+import importlib.util, sys
+for name in sys.argv[1:]:
+    try:
+        spec = importlib.util.find_spec(name)
+    except Exception:
+        continue
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        print('halite', name, place, sep='|')
+";
+    let mut reasons = Vec::new();
+    for python in ["python3", "python"] {
+        let mut command = Command::new(python);
+        command.arg("-c").arg(QUERY).args(modules);
+        // `-c` looks for modules in the current directory first, which may be anybody's.
+        if cfg!(unix) {
+            command.current_dir("/");
+        }
+        match stdout_of(&mut command, DEADLINE) {
+            Ok(Some(text)) => {
+                let place = |line: &str| {
+                    let (module, directory) = line.strip_prefix("halite|")?.split_once('|')?;
+                    Some((module.to_string(), PathBuf::from(directory)))
+                };
+                return Ok(text.lines().filter_map(place).collect());
+            }
+            Ok(None) => reasons.push(format!("{python} failed")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => reasons.push(format!("no {python}")),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    Err(format!("no Python environment to look in ({})", reasons.join(", ")))
+}

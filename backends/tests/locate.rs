@@ -1,0 +1,151 @@
+//! Finding and installing the CPU plugin: the real package, through the real client.
+//!
+//! One package of 63 MB is downloaded. Tests that need another environment run this same test binary again as a child
+//! (see `a_child_looks_for_the_plugin_as_its_parent_test_asks`).
+
+use std::{fs, path::Path, process::Command};
+
+use halite_backends::{PLUGINS, Search, Source, install, plugin};
+use halite_core::ErrorKind;
+use halite_fetch::{Cache, Quiet, sha256_of_file};
+
+#[test]
+fn the_plugin_is_installed_found_repaired_and_taken_from_python_by_its_digest() {
+    if !PLUGINS[0].runs_here() {
+        println!("skipped: there is no known CPU plugin for this system");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::at(directory.path().join("cache"));
+    let search = Search { variable: "HALITE_NOT_SET", ..Search::cpu(&cache) };
+
+    // Nothing there: every place is named.
+    let error = search.find().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let words = ["HALITE_NOT_SET is not set", "not installed in", "halite plugins install cpu"];
+    assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+
+    // Installed once, found afterwards.
+    let located = search.ensure(&mut Quiet).unwrap();
+    assert_eq!(located.source, Source::Installed);
+    assert_eq!(sha256_of_file(&located.path).unwrap().0, PLUGINS[0].library.sha256);
+    assert!(located.to_string().contains("lammps-jax-pjrt-cpu 0.11.2, installed now"), "{located}");
+    assert_eq!(search.find().unwrap().source, Source::Cache);
+    assert_eq!(search.ensure(&mut Quiet).unwrap().path, located.path);
+    assert!(located.path.with_file_name("THIRD_PARTY_NOTICES").exists(), "licences come with the library");
+
+    // A Python environment that has the module, with the right library and with another.
+    let module = directory.path().join("python").join("lammps_jax_pjrt_cpu");
+    fs::create_dir_all(&module).unwrap();
+    fs::write(module.join("__init__.py"), "raise Exception('imported')").unwrap();
+    fs::hard_link(&located.path, module.join("pjrt_c_api_cpu_plugin.so")).unwrap();
+    let empty = directory.path().join("empty");
+    let in_python = |find: &str| {
+        let mut command = child(&empty, find);
+        answer(command.env("PYTHONPATH", directory.path().join("python")))
+    };
+    let said = in_python("find");
+    assert!(said.contains("found Python") && said.contains(module.to_str().unwrap()), "{said}");
+    fs::remove_file(module.join("pjrt_c_api_cpu_plugin.so")).unwrap();
+    fs::write(module.join("pjrt_c_api_cpu_plugin.so"), "another version").unwrap();
+    let said = in_python("find");
+    assert!(said.contains("no plugin") && said.contains("is another version"), "{said}");
+
+    // A library that is not what was installed is never taken.
+    fs::OpenOptions::new().write(true).open(&located.path).unwrap().set_len(1_000_000).unwrap();
+    assert_eq!(search.find().unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(search.ensure(&mut Quiet).unwrap().source, Source::Installed);
+    assert_eq!(fs::metadata(&located.path).unwrap().len(), PLUGINS[0].library.size);
+}
+
+#[test]
+fn the_users_path_is_taken_as_it_is_and_nothing_else_is_tried() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::at(directory.path());
+    let library = directory.path().join("my_plugin.so");
+    let given = Search { given: Some(&library), ..Search::cpu(&cache) };
+    let error = given.ensure(&mut Quiet).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.to_string().contains("my_plugin.so") && error.to_string().contains("give the path"), "{error}");
+    assert!(Search { given: Some(directory.path()), ..given }.find().unwrap_err().to_string().contains("not a file"));
+    fs::write(&library, "").unwrap();
+    assert_eq!(given.ensure(&mut Quiet).unwrap().source, Source::Given);
+
+    let said = answer(child(directory.path(), "ensure").env("HALITE_CPU_PLUGIN", &library));
+    assert!(said.contains("found Environment(\"HALITE_CPU_PLUGIN\")"), "{said}");
+    let said = answer(child(directory.path(), "ensure").env("HALITE_CPU_PLUGIN", "/no/such.so"));
+    assert!(said.contains("HALITE_CPU_PLUGIN names /no/such.so: No such file"), "{said}");
+}
+
+#[test]
+fn without_python_the_error_says_so_in_one_paragraph() {
+    let directory = tempfile::tempdir().unwrap();
+    let said = answer(child(directory.path(), "find").env("PATH", directory.path()));
+    assert!(said.contains("no Python environment to look in (no python3, no python)"), "{said}");
+    let said = answer(child(directory.path(), "ensure").env("PATH", directory.path()));
+    assert!(said.contains("python3 was not found") && said.contains("install Python 3 with pip"), "{said}");
+    assert!(!said.contains("\\n"), "{said}");
+}
+
+#[test]
+fn a_python_that_fails_is_passed_over() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("python3");
+    fs::write(&script, "#!/bin/sh\nexit 3\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let said = answer(child(directory.path(), "find").env("PATH", directory.path()));
+    assert!(said.contains("python3 failed, no python"), "{said}");
+}
+
+#[test]
+fn a_plugin_for_another_system_is_not_installed() {
+    let elsewhere = Box::leak(Box::new(PLUGINS[0]));
+    elsewhere.target = ("plan9", "mips");
+    let directory = tempfile::tempdir().unwrap();
+    let error = install(elsewhere, &Cache::at(directory.path()), &mut Quiet).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("built for plan9 on mips"), "{error}");
+}
+
+#[test]
+fn the_table_is_consistent() {
+    for known in PLUGINS {
+        assert_eq!(plugin(known.name).unwrap().library, known.library);
+        assert!(known.package.files.contains(&known.library), "{}", known.name);
+        assert!(known.package.archive_sha256.is_some(), "{}", known.name);
+        assert_eq!(PLUGINS.iter().filter(|other| other.name == known.name).count(), 1);
+    }
+    let error = plugin("gpu").unwrap_err().to_string();
+    assert!(error.contains("no plugin `gpu`; there are cpu, cpu-alternative"), "{error}");
+}
+
+/// Not a test of its own: the tests above run it in a process with another environment.
+#[test]
+fn a_child_looks_for_the_plugin_as_its_parent_test_asks() {
+    let Ok(what) = std::env::var("HALITE_BACKENDS_TEST") else { return };
+    let cache = Cache::open(None).unwrap();
+    let search = Search::cpu(&cache);
+    let found = if what == "find" { search.find() } else { search.ensure(&mut Quiet) };
+    match found {
+        Ok(located) => println!("\nsaid: found {:?} {located}", located.source),
+        Err(error) => println!("\nsaid: {}", error.to_string().replace('\n', "\\n")),
+    }
+}
+
+fn child(cache: &Path, what: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "a_child_looks_for_the_plugin_as_its_parent_test_asks", "--nocapture", "--test-threads=1"])
+        .env("HALITE_BACKENDS_TEST", what)
+        .env("HALITE_CACHE_DIR", cache)
+        .env_remove("HALITE_CPU_PLUGIN");
+    command
+}
+
+fn answer(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let line = stdout.lines().find_map(|line| line.strip_prefix("said: "));
+    line.unwrap_or_else(|| panic!("the child said nothing: {stdout}{}", String::from_utf8_lossy(&output.stderr))).into()
+}
