@@ -8,6 +8,7 @@ mod graph;
 mod infer;
 mod literal;
 mod op;
+mod print;
 
 pub use graph::{Graph, Node, Value};
 pub use infer::infer;
@@ -15,3 +16,4 @@ pub use op::{
     Attribute, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
     Scatter, Unary, Window,
 };
+pub use print::{Interface, Port, program, text};

@@ -1,0 +1,242 @@
+//! Operations whose attributes are long: gather, scatter, dot, convolution, custom calls, collectives.
+
+use std::collections::HashSet;
+
+use halite_core::{Error, Result, TensorType};
+
+use super::{Printer, ops::Cx};
+use crate::{Attribute, ConvDims, Convolution, CustomCall, Dot, Gather, Op, Reduction, Scatter};
+
+impl Printer<'_> {
+    pub(super) fn gather(&mut self, cx: Cx<'_>, gather: &Gather) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.gather\"(").names(cx.operands).text(") <{dimension_numbers = #stablehlo.gather<");
+        self.w.text("offset_dims = ").list(&gather.offset_dims);
+        self.w.text(", collapsed_slice_dims = ").list(&gather.collapsed_slice_dims);
+        self.w.text(", operand_batching_dims = ").list(&gather.operand_batching_dims);
+        self.w.text(", start_indices_batching_dims = ").list(&gather.indices_batching_dims);
+        self.w.text(", start_index_map = ").list(&gather.start_index_map);
+        self.w.text(", index_vector_dim = ").number(gather.index_vector_dim);
+        self.w.text(">, indices_are_sorted = false, slice_sizes = ").array(&gather.slice_sizes).text("}> : ");
+        self.function_type(cx);
+        self.end(cx);
+        number
+    }
+
+    pub(super) fn scatter(&mut self, cx: Cx<'_>, scatter: &Scatter) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.scatter\"(").names(cx.operands).text(") <{scatter_dimension_numbers = #stablehlo.scatter<");
+        self.w.text("update_window_dims = ").list(&scatter.update_window_dims);
+        self.w.text(", inserted_window_dims = ").list(&scatter.inserted_window_dims);
+        self.w.text(", input_batching_dims = ").list(&scatter.operand_batching_dims);
+        self.w.text(", scatter_indices_batching_dims = ").list(&scatter.indices_batching_dims);
+        self.w.text(", scatter_dims_to_operand_dims = ").list(&scatter.scatter_dims_to_operand_dims);
+        self.w.text(", index_vector_dim = ").number(scatter.index_vector_dim);
+        self.w.text(">, indices_are_sorted = false, unique_indices = ").text(boolean(scatter.unique_indices)).text("}> ({");
+        self.combine(scatter.combine, &TensorType::scalar(cx.types[0].dtype()));
+        self.w.text("}) : ");
+        self.function_type(cx);
+        self.end(cx);
+        number
+    }
+
+    pub(super) fn dot(&mut self, cx: Cx<'_>, dot: &Dot) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("stablehlo.dot_general ").names(cx.operands);
+        if !dot.left_batch.is_empty() {
+            self.w.text(", batching_dims = ").list(&dot.left_batch).text(" x ").list(&dot.right_batch);
+        }
+        self.w.text(", contracting_dims = ").list(&dot.left_contract).text(" x ").list(&dot.right_contract).text(" : ");
+        self.function_type(cx);
+        self.end(cx);
+        number
+    }
+
+    pub(super) fn convolution(&mut self, cx: Cx<'_>, conv: &Convolution) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("stablehlo.convolution(").names(cx.operands).text(") dim_numbers = ");
+        self.conv_dims(&conv.input, "b", "f");
+        self.w.text("x");
+        self.conv_dims(&conv.kernel, "o", "i");
+        self.w.text("->");
+        self.conv_dims(&conv.output, "b", "f");
+        self.w.text(", window = {stride = ").list(&conv.strides).text(", pad = [");
+        for (i, &(low, high)) in conv.padding.iter().enumerate() {
+            self.w.comma(i).signed_list(&[low, high]);
+        }
+        self.w.text("], lhs_dilate = ").list(&conv.input_dilation).text(", rhs_dilate = ").list(&conv.kernel_dilation);
+        self.w.text(", reverse = [");
+        for (i, &reversed) in conv.reversal.iter().enumerate() {
+            self.w.comma(i).text(boolean(reversed));
+        }
+        self.w.text("]} {batch_group_count = ").number(conv.batch_groups);
+        self.w.text(" : i64, feature_group_count = ").number(conv.feature_groups).text(" : i64} : ");
+        self.function_type(cx);
+        self.end(cx);
+        number
+    }
+
+    /// `[b, 0, 1, f]`
+    fn conv_dims(&mut self, dims: &ConvDims, batch: &str, feature: &str) {
+        self.w.text("[");
+        for dim in 0..dims.spatial.len() + 2 {
+            self.w.comma(dim);
+            if dim == dims.batch {
+                self.w.text(batch);
+            } else if dim == dims.feature {
+                self.w.text(feature);
+            } else {
+                let number = dims.spatial.iter().position(|&spatial| spatial == dim);
+                self.w.number(number.expect("each dimension has one role, which infer checks"));
+            }
+        }
+        self.w.text("]");
+    }
+
+    pub(super) fn custom_call(&mut self, cx: Cx<'_>, call: &CustomCall) -> Result<u32> {
+        let mut seen = HashSet::new();
+        if let Some((name, _)) = call.attributes.iter().find(|(name, _)| name.is_empty() || !seen.insert(name)) {
+            return Err(Error::invalid(
+                "custom_call",
+                format!("`{}` has an attribute `{name}` that is empty or there twice", call.target),
+            ));
+        }
+        if call.target.is_empty() {
+            return Err(Error::invalid("custom_call", "the target's name is empty"));
+        }
+        let number = self.begin(cx);
+        self.w.text("stablehlo.custom_call @").string(&call.target).text("(").names(cx.operands);
+        self.w.text(") {api_version = 4 : i32, has_side_effect = ").text(boolean(call.side_effect));
+        self.w.text(", backend_config = {");
+        for (i, (name, value)) in call.attributes.iter().enumerate() {
+            self.w.comma(i).string(name).text(" = ");
+            match value {
+                Attribute::Bool(value) => {
+                    self.w.text(boolean(*value));
+                }
+                Attribute::Int(value) => {
+                    self.w.display(value).text(" : i64");
+                }
+                Attribute::Float(value) => {
+                    let bits = format_args!("0x{:016X}", value.to_bits());
+                    self.float(*value, bits, |read| read.to_bits() == value.to_bits());
+                    self.w.text(" : f64");
+                }
+                Attribute::Str(value) => {
+                    self.w.string(value);
+                }
+            }
+        }
+        self.w.text("}} : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn all_reduce(&mut self, cx: Cx<'_>, kind: Reduction, groups: &[Vec<usize>]) -> Result<u32> {
+        let number = self.collective(cx, "all_reduce")?;
+        self.w.text("<{");
+        self.groups(cx.node.op.name(), groups)?;
+        self.w.text("}> ({");
+        self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
+        self.w.text("}) : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn all_gather(&mut self, cx: Cx<'_>, dim: usize, groups: &[Vec<usize>]) -> Result<u32> {
+        let number = self.collective(cx, "all_gather")?;
+        self.w.text("<{all_gather_dim = ").number(dim).text(" : i64, ");
+        self.groups(cx.node.op.name(), groups)?;
+        self.w.text("}> : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn reduce_scatter(&mut self, cx: Cx<'_>, kind: Reduction, dim: usize, groups: &[Vec<usize>]) -> Result<u32> {
+        let number = self.collective(cx, "reduce_scatter")?;
+        self.w.text("<{");
+        self.groups(cx.node.op.name(), groups)?;
+        self.w.text(", scatter_dimension = ").number(dim).text(" : i64}> ({");
+        self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
+        self.w.text("}) : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn all_to_all(&mut self, cx: Cx<'_>, split: usize, concat: usize, groups: &[Vec<usize>]) -> Result<u32> {
+        let number = self.collective(cx, "all_to_all")?;
+        self.w.text("<{concat_dimension = ").number(concat).text(" : i64, ");
+        self.groups(cx.node.op.name(), groups)?;
+        self.w.text(", split_count = ").number(groups.first().map_or(0, Vec::len));
+        self.w.text(" : i64, split_dimension = ").number(split).text(" : i64}> : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn collective_permute(&mut self, cx: Cx<'_>, pairs: &[(usize, usize)]) -> Result<u32> {
+        let number = self.collective(cx, "collective_permute")?;
+        for &(source, target) in pairs {
+            self.replica(cx.node.op.name(), source)?;
+            self.replica(cx.node.op.name(), target)?;
+        }
+        let rows: Vec<[usize; 2]> = pairs.iter().map(|&(source, target)| [source, target]).collect();
+        self.w.text("<{source_target_pairs = ").matrix(rows.iter().map(|row| &row[..]), 2).text("}> : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>) -> Result<u32> {
+        let Op::ShardingConstraint(spec) = &cx.node.op else { unreachable!("called for a sharding constraint") };
+        let number = self.begin(cx);
+        self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(spec, cx.types[0].rank());
+        self.w.text(" : ").ty(cx.types[0]);
+        self.end(cx);
+        Ok(number)
+    }
+
+    fn collective(&mut self, cx: Cx<'_>, op: &str) -> Result<u32> {
+        if self.partitioned() {
+            return Err(Error::invalid(
+                cx.node.op.name(),
+                "the program is partitioned over a mesh, where the compiler places collectives; say how tensors lie by a \
+                 sharding constraint, or run replicas",
+            ));
+        }
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.").text(op).text("\"(").names(cx.operands).text(") ");
+        Ok(number)
+    }
+
+    fn groups(&mut self, op: &'static str, groups: &[Vec<usize>]) -> Result<()> {
+        for &replica in groups.iter().flatten() {
+            self.replica(op, replica)?;
+        }
+        self.w.text("replica_groups = ");
+        if groups.is_empty() {
+            let all: Vec<usize> = (0..self.replicas).collect();
+            self.w.matrix([&all[..]].into_iter(), self.replicas);
+        } else {
+            self.w.matrix(groups.iter().map(Vec::as_slice), groups[0].len());
+        }
+        Ok(())
+    }
+
+    fn replica(&self, op: &'static str, replica: usize) -> Result<()> {
+        match replica < self.replicas {
+            true => Ok(()),
+            false => {
+                Err(Error::invalid(op, format!("device {replica} takes part, the program runs as {} replicas", self.replicas)))
+            }
+        }
+    }
+}
+
+fn boolean(value: bool) -> &'static str {
+    if value { "true" } else { "false" }
+}

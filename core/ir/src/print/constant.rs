@@ -1,0 +1,156 @@
+//! Constants, bit for bit.
+
+use half::{bf16, f16};
+use halite_core::{DType, TensorType};
+
+use super::{Printer, writer::Name};
+use crate::{Literal, Reduction};
+
+/// Above this, elements are written as one block of hexadecimal digits.
+const LISTED: usize = 16;
+
+impl Printer<'_> {
+    /// Writes the constant, and returns its number.
+    pub(super) fn literal(&mut self, literal: &Literal, end: impl Fn(&mut Self)) -> u32 {
+        let ty = literal.ty();
+        let elements = ty.elements();
+        let listed = elements == 0 || elements <= LISTED && ty.rank() <= 1;
+        // The packing of `i1` in a block of digits is not the same in all versions of MLIR, so it is bytes there.
+        if literal.as_splat().is_none() && !listed && ty.dtype() == DType::Bool {
+            let bytes = self.literal(&Literal { ty: ty.with_dtype(DType::U8), bytes: literal.bytes.clone() }, &end);
+            let number = self.w.fresh();
+            self.w.line().results(number, 1).text("stablehlo.convert ").name(Name::Single(bytes)).text(" : (");
+            self.w.ty(&ty.with_dtype(DType::U8)).text(") -> ").ty(ty);
+            end(self);
+            return number;
+        }
+        let number = self.w.fresh();
+        self.w.line().results(number, 1).text("stablehlo.constant dense<");
+        let size = ty.dtype().size();
+        match literal.as_splat() {
+            _ if elements == 0 => {}
+            Some(element) => self.element(ty.dtype(), element),
+            None if listed => {
+                self.w.text("[");
+                for (i, element) in literal.bytes.chunks_exact(size).enumerate() {
+                    self.w.comma(i);
+                    self.element(ty.dtype(), element);
+                }
+                self.w.text("]");
+            }
+            None if cfg!(target_endian = "little") || size == 1 => {
+                self.w.hex(&literal.bytes);
+            }
+            None => {
+                let little: Vec<u8> =
+                    literal.bytes.chunks_exact(size).flat_map(|element| element.iter().rev().copied()).collect();
+                self.w.hex(&little);
+            }
+        }
+        self.w.text("> : ").ty(ty);
+        end(self);
+        number
+    }
+
+    /// A scalar constant, and its name.
+    pub(super) fn scalar(&mut self, dtype: DType, bytes: &[u8], end: impl Fn(&mut Self)) -> Name {
+        let literal = Literal { ty: TensorType::scalar(dtype), bytes: bytes.into() };
+        Name::Single(self.literal(&literal, end))
+    }
+
+    fn element(&mut self, dtype: DType, bytes: &[u8]) {
+        match dtype {
+            DType::Bool => self.w.text(if bytes[0] == 0 { "false" } else { "true" }),
+            DType::S8 => self.w.display(bytemuck::pod_read_unaligned::<i8>(bytes)),
+            DType::S16 => self.w.display(bytemuck::pod_read_unaligned::<i16>(bytes)),
+            DType::S32 => self.w.display(bytemuck::pod_read_unaligned::<i32>(bytes)),
+            DType::S64 => self.w.display(bytemuck::pod_read_unaligned::<i64>(bytes)),
+            DType::U8 => self.w.display(bytes[0]),
+            DType::U16 => self.w.display(bytemuck::pod_read_unaligned::<u16>(bytes)),
+            DType::U32 => self.w.display(bytemuck::pod_read_unaligned::<u32>(bytes)),
+            DType::U64 => self.w.display(bytemuck::pod_read_unaligned::<u64>(bytes)),
+            DType::F16 => {
+                let value = bytemuck::pod_read_unaligned::<f16>(bytes);
+                return self.float(value.to_f64(), format_args!("0x{:04X}", value.to_bits()), |read| {
+                    f16::from_f64(read).to_bits() == value.to_bits()
+                });
+            }
+            DType::Bf16 => {
+                let value = bytemuck::pod_read_unaligned::<bf16>(bytes);
+                return self.float(value.to_f64(), format_args!("0x{:04X}", value.to_bits()), |read| {
+                    bf16::from_f64(read).to_bits() == value.to_bits()
+                });
+            }
+            DType::F32 => {
+                let value = bytemuck::pod_read_unaligned::<f32>(bytes);
+                return self.float(f64::from(value), format_args!("0x{:08X}", value.to_bits()), |read| {
+                    (read as f32).to_bits() == value.to_bits()
+                });
+            }
+            DType::F64 => {
+                let value = bytemuck::pod_read_unaligned::<f64>(bytes);
+                return self.float(value, format_args!("0x{:016X}", value.to_bits()), |read| read.to_bits() == value.to_bits());
+            }
+        };
+    }
+
+    /// In decimal if that is short and reads back (through `f64`, as MLIR does) to the same bits, else by its bits.
+    pub(super) fn float(&mut self, value: f64, bits: std::fmt::Arguments<'_>, same: impl Fn(f64) -> bool) {
+        if value.is_finite() {
+            // Six digits are enough for what people write; more do not help anyone read.
+            let decimal = if value == 0.0 || (1e-3..1e6).contains(&value.abs()) {
+                let decimal = format!("{value:.6}");
+                let shorter = decimal.trim_end_matches('0');
+                format!("{shorter}{}", if shorter.ends_with('.') { "0" } else { "" })
+            } else {
+                let decimal = format!("{value:.5e}");
+                let (mantissa, exponent) = decimal.split_once('e').expect("`{:e}` writes an exponent");
+                let shorter = mantissa.trim_end_matches('0');
+                format!("{shorter}{}e{exponent}", if shorter.ends_with('.') { "0" } else { "" })
+            };
+            if decimal.parse().is_ok_and(same) {
+                self.w.text(&decimal);
+                return;
+            }
+        }
+        self.w.display(bits);
+    }
+}
+
+/// Bytes of the element that changes nothing when reduced with.
+pub(super) fn identity(kind: Reduction, dtype: DType) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    macro_rules! write {
+        ($($dtype:ident: $rust:ty, $min:expr, $max:expr, $one:expr, $ones:expr;)*) => {
+            match dtype {
+                $(DType::$dtype => {
+                    let value: $rust = match kind {
+                        Reduction::Sum | Reduction::Or => Default::default(),
+                        Reduction::Product => $one,
+                        Reduction::Min => $max,
+                        Reduction::Max => $min,
+                        Reduction::And => $ones,
+                    };
+                    let value = bytemuck::bytes_of(&value);
+                    bytes[..value.len()].copy_from_slice(value);
+                })*
+            }
+        };
+    }
+    write! {
+        Bool: u8, 0, 1, 1, 1;
+        S8: i8, i8::MIN, i8::MAX, 1, -1;
+        S16: i16, i16::MIN, i16::MAX, 1, -1;
+        S32: i32, i32::MIN, i32::MAX, 1, -1;
+        S64: i64, i64::MIN, i64::MAX, 1, -1;
+        U8: u8, u8::MIN, u8::MAX, 1, u8::MAX;
+        U16: u16, u16::MIN, u16::MAX, 1, u16::MAX;
+        U32: u32, u32::MIN, u32::MAX, 1, u32::MAX;
+        U64: u64, u64::MIN, u64::MAX, 1, u64::MAX;
+        F16: f16, f16::NEG_INFINITY, f16::INFINITY, f16::ONE, f16::NAN;
+        Bf16: bf16, bf16::NEG_INFINITY, bf16::INFINITY, bf16::ONE, bf16::NAN;
+        F32: f32, f32::NEG_INFINITY, f32::INFINITY, 1.0, f32::NAN;
+        F64: f64, f64::NEG_INFINITY, f64::INFINITY, 1.0, f64::NAN;
+    }
+    bytes
+}

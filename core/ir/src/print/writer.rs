@@ -1,0 +1,274 @@
+//! The string that is written into, and the small words of MLIR.
+
+use std::{collections::HashMap, fmt::Write, panic::Location};
+
+use halite_core::{DType, PartitionSpec, TensorType};
+
+/// What a value is called in the text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Name {
+    /// `%arg3`
+    Argument(u32),
+    /// `%3`
+    Single(u32),
+    /// `%3#1`, one of several results
+    Part(u32, u32),
+    /// `%i3`, an argument of a region
+    Region(u32),
+}
+
+/// Grows the text. Methods return the writer, so that a line of text is a line of code.
+pub(super) struct Writer {
+    out: String,
+    depth: usize,
+    next: u32,
+    /// `None`: locations are not written.
+    locations: Option<Locations>,
+}
+
+/// Each place once, in the order they were met.
+#[derive(Default)]
+struct Locations {
+    /// By address: one call site has one `Location`.
+    numbers: HashMap<*const Location<'static>, usize>,
+    places: Vec<&'static Location<'static>>,
+}
+
+impl Writer {
+    pub(super) fn new(nodes: usize, locations: bool) -> Self {
+        let out = String::with_capacity(4096 + nodes * 128);
+        Writer { out, depth: 0, next: 0, locations: locations.then(Locations::default) }
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        for (number, place) in self.locations.take().unwrap_or_default().places.into_iter().enumerate() {
+            self.text("#loc").number(number + 1).text(" = loc(").string(place.file());
+            self.text(":").number(place.line() as usize).text(":").number(place.column() as usize).text(")\n");
+        }
+        self.out
+    }
+
+    /// A number for a name that is not taken.
+    pub(super) fn fresh(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub(super) fn indent(&mut self) {
+        self.depth += 1;
+    }
+
+    pub(super) fn outdent(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Begins a line.
+    pub(super) fn line(&mut self) -> &mut Self {
+        self.out.push('\n');
+        for _ in 0..self.depth {
+            self.out.push_str("  ");
+        }
+        self
+    }
+
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
+        self.out.push_str(text);
+        self
+    }
+
+    /// A comma before all but the first.
+    pub(super) fn comma(&mut self, i: usize) -> &mut Self {
+        self.text(if i == 0 { "" } else { ", " })
+    }
+
+    pub(super) fn number(&mut self, number: usize) -> &mut Self {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        let mut rest = number;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        for &digit in &digits[at..] {
+            self.out.push(char::from(digit));
+        }
+        self
+    }
+
+    /// By `Display`; for what is rare.
+    pub(super) fn display(&mut self, value: impl std::fmt::Display) -> &mut Self {
+        write!(self.out, "{value}").expect("a string can be written to");
+        self
+    }
+
+    pub(super) fn name(&mut self, name: Name) -> &mut Self {
+        match name {
+            Name::Argument(number) => self.text("%arg").number(number as usize),
+            Name::Single(number) => self.text("%").number(number as usize),
+            Name::Part(number, part) => self.text("%").number(number as usize).text("#").number(part as usize),
+            Name::Region(number) => self.text("%i").number(number as usize),
+        }
+    }
+
+    /// `%1, %2`
+    pub(super) fn names(&mut self, names: &[Name]) -> &mut Self {
+        for (i, &name) in names.iter().enumerate() {
+            self.comma(i).name(name);
+        }
+        self
+    }
+
+    /// `%3 = `, `%3:2 = `, or nothing
+    pub(super) fn results(&mut self, number: u32, count: usize) -> &mut Self {
+        match count {
+            0 => self,
+            1 => self.text("%").number(number as usize).text(" = "),
+            count => self.text("%").number(number as usize).text(":").number(count).text(" = "),
+        }
+    }
+
+    /// `tensor<2x3xf32>`
+    pub(super) fn ty(&mut self, ty: &TensorType) -> &mut Self {
+        self.text("tensor<");
+        for &dim in ty.dims() {
+            self.number(dim).text("x");
+        }
+        self.text(element(ty.dtype())).text(">")
+    }
+
+    /// `t, t`
+    pub(super) fn types(&mut self, types: &[&TensorType]) -> &mut Self {
+        for (i, ty) in types.iter().enumerate() {
+            self.comma(i).ty(ty);
+        }
+        self
+    }
+
+    /// `[1, 2]`
+    pub(super) fn list(&mut self, numbers: &[usize]) -> &mut Self {
+        self.text("[");
+        for (i, &number) in numbers.iter().enumerate() {
+            self.comma(i).number(number);
+        }
+        self.text("]")
+    }
+
+    /// `[1, -2]`
+    pub(super) fn signed_list(&mut self, numbers: &[i64]) -> &mut Self {
+        self.text("[");
+        for (i, &number) in numbers.iter().enumerate() {
+            self.comma(i).display(number);
+        }
+        self.text("]")
+    }
+
+    /// `array<i64: 1, 2>`
+    pub(super) fn array(&mut self, numbers: &[usize]) -> &mut Self {
+        self.text("array<i64");
+        for (i, &number) in numbers.iter().enumerate() {
+            self.text(if i == 0 { ": " } else { ", " }).number(number);
+        }
+        self.text(">")
+    }
+
+    /// `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, of rows that have `width` numbers each.
+    pub(super) fn matrix<'r>(&mut self, rows: impl ExactSizeIterator<Item = &'r [usize]>, width: usize) -> &mut Self {
+        let count = rows.len();
+        self.text("dense<");
+        if count > 0 {
+            self.text("[");
+            for (i, row) in rows.enumerate() {
+                self.comma(i).list(row);
+            }
+            self.text("]");
+        }
+        self.text("> : tensor<").number(count).text("x").number(width).text("xi64>")
+    }
+
+    /// `<@mesh, [{"data"}, {}]>`
+    pub(super) fn sharding(&mut self, spec: &PartitionSpec, rank: usize) -> &mut Self {
+        self.text("<@mesh, [");
+        for dim in 0..rank {
+            self.comma(dim).text("{");
+            for (i, axis) in spec.axes(dim).iter().enumerate() {
+                self.comma(i).string(axis);
+            }
+            self.text("}");
+        }
+        self.text("]>")
+    }
+
+    /// In quotes.
+    pub(super) fn string(&mut self, text: &str) -> &mut Self {
+        self.out.push('"');
+        for byte in text.bytes() {
+            match byte {
+                b'"' | b'\\' => {
+                    self.out.push('\\');
+                    self.out.push(char::from(byte));
+                }
+                b' '..=b'~' => self.out.push(char::from(byte)),
+                byte => write!(self.out, "\\{byte:02X}").expect("a string can be written to"),
+            }
+        }
+        self.out.push('"');
+        self
+    }
+
+    /// As a symbol after `@` of a module: what compilers make file names of.
+    pub(super) fn symbol(&mut self, text: &str) -> &mut Self {
+        if !text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
+            self.out.push('_');
+        }
+        for c in text.chars() {
+            self.out.push(if c.is_ascii_alphanumeric() { c } else { '_' });
+        }
+        self
+    }
+
+    /// `0x` and the bytes, in quotes.
+    pub(super) fn hex(&mut self, bytes: &[u8]) -> &mut Self {
+        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+        self.out.reserve(bytes.len() * 2 + 4);
+        self.out.push_str("\"0x");
+        for &byte in bytes {
+            self.out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            self.out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        self.out.push('"');
+        self
+    }
+
+    /// ` loc(#loc3)`
+    pub(super) fn location(&mut self, origin: Option<&'static Location<'static>>) {
+        let (Some(locations), Some(origin)) = (&mut self.locations, origin) else { return };
+        let number = *locations.numbers.entry(origin).or_insert_with(|| {
+            locations.places.push(origin);
+            locations.places.len()
+        });
+        self.text(" loc(#loc").number(number).text(")");
+    }
+}
+
+/// The element type in MLIR.
+pub(super) const fn element(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "i1",
+        DType::S8 => "i8",
+        DType::S16 => "i16",
+        DType::S32 => "i32",
+        DType::S64 => "i64",
+        DType::U8 => "ui8",
+        DType::U16 => "ui16",
+        DType::U32 => "ui32",
+        DType::U64 => "ui64",
+        DType::F16 => "f16",
+        DType::Bf16 => "bf16",
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+    }
+}
