@@ -3,7 +3,10 @@
 use half::{bf16, f16};
 use halite_core::{DType, TensorType};
 
-use super::{Printer, writer::Name};
+use super::{
+    Printer,
+    writer::{Name, Origin},
+};
 use crate::{Literal, Reduction};
 
 /// Above this, elements are written as one block of hexadecimal digits.
@@ -11,17 +14,17 @@ const LISTED: usize = 16;
 
 impl Printer<'_> {
     /// Writes the constant, and returns its number.
-    pub(super) fn literal(&mut self, literal: &Literal, end: impl Fn(&mut Self)) -> u32 {
+    pub(super) fn literal(&mut self, literal: &Literal, origin: Origin) -> u32 {
         let ty = literal.ty();
         let elements = ty.elements();
         let listed = elements == 0 || elements <= LISTED && ty.rank() <= 1;
         // The packing of `i1` in a block of digits is not the same in all versions of MLIR, so it is bytes there.
         if literal.as_splat().is_none() && !listed && ty.dtype() == DType::Bool {
-            let bytes = self.literal(&Literal { ty: ty.with_dtype(DType::U8), bytes: literal.bytes.clone() }, &end);
+            let bytes = self.literal(&Literal { ty: ty.with_dtype(DType::U8), bytes: literal.bytes.clone() }, origin);
             let number = self.w.fresh();
             self.w.line().results(number, 1).text("stablehlo.convert ").name(Name::Single(bytes)).text(" : (");
             self.w.ty(&ty.with_dtype(DType::U8)).text(") -> ").ty(ty);
-            end(self);
+            self.w.location(origin);
             return number;
         }
         let number = self.w.fresh();
@@ -48,14 +51,14 @@ impl Printer<'_> {
             }
         }
         self.w.text("> : ").ty(ty);
-        end(self);
+        self.w.location(origin);
         number
     }
 
     /// A scalar constant, and its name.
-    pub(super) fn scalar(&mut self, dtype: DType, bytes: &[u8], end: impl Fn(&mut Self)) -> Name {
+    pub(super) fn scalar(&mut self, dtype: DType, bytes: &[u8], origin: Origin) -> Name {
         let literal = Literal { ty: TensorType::scalar(dtype), bytes: bytes.into() };
-        Name::Single(self.literal(&literal, end))
+        Name::Single(self.literal(&literal, origin))
     }
 
     fn element(&mut self, dtype: DType, bytes: &[u8]) {

@@ -31,7 +31,7 @@ impl<'a> Cx<'a> {
 impl Printer<'_> {
     pub(super) fn op(&mut self, cx: Cx<'_>) -> Result<Printed> {
         Ok(Printed::Group(match &cx.node.op {
-            Op::Constant(literal) => self.literal(literal, |printer| printer.end(cx)),
+            Op::Constant(literal) => self.literal(literal, cx.node.origin),
             Op::Iota { ty, dim } => {
                 let number = self.begin(cx);
                 self.w.text("stablehlo.iota dim = ").number(*dim).text(" : ").ty(ty);

@@ -31,7 +31,7 @@ impl Printer<'_> {
             Extreme::Max => Reduction::Max,
         };
         let worst = self.identity(cx, worst, dtype);
-        let zero = self.scalar(DType::S32, &[0; 4], |printer| printer.end(cx));
+        let zero = self.scalar(DType::S32, &[0; 4], cx.node.origin);
 
         let number = self.begin(cx);
         self.w.text("stablehlo.reduce(").name(cx.operands[0]).text(" init: ").name(worst).text("), (");
@@ -231,7 +231,7 @@ impl Printer<'_> {
     }
 
     fn identity(&mut self, cx: Cx<'_>, kind: Reduction, dtype: DType) -> Name {
-        self.scalar(dtype, &identity(kind, dtype)[..dtype.size()], |printer| printer.end(cx))
+        self.scalar(dtype, &identity(kind, dtype)[..dtype.size()], cx.node.origin)
     }
 
     fn padding(&mut self, window: &Window) {

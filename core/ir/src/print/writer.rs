@@ -17,6 +17,9 @@ pub(super) enum Name {
     Region(u32),
 }
 
+/// The user's line that made an operation.
+pub(super) type Origin = Option<&'static Location<'static>>;
+
 /// Grows the text. Methods return the writer, so that a line of text is a line of code.
 pub(super) struct Writer {
     out: String,
@@ -244,7 +247,7 @@ impl Writer {
     }
 
     /// ` loc(#loc3)`
-    pub(super) fn location(&mut self, origin: Option<&'static Location<'static>>) {
+    pub(super) fn location(&mut self, origin: Origin) {
         let (Some(locations), Some(origin)) = (&mut self.locations, origin) else { return };
         let number = *locations.numbers.entry(origin).or_insert_with(|| {
             locations.places.push(origin);

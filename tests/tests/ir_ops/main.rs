@@ -1,0 +1,14 @@
+//! Every operation of the IR, printed, compiled by the real CPU plugin, run, and compared with values computed here in
+//! the plainest way.
+//!
+//! `HALITE_CPU_PLUGIN` is the path of the plugin.
+
+mod contract;
+mod control;
+mod devices;
+mod elementwise;
+mod index;
+mod passes;
+mod reduce;
+mod shape;
+mod support;

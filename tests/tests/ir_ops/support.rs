@@ -1,0 +1,150 @@
+//! Programs of one operation, and running them.
+
+use std::sync::OnceLock;
+
+use halite_core::{Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType};
+use halite_ir::{Graph, Interface, Op, Value, program};
+use halite_pjrt::Plugin;
+
+/// The CPU plugin with eight devices.
+pub fn client() -> &'static Client {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    CLIENT.get_or_init(|| {
+        let path = std::env::var_os("HALITE_CPU_PLUGIN").expect("HALITE_CPU_PLUGIN is the path of a CPU plugin");
+        let plugin = Plugin::load(path).unwrap();
+        Client::new(plugin.client(vec![("cpu_device_count".into(), 8i64.into())]).unwrap())
+    })
+}
+
+/// A tensor of `values`.
+pub fn host<T: Element>(values: &[T], dims: &[usize]) -> HostArray {
+    HostArray::from_slice(values, dims).unwrap()
+}
+
+/// `0, 1, 2, ..` as floats.
+pub fn count(dims: &[usize]) -> HostArray {
+    let values: Vec<f32> = (0..dims.iter().product()).map(|i: usize| i as f32).collect();
+    host(&values, dims)
+}
+
+/// Floats that are not in order, between -1 and 1, the same each time.
+pub fn noise(dims: &[usize]) -> HostArray {
+    let value = |i: usize| ((i * 7919 + 104_729) % 2003) as f32 / 1001.5 - 1.0;
+    let values: Vec<f32> = (0..dims.iter().product()).map(value).collect();
+    host(&values, dims)
+}
+
+/// The results of `op` on `inputs`.
+pub fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
+    let mut graph = Graph::new();
+    let operands: Vec<Value> = inputs.iter().map(|input| graph.input(input.ty().clone())).collect();
+    let results = graph.push(op, &operands, Some(std::panic::Location::caller())).unwrap().to_vec();
+    graph.set_outputs(results);
+    run_graph(&graph, inputs)
+}
+
+/// The outputs of `graph` on `inputs`, of one device.
+pub fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> {
+    let program = program(graph, &Interface::new("test")).unwrap();
+    let text = || String::from_utf8(program.code.to_vec()).unwrap();
+    let client = client();
+    let loaded = client.compile(&program, &CompileOptions::default()).unwrap_or_else(|error| panic!("{error}\n{}", text()));
+    let device = client.local_devices()[0];
+    let upload = |input: &&HostArray| client.upload(HostBytes::Borrowed(input.bytes()), input.ty(), device.into()).unwrap();
+    let buffers: Vec<_> = inputs.iter().map(upload).collect();
+    let args = buffers.iter().map(Arg::Borrow).collect();
+    let launched = loaded.launch(Launch { args: vec![args] }).unwrap_or_else(|error| panic!("{error}\n{}", text()));
+    let read = |buffer: &halite_core::DeviceBuffer| {
+        let mut host = HostArray::zeros(buffer.tensor_type().clone());
+        buffer.read(host.bytes_mut()).unwrap();
+        host
+    };
+    launched.outputs[0].iter().map(read).collect()
+}
+
+/// `op` gives exactly `expected`: same types, same bits.
+#[track_caller]
+pub fn gives(op: Op, inputs: &[&HostArray], expected: &[HostArray]) {
+    let got = run(op.clone(), inputs);
+    let say = |arrays: &[HostArray]| arrays.iter().map(|array| format!("{array:?} {}", values(array))).collect::<Vec<_>>();
+    assert!(got == expected, "{op:?}\n     got {:?}\nexpected {:?}", say(&got), say(expected));
+}
+
+/// `op` gives `expected` up to `tolerance`, relative to 1 or to the value if that is larger.
+#[track_caller]
+pub fn gives_about(op: Op, inputs: &[&HostArray], expected: &[f32], tolerance: f32) {
+    let got = run(op.clone(), inputs).remove(0);
+    close(got.as_slice().unwrap(), expected, tolerance, &format!("{op:?}"));
+}
+
+#[track_caller]
+pub fn close(got: &[f32], expected: &[f32], tolerance: f32, what: &str) {
+    assert_eq!(got.len(), expected.len(), "{what}");
+    for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
+        let same = got == expected || got.is_nan() && expected.is_nan();
+        let near = (got - expected).abs() <= tolerance * expected.abs().max(1.0);
+        assert!(same || near, "{what}: element {i} is {got}, expected {expected}");
+    }
+}
+
+/// Elements for a message.
+fn values(array: &HostArray) -> String {
+    match array.ty().dtype() {
+        DType::Bool => format!("{:?}", array.as_slice::<bool>()),
+        DType::S8 => format!("{:?}", array.as_slice::<i8>()),
+        DType::S16 => format!("{:?}", array.as_slice::<i16>()),
+        DType::S32 => format!("{:?}", array.as_slice::<i32>()),
+        DType::S64 => format!("{:?}", array.as_slice::<i64>()),
+        DType::U8 => format!("{:?}", array.as_slice::<u8>()),
+        DType::U16 => format!("{:?}", array.as_slice::<u16>()),
+        DType::U32 => format!("{:?}", array.as_slice::<u32>()),
+        DType::U64 => format!("{:?}", array.as_slice::<u64>()),
+        DType::F16 => format!("{:?}", array.as_slice::<half::f16>()),
+        DType::Bf16 => format!("{:?}", array.as_slice::<half::bf16>()),
+        DType::F32 => format!("{:?}", array.as_slice::<f32>()),
+        DType::F64 => format!("{:?}", array.as_slice::<f64>()),
+    }
+}
+
+/// All indices of a tensor of `dims`, row-major.
+pub fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+    let dims = dims.to_vec();
+    (0..dims.iter().product::<usize>()).map(move |flat| {
+        let mut rest = flat;
+        let mut index = vec![0; dims.len()];
+        for (at, size) in index.iter_mut().zip(&dims).rev() {
+            *at = rest % size;
+            rest /= size;
+        }
+        index
+    })
+}
+
+/// A tensor of `dims` by a function of the index.
+pub fn by_index(dims: &[usize], value: impl Fn(&[usize]) -> f32) -> HostArray {
+    let values: Vec<f32> = indices(dims).map(|index| value(&index)).collect();
+    host(&values, dims)
+}
+
+/// The element at `index`.
+pub fn at(array: &HostArray, index: &[usize]) -> f32 {
+    let flat = array.ty().dims().iter().zip(index).fold(0, |flat, (&size, &at)| {
+        assert!(at < size, "{index:?} of {array:?}");
+        flat * size + at
+    });
+    array.as_slice::<f32>().unwrap()[flat]
+}
+
+/// A graph of some inputs.
+pub fn graph<const N: usize>(inputs: [TensorType; N], body: impl FnOnce(&mut Graph, [Value; N]) -> Vec<Value>) -> Graph {
+    let mut graph = Graph::new();
+    let inputs = inputs.map(|ty| graph.input(ty));
+    let outputs = body(&mut graph, inputs);
+    graph.set_outputs(outputs);
+    graph
+}
+
+/// Pushes an operation with one result.
+pub fn push(graph: &mut Graph, op: Op, operands: &[Value]) -> Value {
+    graph.push(op, operands, None).unwrap()[0]
+}
