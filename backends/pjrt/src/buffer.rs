@@ -3,7 +3,7 @@
 use std::{ffi::c_void, mem::MaybeUninit, ptr::NonNull, sync::Arc};
 
 use halite_core::{Buffer, DType, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement, Result, TensorType};
-use halite_pjrt_sys::{buffer::*, event::PJRT_Event};
+use halite_pjrt_sys::{buffer::*, error::PJRT_Error_Code, event::PJRT_Event};
 
 use crate::{PjrtEvent, client::Shared, handle::Handle};
 
@@ -250,7 +250,7 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
         (true, false) => PJRT_HostBufferSemantics::kImmutableUntilTransferCompletes,
         (true, true) => PJRT_HostBufferSemantics::kImmutableZeroCopy,
     };
-    let dims: Vec<i64> = ty.dims().iter().map(|&dim| dim as i64).collect();
+    let dims = dims_of(ty);
     let mut args = PJRT_Client_BufferFromHostBuffer_Args {
         client: client.raw(),
         data: data.as_ptr().cast(),
@@ -276,6 +276,32 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
         done.on_ready(Box::new(move |_| drop(owner)));
     }
     Ok(buffer)
+}
+
+/// A buffer that is ready with an error.
+pub(crate) fn failed(client: &Arc<Shared>, ty: &TensorType, to: Placement, message: &str) -> Result<PjrtBuffer> {
+    const OP: &str = "make failed buffer";
+    ty.checked_bytes().map_err(|error| error.on(client.platform_name()))?;
+    let (_, memory) = client.memory(OP, to)?;
+    let dims = dims_of(ty);
+    let mut args = PJRT_Client_CreateErrorBuffer_Args {
+        client: client.raw(),
+        error_code: PJRT_Error_Code::INTERNAL,
+        error_message: message.as_ptr().cast(),
+        error_message_size: message.len(),
+        shape_dims: dims.as_ptr(),
+        shape_num_dims: dims.len(),
+        shape_element_type: buffer_type(ty.dtype()),
+        memory,
+        ..PJRT_Client_CreateErrorBuffer_Args::new()
+    };
+    // SAFETY: the client and the memory are alive; message and dimensions live during the call.
+    unsafe { client.call(OP, &mut args)? };
+    Ok(PjrtBuffer::new(client, Handle::from_plugin(OP, args.buffer)?, ty.clone(), to))
+}
+
+fn dims_of(ty: &TensorType) -> Vec<i64> {
+    ty.dims().iter().map(|&dim| dim as i64).collect()
 }
 
 fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> Result<PjrtEvent> {

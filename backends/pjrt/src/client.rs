@@ -16,7 +16,7 @@ use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
 
 use crate::{
     PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology,
-    buffer::upload,
+    buffer::{failed, upload},
     device::list_devices,
     event::in_callback,
     executable::{compile, load},
@@ -59,6 +59,15 @@ impl Pjrt {
     /// The plugin behind it.
     pub fn plugin(&self) -> &'static Plugin {
         self.shared.plugin()
+    }
+
+    /// A buffer whose contents failed to be computed, for tests of what follows from that. Reading it, waiting for it
+    /// and programs that take it give an error with this message.
+    ///
+    /// # Errors
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot make one.
+    pub fn failed_buffer(&self, ty: &TensorType, to: Placement, message: &str) -> Result<PjrtBuffer> {
+        failed(&self.shared, ty, to, message)
     }
 
     /// The devices that the client runs on, described.

@@ -13,7 +13,7 @@ use crate::{
     client::Shared,
     device::memory_kind,
     handle::Handle,
-    options::{encode, uses_gspmd, uses_shardy},
+    options::{Assignment, encode, uses_gspmd, uses_shardy},
     value::slice_of,
 };
 
@@ -61,8 +61,10 @@ impl fmt::Debug for PjrtExecutable {
 /// Compiles and loads.
 pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
     const OP: &str = "compile";
-    let ids = check_program(program, options)
-        .and_then(|()| place(client, program.partitions, options))
+    let local = client.devices().iter().filter(|device| device.is_local()).map(Device::id).collect();
+    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
+    let devices = check_program(program, options)
+        .and_then(|()| assign(program.replicas, program.partitions, &options.devices, local, &known))
         .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
     let mut code = program.code.to_vec();
     let format = "mlir";
@@ -73,7 +75,7 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
         format_size: format.len(),
         ..PJRT_Program::new()
     };
-    let options = encode(&ids, &program.code, &options.flags);
+    let options = encode(&devices, &program.code, &options.flags);
     let mut args = PJRT_Client_Compile_Args {
         client: client.raw(),
         program: &c_program,
@@ -85,7 +87,7 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
     // partition, without which XLA aborts.
     unsafe { client.call(OP, &mut args) }.map_err(|error| of_program(error, OP, &program.name))?;
     let loaded = Loaded { executable: Handle::from_plugin(OP, args.executable)?, client: client.clone() };
-    PjrtExecutable::new(OP, loaded, &program.name, &program.signature, Some(&ids))
+    PjrtExecutable::new(OP, loaded, &program.name, &program.signature, Some(&devices.ids))
 }
 
 /// Loads what [`Executable::serialize`] returned.
@@ -99,25 +101,36 @@ pub(crate) fn load(
     if serialized.is_empty() {
         return Err(client.invalid(OP, "no bytes given, want what `serialize` returned"));
     }
-    let ids = match &options.devices[..] {
-        [] => None,
-        devices => Some(place(client, devices.len(), options).map_err(|message| client.invalid(OP, message))?),
-    };
     check_donated(signature).map_err(|message| client.invalid(OP, message))?;
-    // Without options the program goes where it was compiled for.
-    let overridden = ids.as_ref().map(|ids| encode(ids, &[], &options.flags));
+    let name: Arc<str> = Arc::from("loaded program");
+    let loaded = deserialize(client, serialized, None)?;
+    let wanted: Vec<u32> = options.devices.iter().map(|id| id.0).collect();
+    if wanted.is_empty() || loaded.devices(OP)?.iter().map(|id| id.0).eq(wanted.iter().copied()) {
+        return PjrtExecutable::new(OP, loaded, &name, signature, None);
+    }
+    // It knows the devices it was compiled for; others are asked for by options that override its own.
+    let program = loaded.program(OP)?;
+    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
+    let devices = assign(program.replicas()?, program.partitions()?, &options.devices, Vec::new(), &known)
+        .map_err(|message| client.invalid(OP, message))?;
+    drop((program, loaded));
+    let loaded = deserialize(client, serialized, Some(&encode(&devices, &[], &options.flags)))?;
+    PjrtExecutable::new(OP, loaded, &name, signature, Some(&devices.ids))
+}
+
+fn deserialize(client: &Arc<Shared>, serialized: &[u8], overriding: Option<&[u8]>) -> Result<Loaded> {
+    const OP: &str = "load";
     let mut args = PJRT_Executable_DeserializeAndLoad_Args {
         client: client.raw(),
         serialized_executable: serialized.as_ptr().cast(),
         serialized_executable_size: serialized.len(),
-        overridden_serialized_compile_options: overridden.as_ref().map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()),
-        overridden_serialized_compile_options_size: overridden.as_ref().map_or(0, Vec::len),
+        overridden_serialized_compile_options: overriding.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()),
+        overridden_serialized_compile_options_size: overriding.map_or(0, <[u8]>::len),
         ..PJRT_Executable_DeserializeAndLoad_Args::new()
     };
     // SAFETY: the client is alive; the bytes live during the call.
     unsafe { client.call(OP, &mut args)? };
-    let loaded = Loaded { executable: Handle::from_plugin(OP, args.loaded_executable)?, client: client.clone() };
-    PjrtExecutable::new(OP, loaded, &Arc::from("loaded program"), signature, ids.as_deref())
+    Ok(Loaded { executable: Handle::from_plugin(OP, args.loaded_executable)?, client: client.clone() })
 }
 
 impl PjrtExecutable {
@@ -422,8 +435,12 @@ impl Drop for Loaded {
 
 /// What can be said against a program without asking the compiler.
 pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Result<(), String> {
-    if program.partitions == 0 {
-        return Err("has 0 partitions, at least 1 device must run it".to_owned());
+    if program.partitions == 0 || program.replicas == 0 {
+        let Program { partitions, replicas, .. } = program;
+        return Err(format!("has {replicas} replicas of {partitions} partitions, at least 1 device must run it"));
+    }
+    if program.replicas.checked_mul(program.partitions).is_none_or(|devices| devices > i32::MAX as usize) {
+        return Err("wants more devices than can be numbered".to_owned());
     }
     if program.code.is_empty() {
         return Err("has no code".to_owned());
@@ -447,26 +464,30 @@ fn check_donated(signature: &Signature) -> Result<(), String> {
     Ok(())
 }
 
-/// The devices for the partitions, all known and different.
-fn place(client: &Shared, partitions: usize, options: &CompileOptions) -> Result<Vec<u32>, String> {
-    let local = || client.devices().iter().filter(|device| device.is_local()).map(Device::id);
-    let ids: Vec<DeviceId> = match &options.devices[..] {
-        [] => local().take(partitions).collect(),
-        devices => devices.to_vec(),
-    };
-    if ids.len() != partitions {
-        return Err(match options.devices.len() {
-            0 => format!("wants {partitions} devices, there are {} here", local().count()),
-            given => format!("wants {partitions} devices, {given} given"),
-        });
+/// The devices for each replica and partition, all known and different. `first` is taken from if none are given.
+pub(crate) fn assign(
+    replicas: usize,
+    partitions: usize,
+    given: &[DeviceId],
+    first: Vec<DeviceId>,
+    known: &[DeviceId],
+) -> Result<Assignment, String> {
+    let needed = replicas * partitions;
+    let ids = if given.is_empty() { &first[..needed.min(first.len())] } else { given };
+    if ids.len() != needed {
+        let (got, from) = (ids.len(), if given.is_empty() { "there are" } else { "given are" });
+        return Err(format!("wants {needed} devices ({replicas} replicas of {partitions} partitions), {from} {got}"));
     }
     for (index, id) in ids.iter().enumerate() {
         if ids[..index].contains(id) {
             return Err(format!("device {} is given twice", id.0));
         }
-        client.device("place", *id).map_err(|error| error.message().to_owned())?;
+        if !known.contains(id) {
+            let known: Vec<_> = known.iter().map(|id| id.0).collect();
+            return Err(format!("no device {}; there are {known:?}", id.0));
+        }
     }
-    Ok(ids.into_iter().map(|id| id.0).collect())
+    Ok(Assignment { replicas, partitions, ids: ids.iter().map(|id| id.0).collect() })
 }
 
 fn is_local(client: &Shared, id: u32) -> bool {

@@ -69,13 +69,23 @@ enum Override {
     Double(f64),
 }
 
-/// The bytes for one replica of a program over these devices, one per partition.
-///
-/// `device_ids` must not be empty: XLA aborts the process on options without replicas or partitions.
-pub(crate) fn encode(device_ids: &[u32], code: &[u8], flags: &[(String, FlagValue)]) -> Vec<u8> {
-    assert!(!device_ids.is_empty(), "a program runs on at least one device");
-    let count = device_ids.len();
-    let on = |id: &u32| ComputationDevice { replica_device_ids: vec![i64::from(*id)] };
+/// The devices of a program, replicas outermost.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Assignment {
+    pub(crate) replicas: usize,
+    pub(crate) partitions: usize,
+    /// `ids[replica * partitions + partition]`.
+    pub(crate) ids: Vec<u32>,
+}
+
+/// The bytes for a program on these devices, of which there must be at least one: XLA aborts the process on options
+/// without replicas or partitions.
+pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagValue)]) -> Vec<u8> {
+    let Assignment { replicas, partitions, ids } = devices;
+    assert!(!ids.is_empty() && ids.len() == replicas * partitions, "every replica and partition has a device");
+    let on = |partition: usize| ComputationDevice {
+        replica_device_ids: ids[partition..].iter().step_by(*partitions).map(|id| i64::from(*id)).collect(),
+    };
     let overrides = flags.iter().map(|(name, value)| {
         let value = match value {
             FlagValue::Bool(value) => Override::Bool(*value),
@@ -88,13 +98,13 @@ pub(crate) fn encode(device_ids: &[u32], code: &[u8], flags: &[(String, FlagValu
     let options = CompileOptionsProto {
         executable_build_options: Some(ExecutableBuildOptionsProto {
             device_ordinal: -1,
-            num_replicas: 1,
-            num_partitions: count as i64,
+            num_replicas: *replicas as i64,
+            num_partitions: *partitions as i64,
             use_spmd_partitioning: true,
             device_assignment: Some(DeviceAssignmentProto {
-                replica_count: 1,
-                computation_count: count as i32,
-                computation_devices: device_ids.iter().map(on).collect(),
+                replica_count: *replicas as i32,
+                computation_count: *partitions as i32,
+                computation_devices: (0..*partitions).map(on).collect(),
             }),
             // GSPMD keeps outputs whole without it; Shardy decides by itself.
             allow_spmd_sharding_propagation_to_output: vec![true],
@@ -135,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_what_xla_reads() {
-        let bytes = encode(&[0], b"module", &[]);
+        let bytes = encode(&over(1, &[0]), b"module", &[]);
         let options = CompileOptionsProto::decode(&*bytes).unwrap().executable_build_options.unwrap();
         assert_eq!((options.num_replicas, options.num_partitions, options.use_shardy_partitioner), (1, 1, false));
         // Field 3, then device_ordinal -1 as a ten-byte varint, one replica, one partition, SPMD.
@@ -160,12 +170,28 @@ mod tests {
     #[test]
     fn overrides_keep_their_types() {
         let flags = [("a".to_owned(), FlagValue::Bool(true)), ("b".to_owned(), FlagValue::Str(String::new()))];
-        let options = CompileOptionsProto::decode(&*encode(&[3, 1], b"", &flags)).unwrap();
+        let options = CompileOptionsProto::decode(&*encode(&over(1, &[3, 1]), b"", &flags)).unwrap();
         assert_eq!(options.env_option_overrides["a"].value, Some(Override::Bool(true)));
         // An empty text is still a text: it is how the CPU plugin's library fusions are turned off.
         assert_eq!(options.env_option_overrides["b"].value, Some(Override::Text(String::new())));
-        let assignment = options.executable_build_options.unwrap().device_assignment.unwrap();
-        let ids: Vec<_> = assignment.computation_devices.iter().map(|device| device.replica_device_ids[0]).collect();
-        assert_eq!(ids, [3, 1]);
+    }
+
+    #[test]
+    fn devices_are_assigned_by_partition_and_then_replica() {
+        for (replicas, ids, expected) in [
+            (1, &[3, 1][..], vec![vec![3], vec![1]]),
+            (2, &[3, 1], vec![vec![3, 1]]),
+            (2, &[0, 1, 2, 3, 4, 5], vec![vec![0, 3], vec![1, 4], vec![2, 5]]),
+        ] {
+            let options = CompileOptionsProto::decode(&*encode(&over(replicas, ids), b"", &[])).unwrap();
+            let assignment = options.executable_build_options.unwrap().device_assignment.unwrap();
+            assert_eq!(assignment.replica_count, replicas as i32);
+            let devices: Vec<_> = assignment.computation_devices.into_iter().map(|device| device.replica_device_ids).collect();
+            assert_eq!(devices, expected);
+        }
+    }
+
+    fn over(replicas: usize, ids: &[u32]) -> Assignment {
+        Assignment { replicas, partitions: ids.len() / replicas, ids: ids.to_vec() }
     }
 }

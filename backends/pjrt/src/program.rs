@@ -160,6 +160,28 @@ impl CompiledProgram {
         Ok(args.num_outputs)
     }
 
+    /// How many replicas it runs as.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn replicas(&self) -> Result<usize> {
+        let mut args = PJRT_Executable_NumReplicas_Args { executable: self.raw(), ..PJRT_Executable_NumReplicas_Args::new() };
+        // SAFETY: the executable is alive.
+        unsafe { self.call("count replicas", &mut args)? };
+        Ok(args.num_replicas)
+    }
+
+    /// How many partitions each replica is cut into.
+    ///
+    /// # Errors
+    /// If the plugin does not say.
+    pub fn partitions(&self) -> Result<usize> {
+        let mut args = PJRT_Executable_NumPartitions_Args { executable: self.raw(), ..PJRT_Executable_NumPartitions_Args::new() };
+        // SAFETY: the executable is alive.
+        unsafe { self.call("count partitions", &mut args)? };
+        Ok(args.num_partitions)
+    }
+
     /// How each parameter is laid over the devices.
     ///
     /// # Errors

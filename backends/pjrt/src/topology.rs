@@ -9,7 +9,7 @@ use crate::{
     CompiledProgram, DeviceDescription, Options, Plugin,
     client::Shared,
     device::describe,
-    executable::{check_program, of_program},
+    executable::{assign, check_program, of_program},
     handle::Handle,
     options::encode,
     value::{bytes_of, check_options, from_named, slice_of, text_of, to_named},
@@ -178,8 +178,9 @@ impl Topology {
     /// What the compiler says; [`ErrorKind::OutOfMemory`] when the program does not fit the devices.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         const OP: &str = "compile";
-        let ids = check_program(program, options)
-            .and_then(|()| self.place(program.partitions, options))
+        let known: Vec<DeviceId> = self.devices()?.iter().map(|device| device.id).collect();
+        let devices = check_program(program, options)
+            .and_then(|()| assign(program.replicas, program.partitions, &options.devices, known.clone(), &known))
             .map_err(|message| Error::invalid(OP, format!("`{}`: {message}", program.name)).on(&self.platform))?;
         let mut code = program.code.to_vec();
         let format = "mlir";
@@ -190,7 +191,7 @@ impl Topology {
             format_size: format.len(),
             ..PJRT_Program::new()
         };
-        let options = encode(&ids, &program.code, &options.flags);
+        let options = encode(&devices, &program.code, &options.flags);
         let mut args = PJRT_Compile_Args {
             topology: self.raw(),
             program: &c_program,
@@ -203,21 +204,6 @@ impl Topology {
         unsafe { self.call(OP, &mut args) }.map_err(|error| of_program(error, OP, &program.name))?;
         let executable = Handle::from_plugin(OP, args.executable)?;
         Ok(CompiledProgram::new(self.plugin, executable, &self.platform, None))
-    }
-
-    fn place(&self, partitions: usize, options: &CompileOptions) -> Result<Vec<u32>, String> {
-        let known: Vec<DeviceId> = self.devices().map_err(|error| error.to_string())?.iter().map(|device| device.id).collect();
-        let ids =
-            if options.devices.is_empty() { known[..partitions.min(known.len())].to_vec() } else { options.devices.clone() };
-        if ids.len() != partitions {
-            return Err(format!("wants {partitions} devices, got {} of the topology's {}", ids.len(), known.len()));
-        }
-        for (index, id) in ids.iter().enumerate() {
-            if ids[..index].contains(id) || !known.contains(id) {
-                return Err(format!("device {} is given twice, or is none of the topology's {}", id.0, known.len()));
-            }
-        }
-        Ok(ids.into_iter().map(|id| id.0).collect())
     }
 
     fn raw(&self) -> *mut PJRT_TopologyDescription {

@@ -10,37 +10,38 @@ use halite_core::{
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable, Plugin};
 
 /// The CPU plugin that the tests run on.
-pub fn cpu_plugin() -> PathBuf {
+pub(crate) fn cpu_plugin() -> PathBuf {
     let path = std::env::var_os("HALITE_CPU_PLUGIN").map(PathBuf::from);
     path.expect("HALITE_CPU_PLUGIN is the path of a CPU plugin")
 }
 
 /// A client of the CPU plugin with so many devices.
-pub fn cpu(devices: i64) -> Pjrt {
+pub(crate) fn cpu(devices: i64) -> Pjrt {
     let plugin = Plugin::load(cpu_plugin()).unwrap();
     plugin.client(vec![("cpu_device_count".into(), devices.into())]).unwrap()
 }
 
-pub fn ty(dtype: DType, dims: &[usize]) -> TensorType {
+pub(crate) fn ty(dtype: DType, dims: &[usize]) -> TensorType {
     TensorType::new(dtype, dims)
 }
 
-pub fn f32s(dims: &[usize]) -> TensorType {
+pub(crate) fn f32s(dims: &[usize]) -> TensorType {
     ty(DType::F32, dims)
 }
 
 /// A program of one partition: `inputs` and `outputs` must be those of the text.
-pub fn program(code: &str, inputs: &[TensorType], outputs: &[TensorType], donated: &[usize]) -> Program {
+pub(crate) fn program(code: &str, inputs: &[TensorType], outputs: &[TensorType], donated: &[usize]) -> Program {
     Program {
         name: Arc::from("test"),
         code: Arc::from(code.as_bytes()),
         signature: Signature { inputs: inputs.to_vec(), outputs: outputs.to_vec(), donated: donated.to_vec() },
         partitions: 1,
+        replicas: 1,
     }
 }
 
 /// `(a, b) -> a + b` on vectors of `n` floats; `a` is donated if asked for.
-pub fn add(n: usize, donate: bool) -> Program {
+pub(crate) fn add(n: usize, donate: bool) -> Program {
     let attribute = if donate { " {tf.aliasing_output = 0 : i32}" } else { "" };
     let code = format!(
         "module @add {{
@@ -53,22 +54,22 @@ pub fn add(n: usize, donate: bool) -> Program {
     program(&code, &[f32s(&[n]), f32s(&[n])], &[f32s(&[n])], if donate { &[0] } else { &[] })
 }
 
-pub fn compile(client: &Pjrt, program: &Program) -> PjrtExecutable {
+pub(crate) fn compile(client: &Pjrt, program: &Program) -> PjrtExecutable {
     client.compile(program, &CompileOptions::default()).unwrap()
 }
 
-pub fn upload<T: Element>(client: &Pjrt, values: &[T], dims: &[usize], device: u32) -> PjrtBuffer {
+pub(crate) fn upload<T: Element>(client: &Pjrt, values: &[T], dims: &[usize], device: u32) -> PjrtBuffer {
     let host = HostArray::from_slice(values, dims).unwrap();
     client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), DeviceId(device).into()).unwrap()
 }
 
-pub fn read<T: Element>(buffer: &PjrtBuffer) -> Vec<T> {
+pub(crate) fn read<T: Element>(buffer: &PjrtBuffer) -> Vec<T> {
     let mut host = HostArray::zeros(buffer.tensor_type().clone());
     buffer.read(host.bytes_mut()).unwrap();
     host.as_slice().unwrap().to_vec()
 }
 
 /// Launches on one device and gives the results.
-pub fn run(executable: &PjrtExecutable, args: Vec<Arg<'_, PjrtBuffer>>) -> halite_core::Result<Vec<PjrtBuffer>> {
+pub(crate) fn run(executable: &PjrtExecutable, args: Vec<Arg<'_, PjrtBuffer>>) -> halite_core::Result<Vec<PjrtBuffer>> {
     Ok(executable.launch(Launch { args: vec![args] })?.outputs.remove(0))
 }
