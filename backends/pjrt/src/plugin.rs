@@ -199,7 +199,9 @@ impl Table {
         let shown = path.display();
         let library = open(path).map_err(|error| {
             let message = format!("{shown} cannot be loaded; a library it needs is missing, or the file is damaged");
-            Error::new(ErrorKind::Unavailable, OP, message).caused_by(error)
+            // The loader's own words stand one level deeper.
+            let words = std::error::Error::source(&error).unwrap_or(&error).to_string();
+            Error::new(ErrorKind::Unavailable, OP, message).caused_by(words)
         })?;
         // SAFETY: the symbol has this type in every plugin.
         let get = unsafe { library.get::<GetPjrtApi>(GET_PJRT_API) }

@@ -1,0 +1,426 @@
+//! Programs: compiled, launched on one and many devices, with donation; what is wrong is refused before the plugin
+//! sees it.
+
+mod common;
+
+use common::*;
+use halite_core::{
+    Arg, Backend, Buffer, CompileOptions, DType, DeviceId, ErrorKind, Event, Executable, FlagValue, Launch, MemoryKind, Placement,
+};
+use halite_pjrt::PjrtBuffer;
+
+#[test]
+fn a_donated_buffer_gives_its_memory_to_the_result() {
+    let client = cpu(1);
+    let add = compile(&client, &add(1000, true));
+    let one = upload(&client, &[1.0f32; 1000], &[1000], 0);
+    let mut state = upload(&client, &[0.0f32; 1000], &[1000], 0);
+    let address = state.device_address().unwrap();
+    for _ in 0..5 {
+        state = run(&add, vec![Arg::Donate(state), Arg::Borrow(&one)]).unwrap().remove(0);
+        assert_eq!(state.device_address().unwrap(), address);
+    }
+    assert_eq!(read::<f32>(&state), [5.0; 1000]);
+}
+
+#[test]
+fn a_borrowed_buffer_survives_where_the_program_could_take_it() {
+    let client = cpu(1);
+    let add = compile(&client, &add(4, true));
+    let (a, b) = (upload(&client, &[1.0f32; 4], &[4], 0), upload(&client, &[2.0f32; 4], &[4], 0));
+    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&b)]).unwrap();
+    assert_eq!(read::<f32>(&sum[0]), [3.0; 4]);
+    assert!(!a.is_deleted_on_device().unwrap());
+    assert_eq!(read::<f32>(&a), [1.0; 4]);
+    assert_ne!(sum[0].device_address().unwrap(), a.device_address().unwrap());
+    // The same buffer twice, in both roles.
+    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
+    assert_eq!(read::<f32>(&sum[0]), [2.0; 4]);
+}
+
+#[test]
+fn a_borrowed_buffer_survives_a_program_that_donates_more_than_its_signature_says() {
+    let client = cpu(1);
+    let mut program = add(4, true);
+    program.signature.donated.clear();
+    let add = compile(&client, &program);
+    let (a, b) = (upload(&client, &[1.0f32; 4], &[4], 0), upload(&client, &[2.0f32; 4], &[4], 0));
+    run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&b)]).unwrap();
+    assert_eq!(read::<f32>(&a), [1.0; 4]);
+}
+
+#[test]
+fn every_wrong_argument_is_refused_by_name() {
+    let client = cpu(2);
+    let other = cpu(1);
+    let add = compile(&client, &add(4, true));
+    let good = || upload(&client, &[1.0f32; 4], &[4], 0);
+    let kept = good();
+    let pinned = kept.copy_to(Placement { device: DeviceId(0), memory: MemoryKind::PinnedHost }).unwrap();
+    for (args, expected) in [
+        (vec![good()], "`test`: arguments per device are [1], want 2 for each of 1 devices"),
+        (vec![good(), good(), good()], "`test`: arguments per device are [3], want 2 for each of 1 devices"),
+        (vec![], "`test`: arguments per device are [0], want 2 for each of 1 devices"),
+        // Same size in bytes: the plugin would take the bits as they are.
+        (vec![good(), upload(&client, &[1i32; 4], &[4], 0)], "`test`: argument 1 for device 0 is s32[4], want f32[4]"),
+        (vec![good(), upload(&client, &[1.0f32; 4], &[2, 2], 0)], "`test`: argument 1 for device 0 is f32[2, 2], want f32[4]"),
+        (vec![upload(&client, &[1.0f32; 2], &[2], 0), good()], "`test`: argument 0 for device 0 is f32[2], want f32[4]"),
+        (
+            vec![good(), upload(&client, &[1.0f32; 4], &[4], 1)],
+            "`test`: argument 1 for device 0 (f32[4]) is in Device memory of device 1, want Device of 0",
+        ),
+        (vec![good(), pinned], "`test`: argument 1 for device 0 (f32[4]) is in PinnedHost memory of device 0, want Device of 0"),
+        (vec![good(), upload(&other, &[1.0f32; 4], &[4], 0)], "`test`: argument 1 for device 0 is a buffer of another client"),
+    ] {
+        let error = run(&add, args.iter().map(Arg::Borrow).collect()).unwrap_err();
+        assert_eq!((error.kind(), error.op(), error.platform()), (ErrorKind::InvalidArgument, "launch", Some("cpu")));
+        assert_eq!(error.message(), expected);
+    }
+    let error = run(&add, vec![Arg::Donate(good()), Arg::Donate(good())]).unwrap_err();
+    let expected = "`test`: argument 1 for device 0 (f32[4]) is donated, but the program does not take it over; it donates [0]";
+    assert_eq!(error.message(), expected);
+
+    // All that, and the program still runs.
+    assert_eq!(read::<f32>(&run(&add, vec![Arg::Borrow(&kept), Arg::Borrow(&kept)]).unwrap()[0]), [2.0; 4]);
+}
+
+#[test]
+fn a_signature_that_differs_from_the_program_is_refused() {
+    let client = cpu(1);
+    let code = std::str::from_utf8(&add(4, false).code).unwrap().to_owned();
+    let four = || f32s(&[4]);
+    for (inputs, outputs, expected) in [
+        (vec![four()], vec![four()], "the program has 2 arguments, its signature says 1"),
+        (vec![four(), four()], vec![], "the program has 1 results, its signature says 0"),
+        (vec![four(), four()], vec![four(), four()], "the program has 1 results, its signature says 2"),
+        (
+            vec![four(), ty(DType::S32, &[4])],
+            vec![four()],
+            "argument 1 of the program is f32[4] on each device, its signature says s32[4]",
+        ),
+        (
+            vec![four(), four()],
+            vec![f32s(&[2, 2])],
+            "result 0 of the program is f32[4] on each device, its signature says f32[2, 2]",
+        ),
+    ] {
+        let error = client.compile(&program(&code, &inputs, &outputs, &[]), &CompileOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert_eq!(error.message(), format!("`test`: {expected}"));
+    }
+    for donated in [&[2][..], &[1, 0], &[0, 0]] {
+        let wrong = program(&code, &[four(), four()], &[four()], donated);
+        let error = client.compile(&wrong, &CompileOptions::default()).unwrap_err();
+        assert!(error.message().contains("are not ascending indices of 2 inputs"), "{error}");
+    }
+}
+
+#[test]
+fn a_program_that_does_not_compile_is_refused_with_the_compilers_words() {
+    let client = cpu(1);
+    for (code, expected) in [
+        ("", "has no code"),
+        ("garbage", "custom op 'garbage' is unknown"),
+        ("module @m { }", "main"),
+        (
+            "func.func public @main(%a: tensor<4xf32>) -> tensor<5xf32> { return %a : tensor<4xf32> }",
+            "doesn't match function result type",
+        ),
+        (
+            "func.func public @main() -> tensor<4xf32> {
+               %0 = stablehlo.custom_call @nobody_wrote_this() {api_version = 4 : i32} : () -> tensor<4xf32>
+               return %0 : tensor<4xf32> }",
+            "nobody_wrote_this",
+        ),
+    ] {
+        let error = client.compile(&program(code, &[], &[], &[]), &CompileOptions::default()).unwrap_err();
+        assert!(error.message().starts_with("`test`: ") && error.message().contains(expected), "{code}: {error}");
+    }
+    let error = client.compile(&program("garbage", &[], &[], &[]), &CompileOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    // Bytes that are no text, as text and as bytecode.
+    for bytes in [&[0u8, 255, 254, 3][..], b"ML\xefR\x06StableHLO_v1.0.0\x00", b"\xff\xff\xff\xff"] {
+        let mut wrong = program("", &[], &[], &[]);
+        wrong.code = bytes.into();
+        client.compile(&wrong, &CompileOptions::default()).unwrap_err();
+    }
+}
+
+#[test]
+fn devices_and_flags_of_a_compilation_are_checked() {
+    let client = cpu(2);
+    let program = add(4, false);
+    let compile = |devices: &[u32], flags: Vec<(String, FlagValue)>| {
+        let devices = devices.iter().map(|&id| DeviceId(id)).collect();
+        client.compile(&program, &CompileOptions { devices, flags, ..Default::default() })
+    };
+    for (devices, expected) in
+        [(&[2][..], "no device 2; there are [0, 1]"), (&[0, 1], "wants 1 devices (1 replicas of 1 partitions), given are 2")]
+    {
+        assert_eq!(compile(devices, vec![]).unwrap_err().message(), format!("`test`: {expected}"));
+    }
+    for (flag, value, expected) in [
+        ("--xla_dump_to", FlagValue::Str("x".into()), "write the name without leading dashes"),
+        ("bogus", FlagValue::Bool(true), "No such compile option: 'bogus'"),
+        ("xla_backend_optimization_level", FlagValue::Str("abc".into()), "not a valid int32"),
+    ] {
+        let error = compile(&[0], vec![(flag.into(), value)]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains(expected), "{flag}: {error}");
+    }
+    let good = [
+        ("xla_cpu_experimental_ynn_fusion_type", FlagValue::Str(String::new())),
+        ("xla_backend_optimization_level", FlagValue::Int(0)),
+        ("xla_cpu_enable_fast_math", FlagValue::Bool(false)),
+    ];
+    let add = compile(&[1], good.map(|(name, value)| (name.to_owned(), value)).into()).unwrap();
+    assert_eq!(add.devices(), [DeviceId(1)]);
+    let a = upload(&client, &[1.0f32; 4], &[4], 1);
+    assert_eq!(read::<f32>(&run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap()[0]), [2.0; 4]);
+
+    let mut impossible = program.clone();
+    impossible.partitions = 0;
+    assert!(client.compile(&impossible, &CompileOptions::default()).unwrap_err().message().contains("at least 1 device"));
+    impossible.partitions = 3;
+    let error = client.compile(&impossible, &CompileOptions::default()).unwrap_err();
+    assert_eq!(error.message(), "`test`: wants 3 devices (1 replicas of 3 partitions), there are 2");
+    impossible.partitions = usize::MAX;
+    impossible.replicas = 2;
+    client.compile(&impossible, &CompileOptions::default()).unwrap_err();
+}
+
+#[test]
+fn programs_without_arguments_or_results_run() {
+    let client = cpu(1);
+    let nothing = compile(&client, &program("func.func public @main() { return }", &[], &[], &[]));
+    assert_eq!(run(&nothing, vec![]).unwrap().len(), 0);
+    let code = "func.func public @main() -> (tensor<i32>, tensor<2xf32>) {
+        %0 = stablehlo.constant dense<7> : tensor<i32>
+        %1 = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
+        return %0, %1 : tensor<i32>, tensor<2xf32> }";
+    let constants = compile(&client, &program(code, &[], &[ty(DType::S32, &[]), f32s(&[2])], &[]));
+    let outputs = run(&constants, vec![]).unwrap();
+    assert_eq!((read::<i32>(&outputs[0]), read::<f32>(&outputs[1])), (vec![7], vec![1.0, 2.0]));
+}
+
+/// `x [16, 4]` cut over 8 devices by rows; gives `2 x` cut the same way and the sum of all, whole on each.
+fn sharded(devices: usize) -> halite_core::Program {
+    let rows = 2 * devices;
+    let code = format!(
+        r#"module @sharded {{
+  sdy.mesh @mesh = <["data"={devices}]>
+  func.func public @main(%x: tensor<{rows}x4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"data"}}, {{}}]>, tf.aliasing_output = 0 : i32}})
+      -> (tensor<{rows}x4xf32> {{sdy.sharding = #sdy.sharding<@mesh, [{{"data"}}, {{}}]>}},
+          tensor<f32> {{sdy.sharding = #sdy.sharding<@mesh, []>}}) {{
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %twice = stablehlo.add %x, %x : tensor<{rows}x4xf32>
+    %sum = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<{rows}x4xf32>, tensor<f32>) -> tensor<f32>
+    return %twice, %sum : tensor<{rows}x4xf32>, tensor<f32>
+  }}
+}}"#
+    );
+    let mut program = program(&code, &[f32s(&[2, 4])], &[f32s(&[2, 4]), f32s(&[])], &[0]);
+    program.partitions = devices;
+    program
+}
+
+#[test]
+fn a_sharded_program_runs_on_eight_devices() {
+    let client = cpu(8);
+    let double = compile(&client, &sharded(8));
+    assert_eq!(double.devices(), (0..8).map(DeviceId).collect::<Vec<_>>());
+    assert_eq!(double.program().parameter_shardings().unwrap().len(), 1);
+    let mut shards: Vec<_> = (0..8).map(|device| upload(&client, &[device as f32; 8], &[2, 4], device)).collect();
+    for round in 0..3 {
+        let addresses: Vec<_> = shards.iter().map(|shard| shard.device_address().unwrap()).collect();
+        let launched =
+            double.launch(Launch { args: shards.into_iter().map(|shard| vec![Arg::Donate(shard)]).collect() }).unwrap();
+        let scale = f32::powi(2.0, round);
+        shards = Vec::new();
+        for (device, mut outputs) in launched.outputs.into_iter().enumerate() {
+            assert_eq!(outputs[0].placement(), DeviceId(device as u32).into());
+            assert_eq!(outputs[0].device_address().unwrap(), addresses[device]);
+            assert_eq!(read::<f32>(&outputs[0]), [2.0 * scale * device as f32; 8]);
+            assert_eq!(read::<f32>(&outputs[1]), [scale * 8.0 * 28.0]);
+            shards.push(outputs.remove(0));
+        }
+    }
+}
+
+#[test]
+fn partitions_follow_the_devices_asked_for() {
+    let client = cpu(8);
+    let devices = [5, 2, 7, 0].map(DeviceId).to_vec();
+    let double = client.compile(&sharded(4), &CompileOptions { devices: devices.clone(), ..Default::default() }).unwrap();
+    assert_eq!(double.devices(), devices);
+    let shards: Vec<_> = devices.iter().map(|id| upload(&client, &[id.0 as f32; 8], &[2, 4], id.0)).collect();
+    let launched = double.launch(Launch { args: shards.iter().map(|shard| vec![Arg::Borrow(shard)]).collect() }).unwrap();
+    for (id, outputs) in devices.iter().zip(&launched.outputs) {
+        assert_eq!(outputs[0].placement().device, *id);
+        assert_eq!(read::<f32>(&outputs[0]), [2.0 * id.0 as f32; 8]);
+        assert_eq!(read::<f32>(&outputs[1]), [8.0 * 14.0]);
+    }
+    // Borrowed where the program could take them: still there.
+    assert_eq!(read::<f32>(&shards[0]), [5.0; 8]);
+}
+
+#[test]
+fn replicas_run_side_by_side_and_can_meet() {
+    let client = cpu(3);
+    let code = r#"func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> {
+        %0 = "stablehlo.all_reduce"(%a) ({
+          ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+            %s = stablehlo.add %x, %y : tensor<f32>
+            stablehlo.return %s : tensor<f32>
+        }) {replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>} : (tensor<2xf32>) -> tensor<2xf32>
+        return %0 : tensor<2xf32> }"#;
+    let mut sum = program(code, &[f32s(&[2])], &[f32s(&[2])], &[]);
+    sum.replicas = 3;
+    let sum = compile(&client, &sum);
+    let each: Vec<_> = (0..3).map(|device| upload(&client, &[device as f32, 1.0], &[2], device)).collect();
+    let launched = sum.launch(Launch { args: each.iter().map(|buffer| vec![Arg::Borrow(buffer)]).collect() }).unwrap();
+    for outputs in &launched.outputs {
+        assert_eq!(read::<f32>(&outputs[0]), [3.0, 3.0]);
+    }
+}
+
+#[test]
+fn wrong_arguments_of_one_device_among_eight_are_refused() {
+    let client = cpu(8);
+    let double = compile(&client, &sharded(8));
+    let good = |device: u32| upload(&client, &[1.0f32; 8], &[2, 4], device);
+    let launch = |shards: &[PjrtBuffer]| {
+        double.launch(Launch { args: shards.iter().map(|shard| vec![Arg::Borrow(shard)]).collect() }).unwrap_err()
+    };
+    let all = |at: u32, wrong: PjrtBuffer| {
+        let mut shards: Vec<_> = (0..8).map(good).collect();
+        shards[at as usize] = wrong;
+        shards
+    };
+    assert_eq!(
+        launch(&all(7, upload(&client, &[1.0f32; 4], &[1, 4], 7))).message(),
+        "`test`: argument 0 for device 7 is f32[1, 4], want f32[2, 4]"
+    );
+    assert_eq!(
+        launch(&all(0, upload(&client, &[1i32; 8], &[2, 4], 0))).message(),
+        "`test`: argument 0 for device 0 is s32[2, 4], want f32[2, 4]"
+    );
+    assert_eq!(
+        launch(&all(3, good(4))).message(),
+        "`test`: argument 0 for device 3 (f32[2, 4]) is in Device memory of device 4, want Device of 3"
+    );
+    let mut deleted = good(5);
+    deleted.delete().unwrap();
+    assert_eq!(launch(&all(5, deleted)).message(), "`test`: argument 0 for device 5 (f32[2, 4]) was deleted");
+    assert_eq!(launch(&[good(0)]).message(), "`test`: arguments per device are [1], want 1 for each of 8 devices");
+}
+
+#[test]
+fn annotations_of_both_partitioners_in_one_program_are_refused() {
+    let client = cpu(8);
+    let mut program = sharded(8);
+    let code = std::str::from_utf8(&program.code)
+        .unwrap()
+        .replace("tf.aliasing_output", "mhlo.sharding = \"{replicated}\", tf.aliasing_output");
+    program.code = code.into_bytes().into();
+    let error = client.compile(&program, &CompileOptions::default()).unwrap_err();
+    assert!(error.message().contains("mixes `sdy` and `mhlo.sharding`"), "{error}");
+}
+
+#[test]
+fn a_serialized_program_is_loaded_here_and_on_other_devices() {
+    let client = cpu(4);
+    let compiled = compile(&client, &add(4, true));
+    let bytes = compiled.serialize().unwrap();
+    let signature = compiled.signature().clone();
+    let elsewhere = CompileOptions { devices: vec![DeviceId(2)], ..Default::default() };
+    for (options, device) in [(CompileOptions::default(), 0), (elsewhere, 2)] {
+        let loaded = client.load(&bytes, &signature, &options).unwrap();
+        assert_eq!(loaded.devices(), [DeviceId(device)]);
+        let (a, b) = (upload(&client, &[1.0f32; 4], &[4], device), upload(&client, &[2.0f32; 4], &[4], device));
+        let address = a.device_address().unwrap();
+        let sum = run(&loaded, vec![Arg::Donate(a), Arg::Borrow(&b)]).unwrap();
+        assert_eq!(read::<f32>(&sum[0]), [3.0; 4]);
+        assert_eq!(sum[0].device_address().unwrap(), address, "donation is kept");
+    }
+
+    let sharded = compile(&client, &sharded(4));
+    let bytes = sharded.serialize().unwrap();
+    let devices: Vec<_> = [3, 1, 0, 2].map(DeviceId).to_vec();
+    let moved =
+        client.load(&bytes, sharded.signature(), &CompileOptions { devices: devices.clone(), ..Default::default() }).unwrap();
+    assert_eq!(moved.devices(), devices);
+}
+
+#[test]
+fn what_is_no_serialized_program_is_refused() {
+    let client = cpu(1);
+    let compiled = compile(&client, &add(4, false));
+    let bytes = compiled.serialize().unwrap();
+    let load = |bytes: &[u8], signature| client.load(bytes, signature, &CompileOptions::default()).unwrap_err();
+    let signature = compiled.signature();
+    assert_eq!(load(&[], signature).message(), "no bytes given, want what `serialize` returned");
+    load(&bytes[..bytes.len() / 2], signature);
+    load(b"not a program", signature);
+    // Of another program: the types are compared with what is loaded.
+    let error = load(&bytes, compile(&client, &add(5, false)).signature());
+    assert_eq!(
+        error.message(),
+        "`loaded program`: argument 0 of the program is f32[4] on each device, its signature says f32[5]"
+    );
+}
+
+#[test]
+fn a_program_reports_its_memory_and_shows_its_optimized_form() {
+    let client = cpu(1);
+    let compiled = compile(&client, &add(1000, true));
+    let memory = compiled.memory().unwrap();
+    assert_eq!((memory.arguments, memory.outputs, memory.aliased), (8000, 4000, 4000));
+    let (format, bytes) = compiled.program().optimized().unwrap();
+    assert_eq!(format, "hlo_with_config");
+    assert!(bytes.len() > 100);
+    assert_eq!(compiled.program().name().unwrap(), "add");
+    let again = compile(&client, &add(1000, true));
+    assert_eq!(compiled.program().fingerprint().unwrap(), again.program().fingerprint().unwrap());
+    assert_ne!(compiled.program().fingerprint().unwrap(), compile(&client, &add(999, true)).program().fingerprint().unwrap());
+    // This plugin has no cost analysis, and says so.
+    if let Err(error) = compiled.cost() {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}
+
+#[test]
+fn a_program_is_compiled_for_a_topology_and_loaded_on_a_client() {
+    let client = cpu(2);
+    let topology = client.topology().unwrap();
+    assert_eq!(&**topology.platform(), "cpu");
+    assert_eq!(topology.devices().unwrap().iter().map(|device| device.id.0).collect::<Vec<_>>(), [0, 1]);
+    let again = client.plugin().deserialize_topology(&topology.serialize().unwrap()).unwrap();
+    assert_eq!(again.fingerprint().unwrap(), topology.fingerprint().unwrap());
+    client.plugin().deserialize_topology(b"not a topology").unwrap_err();
+
+    let program = add(4, false);
+    let compiled = again.compile(&program, &CompileOptions::default()).unwrap();
+    assert_eq!(compiled.memory().unwrap().arguments, 32);
+    let loaded = client.load(&compiled.serialize().unwrap(), &program.signature, &CompileOptions::default()).unwrap();
+    let a = upload(&client, &[1.0f32; 4], &[4], 0);
+    assert_eq!(read::<f32>(&run(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap()[0]), [2.0; 4]);
+
+    let wrong = CompileOptions { devices: vec![DeviceId(9)], ..Default::default() };
+    assert_eq!(again.compile(&program, &wrong).unwrap_err().message(), "`test`: no device 9; there are [0, 1]");
+    let error = client.plugin().topology("v5e:2x2", vec![]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().starts_with("`v5e:2x2`: "), "{error}");
+}
+
+#[test]
+fn results_are_ready_when_their_event_is() {
+    let client = cpu(1);
+    let add = compile(&client, &add(1 << 20, false));
+    let a = upload(&client, &[1.0f32; 1 << 20], &[1 << 20], 0);
+    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
+    let ready = sum[0].ready().unwrap();
+    ready.wait().unwrap();
+    assert!(ready.is_ready());
+    assert_eq!(read::<f32>(&sum[0])[12345], 2.0);
+}

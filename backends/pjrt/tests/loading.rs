@@ -1,0 +1,234 @@
+//! What cannot be loaded is refused with the file and the reason; what can, is loaded once.
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::*;
+use halite_core::{Backend, CompileOptions, Error, ErrorKind, Executable};
+use halite_pjrt::Plugin;
+use tempfile::TempDir;
+
+#[test]
+fn a_missing_file_is_refused_with_its_path() {
+    let error = refused(Path::new("/nowhere/plugin.so"));
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.message().contains("/nowhere/plugin.so"), "{error}");
+}
+
+#[test]
+fn a_directory_is_refused() {
+    let error = refused(directory().path());
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("is not a file"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_no_library_is_refused() {
+    let directory = directory();
+    for (name, bytes) in [("empty.so", &b""[..]), ("text.so", b"hello, plugin"), ("page.so", b"<!doctype html>")] {
+        let error = refused(&write(&directory, name, bytes));
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("is not a shared library"), "{error}");
+    }
+}
+
+#[test]
+fn a_truncated_plugin_is_refused_with_both_sizes() {
+    let directory = directory();
+    let whole = build(&directory, "whole", "int nothing(void) { return 0; }");
+    let bytes = fs::read(&whole).unwrap();
+    // Within the header, within the segments, and one byte short of the section table's end.
+    for length in [10, 63, 200, bytes.len() / 2, bytes.len() - 1] {
+        let error = refused(&write(&directory, "cut.so", &bytes[..length]));
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.message().contains(&format!("truncated: {length} bytes")), "{error}");
+    }
+}
+
+#[test]
+fn a_plugin_with_impossible_headers_is_refused() {
+    let directory = directory();
+    let bytes = fs::read(build(&directory, "whole", "int nothing(void) { return 0; }")).unwrap();
+    // The tables' places and the sizes of their entries.
+    for (at, value) in [(32, 0xff), (39, 0x7f), (40, 0xff), (47, 0x7f), (54, 0x01), (58, 0x01)] {
+        let mut damaged = bytes.clone();
+        damaged[at] = value;
+        let error = refused(&write(&directory, "damaged.so", &damaged));
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at}: {error}");
+    }
+}
+
+#[test]
+fn a_plugin_for_another_machine_is_refused_by_name() {
+    let directory = directory();
+    let mut bytes = fs::read(build(&directory, "whole", "int nothing(void) { return 0; }")).unwrap();
+    let (number, name) = if cfg!(target_arch = "aarch64") { (62, "x86_64") } else { (183, "aarch64") };
+    bytes[18] = number;
+    let error = refused(&write(&directory, "other.so", &bytes));
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains(&format!("is for {name}, this machine is {}", std::env::consts::ARCH)), "{error}");
+}
+
+#[test]
+fn a_library_that_is_no_plugin_is_refused() {
+    let directory = directory();
+    let library = build(&directory, "library", "int nothing(void) { return 0; }");
+    let error = refused(&library);
+    assert!(error.message().contains("no PJRT plugin: it has no `GetPjrtApi`"), "{error}");
+}
+
+#[test]
+fn a_library_that_lacks_another_is_refused() {
+    let directory = directory();
+    let code = "extern int from_elsewhere(void); int GetPjrtApi(void) { return from_elsewhere(); }";
+    let error = refused(&build(&directory, "lacks", code));
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("from_elsewhere"), "{error}");
+}
+
+#[test]
+fn a_plugin_of_another_version_is_refused_with_both_versions() {
+    let directory = directory();
+    for (major, minor, advice) in [(0, 40, "install a newer plugin"), (1, 0, "install a newer halite")] {
+        let code = format!(
+            "#include <stddef.h>
+            struct {{ size_t size; void* ext; size_t vsize; void* vext; int major, minor; void* slots[138]; }} api =
+                {{ sizeof api, 0, 24, 0, {major}, {minor}, {{ 0 }} }};
+            void* GetPjrtApi(void) {{ return &api; }}"
+        );
+        let error = refused(&build(&directory, &format!("v{major}"), &code));
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains(&format!("speaks PJRT {major}.{minor}; 0.58 or newer")), "{error}");
+        assert!(error.message().contains(advice), "{error}");
+    }
+}
+
+#[test]
+fn a_plugin_with_holes_is_refused_with_their_names() {
+    let code = "#include <stddef.h>
+        struct { size_t size; void* ext; size_t vsize; void* vext; int major, minor; void* slots[138]; } api =
+            { sizeof api, 0, 24, 0, 0, 100, { 0 } };
+        void* GetPjrtApi(void) { return &api; }";
+    let directory = directory();
+    let error = refused(&build(&directory, "holes", code));
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("lacks PJRT_Error_Destroy, PJRT_Error_Message"), "{error}");
+
+    let none = "void* GetPjrtApi(void) { return 0; }";
+    let error = refused(&build(&directory, "null", none));
+    assert!(error.message().contains("gave no table"), "{error}");
+}
+
+#[test]
+fn the_same_file_is_loaded_once_by_whatever_path() {
+    let directory = directory();
+    let link = directory.path().join("link.so");
+    symlink(cpu_plugin(), &link).unwrap();
+    let plugins: Vec<_> = std::thread::scope(|scope| {
+        let loads: Vec<_> = [cpu_plugin(), link.clone(), cpu_plugin(), link]
+            .into_iter()
+            .map(|path| scope.spawn(|| std::ptr::from_ref(Plugin::load(path).unwrap()).addr()))
+            .collect();
+        loads.into_iter().map(|load| load.join().unwrap()).collect()
+    });
+    assert!(plugins.windows(2).all(|pair| pair[0] == pair[1]), "{plugins:x?}");
+}
+
+#[test]
+fn a_plugin_says_what_it_is() {
+    let plugin = Plugin::load(cpu_plugin()).unwrap();
+    let (major, minor) = plugin.api_version();
+    assert!(major == 0 && minor >= 81, "{major}.{minor}");
+    let versions = plugin.stablehlo().unwrap();
+    assert!(versions.minimum < versions.current, "{versions:?}");
+    let extensions: Vec<_> = plugin.extensions().iter().filter_map(halite_pjrt::Extension::name).collect();
+    assert!(extensions.contains(&"FFI") && extensions.contains(&"Layouts"), "{extensions:?}");
+    assert!(plugin.attributes().iter().any(|(name, _)| name == "xla_version"), "{:?}", plugin.attributes());
+}
+
+/// The real plugin behind a table that ends early, as an older plugin's does.
+#[test]
+fn a_plugin_with_a_shorter_table_works_as_far_as_it_goes() {
+    let directory = directory();
+    let code = format!(
+        "#include <dlfcn.h>
+        #include <stddef.h>
+        #include <string.h>
+        static struct {{ size_t size; void* ext; size_t vsize; void* vext; int major, minor; void* slots[138]; }} api;
+        void* GetPjrtApi(void) {{
+            void* real = dlopen(\"{}\", RTLD_NOW | RTLD_LOCAL);
+            if (!real) return 0;
+            void* (*get)(void) = (void* (*)(void))dlsym(real, \"GetPjrtApi\");
+            memcpy(&api, get(), sizeof api);
+            api.size = 40 + 100 * 8; /* 0.56 to 0.58 had a hundred slots */
+            api.minor = 58;
+            return &api;
+        }}",
+        cpu_plugin().display()
+    );
+    let plugin = Plugin::load(build(&directory, "shorter", &code)).unwrap();
+    assert_eq!(plugin.api_version(), (0, 58));
+    assert!(plugin.missing_functions().contains(&"PJRT_TopologyDescription_Fingerprint"), "{:?}", plugin.missing_functions());
+
+    let client = plugin.client(vec![]).unwrap();
+    let add = client.compile(&add(4, true), &CompileOptions::default()).unwrap();
+    let one = upload(&client, &[1.0f32; 4], &[4], 0);
+    let two = upload(&client, &[2.0f32; 4], &[4], 0);
+    let sum = run(&add, vec![halite_core::Arg::Borrow(&one), halite_core::Arg::Borrow(&two)]).unwrap();
+    assert_eq!(read::<f32>(&sum[0]), [3.0; 4]);
+    assert_eq!(read::<f32>(&one), [1.0; 4]);
+    assert!(add.memory().is_ok());
+
+    let error = client.topology().unwrap().fingerprint().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(
+        error.message().contains("(PJRT 0.58) has no PJRT_TopologyDescription_Fingerprint, which came with 0.101"),
+        "{error}"
+    );
+}
+
+#[test]
+fn client_options_of_a_wrong_type_or_name_are_refused() {
+    let plugin = Plugin::load(cpu_plugin()).unwrap();
+    for (options, expected) in [
+        (vec![("cpu_device_count".to_owned(), "4".into())], "`cpu_device_count` is a whole number, got a string (4)"),
+        (vec![("asynchronous".to_owned(), 1i64.into())], "`asynchronous` is true or false, got a whole number (1)"),
+        (vec![("cpu_device_count".to_owned(), 0i64.into())], "is 0; 1 to 4096 devices"),
+        (vec![("cpu_device_count".to_owned(), 2i64.into()); 2], "`cpu_device_count` is given twice"),
+        (vec![("bogus".to_owned(), true.into())], "bogus"),
+    ] {
+        let error = plugin.client(options.clone()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.message().contains(expected), "{options:?}: {error}");
+    }
+}
+
+fn refused(path: &Path) -> Error {
+    Plugin::load(path).unwrap_err()
+}
+
+fn directory() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn write(directory: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = directory.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// Compiles C code as a shared library.
+fn build(directory: &TempDir, name: &str, code: &str) -> PathBuf {
+    let source = write(directory, &format!("{name}.c"), code.as_bytes());
+    let library = directory.path().join(format!("{name}.so"));
+    let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let built = Command::new(cc).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    library
+}

@@ -1,0 +1,270 @@
+//! Bytes to the device and back, copies, deletion, host memory used in place.
+
+mod common;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use common::*;
+use half::{bf16, f16};
+use halite_core::{
+    AlignedBytes, Arg, Backend, Buffer, DType, Device, DeviceId, Element, ErrorKind, Event, HostBytes, MemoryKind, Placement,
+    TensorType,
+};
+use halite_pjrt::{Pjrt, PjrtBuffer};
+
+#[test]
+fn every_element_type_comes_back_bit_for_bit() {
+    let client = cpu(1);
+    fn check<T: Element>(client: &Pjrt, values: &[T]) {
+        let there = upload(client, values, &[2, values.len() / 2], 0);
+        assert_eq!(there.tensor_type().dtype(), T::DTYPE);
+        assert_eq!(read::<T>(&there), values, "{}", T::DTYPE);
+    }
+    check(&client, &[true, false, false, true]);
+    check(&client, &[i8::MIN, -1, 0, i8::MAX]);
+    check(&client, &[i16::MIN, -1, 0, i16::MAX]);
+    check(&client, &[i32::MIN, -1, 0, i32::MAX]);
+    check(&client, &[i64::MIN, -1, 0, i64::MAX]);
+    check(&client, &[0u8, 1, 128, u8::MAX]);
+    check(&client, &[0u16, 1, 128, u16::MAX]);
+    check(&client, &[0u32, 1, 128, u32::MAX]);
+    check(&client, &[0u64, 1, 128, u64::MAX]);
+    check(&client, &[f16::MIN, f16::from_f32(-0.5), f16::INFINITY, f16::MAX]);
+    check(&client, &[bf16::MIN, bf16::from_f32(-0.5), bf16::INFINITY, bf16::MAX]);
+    check(&client, &[f32::MIN, -0.5, f32::INFINITY, f32::MIN_POSITIVE]);
+    check(&client, &[f64::MIN, -0.5, f64::INFINITY, f64::MIN_POSITIVE]);
+
+    // A NaN keeps its payload.
+    let nan = f32::from_bits(0x7fc0_1234);
+    assert_eq!(read::<f32>(&upload(&client, &[nan], &[1], 0))[0].to_bits(), 0x7fc0_1234);
+}
+
+#[test]
+fn every_shape_comes_back() {
+    let client = cpu(1);
+    for dims in [&[][..], &[1], &[0], &[7], &[3, 0, 2], &[2, 3, 4], &[1, 2, 1, 2, 1, 2, 1, 2, 1, 3]] {
+        let elements: usize = dims.iter().product();
+        let values: Vec<i32> = (0..elements as i32).collect();
+        let there = upload(&client, &values, dims, 0);
+        assert_eq!(there.tensor_type().dims(), dims);
+        assert_eq!(read::<i32>(&there), values, "{dims:?}");
+        assert_eq!(fetch(&there).unwrap(), values.iter().flat_map(|v| v.to_ne_bytes()).collect::<Vec<_>>(), "{dims:?}");
+    }
+}
+
+#[test]
+fn a_result_that_the_device_keeps_in_another_order_is_read_row_major() {
+    let client = cpu(1);
+    // The result's layout is column-major: without being asked for rows, the plugin would copy its own order.
+    let code = r#"module @m { func.func public @main(%a: tensor<2x3xi32>) -> (tensor<2x3xi32> {mhlo.layout_mode = "{0,1}"}) {
+        %0 = stablehlo.add %a, %a : tensor<2x3xi32>
+        return %0 : tensor<2x3xi32> } }"#;
+    let double = compile(&client, &program(code, &[ty(DType::S32, &[2, 3])], &[ty(DType::S32, &[2, 3])], &[]));
+    let a = upload(&client, &[1, 2, 3, 4, 5, 6], &[2, 3], 0);
+    let b = run(&double, vec![Arg::Borrow(&a)]).unwrap().remove(0);
+    assert_eq!(read::<i32>(&b), [2, 4, 6, 8, 10, 12]);
+}
+
+#[test]
+fn an_upload_of_the_wrong_size_or_to_a_wrong_place_is_refused() {
+    let client = cpu(2);
+    let three = f32s(&[3]);
+    let upload = |bytes: &[u8], ty: &TensorType, to: Placement| client.upload(HostBytes::Borrowed(bytes), ty, to).unwrap_err();
+    for length in [0, 11, 13, 16] {
+        let error = upload(&vec![0; length], &three, DeviceId(0).into());
+        assert_eq!(error.to_string(), format!("upload on cpu: {length} bytes given, f32[3] needs 12"));
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    }
+    let error = upload(&[0; 12], &three, DeviceId(2).into());
+    assert_eq!(error.to_string(), "upload on cpu: no device 2; there are [0, 1]");
+    let huge = TensorType::new(DType::F64, [usize::MAX, 2]);
+    assert_eq!(upload(&[], &huge, DeviceId(0).into()).kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn a_read_into_another_size_is_refused() {
+    let client = cpu(1);
+    let there = upload(&client, &[1.0f32, 2.0], &[2], 0);
+    for length in [0, 4, 7, 9] {
+        let error = there.read(&mut vec![0; length]).unwrap_err();
+        assert_eq!(error.to_string(), format!("read on cpu: {length} bytes to read into, f32[2] needs 8"));
+    }
+}
+
+#[test]
+fn a_buffer_is_copied_to_devices_and_memories() {
+    let client = cpu(3);
+    let there = upload(&client, &[1.0f32, 2.0], &[2], 0);
+    let place = |device, memory| Placement { device: DeviceId(device), memory };
+    for to in [
+        place(0, MemoryKind::Device),
+        place(2, MemoryKind::Device),
+        place(0, MemoryKind::PinnedHost),
+        place(1, MemoryKind::UnpinnedHost),
+    ] {
+        let copy = there.copy_to(to).unwrap();
+        assert_eq!(copy.placement(), to);
+        assert_eq!(read::<f32>(&copy), [1.0, 2.0], "{to:?}");
+        assert_ne!(copy.device_address().unwrap(), there.device_address().unwrap(), "{to:?}");
+        // And back.
+        assert_eq!(read::<f32>(&copy.copy_to(DeviceId(0).into()).unwrap()), [1.0, 2.0], "{to:?}");
+    }
+    assert_eq!(client.devices()[0].memories(), [MemoryKind::Device, MemoryKind::PinnedHost, MemoryKind::UnpinnedHost]);
+    assert_eq!(there.copy_to(DeviceId(3).into()).unwrap_err().to_string(), "copy on cpu: no device 3; there are [0, 1, 2]");
+}
+
+#[test]
+fn a_deleted_buffer_is_refused_everywhere() {
+    let client = cpu(1);
+    let mut there = upload(&client, &[1.0f32, 2.0], &[2], 0);
+    assert!(!there.is_deleted() && !there.is_deleted_on_device().unwrap());
+    there.delete().unwrap();
+    assert!(there.is_deleted() && there.is_deleted_on_device().unwrap());
+    there.delete().unwrap();
+
+    let message = |error: halite_core::Error| {
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        error.message().to_owned()
+    };
+    let deleted = "the f32[2] buffer was deleted";
+    assert_eq!(message(there.read(&mut [0; 8]).unwrap_err()), deleted);
+    assert_eq!(message(fetch(&there).unwrap_err()), deleted);
+    assert_eq!(message(there.ready().err().unwrap()), deleted);
+    assert_eq!(message(there.copy_to(DeviceId(0).into()).unwrap_err()), deleted);
+    assert_eq!(message(there.device_address().unwrap_err()), deleted);
+
+    let add = compile(&client, &add(2, false));
+    let other = upload(&client, &[1.0f32, 2.0], &[2], 0);
+    let error = run(&add, vec![Arg::Borrow(&other), Arg::Borrow(&there)]).unwrap_err();
+    assert_eq!(message(error), "`test`: argument 1 for device 0 (f32[2]) was deleted");
+}
+
+#[test]
+fn aligned_shared_bytes_are_used_in_place_and_kept_until_the_buffer_is_gone() {
+    let client = cpu(1);
+    let (host, gone) = Watched::new(AlignedBytes::copy_of(&[7; 4096]), 0);
+    let address = host.as_ref().as_ref().as_ptr().addr();
+    let there = client.upload(HostBytes::Shared(host), &ty(DType::U8, &[4096]), DeviceId(0).into()).unwrap();
+    assert_eq!(there.device_address().unwrap(), address);
+    assert_eq!(read::<u8>(&there), [7; 4096]);
+    assert!(!gone.load(SeqCst), "the bytes are the buffer's memory");
+    drop(there);
+    wait_until(|| gone.load(SeqCst), "the bytes are freed after the buffer");
+}
+
+#[test]
+fn unaligned_shared_bytes_are_copied_and_let_go() {
+    let client = cpu(1);
+    for offset in [1, 4, 32] {
+        let (host, gone) = Watched::new(AlignedBytes::copy_of(&[7; 4096]), offset);
+        let address = (*host).as_ref().as_ptr().addr();
+        let size = 4096 - offset;
+        let there = client.upload(HostBytes::Shared(host), &ty(DType::U8, &[size]), DeviceId(0).into()).unwrap();
+        assert_ne!(there.device_address().unwrap(), address);
+        wait_until(|| gone.load(SeqCst), "the bytes are freed after the copy");
+        assert_eq!(read::<u8>(&there), vec![7; size]);
+    }
+}
+
+#[test]
+fn borrowed_bytes_may_change_after_the_call() {
+    let client = cpu(1);
+    let mut host = AlignedBytes::copy_of(&[1; 1 << 20]);
+    let there = client.upload(HostBytes::Borrowed(host.as_ref()), &ty(DType::U8, &[1 << 20]), DeviceId(0).into()).unwrap();
+    host.as_mut().fill(2);
+    assert!(read::<u8>(&there).iter().all(|&byte| byte == 1));
+}
+
+#[test]
+fn a_donated_buffer_in_shared_host_memory_does_not_change_the_host() {
+    let client = cpu(1);
+    let host = Arc::new(AlignedBytes::copy_of(&[0; 64]));
+    let there = client.upload(HostBytes::Shared(host.clone()), &f32s(&[16]), DeviceId(0).into()).unwrap();
+    let one = upload(&client, &[1.0f32; 16], &[16], 0);
+    let sum = run(&compile(&client, &add(16, true)), vec![Arg::Donate(there), Arg::Borrow(&one)]).unwrap();
+    assert_eq!(read::<f32>(&sum[0]), [1.0; 16]);
+    assert_eq!((*host).as_ref(), [0; 64]);
+}
+
+#[test]
+fn a_fetch_does_not_wait_and_may_outlive_its_buffer_and_client() {
+    let client = cpu(1);
+    let (send, receive) = mpsc::channel();
+    for round in 0..20u8 {
+        let there = upload(&client, &[round; 100_000], &[100_000], 0);
+        let send = send.clone();
+        there.fetch(Box::new(move |bytes| send.send((round, bytes.unwrap())).unwrap()));
+    }
+    drop(client);
+    for _ in 0..20 {
+        let (round, bytes) = receive.recv_timeout(Duration::from_secs(60)).expect("every fetch ends");
+        assert_eq!(bytes, vec![round; 100_000]);
+    }
+}
+
+#[test]
+fn a_buffer_that_failed_gives_its_error_to_every_reader() {
+    let client = cpu(1);
+    let failed = client.failed_buffer(&f32s(&[2]), DeviceId(0).into(), "the accelerator caught fire").unwrap();
+    let told = |error: halite_core::Error| assert!(error.message().contains("the accelerator caught fire"), "{error}");
+    told(failed.read(&mut [0; 8]).unwrap_err());
+    told(fetch(&failed).unwrap_err());
+    told(failed.ready().unwrap().wait().unwrap_err());
+
+    // A program that takes it runs, and its results have the error.
+    let one = upload(&client, &[1.0f32; 2], &[2], 0);
+    match run(&compile(&client, &add(2, false)), vec![Arg::Borrow(&failed), Arg::Borrow(&one)]) {
+        Ok(sum) => told(sum[0].ready().unwrap().wait().unwrap_err()),
+        Err(error) => told(error),
+    }
+}
+
+fn fetch(buffer: &PjrtBuffer) -> halite_core::Result<Vec<u8>> {
+    let (send, receive) = mpsc::channel();
+    buffer.fetch(Box::new(move |bytes| send.send(bytes).unwrap()));
+    receive.recv_timeout(Duration::from_secs(60)).expect("a fetch ends")
+}
+
+/// Bytes from an offset on, that tell when they are freed.
+struct Watched {
+    bytes: AlignedBytes,
+    offset: usize,
+    gone: Arc<AtomicBool>,
+}
+
+impl Watched {
+    #[allow(clippy::new_ret_no_self, reason = "comes shared")]
+    fn new(bytes: AlignedBytes, offset: usize) -> (Arc<dyn AsRef<[u8]> + Send + Sync>, Arc<AtomicBool>) {
+        let gone = Arc::new(AtomicBool::new(false));
+        (Arc::new(Watched { bytes, offset, gone: gone.clone() }), gone)
+    }
+}
+
+impl AsRef<[u8]> for Watched {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes.as_ref()[self.offset..]
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.gone.store(true, SeqCst);
+    }
+}
+
+fn wait_until(happened: impl Fn() -> bool, what: &str) {
+    for _ in 0..6000 {
+        if happened() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("after a minute, not yet: {what}");
+}
