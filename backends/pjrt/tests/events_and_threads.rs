@@ -1,0 +1,233 @@
+//! Waiting, callbacks, and many threads at once.
+
+mod common;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::*;
+use halite_core::{Arg, Backend, Buffer, CompileOptions, DeviceId, Event, Executable, Program};
+use halite_pjrt::{CompiledProgram, Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin, Topology};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn every_handle_is_send_and_sync() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<Plugin>();
+    check::<Pjrt>();
+    check::<PjrtDevice>();
+    check::<PjrtBuffer>();
+    check::<PjrtExecutable>();
+    check::<PjrtEvent>();
+    check::<CompiledProgram>();
+    check::<Topology>();
+}
+
+/// Multiplies a matrix with itself some times: takes long enough to be seen not to be done.
+fn slow() -> Program {
+    let mut code = String::from("func.func public @main(%v0: tensor<512x512xf32>) -> tensor<512x512xf32> {\n");
+    for step in 0..20 {
+        let next = step + 1;
+        code += &format!(
+            "  %d{step} = stablehlo.dot_general %v{step}, %v0, contracting_dims = [1] x [0] : \
+             (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>\n  \
+             %v{next} = stablehlo.tanh %d{step} : tensor<512x512xf32>\n"
+        );
+    }
+    code += "  return %v20 : tensor<512x512xf32>\n}";
+    program(&code, &[f32s(&[512, 512])], &[f32s(&[512, 512])], &[])
+}
+
+#[test]
+fn a_launch_returns_before_its_work_is_done() {
+    let client = cpu(1);
+    let slow = compile(&client, &slow());
+    let a = upload(&client, &vec![0.5f32; 512 * 512], &[512, 512], 0);
+    let started = Instant::now();
+    let mut value = run(&slow, vec![Arg::Borrow(&a)]).unwrap().remove(0);
+    for _ in 0..3 {
+        value = run(&slow, vec![Arg::Borrow(&value)]).unwrap().remove(0);
+    }
+    let event = value.ready().unwrap();
+    let (launched, ready_then) = (started.elapsed(), event.is_ready());
+    event.wait().unwrap();
+    let done = started.elapsed();
+    assert!(!ready_then, "80 products of matrices were ready after {launched:?}");
+    assert!(launched < done / 2, "launching took {launched:?} of {done:?}");
+    assert!(event.is_ready());
+    event.wait().unwrap();
+}
+
+#[test]
+fn a_callback_runs_once_also_when_its_event_and_buffer_and_client_are_gone() {
+    let (send, receive) = mpsc::channel();
+    {
+        let client = cpu(1);
+        let slow = compile(&client, &slow());
+        let a = upload(&client, &vec![0.5f32; 512 * 512], &[512, 512], 0);
+        let value = run(&slow, vec![Arg::Borrow(&a)]).unwrap().remove(0);
+        let event = value.ready().unwrap();
+        for number in 0..3 {
+            let send = send.clone();
+            event.on_ready(Box::new(move |result| send.send((number, result.is_ok())).unwrap()));
+        }
+    }
+    drop(send);
+    let mut ran: Vec<_> = (0..3).map(|_| receive.recv_timeout(MINUTE).expect("a callback runs")).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, [(0, true), (1, true), (2, true)]);
+    assert!(receive.recv_timeout(MINUTE).is_err(), "every closure is gone after it ran");
+}
+
+#[test]
+fn a_callback_on_an_event_of_the_past_runs_too() {
+    let client = cpu(1);
+    let event = upload(&client, &[1.0f32], &[1], 0).ready().unwrap();
+    event.wait().unwrap();
+    let (send, receive) = mpsc::channel();
+    event.on_ready(Box::new(move |result| send.send(result.is_ok()).unwrap()));
+    assert!(receive.recv_timeout(MINUTE).unwrap());
+}
+
+#[test]
+fn an_event_that_failed_long_ago_still_gives_its_error() {
+    let client = cpu(1);
+    let failed = client.failed_buffer(&f32s(&[2]), DeviceId(0).into(), "out of luck").unwrap();
+    let event = failed.ready().unwrap();
+    assert!(event.is_ready());
+    for _ in 0..2 {
+        let error = event.wait().unwrap_err();
+        assert!(error.message().contains("out of luck") && error.platform() == Some("cpu"), "{error}");
+    }
+    let (send, receive) = mpsc::channel();
+    event.on_ready(Box::new(move |result| send.send(result.unwrap_err().to_string()).unwrap()));
+    assert!(receive.recv_timeout(MINUTE).unwrap().contains("out of luck"));
+}
+
+#[test]
+fn a_panic_in_a_callback_harms_nobody() {
+    let client = cpu(1);
+    let there = upload(&client, &[1.0f32], &[1], 0);
+    let (send, receive) = mpsc::channel();
+    // An event that is ready runs it on this thread, others on one of the plugin's.
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        there.ready().unwrap().on_ready(Box::new(move |_| {
+            let _sends_when_dropped = SendOnDrop(send);
+            panic!("a callback of the test panics");
+        }));
+    }));
+    assert!(outcome.is_ok(), "the panic stays in the callback");
+    receive.recv_timeout(MINUTE).expect("the callback ran and its captures were dropped");
+    assert_eq!(read::<f32>(&there), [1.0]);
+}
+
+struct SendOnDrop(mpsc::Sender<()>);
+
+impl Drop for SendOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn the_last_handle_of_a_client_may_be_dropped_in_a_callback() {
+    let (send, receive) = mpsc::channel();
+    for _ in 0..10 {
+        let client = cpu(2);
+        let slow = compile(&client, &slow());
+        let a = upload(&client, &vec![0.5f32; 512 * 512], &[512, 512], 0);
+        let value = run(&slow, vec![Arg::Borrow(&a)]).unwrap().remove(0);
+        let send = send.clone();
+        let event = value.ready().unwrap();
+        event.on_ready(Box::new(move |result| {
+            drop((client, slow, a, value));
+            send.send(result.is_ok()).unwrap();
+        }));
+    }
+    for _ in 0..10 {
+        assert!(receive.recv_timeout(MINUTE).expect("no callback waits for itself"));
+    }
+}
+
+#[test]
+fn handles_may_be_dropped_in_any_order() {
+    let client = cpu(2);
+    let add = compile(&client, &add(4, false));
+    let a = upload(&client, &[1.0f32; 4], &[4], 0);
+    let topology = client.topology().unwrap();
+    let device_count = client.devices().len();
+    drop(client);
+    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap().remove(0);
+    let event = sum.ready().unwrap();
+    drop((add, a));
+    assert_eq!(topology.devices().unwrap().len(), device_count);
+    assert_eq!(read::<f32>(&sum), [2.0; 4]);
+    drop(sum);
+    event.wait().unwrap();
+    drop(topology);
+    drop(event);
+}
+
+#[test]
+fn eight_threads_launch_while_two_compile() {
+    let client = cpu(4);
+    let executables: Vec<_> = (0..4)
+        .map(|device| {
+            let options = CompileOptions { devices: vec![DeviceId(device)], ..Default::default() };
+            client.compile(&add(64, true), &options).unwrap()
+        })
+        .collect();
+    thread::scope(|scope| {
+        for number in 0..8u32 {
+            let (client, executables) = (&client, &executables);
+            scope.spawn(move || {
+                let device = number % 4;
+                for round in 0..100 {
+                    let start = (number * 1000 + round) as f32;
+                    let one = upload(client, &[1.0f32; 64], &[64], device);
+                    let mut state = upload(client, &[start; 64], &[64], device);
+                    for _ in 0..5 {
+                        state =
+                            run(&executables[device as usize], vec![Arg::Donate(state), Arg::Borrow(&one)]).unwrap().remove(0);
+                    }
+                    assert_eq!(read::<f32>(&state), [start + 5.0; 64]);
+                }
+            });
+        }
+        for number in 0..2usize {
+            let client = &client;
+            scope.spawn(move || {
+                for size in 1..10 {
+                    let size = size * 2 + number;
+                    let add = compile(client, &add(size, false));
+                    let a = upload(client, &vec![1.0f32; size], &[size], 0);
+                    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
+                    assert_eq!(read::<f32>(&sum[0]), vec![2.0; size]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn many_clients_come_and_go_on_many_threads() {
+    thread::scope(|scope| {
+        for number in 0..4 {
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let client = cpu(1 + (number + round) % 3);
+                    let add = compile(&client, &add(4, false));
+                    let a = upload(&client, &[number as f32; 4], &[4], 0);
+                    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
+                    assert_eq!(read::<f32>(&sum[0]), [2.0 * number as f32; 4]);
+                    assert_eq!(add.signature().inputs.len(), 2);
+                }
+            });
+        }
+    });
+}
