@@ -1,21 +1,31 @@
 //! Compares every declaration with a real header: the one of API 0.81 that the package `xla-cpu-pjrt` ships.
 //!
-//! The header is kept as `headers/pjrt_c_api_0_81.h` in `HALITE_CACHE_DIR`, or else in the build directory, and
-//! fetched with `pip` if it is not there. A C compiler then says what it makes of it.
+//! The header is fetched with `pip` into the cache directory if it is not there. A C compiler then says what it makes
+//! of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::{env, fs, io};
+use std::{env, fs};
 
+use halite_fetch::{Cache, Client, FileSpec, Package, Quiet, Transform};
 use halite_pjrt_sys::*;
-use sha2::{Digest, Sha256};
 
-const PACKAGE: &str = "xla-cpu-pjrt==0.0.1";
-const WHEEL_SHA256: &str = "55837b6b7b47daa717f2d9a5a03563ea0ceaa338d06a81a1e2d3f060d960decc";
-const HEADER_IN_WHEEL: &str = "xla_plugins/xla_cpu_pjrt/include/pjrt_c_api.h";
-const HEADER_SHA256: &str = "c85bb95cb1743c2a353a555b3ab35f065e5f17007c7f182ad68d23754950235c";
+const PACKAGE: Package = Package {
+    client: Client::Pip,
+    name: "xla-cpu-pjrt",
+    version: "0.0.1",
+    archive_size: 63_461_052,
+    archive_sha256: Some("55837b6b7b47daa717f2d9a5a03563ea0ceaa338d06a81a1e2d3f060d960decc"),
+    files: &[FileSpec {
+        inside: "xla_plugins/xla_cpu_pjrt/include/pjrt_c_api.h",
+        name: "pjrt_c_api.h",
+        size: 106_019,
+        sha256: "c85bb95cb1743c2a353a555b3ab35f065e5f17007c7f182ad68d23754950235c",
+        transform: Transform::None,
+    }],
+};
 const HEADER_MINOR: u32 = 81;
 
 /// `(struct, field here, a field at the same place in C)`, where C has an anonymous union.
@@ -194,19 +204,15 @@ struct Header {
 
 impl Header {
     fn get() -> Header {
-        let cache = env::var_os("HALITE_CACHE_DIR").map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
-        let path = cache.join("headers").join("pjrt_c_api_0_81.h");
-        if !fs::read(&path).is_ok_and(|bytes| sha256(&bytes) == HEADER_SHA256) {
-            fetch(&path);
-        }
+        let installed = Cache::open(None).unwrap().ensure(&PACKAGE, &mut Quiet).unwrap();
+        let path = installed.path("pjrt_c_api.h");
         Header { text: fs::read_to_string(&path).unwrap(), path }
     }
 
     /// Compiles and runs a `main` with this body; gives each printed line's numbers by its name.
     fn run(&self, body: &str) -> BTreeMap<String, Vec<usize>> {
-        let unique = sha256(body.as_bytes())[..16].to_owned();
-        let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("layout-{unique}-{}.c", std::process::id()));
-        let binary = source.with_extension("bin");
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let (source, binary) = (directory.path().join("layout.c"), directory.path().join("layout"));
         let code =
             format!("#include <stdio.h>\n#include \"{}\"\nint main(void) {{\n{body}  return 0;\n}}\n", self.path.display());
         fs::write(&source, code).unwrap();
@@ -216,9 +222,6 @@ impl Header {
         assert!(compiled.status.success(), "{cc} refused the layout program:\n{}", String::from_utf8_lossy(&compiled.stderr));
         let printed = Command::new(&binary).output().unwrap();
         assert!(printed.status.success());
-        for file in [&source, &binary] {
-            fs::remove_file(file).unwrap();
-        }
         let printed = String::from_utf8(printed.stdout).unwrap();
         printed
             .lines()
@@ -228,34 +231,4 @@ impl Header {
             })
             .collect()
     }
-}
-
-/// Downloads the package, checks its digest, and puts its header at `path`.
-fn fetch(path: &Path) {
-    let directory = path.parent().unwrap();
-    fs::create_dir_all(directory).unwrap();
-    let download = directory.join(format!("download-{}-{:?}", std::process::id(), std::thread::current().id()));
-    let pip = Command::new("python3")
-        .args(["-m", "pip", "download", "--quiet", "--no-deps", "--dest"])
-        .arg(&download)
-        .arg(PACKAGE)
-        .output()
-        .expect("python3 with pip, to fetch the header");
-    assert!(pip.status.success(), "pip could not download {PACKAGE}:\n{}", String::from_utf8_lossy(&pip.stderr));
-    let wheel = fs::read_dir(&download).unwrap().next().expect("pip wrote the wheel").unwrap().path();
-    let bytes = fs::read(&wheel).unwrap();
-    assert_eq!(sha256(&bytes), WHEEL_SHA256, "digest of {PACKAGE}");
-    let mut header = Vec::new();
-    let mut archive = zip::ZipArchive::new(io::Cursor::new(bytes)).unwrap();
-    io::copy(&mut archive.by_name(HEADER_IN_WHEEL).unwrap(), &mut header).unwrap();
-    assert_eq!(sha256(&header), HEADER_SHA256, "digest of {HEADER_IN_WHEEL}");
-    // Tests run at the same time: each writes its own file, and renaming is atomic.
-    let unpacked = download.join("pjrt_c_api.h");
-    fs::write(&unpacked, header).unwrap();
-    fs::rename(&unpacked, path).unwrap();
-    fs::remove_dir_all(&download).unwrap();
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -143,7 +143,7 @@ impl Topology {
     /// A number that is equal for equal topologies.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has none.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin has none.
     pub fn fingerprint(&self) -> Result<u64> {
         let mut args = PJRT_TopologyDescription_Fingerprint_Args {
             topology: self.raw(),
@@ -157,7 +157,7 @@ impl Topology {
     /// Bytes for [`Plugin::deserialize_topology`].
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin cannot.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot.
     pub fn serialize(&self) -> Result<Vec<u8>> {
         let mut args =
             PJRT_TopologyDescription_Serialize_Args { topology: self.raw(), ..PJRT_TopologyDescription_Serialize_Args::new() };
@@ -175,7 +175,7 @@ impl Topology {
     /// Compiles for these devices without having them. Empty `options.devices` means the first ones.
     ///
     /// # Errors
-    /// What the compiler says; [`ErrorKind::OutOfMemory`] when the program does not fit the devices.
+    /// What the compiler says; [`OutOfMemory`](halite_core::ErrorKind::OutOfMemory) when the program does not fit the devices.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         const OP: &str = "compile";
         let known: Vec<DeviceId> = self.devices()?.iter().map(|device| device.id).collect();

@@ -152,7 +152,7 @@ fn devices_and_flags_of_a_compilation_are_checked() {
     let program = add(4, false);
     let compile = |devices: &[u32], flags: Vec<(String, FlagValue)>| {
         let devices = devices.iter().map(|&id| DeviceId(id)).collect();
-        client.compile(&program, &CompileOptions { devices, flags, ..Default::default() })
+        client.compile(&program, &CompileOptions { devices, flags })
     };
     for (devices, expected) in
         [(&[2][..], "no device 2; there are [0, 1]"), (&[0, 1], "wants 1 devices (1 replicas of 1 partitions), given are 2")]

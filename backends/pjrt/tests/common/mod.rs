@@ -9,10 +9,10 @@ use halite_core::{
 };
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable, Plugin};
 
-/// The CPU plugin that the tests run on.
+/// The CPU plugin that the tests run on: that of `HALITE_CPU_PLUGIN`, or the pinned one, installed if it is missing.
 pub(crate) fn cpu_plugin() -> PathBuf {
-    let path = std::env::var_os("HALITE_CPU_PLUGIN").map(PathBuf::from);
-    path.expect("HALITE_CPU_PLUGIN is the path of a CPU plugin")
+    let cache = halite_fetch::Cache::open(None).unwrap();
+    halite_backends::Search::cpu(&cache).ensure(&mut halite_fetch::Quiet).unwrap().path
 }
 
 /// A client of the CPU plugin with so many devices.
