@@ -172,8 +172,8 @@ impl Array {
     }
 
     /// One device for each distinct part, with where the part lies in the whole.
-    fn distinct_shards(&self) -> Result<Vec<(Vec<Range<usize>>, &DeviceBuffer)>> {
-        let mut parts: Vec<(Vec<Range<usize>>, &DeviceBuffer)> = Vec::new();
+    fn distinct_shards(&self) -> Result<Vec<Part<'_>>> {
+        let mut parts: Vec<Part<'_>> = Vec::new();
         for (index, shard) in self.shards.iter().enumerate() {
             let ranges = self.sharding.shard_ranges(&self.ty, index)?;
             if parts.iter().all(|(known, _)| *known != ranges) {
@@ -186,6 +186,9 @@ impl Array {
         Ok(parts)
     }
 }
+
+/// What one device holds, and where it lies in the whole.
+type Part<'a> = (Vec<Range<usize>>, &'a DeviceBuffer);
 
 enum Source<'h> {
     Host(&'h [u8]),

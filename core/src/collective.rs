@@ -250,6 +250,7 @@ fn reduce(arrays: &[HostArray], op: ReduceOp) -> Result<HostArray> {
 
 /// What a reduction needs of a number.
 trait Number: Element + PartialOrd {
+    fn is_nan(self) -> bool;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
     fn over(self, count: usize) -> Self;
@@ -258,11 +259,13 @@ trait Number: Element + PartialOrd {
 macro_rules! numbers {
     ($($int:ty)*; $($float:ty)*) => {
         $(impl Number for $int {
+            fn is_nan(self) -> bool { false }
             fn add(self, other: Self) -> Self { self.wrapping_add(other) }
             fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
             fn over(self, count: usize) -> Self { (self as i128 / count as i128) as $int }
         })*
         $(impl Number for $float {
+            fn is_nan(self) -> bool { <$float>::is_nan(self) }
             fn add(self, other: Self) -> Self { self + other }
             fn mul(self, other: Self) -> Self { self * other }
             fn over(self, count: usize) -> Self { self / count as $float }
@@ -276,14 +279,14 @@ fn fold<T: Number>(a: T, b: T, op: ReduceOp) -> Option<T> {
         ReduceOp::Sum | ReduceOp::Mean => a.add(b),
         ReduceOp::Product => a.mul(b),
         ReduceOp::Min => {
-            if b < a || b != b {
+            if b < a || b.is_nan() {
                 b
             } else {
                 a
             }
         }
         ReduceOp::Max => {
-            if b > a || b != b {
+            if b > a || b.is_nan() {
                 b
             } else {
                 a
