@@ -7,6 +7,7 @@ mod context;
 mod conv;
 mod index;
 mod init;
+mod jit;
 mod mean;
 mod ops;
 pub mod optim;
@@ -22,6 +23,7 @@ mod trace;
 
 pub use conv::{ConvOptions, Padding};
 pub use init::{Distribution, Fan, Init, init};
+pub use jit::{ArraySpec, Jit, Lowered, Stages, Traced};
 pub use mean::Mean;
 pub use ops::Operand;
 pub use optim::{Adam, AdamW, Decay, Optimizer, Sgd};

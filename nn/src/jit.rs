@@ -1,0 +1,407 @@
+//! Compiling traced functions, once per combination of input types, and running them on arrays.
+
+use std::{
+    fmt,
+    panic::Location,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use halite_core::{
+    Arg, Array, Client, CompileOptions, DeviceBuffer, Error, Launch, Loaded, Mesh, PartitionSpec, Program, Result, Sharding,
+    TensorType,
+    tree::{Empty, Family, Tree},
+};
+use halite_ir::{Interface, Port};
+
+use crate::{Tensor, Trace};
+
+/// Type and layout of an array that a program takes or gives.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ArraySpec {
+    /// Element type and dimensions of the whole.
+    pub ty: TensorType,
+    /// How it lies over devices.
+    pub sharding: Arc<Sharding>,
+}
+
+impl ArraySpec {
+    /// What `array` is.
+    pub fn of(array: &Array) -> Self {
+        ArraySpec { ty: array.ty().clone(), sharding: array.sharding().clone() }
+    }
+
+    fn is(&self, array: &Array) -> bool {
+        (Arc::ptr_eq(&self.sharding, array.sharding()) || self.sharding == *array.sharding()) && self.ty == *array.ty()
+    }
+}
+
+impl fmt::Display for ArraySpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.sharding.mesh().size() == 1 {
+            return write!(f, "{}", self.ty);
+        }
+        write!(f, "{} by {}", self.ty, self.sharding)
+    }
+}
+
+/// The leaves of a family, as tensors of a trace.
+pub type Traced<'t, F> = <F as Family>::Of<Tensor<'t>>;
+
+type Function<S, I, O> = dyn for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>) + Send + Sync;
+
+/// A function of tensors, compiled when it is first called with arrays of new types, and kept.
+///
+/// It takes a *state*, whose memory it may reuse, and *inputs*, which it only reads; it gives the next state and
+/// outputs. The state is moved in, so using an old state does not compile. Each of the three is a
+/// [`Tree`](halite_core::tree::Tree): write its [`Family`], such as `Mlp<()>`, [`Leaf<()>`](halite_core::tree::Leaf) for
+/// one tensor, or [`Empty<()>`] for none.
+///
+/// The whole function is one program: one launch, nothing read back. A call returns when the work is queued.
+///
+/// ```
+/// use halite_core::{Array, Client, DType, HostArray, Null, Sharding, tree::Leaf};
+/// use halite_nn::Jit;
+///
+/// # fn main() -> halite_core::Result<()> {
+/// let client = Client::new(Null::new(1)); // a real one comes from `halite_backends::Accelerator`
+/// let count = Jit::<Leaf<()>, Leaf<()>, Leaf<()>>::new(&client, |_cx, Leaf(sum), Leaf(x)| {
+///     let sum = sum + x;
+///     (Leaf(sum), Leaf(sum / 2.0))
+/// });
+/// let device = Sharding::single(client.local_devices()[0]);
+/// let upload = |value: f32| Array::upload(&client, &HostArray::scalar(value), &device);
+/// let (state, half) = count.call(Leaf(upload(0.0)?), &Leaf(upload(3.0)?))?;
+/// assert_eq!(half.0.ty().dtype(), DType::F32);
+/// # drop(state);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Jit<S: Family, I: Family, O: Family> {
+    client: Client,
+    name: String,
+    mesh: Option<Arc<Mesh>>,
+    options: CompileOptions,
+    function: Box<Function<S, I, O>>,
+    output_spec: Box<dyn Fn(&str, &TensorType) -> PartitionSpec + Send + Sync>,
+    origin: &'static Location<'static>,
+    /// Most recently used last.
+    programs: Mutex<Vec<Arc<Compiled<O>>>>,
+    compiles: AtomicU64,
+}
+
+/// A program with what is known of its border.
+struct Compiled<O: Family> {
+    inputs: Vec<ArraySpec>,
+    state: Vec<ArraySpec>,
+    outputs: Vec<ArraySpec>,
+    shape: O::Of<()>,
+    loaded: Loaded,
+    stages: Stages,
+}
+
+/// How long it took to make a program runnable.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stages {
+    /// Running the function to record it.
+    pub trace: Duration,
+    /// Simplifying the graph and writing it as StableHLO.
+    pub print: Duration,
+    /// Compiling it for the devices.
+    pub compile: Duration,
+}
+
+/// A traced function as a program, with the layout of what it takes and gives.
+#[derive(Debug)]
+pub struct Lowered<O> {
+    /// The program: StableHLO and the types on its border.
+    pub program: Program,
+    /// Its outputs, state excluded.
+    pub outputs: Vec<ArraySpec>,
+    /// The shape of the outputs.
+    pub shape: O,
+    /// How long tracing and printing took.
+    pub stages: Stages,
+}
+
+impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
+    /// `function` from `(state, inputs)` to `(next state, outputs)`. It is traced at the first call, not now.
+    ///
+    /// The next state has the types of the state.
+    #[track_caller]
+    pub fn new(
+        client: &Client,
+        function: impl for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>) + Send + Sync + 'static,
+    ) -> Self {
+        Jit {
+            client: client.clone(),
+            name: "main".to_string(),
+            mesh: None,
+            options: CompileOptions::default(),
+            function: Box::new(function),
+            output_spec: Box::new(|_, _| PartitionSpec::replicated()),
+            origin: Location::caller(),
+            programs: Mutex::default(),
+            compiles: AtomicU64::new(0),
+        }
+    }
+
+    /// A name for dumps, reports and messages.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The devices to run on, for a function whose inputs do not say.
+    pub fn on(mut self, mesh: &Arc<Mesh>) -> Self {
+        self.mesh = Some(mesh.clone());
+        self
+    }
+
+    /// Options of the plugin's compiler.
+    pub fn options(mut self, options: CompileOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// How each output, by path and type, lies over the devices. Without this, outputs are whole on every device. The
+    /// next state always lies as the state does.
+    pub fn output_specs(mut self, spec: impl Fn(&str, &TensorType) -> PartitionSpec + Send + Sync + 'static) -> Self {
+        self.output_spec = Box::new(spec);
+        self
+    }
+
+    /// Queues one run, after compiling if the types or layouts are new.
+    ///
+    /// # Errors
+    /// All mistakes of the traced code at once; what the compiler says; a state or input on another mesh than the rest.
+    pub fn call(&self, state: S::Of<Array>, inputs: &I::Of<Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
+        let borrowed = inputs.leaves();
+        let compiled = {
+            let donated = state.leaves();
+            match self.find(&donated, &borrowed) {
+                Some(compiled) => compiled,
+                None => self.compile_for(&Tree::as_ref(&state).map(|_, array| ArraySpec::of(array)), inputs)?,
+            }
+        };
+        let state_shape = Tree::as_ref(&state).map(|_, _| ());
+        let devices = compiled.loaded.devices().len();
+        let count = compiled.inputs.len();
+        let mut args: Vec<Vec<Arg<'_, DeviceBuffer>>> = (0..devices).map(|_| Vec::with_capacity(count)).collect();
+        for array in state.into_leaves() {
+            for (row, shard) in args.iter_mut().zip(array.into_shards()) {
+                row.push(Arg::Donate(shard));
+            }
+        }
+        for array in borrowed {
+            for (row, shard) in args.iter_mut().zip(array.shards()) {
+                row.push(Arg::Borrow(shard));
+            }
+        }
+        let launched = compiled.loaded.launch(Launch { args })?;
+        let mut rows: Vec<_> = launched.outputs.into_iter().map(Vec::into_iter).collect();
+        let mut assemble = |spec: &ArraySpec| {
+            let shards = rows.iter_mut().map(|row| row.next().expect("a launch gives the results of its signature")).collect();
+            Array::from_shards(spec.ty.clone(), &spec.sharding, shards)
+        };
+        let state = compiled.state.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
+        let outputs = compiled.outputs.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
+        // The types say that the trees have the same family and shape, which the borrow checker cannot see.
+        Ok((rebuilt::<S>(&state_shape, state), rebuilt::<O>(&compiled.shape, outputs)))
+    }
+
+    /// Compiles for arrays like these, if that is not done yet, without running.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn prepare(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Stages> {
+        Ok(self.compile(state, inputs)?.stages)
+    }
+
+    /// The program for arrays like these.
+    ///
+    /// # Errors
+    /// All mistakes of the traced code at once; layouts on several meshes.
+    pub fn lower(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Lowered<O::Of<()>>> {
+        let started = Instant::now();
+        let cx = Trace::new();
+        let specs: Vec<&ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).collect();
+        let mesh = self.mesh_of(&specs)?;
+        let mut all_inputs = Vec::with_capacity(specs.len());
+        let mut names = Vec::with_capacity(specs.len());
+        let mut input = |path: &halite_core::tree::Path, spec: &ArraySpec| {
+            let name = path.to_string();
+            let tensor = cx.input(spec.ty.clone(), name.as_str());
+            names.push(name);
+            all_inputs.push(tensor);
+            tensor
+        };
+        let traced_state = Tree::as_ref(state).map(&mut input);
+        let traced_inputs = Tree::as_ref(inputs).map(&mut input);
+        let (next, outputs) = (self.function)(&cx, traced_state, traced_inputs);
+        self.check_state(&cx, state, &next);
+
+        let next: Vec<Tensor<'_>> = next.into_leaves();
+        let shape = Tree::as_ref(&outputs).map(|_, _| ());
+        let mut output_specs = Vec::new();
+        for (path, tensor) in outputs.named() {
+            let sharding = Sharding::new(&mesh, (self.output_spec)(&path, &tensor.ty()))?;
+            output_specs.push(ArraySpec { ty: tensor.ty(), sharding });
+        }
+        let all_outputs: Vec<Tensor<'_>> = next.iter().copied().chain(outputs.into_leaves()).collect();
+        let graph = cx.graph(&all_inputs, &all_outputs)?;
+        let trace = started.elapsed();
+
+        let started = Instant::now();
+
+        let port = |name: Option<String>, spec: &ArraySpec| Port { name, spec: Some(spec.sharding.spec().clone()) };
+        let state_specs = state.leaves();
+        let interface = Interface {
+            name: self.name.clone(),
+            mesh: Some(mesh),
+            inputs: names.into_iter().zip(&specs).map(|(name, spec)| port(Some(name), spec)).collect(),
+            outputs: state_specs.iter().copied().chain(&output_specs).map(|spec| port(None, spec)).collect(),
+            aliases: (0..state_specs.len()).map(|index| (index, index)).collect(),
+            ..Interface::default()
+        };
+        let program = halite_ir::program(&graph, &interface)?;
+        let stages = Stages { trace, print: started.elapsed(), compile: Duration::ZERO };
+        Ok(Lowered { program, outputs: output_specs, shape: shape, stages })
+    }
+
+    /// How often this function was compiled.
+    pub fn compiles(&self) -> u64 {
+        self.compiles.load(Relaxed)
+    }
+
+    /// The program that was last used or prepared, if there is one: its sizes, its estimates.
+    pub fn with_loaded<R>(&self, look: impl FnOnce(&Loaded) -> R) -> Option<R> {
+        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.last().map(|compiled| look(&compiled.loaded))
+    }
+
+    fn find(&self, state: &[&Array], inputs: &[&Array]) -> Option<Arc<Compiled<O>>> {
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |compiled: &Compiled<O>| {
+            compiled.inputs.len() == state.len() + inputs.len()
+                && compiled.inputs.iter().zip(state.iter().chain(inputs)).all(|(spec, array)| spec.is(array))
+        };
+        let index = programs.iter().rposition(|compiled| fits(compiled))?;
+        let last = programs.len() - 1;
+        programs.swap(index, last);
+        Some(programs[last].clone())
+    }
+
+    fn compile_for(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<Array>) -> Result<Arc<Compiled<O>>> {
+        let inputs = Tree::as_ref(inputs).map(|_, array| ArraySpec::of(array));
+        self.compile(state, &inputs)
+    }
+
+    fn compile(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Arc<Compiled<O>>> {
+        // Held while compiling, so that threads that want the same program wait for it instead of compiling it twice.
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let specs: Vec<ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).cloned().collect();
+        if let Some(compiled) = programs.iter().find(|compiled| compiled.inputs == specs) {
+            return Ok(compiled.clone());
+        }
+        if let Some(last) = programs.last() {
+            let paths = state.paths().into_iter().chain(inputs.paths());
+            self.explain_recompile(&last.inputs, paths.zip(&specs));
+        }
+        let Lowered { program, outputs, shape, mut stages } = self.lower(state, inputs)?;
+        let started = Instant::now();
+        let mut options = self.options.clone();
+        if options.devices.is_empty() {
+            options.devices = self.mesh_of(&specs.iter().collect::<Vec<_>>())?.devices().to_vec();
+        }
+        let loaded = self.client.compile(&program, &options)?;
+        stages.compile = started.elapsed();
+        self.compiles.fetch_add(1, Relaxed);
+        tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
+        let state = state.leaves().into_iter().cloned().collect();
+        let compiled = Arc::new(Compiled { inputs: specs, state, outputs, shape, loaded, stages });
+        programs.push(compiled.clone());
+        Ok(compiled)
+    }
+
+    /// Says which input makes a program that is running already be compiled again.
+    fn explain_recompile<'s>(&self, known: &[ArraySpec], new: impl Iterator<Item = (String, &'s ArraySpec)>) {
+        let changes: Vec<String> = (known.iter().zip(new))
+            .filter(|(old, (_, new))| old != new)
+            .map(|(old, (path, new))| format!("`{path}` was {old}, is {new}"))
+            .collect();
+        let changes = if changes.is_empty() { "another number of arrays".to_string() } else { changes.join("; ") };
+        tracing::warn!("`{}` ({}) is compiled again: {changes}", self.name, self.origin);
+    }
+
+    fn mesh_of(&self, specs: &[&ArraySpec]) -> Result<Arc<Mesh>> {
+        let known = self.mesh.as_ref().or(specs.first().map(|spec| spec.sharding.mesh()));
+        let Some(mesh) = known else {
+            let device = *self.client.local_devices().first().ok_or_else(|| {
+                Error::invalid(
+                    "jit",
+                    format!("`{}` has no inputs, and {:?} has no local device to run it on", self.name, self.client),
+                )
+            })?;
+            return Ok(Arc::new(Mesh::single(device)));
+        };
+        for spec in specs {
+            if spec.sharding.mesh() != mesh {
+                let other = spec.sharding.mesh();
+                let message =
+                    format!("`{}` has inputs on {mesh} {:?} and on {other} {:?}", self.name, mesh.devices(), other.devices());
+                return Err(Error::invalid("jit", message));
+            }
+        }
+        Ok(mesh.clone())
+    }
+
+    fn check_state(&self, cx: &Trace, state: &S::Of<ArraySpec>, next: &Traced<'_, S>) {
+        if let Err(error) = halite_core::tree::same_structure(state, next) {
+            cx.fail("state", format!("the next state is no longer shaped like the state: {error}"), None);
+            return;
+        }
+        for ((path, old), new) in state.named().into_iter().zip(next.leaves()) {
+            if !new.is_error() && new.ty() != old.ty {
+                cx.fail(
+                    "state",
+                    format!("`{path}` is {}, and after the step {}; a state keeps its types", old.ty, new.ty()),
+                    None,
+                );
+            }
+        }
+    }
+}
+
+impl<I: Family, O: Family> Jit<Empty<()>, I, O> {
+    /// `function` from inputs to outputs, without a state.
+    #[track_caller]
+    pub fn function(
+        client: &Client,
+        function: impl for<'t> Fn(&'t Trace, Traced<'t, I>) -> Traced<'t, O> + Send + Sync + 'static,
+    ) -> Self {
+        Jit::new(client, move |cx, _, inputs| (Empty::new(), function(cx, inputs)))
+    }
+
+    /// Queues one run, after compiling if the types or layouts are new.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn run(&self, inputs: &I::Of<Array>) -> Result<O::Of<Array>> {
+        Ok(self.call(Empty::new(), inputs)?.1)
+    }
+}
+
+impl<S: Family, I: Family, O: Family> fmt::Debug for Jit<S, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Jit(`{}` of {}, compiled {} times)", self.name, self.origin, self.compiles())
+    }
+}
+
+/// `shape` with these leaves.
+fn rebuilt<F: Family>(shape: &F::Of<()>, leaves: Vec<Array>) -> F::Of<Array> {
+    shape.rebuild(leaves)
+}
