@@ -103,23 +103,12 @@ impl PjrtBuffer {
     ///
     /// * `into` stays valid for writes of the type's bytes until the event is ready.
     unsafe fn copy_to_host(&self, op: &'static str, into: *mut u8) -> Result<PjrtEvent> {
-        let rank = self.ty.rank();
-        let minor_to_major = RowMajor::of(rank);
-        let mut layout = PJRT_Buffer_MemoryLayout {
-            r#type: PJRT_Buffer_MemoryLayout_Type::Tiled,
-            value: PJRT_Buffer_MemoryLayout_Value {
-                tiled: PJRT_Buffer_MemoryLayout_Tiled {
-                    minor_to_major: minor_to_major.as_ptr(),
-                    minor_to_major_size: rank,
-                    ..PJRT_Buffer_MemoryLayout_Tiled::new()
-                },
-            },
-            ..PJRT_Buffer_MemoryLayout::new()
-        };
+        let order = RowMajor::of(self.ty.rank());
+        let mut layout = order.layout();
         let mut args = PJRT_Buffer_ToHostBuffer_Args {
             src: self.raw(),
             // Without it the bytes would come in the device's own order.
-            host_layout: if rank > 1 { &mut layout } else { std::ptr::null_mut() },
+            host_layout: &mut layout,
             dst: into.cast::<c_void>(),
             dst_size: self.ty.bytes(),
             ..PJRT_Buffer_ToHostBuffer_Args::new()
@@ -284,6 +273,8 @@ pub(crate) fn failed(client: &Arc<Shared>, ty: &TensorType, to: Placement, messa
     ty.checked_bytes().map_err(|error| error.on(client.platform_name()))?;
     let (_, memory) = client.memory(OP, to)?;
     let dims = dims_of(ty);
+    let order = RowMajor::of(ty.rank());
+    let mut layout = order.layout();
     let mut args = PJRT_Client_CreateErrorBuffer_Args {
         client: client.raw(),
         error_code: PJRT_Error_Code::INTERNAL,
@@ -292,10 +283,12 @@ pub(crate) fn failed(client: &Arc<Shared>, ty: &TensorType, to: Placement, messa
         shape_dims: dims.as_ptr(),
         shape_num_dims: dims.len(),
         shape_element_type: buffer_type(ty.dtype()),
+        // Without one, some plugins end the process when the buffer is read.
+        shape_layout: &mut layout,
         memory,
         ..PJRT_Client_CreateErrorBuffer_Args::new()
     };
-    // SAFETY: the client and the memory are alive; message and dimensions live during the call.
+    // SAFETY: the client and the memory are alive; message, dimensions and layout live during the call.
     unsafe { client.call(OP, &mut args)? };
     Ok(PjrtBuffer::new(client, Handle::from_plugin(OP, args.buffer)?, ty.clone(), to))
 }
@@ -321,10 +314,25 @@ impl RowMajor {
         if rank <= 8 { RowMajor::Short(DESCENDING, 8 - rank) } else { RowMajor::Long((0..rank as i64).rev().collect()) }
     }
 
-    fn as_ptr(&self) -> *const i64 {
+    fn as_slice(&self) -> &[i64] {
         match self {
-            RowMajor::Short(all, skip) => all[*skip..].as_ptr(),
-            RowMajor::Long(all) => all.as_ptr(),
+            RowMajor::Short(all, skip) => &all[*skip..],
+            RowMajor::Long(all) => all,
+        }
+    }
+
+    /// Points into `self`, which must outlive the result.
+    fn layout(&self) -> PJRT_Buffer_MemoryLayout {
+        let order = self.as_slice();
+        let tiled = PJRT_Buffer_MemoryLayout_Tiled {
+            minor_to_major: order.as_ptr(),
+            minor_to_major_size: order.len(),
+            ..PJRT_Buffer_MemoryLayout_Tiled::new()
+        };
+        PJRT_Buffer_MemoryLayout {
+            r#type: PJRT_Buffer_MemoryLayout_Type::Tiled,
+            value: PJRT_Buffer_MemoryLayout_Value { tiled },
+            ..PJRT_Buffer_MemoryLayout::new()
         }
     }
 }

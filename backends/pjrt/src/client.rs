@@ -1,11 +1,14 @@
 //! Clients: a plugin's connection to its devices, as a [`Backend`].
 
 use std::{
+    ffi::c_int,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, Once, PoisonError,
         atomic::{AtomicI32, Ordering::Relaxed},
     },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use halite_core::{
@@ -269,11 +272,40 @@ impl Drop for Owned {
         };
         if in_callback() {
             // A callback may run on a thread of this very client, which destroying would wait for.
-            std::thread::spawn(destroy);
+            in_background(destroy);
         } else {
             destroy();
         }
     }
+}
+
+/// Runs `work` on a thread of its own, and lets the process end only after it: ending takes down what a plugin needs to
+/// destroy a client.
+fn in_background(work: impl FnOnce() + Send + 'static) {
+    static WORKING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+    static AT_EXIT: Once = Once::new();
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    extern "C" fn wait() {
+        let deadline = Instant::now() + PATIENCE;
+        let busy = || WORKING.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|thread| !thread.is_finished());
+        // Not for ever: it may be such a thread, or one that it waits for, that ends the process.
+        while busy() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    // SAFETY: `atexit` is C's own. It calls what was registered last first, so this before anything of a plugin, all of
+    // which was registered when it was loaded.
+    AT_EXIT.call_once(|| _ = unsafe { atexit(wait) });
+    let mut working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    working.retain(|thread| !thread.is_finished());
+    // A machine that has no thread left keeps the client until it ends.
+    working.extend(thread::Builder::new().name("pjrt-destroy".into()).spawn(work));
+}
+
+unsafe extern "C" {
+    fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
 /// Some plugins race when two clients are made or destroyed at once.

@@ -13,7 +13,7 @@ use crate::{
     client::Shared,
     device::memory_kind,
     handle::Handle,
-    options::{Assignment, encode, uses_gspmd, uses_shardy},
+    options::{Assignment, chooses_layouts, encode, uses_gspmd, uses_shardy},
     value::slice_of,
 };
 
@@ -58,6 +58,10 @@ impl fmt::Debug for PjrtExecutable {
     }
 }
 
+/// The oldest version that was seen to give a result in the order asked for, whatever its order on the device. 0.81
+/// was seen not to.
+const HONOURS_HOST_LAYOUT: i32 = 106;
+
 /// Compiles and loads.
 pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
     const OP: &str = "compile";
@@ -66,6 +70,15 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
     let devices = check_program(program, options)
         .and_then(|()| assign(program.replicas, program.partitions, &options.devices, local, &known))
         .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
+    let (_, minor) = client.plugin().api_version();
+    if minor < HONOURS_HOST_LAYOUT && chooses_layouts(&program.code) {
+        let message = format!(
+            "`{}` chooses layouts of its results, which this plugin (PJRT 0.{minor}) would not read back row-major; \
+             0.{HONOURS_HOST_LAYOUT} does",
+            program.name
+        );
+        return Err(Error::new(ErrorKind::Unsupported, OP, message).on(client.platform_name()));
+    }
     let mut code = program.code.to_vec();
     let format = "mlir";
     let c_program = PJRT_Program {

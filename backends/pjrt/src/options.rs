@@ -128,6 +128,11 @@ pub(crate) fn uses_gspmd(code: &[u8]) -> bool {
     contains(code, b"mhlo.sharding")
 }
 
+/// Whether a program asks for the order in which results are kept on the device.
+pub(crate) fn chooses_layouts(code: &[u8]) -> bool {
+    contains(code, b"layout_mode")
+}
+
 fn is_bytecode(code: &[u8]) -> bool {
     code.starts_with(b"ML\xefR")
 }
