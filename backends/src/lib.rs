@@ -1,8 +1,26 @@
 //! Find, install, probe and open accelerators.
+//!
+//! An [`Accelerator`] is parsed once from what a user writes (`auto`, `cpu:8`, `plugin:PATH`) and opened as a
+//! [`Client`](halite_core::Client); from there on nothing depends on which one it is.
+//!
+//! ```no_run
+//! // no_run: installs the CPU plugin (63 MB) where it is missing.
+//! use halite_backends::Accelerator;
+//!
+//! let client = "cpu:8".parse::<Accelerator>()?.open()?;
+//! assert_eq!(client.local_devices().len(), 8);
+//! # Ok::<(), halite_core::Error>(())
+//! ```
+//!
+//! The CPU's plugin is looked for at `HALITE_CPU_PLUGIN`, in the cache directory (`HALITE_CACHE_DIR`, else the platform's),
+//! in the Python environment, and installed where it is in none of them. A library is loaded only from a path that the
+//! user gave, or if its digest is in [`PLUGINS`]; [`Opened::located`] says which file it was.
 #![forbid(unsafe_code)]
 
+mod accelerator;
 mod locate;
 mod plugins;
 
+pub use accelerator::{Accelerator, OpenOptions, Opened};
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, PLUGINS, plugin};

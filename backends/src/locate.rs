@@ -83,15 +83,15 @@ impl<'a> Search<'a> {
     /// [`ErrorKind::Unavailable`] if there is none, with every place that was looked at and why it was not taken. If the
     /// user's path is not a file: other places are not looked at then.
     pub fn find(&self) -> Result<Located> {
-        let variable = || env::var_os(self.variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(path) = self.given {
-            return self.users(path.into(), Source::Given);
-        }
-        if let Some(path) = variable() {
-            return self.users(path, Source::Environment(self.variable));
+        if let Some(located) = self.users()? {
+            return Ok(located);
         }
         let mut refused = vec![format!("{} is not set", self.variable)];
-        self.in_cache(&mut refused).or_else(|| self.in_python(&mut refused)).ok_or_else(|| {
+        let mut found = self.in_cache(&mut refused);
+        if found.is_empty() {
+            found = self.in_python(&mut refused);
+        }
+        found.into_iter().next().ok_or_else(|| {
             let message =
                 format!("no plugin: {}; install one with `halite plugins install {}`", refused.join("; "), self.platform);
             Error::new(ErrorKind::Unavailable, self.platform, message)
@@ -105,7 +105,7 @@ impl<'a> Search<'a> {
     pub fn ensure(&self, progress: &mut dyn Progress) -> Result<Located> {
         match self.find() {
             Err(error) if error.kind() == ErrorKind::Unavailable => {
-                let default = self.known().find(|plugin| plugin.runs_here()).ok_or_else(|| {
+                let default = self.default_here().ok_or_else(|| {
                     let (system, machine) = (env::consts::OS, env::consts::ARCH);
                     let message =
                         format!("{}. There is none to install for {system} on {machine}; name one by its path", error.message());
@@ -117,64 +117,79 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// What is installed for the platform where it is missing.
+    pub(crate) fn default_here(&self) -> Option<&'static KnownPlugin> {
+        self.known().find(|plugin| plugin.runs_here())
+    }
+
     fn known(&self) -> impl Iterator<Item = &'static KnownPlugin> {
         let platform = self.platform;
         PLUGINS.iter().filter(move |plugin| plugin.platform == platform)
     }
 
-    fn users(&self, path: PathBuf, source: Source) -> Result<Located> {
+    /// The library that the user names, by argument or variable.
+    pub(crate) fn users(&self) -> Result<Option<Located>> {
+        let variable = || env::var_os(self.variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let (path, source) = match self.given {
+            Some(path) => (path.into(), Source::Given),
+            None => match variable() {
+                Some(path) => (path, Source::Environment(self.variable)),
+                None => return Ok(None),
+            },
+        };
         match path.metadata() {
-            Ok(metadata) if metadata.is_file() => Ok(Located { path, source, plugin: None }),
+            Ok(metadata) if metadata.is_file() => Ok(Some(Located { path, source, plugin: None })),
             other => {
                 let reason = other.map_or_else(|error| error.to_string(), |_| "not a file".into());
                 let from = match source {
                     Source::Environment(variable) => format!("{variable} names "),
                     _ => String::new(),
                 };
-                Err(Error::invalid(
-                    self.platform,
-                    format!("{from}{}: {reason}; give the path of a plugin's library", path.display()),
-                ))
+                let message = format!("{from}{}: {reason}; give the path of a plugin's library", path.display());
+                Err(Error::invalid(self.platform, message))
             }
         }
     }
 
-    fn in_cache(&self, refused: &mut Vec<String>) -> Option<Located> {
+    /// The libraries that are installed in the cache; says in `refused` why there are none.
+    pub(crate) fn in_cache(&self, refused: &mut Vec<String>) -> Vec<Located> {
+        let mut found = Vec::new();
         for plugin in self.known() {
             match self.cache.find(&plugin.package) {
                 Ok(Some(installed)) => {
-                    return Some(Located {
-                        path: installed.path(plugin.library.name),
-                        source: Source::Cache,
-                        plugin: Some(plugin),
-                    });
+                    let path = installed.path(plugin.library.name);
+                    found.push(Located { path, source: Source::Cache, plugin: Some(plugin) });
                 }
                 Ok(None) => {}
                 Err(error) => refused.push(error.to_string()),
             }
         }
-        refused.push(format!("not installed in {}", self.cache.root().display()));
-        None
+        if found.is_empty() {
+            refused.push(format!("not installed in {}", self.cache.root().display()));
+        }
+        found
     }
 
-    fn in_python(&self, refused: &mut Vec<String>) -> Option<Located> {
+    /// The libraries of known digest in the Python environment; says in `refused` what else is there.
+    pub(crate) fn in_python(&self, refused: &mut Vec<String>) -> Vec<Located> {
         let modules: Vec<_> = self.known().map(KnownPlugin::python_module).collect();
         let places = match python_modules(&modules) {
             Ok(places) => places,
             Err(reason) => {
                 refused.push(reason);
-                return None;
+                return Vec::new();
             }
         };
         if places.is_empty() {
             refused.push(format!("no Python package has it ({})", modules.join(", ")));
         }
+        let mut found = Vec::new();
         for (module, directory) in places {
             let Some(plugin) = self.known().find(|plugin| plugin.python_module() == module) else { continue };
             let path = directory.join(plugin.library.name);
             match sha256_of_file(&path) {
                 Ok((digest, _)) if digest == plugin.library.sha256 => {
-                    return Some(Located { path, source: Source::Python, plugin: Some(plugin) });
+                    found.push(Located { path, source: Source::Python, plugin: Some(plugin) });
                 }
                 Ok((digest, _)) => refused.push(format!(
                     "{} is another version: SHA-256 {digest}, known is {} of {} {}",
@@ -186,7 +201,7 @@ impl<'a> Search<'a> {
                 Err(error) => refused.push(format!("{}: {error}", path.display())),
             }
         }
-        None
+        found
     }
 }
 

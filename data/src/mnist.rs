@@ -51,7 +51,7 @@ impl Digits {
     pub fn about(self) -> &'static str {
         match self {
             Self::Mnist => {
-                "handwritten digits, 60,000 to train on and 10,000 to test on, 28x28 gray (LeCun, Cortes, Burges; CC BY-SA 3.0)"
+                "handwritten digits, 60,000 to train on and 10,000 to test on, 28x28 gray (LeCun, Cortes, Burges; the package states no terms for them)"
             }
             Self::Fashion => "articles of clothing, 60,000 to train on and 10,000 to test on, 28x28 gray (Zalando; MIT)",
         }

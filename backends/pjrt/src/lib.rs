@@ -34,6 +34,7 @@
 mod buffer;
 mod client;
 mod device;
+mod environment;
 mod error;
 mod event;
 mod executable;

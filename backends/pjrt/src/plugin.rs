@@ -26,7 +26,7 @@ use halite_pjrt_sys::{
 };
 
 use crate::{
-    Pjrt, Topology, library_file,
+    Pjrt, Topology, environment, library_file,
     value::{OptionValue, Options, from_named},
 };
 
@@ -69,7 +69,8 @@ impl Plugin {
     /// Loads a plugin and initialises it; a file that is loaded already gives the same plugin.
     ///
     /// Plugins read the environment while they are loaded or make their first client, so set it before:
-    /// `TF_CPP_MIN_LOG_LEVEL` (2 keeps XLA's own log quiet), `XLA_FLAGS` (an unknown flag in it ends the process).
+    /// `TF_CPP_MIN_LOG_LEVEL` (3 keeps XLA's own log quiet; that is set here where it is not, if this is the process's only
+    /// thread), `XLA_FLAGS` (an unknown flag in it ends the process).
     ///
     /// # Errors
     /// If the file is missing, truncated, for another machine or no plugin, if its version is too old, or if it
@@ -91,6 +92,7 @@ impl Plugin {
         if let Some(plugin) = loaded.get(&path) {
             return Ok(plugin);
         }
+        environment::quiet_plugin_logs();
         let table = Table::of_library(&path)?;
         // SAFETY: initialising has no condition but to be the first call, once, which the lock sees to.
         unsafe { table.call("initialise plugin", &mut PJRT_Plugin_Initialize_Args::new()) }

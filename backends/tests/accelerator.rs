@@ -1,0 +1,127 @@
+//! Opening accelerators. The CPU plugin is installed in the user's cache if it is not there.
+
+use std::{fs, path::PathBuf};
+
+use halite_backends::{Accelerator, OpenOptions, PLUGINS, Search, Source};
+use halite_core::{Array, Error, ErrorKind, HostArray, Mesh, PartitionSpec, Sharding};
+use halite_fetch::{Bar, Cache, Quiet};
+
+#[test]
+fn names_are_parsed_and_written_back() {
+    let cases = [
+        ("auto", Accelerator::auto()),
+        ("cpu", Accelerator::cpu()),
+        ("cpu:8", Accelerator::Cpu { devices: Some(8) }),
+        ("cuda", Accelerator::Cuda { devices: vec![] }),
+        ("cuda:0,3", Accelerator::Cuda { devices: vec![0, 3] }),
+        ("tpu", Accelerator::Tpu),
+        ("plugin:/opt/a:b.so", Accelerator::Plugin("/opt/a:b.so".into())),
+    ];
+    for (text, accelerator) in cases {
+        assert_eq!(text.parse::<Accelerator>().unwrap(), accelerator);
+        assert_eq!(accelerator.to_string(), text);
+    }
+}
+
+#[test]
+fn names_that_mean_nothing_are_refused_with_what_would_work() {
+    let cases = [
+        ("gpu", "there are auto, cpu, cpu:8"),
+        ("", "there are auto, cpu, cpu:8"),
+        ("CPU", "there are auto, cpu, cpu:8"),
+        ("auto:2", "there are auto, cpu, cpu:8"),
+        ("cpu:", "`` is no number of devices"),
+        ("cpu:0", "`0` is no number of devices from 1 to 1024"),
+        ("cpu:-1", "`-1` is no number"),
+        ("cpu:99999999999", "is no number of devices"),
+        ("cuda:0,x", "want cuda or cuda:0,1"),
+        ("cuda:", "want cuda or cuda:0,1"),
+        ("cuda:1,2,1", "device 1 is named twice"),
+        ("plugin:", "want plugin:/path/to/plugin.so"),
+        ("plugin", "want plugin:/path/to/plugin.so"),
+    ];
+    for (text, words) in cases {
+        let error = text.parse::<Accelerator>().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.to_string().contains(words) && error.to_string().contains(text), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_cpu_is_opened_with_as_many_devices_as_asked_for_and_data_comes_back() {
+    if !PLUGINS[0].runs_here() {
+        println!("skipped: there is no known CPU plugin for this system");
+        return;
+    }
+    for (accelerator, devices) in [(Accelerator::auto(), 1), (Accelerator::cpu(), 1), (Accelerator::Cpu { devices: Some(8) }, 8)]
+    {
+        let opened = accelerator.open_with(&OpenOptions::default(), &mut Bar::default()).unwrap();
+        assert_eq!(opened.client.local_devices().len(), devices, "{accelerator}");
+        assert_eq!(opened.plugin.path(), opened.located.path.canonicalize().unwrap());
+        let mesh = std::sync::Arc::new(Mesh::new([("data", devices)], opened.client.local_devices()).unwrap());
+        let host = HostArray::from_slice(&(0..32).collect::<Vec<i32>>(), [16, 2]).unwrap();
+        let array = Array::upload(&opened.client, &host, &Sharding::new(&mesh, PartitionSpec::first("data")).unwrap()).unwrap();
+        assert_eq!(array.shards().len(), devices);
+        assert_eq!(array.read().unwrap(), host);
+    }
+    assert!(Accelerator::cpu().open().is_ok());
+}
+
+#[test]
+fn what_cannot_be_opened_yet_says_so() {
+    for name in ["cuda", "cuda:1", "tpu"] {
+        let error = name.parse::<Accelerator>().unwrap().open().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().starts_with(&format!("accelerator {name}: this version of halite opens no")), "{error}");
+    }
+}
+
+#[test]
+fn without_a_plugin_and_offline_every_place_is_named() {
+    if std::env::var_os("HALITE_CPU_PLUGIN").is_some() {
+        println!("skipped: HALITE_CPU_PLUGIN is set");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let options = OpenOptions { cache: Some(directory.path().join("cache")), offline: true, ..OpenOptions::default() };
+    let error = Accelerator::auto().open_with(&options, &mut Quiet).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let words = ["accelerator auto: tpu and cuda:", "cpu: no plugin", "not installed in", "halite plugins install cpu"];
+    assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+    assert!(!directory.path().join("cache").exists());
+}
+
+#[test]
+fn a_plugin_that_is_missing_cut_for_another_machine_or_none_is_an_error_and_no_crash() {
+    if !PLUGINS[0].runs_here() {
+        println!("skipped: there is no known CPU plugin for this system");
+        return;
+    }
+    let cache = Cache::open(None).unwrap();
+    let library = Search::cpu(&cache).ensure(&mut Bar::default()).unwrap().path;
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| -> PathBuf {
+        fs::write(directory.path().join(name), bytes).unwrap();
+        directory.path().join(name)
+    };
+    let mut start = vec![0; 1 << 20];
+    std::io::Read::read_exact(&mut fs::File::open(&library).unwrap(), &mut start).unwrap();
+    let mut elsewhere = start.clone();
+    elsewhere[18] = 183; // EM_AARCH64
+    let cases = [
+        (directory.path().join("missing.so"), "cannot be read"),
+        (directory.path().to_path_buf(), "not a file"),
+        (file("empty.so", b""), "not a shared library"),
+        (file("text.so", b"hello"), "not a shared library"),
+        (file("cut.so", &start), "1048576"),
+        (file("elsewhere.so", &elsewhere), "this machine is"),
+    ];
+    for (path, words) in cases {
+        let refused = |error: Error| {
+            assert!(error.to_string().contains(words) && error.to_string().contains(path.to_str().unwrap()), "{error}");
+        };
+        refused(Accelerator::Plugin(path.clone()).open().unwrap_err());
+    }
+    let by_path = Accelerator::Plugin(library).open_with(&OpenOptions::default(), &mut Quiet).unwrap();
+    assert_eq!(by_path.located.source, Source::Given);
+}
