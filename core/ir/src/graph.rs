@@ -67,9 +67,21 @@ impl Graph {
     /// If an operand is not a value of this graph.
     pub fn push(&mut self, op: Op, operands: &[Value], origin: Option<&'static Location<'static>>) -> Result<&[Value]> {
         let types: Vec<&TensorType> = operands.iter().map(|&operand| self.ty(operand)).collect();
-        let results = infer(&op, &types)?.into_iter().map(|ty| self.value(ty)).collect();
-        self.nodes.push(Node { op, operands: operands.to_vec(), results, origin });
-        Ok(&self.nodes.last().expect("pushed just above").results)
+        let results = infer(&op, &types)?;
+        Ok(self.push_typed(op, operands.to_vec(), results, origin))
+    }
+
+    /// Adds a node whose result types are known.
+    pub(crate) fn push_typed(
+        &mut self,
+        op: Op,
+        operands: Vec<Value>,
+        results: Vec<TensorType>,
+        origin: Option<&'static Location<'static>>,
+    ) -> &[Value] {
+        let results = results.into_iter().map(|ty| self.value(ty)).collect();
+        self.nodes.push(Node { op, operands, results, origin });
+        &self.nodes.last().expect("pushed just above").results
     }
 
     /// What it computes.

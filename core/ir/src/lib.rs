@@ -8,7 +8,9 @@ mod graph;
 mod infer;
 mod literal;
 mod op;
+mod passes;
 mod print;
+mod verify;
 
 pub use graph::{Graph, Node, Value};
 pub use infer::infer;
@@ -16,4 +18,6 @@ pub use op::{
     Attribute, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
     Scatter, Unary, Window,
 };
+pub use passes::{common_subexpressions, dead_code, identities, optimize};
 pub use print::{Interface, Port, program, text};
+pub use verify::verify;

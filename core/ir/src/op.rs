@@ -603,8 +603,8 @@ pub struct CustomCall {
     pub side_effect: bool,
 }
 
-/// Value of an attribute of a [`CustomCall`].
-#[derive(Clone, Debug, PartialEq)]
+/// Value of an attribute of a [`CustomCall`]. Floats are equal if their bits are.
+#[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the types of attributes")]
 pub enum Attribute {
     Bool(bool),
@@ -613,5 +613,19 @@ pub enum Attribute {
     Str(String),
 }
 
+impl PartialEq for Attribute {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Attribute::Bool(a), Attribute::Bool(b)) => a == b,
+            (Attribute::Int(a), Attribute::Int(b)) => a == b,
+            (Attribute::Float(a), Attribute::Float(b)) => a.to_bits() == b.to_bits(),
+            (Attribute::Str(a), Attribute::Str(b)) => a == b,
+            (Attribute::Bool(_) | Attribute::Int(_) | Attribute::Float(_) | Attribute::Str(_), _) => false,
+        }
+    }
+}
+
 /// Which devices take part in a collective together: each inner list is one group. Empty: all in one.
+///
+/// Where the type of a result depends on the size of a group, groups are named: `all_reduce` alone takes none.
 pub type Groups = Vec<Vec<usize>>;

@@ -1,1 +1,104 @@
+use halite_core::{DType, ErrorKind, HostArray, TensorType};
+use halite_ir::{Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Unary, program};
 
+use crate::support::*;
+
+fn s32() -> TensorType {
+    TensorType::scalar(DType::S32)
+}
+
+/// While `i < n`: `i += 1`, `x = f(x)`; `n` does not change.
+fn repeat(x: &TensorType, body: impl FnOnce(&mut Graph, halite_ir::Value, halite_ir::Value) -> halite_ir::Value) -> Op {
+    let types = || [s32(), x.clone(), s32()];
+    let condition = graph(types(), |graph, [i, _, n]| vec![push(graph, Op::Compare(Comparison::Lt), &[i, n])]);
+    let body = graph(types(), |graph, [i, x, n]| {
+        let one = push(graph, Op::Constant(Literal::splat(1i32, [])), &[]);
+        let next = push(graph, Op::Binary(Binary::Add), &[i, one]);
+        let x = body(graph, x, n);
+        vec![next, x]
+    });
+    Op::While { carried: 2, condition: Box::new(condition), body: Box::new(body) }
+}
+
+#[test]
+fn a_loop_carries_some_values_and_sees_others() {
+    let x = TensorType::new(DType::F32, [2]);
+    let op = repeat(&x, |graph, x, _| push(graph, Op::Binary(Binary::Add), &[x, x]));
+    let (start, times, value) = (HostArray::scalar(0i32), HostArray::scalar(5i32), host(&[1.0f32, 3.0], &[2]));
+    gives(op, &[&start, &value, &times], &[times.clone(), host(&[32.0f32, 96.0], &[2])]);
+}
+
+#[test]
+fn loops_and_branches_nest_and_see_what_is_outside() {
+    // Each turn of the outer loop, the inner one adds n to x, n times.
+    let x = s32();
+    let inner = repeat(&x, |graph, x, n| push(graph, Op::Binary(Binary::Add), &[x, n]));
+    let outer = repeat(&x, |graph, x, n| {
+        let zero = push(graph, Op::Constant(Literal::splat(0i32, [])), &[]);
+        let x = graph.push(inner, &[zero, x, n], None).unwrap()[1];
+        // Odd x are doubled.
+        let two = push(graph, Op::Constant(Literal::splat(2i32, [])), &[]);
+        let odd = push(graph, Op::Binary(Binary::Remainder), &[x, two]);
+        let same = crate::support::graph([s32(), s32()], |_, [x, _]| vec![x]);
+        let doubled =
+            crate::support::graph([s32(), s32()], |graph, [x, two]| vec![push(graph, Op::Binary(Binary::Multiply), &[x, two])]);
+        push(graph, Op::Case { branches: vec![same, doubled] }, &[odd, x, two])
+    });
+    let mut expected = 1;
+    for _ in 0..3 {
+        expected += 9;
+        expected *= if expected % 2 == 1 { 2 } else { 1 };
+    }
+    let (start, times) = (HostArray::scalar(0i32), HostArray::scalar(3i32));
+    gives(outer, &[&start, &HostArray::scalar(1i32), &times], &[times.clone(), HostArray::scalar(expected)]);
+}
+
+#[test]
+fn a_case_out_of_range_takes_the_last_branch() {
+    let branch = |number: i32| graph([], |graph, []| vec![push(graph, Op::Constant(Literal::splat(number, [])), &[])]);
+    let op = || Op::Case { branches: (10..13).map(branch).collect() };
+    for (index, expected) in [(0, 10), (1, 11), (2, 12), (3, 12), (-1, 12)] {
+        gives(op(), &[&HostArray::scalar(index)], &[HostArray::scalar(expected)]);
+    }
+}
+
+#[test]
+fn a_barrier_gives_its_operands_back() {
+    let (x, y) = (count(&[3]), HostArray::scalar(true));
+    gives(Op::OptimizationBarrier, &[&x, &y], &[x.clone(), y.clone()]);
+}
+
+#[test]
+fn a_custom_call_that_nobody_registered_is_an_error_that_names_it() {
+    let call = CustomCall {
+        target: "nobody.registered \"this\"".to_string(),
+        attributes: vec![
+            ("alpha".to_string(), Attribute::Float(0.1)),
+            ("bits".to_string(), Attribute::Float(f64::NEG_INFINITY)),
+            ("n".to_string(), Attribute::Int(-3)),
+            ("on".to_string(), Attribute::Bool(true)),
+            ("two words".to_string(), Attribute::Str("a \"quoted\"\nline, and ä".to_string())),
+        ],
+        results: vec![TensorType::new(DType::F32, [2])],
+        side_effect: true,
+    };
+    let graph = graph([TensorType::new(DType::F32, [3])], |graph, [x]| vec![push(graph, Op::CustomCall(call), &[x])]);
+    let program = program(&graph, &Interface::new("custom")).unwrap();
+    let error = client().compile(&program, &options()).unwrap_err();
+    assert!(error.to_string().contains("nobody.registered"), "{error}");
+    assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
+}
+
+#[test]
+fn outputs_may_be_inputs_or_there_twice_or_not_at_all() {
+    let x = TensorType::new(DType::F32, [2]);
+    let graph = graph([x.clone(), x], |graph, [x, y]| {
+        let z = push(graph, Op::Unary(Unary::Negate), &[y]);
+        vec![x, z, z]
+    });
+    let (a, b) = (host(&[1.0f32, 2.0], &[2]), host(&[3.0f32, 4.0], &[2]));
+    let z = host(&[-3.0f32, -4.0], &[2]);
+    assert_eq!(run_graph(&graph, &[&a, &b]), [a.clone(), z.clone(), z]);
+    let nothing = crate::support::graph([], |_, []| vec![]);
+    assert_eq!(run_graph(&nothing, &[]), []);
+}

@@ -104,7 +104,7 @@ fn binary_operations_on_floats_are_their_formulas() {
     let (nan, one) = (host(&[f32::NAN, 1.0], &[2]), host(&[1.0, f32::NAN], &[2]));
     for binary in [Binary::Maximum, Binary::Minimum] {
         let got = run(Op::Binary(binary), &[&nan, &one]).remove(0);
-        assert!(got.as_slice::<f32>().unwrap().iter().all(|x| x.is_nan()), "{binary:?} keeps NaN");
+        assert!(got.as_slice::<f32>().unwrap().iter().all(|x| x.is_nan()), "{binary:?} keeps NaN: {got:?}");
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-use halite_core::{Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType};
+use halite_core::{Arg, Client, CompileOptions, DType, Element, FlagValue, HostArray, HostBytes, Launch, TensorType};
 use halite_ir::{Graph, Interface, Op, Value, program};
 use halite_pjrt::Plugin;
 
 /// The CPU plugin with eight devices.
-pub fn client() -> &'static Client {
+pub(crate) fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
         let path = std::env::var_os("HALITE_CPU_PLUGIN").expect("HALITE_CPU_PLUGIN is the path of a CPU plugin");
@@ -16,26 +16,31 @@ pub fn client() -> &'static Client {
     })
 }
 
+/// Without this flag the plugin's minimum and maximum drop NaN, against StableHLO's specification.
+pub(crate) fn options() -> CompileOptions {
+    CompileOptions { flags: vec![("xla_cpu_enable_fast_min_max".into(), FlagValue::Bool(false))], ..CompileOptions::default() }
+}
+
 /// A tensor of `values`.
-pub fn host<T: Element>(values: &[T], dims: &[usize]) -> HostArray {
+pub(crate) fn host<T: Element>(values: &[T], dims: &[usize]) -> HostArray {
     HostArray::from_slice(values, dims).unwrap()
 }
 
 /// `0, 1, 2, ..` as floats.
-pub fn count(dims: &[usize]) -> HostArray {
+pub(crate) fn count(dims: &[usize]) -> HostArray {
     let values: Vec<f32> = (0..dims.iter().product()).map(|i: usize| i as f32).collect();
     host(&values, dims)
 }
 
 /// Floats that are not in order, between -1 and 1, the same each time.
-pub fn noise(dims: &[usize]) -> HostArray {
+pub(crate) fn noise(dims: &[usize]) -> HostArray {
     let value = |i: usize| ((i * 7919 + 104_729) % 2003) as f32 / 1001.5 - 1.0;
     let values: Vec<f32> = (0..dims.iter().product()).map(value).collect();
     host(&values, dims)
 }
 
 /// The results of `op` on `inputs`.
-pub fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
+pub(crate) fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
     let mut graph = Graph::new();
     let operands: Vec<Value> = inputs.iter().map(|input| graph.input(input.ty().clone())).collect();
     let results = graph.push(op, &operands, Some(std::panic::Location::caller())).unwrap().to_vec();
@@ -44,11 +49,11 @@ pub fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
 }
 
 /// The outputs of `graph` on `inputs`, of one device.
-pub fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> {
+pub(crate) fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> {
     let program = program(graph, &Interface::new("test")).unwrap();
     let text = || String::from_utf8(program.code.to_vec()).unwrap();
     let client = client();
-    let loaded = client.compile(&program, &CompileOptions::default()).unwrap_or_else(|error| panic!("{error}\n{}", text()));
+    let loaded = client.compile(&program, &options()).unwrap_or_else(|error| panic!("{error}\n{}", text()));
     let device = client.local_devices()[0];
     let upload = |input: &&HostArray| client.upload(HostBytes::Borrowed(input.bytes()), input.ty(), device.into()).unwrap();
     let buffers: Vec<_> = inputs.iter().map(upload).collect();
@@ -64,7 +69,7 @@ pub fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> {
 
 /// `op` gives exactly `expected`: same types, same bits.
 #[track_caller]
-pub fn gives(op: Op, inputs: &[&HostArray], expected: &[HostArray]) {
+pub(crate) fn gives(op: Op, inputs: &[&HostArray], expected: &[HostArray]) {
     let got = run(op.clone(), inputs);
     let say = |arrays: &[HostArray]| arrays.iter().map(|array| format!("{array:?} {}", values(array))).collect::<Vec<_>>();
     assert!(got == expected, "{op:?}\n     got {:?}\nexpected {:?}", say(&got), say(expected));
@@ -72,13 +77,13 @@ pub fn gives(op: Op, inputs: &[&HostArray], expected: &[HostArray]) {
 
 /// `op` gives `expected` up to `tolerance`, relative to 1 or to the value if that is larger.
 #[track_caller]
-pub fn gives_about(op: Op, inputs: &[&HostArray], expected: &[f32], tolerance: f32) {
+pub(crate) fn gives_about(op: Op, inputs: &[&HostArray], expected: &[f32], tolerance: f32) {
     let got = run(op.clone(), inputs).remove(0);
     close(got.as_slice().unwrap(), expected, tolerance, &format!("{op:?}"));
 }
 
 #[track_caller]
-pub fn close(got: &[f32], expected: &[f32], tolerance: f32, what: &str) {
+pub(crate) fn close(got: &[f32], expected: &[f32], tolerance: f32, what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
         let same = got == expected || got.is_nan() && expected.is_nan();
@@ -107,7 +112,7 @@ fn values(array: &HostArray) -> String {
 }
 
 /// All indices of a tensor of `dims`, row-major.
-pub fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
+pub(crate) fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
     let dims = dims.to_vec();
     (0..dims.iter().product::<usize>()).map(move |flat| {
         let mut rest = flat;
@@ -121,13 +126,13 @@ pub fn indices(dims: &[usize]) -> impl Iterator<Item = Vec<usize>> {
 }
 
 /// A tensor of `dims` by a function of the index.
-pub fn by_index(dims: &[usize], value: impl Fn(&[usize]) -> f32) -> HostArray {
+pub(crate) fn by_index(dims: &[usize], value: impl Fn(&[usize]) -> f32) -> HostArray {
     let values: Vec<f32> = indices(dims).map(|index| value(&index)).collect();
     host(&values, dims)
 }
 
 /// The element at `index`.
-pub fn at(array: &HostArray, index: &[usize]) -> f32 {
+pub(crate) fn at(array: &HostArray, index: &[usize]) -> f32 {
     let flat = array.ty().dims().iter().zip(index).fold(0, |flat, (&size, &at)| {
         assert!(at < size, "{index:?} of {array:?}");
         flat * size + at
@@ -136,7 +141,7 @@ pub fn at(array: &HostArray, index: &[usize]) -> f32 {
 }
 
 /// A graph of some inputs.
-pub fn graph<const N: usize>(inputs: [TensorType; N], body: impl FnOnce(&mut Graph, [Value; N]) -> Vec<Value>) -> Graph {
+pub(crate) fn graph<const N: usize>(inputs: [TensorType; N], body: impl FnOnce(&mut Graph, [Value; N]) -> Vec<Value>) -> Graph {
     let mut graph = Graph::new();
     let inputs = inputs.map(|ty| graph.input(ty));
     let outputs = body(&mut graph, inputs);
@@ -145,6 +150,6 @@ pub fn graph<const N: usize>(inputs: [TensorType; N], body: impl FnOnce(&mut Gra
 }
 
 /// Pushes an operation with one result.
-pub fn push(graph: &mut Graph, op: Op, operands: &[Value]) -> Value {
+pub(crate) fn push(graph: &mut Graph, op: Op, operands: &[Value]) -> Value {
     graph.push(op, operands, None).unwrap()[0]
 }

@@ -60,6 +60,9 @@ impl Infer<'_> {
     }
 
     fn takes(self, what: &str, region: &Graph, operands: &[&TensorType]) -> Result<()> {
+        if let Some(output) = region.outputs().iter().find(|output| output.index() >= region.value_count()) {
+            return self.fail(format!("the {what} gives value {}, it has {}", output.index(), region.value_count()));
+        }
         let inputs = region.input_types();
         match inputs.iter().eq(operands.iter().copied()) {
             true => Ok(()),

@@ -1,0 +1,188 @@
+//! Passes over graphs. Each gives a graph with the same inputs and outputs that computes the same bits.
+//!
+//! Compilers do all this too; here it keeps what is printed, hashed and compiled small.
+
+mod identities;
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+    panic::Location,
+};
+
+use halite_core::TensorType;
+
+use crate::{Graph, Node, Op, Value};
+
+pub use identities::identities;
+
+/// [`identities()`], then [`common_subexpressions`], then [`dead_code`].
+///
+/// ```
+/// use halite_core::{DType, TensorType};
+/// use halite_ir::{Binary, Graph, Op, Unary, optimize};
+///
+/// let mut graph = Graph::new();
+/// let x = graph.input(TensorType::new(DType::F32, [2]));
+/// let a = graph.push(Op::Unary(Unary::Exponential), &[x], None).unwrap()[0];
+/// let b = graph.push(Op::Unary(Unary::Exponential), &[x], None).unwrap()[0];
+/// let unused = graph.push(Op::Unary(Unary::Tanh), &[x], None).unwrap()[0];
+/// let sum = graph.push(Op::Binary(Binary::Add), &[a, b], None).unwrap()[0];
+/// graph.set_outputs(vec![sum]);
+/// assert_eq!(optimize(&graph).nodes().len(), 2);
+/// ```
+pub fn optimize(graph: &Graph) -> Graph {
+    dead_code(&common_subexpressions(&identities(graph)))
+}
+
+/// Drops nodes that no output needs. Custom calls with side effects stay, and so do all inputs.
+///
+/// # Panics
+/// If the graph is not valid, as [`verify`](crate::verify) says.
+pub fn dead_code(graph: &Graph) -> Graph {
+    let mut needed = vec![false; graph.value_count()];
+    for output in graph.outputs() {
+        needed[output.index()] = true;
+    }
+    let mut keep = vec![false; graph.nodes().len()];
+    for (node, keep) in graph.nodes().iter().zip(&mut keep).rev() {
+        *keep = node.results.iter().any(|result| needed[result.index()]) || has_side_effect(&node.op);
+        if *keep {
+            node.operands.iter().for_each(|operand| needed[operand.index()] = true);
+        }
+    }
+    let mut rewriter = Rewriter::new(graph);
+    for (node, _) in graph.nodes().iter().zip(keep).filter(|(_, keep)| *keep) {
+        let operands = rewriter.operands(node);
+        rewriter.keep(node, map_regions(&node.op, &dead_code), operands);
+    }
+    rewriter.finish()
+}
+
+/// Merges nodes that do the same to the same operands, constants among them. Custom calls with side effects and
+/// optimization barriers stay apart.
+///
+/// # Panics
+/// If the graph is not valid, as [`verify`](crate::verify) says.
+pub fn common_subexpressions(graph: &Graph) -> Graph {
+    let mut rewriter = Rewriter::new(graph);
+    let state = RandomState::new();
+    // Nodes of the new graph by a hash that may be the same for different nodes: they are compared.
+    let mut seen: HashMap<u64, Vec<usize>> = HashMap::new();
+    for node in graph.nodes() {
+        let op = map_regions(&node.op, &common_subexpressions);
+        let operands = rewriter.operands(node);
+        if has_side_effect(&op) || matches!(op, Op::OptimizationBarrier) {
+            rewriter.keep(node, op, operands);
+            continue;
+        }
+        let types = node.results.iter().map(|&result| graph.ty(result)).collect::<Vec<_>>();
+        let key = state.hash_one((std::mem::discriminant(&op), &operands, types, sample(&op)));
+        let candidates = seen.entry(key).or_default();
+        let same = |&&candidate: &&usize| {
+            let other = &rewriter.new.nodes()[candidate];
+            other.operands == operands && other.op == op
+        };
+        match candidates.iter().find(same) {
+            Some(&candidate) => {
+                let results = rewriter.new.nodes()[candidate].results.clone();
+                rewriter.replace(node, &results);
+            }
+            None => {
+                candidates.push(rewriter.new.nodes().len());
+                rewriter.keep(node, op, operands);
+            }
+        }
+    }
+    rewriter.finish()
+}
+
+/// Something of the attributes to tell operations apart by, cheaply.
+fn sample(op: &Op) -> Vec<u64> {
+    match op {
+        Op::Constant(literal) => literal.bytes.iter().take(64).map(|&byte| u64::from(byte)).collect(),
+        Op::Unary(unary) => vec![*unary as u64],
+        Op::Binary(binary) => vec![*binary as u64],
+        Op::Compare(comparison) => vec![*comparison as u64],
+        Op::Slice { starts, .. } => starts.iter().map(|&start| start as u64).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether it does something besides its results.
+fn has_side_effect(op: &Op) -> bool {
+    let inside = |graph: &&Graph| graph.nodes().iter().any(|node| has_side_effect(&node.op));
+    matches!(op, Op::CustomCall(call) if call.side_effect) || op.regions().iter().any(inside)
+}
+
+/// The same operation with `pass` applied to the graphs of its regions.
+fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
+    match op {
+        Op::While { carried, condition, body } => {
+            Op::While { carried: *carried, condition: Box::new(pass(condition)), body: Box::new(pass(body)) }
+        }
+        Op::Case { branches } => Op::Case { branches: branches.iter().map(pass).collect() },
+        other => {
+            debug_assert!(other.regions().is_empty(), "{} has regions that no pass goes into", other.name());
+            other.clone()
+        }
+    }
+}
+
+/// Builds a graph from another, node by node.
+struct Rewriter<'a> {
+    old: &'a Graph,
+    new: Graph,
+    /// For each value of the old graph, what it is in the new one.
+    map: Vec<Option<Value>>,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(old: &'a Graph) -> Self {
+        let mut new = Graph::new();
+        let mut map = vec![None; old.value_count()];
+        for &input in old.inputs() {
+            map[input.index()] = Some(new.input(old.ty(input).clone()));
+        }
+        Rewriter { old, new, map }
+    }
+
+    fn operands(&self, node: &Node) -> Vec<Value> {
+        node.operands.iter().map(|&operand| self.value(operand)).collect()
+    }
+
+    fn value(&self, old: Value) -> Value {
+        self.map[old.index()].expect("operands of a valid graph are made before they are used")
+    }
+
+    /// The node is in the new graph too.
+    fn keep(&mut self, node: &Node, op: Op, operands: Vec<Value>) {
+        let types = node.results.iter().map(|&result| self.old.ty(result).clone()).collect();
+        let results = self.push(op, operands, types, node.origin);
+        self.replace(node, &results);
+    }
+
+    /// A node of the new graph alone.
+    fn push(
+        &mut self,
+        op: Op,
+        operands: Vec<Value>,
+        types: Vec<TensorType>,
+        origin: Option<&'static Location<'static>>,
+    ) -> Vec<Value> {
+        self.new.push_typed(op, operands, types, origin).to_vec()
+    }
+
+    /// The node's results are these values of the new graph.
+    fn replace(&mut self, node: &Node, results: &[Value]) {
+        for (old, &new) in node.results.iter().zip(results) {
+            self.map[old.index()] = Some(new);
+        }
+    }
+
+    fn finish(mut self) -> Graph {
+        let outputs = self.old.outputs().iter().map(|&output| self.value(output)).collect();
+        self.new.set_outputs(outputs);
+        self.new
+    }
+}
