@@ -4,7 +4,9 @@
 mod check;
 mod collectives;
 mod context;
+mod control;
 mod conv;
+mod grad;
 mod index;
 mod init;
 mod jit;
@@ -22,6 +24,7 @@ mod tensor;
 mod trace;
 
 pub use conv::{ConvOptions, Padding};
+pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Lowered, Stages, Traced};
 pub use mean::Mean;

@@ -75,7 +75,9 @@ impl Trace {
     /// A tensor of type `ty` with every element `value`, rounded to its element type.
     #[track_caller]
     pub fn full(&self, value: f64, ty: &TensorType) -> Tensor<'_> {
-        self.literal(splat(value, ty))
+        let element = self.literal(splat(value, &TensorType::scalar(ty.dtype())));
+        // Not a constant of the whole type: some compilers lay those out in memory.
+        if ty.rank() == 0 { element } else { element.broadcast_to(ty.dims()) }
     }
 }
 

@@ -113,11 +113,8 @@ impl Trace {
         }
         let ids: Vec<Id> = operands.iter().map(|operand| operand.id).collect();
         if let Some(stray) = operands.iter().position(|operand| !self.can_use(*operand)) {
-            let message = format!(
-                "operand {stray} belongs to another trace, or to the body of a loop or branch that is closed; \
-                 return it from the body instead"
-            );
-            return vec![self.fail_at(origin, op_name(&op), message, None)];
+            let message = format!("operand {stray} {STRAY}{}", self.names(operands));
+            return vec![self.fail_at(origin, op.name(), message, None)];
         }
         match inferred {
             Ok(results) => {
@@ -301,7 +298,7 @@ impl Trace {
         let mut values: HashMap<Id, Tensor<'t>> = region.inputs.iter().copied().zip(inputs.iter().copied()).collect();
         for node in nodes {
             let operands: Vec<Tensor<'t>> = node.operands.iter().map(|&id| self.replayed(id, &mut values)).collect();
-            let _site = self.called_from(node.origin);
+            let _site = self.located_at(node.origin);
             let results = self.push_many(node.op, &operands, node.results.len());
             if !node.regions.is_empty() && !results[0].is_error() {
                 self.made_from(node.regions);
@@ -341,6 +338,11 @@ impl Trace {
         recording.nodes.iter().filter(|node| node.scope == 0 || recording.open.contains(&node.scope)).cloned().collect()
     }
 
+    /// How many tensors there are: they are numbered below this.
+    pub(crate) fn tensor_count(&self) -> usize {
+        self.recording.borrow().tensors.len()
+    }
+
     pub(crate) fn type_of(&self, id: Id) -> TensorType {
         self.recording.borrow().tensors[id as usize].ty.clone()
     }
@@ -359,11 +361,16 @@ impl Trace {
         self.tensor(self.record(ty, true, None))
     }
 
+    /// As [`called_from`](Self::called_from), also within an outer call.
+    pub(crate) fn located_at(&self, location: &'static Location<'static>) -> CallSite<'_> {
+        CallSite { trace: self, outer: self.site.replace(Some(location)) }
+    }
+
     fn origin(&self, caller: &'static Location<'static>) -> &'static Location<'static> {
         self.site.get().unwrap_or(caller)
     }
 
-    fn fail_at(
+    pub(crate) fn fail_at(
         &self,
         location: &'static Location<'static>,
         op: impl Into<String>,
@@ -383,7 +390,7 @@ impl Trace {
         id
     }
 
-    fn can_use(&self, tensor: Tensor<'_>) -> bool {
+    pub(crate) fn can_use(&self, tensor: Tensor<'_>) -> bool {
         std::ptr::eq(self, tensor.trace) && self.is_open(self.recording.borrow().tensors[tensor.id as usize].scope)
     }
 
@@ -475,15 +482,13 @@ impl Drop for CallSite<'_> {
     }
 }
 
+/// What is wrong with a tensor that cannot be used here.
+pub(crate) const STRAY: &str =
+    "belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead";
+
 /// All mistakes of a trace as one error.
 pub(crate) fn mistakes_error(mistakes: &[Mistake]) -> Error {
     let lines: Vec<String> = mistakes.iter().map(|mistake| format!("\n  {mistake}")).collect();
     let count = if mistakes.len() == 1 { "1 mistake".to_string() } else { format!("{} mistakes", mistakes.len()) };
     Error::invalid("trace", format!("{count} in the traced code:{}", lines.concat()))
-}
-
-/// What people call an operation, for mistakes that inference does not see.
-fn op_name(op: &Op) -> String {
-    let debug = format!("{op:?}");
-    debug.split([' ', '(', '{']).next().unwrap_or("operation").to_lowercase()
 }

@@ -1,0 +1,305 @@
+//! Loops and branches. Their bodies are closures, which use tensors from outside freely.
+//!
+//! A tensor made in a body belongs to it: once the body is closed it is used only by what the body returned.
+
+use std::panic::Location;
+
+use halite_core::{
+    DType, TensorType,
+    tree::{Tree, same_structure},
+};
+use halite_ir::Op;
+
+use crate::{
+    Tensor, Trace,
+    trace::{Id, Region},
+};
+
+impl Trace {
+    /// Repeats `body` on the state as long as `condition`, a `bool` scalar, is true of it; gives the last state. The
+    /// types of the state's tensors stay the same.
+    ///
+    /// Gradients do not flow through: how often it runs is not known while tracing, so nor is what to keep.
+    ///
+    /// ```
+    /// use halite_core::{DType, tree::Leaf};
+    /// use halite_nn::Trace;
+    ///
+    /// let cx = &Trace::new();
+    /// let limit = cx.scalar(100.0, DType::F32);
+    /// let doubled = cx.while_loop(Leaf(cx.scalar(1.0, DType::F32)), |x| x.0.lt(limit), |x| Leaf(x.0 * 2.0));
+    /// assert!(cx.mistakes().is_empty());
+    /// assert_eq!(doubled.0.ty().to_string(), "f32[]");
+    /// ```
+    #[track_caller]
+    pub fn while_loop<'t, S: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        init: S,
+        condition: impl FnOnce(&S) -> Tensor<'t>,
+        body: impl FnOnce(S) -> S,
+    ) -> S {
+        let location = Location::caller();
+        let initial: Vec<Tensor<'t>> = init.leaves().into_iter().copied().collect();
+        let results = self.loop_over(
+            &initial,
+            location,
+            |carried| condition(&init.rebuild(carried.iter().copied())),
+            |carried| {
+                let next = body(init.rebuild(carried.iter().copied()));
+                self.same_types("while", ["the initial state", "the body's result"], &init, &next, location)
+            },
+        );
+        init.rebuild(results)
+    }
+
+    /// Runs `body` so often, on the turn's number (an `s32` scalar, from 0) and the state; gives the last state. The
+    /// types of the state's tensors stay the same.
+    ///
+    /// Gradients do not flow through; for few turns use a Rust loop, which is unrolled.
+    #[track_caller]
+    pub fn repeat<'t, S: Tree<Leaf = Tensor<'t>>>(&'t self, count: usize, init: S, body: impl FnOnce(Tensor<'t>, S) -> S) -> S {
+        let location = Location::caller();
+        let Ok(turns) = i32::try_from(count) else {
+            let error = self.fail("repeat", format!("{count} turns are more than an s32 can count"), None);
+            return init.map(|_, _| error);
+        };
+        let leaves = init.leaves().into_iter().copied();
+        let initial: Vec<Tensor<'t>> = [self.scalar(0.0, DType::S32)].into_iter().chain(leaves).collect();
+        let results = self.loop_over(
+            &initial,
+            location,
+            |carried| carried[0].lt(turns),
+            |carried| {
+                let next = body(carried[0], init.rebuild(carried[1..].iter().copied()));
+                let mut next = self.same_types("repeat", ["the initial state", "the body's result"], &init, &next, location)?;
+                next.insert(0, carried[0] + 1);
+                Ok(next)
+            },
+        );
+        init.rebuild(results.into_iter().skip(1))
+    }
+
+    /// The result of `on_true` or of `on_false`; only that one runs. Both give tensors of the same types. Elementwise
+    /// choice is [`Tensor::select`].
+    #[track_caller]
+    pub fn cond<'t, T: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        predicate: Tensor<'t>,
+        on_true: impl FnOnce() -> T,
+        on_false: impl FnOnce() -> T,
+    ) -> T {
+        let index = if predicate.is_error() || predicate.ty() == TensorType::scalar(DType::Bool) {
+            predicate.convert(DType::S32)
+        } else {
+            let message = || format!("the predicate is {}; it is to be bool[]", predicate.ty());
+            predicate.mistake_like("cond", message, TensorType::scalar(DType::S32))
+        };
+        let (mut on_true, mut on_false) = (Some(on_true), Some(on_false));
+        self.branches("cond", index, 2, &mut |branch| match branch {
+            0 => on_false.take().expect("each branch is traced once")(),
+            _ => on_true.take().expect("each branch is traced once")(),
+        })
+    }
+
+    /// The result of `branch(i)` for the `i` that `index`, an `s32` scalar, is; the last if it is none below `count`. Only
+    /// that one runs, and all give tensors of the same types.
+    ///
+    /// # Panics
+    /// If `count` is 0: there is nothing that could be the result.
+    #[track_caller]
+    pub fn case<'t, T: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        index: Tensor<'t>,
+        count: usize,
+        mut branch: impl FnMut(usize) -> T,
+    ) -> T {
+        assert!(count > 0, "a case has at least one branch");
+        let index = if index.is_error() || index.ty() == TensorType::scalar(DType::S32) {
+            index
+        } else {
+            let message = || format!("the index is {}; it is to be s32[]", index.ty());
+            index.mistake_like("case", message, TensorType::scalar(DType::S32))
+        };
+        self.branches("case", index, count, &mut branch)
+    }
+
+    #[track_caller]
+    fn branches<'t, T: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        op: &str,
+        index: Tensor<'t>,
+        count: usize,
+        branch: &mut dyn FnMut(usize) -> T,
+    ) -> T {
+        let location = Location::caller();
+        let mut first: Option<T> = None;
+        let mut regions = Vec::with_capacity(count);
+        let mut wrong = None;
+        for i in 0..count {
+            let (region, outputs) = self.region(&[], |_| {
+                let result = branch(i);
+                let outputs = match &first {
+                    None => self.usable(op, &result, location),
+                    Some(first) => self.same_types(op, ["branch 0", &format!("branch {i}")], first, &result, location),
+                };
+                first.get_or_insert(result);
+                outputs
+            });
+            match outputs {
+                Ok(outputs) => regions.push(region.giving(&outputs)),
+                Err(error) => wrong = Some(error),
+            }
+        }
+        let first = first.expect("there is at least one branch");
+        if let Some(error) = wrong.or(index.is_error().then_some(index)) {
+            return first.map(|_, leaf| error.trace.error_like(Some(leaf.ty())));
+        }
+        if first.leaf_count() == 0 {
+            return first;
+        }
+        let results = self.case_of(index, &[], regions, location);
+        first.rebuild(results)
+    }
+
+    /// Records a case of `regions`, which take `inputs` and what they capture.
+    pub(crate) fn case_of<'t>(
+        &'t self,
+        index: Tensor<'t>,
+        inputs: &[Tensor<'t>],
+        mut regions: Vec<Region>,
+        location: &'static Location<'static>,
+    ) -> Vec<Tensor<'t>> {
+        let captured = self.capture(&mut regions);
+        let branches = regions.iter().map(|region| self.region_graph(region)).collect();
+        let operands: Vec<Tensor<'t>> =
+            [index].into_iter().chain(inputs.iter().copied()).chain(captured.iter().map(|&id| self.tensor(id))).collect();
+        self.push_regions(Op::Case { branches }, &operands, regions, location)
+    }
+
+    fn loop_over<'t>(
+        &'t self,
+        initial: &[Tensor<'t>],
+        location: &'static Location<'static>,
+        condition: impl FnOnce(&[Tensor<'t>]) -> Tensor<'t>,
+        body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
+    ) -> Vec<Tensor<'t>> {
+        let types: Vec<TensorType> = initial.iter().map(|tensor| tensor.ty()).collect();
+        let (condition, answer) = self.region(&types, |carried| {
+            let answer = condition(carried);
+            self.check_usable("while", "the condition", answer, location)?;
+            if !answer.is_error() && answer.ty() != TensorType::scalar(DType::Bool) {
+                let message = format!("the condition gives {}; it is to give bool[]", answer.ty());
+                return Err(self.fail_at(location, "while", message, None));
+            }
+            Ok(answer)
+        });
+        let (body, next) = self.region(&types, body);
+        let initial_error = initial.iter().copied().find(|tensor| tensor.is_error()).map_or(Ok(()), Err);
+        let (Ok(answer), Ok(next), Ok(())) = (answer.and_then(fine), next, initial_error) else {
+            return types.into_iter().map(|ty| self.error_like(Some(ty))).collect();
+        };
+        if initial.is_empty() {
+            return vec![];
+        }
+        let mut regions = vec![condition.giving(&[answer]), body.giving(&next)];
+        let captured = self.capture(&mut regions);
+        let [condition, body] = [0, 1].map(|i| Box::new(self.region_graph(&regions[i])));
+        let operands: Vec<Tensor<'t>> = initial.iter().copied().chain(captured.iter().map(|&id| self.tensor(id))).collect();
+        self.push_regions(Op::While { carried: initial.len(), condition, body }, &operands, regions, location)
+    }
+
+    /// Makes what the regions use from outside further inputs of each.
+    fn capture(&self, regions: &mut [Region]) -> Vec<Id> {
+        let captured = self.captured(&regions.iter().collect::<Vec<_>>());
+        for region in regions {
+            region.inputs.extend(&captured);
+        }
+        captured
+    }
+
+    fn push_regions<'t>(
+        &'t self,
+        op: Op,
+        operands: &[Tensor<'t>],
+        regions: Vec<Region>,
+        location: &'static Location<'static>,
+    ) -> Vec<Tensor<'t>> {
+        let _site = self.called_from(location);
+        let results = self.push(op, operands);
+        if !results[0].is_error() {
+            self.made_from(regions);
+        }
+        results
+    }
+
+    /// The leaves of `tree`, which the open scope can use.
+    fn usable<'t, T: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        op: &str,
+        tree: &T,
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+        let mut found = Ok(Vec::new());
+        tree.for_each(|path, &leaf| {
+            let checked = self.check_usable(op, &format!("result `{path}`"), leaf, location);
+            match (checked.and_then(fine), &mut found) {
+                (Ok(leaf), Ok(leaves)) => leaves.push(leaf),
+                (Err(error), found) => *found = Err(error),
+                (Ok(_), Err(_)) => {}
+            }
+        });
+        found
+    }
+
+    /// The leaves of `right`, which the open scope can use and which have the types of those of `left`.
+    fn same_types<'t, T: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        op: &str,
+        [left_name, right_name]: [&str; 2],
+        left: &T,
+        right: &T,
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+        let leaves = self.usable(op, right, location)?;
+        if let Err(error) = same_structure(left, right) {
+            let message = format!("{left_name} and {right_name} differ: {error}");
+            return Err(self.fail_at(location, op, message, None));
+        }
+        let mut wrong = Ok(());
+        for ((path, left), right) in left.named().into_iter().zip(&leaves) {
+            if !left.is_error() && left.ty() != right.ty() {
+                let (left, right) = (left.ty(), right.ty());
+                let at = if path.is_empty() { String::new() } else { format!("`{path}`: ") };
+                let message = format!("{at}{left_name} is {left}, {right_name} is {right}; they are to be the same");
+                wrong = Err(self.fail_at(location, op, message, None));
+            }
+        }
+        wrong.map(|()| leaves)
+    }
+
+    fn check_usable<'t>(
+        &'t self,
+        op: &str,
+        what: &str,
+        tensor: Tensor<'t>,
+        location: &'static Location<'static>,
+    ) -> Result<Tensor<'t>, Tensor<'t>> {
+        if self.can_use(tensor) {
+            return Ok(tensor);
+        }
+        let message = format!("{what} {}", crate::trace::STRAY);
+        Err(self.fail_at(location, op, message, None))
+    }
+}
+
+impl Region {
+    fn giving(mut self, outputs: &[Tensor<'_>]) -> Self {
+        self.outputs = outputs.iter().map(|output| output.id).collect();
+        self
+    }
+}
+
+/// Sorts error tensors out.
+fn fine(tensor: Tensor<'_>) -> Result<Tensor<'_>, Tensor<'_>> {
+    if tensor.is_error() { Err(tensor) } else { Ok(tensor) }
+}

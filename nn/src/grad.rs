@@ -1,0 +1,317 @@
+//! Reverse-mode differentiation: [`grad()`] appends the gradient of a loss to the trace that computed it.
+//!
+//! There is one rule per operation, written in tensor operators, so the gradient is an ordinary part of the program and
+//! has a gradient itself. An operation without a derivative that is reached is a mistake, never a silent zero; zero is
+//! only what is zero almost everywhere, such as the gradient of `floor`.
+//!
+//! Nothing here touches an operation that the loss does not depend on, or through which nothing wanted flows.
+
+mod across;
+mod elementwise;
+mod index;
+mod product;
+mod reduce;
+mod shape;
+
+use std::{collections::HashMap, panic::Location};
+
+use halite_core::{TensorType, tree::Tree};
+use halite_ir::{Literal, Op, Unary};
+
+use crate::{
+    Tensor, Trace,
+    trace::{Id, Recorded},
+};
+
+/// The gradient of `loss`, a float scalar, by every leaf of `wrt`. It is zero for a leaf that the loss does not depend on,
+/// and for one that is not of floats.
+///
+/// In a program of many devices with explicit collectives it is the gradient of the sum of all devices' losses.
+///
+/// ```
+/// use halite_core::{DType, TensorType, tree::Leaf};
+/// use halite_nn::{Trace, grad};
+///
+/// let cx = &Trace::new();
+/// let x = cx.input(TensorType::new(DType::F32, [3]), "x");
+/// let loss = (x * x).sum_all();
+/// let Leaf(slope) = grad(loss, &Leaf(x)); // 2 x
+/// assert_eq!(slope.ty().to_string(), "f32[3]");
+/// let Leaf(curvature) = grad(slope.sum_all(), &Leaf(x)); // 2
+/// assert_eq!(curvature.ty().to_string(), "f32[3]");
+/// assert!(cx.mistakes().is_empty());
+/// ```
+#[track_caller]
+pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
+    let ty = loss.ty();
+    if ty.rank() != 0 || !ty.dtype().is_float() {
+        let advice = if ty.dtype().is_float() { "reduce it first, as by `mean_all`" } else { "nothing flows back from it" };
+        let error = loss.mistake("grad", || format!("the loss is {ty}; it is to be a scalar of floats: {advice}"));
+        return wrt.rebuild(wrt.leaves().into_iter().map(|leaf| error.trace.error_like(Some(leaf.ty()))));
+    }
+    vjp(&[loss], &[loss.ones_like()], wrt)
+}
+
+/// The sum, over all `outputs`, of the gradient of `output * cotangent` by every leaf of `wrt`: what flows back into
+/// `wrt` when `cotangents` flow back into `outputs`. Cotangents have the types of the outputs.
+#[track_caller]
+pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(outputs: &[Tensor<'t>], cotangents: &[Tensor<'t>], wrt: &M) -> M {
+    let leaves: Vec<Tensor<'t>> = wrt.leaves().into_iter().copied().collect();
+    let Some(trace) = outputs.first().or(leaves.first()).map(|tensor| tensor.trace) else {
+        return wrt.rebuild(leaves);
+    };
+    let location = Location::caller();
+    let checked = check_given(trace, outputs, cotangents, &leaves, location);
+    let gradients = match checked {
+        Ok(()) => {
+            let seeds: Vec<_> = outputs.iter().copied().zip(cotangents.iter().copied()).collect();
+            let gradients = pull_back(trace, &seeds, &leaves);
+            let zero = |(leaf, gradient): (&Tensor<'t>, Option<Tensor<'t>>)| {
+                let _site = trace.called_from(location);
+                gradient.unwrap_or_else(|| leaf.zeros_like())
+            };
+            leaves.iter().zip(gradients).map(zero).collect()
+        }
+        Err(_) => leaves.iter().map(|leaf| trace.error_like(Some(leaf.ty()))).collect::<Vec<_>>(),
+    };
+    wrt.rebuild(gradients)
+}
+
+fn check_given<'t>(
+    trace: &'t Trace,
+    outputs: &[Tensor<'t>],
+    cotangents: &[Tensor<'t>],
+    leaves: &[Tensor<'t>],
+    location: &'static Location<'static>,
+) -> Result<(), Tensor<'t>> {
+    let fail = |message: String| Err(trace.fail_at(location, "grad", message, None));
+    if outputs.len() != cotangents.len() {
+        return fail(format!("{} outputs and {} cotangents; there is to be one for each", outputs.len(), cotangents.len()));
+    }
+    for (output, cotangent) in outputs.iter().zip(cotangents) {
+        if !output.is_error() && !cotangent.is_error() && output.ty() != cotangent.ty() {
+            return fail(format!("the output is {}, its cotangent {}; they are to be the same", output.ty(), cotangent.ty()));
+        }
+    }
+    if let Some(error) = outputs.iter().chain(cotangents).find(|tensor| tensor.is_error()) {
+        return Err(*error);
+    }
+    for tensor in outputs.iter().chain(cotangents).chain(leaves) {
+        if !trace.can_use(*tensor) {
+            return fail(format!("{} {}", tensor.ty(), crate::trace::STRAY));
+        }
+    }
+    Ok(())
+}
+
+/// What flows back into `wrt` when each seed's second flows back into its first. `None` is zero.
+pub(crate) fn pull_back<'t>(trace: &'t Trace, seeds: &[(Tensor<'t>, Tensor<'t>)], wrt: &[Tensor<'t>]) -> Vec<Option<Tensor<'t>>> {
+    let nodes = trace.visible_nodes();
+    let tape = Tape::new(trace, &nodes, wrt);
+    let mut flowing: HashMap<Id, Tensor<'t>> = HashMap::new();
+    for &(output, cotangent) in seeds {
+        if tape.is_wanted(output.id) {
+            add_into(&mut flowing, output.id, cotangent);
+        }
+    }
+    for node in nodes.iter().rev() {
+        let cotangents: Vec<Option<Tensor<'t>>> = node.results.iter().map(|id| flowing.get(id).copied()).collect();
+        if cotangents.iter().all(Option::is_none) || !node.operands.iter().any(|&id| tape.is_wanted(id)) {
+            continue;
+        }
+        let _site = trace.located_at(node.origin);
+        let step = Step { trace, tape: &tape, node, cotangents };
+        let back = step.pull();
+        debug_assert_eq!(back.len(), node.operands.len(), "a rule answers for every operand of {:?}", node.op);
+        for (&id, cotangent) in node.operands.iter().zip(back) {
+            if let Some(cotangent) = cotangent.filter(|_| tape.is_wanted(id)) {
+                debug_assert!(
+                    cotangent.is_error() || cotangent.ty() == trace.type_of(id),
+                    "the cotangent of {} by {:?} is {}",
+                    trace.type_of(id),
+                    node.op,
+                    cotangent.ty()
+                );
+                add_into(&mut flowing, id, cotangent);
+            }
+        }
+    }
+    wrt.iter().map(|tensor| flowing.get(&tensor.id).copied()).collect()
+}
+
+#[track_caller]
+fn add_into<'t>(flowing: &mut HashMap<Id, Tensor<'t>>, id: Id, cotangent: Tensor<'t>) {
+    let sum = match flowing.get(&id) {
+        Some(&so_far) => so_far + cotangent,
+        None => cotangent,
+    };
+    flowing.insert(id, sum);
+}
+
+/// What a backward pass knows of the forward pass.
+struct Tape<'a> {
+    nodes: &'a [Recorded],
+    /// By tensor: whether something flows from it into what is wanted.
+    wanted: Vec<bool>,
+    /// By tensor: the node that made it.
+    made_by: HashMap<Id, usize>,
+}
+
+impl<'a> Tape<'a> {
+    fn new(trace: &Trace, nodes: &'a [Recorded], wrt: &[Tensor<'_>]) -> Self {
+        let mut wanted = vec![false; trace.tensor_count()];
+        for tensor in wrt {
+            wanted[tensor.id as usize] = tensor.dtype().is_float();
+        }
+        let mut made_by = HashMap::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            let flows = !is_flat(&node.op) && node.operands.iter().any(|&id| wanted[id as usize]);
+            for &id in &node.results {
+                made_by.insert(id, index);
+                wanted[id as usize] |= flows && trace.type_of(id).dtype().is_float();
+            }
+        }
+        Tape { nodes, wanted, made_by }
+    }
+
+    fn is_wanted(&self, id: Id) -> bool {
+        // Tensors that the backward pass makes are not on the tape.
+        self.wanted.get(id as usize).copied().unwrap_or(false)
+    }
+
+    fn maker(&self, id: Id) -> Option<&'a Recorded> {
+        self.made_by.get(&id).map(|&index| &self.nodes[index])
+    }
+
+    /// The constant that all elements of a tensor are, if they are.
+    fn splat(&self, id: Id) -> Option<&'a Literal> {
+        match self.maker(id) {
+            Some(Recorded { op: Op::Constant(literal), .. }) if literal.as_splat().is_some() => Some(literal),
+            Some(Recorded { op: Op::Broadcast { .. }, operands, .. }) => self.splat(operands[0]),
+            _ => None,
+        }
+    }
+}
+
+/// The derivative is zero wherever there is one.
+fn is_flat(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Unary(Unary::Ceil | Unary::Floor | Unary::RoundNearestAfz | Unary::RoundNearestEven | Unary::Sign) | Op::Compare(_)
+    )
+}
+
+/// One operation, with what flows back into its results.
+struct Step<'a, 't> {
+    trace: &'t Trace,
+    tape: &'a Tape<'a>,
+    node: &'a Recorded,
+    /// By result; `None` is zero. Not all are.
+    cotangents: Vec<Option<Tensor<'t>>>,
+}
+
+/// What flows back into each operand; `None` is zero.
+type Back<'t> = Vec<Option<Tensor<'t>>>;
+
+impl<'t> Step<'_, 't> {
+    /// One rule per operation.
+    #[track_caller]
+    fn pull(&self) -> Back<'t> {
+        match &self.node.op {
+            Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId => vec![],
+            // The result is `bool`.
+            Op::Compare(_) => self.nothing(),
+            Op::Unary(unary) => vec![self.unary(*unary)],
+            Op::Binary(binary) => self.binary(*binary),
+            Op::Select => self.select(),
+            Op::Clamp => self.clamp(),
+            Op::Convert(_) => vec![Some(self.g().convert(self.ty(0).dtype()))],
+            Op::BitcastConvert(_) => self.none("the bits of a number have no derivative; use `convert` to go on by value"),
+            Op::ReducePrecision { exponent, mantissa } => vec![Some(self.g().reduce_precision(*exponent, *mantissa))],
+
+            Op::Broadcast { dims: _, mapping } => vec![Some(self.broadcast(mapping))],
+            Op::Reshape { dims: _ } => vec![Some(self.g().reshape(self.ty(0).dims()))],
+            Op::Transpose { permutation } => vec![Some(self.g().transpose(shape::inverse(permutation)))],
+            Op::Reverse { dims } => vec![Some(self.g().reverse(dims))],
+            Op::Concatenate { dim } => self.concatenate(*dim),
+            Op::Slice { starts, limits: _, strides } => vec![Some(self.slice(starts, strides))],
+            Op::DynamicSlice { sizes: _ } => self.dynamic_slice(),
+            Op::DynamicUpdateSlice => self.dynamic_update_slice(),
+            Op::Pad { low, high, interior } => self.pad(low, high, interior),
+            Op::Gather(gather) => self.gather(gather),
+            Op::Scatter(scatter) => self.scatter(scatter),
+
+            Op::Dot(dot) => self.dot(dot),
+            Op::Convolution(convolution) => self.convolution(convolution),
+
+            Op::Reduce { kind, dims } => self.reduce(*kind, dims),
+            Op::ArgReduce { kind: _, dim } => self.arg_reduce(*dim),
+            Op::ReduceWindow { kind, window } => self.reduce_window(*kind, window),
+            Op::SelectAndScatter { kind, window } => self.select_and_scatter(*kind, window),
+            Op::Sort { dim, descending } => self.sort(*dim, *descending),
+
+            Op::While { .. } => self.none(
+                "a loop whose turns are counted only when it runs keeps nothing to go back with; unroll it with a Rust loop, or \
+                 take the gradient inside its body",
+            ),
+            Op::Case { branches } => self.case(branches),
+            Op::OptimizationBarrier => self.optimization_barrier(),
+            Op::CustomCall(call) => self.none(&format!(
+                "nothing is known of `{}`; give it to `vjp` in two parts, with its own backward call between them",
+                call.target
+            )),
+
+            Op::AllReduce { kind, groups } => self.all_reduce(*kind, groups),
+            Op::AllGather { dim, groups } => {
+                vec![Some(self.g().reduce_scatter(halite_ir::Reduction::Sum, *dim, groups.clone()))]
+            }
+            Op::ReduceScatter { kind, dim, groups } => self.reduce_scatter(*kind, *dim, groups),
+            Op::AllToAll { split, concat, groups } => vec![Some(self.g().all_to_all(*concat, *split, groups.clone()))],
+            Op::CollectivePermute { pairs } => {
+                let back: Vec<_> = pairs.iter().map(|&(from, to)| (to, from)).collect();
+                vec![Some(self.g().collective_permute(back))]
+            }
+            Op::ShardingConstraint(spec) => vec![Some(self.g().sharding_constraint(spec.clone()))],
+        }
+    }
+
+    /// What flows back into the one result.
+    fn g(&self) -> Tensor<'t> {
+        self.cotangents[0].expect("something flows back into the result of an operation that is pulled through")
+    }
+
+    fn x(&self, operand: usize) -> Tensor<'t> {
+        self.trace.tensor(self.node.operands[operand])
+    }
+
+    fn y(&self, result: usize) -> Tensor<'t> {
+        self.trace.tensor(self.node.results[result])
+    }
+
+    fn ty(&self, operand: usize) -> TensorType {
+        self.trace.type_of(self.node.operands[operand])
+    }
+
+    /// Whether it matters what flows back into an operand.
+    fn wants(&self, operand: usize) -> bool {
+        self.tape.is_wanted(self.node.operands[operand])
+    }
+
+    /// Zero for every operand.
+    fn nothing(&self) -> Back<'t> {
+        vec![None; self.node.operands.len()]
+    }
+
+    /// What `rule` says if it matters.
+    fn if_wanted(&self, operand: usize, rule: impl FnOnce() -> Tensor<'t>) -> Option<Tensor<'t>> {
+        self.wants(operand).then(rule)
+    }
+
+    /// The mistake that gradients are taken through an operation without a derivative.
+    fn none(&self, advice: &str) -> Back<'t> {
+        let op = self.node.op.name();
+        let message = format!("`{op}` has no gradient here: {advice}; or cut it off with `stop_gradient`");
+        self.trace.fail_at(self.node.origin, "grad", message, None);
+        self.node.operands.iter().map(|&id| Some(self.trace.error_like(Some(self.trace.type_of(id))))).collect()
+    }
+}
