@@ -2,9 +2,9 @@
 
 use std::panic::Location;
 
-use halite_core::{DType, TensorType, Tree, tree::Of};
+use halite_core::{TensorType, Tree, tree::Of};
 
-use crate::{Param, Tensor, Trace, rng};
+use crate::{Param, Tensor, Trace, rng, special::wide};
 
 /// How the first value of a parameter is made.
 ///
@@ -130,7 +130,7 @@ impl Init {
     fn draw<'t>(&self, cx: &'t Trace, key: impl FnOnce() -> Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
         let dims = ty.dims();
         // Scaled before it is rounded to 16 bits.
-        let wide = if ty.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let wide = wide(ty.dtype());
         let value = match *self {
             Init::Zeros => return cx.full(0.0, ty),
             Init::Ones => return cx.full(1.0, ty),

@@ -209,10 +209,10 @@ impl<'t> Tensor<'t> {
         self * self
     }
 
-    /// max(x, 0)
+    /// max(x, 0). Its gradient at 0 is 0, where that of a maximum would be shared.
     #[track_caller]
     pub fn relu(self) -> Tensor<'t> {
-        self.maximum(0.0)
+        self.le(0.0).select(self.zeros_like(), self)
     }
 
     /// Where this `bool` tensor is true `on_true`, else `on_false`, with broadcasting.

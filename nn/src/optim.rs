@@ -21,7 +21,7 @@ mod slots;
 
 use std::{fmt, panic::Location};
 
-use halite_core::{DType, Family, TensorType, Tree, tree::Of};
+use halite_core::{DType, Family, Tree, tree::Of};
 
 pub use self::{
     adam::{Adam, AdamW, Moments},
@@ -30,7 +30,7 @@ pub use self::{
     sgd::{Sgd, Velocity},
     slots::{Slots, SlotsFamily},
 };
-use crate::{Init, Param, Tensor, Trace};
+use crate::{Init, Param, Tensor, Trace, special::wide};
 
 /// How parameters change along their gradients.
 ///
@@ -108,10 +108,5 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
 
 /// A slot of zeros beside `param`, in `f32`; in `f64` for a parameter in `f64`.
 fn zeros(param: &Param) -> Param {
-    Param { ty: param.ty.with_dtype(wide(&param.ty)), init: Init::Zeros, trainable: false }
-}
-
-/// What a parameter of this type is updated in.
-fn wide(ty: &TensorType) -> DType {
-    if ty.dtype() == DType::F64 { DType::F64 } else { DType::F32 }
+    Param { ty: param.ty.with_dtype(wide(param.ty.dtype())), init: Init::Zeros, trainable: false }
 }

@@ -123,6 +123,11 @@ impl<'t> Tensor<'t> {
     }
 }
 
+/// What numbers of this element type are summed and updated in: `f64` for itself, else `f32`.
+pub(crate) fn wide(dtype: DType) -> DType {
+    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+}
+
 /// Highest power first.
 fn polynomial<'t>(x: Tensor<'t>, coefficients: &[f64]) -> Tensor<'t> {
     let (ty, cx) = (x.ty(), x.trace());

@@ -234,8 +234,7 @@ impl Trace {
 
     /// Another tensor of the same value, for [`Tensor::stop_gradient`].
     pub(crate) fn alias(&self, of: Id) -> Tensor<'_> {
-        let Record { ty, error, name, .. } = &self.recording.borrow().tensors[of as usize];
-        let (ty, error, name) = (ty.clone(), *error, name.clone());
+        let (ty, error, name) = (self.type_of(of), self.is_error(of), self.name_of(of));
         let alias = self.record(ty, error, name);
         self.recording.borrow_mut().tensors[alias as usize].alias = Some(of);
         self.tensor(alias)

@@ -1,7 +1,7 @@
 use halite_core::{DType, Tree};
 
-use super::{Decay, Optimizer, wide, zeros};
-use crate::{Param, Schedule, Tensor, Trace};
+use super::{Decay, Optimizer, zeros};
+use crate::{Param, Schedule, Tensor, Trace, special::wide};
 
 /// Adam (Kingma and Ba 2014), as `torch.optim.Adam`. With `t` the number of this update, from 1:
 ///
@@ -97,8 +97,8 @@ impl Optimizer for Adam {
         path: &str,
     ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
         let ty = param.ty();
-        let value = param.convert(wide(&ty));
-        let mut grad = grad.convert(wide(&ty));
+        let value = param.convert(wide(ty.dtype()));
+        let mut grad = grad.convert(wide(ty.dtype()));
         if self.0.decays(path, param) {
             grad = grad + value * self.0.weight_decay;
         }
@@ -124,7 +124,7 @@ impl Optimizer for AdamW {
         path: &str,
     ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
         let ty = param.ty();
-        let wide = wide(&ty);
+        let wide = wide(ty.dtype());
         let rate = self.0.rate.at(step);
         let mut value = param.convert(wide);
         if self.0.decays(path, param) {

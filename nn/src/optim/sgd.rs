@@ -1,7 +1,7 @@
 use halite_core::Tree;
 
-use super::{Decay, Optimizer, wide, zeros};
-use crate::{Param, Schedule, Tensor, Trace};
+use super::{Decay, Optimizer, zeros};
+use crate::{Param, Schedule, Tensor, Trace, special::wide};
 
 /// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013), as `torch.optim.SGD`:
 ///
@@ -83,7 +83,7 @@ impl Optimizer for Sgd {
         path: &str,
     ) -> (Tensor<'t>, Velocity<Tensor<'t>>) {
         let ty = param.ty();
-        let wide = wide(&ty);
+        let wide = wide(ty.dtype());
         let rate = self.rate.at(step).convert(wide);
         let value = param.convert(wide);
         let mut grad = grad.convert(wide);

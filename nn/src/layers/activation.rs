@@ -1,0 +1,172 @@
+use std::panic::Location;
+
+use halite_core::DType;
+
+use crate::{Tensor, check::check};
+
+/// A function applied to every element, by name: for models whose activation is a setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Activation {
+    /// x
+    Identity,
+    /// [`Tensor::relu`]
+    #[default]
+    Relu,
+    /// [`Tensor::relu6`]
+    Relu6,
+    /// [`Tensor::leaky_relu`] of this slope.
+    LeakyRelu(f64),
+    /// [`Tensor::elu`] of this scale.
+    Elu(f64),
+    /// [`Tensor::selu`]
+    Selu,
+    /// [`Tensor::gelu`]
+    Gelu,
+    /// [`Tensor::gelu_tanh`]
+    GeluTanh,
+    /// [`Tensor::silu`]
+    Silu,
+    /// [`Tensor::mish`]
+    Mish,
+    /// [`Tensor::softplus`]
+    Softplus,
+    /// [`Tensor::sigmoid`]
+    Sigmoid,
+    /// [`Tensor::hard_sigmoid`]
+    HardSigmoid,
+    /// [`Tensor::hard_swish`]
+    HardSwish,
+    /// [`Tensor::tanh`]
+    Tanh,
+}
+
+impl Activation {
+    /// Every element of `x` through it.
+    #[track_caller]
+    pub fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+        match *self {
+            Activation::Identity => x,
+            Activation::Relu => x.relu(),
+            Activation::Relu6 => x.relu6(),
+            Activation::LeakyRelu(slope) => x.leaky_relu(slope),
+            Activation::Elu(scale) => x.elu(scale),
+            Activation::Selu => x.selu(),
+            Activation::Gelu => x.gelu(),
+            Activation::GeluTanh => x.gelu_tanh(),
+            Activation::Silu => x.silu(),
+            Activation::Mish => x.mish(),
+            Activation::Softplus => x.softplus(),
+            Activation::Sigmoid => x.sigmoid(),
+            Activation::HardSigmoid => x.hard_sigmoid(),
+            Activation::HardSwish => x.hard_swish(),
+            Activation::Tanh => x.tanh(),
+        }
+    }
+}
+
+impl<'t> Tensor<'t> {
+    /// min(max(x, 0), 6)
+    #[track_caller]
+    pub fn relu6(self) -> Tensor<'t> {
+        self.clamp(0.0, 6.0)
+    }
+
+    /// x where it is positive, else `slope` x.
+    #[track_caller]
+    pub fn leaky_relu(self, slope: f64) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("leaky relu"));
+        self.gt(0.0).select(self, self * slope)
+    }
+
+    /// x where it is positive, else `scale` (e^x - 1).
+    #[track_caller]
+    pub fn elu(self, scale: f64) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("elu"));
+        // What is not selected must be finite too, or its gradient is NaN.
+        self.gt(0.0).select(self, self.minimum(0.0).exp_m1() * scale)
+    }
+
+    /// The [`elu`](Self::elu) that keeps mean 0 and variance 1 (Klambauer et al. 2017).
+    #[track_caller]
+    pub fn selu(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
+    }
+
+    /// x times the part of a normal distribution below x: `x (1 + erf(x / sqrt(2))) / 2`.
+    #[track_caller]
+    pub fn gelu(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("gelu"));
+        self * ((self * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5
+    }
+
+    /// [`gelu`](Self::gelu) by a tanh, as in GPT-2: `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))) / 2`.
+    #[track_caller]
+    pub fn gelu_tanh(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("gelu"));
+        let inner = self * (self.square() * 0.044_715 + 1.0) * (2.0 / std::f64::consts::PI).sqrt();
+        self * (inner.tanh() + 1.0) * 0.5
+    }
+
+    /// x / (1 + e^-x), also called swish.
+    #[track_caller]
+    pub fn silu(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("silu"));
+        self * self.sigmoid()
+    }
+
+    /// x tanh(log(1 + e^x))
+    #[track_caller]
+    pub fn mish(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        self * self.softplus().tanh()
+    }
+
+    /// log(1 + e^x)
+    #[track_caller]
+    pub fn softplus(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("softplus"));
+        // Beyond this the result is x to the last digit, and below it e^x is finite.
+        let bound = if self.dtype() == DType::F16 { 10.0 } else { 40.0 };
+        self.gt(bound).select(self, self.minimum(bound).exp().log_1p())
+    }
+
+    /// log(1 / (1 + e^-x))
+    #[track_caller]
+    pub fn log_sigmoid(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("log sigmoid"));
+        -(-self).softplus()
+    }
+
+    /// min(max(x + 3, 0), 6) / 6
+    #[track_caller]
+    pub fn hard_sigmoid(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("hard sigmoid"));
+        (self + 3.0).relu6() * (1.0 / 6.0)
+    }
+
+    /// x min(max(x + 3, 0), 6) / 6
+    #[track_caller]
+    pub fn hard_swish(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("hard swish"));
+        self * self.hard_sigmoid()
+    }
+
+    /// One half of the last dimension times the [`sigmoid`](Self::sigmoid) of the other: `[.., 2 n]` to `[.., n]`.
+    #[track_caller]
+    pub fn glu(self) -> Tensor<'t> {
+        let _site = self.trace().called_from(Location::caller());
+        check!(self.check_float("glu"));
+        let halves = self.split(self.rank().saturating_sub(1), 2);
+        halves[0] * halves[1].sigmoid()
+    }
+}

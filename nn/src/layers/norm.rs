@@ -1,0 +1,255 @@
+//! Layers that give their input mean 0 and variance 1, over one set of dimensions or another. Statistics are in `f32`.
+
+use std::panic::Location;
+
+use halite_core::Tree;
+
+use crate::{Init, Param, Tensor, special::wide};
+
+/// Normalises each feature over the batch and space (Ioffe and Szegedy 2015), features last.
+///
+/// In training, by the statistics of the batch; running means of these are kept as state. In evaluation, by the running
+/// means.
+#[derive(Clone, Debug, Tree)]
+pub struct BatchNorm<L> {
+    /// `[features]`
+    pub scale: L,
+    /// `[features]`
+    pub bias: L,
+    /// Running mean, `[features]`: state.
+    pub mean: L,
+    /// Running variance, of samples (divided by the count less one), `[features]`: state.
+    pub variance: L,
+    /// Weight of a new batch in the running means: 0.1.
+    pub momentum: f64,
+    /// Added to the variance: 1e-5.
+    pub eps: f64,
+}
+
+/// Normalises the last dimension of each sample (Ba et al. 2016).
+#[derive(Clone, Debug, Tree)]
+pub struct LayerNorm<L> {
+    /// `[features]`
+    pub scale: L,
+    /// `[features]`
+    pub bias: Option<L>,
+    /// Added to the variance: 1e-5.
+    pub eps: f64,
+}
+
+/// Normalises groups of features, over space, in each sample (Wu and He 2018), features last.
+#[derive(Clone, Debug, Tree)]
+pub struct GroupNorm<L> {
+    /// `[features]`
+    pub scale: L,
+    /// `[features]`
+    pub bias: L,
+    /// How many groups; features are divisible by it.
+    pub groups: usize,
+    /// Added to the variance: 1e-5.
+    pub eps: f64,
+}
+
+/// Divides the last dimension by its root mean square (Zhang and Sennrich 2019).
+#[derive(Clone, Debug, Tree)]
+pub struct RmsNorm<L> {
+    /// `[features]`
+    pub scale: L,
+    /// Added to the mean square: 1e-6.
+    pub eps: f64,
+}
+
+impl BatchNorm<Param> {
+    /// For so many features.
+    pub fn new(features: usize) -> Self {
+        BatchNorm {
+            scale: Param::new([features], Init::Ones),
+            bias: Param::new([features], Init::Zeros),
+            mean: Param::state([features], Init::Zeros),
+            variance: Param::state([features], Init::Ones),
+            momentum: 0.1,
+            eps: 1e-5,
+        }
+    }
+
+    /// Weight of a new batch in the running means.
+    pub fn momentum(mut self, momentum: f64) -> Self {
+        self.momentum = momentum;
+        self
+    }
+
+    /// Added to the variance.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+
+    /// First values of the scale; zeros at the end of a residual branch make a block begin as the identity.
+    pub fn scale_init(mut self, init: Init) -> Self {
+        self.scale.init = init;
+        self
+    }
+}
+
+impl<'t> BatchNorm<Tensor<'t>> {
+    /// `x: [batch, .., features]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let cx = x.trace();
+        let _site = cx.called_from(Location::caller());
+        if !fits("batch norm", x, self.scale) {
+            return cx.error_like(Some(x.ty()));
+        }
+        let wide = wide(x.dtype());
+        let value = x.convert(wide);
+        let (running_mean, running_variance) = (self.mean.convert(wide), self.variance.convert(wide));
+        let (mean, variance) = if cx.is_training() {
+            let dims: Vec<usize> = (0..x.rank() - 1).collect();
+            // One pass over the data for both sums. The difference of means of squares loses digits when the mean is
+            // large beside the deviation, so the running mean, a good guess, is taken away first.
+            let guess = running_mean.stop_gradient();
+            let shifted = value - guess;
+            let (offset, square) = (shifted.mean(&dims), shifted.square().mean(&dims));
+            let variance = (square - offset.square()).maximum(0.0);
+            let mean = guess + offset;
+            let count = x.dims()[..x.rank() - 1].iter().product::<usize>() as f64;
+            let sample_variance = variance * (count / (count - 1.0).max(1.0));
+            self.keep(self.mean, mean);
+            self.keep(self.variance, sample_variance);
+            (mean, variance)
+        } else {
+            (running_mean, running_variance)
+        };
+        let scale = self.scale.convert(wide) * (variance + self.eps).rsqrt();
+        ((value - mean) * scale + self.bias.convert(wide)).convert(x.dtype())
+    }
+
+    /// Mixes the value of a batch into running state.
+    fn keep(&self, state: Tensor<'t>, batch: Tensor<'t>) {
+        let cx = state.trace();
+        // A layer that is used twice in a step has been updated already.
+        let old = cx.updated(state);
+        let new = old * (1.0 - self.momentum) + batch.stop_gradient().convert(state.dtype()) * self.momentum;
+        cx.update(state, new);
+    }
+}
+
+impl LayerNorm<Param> {
+    /// For so many features, with a bias.
+    pub fn new(features: usize) -> Self {
+        let bias = Some(Param::new([features], Init::Zeros));
+        LayerNorm { scale: Param::new([features], Init::Ones), bias, eps: 1e-5 }
+    }
+
+    /// Without a bias.
+    pub fn without_bias(mut self) -> Self {
+        self.bias = None;
+        self
+    }
+
+    /// Added to the variance.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+}
+
+impl<'t> LayerNorm<Tensor<'t>> {
+    /// `x: [.., features]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let _site = x.trace().called_from(Location::caller());
+        if !fits("layer norm", x, self.scale) {
+            return x.trace().error_like(Some(x.ty()));
+        }
+        let wide = wide(x.dtype());
+        let y = normalised(x.convert(wide), &[x.rank() - 1], self.eps) * self.scale.convert(wide);
+        let y = self.bias.map_or(y, |bias| y + bias.convert(wide));
+        y.convert(x.dtype())
+    }
+}
+
+impl GroupNorm<Param> {
+    /// For so many groups of features.
+    pub fn new(groups: usize, features: usize) -> Self {
+        let (scale, bias) = (Param::new([features], Init::Ones), Param::new([features], Init::Zeros));
+        GroupNorm { scale, bias, groups, eps: 1e-5 }
+    }
+
+    /// Added to the variance.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+}
+
+impl<'t> GroupNorm<Tensor<'t>> {
+    /// `x: [batch, .., features]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let cx = x.trace();
+        let _site = cx.called_from(Location::caller());
+        if !fits("group norm", x, self.scale) {
+            return cx.error_like(Some(x.ty()));
+        }
+        let (dims, wide) = (x.dims(), wide(x.dtype()));
+        let features = dims[dims.len() - 1];
+        if dims.len() < 2 || self.groups == 0 || !features.is_multiple_of(self.groups) {
+            let message = format!("{} groups of {}: want [batch, .., features], divisible by the groups", self.groups, x.ty());
+            return cx.fail("group norm", message, Some(x.ty()));
+        }
+        let space = dims[1..dims.len() - 1].iter().product::<usize>();
+        let grouped = x.convert(wide).reshape([dims[0], space, self.groups, features / self.groups]);
+        let y = normalised(grouped, &[1, 3], self.eps).reshape(&dims);
+        (y * self.scale.convert(wide) + self.bias.convert(wide)).convert(x.dtype())
+    }
+}
+
+impl RmsNorm<Param> {
+    /// For so many features.
+    pub fn new(features: usize) -> Self {
+        RmsNorm { scale: Param::new([features], Init::Ones), eps: 1e-6 }
+    }
+
+    /// Added to the mean square.
+    pub fn eps(mut self, eps: f64) -> Self {
+        self.eps = eps;
+        self
+    }
+}
+
+impl<'t> RmsNorm<Tensor<'t>> {
+    /// `x: [.., features]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let _site = x.trace().called_from(Location::caller());
+        if !fits("rms norm", x, self.scale) {
+            return x.trace().error_like(Some(x.ty()));
+        }
+        let wide = wide(x.dtype());
+        let value = x.convert(wide);
+        let root = (value.square().mean_keep([x.rank() - 1]) + self.eps).rsqrt();
+        (value * root * self.scale.convert(wide)).convert(x.dtype())
+    }
+}
+
+/// `x` less its mean, divided by its standard deviation, over `dims`.
+fn normalised<'t>(x: Tensor<'t>, dims: &[usize], eps: f64) -> Tensor<'t> {
+    let centred = x - x.mean_keep(dims);
+    centred * (centred.square().mean_keep(dims) + eps).rsqrt()
+}
+
+/// Whether `x` is of floats and its last dimension has the features of `scale`; a mistake if not.
+#[track_caller]
+fn fits(layer: &str, x: Tensor<'_>, scale: Tensor<'_>) -> bool {
+    let (ty, features) = (x.ty(), scale.ty());
+    if x.is_error() || scale.is_error() {
+        return false;
+    }
+    if ty.dtype().is_float() && ty.rank() > 0 && ty.dims().last() == features.dims().first() {
+        return true;
+    }
+    let name = scale.name().map_or(String::new(), |name| format!(" (`{name}`)"));
+    x.trace().fail(layer, format!("{ty} by a scale of {features}{name}: want floats [.., features], features last"), Some(ty));
+    false
+}

@@ -1,0 +1,267 @@
+//! Losses. They are computed in `f32` (`f64` for `f64`), whatever the model computes in.
+//!
+//! A loss is a [`Mean`], not a number: over a last batch that is filled up, or over many batches, its two sums give the
+//! exact mean of all samples. A training task returns it as it is.
+//!
+//! ```
+//! use halite_core::{DType, TensorType};
+//! use halite_nn::{CrossEntropy, Trace, cross_entropy};
+//!
+//! let cx = Trace::new();
+//! let logits = cx.input(TensorType::new(DType::F32, [8, 10]), "logits");
+//! let target = cx.input(TensorType::new(DType::U8, [8]), "target");
+//! let weight = cx.input(TensorType::new(DType::F32, [8]), "weight");
+//! let plain = cross_entropy(logits, target);
+//! let careful = CrossEntropy::new().label_smoothing(0.1).weights(weight).loss(logits, target);
+//! assert_eq!(plain.value().ty(), careful.value().ty());
+//! ```
+
+use std::panic::Location;
+
+use halite_core::{DType, TensorType};
+
+use crate::{Mean, Tensor, special::wide};
+
+/// Mean over the batch of `-log softmax(logits)[target]`, in nats. `logits: [.., classes]`, `target: [..]` of integers.
+///
+/// A target that is no class gives NaN, so that wrong data is not learned in silence. [`CrossEntropy`] has the options.
+#[track_caller]
+pub fn cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+    let _site = logits.trace().called_from(Location::caller());
+    CrossEntropy::new().loss(logits, target)
+}
+
+/// Cross entropy with options, as `torch.nn.CrossEntropyLoss`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CrossEntropy<'t> {
+    label_smoothing: f64,
+    ignore: Option<i32>,
+    class_weights: Option<Tensor<'t>>,
+    weights: Option<Tensor<'t>>,
+}
+
+impl<'t> CrossEntropy<'t> {
+    /// Without options: [`cross_entropy`].
+    pub fn new() -> Self {
+        CrossEntropy::default()
+    }
+
+    /// The target is mixed with this part of all classes alike (Szegedy et al. 2015): 0 to 1.
+    pub fn label_smoothing(mut self, part: f64) -> Self {
+        self.label_smoothing = part;
+        self
+    }
+
+    /// Samples with this target do not count: -100, or the id of padding.
+    pub fn ignore(mut self, target: i32) -> Self {
+        self.ignore = Some(target);
+        self
+    }
+
+    /// A weight for each class, `[classes]`. The mean is weighted by that of each sample's class.
+    pub fn class_weights(mut self, weights: Tensor<'t>) -> Self {
+        self.class_weights = Some(weights);
+        self
+    }
+
+    /// A weight for each sample, `[..]` like the target: 0 leaves it out.
+    pub fn weights(mut self, weights: Tensor<'t>) -> Self {
+        self.weights = Some(weights);
+        self
+    }
+
+    /// The mean over the batch. `logits: [.., classes]`, `target: [..]` of integers.
+    #[track_caller]
+    pub fn loss(&self, logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+        let cx = logits.trace();
+        let _site = cx.called_from(Location::caller());
+        if let Err(error) = classified("cross entropy", logits, target) {
+            return failed(error);
+        }
+        if !(0.0..=1.0).contains(&self.label_smoothing) {
+            let message = format!("label smoothing {} is not in 0 to 1", self.label_smoothing);
+            let error = cx.fail("cross entropy", message, Some(TensorType::scalar(wide(logits.dtype()))));
+            return failed(error);
+        }
+        let logits = logits.convert(wide(logits.dtype()));
+        let last = logits.rank() - 1;
+        let (dims, dtype) = (logits.dims(), logits.dtype());
+        let classes = dims[last];
+        let target = target.convert(DType::S32);
+        let hit = is_class(target, classes);
+        // The loss is that of logits less any number; less their largest, nothing overflows and small losses keep their digits.
+        let logits = logits - logits.max_keep([last]).stop_gradient();
+        let normaliser = logits.exp().sum([last]).log();
+        let class_weights = self.class_weights.map(|weights| weights.convert(dtype));
+        let own_weight = class_weights.map(|weights| hit.select(weights.broadcast_to(&dims), 0.0).sum([last]));
+
+        let mut loss = normaliser - hit.select(logits, 0.0).sum([last]);
+        if let Some(weight) = own_weight {
+            loss = loss * weight;
+        }
+        if self.label_smoothing > 0.0 {
+            let uniform = match class_weights {
+                Some(weights) => (normaliser * weights.sum_all() - (logits * weights).sum([last])) / classes as f64,
+                None => normaliser - logits.mean([last]),
+            };
+            loss = loss * (1.0 - self.label_smoothing) + uniform * self.label_smoothing;
+        }
+        let known = target.ge(0.0).and(target.lt(classes as f64));
+        loss = known.select(loss, f64::NAN);
+
+        let mut share = self.weights.map(|weights| weights.convert(dtype));
+        if let Some(ignored) = self.ignore {
+            share = Some(target.eq(ignored).select(loss.zeros_like(), share.unwrap_or(loss.ones_like())));
+        }
+        match (share, own_weight) {
+            (None, None) => Mean::of(loss),
+            (None, Some(weight)) => Mean { total: loss.sum_all(), weight: weight.sum_all() },
+            (Some(share), weight) => {
+                // What does not count may be anything, also NaN.
+                let total = share.eq(0.0).select(loss.zeros_like(), loss * share).sum_all();
+                Mean { total, weight: weight.map_or(share, |weight| weight * share).sum_all() }
+            }
+        }
+    }
+}
+
+/// Mean over the batch of `-sum(target * log softmax(logits))`: cross entropy with a distribution over classes as the
+/// target, as label mixing gives. Both `[.., classes]`.
+#[track_caller]
+pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+    let _site = logits.trace().called_from(Location::caller());
+    match paired("soft cross entropy", logits, target) {
+        Ok((logits, target)) if logits.rank() > 0 => {
+            let last = logits.rank() - 1;
+            Mean::of(-(target * logits.log_softmax(last)).sum([last]))
+        }
+        Ok((logits, _)) => failed(logits.trace().fail("soft cross entropy", "scalars have no classes", None)),
+        Err(error) => failed(error),
+    }
+}
+
+/// Mean over the batch of the Kullback-Leibler divergence of softmax(`logits`) from the distribution `target`, in nats.
+/// Both `[.., classes]`. A target of 0 counts 0.
+#[track_caller]
+pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+    let _site = logits.trace().called_from(Location::caller());
+    let cross = soft_cross_entropy(logits, target);
+    if cross.total.is_error() {
+        return cross;
+    }
+    let target = target.convert(cross.total.dtype());
+    let positive = target.gt(0.0);
+    // The logarithm of what is not selected must be finite, or its gradient is NaN.
+    let log = positive.select(target, 1.0).log();
+    Mean { total: cross.total + (target * log).sum_all(), weight: cross.weight }
+}
+
+/// Mean over all elements of the cross entropy of `sigmoid(logits)` with `target`, in nats: for labels that do not exclude
+/// each other. Equal dimensions; `target` from 0 to 1.
+#[track_caller]
+pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+    Mean::of(bce_with_logits_each(logits, target))
+}
+
+/// [`bce_with_logits`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+#[track_caller]
+pub fn bce_with_logits_each<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+    elementwise("bce with logits", logits, target, |logits, target| logits.softplus() - logits * target)
+}
+
+/// Mean over all elements of the squared difference. Equal dimensions.
+#[track_caller]
+pub fn mse<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+    Mean::of(mse_each(prediction, target))
+}
+
+/// [`mse`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+#[track_caller]
+pub fn mse_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+    elementwise("mse", prediction, target, |prediction, target| (prediction - target).square())
+}
+
+/// Mean over all elements of the absolute difference. Equal dimensions.
+#[track_caller]
+pub fn mae<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
+    Mean::of(mae_each(prediction, target))
+}
+
+/// [`mae`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+#[track_caller]
+pub fn mae_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
+    elementwise("mae", prediction, target, |prediction, target| (prediction - target).abs())
+}
+
+/// Mean over all elements of Huber's loss: half the square of a difference `d` up to `delta`, beyond it
+/// `delta (|d| - delta / 2)`. Equal dimensions. Divided by `delta` it is PyTorch's `smooth_l1_loss`.
+#[track_caller]
+pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Mean<'t> {
+    Mean::of(huber_each(prediction, target, delta))
+}
+
+/// [`huber`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+#[track_caller]
+pub fn huber_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
+    elementwise("huber", prediction, target, |prediction, target| {
+        let difference = (prediction - target).abs();
+        difference.le(delta).select(difference.square() * 0.5, (difference - delta / 2.0) * delta)
+    })
+}
+
+/// Both in the element type of sums, if they have equal dimensions and are floats.
+fn paired<'t>(loss: &str, prediction: Tensor<'t>, target: Tensor<'t>) -> Result<(Tensor<'t>, Tensor<'t>), Tensor<'t>> {
+    let (a, b) = (prediction.ty(), target.ty());
+    if prediction.is_error() || target.is_error() {
+        return Err(prediction.trace().error_like(Some(a)));
+    }
+    // No broadcasting: [n] beside [n, 1] would be a loss of n² pairs.
+    if a.dims() != b.dims() || !a.dtype().is_float() {
+        let message = format!("prediction {a} and target {b}: want floats, and equal dimensions");
+        return Err(prediction.trace().fail(loss, message, Some(a)));
+    }
+    let wide = wide(a.dtype());
+    Ok((prediction.convert(wide), target.convert(wide)))
+}
+
+#[track_caller]
+fn elementwise<'t>(
+    loss: &str,
+    prediction: Tensor<'t>,
+    target: Tensor<'t>,
+    each: impl FnOnce(Tensor<'t>, Tensor<'t>) -> Tensor<'t>,
+) -> Tensor<'t> {
+    let _site = prediction.trace().called_from(Location::caller());
+    match paired(loss, prediction, target) {
+        Ok((prediction, target)) => each(prediction, target),
+        Err(error) => error,
+    }
+}
+
+/// Whether each class is the target: `[..]` to `[.., classes]`, `bool`.
+pub(crate) fn is_class(target: Tensor<'_>, classes: usize) -> Tensor<'_> {
+    let mut dims = target.dims();
+    dims.push(classes);
+    let last = dims.len() - 1;
+    let class = target.trace().iota(&TensorType::new(target.dtype(), &dims), last);
+    target.unsqueeze(last).broadcast_to(dims).eq(class)
+}
+
+/// That `logits: [.., classes]` are floats and `target: [..]` integers; the error tensor, a scalar, if not.
+pub(crate) fn classified<'t>(name: &str, logits: Tensor<'t>, target: Tensor<'t>) -> Result<(), Tensor<'t>> {
+    let (a, b, cx) = (logits.ty(), target.ty(), logits.trace());
+    let like = TensorType::scalar(wide(a.dtype()));
+    if logits.is_error() || target.is_error() {
+        return Err(cx.error_like(Some(like)));
+    }
+    let fits = a.rank() > 0 && a.dims()[..a.rank() - 1] == *b.dims();
+    if fits && a.dtype().is_float() && b.dtype().is_integer() {
+        return Ok(());
+    }
+    let message = format!("logits {a} and target {b}: want floats [.., classes] and integers [..]");
+    Err(cx.fail(name, message, Some(like)))
+}
+
+fn failed(error: Tensor<'_>) -> Mean<'_> {
+    Mean { total: error, weight: error }
+}
