@@ -1,2 +1,7 @@
 //! Tasks, the trainer, checkpoints, loggers and plots.
 #![forbid(unsafe_code)]
+
+pub mod checkpoint;
+mod files;
+pub mod loggers;
+pub mod signals;

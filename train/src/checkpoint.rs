@@ -1,0 +1,83 @@
+//! Checkpoints: the whole state of a run on disk, as data only.
+//!
+//! A store is a directory with one folder per checkpoint:
+//!
+//! ```text
+//! checkpoints/
+//!   step-00000469/
+//!     arrays.safetensors     the arrays, by name (several files when they are large)
+//!     manifest.json          position, types of the arrays, digests of the files, the trainer's own values
+//!     COMMIT                 digest of the manifest; written last
+//!   step-00000938/
+//!   best.json                which of them is the best so far, and by which metric
+//! ```
+//!
+//! A folder is written under a temporary name, brought to the disk, and renamed: a run killed at any moment leaves
+//! the checkpoints it had. A folder counts only if its marker, its manifest and every file are what they say; one
+//! that is not is skipped, with the reason, and the one before it is used.
+//!
+//! ```
+//! use halite_core::HostArray;
+//! use halite_train::checkpoint::{CheckpointStore, Position, Snapshot};
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! let store = CheckpointStore::open(dir.path().join("checkpoints"), 2)?;
+//! let bias = HostArray::from_slice(&[1.0f32, 2.0], [2])?;
+//! let wanted = [("out.bias".to_string(), bias.ty().clone())];
+//! store.save(Snapshot {
+//!     position: Position { step: 938, epoch: 2, batch: 0 },
+//!     seed: 7,
+//!     arrays: vec![("out.bias".into(), bias)],
+//!     metadata: serde_json::json!({ "model": "linear" }),
+//!     best: None,
+//! })?;
+//!
+//! let mut saved = store.latest()?.expect("one was just saved");
+//! assert_eq!(saved.position().step, 938);
+//! let arrays = saved.take_all(&wanted)?;      // or one error with every difference
+//! assert_eq!(arrays[0].as_slice::<f32>()?, [1.0, 2.0]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod arrays;
+pub mod exact_f64;
+mod manifest;
+mod saved;
+mod store;
+
+use halite_core::HostArray;
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    saved::Saved,
+    store::{Best, CheckpointStore, StoreOptions},
+};
+
+/// Where in a run a checkpoint was taken.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Position {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// The epoch to go on in, from 0.
+    pub epoch: u64,
+    /// The next batch of that epoch, from 0.
+    pub batch: u64,
+}
+
+/// What a checkpoint holds. `A` is a [`HostArray`], or one that is [`Pending`](halite_core::Pending).
+#[derive(Debug)]
+pub struct Snapshot<A = HostArray> {
+    /// Where in the run it was taken.
+    pub position: Position,
+    /// The seed of the run: with it and the position, the order of the data is known.
+    pub seed: u64,
+    /// The arrays by unique names: `model.hidden.weight`.
+    pub arrays: Vec<(String, A)>,
+    /// Whatever else the trainer needs. Numbers that must come back exactly go through [`exact_f64`].
+    pub metadata: serde_json::Value,
+    /// If this is the best checkpoint so far: the name of the metric and its value.
+    pub best: Option<(String, f64)>,
+}

@@ -1,0 +1,498 @@
+//! The directory of a run's checkpoints: writing, keeping and finding them.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Position, Saved, Snapshot, arrays, exact_f64,
+    manifest::{ArrayEntry, COMMIT, Contents, MANIFEST, Manifest, commit_marker, corrupt},
+    saved::unusable,
+};
+use crate::files;
+
+const OP: &str = "checkpoint";
+const BEST: &str = "best.json";
+const LOCK: &str = ".lock";
+const TEMPORARY: &str = ".tmp-";
+const TRASH: &str = ".trash-";
+const FOLDER: &str = "step-";
+
+/// How a [`CheckpointStore`] writes and what it keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// How many of the newest checkpoints are kept, at least 1; the best one is kept besides.
+    pub keep_last: usize,
+    /// Arrays go into several files of at most this many bytes each. A larger array has a file of its own.
+    pub file_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions { keep_last: 2, file_bytes: 4 << 30 }
+    }
+}
+
+/// Which checkpoint of a store is the best, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its optimizer steps.
+    pub step: u64,
+    /// The name of the metric that decided.
+    pub metric: String,
+    /// The value of that metric.
+    pub value: f64,
+}
+
+/// What `best.json` holds.
+#[derive(Deserialize, Serialize)]
+struct BestPointer {
+    folder: String,
+    step: u64,
+    metric: String,
+    /// For people.
+    value: String,
+    #[serde(with = "exact_f64")]
+    bits: f64,
+}
+
+/// The directory of a run's checkpoints. See the [module](super) for what lies in it.
+///
+/// One process at a time may have it open for writing; anyone may read. Errors of a save in the background come from
+/// the next call, or from [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct CheckpointStore {
+    writer: Arc<Writer>,
+    in_flight: Mutex<Option<JoinHandle<Result<PathBuf>>>>,
+}
+
+impl CheckpointStore {
+    /// Opens `dir` for writing, and creates it if need be. Removes what a killed run left half written.
+    ///
+    /// `keep_last` is how many of the newest checkpoints are kept, at least 1; the best one is kept besides.
+    ///
+    /// # Errors
+    /// If the directory cannot be written, or another run has it open.
+    pub fn open(dir: impl AsRef<Path>, keep_last: usize) -> Result<Self> {
+        Self::open_with(dir, StoreOptions { keep_last, ..StoreOptions::default() })
+    }
+
+    /// As [`open`](Self::open), with every option.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
+        if options.keep_last == 0 {
+            return Err(Error::invalid(OP, "keep_last is 0: without the newest checkpoint a run cannot resume, give 1 or more"));
+        }
+        let dir = dir.as_ref().to_path_buf();
+        fs::create_dir_all(&dir).map_err(|error| files::failed(OP, "create the directory", &dir, &error))?;
+        let lock = lock(&dir)?;
+        remove_leftovers(&dir)?;
+        let newest = scan(&dir)?.iter().filter_map(|found| found.manifest.as_ref().ok()).map(|manifest| manifest.sequence).max();
+        let next_sequence = newest.map_or(0, |newest| newest.saturating_add(1));
+        let state = WriterState { next_sequence, known_bad: HashSet::new() };
+        Ok(Self::new(Writer { dir, options, lock: Some(lock), state: Mutex::new(state) }))
+    }
+
+    /// Opens `dir` for reading only: nothing in it is changed, and a run may be writing to it.
+    ///
+    /// # Errors
+    /// If there is no such directory.
+    pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = dir.as_ref().to_path_buf();
+        fs::read_dir(&dir).map_err(|error| files::failed(OP, "read the directory", &dir, &error))?;
+        let state = WriterState { next_sequence: 0, known_bad: HashSet::new() };
+        Ok(Self::new(Writer { dir, options: StoreOptions::default(), lock: None, state: Mutex::new(state) }))
+    }
+
+    fn new(writer: Writer) -> Self {
+        CheckpointStore { writer: Arc::new(writer), in_flight: Mutex::new(None) }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.writer.dir
+    }
+
+    /// Writes a checkpoint, and removes those no longer kept. Returns its folder when it is on the disk.
+    ///
+    /// # Errors
+    /// If it cannot be written, or the save before in the background failed. The checkpoints before it stay.
+    pub fn save(&self, snapshot: Snapshot) -> Result<PathBuf> {
+        self.finish()?;
+        self.writer.write(snapshot)
+    }
+
+    /// Waits for the arrays and writes the checkpoint on another thread. If one is still being written, waits for it.
+    ///
+    /// # Errors
+    /// If the save before failed; this one is then not started.
+    pub fn save_in_background(&self, snapshot: Snapshot<Pending<HostArray>>) -> Result<()> {
+        let mut in_flight = lock_mutex(&self.in_flight);
+        join(in_flight.take())?;
+        let writer = self.writer.clone();
+        let work = move || writer.write(arrived(snapshot)?);
+        let thread = std::thread::Builder::new().name("checkpoint writer".into()).spawn(work);
+        *in_flight = Some(thread.map_err(|error| {
+            Error::new(ErrorKind::Unavailable, OP, "the system gives no thread to write on").caused_by(error)
+        })?);
+        Ok(())
+    }
+
+    /// Whether a checkpoint is being written now, so that another would wait.
+    pub fn is_busy(&self) -> bool {
+        lock_mutex(&self.in_flight).as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Waits until what was begun in the background is on the disk. Its folder, if there was anything.
+    ///
+    /// # Errors
+    /// If it could not be written.
+    pub fn finish(&self) -> Result<Option<PathBuf>> {
+        let thread = lock_mutex(&self.in_flight).take();
+        join(thread)
+    }
+
+    /// Reads the newest valid checkpoint. Invalid ones that are newer are skipped with a warning, see
+    /// [`Saved::skipped`].
+    ///
+    /// # Errors
+    /// If there are checkpoints and none is valid, or the directory cannot be read.
+    pub fn latest(&self) -> Result<Option<Saved>> {
+        self.finish()?;
+        let mut skipped = Vec::new();
+        for found in newest_first(scan(&self.writer.dir)?) {
+            match found.manifest.and_then(|manifest| Saved::read_arrays(&found.path, manifest)) {
+                Ok(saved) => return Ok(Some(saved.with_skipped(skipped))),
+                Err(error) => {
+                    let why = unusable(&found.path, &error).message().to_string();
+                    tracing::warn!("{why}; the checkpoint before it is used");
+                    skipped.push(why);
+                    self.writer.state().known_bad.insert(found.path);
+                }
+            }
+        }
+        if skipped.is_empty() {
+            return Ok(None);
+        }
+        Err(corrupt(format!(
+            "no checkpoint in {} is valid:\n  {}\nMove them away to start anew",
+            self.writer.dir.display(),
+            skipped.join("\n  ")
+        )))
+    }
+
+    /// Folders and positions of the checkpoints, newest first, without reading their arrays. Invalid ones are left out.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn list(&self) -> Result<Vec<(PathBuf, Position)>> {
+        let found = newest_first(scan(&self.writer.dir)?).into_iter();
+        Ok(found.filter_map(|found| Some((found.path, found.manifest.ok()?.position))).collect())
+    }
+
+    /// Says that the newest checkpoint of `step` is the best so far: it is kept until another is.
+    ///
+    /// # Errors
+    /// If there is no valid checkpoint of `step`, or the pointer cannot be written; the old one then stays.
+    pub fn mark_best(&self, step: u64, metric: &str, value: f64) -> Result<()> {
+        self.finish()?;
+        let found = newest_first(scan(&self.writer.dir)?)
+            .into_iter()
+            .find(|found| found.manifest.as_ref().is_ok_and(|manifest| manifest.position.step == step));
+        let Some(found) = found else {
+            let message = format!("no valid checkpoint of step {step} in {} to mark as the best", self.writer.dir.display());
+            return Err(Error::invalid(OP, message));
+        };
+        self.writer.check_writable()?;
+        self.writer.write_best(&found.path, step, metric, value)
+    }
+
+    /// Which checkpoint is the best so far.
+    ///
+    /// # Errors
+    /// If the pointer to it cannot be read.
+    pub fn best(&self) -> Result<Option<Best>> {
+        self.finish()?;
+        read_best(&self.writer.dir)
+    }
+
+    /// Reads the best checkpoint so far.
+    ///
+    /// # Errors
+    /// If it, or the pointer to it, cannot be read or is not valid.
+    pub fn load_best(&self) -> Result<Option<Saved>> {
+        self.best()?.map(|best| Saved::read(best.path)).transpose()
+    }
+}
+
+impl Drop for CheckpointStore {
+    /// Waits for what is being written; an error that nobody asked for goes to the log.
+    fn drop(&mut self) {
+        if let Err(error) = self.finish() {
+            tracing::error!("{error}");
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Writer {
+    dir: PathBuf,
+    options: StoreOptions,
+    /// Held as long as the store lives; `None` if it only reads.
+    lock: Option<Lock>,
+    state: Mutex<WriterState>,
+}
+
+/// Also what makes saves of one store wait for each other.
+#[derive(Debug)]
+struct WriterState {
+    next_sequence: u64,
+    /// Checkpoints whose arrays were found damaged: they do not count as kept.
+    known_bad: HashSet<PathBuf>,
+}
+
+impl Writer {
+    fn state(&self) -> MutexGuard<'_, WriterState> {
+        lock_mutex(&self.state)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match self.lock {
+            Some(_) => Ok(()),
+            None => Err(Error::invalid(OP, format!("{} was opened for reading only", self.dir.display()))),
+        }
+    }
+
+    fn write(&self, snapshot: Snapshot) -> Result<PathBuf> {
+        self.check_writable()?;
+        check_names(&snapshot.arrays)?;
+        let mut state = self.state();
+        let (step, best) = (snapshot.position.step, snapshot.best.clone());
+
+        let temporary = self.dir.join(format!("{TEMPORARY}{FOLDER}{step:08}"));
+        let written = self.write_folder(&temporary, snapshot, state.next_sequence).and_then(|()| self.commit(&temporary, step));
+        let path = match written {
+            Ok(path) => path,
+            Err(error) => {
+                // What is left after this would be removed by the next `open`.
+                let _ = fs::remove_dir_all(&temporary);
+                return Err(self.with_what_stays(error));
+            }
+        };
+        state.next_sequence += 1;
+        if let Some((metric, value)) = best {
+            self.write_best(&path, step, &metric, value)?;
+        }
+        // More kept than asked for does no harm to the run.
+        if let Err(error) = self.remove_old(&state) {
+            tracing::warn!("{error}");
+        }
+        Ok(path)
+    }
+
+    fn write_folder(&self, temporary: &Path, snapshot: Snapshot, sequence: u64) -> Result<()> {
+        let failed = |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
+        if temporary.exists() {
+            fs::remove_dir_all(temporary).map_err(|error| failed("remove what is left of", temporary, error))?;
+        }
+        fs::create_dir(temporary).map_err(|error| failed("create the directory", temporary, error))?;
+
+        let Snapshot { position, seed, arrays, metadata, best: _ } = snapshot;
+        let (mut files, mut entries) = (Vec::new(), Vec::new());
+        for (name, range) in arrays::split(&arrays, self.options.file_bytes) {
+            let arrays = &arrays[range];
+            files.push(arrays::write(temporary, &name, arrays)?);
+            entries.extend(arrays.iter().map(|(array, value)| ArrayEntry::new(array, value.ty(), &name)));
+        }
+        let manifest = Manifest::new(Contents { sequence, position, seed, arrays: entries, files, metadata }).to_bytes();
+        for (name, bytes) in [(MANIFEST, &manifest), (COMMIT, &commit_marker(&manifest))] {
+            let path = temporary.join(name);
+            files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
+        }
+        files::sync_dir(temporary).map_err(|error| failed("bring to the disk", temporary, error))
+    }
+
+    /// Gives the folder its name. From here on it exists.
+    fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
+        let plain = self.dir.join(format!("{FOLDER}{step:08}"));
+        // A step can come again, after resuming from an older checkpoint: what has its name is not touched.
+        let again = (2u64..).map(|n| self.dir.join(format!("{FOLDER}{step:08}.{n}")));
+        let path = std::iter::once(plain).chain(again).find(|path| !path.exists()).expect("names do not run out");
+        let renamed = fs::rename(temporary, &path).and_then(|()| files::sync_dir(&self.dir));
+        renamed.map_err(|error| files::failed(OP, "rename the finished checkpoint to", &path, &error))?;
+        Ok(path)
+    }
+
+    fn write_best(&self, path: &Path, step: u64, metric: &str, value: f64) -> Result<()> {
+        let folder = path.file_name().expect("a checkpoint is in a folder").to_string_lossy().into_owned();
+        let pointer = BestPointer { folder, step, metric: metric.to_string(), value: value.to_string(), bits: value };
+        let mut text = serde_json::to_vec_pretty(&pointer).expect("it has only string keys and plain values");
+        text.push(b'\n');
+        let pointer = self.dir.join(BEST);
+        files::replace(&pointer, &text).map_err(|error| files::failed(OP, "write", &pointer, &error))
+    }
+
+    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are left for people to see.
+    fn remove_old(&self, state: &WriterState) -> Result<()> {
+        let best = read_best(&self.dir)?.map(|best| best.path);
+        let sound = newest_first(scan(&self.dir)?)
+            .into_iter()
+            .filter(|found| found.manifest.is_ok() && !state.known_bad.contains(&found.path));
+        for old in sound.skip(self.options.keep_last).filter(|found| Some(&found.path) != best.as_ref()) {
+            let name = old.path.file_name().expect("a checkpoint is in a folder").to_string_lossy();
+            // Renamed first: a kill while its files go must not leave a checkpoint that looks damaged.
+            let trash = self.dir.join(format!("{TRASH}{name}"));
+            let removed = fs::rename(&old.path, &trash).and_then(|()| fs::remove_dir_all(&trash));
+            removed.map_err(|error| files::failed(OP, "remove the old checkpoint", &old.path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Adds to a failed save what the run can go back to.
+    fn with_what_stays(&self, error: Error) -> Error {
+        let newest = scan(&self.dir).ok().map(newest_first).and_then(|found| found.into_iter().find(|f| f.manifest.is_ok()));
+        let stays = match newest {
+            Some(found) => format!("the last good checkpoint, {}, is untouched", found.path.display()),
+            None => "there is no checkpoint before it".to_string(),
+        };
+        Error::new(error.kind(), OP, format!("{}. Nothing half written is left; {stays}", error.message()))
+    }
+}
+
+#[derive(Debug)]
+struct Found {
+    path: PathBuf,
+    manifest: Result<Manifest>,
+}
+
+/// Every checkpoint folder of `dir`, with its manifest if that is valid.
+fn scan(dir: &Path) -> Result<Vec<Found>> {
+    let failed = |error: io::Error| files::failed(OP, "read the directory", dir, &error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_folder_name) {
+            found.push(Found { manifest: Manifest::read(&path), path });
+        }
+    }
+    Ok(found)
+}
+
+/// Newest first. Where in time a damaged one stood is not known; it comes first, so that it is reported.
+fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
+    found.sort_by_key(|found| {
+        let sequence = found.manifest.as_ref().map_or(u64::MAX, |manifest| manifest.sequence);
+        (std::cmp::Reverse(sequence), std::cmp::Reverse(found.path.clone()))
+    });
+    found
+}
+
+/// `step-00000938`, and `step-00000938.2` for the second of that step.
+fn is_folder_name(name: &str) -> bool {
+    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(rest) = name.strip_prefix(FOLDER) else { return false };
+    match rest.split_once('.') {
+        None => all_digits(rest),
+        Some((step, again)) => all_digits(step) && all_digits(again),
+    }
+}
+
+fn read_best(dir: &Path) -> Result<Option<Best>> {
+    let path = dir.join(BEST);
+    let bytes = match files::read_plain(&path, 1 << 20) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(files::failed(OP, "read", &path, &error)),
+    };
+    let damaged =
+        |what: String| corrupt(format!("{}: {what}; remove it, and the next best checkpoint is marked anew", path.display()));
+    let BestPointer { folder, step, metric, value: _, bits } =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if !is_folder_name(&folder) {
+        return Err(damaged(format!("`{folder}` is not the name of a checkpoint")));
+    }
+    Ok(Some(Best { path: dir.join(folder), step, metric, value: bits }))
+}
+
+fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {
+    let mut names = HashSet::new();
+    for (name, _) in arrays {
+        if name.is_empty() || name == "__metadata__" {
+            return Err(Error::invalid(OP, format!("an array cannot have the name `{name}` in a safetensors file")));
+        }
+        if !names.insert(&**name) {
+            return Err(Error::invalid(OP, format!("two arrays have the name `{name}`: names are unique")));
+        }
+    }
+    Ok(())
+}
+
+fn arrived(snapshot: Snapshot<Pending<HostArray>>) -> Result<Snapshot> {
+    let Snapshot { position, seed, arrays, metadata, best } = snapshot;
+    let wait = |(name, array): (String, Pending<HostArray>)| {
+        let arrived = array.wait().map_err(|error| {
+            Error::new(error.kind(), OP, format!("step {}: `{name}` did not come from the device: {error}", position.step))
+        });
+        Ok((name, arrived?))
+    };
+    Ok(Snapshot { position, seed, arrays: arrays.into_iter().map(wait).collect::<Result<_>>()?, metadata, best })
+}
+
+fn join(thread: Option<JoinHandle<Result<PathBuf>>>) -> Result<Option<PathBuf>> {
+    let Some(thread) = thread else { return Ok(None) };
+    match thread.join() {
+        Ok(result) => result.map(Some),
+        Err(_) => Err(Error::new(ErrorKind::Internal, OP, "the thread that wrote the checkpoint panicked")),
+    }
+}
+
+/// An advisory lock on the directory. The system lets go of it when the process ends, however it ends.
+#[derive(Debug)]
+struct Lock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
+
+fn lock(dir: &Path) -> Result<Lock> {
+    let path = dir.join(LOCK);
+    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = open.map_err(|error| files::failed(OP, "write", &path, &error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let message =
+                format!("{} is in use by another run: wait until it ends, or give another output directory", dir.display());
+            return Err(Error::new(ErrorKind::Unavailable, OP, message));
+        }
+        // Some network file systems have no locks; one run at a time is then the user's care.
+        Err(TryLockError::Error(error)) => tracing::warn!("cannot lock {}: {error}", path.display()),
+    }
+    Ok(Lock(file))
+}
+
+/// Removes what a killed run was writing or removing. Only called under the lock, so it belongs to nobody.
+fn remove_leftovers(dir: &Path) -> Result<()> {
+    let failed = |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
+    for entry in fs::read_dir(dir).map_err(|error| failed("read the directory", dir, error))? {
+        let path = entry.map_err(|error| failed("read the directory", dir, error))?.path();
+        let is_ours = |name: &str| name.starts_with(TEMPORARY) || name.starts_with(TRASH);
+        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours) {
+            tracing::debug!("removing {}, which a run that was killed left", path.display());
+            fs::remove_dir_all(&path).map_err(|error| failed("remove what a killed run left:", &path, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

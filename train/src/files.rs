@@ -1,0 +1,136 @@
+//! Writing files so that a reader, or the next run, finds the old content or the new, never half of it.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+};
+
+use halite_core::{Error, ErrorKind};
+
+/// An [`ErrorKind::Io`] that says what could not be done to which path, and what would help.
+pub(crate) fn failed(op: &'static str, doing: impl fmt::Display, path: &Path, error: &io::Error) -> Error {
+    let message = format!("cannot {doing} {}: {error}{}", path.display(), advice(error.kind()));
+    Error::new(ErrorKind::Io, op, message)
+}
+
+fn advice(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::StorageFull => "; free some space on that disk, or give an output directory on another one",
+        io::ErrorKind::QuotaExceeded => "; this account's quota there is used up: free some, or give another output directory",
+        io::ErrorKind::FileTooLarge => "; a limit on the size of files is set (`ulimit -f`) or the file system has one",
+        io::ErrorKind::ReadOnlyFilesystem => "; it is mounted read-only: give an output directory elsewhere",
+        io::ErrorKind::PermissionDenied => {
+            "; this account may not: change the permissions, or give an output directory elsewhere"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+            "; a file stands where a directory is needed: move it away, or give another output directory"
+        }
+        _ => "",
+    }
+}
+
+/// Writes a file that must not exist yet, down to the disk.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// Replaces the content of `path` in one step: a reader sees the old or the new, also after a power cut.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file");
+    let name = path.file_name().ok_or_else(invalid)?.to_string_lossy().into_owned();
+    let parent = parent_of(path);
+    // One fixed name: what a killed run leaves is overwritten by the next.
+    let temporary = parent.join(format!(".{name}.tmp"));
+    let written = File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
+    sync_dir(parent)
+}
+
+/// The directory that holds `path`; `.` for a bare name.
+pub(crate) fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes renames and new names in `dir` survive a power cut.
+#[cfg(unix)]
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Directories cannot be opened for this on other systems; their file systems journal renames.
+#[cfg(not(unix))]
+pub(crate) fn sync_dir(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Reads a plain file of at most `limit` bytes. Not a pipe or a device, which could block for ever.
+pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+
+    let file = open_plain(path)?;
+    let length = file.metadata()?.len();
+    if length > limit {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {length} bytes, at most {limit} are expected")));
+    }
+    let mut bytes = Vec::new();
+    // A file may grow while it is read.
+    file.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file for reading if it is a plain file.
+pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a plain file"));
+    }
+    File::open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replacing_leaves_the_new_content_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        replace(&path, b"one").unwrap();
+        replace(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_replacement_that_fails_keeps_the_old_and_cleans_up() {
+        let dir = tempfile::tempdir().unwrap();
+        // A directory with something in it cannot be replaced by a file.
+        let path = dir.path().join("report.json");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("inside"), b"kept").unwrap();
+        assert!(replace(&path, b"new").is_err());
+        assert_eq!(fs::read(path.join("inside")).unwrap(), b"kept");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_or_a_file_that_is_too_long_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read_plain(dir.path(), 10).unwrap_err().to_string(), "it is not a plain file");
+        fs::write(dir.path().join("long"), [0; 11]).unwrap();
+        let error = read_plain(&dir.path().join("long"), 10).unwrap_err();
+        assert_eq!(error.to_string(), "it has 11 bytes, at most 10 are expected");
+    }
+}

@@ -1,0 +1,406 @@
+//! The table of a run's metrics, one row at a time, as RFC 4180 comma-separated values.
+
+use std::{
+    fmt::{self, Write as _},
+    fs::File,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use halite_core::Result;
+
+use crate::files;
+
+const OP: &str = "metrics log";
+const COLUMNS: [&str; 4] = ["step", "epoch", "seconds", "split"];
+/// Some ten million rows; a file that is larger is not one of ours.
+const SIZE_LIMIT: u64 = 2 << 30;
+
+/// Which data a row is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Split {
+    Train,
+    Validation,
+    Test,
+}
+
+impl fmt::Display for Split {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Split::Train => "train",
+            Split::Validation => "validation",
+            Split::Test => "test",
+        })
+    }
+}
+
+impl FromStr for Split {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        [Split::Train, Split::Validation, Split::Test].into_iter().find(|split| split.to_string() == text).ok_or(())
+    }
+}
+
+/// Metrics at one point of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Optimizer steps done.
+    pub step: u64,
+    /// The epoch it belongs to, from 0.
+    pub epoch: u64,
+    /// Seconds since the run began.
+    pub seconds: f64,
+    /// Which data it is about.
+    pub split: Split,
+    /// Values by name, in any order.
+    pub metrics: Vec<(String, f64)>,
+}
+
+/// `metrics.csv`: a row for every report of metrics, on the disk as soon as it is written.
+///
+/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came.
+#[derive(Debug)]
+pub struct CsvLog {
+    path: PathBuf,
+    file: File,
+    names: Vec<String>,
+    /// Rows at the step a run resumed from: they are written again if the run was killed after them.
+    repeatable: Vec<(u64, Split)>,
+}
+
+impl CsvLog {
+    /// A new table; one that is there is replaced.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::start(path.as_ref(), Table::default(), Vec::new())
+    }
+
+    /// Goes on with the table of a run that resumes at `step`: rows past it are dropped, for they come again.
+    ///
+    /// What a killed run or a power cut damaged at the end is dropped too; a file that is no such table is moved aside.
+    /// Without a file it is [`create`](Self::create).
+    ///
+    /// # Errors
+    /// If the file cannot be read or written.
+    pub fn resume(path: impl AsRef<Path>, step: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let text = match files::read_plain(path, SIZE_LIMIT) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::create(path),
+            Err(error) => return Err(files::failed(OP, "read", path, &error)),
+        };
+        let Parsed { mut table, problem } = Table::parse(&text);
+        if table.names.is_empty() && table.rows.is_empty() && problem.is_some() {
+            let aside = path.with_extension("csv.unreadable");
+            tracing::warn!("{} is no table of metrics; it is moved to {}", path.display(), aside.display());
+            std::fs::rename(path, &aside).map_err(|error| files::failed(OP, "rename to", &aside, &error))?;
+        } else if let Some(problem) = problem {
+            tracing::warn!("{}: {problem}; it and what follows is dropped", path.display());
+        }
+        table.rows.retain(|row| row.step <= step);
+        let repeatable = table.rows.iter().filter(|row| row.step == step).map(|row| (row.step, row.split)).collect();
+        Self::start(path, table, repeatable)
+    }
+
+    /// Where the table is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a row.
+    ///
+    /// A metric with a new name adds a column, which rewrites the table once. After a resume, a row for the step
+    /// resumed from replaces the one that was there.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&mut self, row: &Row) -> Result<()> {
+        let repeated = self.repeatable.iter().position(|&key| key == (row.step, row.split));
+        let new: Vec<&String> = row.metrics.iter().map(|(name, _)| name).filter(|name| !self.names.contains(name)).collect();
+        if repeated.is_none() && new.is_empty() {
+            return self.append(&line_of(row, &self.names));
+        }
+
+        let mut table = Table { names: self.names.clone(), rows: self.rows()? };
+        for name in new {
+            if !table.names.contains(name) {
+                table.names.push(name.clone());
+            }
+        }
+        if let Some(repeated) = repeated {
+            let (step, split) = self.repeatable.swap_remove(repeated);
+            table.rows.retain(|row| (row.step, row.split) != (step, split));
+        }
+        table.rows.push(row.clone());
+        *self = Self::start(&self.path, table, std::mem::take(&mut self.repeatable))?;
+        Ok(())
+    }
+
+    /// Every row so far, from the disk.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn rows(&self) -> Result<Vec<Row>> {
+        let text = files::read_plain(&self.path, SIZE_LIMIT);
+        let text = text.map_err(|error| files::failed(OP, "read", &self.path, &error))?;
+        Ok(Table::parse(&text).table.rows)
+    }
+
+    fn start(path: &Path, table: Table, repeatable: Vec<(u64, Split)>) -> Result<Self> {
+        let failed = |error| files::failed(OP, "write", path, &error);
+        files::replace(path, table.to_text().as_bytes()).map_err(failed)?;
+        let file = File::options().append(true).open(path).map_err(failed)?;
+        Ok(CsvLog { path: path.to_path_buf(), file, names: table.names, repeatable })
+    }
+
+    fn append(&mut self, line: &str) -> Result<()> {
+        // One call for the whole line: a kill leaves all of it or, at worst, a tail that `resume` drops.
+        self.file.write_all(line.as_bytes()).map_err(|error| files::failed(OP, "write", &self.path, &error))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    names: Vec<String>,
+    rows: Vec<Row>,
+}
+
+struct Parsed {
+    table: Table,
+    /// Why reading ended before the end.
+    problem: Option<String>,
+}
+
+impl Table {
+    fn to_text(&self) -> String {
+        let mut text = COLUMNS.join(",");
+        for name in &self.names {
+            text.push(',');
+            push_field(&mut text, name);
+        }
+        text.push('\n');
+        self.rows.iter().for_each(|row| text.push_str(&line_of(row, &self.names)));
+        text
+    }
+
+    /// Reads rows up to the first that is none.
+    fn parse(bytes: &[u8]) -> Parsed {
+        let mut parsed = Parsed { table: Table::default(), problem: None };
+        let mut records = Records { rest: bytes };
+        match records.next() {
+            Some(Ok(header)) if header.len() >= COLUMNS.len() && header[..COLUMNS.len()] == COLUMNS => {
+                parsed.table.names = header[COLUMNS.len()..].to_vec();
+            }
+            _ => {
+                parsed.problem = Some(format!("the first line is not `{},...`", COLUMNS.join(",")));
+                return parsed;
+            }
+        }
+        for (index, record) in records.enumerate() {
+            match record.and_then(|record| row_of(&record, &parsed.table.names)) {
+                Ok(row) => parsed.table.rows.push(row),
+                Err(problem) => {
+                    parsed.problem = Some(format!("row {}: {problem}", index + 1));
+                    break;
+                }
+            }
+        }
+        parsed
+    }
+}
+
+fn line_of(row: &Row, names: &[String]) -> String {
+    let mut line = format!("{},{},{:.3},{}", row.step, row.epoch, row.seconds, row.split);
+    for name in names {
+        line.push(',');
+        if let Some((_, value)) = row.metrics.iter().find(|(metric, _)| metric == name) {
+            // The shortest digits that read back as the same number.
+            write!(line, "{value}").expect("writing to a `String` does not fail");
+        }
+    }
+    line.push('\n');
+    line
+}
+
+fn row_of(record: &[String], names: &[String]) -> Result<Row, String> {
+    if record.len() != COLUMNS.len() + names.len() {
+        return Err(format!("{} fields, the header has {}", record.len(), COLUMNS.len() + names.len()));
+    }
+    let bad = |index: usize| format!("`{}` is no value for `{}`", record[index], COLUMNS[index]);
+    let mut metrics = Vec::new();
+    for (name, field) in names.iter().zip(&record[COLUMNS.len()..]).filter(|(_, field)| !field.is_empty()) {
+        let value = field.parse().map_err(|_| format!("`{field}` is no value for `{name}`"))?;
+        metrics.push((name.clone(), value));
+    }
+    Ok(Row {
+        step: record[0].parse().map_err(|_| bad(0))?,
+        epoch: record[1].parse().map_err(|_| bad(1))?,
+        seconds: record[2].parse().map_err(|_| bad(2))?,
+        split: record[3].parse().map_err(|()| bad(3))?,
+        metrics,
+    })
+}
+
+fn push_field(text: &mut String, field: &str) {
+    if field.contains(['"', ',', '\n', '\r']) {
+        text.push('"');
+        text.push_str(&field.replace('"', "\"\""));
+        text.push('"');
+    } else {
+        text.push_str(field);
+    }
+}
+
+/// Records of a comma-separated file; quoted fields may hold line ends. A last one without its line end is an error,
+/// for a kill may have cut it anywhere.
+struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Vec<String>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let mut fields = vec![Vec::new()];
+        let mut quoted = false;
+        let mut at = 0;
+        while let Some(&byte) = self.rest.get(at) {
+            let field = fields.last_mut().expect("there is a first field");
+            match (quoted, byte) {
+                (true, b'"') if self.rest.get(at + 1) == Some(&b'"') => {
+                    field.push(b'"');
+                    at += 1;
+                }
+                (_, b'"') => quoted = !quoted,
+                (false, b',') => fields.push(Vec::new()),
+                (false, b'\n') => {
+                    self.rest = &self.rest[at + 1..];
+                    if field.last() == Some(&b'\r') {
+                        field.pop();
+                    }
+                    let text = |field| String::from_utf8(field).map_err(|_| "it is not UTF-8".to_string());
+                    return Some(fields.into_iter().map(text).collect());
+                }
+                _ => field.push(byte),
+            }
+            at += 1;
+        }
+        self.rest = &[];
+        Some(Err("the line has no end".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(step: u64, split: Split, metrics: &[(&str, f64)]) -> Row {
+        let metrics = metrics.iter().map(|&(name, value)| (name.to_string(), value)).collect();
+        Row { step, epoch: step / 100, seconds: step as f64 / 8.0, split, metrics }
+    }
+
+    fn text(path: &Path) -> String {
+        std::fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn rows_are_on_the_disk_at_once_and_columns_come_in_first_seen_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.csv");
+        let mut log = CsvLog::create(&path).unwrap();
+        log.write(&row(50, Split::Train, &[("loss", 0.5), ("accuracy", 0.25)])).unwrap();
+        log.write(&row(100, Split::Train, &[("accuracy", 0.5), ("loss", 0.1 + 0.2)])).unwrap();
+        assert_eq!(
+            text(&path),
+            "step,epoch,seconds,split,loss,accuracy\n50,0,6.250,train,0.5,0.25\n100,1,12.500,train,0.30000000000000004,0.5\n"
+        );
+        log.write(&row(100, Split::Validation, &[("top5", 1.0)])).unwrap();
+        assert_eq!(
+            text(&path),
+            "step,epoch,seconds,split,loss,accuracy,top5\n50,0,6.250,train,0.5,0.25,\n\
+             100,1,12.500,train,0.30000000000000004,0.5,\n100,1,12.500,validation,,,1\n"
+        );
+        assert_eq!(log.rows().unwrap()[1], row(100, Split::Train, &[("loss", 0.1 + 0.2), ("accuracy", 0.5)]));
+    }
+
+    #[test]
+    fn resuming_drops_later_rows_and_replaces_those_of_its_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.csv");
+        let mut log = CsvLog::create(&path).unwrap();
+        for step in [50, 100, 150] {
+            log.write(&row(step, Split::Train, &[("loss", step as f64)])).unwrap();
+            log.write(&row(step, Split::Validation, &[("loss", -(step as f64))])).unwrap();
+        }
+        drop(log);
+        let mut log = CsvLog::resume(&path, 100).unwrap();
+        log.write(&row(100, Split::Validation, &[("loss", 7.0)])).unwrap();
+        log.write(&row(150, Split::Train, &[("loss", 8.0)])).unwrap();
+        log.write(&row(150, Split::Train, &[("loss", 9.0)])).unwrap();
+        let seen: Vec<_> = log.rows().unwrap().iter().map(|row| (row.step, row.split, row.metrics[0].1)).collect();
+        use Split::{Train, Validation};
+        assert_eq!(
+            seen,
+            [
+                (50, Train, 50.0),
+                (50, Validation, -50.0),
+                (100, Train, 100.0),
+                (100, Validation, 7.0),
+                (150, Train, 8.0),
+                (150, Train, 9.0)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_table_cut_anywhere_resumes_with_its_whole_rows() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.csv");
+        let mut log = CsvLog::create(&path).unwrap();
+        for step in 1..4 {
+            log.write(&row(step, Split::Train, &[("loss", 0.125), ("a \"b\", c\nd", 2.0)])).unwrap();
+        }
+        let whole = text(&path);
+        let header = whole.find("d\"\n").unwrap() + 3;
+        for cut in header..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let mut log = CsvLog::resume(&path, 10).unwrap();
+            let complete = whole[header..cut].matches('\n').count();
+            let rows = log.rows().unwrap();
+            assert_eq!(rows.len(), complete, "cut at {cut}");
+            assert!(rows.iter().all(|row| row.metrics == [("loss".into(), 0.125), ("a \"b\", c\nd".into(), 2.0)]));
+            log.write(&row(9, Split::Train, &[("loss", 1.0)])).unwrap();
+            assert_eq!(log.rows().unwrap().len(), complete + 1);
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = CsvLog::create(dir.path().join("metrics.csv")).unwrap();
+        log.write(&row(1, Split::Test, &[("a", f64::NAN), ("b", f64::NEG_INFINITY)])).unwrap();
+        let rows = log.rows().unwrap();
+        assert!(rows[0].metrics[0].1.is_nan());
+        assert_eq!(rows[0].metrics[1].1, f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn a_file_that_is_no_table_is_moved_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.csv");
+        for other in [&b"time;loss\n1;2\n"[..], b"\0\0\0\0", b"", b"step,epoch,seconds,split,\xff\n"] {
+            std::fs::write(&path, other).unwrap();
+            assert_eq!(CsvLog::resume(&path, 10).unwrap().rows().unwrap(), []);
+            let aside = dir.path().join("metrics.csv.unreadable");
+            assert!(other.is_empty() || std::fs::read(&aside).unwrap() == other);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! One line of progress for each epoch.
+
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+
+use super::format::{format_count, format_metric, format_seconds};
+
+/// Progress of a run on the standard error stream.
+///
+/// On a terminal a bar moves, at most twenty times a second, and its last state stays when the epoch is done:
+///
+/// ```text
+/// epoch 1/2 [=================>  ] 412/469  loss 0.0812  accuracy 97.61 %  8 123 samples/s  eta 12 s
+/// ```
+///
+/// Elsewhere (a file, a pipe) only one line for each epoch is printed. Counting a step is cheap enough for steps of
+/// microseconds.
+pub struct Progress {
+    epochs: u64,
+    steps_per_epoch: u64,
+    output: Output,
+    state: Mutex<State>,
+}
+
+enum Output {
+    Bar(ProgressDrawTargetMaker),
+    Lines(Mutex<Box<dyn Write + Send>>),
+    Quiet,
+}
+
+/// A target serves one bar, and each epoch has its own.
+type ProgressDrawTargetMaker = Box<dyn Fn() -> ProgressDrawTarget + Send + Sync>;
+
+struct State {
+    epoch: u64,
+    bar: ProgressBar,
+    begun: Instant,
+    steps: u64,
+    samples: u64,
+    metrics: String,
+}
+
+impl Progress {
+    /// For `epochs` of `steps_per_epoch` each, on the standard error stream. `quiet` prints nothing at all.
+    pub fn new(epochs: u64, steps_per_epoch: u64, quiet: bool) -> Self {
+        let output = match quiet {
+            true => Output::Quiet,
+            false if io::stderr().is_terminal() => Output::Bar(Box::new(ProgressDrawTarget::stderr)),
+            false => Output::Lines(Mutex::new(Box::new(io::stderr()))),
+        };
+        Self::with_output(epochs, steps_per_epoch, output)
+    }
+
+    /// Lines for each epoch into `writer`, as where there is no terminal.
+    pub fn lines_to(epochs: u64, steps_per_epoch: u64, writer: impl Write + Send + 'static) -> Self {
+        Self::with_output(epochs, steps_per_epoch, Output::Lines(Mutex::new(Box::new(writer))))
+    }
+
+    fn with_output(epochs: u64, steps_per_epoch: u64, output: Output) -> Self {
+        let state =
+            State { epoch: 0, bar: ProgressBar::hidden(), begun: Instant::now(), steps: 0, samples: 0, metrics: String::new() };
+        Progress { epochs, steps_per_epoch, output, state: Mutex::new(state) }
+    }
+
+    /// Begins `epoch`, counted from 0, with `done` of its steps done before: more than 0 after a resume.
+    pub fn epoch_begun(&self, epoch: u64, done: u64) {
+        let mut state = self.state();
+        state.bar.abandon();
+        let bar = match &self.output {
+            Output::Bar(target) => ProgressBar::with_draw_target(Some(self.steps_per_epoch), target()),
+            Output::Lines(_) | Output::Quiet => ProgressBar::hidden(),
+        };
+        let bar = bar.with_style(style()).with_prefix(format!("epoch {}/{}", epoch + 1, self.epochs)).with_position(done);
+        bar.reset_eta();
+        *state = State { epoch, bar, begun: Instant::now(), steps: done, samples: 0, metrics: String::new() };
+    }
+
+    /// Counts one step of `samples` samples.
+    pub fn step(&self, samples: u64) {
+        let mut state = self.state();
+        state.steps += 1;
+        state.samples += samples;
+        state.bar.inc(1);
+    }
+
+    /// The newest values of metrics, shown until there are newer ones.
+    pub fn metrics(&self, metrics: &[(&str, f64)]) {
+        let mut state = self.state();
+        state.metrics = text_of(metrics);
+        let message = format!("{}  {}", state.metrics, state.speed());
+        state.bar.set_message(message.trim_start().to_string());
+    }
+
+    /// Ends the epoch with its metrics: the line stays, or is printed where there is no terminal.
+    pub fn epoch_done(&self, metrics: &[(&str, f64)]) {
+        let state = self.state();
+        let took = format_seconds(state.begun.elapsed().as_secs_f64());
+        let text = format!("{}  {}  {took}", text_of(metrics), state.speed());
+        match &self.output {
+            Output::Bar(_) => {
+                // No time left to tell, and the whole line for what came out.
+                state.bar.set_style(done_style());
+                state.bar.abandon_with_message(text.trim_start().to_string());
+            }
+            Output::Lines(writer) => {
+                let line = format!("epoch {}/{}  {} steps  {}", state.epoch + 1, self.epochs, state.steps, text.trim_start());
+                print(writer, &line);
+            }
+            Output::Quiet => {}
+        }
+    }
+
+    /// Prints a line of its own, above the bar.
+    pub fn message(&self, text: &str) {
+        match &self.output {
+            // `println` prints nothing between epochs, when the last bar is done.
+            Output::Bar(_) if self.state().bar.is_finished() => self.state().bar.suspend(|| eprintln!("{text}")),
+            Output::Bar(_) => self.state().bar.println(text),
+            Output::Lines(writer) => print(writer, text),
+            Output::Quiet => {}
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn speed(&self) -> String {
+        let per_second = self.samples as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
+        format!("{} samples/s", format_count(per_second.round() as u64))
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Progress({} epochs of {} steps)", self.epochs, self.steps_per_epoch)
+    }
+}
+
+fn text_of(metrics: &[(&str, f64)]) -> String {
+    let texts: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {}", format_metric(name, *value))).collect();
+    texts.join("  ")
+}
+
+/// Progress that cannot be printed, on a closed pipe say, must not end a run.
+fn print(writer: &Mutex<Box<dyn Write + Send>>, line: &str) {
+    let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = writeln!(writer, "{line}").and_then(|()| writer.flush());
+}
+
+fn style() -> ProgressStyle {
+    template("{prefix} [{bar:20}] {pos}/{len}  {msg}  eta {left}")
+}
+
+fn done_style() -> ProgressStyle {
+    template("{prefix} [{bar:20}] {pos}/{len}  {msg}")
+}
+
+fn template(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).expect("the template is well formed");
+    let left = |state: &ProgressState, out: &mut dyn fmt::Write| {
+        // A text that cannot be written is not shown.
+        let _ = out.write_str(&format_seconds(state.eta().as_secs_f64().round()));
+    };
+    style.progress_chars("=> ").with_key("left", left)
+}

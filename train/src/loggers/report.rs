@@ -1,0 +1,218 @@
+//! What a run came to, for people and for programs.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use super::format::{format_count, format_metric, format_seconds};
+use crate::files;
+
+const OP: &str = "report";
+
+/// What a run came to: `report.json` in the run's directory, and the table that is printed at its end.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Report {
+    /// The last metrics by name: of the validation data if there is any, else of the training data.
+    #[serde(with = "metrics")]
+    pub metrics: BTreeMap<String, f64>,
+    /// The last metrics of the training data by name.
+    #[serde(with = "metrics")]
+    pub train_metrics: BTreeMap<String, f64>,
+    /// Optimizer steps of the whole run, those before a resume included.
+    pub steps: u64,
+    /// Epochs done, those before a resume included.
+    pub epochs: u64,
+    /// Seconds from the first step of this process to the end.
+    pub seconds: f64,
+    /// Training samples of this process for each second of its training steps.
+    pub samples_per_second: f64,
+    /// Programs compiled.
+    pub compiles: u64,
+    /// Times the loop waited for a value of the device.
+    pub blocking_reads: u64,
+    /// Copies to the device.
+    pub uploads: u64,
+    /// How many devices it ran on.
+    pub devices: u64,
+    /// The name of the accelerator's plugin or backend.
+    pub plugin: String,
+    /// The version of the plugin.
+    pub plugin_version: String,
+    /// The version of halite.
+    pub halite_version: String,
+    /// The seed of the run.
+    pub seed: u64,
+    /// Whether it was asked to stop before its last epoch.
+    pub interrupted: bool,
+    /// The step this process went on from, if it resumed a run.
+    pub resumed_from_step: Option<u64>,
+    /// The best checkpoint.
+    pub best_checkpoint: Option<PathBuf>,
+    /// The newest checkpoint.
+    pub last_checkpoint: Option<PathBuf>,
+}
+
+impl Report {
+    /// Writes it as JSON, replacing the file in one step.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let mut text = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::new(ErrorKind::InvalidArgument, OP, "a path in it is not UTF-8").caused_by(error))?;
+        text.push(b'\n');
+        files::replace(path, &text).map_err(|error| files::failed(OP, "write", path, &error))
+    }
+
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is no report.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = files::read_plain(path, 16 << 20).map_err(|error| files::failed(OP, "read", path, &error))?;
+        serde_json::from_slice(&text)
+            .map_err(|error| Error::new(ErrorKind::Corrupt, OP, format!("{} is no report: {error}", path.display())))
+    }
+
+    fn lines(&self) -> Vec<(String, String)> {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        let mut add = |name: &str, value: String| lines.push((name.to_string(), value));
+        for (name, value) in &self.metrics {
+            add(name, format_metric(name, *value));
+        }
+        for (name, value) in self.train_metrics.iter().filter(|_| self.train_metrics != self.metrics) {
+            add(&format!("{name} in training"), format_metric(name, *value));
+        }
+        let mut length = format!("{} in {} epochs", format_count(self.steps), self.epochs);
+        if let Some(step) = self.resumed_from_step {
+            length += &format!(", resumed from {}", format_count(step));
+        }
+        if self.interrupted {
+            length += ", interrupted";
+        }
+        add("steps", length);
+        add("time", format_seconds(self.seconds));
+        add("speed", format!("{} samples/s", format_count(self.samples_per_second.max(0.0).round() as u64)));
+        add("plugin", format!("{} {}, devices: {}", self.plugin, self.plugin_version, self.devices).trim().to_string());
+        add("compiles", format_count(self.compiles));
+        add("blocking reads", format_count(self.blocking_reads));
+        add("uploads", format_count(self.uploads));
+        add("seed", self.seed.to_string());
+        for (name, path) in [("best checkpoint", &self.best_checkpoint), ("last checkpoint", &self.last_checkpoint)] {
+            if let Some(path) = path {
+                add(name, path.display().to_string());
+            }
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Report {
+    /// One line for each fact, without a line end after the last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines = self.lines();
+        let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        for (index, (name, value)) in lines.iter().enumerate() {
+            write!(f, "{}{name:width$}  {value}", if index == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+/// JSON has no NaN and no infinities: they are `"NaN"`, `"inf"` and `"-inf"`.
+mod metrics {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    #[derive(Deserialize, Serialize)]
+    #[serde(untagged)]
+    enum Number {
+        Finite(f64),
+        Other(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(metrics: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
+        let number = |value: &f64| if value.is_finite() { Number::Finite(*value) } else { Number::Other(value.to_string()) };
+        metrics.iter().map(|(name, value)| (name, number(value))).collect::<BTreeMap<_, _>>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+        let numbers = BTreeMap::<String, Number>::deserialize(deserializer)?;
+        let value = |(name, number): (String, Number)| match number {
+            Number::Finite(value) => Ok((name, value)),
+            Number::Other(text) => match text.parse() {
+                Ok(value) => Ok((name, value)),
+                Err(_) => Err(D::Error::custom(format!("`{text}` is no value for `{name}`"))),
+            },
+        };
+        numbers.into_iter().map(value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            metrics: [("accuracy".to_string(), 0.9893), ("loss".to_string(), 0.0312)].into(),
+            train_metrics: [("loss".to_string(), f64::NAN)].into(),
+            steps: 1876,
+            epochs: 2,
+            seconds: 184.7,
+            samples_per_second: 702.4,
+            compiles: 2,
+            uploads: 3800,
+            devices: 1,
+            plugin: "cpu".into(),
+            plugin_version: "0.115".into(),
+            halite_version: "0.1.0".into(),
+            seed: 7,
+            best_checkpoint: Some("runs/mnist/checkpoints/step-00001876".into()),
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn it_comes_back_from_the_disk_with_numbers_that_are_not_finite() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        report().write(&path).unwrap();
+        let back = Report::read(&path).unwrap();
+        assert!(back.train_metrics["loss"].is_nan());
+        assert_eq!(Report { train_metrics: BTreeMap::new(), ..back }, Report { train_metrics: BTreeMap::new(), ..report() });
+        let value: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(value["metrics"]["accuracy"], 0.9893);
+        assert_eq!(value["train_metrics"]["loss"], "NaN");
+        std::fs::write(&path, r#"{"metrics":{"loss":"many"}}"#).unwrap();
+        assert!(Report::read(&path).unwrap_err().to_string().contains("`many` is no value for `loss`"));
+    }
+
+    #[test]
+    fn it_prints_as_a_small_table() {
+        let want = "\
+accuracy          98.93 %
+loss              0.03120
+loss in training  NaN
+steps             1 876 in 2 epochs
+time              3 min 05 s
+speed             702 samples/s
+plugin            cpu 0.115, devices: 1
+compiles          2
+blocking reads    0
+uploads           3 800
+seed              7
+best checkpoint   runs/mnist/checkpoints/step-00001876";
+        assert_eq!(report().to_string(), want);
+        let stopped = Report { interrupted: true, resumed_from_step: Some(938), ..report() };
+        assert!(stopped.to_string().contains("steps             1 876 in 2 epochs, resumed from 938, interrupted\n"));
+    }
+}
