@@ -12,7 +12,7 @@ fn what_is_on_the_devices_is_what_the_loader_made() {
         println!("skipped: there is no known CPU plugin for this system");
         return;
     }
-    let images: Vec<u8> = (0..1000u32 * 49).map(|i| (i * i >> 3) as u8).collect();
+    let images: Vec<u8> = (0..1000u32 * 49).map(|i| ((i * i) >> 3) as u8).collect();
     let labels: Vec<i32> = (0..1000).collect();
     let images = HostArray::from_slice(&images, [1000, 7, 7]).unwrap();
     let labels = HostArray::from_slice(&labels, [1000]).unwrap();

@@ -81,16 +81,17 @@ pub struct Bar {
 impl Bar {
     fn show(&mut self, package: &Package, message: String, done: u64, total: u64) {
         let bar = self.bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {bytes}/{total_bytes} {msg}")
+            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {msg}")
                 .expect("the template of the progress bar is valid")
                 .progress_chars("=> ");
             ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
                 .with_style(style)
                 .with_prefix(package.to_string())
         });
+        // The position first: the old one could lie past the new length.
+        bar.set_position(done);
         bar.set_length(total);
         bar.set_message(message);
-        bar.set_position(done);
     }
 }
 
