@@ -354,3 +354,8 @@ pub(crate) fn buffer_type(dtype: DType) -> PJRT_Buffer_Type {
         DType::F64 => PJRT_Buffer_Type::F64,
     }
 }
+
+/// The element type with this number, if halite has it.
+pub(crate) fn dtype_of(ty: PJRT_Buffer_Type) -> Option<DType> {
+    DType::ALL.into_iter().find(|dtype| buffer_type(*dtype) == ty)
+}

@@ -14,6 +14,7 @@ use crate::{
     device::memory_kind,
     handle::Handle,
     options::{Assignment, chooses_layouts, encode, uses_gspmd, uses_shardy},
+    program::check_types,
     value::slice_of,
 };
 
@@ -168,8 +169,13 @@ impl PjrtExecutable {
             return Err(refuse("none of its devices belongs to this process".to_owned()));
         }
         let border = program.border();
-        if let Some(border) = &border {
-            border.check(signature).map_err(refuse)?;
+        match &border {
+            Some(border) => border.check(signature).map_err(refuse)?,
+            // The next best: what the plugin says of the results alone.
+            None => match program.output_types() {
+                Ok(types) => check_types("result", &types, &signature.outputs).map_err(refuse)?,
+                Err(_) => {}
+            },
         }
         let outputs = program.output_count()?;
         if outputs != signature.outputs.len() {

@@ -4,11 +4,12 @@
 use std::{fmt, sync::Arc};
 
 use halite_core::{DType, Error, ErrorKind, ProgramMemory, Result, Signature, TensorType};
-use halite_pjrt_sys::{Call, base::PJRT_NamedValue, error::PJRT_Error, executable::*, extension::*};
+use halite_pjrt_sys::{Call, base::PJRT_NamedValue, buffer::PJRT_Buffer_Type, error::PJRT_Error, executable::*, extension::*};
 use prost::Message;
 
 use crate::{
     OptionValue,
+    buffer::dtype_of,
     client::Shared,
     handle::Handle,
     plugin::{Plugin, Table},
@@ -242,6 +243,32 @@ impl CompiledProgram {
         }
     }
 
+    /// The types of its results on each device. None is a type that halite has no name for.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin does not say.
+    pub fn output_types(&self) -> Result<Vec<Option<TensorType>>> {
+        const OP: &str = "output types";
+        let mut types =
+            PJRT_Executable_OutputElementTypes_Args { executable: self.raw(), ..PJRT_Executable_OutputElementTypes_Args::new() };
+        let mut dims =
+            PJRT_Executable_OutputDimensions_Args { executable: self.raw(), ..PJRT_Executable_OutputDimensions_Args::new() };
+        // SAFETY: the executable is alive, and so are its lists; there are as many dimensions as the ranks sum to.
+        let (types, ranks, dims) = unsafe {
+            self.call(OP, &mut types)?;
+            self.call(OP, &mut dims)?;
+            let ranks = slice_of(dims.dim_sizes, dims.num_outputs);
+            let types = slice_of(types.output_types.cast_const(), types.num_output_types);
+            (types, ranks, slice_of(dims.dims, ranks.iter().sum()))
+        };
+        let mut rest = dims.iter();
+        let read = |(ty, rank): (&PJRT_Buffer_Type, &usize)| {
+            let dims: Option<Vec<usize>> = rest.by_ref().take(*rank).map(|&dim| usize::try_from(dim).ok()).collect();
+            Some(TensorType::new(dtype_of(*ty)?, dims?))
+        };
+        Ok(types.iter().zip(ranks).map(read).collect())
+    }
+
     /// The types on the program's border on each device, and which parameters it may overwrite, if the plugin shows
     /// its optimized program.
     pub(crate) fn border(&self) -> Option<Border> {
@@ -331,19 +358,23 @@ impl Border {
     /// Plugins read whatever bytes they are given as what the program wants, so that a signature that differs from the
     /// program would give wrong numbers without a word.
     pub(crate) fn check(&self, signature: &Signature) -> Result<(), String> {
-        for (what, real, said) in [("argument", &self.inputs, &signature.inputs), ("result", &self.outputs, &signature.outputs)] {
-            if real.len() != said.len() {
-                return Err(format!("the program has {} {what}s, its signature says {}", real.len(), said.len()));
-            }
-            for (index, (real, said)) in real.iter().zip(said).enumerate() {
-                if real.as_ref() != Some(said) {
-                    let real = real.as_ref().map_or("of a type that halite does not have".to_owned(), TensorType::to_string);
-                    return Err(format!("{what} {index} of the program is {real} on each device, its signature says {said}"));
-                }
-            }
-        }
-        Ok(())
+        check_types("argument", &self.inputs, &signature.inputs)?;
+        check_types("result", &self.outputs, &signature.outputs)
     }
+}
+
+/// Whether a program's types are those of its signature.
+pub(crate) fn check_types(what: &str, real: &[Option<TensorType>], said: &[TensorType]) -> Result<(), String> {
+    if real.len() != said.len() {
+        return Err(format!("the program has {} {what}s, its signature says {}", real.len(), said.len()));
+    }
+    for (index, (real, said)) in real.iter().zip(said).enumerate() {
+        if real.as_ref() != Some(said) {
+            let real = real.as_ref().map_or("of a type that halite does not have".to_owned(), TensorType::to_string);
+            return Err(format!("{what} {index} of the program is {real} on each device, its signature says {said}"));
+        }
+    }
+    Ok(())
 }
 
 /// # Safety
@@ -400,6 +431,8 @@ struct Shape {
     dimensions: Vec<i64>,
     #[prost(message, repeated, tag = "4")]
     tuple_shapes: Vec<Shape>,
+    #[prost(bool, repeated, tag = "6")]
+    is_dynamic_dimension: Vec<bool>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -448,6 +481,9 @@ impl Shape {
             16 => DType::Bf16,
             _ => return None,
         };
+        if self.is_dynamic_dimension.contains(&true) {
+            return None;
+        }
         let dims: Option<Vec<usize>> = self.dimensions.iter().map(|&dim| usize::try_from(dim).ok()).collect();
         Some(TensorType::new(dtype, dims?))
     }

@@ -380,6 +380,8 @@ fn a_program_reports_its_memory_and_shows_its_optimized_form() {
     assert_eq!(format, "hlo_with_config");
     assert!(bytes.len() > 100);
     assert_eq!(compiled.program().name().unwrap(), "add");
+    assert_eq!(compiled.program().output_types().unwrap(), [Some(f32s(&[1000]))]);
+    assert_eq!((compiled.program().replicas().unwrap(), compiled.program().partitions().unwrap()), (1, 1));
     let again = compile(&client, &add(1000, true));
     assert_eq!(compiled.program().fingerprint().unwrap(), again.program().fingerprint().unwrap());
     assert_ne!(compiled.program().fingerprint().unwrap(), compile(&client, &add(999, true)).program().fingerprint().unwrap());
