@@ -169,13 +169,11 @@ impl PjrtExecutable {
             return Err(refuse("none of its devices belongs to this process".to_owned()));
         }
         let border = program.border();
-        match &border {
-            Some(border) => border.check(signature).map_err(refuse)?,
+        if let Some(border) = &border {
+            border.check(signature).map_err(refuse)?;
+        } else if let Ok(types) = program.output_types() {
             // The next best: what the plugin says of the results alone.
-            None => match program.output_types() {
-                Ok(types) => check_types("result", &types, &signature.outputs).map_err(refuse)?,
-                Err(_) => {}
-            },
+            check_types("result", &types, &signature.outputs).map_err(refuse)?;
         }
         let outputs = program.output_count()?;
         if outputs != signature.outputs.len() {
