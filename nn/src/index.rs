@@ -92,7 +92,7 @@ impl<'t> Tensor<'t> {
             indices_batching_dims: vec![],
             scatter_dims_to_operand_dims: vec![dim],
             index_vector_dim: count,
-            unique_indices: combine.is_none(),
+            unique_indices: false,
         };
         self.scatter(indices, updates, scatter)
     }

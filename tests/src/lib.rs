@@ -1,2 +1,4 @@
-//! Cross-crate tests: conformance, golden values, end to end.
+//! Cross-crate tests: conformance, golden values, end to end. This is what the tests share.
 #![forbid(unsafe_code)]
+
+pub mod eval;
