@@ -24,6 +24,7 @@ use crate::{
     event::in_callback,
     executable::{compile, load},
     handle::Handle,
+    in_flight::{InFlight, Turn},
     plugin::{Plugin, Table},
     value::{Options, check_options, text_of, to_named},
 };
@@ -56,7 +57,8 @@ impl Pjrt {
         };
         let platform = Platform { name: client.platform_name()?.into(), version: client.platform_version() };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
-        Ok(Pjrt { shared: Arc::new(Shared { client, platform, devices, launches: AtomicI32::new(0) }) })
+        let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
+        Ok(Pjrt { shared: Arc::new(Shared { in_flight, client, platform, devices, launches: AtomicI32::new(0) }) })
     }
 
     /// The plugin behind it.
@@ -128,6 +130,8 @@ impl Backend for Pjrt {
 
 /// What every handle of a client shares, and by sharing keeps alive.
 pub(crate) struct Shared {
+    /// Where launches over many devices must be held back. Before the client, so that its events are destroyed first.
+    in_flight: Option<InFlight>,
     client: Owned,
     platform: Platform,
     /// In id order.
@@ -217,6 +221,11 @@ impl Shared {
         }
         let message = format!("{}; {}", error.message(), used.join(", "));
         Error::new(error.kind(), error.op().to_owned(), message).on(&self.platform.name)
+    }
+
+    /// Blocks until a launch over many devices may be queued, where these must be held back.
+    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
+        self.in_flight.as_ref().map(InFlight::turn)
     }
 
     /// A number for the next launch over many devices; the same in every process that launches in the same order.

@@ -6,7 +6,7 @@ use halite_core::{
     Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, Launch, Launched, MemoryKind, Placement, Program,
     ProgramMemory, Result, Signature,
 };
-use halite_pjrt_sys::{buffer::PJRT_Buffer, executable::*};
+use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
@@ -283,6 +283,11 @@ impl PjrtExecutable {
             scratch.arg_rows.push(scratch.args[row * inputs..].as_ptr());
             scratch.output_rows.push(scratch.outputs[row * outputs..].as_mut_ptr());
         }
+        // Held until the launch is queued.
+        let turn = if devices > 1 { self.client.turn() } else { None };
+        if turn.is_some() {
+            scratch.done.resize(devices, std::ptr::null_mut());
+        }
         let mut options = PJRT_ExecuteOptions {
             launch_id: if devices > 1 { self.client.next_launch() } else { 0 },
             non_donatable_input_indices: scratch.kept.as_ptr(),
@@ -296,13 +301,17 @@ impl PjrtExecutable {
             num_devices: devices,
             num_args: inputs,
             output_lists: scratch.output_rows.as_ptr(),
-            // Completion is asked of the results, and only when somebody wants to know.
-            device_complete_events: std::ptr::null_mut(),
+            // Otherwise completion is asked of the results, and only when somebody wants to know.
+            device_complete_events: if turn.is_some() { scratch.done.as_mut_ptr() } else { std::ptr::null_mut() },
             ..PJRT_LoadedExecutable_Execute_Args::new()
         };
         // SAFETY: every argument is alive, of this client, on the right device and of the right type; the lists have
-        // the lengths said, and the output lists room for what the program returns.
-        unsafe { self.client.call(OP_LAUNCH, &mut args) }.map_err(|error| self.explain(error))
+        // the lengths said, the output lists room for what the program returns, and the events for a device each.
+        unsafe { self.client.call(OP_LAUNCH, &mut args) }.map_err(|error| self.explain(error))?;
+        if let Some(turn) = turn {
+            turn.launched(&scratch.done);
+        }
+        Ok(())
     }
 
     #[cold]
@@ -376,6 +385,8 @@ struct Scratch {
     output_rows: Vec<*mut *mut PJRT_Buffer>,
     /// Inputs that must not be donated.
     kept: Vec<i64>,
+    /// Events of completion by device, where they are wanted.
+    done: Vec<*mut PJRT_Event>,
 }
 
 thread_local! {
@@ -394,6 +405,7 @@ impl Scratch {
         self.outputs.clear();
         self.output_rows.clear();
         self.kept.clear();
+        self.done.clear();
         // A thread that is ending has no place for it.
         let _ = SCRATCH.try_with(|place| place.set(self));
     }

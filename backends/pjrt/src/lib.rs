@@ -39,6 +39,7 @@ mod error;
 mod event;
 mod executable;
 mod handle;
+mod in_flight;
 mod library_file;
 mod options;
 mod plugin;

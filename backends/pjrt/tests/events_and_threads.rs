@@ -4,13 +4,13 @@ mod common;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use common::*;
-use halite_core::{Arg, Backend, Buffer, CompileOptions, DeviceId, Event, Executable, Program};
+use halite_core::{Arg, Backend, Buffer, CompileOptions, DeviceId, Event, Executable, Launch, Program};
 use halite_pjrt::{CompiledProgram, Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin, Topology};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -230,4 +230,94 @@ fn many_clients_come_and_go_on_many_threads() {
             });
         }
     });
+}
+
+/// `x [8, 64]` cut over eight devices by rows, `w [64, 64]` whole on each: gives `x w` and the sum of all its elements.
+fn sharded_product() -> Program {
+    let code = r#"module @product {
+  sdy.mesh @mesh = <["data"=8]>
+  func.func public @main(%x: tensor<8x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>},
+                         %w: tensor<64x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>})
+      -> (tensor<8x64xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"data"}, {}]>},
+          tensor<f32> {sdy.sharding = #sdy.sharding<@mesh, []>}) {
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
+    %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<8x64xf32>, tensor<64x64xf32>) -> tensor<8x64xf32>
+    %sum = stablehlo.reduce(%y init: %zero) applies stablehlo.add across dimensions = [0, 1] : (tensor<8x64xf32>, tensor<f32>) -> tensor<f32>
+    return %y, %sum : tensor<8x64xf32>, tensor<f32>
+  }
+}"#;
+    let mut product = program(code, &[f32s(&[1, 64]), f32s(&[64, 64])], &[f32s(&[1, 64]), f32s(&[])], &[]);
+    product.partitions = 8;
+    product
+}
+
+/// Without a limit, the plugin fills up, its devices wait for each other, and it ends the process.
+#[test]
+fn hundreds_of_launches_with_collectives_are_queued_from_two_threads() {
+    let client = cpu(8);
+    let product = compile(&client, &sharded_product());
+    let identity: Vec<f32> = (0..64 * 64).map(|index| f32::from(index % 65 == 0)).collect();
+    thread::scope(|scope| {
+        for number in 1..3u32 {
+            let (client, product, identity) = (&client, &product, &identity);
+            scope.spawn(move || {
+                let weights: Vec<_> = (0..8).map(|device| upload(client, identity, &[64, 64], device)).collect();
+                let mut rows: Vec<_> = (0..8).map(|device| upload(client, &[number as f32; 64], &[1, 64], device)).collect();
+                let mut sums = Vec::new();
+                for _ in 0..250 {
+                    let args = rows.iter().zip(&weights).map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)]).collect();
+                    let outputs = product.launch(Launch { args }).unwrap().outputs;
+                    rows.clear();
+                    for mut row in outputs {
+                        sums.push(row.pop().unwrap());
+                        rows.extend(row);
+                    }
+                }
+                for sum in &sums {
+                    assert_eq!(read::<f32>(sum), [number as f32 * 512.0]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_callback_may_launch_on_many_devices_while_others_wait_for_their_turn() {
+    let client = cpu(8);
+    let product = Arc::new(compile(&client, &sharded_product()));
+    let (send, receive) = mpsc::channel();
+    let upload_all = |value: f32, dims: &[usize; 2]| -> Arc<Vec<PjrtBuffer>> {
+        Arc::new((0..8).map(|device| upload(&client, &vec![value; dims[0] * dims[1]], dims, device)).collect())
+    };
+    let (rows, weights) = (upload_all(1.0, &[1, 64]), upload_all(0.5, &[64, 64]));
+    let launch = |product: &PjrtExecutable, rows: &[PjrtBuffer], weights: &[PjrtBuffer]| {
+        let args = rows.iter().zip(weights).map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)]).collect();
+        product.launch(Launch { args }).unwrap().outputs
+    };
+    for _ in 0..100 {
+        let outputs = launch(&product, &rows, &weights);
+        let (product, rows, weights, send) = (product.clone(), rows.clone(), weights.clone(), send.clone());
+        outputs[3][1].ready().unwrap().on_ready(Box::new(move |result| {
+            result.unwrap();
+            send.send(launch(&product, &rows, &weights)).unwrap();
+        }));
+    }
+    for _ in 0..100 {
+        let outputs = receive.recv_timeout(MINUTE).expect("every callback launches");
+        assert_eq!(read::<f32>(&outputs[7][1]), [64.0 * 32.0 * 8.0]);
+    }
+}
+
+#[test]
+fn a_client_with_launches_under_way_on_many_devices_can_be_dropped() {
+    for _ in 0..5 {
+        let client = cpu(8);
+        let product = compile(&client, &sharded_product());
+        let rows: Vec<_> = (0..8).map(|device| upload(&client, &[1.0f32; 64], &[1, 64], device)).collect();
+        let weights: Vec<_> = (0..8).map(|device| upload(&client, &[0.5f32; 64 * 64], &[64, 64], device)).collect();
+        for _ in 0..20 {
+            let args = rows.iter().zip(&weights).map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)]).collect();
+            drop(product.launch(Launch { args }).unwrap());
+        }
+    }
 }
