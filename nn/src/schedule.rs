@@ -118,10 +118,11 @@ impl Schedule {
     }
 
     /// Smith and Topin 2017: by a cosine from `peak / 25` to `peak` in the first 30 % of `steps`, then by a cosine to
-    /// `peak / 250,000`. These are PyTorch's defaults.
+    /// `peak / 250,000` at the last of them. These are the defaults of PyTorch.
     pub fn one_cycle(peak: f64, steps: u64) -> Self {
-        let up = (0.3 * steps as f64).round() as u64;
-        Schedule::cosine_to(peak / 25.0, peak, up).then(Schedule::cosine_to(peak, peak / 25.0 / 1e4, steps - up))
+        let end = steps.saturating_sub(1);
+        let up = ((0.3 * steps as f64).round() as u64).saturating_sub(1);
+        Schedule::cosine_to(peak / 25.0, peak, up).then(Schedule::cosine_to(peak, peak / 25.0 / 1e4, end - up))
     }
 
     /// `next` after the end of this, counting its steps from there. A schedule without an end (constant, exponential,

@@ -84,8 +84,9 @@ impl<'t> Tensor<'t> {
     pub fn elu(self, scale: f64) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("elu"));
+        let positive = self.gt(0.0);
         // What is not selected must be finite too, or its gradient is NaN.
-        self.gt(0.0).select(self, self.minimum(0.0).exp_m1() * scale)
+        positive.select(self, positive.select(self.zeros_like(), self).exp_m1() * scale)
     }
 
     /// The [`elu`](Self::elu) that keeps mean 0 and variance 1 (Klambauer et al. 2017).
@@ -134,7 +135,8 @@ impl<'t> Tensor<'t> {
         check!(self.check_float("softplus"));
         // Beyond this the result is x to the last digit, and below it e^x is finite.
         let bound = if self.dtype() == DType::F16 { 10.0 } else { 40.0 };
-        self.gt(bound).select(self, self.minimum(bound).exp().log_1p())
+        let beyond = self.gt(bound);
+        beyond.select(self, beyond.select(self.zeros_like(), self).exp().log_1p())
     }
 
     /// log(1 / (1 + e^-x))
