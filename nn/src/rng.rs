@@ -1,9 +1,10 @@
 //! Random numbers by counter: a key and a shape give the same bits on every backend.
 //!
 //! The generator is Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
-//! written in operations. Keys and draws are those of JAX 0.10 (`jax.random` with its default, partitionable Threefry),
-//! bit for bit for integers and uniform floats; an element depends only on the key and its place, so a tensor may be
-//! split over devices in any way and keeps its values.
+//! written in operations. Keys and draws are those of JAX 0.10 (`jax.random` with its default, partitionable Threefry):
+//! bit for bit for integers, and for uniform floats in a range whose width is a power of two; else up to the last digits
+//! of a multiplication and an addition, which compilers fuse or not, and of logarithms and roots. An element depends
+//! only on the key and its place, so a tensor may be split over devices in any way and keeps its values.
 //!
 //! A key (`u32[2]`) is used once: split it, or fold a number in, for every further draw.
 //!

@@ -104,19 +104,22 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     pub fn erf_inv(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
-        let unbounded = self * f64::INFINITY;
+        // Its gradient would be 0 * inf where it is not selected.
+        let unbounded = self.stop_gradient() * f64::INFINITY;
         let w = || -(-(self * self)).log_1p();
+        // Used only where w is larger; the slope of a root at 0 is infinite.
+        let root = |w: Tensor<'t>| w.maximum(1.0).sqrt();
         let finite = match self.dtype() {
             DType::F16 | DType::Bf16 => return self.convert(DType::F32).erf_inv().convert(self.dtype()),
             DType::F64 => {
                 let w = w();
-                let root = w.sqrt();
+                let root = root(w);
                 let tail = w.lt(16.0).select(polynomial(root - 3.25, &MIDDLE_F64), polynomial(root - 5.0, &TAIL_F64));
                 w.lt(6.25).select(polynomial(w - 3.125, &CENTRAL_F64), tail)
             }
             _ => {
                 let w = w();
-                w.lt(5.0).select(polynomial(w - 2.5, &CENTRAL), polynomial(w.sqrt() - 3.0, &TAIL))
+                w.lt(5.0).select(polynomial(w - 2.5, &CENTRAL), polynomial(root(w) - 3.0, &TAIL))
             }
         };
         self.abs().eq(1.0).select(unbounded, finite * self)

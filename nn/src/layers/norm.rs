@@ -9,7 +9,8 @@ use crate::{Init, Param, Tensor, special::wide};
 /// Normalises each feature over the batch and space (Ioffe and Szegedy 2015), features last.
 ///
 /// In training, by the statistics of the batch; running means of these are kept as state. In evaluation, by the running
-/// means.
+/// means. The batch is read once for both statistics, which in `f32` wants inputs that are less than some hundred
+/// deviations away from their running mean.
 #[derive(Clone, Debug, Tree)]
 pub struct BatchNorm<L> {
     /// `[features]`
