@@ -63,7 +63,7 @@ impl HostBatch {
     /// # Errors
     /// If the template has another number of leaves.
     pub fn into_tree<T: Tree>(self, template: &T) -> Result<tree::Of<T, Arc<HostArray>>> {
-        into_tree(self.arrays, template)
+        batch_tree(self.arrays, template)
     }
 }
 
@@ -73,11 +73,16 @@ impl DeviceBatch {
     /// # Errors
     /// If the template has another number of leaves.
     pub fn into_tree<T: Tree>(self, template: &T) -> Result<tree::Of<T, Array>> {
-        into_tree(self.arrays, template)
+        batch_tree(self.arrays, template)
     }
 }
 
-fn into_tree<A, T: Tree>(mut arrays: Vec<A>, template: &T) -> Result<tree::Of<T, A>> {
+/// What a loader gives (the fields in order, then the weights) as the leaves of `template`; the weights are left out where
+/// the template has no leaf for them.
+///
+/// # Errors
+/// If the template has another number of leaves.
+pub fn batch_tree<A, T: Tree>(mut arrays: Vec<A>, template: &T) -> Result<tree::Of<T, A>> {
     let (given, wanted) = (arrays.len(), template.leaf_count());
     if wanted + 1 == given {
         arrays.pop();

@@ -30,7 +30,7 @@ mod mnist;
 mod prefetch;
 mod sampler;
 
-pub use batch::{DeviceBatch, HostBatch, Labeled, Position};
+pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, DatasetExt, Field, Map, Rows, Sample, SampleMut, Subset};
 pub use loader::{Batches, LastBatch, Loader, LoaderOptions, Order, Shard};
 pub use memory::InMemory;

@@ -114,6 +114,13 @@ pub struct Stages {
     pub compile: Duration,
 }
 
+impl Stages {
+    /// All of it.
+    pub fn total(&self) -> Duration {
+        self.trace + self.print + self.compile
+    }
+}
+
 /// A traced function as a program, with the layout of what it takes and gives.
 #[derive(Debug)]
 pub struct Lowered<O> {
@@ -256,7 +263,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let trace = started.elapsed();
 
         let started = Instant::now();
-
+        let graph = halite_ir::optimize(&graph);
         let port = |name: Option<String>, spec: &ArraySpec| Port { name, spec: Some(spec.sharding.spec().clone()) };
         let state_specs = state.leaves();
         let interface = Interface {
@@ -275,6 +282,16 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// How often this function was compiled.
     pub fn compiles(&self) -> u64 {
         self.compiles.load(Relaxed)
+    }
+
+    /// How long all compiles of this function took together.
+    pub fn stages(&self) -> Stages {
+        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        programs.iter().fold(Stages::default(), |sum, compiled| Stages {
+            trace: sum.trace + compiled.stages.trace,
+            print: sum.print + compiled.stages.print,
+            compile: sum.compile + compiled.stages.compile,
+        })
     }
 
     /// The program that was last used or prepared, if there is one: its sizes, its estimates.

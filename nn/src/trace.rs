@@ -172,17 +172,22 @@ impl Trace {
         self.recording.borrow().mistakes.clone()
     }
 
+    /// That there were no mistakes so far.
+    ///
+    /// # Errors
+    /// All mistakes of the trace in one error.
+    pub fn check(&self) -> Result<()> {
+        let recording = self.recording.borrow();
+        if recording.mistakes.is_empty() { Ok(()) } else { Err(mistakes_error(&recording.mistakes)) }
+    }
+
     /// The program that computes `outputs` from `inputs`.
     ///
     /// # Errors
     /// All mistakes of the trace in one error; or if an output, or what it is made from, belongs to the body of a loop or
     /// branch, or is an input of the trace that is not among `inputs`.
     pub fn graph(&self, inputs: &[Tensor<'_>], outputs: &[Tensor<'_>]) -> Result<Graph> {
-        let recording = self.recording.borrow();
-        if !recording.mistakes.is_empty() {
-            return Err(mistakes_error(&recording.mistakes));
-        }
-        drop(recording);
+        self.check()?;
         let ids = |tensors: &[Tensor<'_>]| tensors.iter().map(|tensor| tensor.id).collect::<Vec<_>>();
         let (inputs, outputs) = (ids(inputs), ids(outputs));
         self.check_complete(&inputs, &outputs)?;

@@ -33,6 +33,12 @@ pub struct Report {
     pub samples_per_second: f64,
     /// Programs compiled.
     pub compiles: u64,
+    /// Times the training step was compiled.
+    pub step_compiles: u64,
+    /// Seconds in which the device could have been given work and the input was not there.
+    pub input_wait_seconds: f64,
+    /// Seconds from the start of the run until its first step was queued: tracing and compiling.
+    pub seconds_to_first_step: f64,
     /// Times the loop waited for a value of the device.
     pub blocking_reads: u64,
     /// Copies to the device.

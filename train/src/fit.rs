@@ -1,0 +1,484 @@
+//! One run of training: the loop, and what happens around it.
+//!
+//! The loop queues steps and reads nothing back. Metrics gather on the device in a *window*; every `log_every` steps the
+//! window is copied to the host without waiting for it, and a new one begins. What arrives is added up in f64.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use halite_core::{
+    Array, CounterSnapshot, DType, DeviceEvent, Error, ErrorKind, HostArray, Pending, Result, Sharding, TensorType,
+    tree::{Leaf, Tree},
+};
+use halite_data::{Loader, Position};
+use halite_nn::{ArraySpec, Optimizer, rng};
+
+use crate::{
+    Metrics, Report, State, Task, Trainer, TrainerOptions,
+    checkpoint::{self, Saved},
+    loggers::{Row, Split},
+    outputs::{Exact, Outputs, Progressed},
+    programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, Window, WindowMetric},
+    signals::{Interrupts, StopReason},
+};
+
+/// Steps that may be queued on the device before the loop waits for the oldest. More would only use memory.
+const IN_FLIGHT: usize = 8;
+
+/// Sums of one metric, on the host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Sum {
+    total: f64,
+    weight: f64,
+}
+
+/// Windows that are on their way to the host, and the sums of those that arrived.
+struct Meter {
+    window: Window,
+    pending: VecDeque<(u64, Pending<HostArray>)>,
+    sums: Vec<Sum>,
+    /// The means of the last window that arrived.
+    latest: Metrics,
+}
+
+impl Meter {
+    fn new(window: Window) -> Self {
+        let sums = vec![Sum::default(); window.names().len()];
+        Meter { window, pending: VecDeque::new(), sums, latest: Vec::new() }
+    }
+
+    /// Takes the windows that have arrived; all, waiting for them, if `all`. Returns the last step they cover.
+    fn collect(&mut self, all: bool) -> Result<Option<u64>> {
+        let mut arrived = None;
+        while let Some((step, pending)) = self.pending.pop_front() {
+            if !all && !pending.is_ready() {
+                self.pending.push_front((step, pending));
+                break;
+            }
+            self.add(&self.window.read(&pending.wait()?)?)?;
+            arrived = Some(step);
+        }
+        Ok(arrived)
+    }
+
+    fn add(&mut self, metrics: &[WindowMetric]) -> Result<()> {
+        if let Some((metric, step)) =
+            metrics.iter().filter_map(|metric| Some((metric, metric.bad_step?))).min_by_key(|(_, step)| *step)
+        {
+            let message = format!(
+                "`{}` is not finite at step {step}; training stopped, and the last checkpoint is from before. A smaller \
+                 learning rate or `clip_norm` often helps",
+                metric.name
+            );
+            return Err(Error::new(ErrorKind::Diverged, "fit", message));
+        }
+        for (sum, metric) in self.sums.iter_mut().zip(metrics) {
+            sum.total += metric.total;
+            sum.weight += metric.weight;
+        }
+        self.latest = metrics.iter().map(|metric| (metric.name.clone(), metric.mean())).collect();
+        Ok(())
+    }
+
+    fn means(&self) -> Metrics {
+        let mean = |sum: &Sum| if sum.weight > 0.0 { sum.total / sum.weight } else { 0.0 };
+        self.window.names().iter().cloned().zip(self.sums.iter().map(mean)).collect()
+    }
+}
+
+/// A trained model, and how it came to be.
+pub struct Fitted<K: Task> {
+    /// The model after the last step.
+    pub model: ModelArrays<K>,
+    /// What happened.
+    pub report: Report,
+    /// Who asked it to stop before its last epoch, if anyone did.
+    pub stopped_by: Option<StopReason>,
+}
+
+impl<K: Task> fmt::Display for Fitted<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.report.fmt(f)
+    }
+}
+
+impl<K: Task> fmt::Debug for Fitted<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fitted").field("report", &self.report).finish_non_exhaustive()
+    }
+}
+
+/// One run: what does not change while it goes.
+pub(crate) struct Run<'a, K: Task, O: Optimizer> {
+    trainer: &'a Trainer,
+    programs: Programs<K, O>,
+    train: Loader,
+    validation: Loader,
+    outputs: Outputs,
+    saved: Option<Saved>,
+    interrupts: Interrupts,
+    /// Types and layouts of the state, in its shape.
+    state_specs: RunState<K, O, ArraySpec>,
+    before: CounterSnapshot,
+    started: Instant,
+}
+
+/// One run: what changes.
+struct Progressing<K: Task, O: Optimizer> {
+    /// The state and the window; `None` only while a step has them.
+    live: Option<(RunState<K, O, Array>, Array)>,
+    meter: Meter,
+    /// Updates made, since the first start.
+    step: u64,
+    position: Position,
+    /// The step this process began at.
+    first: u64,
+    /// Seconds of earlier starts of this run.
+    earlier: f64,
+    best: Option<f64>,
+    in_flight: VecDeque<DeviceEvent>,
+    /// Time in which a step could have been queued and its batch was not there.
+    input_wait: Duration,
+    /// Time in epochs, validation and compiling excluded.
+    training: Duration,
+    first_step: Option<Duration>,
+}
+
+impl<'a, K: Task, O: Optimizer> Run<'a, K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    pub(crate) fn start(
+        trainer: &'a Trainer,
+        task: Arc<K>,
+        model: Arc<ModelParams<K>>,
+        optimizer: Arc<O>,
+        train: Loader,
+        validation: Loader,
+    ) -> Result<Self> {
+        let started = Instant::now();
+        let before = trainer.client.counters().snapshot();
+        let batch = trainer.batch_specs::<K>(&train)?;
+        let programs =
+            Programs::new(&trainer.client, &trainer.mesh, &task, &model, &optimizer, &batch, trainer.options.clip_norm)?;
+        let key = ArraySpec { ty: TensorType::new(DType::U32, [2]), sharding: Sharding::replicated(&trainer.mesh) };
+        let lowered = programs.init.lower(&halite_core::tree::Empty::new(), &Leaf(key))?;
+        let state_specs = lowered.shape.rebuild(lowered.outputs);
+        let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
+        let interrupts = Interrupts::install()?;
+        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, state_specs, before, started })
+    }
+}
+
+impl<K: Task, O: Optimizer> Progressing<K, O> {
+    fn new(state: RunState<K, O, Array>, window: Array, meter: Meter) -> Self {
+        Progressing {
+            live: Some((state, window)),
+            meter,
+            step: 0,
+            position: Position::default(),
+            first: 0,
+            earlier: 0.0,
+            best: None,
+            in_flight: VecDeque::new(),
+            input_wait: Duration::ZERO,
+            training: Duration::ZERO,
+            first_step: None,
+        }
+    }
+
+    /// The state and the window.
+    ///
+    /// # Errors
+    /// If a step took them and failed: the run is over then.
+    fn live(&self) -> Result<&(RunState<K, O, Array>, Array)> {
+        self.live.as_ref().ok_or_else(lost)
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Internal, "fit", "an earlier step failed and took the state with it")
+}
+
+#[derive(PartialEq)]
+enum Next {
+    GoOn,
+    Stop,
+}
+
+impl<K: Task, O: Optimizer> Run<'_, K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    pub(crate) fn fit(mut self) -> Result<Fitted<K>> {
+        let mut now = self.begin()?;
+        let result = self.epochs(&mut now);
+        // Whatever happened, what is being written is written before this returns; the first error is the one to tell.
+        let finished = self.outputs.finish();
+        let report = result?;
+        finished?;
+        let (state, _) = now.live.ok_or_else(lost)?;
+        let stopped_by = self.interrupts.reason().filter(|_| report.interrupted);
+        Ok(Fitted { model: state.model, report, stopped_by })
+    }
+
+    /// The first state, or that of the latest checkpoint.
+    fn begin(&mut self) -> Result<Progressing<K, O>> {
+        let meter = Meter::new(self.programs.train_metrics.clone());
+        if let Some(saved) = self.saved.take() {
+            return self.restore(saved, meter);
+        }
+        let (client, mesh) = (&self.trainer.client, &self.trainer.mesh);
+        let key = HostArray::from_slice(&rng::key(self.trainer.options.seed), [2])?;
+        let key = Array::upload(client, &key, &Sharding::replicated(mesh))?;
+        let state = self.programs.init.run(&Leaf(key))?;
+        Ok(Progressing::new(state, self.programs.train_metrics.upload(client, mesh)?, meter))
+    }
+
+    fn epochs(&mut self, now: &mut Progressing<K, O>) -> Result<Report> {
+        let mut validation = None;
+        let mut train = Vec::new();
+        let mut interrupted = false;
+        while now.position.epoch < self.trainer.options.epochs {
+            let epoch = now.position.epoch;
+            interrupted = self.epoch(now)? == Next::Stop;
+            if !interrupted {
+                train = now.meter.means();
+                validation = self.validate(now)?;
+                // Interrupted in validation: the steps of the epoch are done, and its validation is done again later.
+                interrupted = validation.is_none();
+            }
+            let Some(metrics) = validation.as_ref().filter(|_| !interrupted) else {
+                self.save(now, None)?;
+                break;
+            };
+            self.outputs.epoch_done(&train, self.row(now, Split::Validation, metrics))?;
+            now.position = Position { epoch: epoch + 1, batch: 0 };
+            now.meter = Meter::new(self.programs.train_metrics.clone());
+            let window = self.programs.train_metrics.upload(&self.trainer.client, &self.trainer.mesh)?;
+            now.live.as_mut().ok_or_else(lost)?.1 = window;
+            self.save(now, validation.as_deref())?;
+        }
+        if validation.is_none() && !interrupted {
+            // All epochs were done before: a resumed run that was finished says what it had reached.
+            validation = self.validate(now)?;
+        }
+        self.outputs.finish()?;
+        self.report(now, train, validation.unwrap_or_default(), interrupted)
+    }
+
+    /// The rest of an epoch.
+    fn epoch(&mut self, now: &mut Progressing<K, O>) -> Result<Next> {
+        let batches = self.train.batches_per_epoch();
+        self.outputs.epoch_begun(now.position.epoch, now.position.batch);
+        let TrainerOptions { log_every, checkpoint_every, .. } = self.trainer.options;
+        let begun = Instant::now();
+        let compiled_before = self.compile_time();
+        if now.position.batch < batches {
+            let mut prefetch = self.trainer.prefetch(&self.train, now.position)?;
+            while let Some(batch) = prefetch.next() {
+                self.step(now, self.trainer.batch_tree::<K>(batch?)?)?;
+                now.position.batch += 1;
+                if now.step.is_multiple_of(log_every) {
+                    self.send_window(now)?;
+                }
+                self.collect(now, false)?;
+                if self.interrupts.reason().is_some() {
+                    return Ok(Next::Stop);
+                }
+                if checkpoint_every.is_some_and(|every| now.step.is_multiple_of(every)) && now.position.batch < batches {
+                    self.save(now, None)?;
+                }
+            }
+            now.input_wait += prefetch.waited();
+        }
+        self.send_window(now)?;
+        self.collect(now, true)?;
+        now.training += begun.elapsed().saturating_sub(self.compile_time() - compiled_before);
+        Ok(Next::GoOn)
+    }
+
+    fn compile_time(&self) -> Duration {
+        self.programs.step.stages().total()
+    }
+
+    /// Queues one step.
+    fn step(&mut self, now: &mut Progressing<K, O>, batch: BatchArrays<K>) -> Result<()> {
+        let (state, window) = now.live.take().ok_or_else(lost)?;
+        let (state, Leaf(window)) = self.programs.step.call(state, &(batch, Leaf(window)))?;
+        if let Some(shard) = window.shards().first() {
+            now.in_flight.push_back(shard.ready()?);
+        }
+        now.live = Some((state, window));
+        now.step += 1;
+        now.first_step.get_or_insert_with(|| self.started.elapsed());
+        self.outputs.stepped();
+        if now.in_flight.len() > IN_FLIGHT
+            && let Some(oldest) = now.in_flight.pop_front()
+            && !oldest.is_ready()
+        {
+            oldest.pending("train step").wait()?;
+        }
+        Ok(())
+    }
+
+    /// Begins a new window, and the copy of the old one to the host.
+    fn send_window(&mut self, now: &mut Progressing<K, O>) -> Result<()> {
+        let empty = self.programs.train_metrics.upload(&self.trainer.client, &self.trainer.mesh)?;
+        let (_, window) = now.live.as_mut().ok_or_else(lost)?;
+        let full = std::mem::replace(window, empty);
+        now.meter.pending.push_back((now.step, full.fetch()?));
+        Ok(())
+    }
+
+    /// Takes the windows that have arrived; all of them, waiting, if `all`.
+    fn collect(&mut self, now: &mut Progressing<K, O>, all: bool) -> Result<()> {
+        if let Some(step) = now.meter.collect(all)? {
+            let row = self.row(now, Split::Train, &now.meter.latest);
+            self.outputs.window(Row { step, ..row })?;
+        }
+        Ok(())
+    }
+
+    /// Scores the model on the validation data; `None` if it is asked to stop on the way.
+    fn validate(&mut self, now: &mut Progressing<K, O>) -> Result<Option<Metrics>> {
+        let (state, window) = now.live.take().ok_or_else(lost)?;
+        let State { mut model, slots, step, key } = state;
+        let metrics = &self.programs.evaluate_metrics;
+        let mut scores = Leaf(metrics.upload(&self.trainer.client, &self.trainer.mesh)?);
+        let mut stopped = false;
+        for batch in self.trainer.prefetch(&self.validation, Position::default())? {
+            if self.interrupts.reason().is_some() {
+                stopped = true;
+                break;
+            }
+            let inputs = (model, (self.trainer.batch_tree::<K>(batch?)?, scores));
+            scores = self.programs.evaluate.run(&inputs)?;
+            model = inputs.0;
+        }
+        now.live = Some((State { model, slots, step, key }, window));
+        if stopped {
+            return Ok(None);
+        }
+        let scores = metrics.read(&scores.0.fetch()?.wait()?)?;
+        Ok(Some(scores.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect()))
+    }
+
+    /// Queues a checkpoint of where the run is; `validation` are the scores of the epoch that ends here.
+    fn save(&mut self, now: &mut Progressing<K, O>, validation: Option<&[(Arc<str>, f64)]>) -> Result<()> {
+        if !self.outputs.saves() {
+            return Ok(());
+        }
+        // The sums in the checkpoint must cover exactly the steps before it.
+        self.collect(now, true)?;
+        let score = validation.and_then(|metrics| metrics.first()).map(|(_, loss)| *loss).filter(|loss| loss.is_finite());
+        let is_best = score.is_some_and(|score| now.best.is_none_or(|best| score < best));
+        if is_best {
+            now.best = score;
+        }
+        let (state, window) = now.live()?;
+        let mut arrays = Vec::new();
+        for (path, array) in state.named() {
+            arrays.push((path, array.fetch()?));
+        }
+        arrays.push((WINDOW.to_string(), window.fetch()?));
+        let progressed = Progressed {
+            batch_size: self.trainer.options.batch_size as u64,
+            seconds: self.seconds(now),
+            best: now.best.map(Exact),
+            sums: now.meter.sums.iter().map(|sum| (Exact(sum.total), Exact(sum.weight))).collect(),
+        };
+        let position = checkpoint::Position { step: now.step, epoch: now.position.epoch, batch: now.position.batch as u64 };
+        let best = score.filter(|_| is_best).map(|score| (LOSS.to_string(), score));
+        self.outputs.save(position, self.trainer.options.seed, &progressed, arrays, best)
+    }
+
+    /// The run as it was when `saved` was written.
+    fn restore(&mut self, mut saved: Saved, mut meter: Meter) -> Result<Progressing<K, O>> {
+        let (position, progressed) = (saved.position(), Progressed::of(&saved)?);
+        let TrainerOptions { seed, batch_size, .. } = self.trainer.options;
+        if (saved.seed(), progressed.batch_size) != (seed, batch_size as u64) {
+            let message = format!(
+                "the checkpoint was made with seed {} and batch size {}, this run has seed {seed} and batch size {batch_size}: \
+                 the order of the samples would not be the same. Use the same, or another `out`",
+                saved.seed(),
+                progressed.batch_size
+            );
+            return Err(Error::invalid("resume", message));
+        }
+        let batch = usize::try_from(position.batch).ok().filter(|batch| *batch <= self.train.batches_per_epoch());
+        let (Some(batch), true) = (batch, progressed.sums.len() == meter.sums.len()) else {
+            let message = "the checkpoint is of a task with other metrics, or of a larger dataset; use another `out`";
+            return Err(Error::invalid("resume", message));
+        };
+        for (sum, (total, weight)) in meter.sums.iter_mut().zip(&progressed.sums) {
+            *sum = Sum { total: total.0, weight: weight.0 };
+        }
+        let window = ArraySpec {
+            ty: self.programs.train_metrics.empty().ty().clone(),
+            sharding: Sharding::replicated(&self.trainer.mesh),
+        };
+        let mut wanted: Vec<(String, &ArraySpec)> = self.state_specs.named();
+        wanted.push((WINDOW.to_string(), &window));
+        let types: Vec<_> = wanted.iter().map(|(path, spec)| (path.clone(), spec.ty.clone())).collect();
+        let hosts = saved.take_all(&types)?;
+        let upload = |(host, (_, spec)): (HostArray, &(String, &ArraySpec))| {
+            Array::upload_shared(&self.trainer.client, &Arc::new(host), &spec.sharding)
+        };
+        let mut arrays = hosts.into_iter().zip(&wanted).map(upload).collect::<Result<Vec<_>>>()?;
+        let window = arrays.pop().expect("the window is the last that was wanted");
+        let mut now = Progressing::new(self.state_specs.rebuild(arrays), window, meter);
+        now.step = position.step;
+        now.first = position.step;
+        now.position = Position { epoch: position.epoch, batch };
+        now.earlier = progressed.seconds;
+        now.best = progressed.best.map(|best| best.0);
+        Ok(now)
+    }
+
+    fn report(&self, now: &Progressing<K, O>, train: Metrics, validation: Metrics, interrupted: bool) -> Result<Report> {
+        let Trainer { client, mesh, options } = self.trainer;
+        let (counted, before) = (client.counters().snapshot(), self.before);
+        let named = |metrics: Metrics| metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        let training = now.training.as_secs_f64();
+        let samples = (now.step - now.first) * options.batch_size as u64;
+        self.outputs.report(Report {
+            metrics: named(if validation.is_empty() { train.clone() } else { validation }),
+            train_metrics: named(train),
+            steps: now.step,
+            epochs: now.position.epoch,
+            seconds: self.seconds(now),
+            samples_per_second: if training > 0.0 { samples as f64 / training } else { 0.0 },
+            compiles: counted.compiles - before.compiles,
+            step_compiles: self.programs.step.compiles(),
+            blocking_reads: counted.blocking_reads - before.blocking_reads,
+            uploads: counted.uploads - before.uploads,
+            input_wait_seconds: now.input_wait.as_secs_f64(),
+            seconds_to_first_step: now.first_step.map_or(0.0, |first| first.as_secs_f64()),
+            devices: mesh.size() as u64,
+            plugin: client.platform().name.to_string(),
+            plugin_version: client.platform().version.clone(),
+            halite_version: env!("CARGO_PKG_VERSION").to_string(),
+            seed: options.seed,
+            interrupted,
+            ..Report::default()
+        })
+    }
+
+    fn row(&self, now: &Progressing<K, O>, split: Split, metrics: &[(Arc<str>, f64)]) -> Row {
+        let metrics = metrics.iter().map(|(name, value)| (name.to_string(), *value)).collect();
+        Row { step: now.step, epoch: now.position.epoch, seconds: self.seconds(now), split, metrics }
+    }
+
+    /// Seconds of training, those of earlier starts of this run included.
+    fn seconds(&self, now: &Progressing<K, O>) -> f64 {
+        now.earlier + self.started.elapsed().as_secs_f64()
+    }
+}
+
+/// The name of the metrics' window among a checkpoint's arrays.
+const WINDOW: &str = "window";

@@ -1,0 +1,268 @@
+//! The programs of a run: initialise, step, evaluate. Each is one launch; none reads anything back.
+
+use std::sync::Arc;
+
+use halite_core::{
+    Array, Client, DType, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
+    tree::{Empty, Family, Leaf, Tree},
+};
+use halite_ir::{Literal, Op};
+use halite_nn::{
+    ArraySpec, Jit, Mean, Optimizer, Param, Tensor, Trace, Traced, grad, init,
+    optim::{self, clip_global_norm},
+    rng,
+};
+
+use crate::{Predict, State, Task};
+
+/// The name under which the loss is reported.
+pub const LOSS: &str = "loss";
+
+/// Model family of a task, as arrays on devices.
+pub(crate) type ModelArrays<K> = <<K as Task>::Model as Family>::Of<Array>;
+/// Batch family of a task, as arrays on devices.
+pub(crate) type BatchArrays<K> = <<K as Task>::Batch as Family>::Of<Array>;
+/// A model's description.
+pub(crate) type ModelParams<K> = <<K as Task>::Model as Family>::Of<Param>;
+/// State of a run of this task with this optimizer.
+pub(crate) type RunState<K, O, L> = State<<K as Task>::Model, <O as Optimizer>::Slot, L>;
+
+type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
+type EvaluateInputs<K> = (<K as Task>::Model, (<K as Task>::Batch, Leaf<()>));
+
+/// The compiled parts of a run.
+pub(crate) struct Programs<K: Task, O: Optimizer> {
+    /// From the run's key to the first state.
+    pub(crate) init: Jit<Empty<()>, Leaf<()>, RunState<K, O, ()>>,
+    /// From a state, a batch and the metrics' window to the next state and window.
+    pub(crate) step: Jit<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>,
+    /// From a model, a batch and the window to the next window.
+    pub(crate) evaluate: Jit<Empty<()>, EvaluateInputs<K>, Leaf<()>>,
+    /// Metrics of a training step and of an evaluation, in the order of the window.
+    pub(crate) train_metrics: Window,
+    pub(crate) evaluate_metrics: Window,
+}
+
+impl<K: Task, O: Optimizer> Programs<K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    /// # Errors
+    /// All mistakes of the task's code at once.
+    pub(crate) fn new(
+        client: &Client,
+        mesh: &Arc<Mesh>,
+        task: &Arc<K>,
+        params: &Arc<ModelParams<K>>,
+        optimizer: &Arc<O>,
+        batch: &<K::Batch as Family>::Of<ArraySpec>,
+        clip: Option<f64>,
+    ) -> Result<Self> {
+        let types = Tree::as_ref(&**params).map(|_, param| param.ty.clone());
+        let train_metrics = discover(&**task, &types, batch, true)?;
+        let evaluate_metrics = discover(&**task, &types, batch, false)?;
+        Ok(Programs {
+            init: init_program::<K, O>(client, mesh, params, optimizer),
+            step: step_program::<K, O>(client, mesh, task, params, optimizer, clip, &train_metrics),
+            evaluate: evaluate_program(client, mesh, task, &evaluate_metrics),
+            train_metrics,
+            evaluate_metrics,
+        })
+    }
+}
+
+fn init_program<K: Task, O: Optimizer>(
+    client: &Client,
+    mesh: &Arc<Mesh>,
+    params: &Arc<ModelParams<K>>,
+    optimizer: &Arc<O>,
+) -> Jit<Empty<()>, Leaf<()>, RunState<K, O, ()>>
+where
+    ModelParams<K>: Send + Sync,
+{
+    let (params, optimizer) = (params.clone(), optimizer.clone());
+    Jit::function(client, move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
+        let model = init(cx, &*params, rng::fold_in(key, 0));
+        let slots = init(cx, &optim::slots(&*optimizer, &*params), rng::fold_in(key, 1));
+        State { model, slots, step: cx.scalar(0.0, DType::U32), key: rng::fold_in(key, 2) }
+    })
+    .named("init")
+    .on(mesh)
+}
+
+fn step_program<K: Task, O: Optimizer>(
+    client: &Client,
+    mesh: &Arc<Mesh>,
+    task: &Arc<K>,
+    params: &Arc<ModelParams<K>>,
+    optimizer: &Arc<O>,
+    clip: Option<f64>,
+    metrics: &Window,
+) -> Jit<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>
+where
+    ModelParams<K>: Send + Sync,
+{
+    let (task, params, optimizer, metrics) = (task.clone(), params.clone(), optimizer.clone(), metrics.clone());
+    Jit::new(client, move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
+        let State { model, slots, step, key } = state;
+        cx.set_mode(true, Some(rng::fold_in(key, step)));
+        let loss = task.loss(cx, &model, &batch);
+        let gradients = grad(loss.value(), &model);
+        let gradients = match clip {
+            Some(most) => clip_global_norm(cx, gradients, most).0,
+            None => gradients,
+        };
+        let (next, slots) = optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
+        let model = next.map(|_, leaf| cx.updated(leaf));
+        let window = metrics.add(cx, window, loss, step);
+        (State { model, slots, step: step + 1, key }, Leaf(window))
+    })
+    .named("train step")
+    .on(mesh)
+}
+
+/// The program that scores a batch.
+pub(crate) fn evaluate_program<K: Task>(
+    client: &Client,
+    mesh: &Arc<Mesh>,
+    task: &Arc<K>,
+    metrics: &Window,
+) -> Jit<Empty<()>, EvaluateInputs<K>, Leaf<()>> {
+    let (task, metrics) = (task.clone(), metrics.clone());
+    Jit::function(client, move |cx: &Trace, (model, (batch, Leaf(window)))| {
+        cx.set_mode(false, None);
+        let loss = task.loss(cx, &model, &batch);
+        Leaf(metrics.add(cx, window, loss, cx.scalar(0.0, DType::U32)))
+    })
+    .named("evaluate")
+    .on(mesh)
+}
+
+/// The program that answers for a batch.
+pub(crate) fn predict_program<K: Predict>(
+    client: &Client,
+    mesh: &Arc<Mesh>,
+    task: &Arc<K>,
+) -> Jit<Empty<()>, (K::Model, K::Batch), K::Output> {
+    let task = task.clone();
+    Jit::function(client, move |cx: &Trace, (model, batch)| {
+        cx.set_mode(false, None);
+        task.predict(cx, &model, &batch)
+    })
+    .named("predict")
+    .on(mesh)
+}
+
+/// Which metrics a task reports, found by tracing it without running.
+fn discover<K: Task>(
+    task: &K,
+    model: &<K::Model as Family>::Of<TensorType>,
+    batch: &<K::Batch as Family>::Of<ArraySpec>,
+    training: bool,
+) -> Result<Window> {
+    let cx = Trace::new();
+    cx.set_mode(training, training.then(|| cx.input(TensorType::new(DType::U32, [2]), "key")));
+    let model: Traced<'_, K::Model> = Tree::as_ref(model).map(|path, ty| cx.input(ty.clone(), path.to_string()));
+    let batch = Tree::as_ref(batch).map(|path, spec| cx.input(spec.ty.clone(), format!("batch.{path}")));
+    task.loss(&cx, &model, &batch);
+    // Mistakes are told here, before anything is compiled.
+    cx.check()?;
+    let names = std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
+    Ok(Window { names: names.collect() })
+}
+
+/// The metrics of several steps in one small array on the device: for each the sum of values, the sum of weights, and
+/// the first step at which it was not finite.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    names: Arc<[Arc<str>]>,
+}
+
+/// What a window says of one metric.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WindowMetric {
+    pub(crate) name: Arc<str>,
+    pub(crate) total: f64,
+    pub(crate) weight: f64,
+    /// The first step at which its value was not finite.
+    pub(crate) bad_step: Option<u64>,
+}
+
+impl WindowMetric {
+    /// The weighted mean; 0 if nothing counts.
+    pub(crate) fn mean(&self) -> f64 {
+        if self.weight > 0.0 { self.total / self.weight } else { 0.0 }
+    }
+}
+
+impl Window {
+    /// The metrics, in order.
+    pub(crate) fn names(&self) -> &[Arc<str>] {
+        &self.names
+    }
+
+    /// A window that nothing was added to.
+    pub(crate) fn empty(&self) -> HostArray {
+        HostArray::from_slice(&self.start(), [3 * self.names.len()]).expect("three numbers a metric")
+    }
+
+    /// Puts an empty window on every device of `mesh`.
+    pub(crate) fn upload(&self, client: &Client, mesh: &Arc<Mesh>) -> Result<Array> {
+        Array::upload(client, &self.empty(), &Sharding::replicated(mesh))
+    }
+
+    /// The window of a task's evaluation, for a model that is on devices.
+    pub(crate) fn discover_for<K: Task>(
+        task: &K,
+        model: &ModelArrays<K>,
+        batch: &<K::Batch as Family>::Of<ArraySpec>,
+    ) -> Result<Self> {
+        let types = Tree::as_ref(model).map(|_, array| array.ty().clone());
+        discover(task, &types, batch, false)
+    }
+
+    /// What a window that was read back says.
+    pub(crate) fn read(&self, window: &HostArray) -> Result<Vec<WindowMetric>> {
+        let values = window.as_slice::<f32>()?;
+        let count = self.names.len();
+        let metric = |(index, name): (usize, &Arc<str>)| {
+            let bad = values[2 * count + index];
+            WindowMetric {
+                name: name.clone(),
+                total: values[index].into(),
+                weight: values[count + index].into(),
+                bad_step: bad.is_finite().then_some(bad as u64),
+            }
+        };
+        Ok(self.names.iter().enumerate().map(metric).collect())
+    }
+
+    /// The window with this step's loss and metrics.
+    fn add<'t>(&self, cx: &'t Trace, window: Tensor<'t>, loss: Mean<'t>, step: Tensor<'t>) -> Tensor<'t> {
+        let metrics: Vec<Mean<'t>> = std::iter::once(loss).chain(cx.metrics().into_iter().map(|(_, mean)| mean)).collect();
+        let scalar = |value: Tensor<'t>| value.convert(DType::F32).reshape([1]);
+        let totals = metrics.iter().map(|mean| scalar(mean.total));
+        let weights = metrics.iter().map(|mean| scalar(mean.weight));
+        let fine = cx.scalar(f64::INFINITY, DType::F32);
+        let bad =
+            metrics.iter().map(|mean| scalar(mean.total.convert(DType::F32).is_finite().select(fine, step.convert(DType::F32))));
+        let parts: Vec<Tensor<'t>> = totals.chain(weights).chain(bad).collect();
+        let now = cx.push_one(Op::Concatenate { dim: 0 }, &parts);
+        let is_sum: Vec<bool> = (0..parts.len()).map(|index| index < 2 * metrics.len()).collect();
+        let is_sum = Literal::new(&is_sum, [parts.len()]).expect("one flag a number");
+        cx.push_one(Op::Constant(is_sum), &[]).select(window + now, window.minimum(now))
+    }
+
+    fn start(&self) -> Vec<f32> {
+        let count = self.names.len();
+        (0..3 * count).map(|index| if index < 2 * count { 0.0 } else { f32::INFINITY }).collect()
+    }
+}
+
+/// How the fields of a batch lie on the devices: by samples.
+pub(crate) fn batch_sharding(mesh: &Arc<Mesh>) -> Result<Arc<Sharding>> {
+    match mesh.axes().next() {
+        Some((axis, _)) => Sharding::new(mesh, PartitionSpec::first(axis)),
+        None => Ok(Sharding::replicated(mesh)),
+    }
+}

@@ -1,0 +1,305 @@
+//! The trainer: what to run on, how long, where to write; and fitting, validating, predicting.
+
+use std::{path::PathBuf, sync::Arc};
+
+use halite_core::{
+    Client, DeviceId, Error, HostArray, Mesh, Result,
+    tree::{Family, Tree},
+};
+use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Prefetch};
+use halite_nn::{ArraySpec, Optimizer};
+
+use crate::{
+    Fitted, Predict, Task,
+    fit::Run,
+    programs::{BatchArrays, ModelArrays, ModelParams, Window, batch_sharding, evaluate_program, predict_program},
+};
+
+/// Trains models. Make one with [`Trainer::builder`]; the same trainer can fit many models.
+#[derive(Clone, Debug)]
+pub struct Trainer {
+    pub(crate) client: Client,
+    pub(crate) mesh: Arc<Mesh>,
+    pub(crate) options: TrainerOptions,
+}
+
+/// What a [`Trainer`] does. Every field has a default that works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainerOptions {
+    /// Passes over the training data.
+    pub epochs: u64,
+    /// Samples of one step, over all devices.
+    pub batch_size: usize,
+    /// All that is drawn at random, first weights, order of samples, dropout, is a function of it.
+    pub seed: u64,
+    /// Directory of the run: checkpoints, `metrics.csv`, `metrics.svg`, `report.json`. Without it nothing is written.
+    pub out: Option<PathBuf>,
+    /// Go on from the latest checkpoint in `out`, if there is one.
+    pub resume: bool,
+    /// Steps between two read-backs of metrics. They never make the device wait.
+    pub log_every: u64,
+    /// Steps between two checkpoints, besides the one after each epoch.
+    pub checkpoint_every: Option<u64>,
+    /// Scale gradients down so that their global norm is at most this.
+    pub clip_norm: Option<f64>,
+    /// Threads that read samples. They do not change the results.
+    pub workers: usize,
+    /// No progress bar.
+    pub quiet: bool,
+}
+
+impl Default for TrainerOptions {
+    fn default() -> Self {
+        TrainerOptions {
+            epochs: 1,
+            batch_size: 128,
+            seed: 0,
+            out: None,
+            resume: false,
+            log_every: 50,
+            checkpoint_every: None,
+            clip_norm: None,
+            workers: 1,
+            quiet: false,
+        }
+    }
+}
+
+impl TrainerOptions {
+    fn check(&self) -> Result<()> {
+        let nothing = [("epochs", self.epochs as usize), ("batch_size", self.batch_size), ("log_every", self.log_every as usize)];
+        for (name, value) in nothing {
+            if value == 0 {
+                return Err(Error::invalid("trainer", format!("`{name}` is 0; it must be at least 1")));
+            }
+        }
+        if self.checkpoint_every == Some(0) {
+            return Err(Error::invalid("trainer", "`checkpoint_every` is 0; it must be at least 1, or not set"));
+        }
+        if let Some(norm) = self.clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
+            return Err(Error::invalid("trainer", format!("`clip_norm` is {norm}; it must be positive and finite")));
+        }
+        if self.resume && self.out.is_none() {
+            return Err(Error::invalid("trainer", "`resume` needs `out`: the directory of the run to go on with"));
+        }
+        Ok(())
+    }
+}
+
+/// Puts a [`Trainer`] together.
+#[derive(Clone, Debug)]
+pub struct TrainerBuilder {
+    client: Client,
+    devices: Option<Vec<DeviceId>>,
+    options: TrainerOptions,
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty => $value:expr;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(mut self, $name: $ty) -> Self {
+            self.options.$name = $value;
+            self
+        }
+    )*};
+}
+
+impl TrainerBuilder {
+    setters! {
+        /// Passes over the training data. Default 1.
+        epochs: u64 => epochs;
+        /// Samples of one step, over all devices. Default 128.
+        batch_size: usize => batch_size;
+        /// All that is drawn at random is a function of it. Default 0.
+        seed: u64 => seed;
+        /// Directory of the run. Without it nothing is written.
+        out: impl Into<PathBuf> => Some(out.into());
+        /// Go on from the latest checkpoint in `out`, if there is one.
+        resume: bool => resume;
+        /// Steps between two read-backs of metrics. Default 50.
+        log_every: u64 => log_every;
+        /// Steps between two checkpoints, besides the one after each epoch.
+        checkpoint_every: u64 => Some(checkpoint_every);
+        /// Scale gradients down so that their global norm is at most this.
+        clip_norm: f64 => Some(clip_norm);
+        /// Threads that read samples; the results do not depend on it. Default 1.
+        workers: usize => workers;
+        /// No progress bar.
+        quiet: bool => quiet;
+    }
+
+    /// The devices to train on, each on its part of every batch. Default: the first.
+    pub fn devices(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
+        self.devices = Some(devices.into_iter().collect());
+        self
+    }
+
+    /// All options at once.
+    pub fn options(mut self, options: TrainerOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// # Errors
+    /// If an option has a value that cannot work, naming it; if there is no such device.
+    pub fn build(self) -> Result<Trainer> {
+        self.options.check()?;
+        let local = self.client.local_devices();
+        let devices = match self.devices {
+            Some(devices) => devices,
+            None => local.iter().take(1).copied().collect(),
+        };
+        if let Some(missing) = devices.iter().find(|device| !local.contains(device)) {
+            return Err(Error::invalid("trainer", format!("there is no device {}: this process has {local:?}", missing.0)));
+        }
+        if devices.is_empty() || !self.options.batch_size.is_multiple_of(devices.len()) {
+            let message = format!("`batch_size` {} does not divide among {} devices", self.options.batch_size, devices.len());
+            return Err(Error::invalid("trainer", message));
+        }
+        let mesh = match devices.as_slice() {
+            [device] => Mesh::single(*device),
+            devices => Mesh::new([("data", devices.len())], devices.iter().copied())?,
+        };
+        Ok(Trainer { client: self.client, mesh: Arc::new(mesh), options: self.options })
+    }
+}
+
+/// Mean of each metric over a dataset, by name; the loss is among them.
+pub type Metrics = Vec<(Arc<str>, f64)>;
+
+impl Trainer {
+    /// A trainer on these devices, with defaults for everything.
+    pub fn builder(client: &Client) -> TrainerBuilder {
+        TrainerBuilder { client: client.clone(), devices: None, options: TrainerOptions::default() }
+    }
+
+    /// What it does.
+    pub fn options(&self) -> &TrainerOptions {
+        &self.options
+    }
+
+    /// Trains `model` on `train`, and after each epoch scores it on `validation`.
+    ///
+    /// Ctrl-C and SIGTERM save a checkpoint and return with [`Report::interrupted`](crate::Report) set.
+    ///
+    /// # Errors
+    /// All mistakes of the task's code at once; what the compiler says; a loss or metric that is not finite, with its name
+    /// and step; a sample that cannot be read; a directory that cannot be written.
+    pub fn fit<K: Task, O: Optimizer>(
+        &self,
+        task: K,
+        model: ModelParams<K>,
+        optimizer: O,
+        train: impl Dataset + 'static,
+        validation: impl Dataset + 'static,
+    ) -> Result<Fitted<K>>
+    where
+        ModelParams<K>: Send + Sync,
+    {
+        let training = LoaderOptions {
+            workers: self.options.workers,
+            ..LoaderOptions::shuffled(self.options.batch_size, self.options.seed)
+        };
+        let train = Loader::new(train, training)?;
+        let validation = self.in_order(validation)?;
+        Run::start(self, Arc::new(task), Arc::new(model), Arc::new(optimizer), train, validation)?.fit()
+    }
+
+    /// Scores `model` on every sample of `dataset`, exactly: the samples that fill up the last batch do not count.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn validate<K: Task>(
+        &self,
+        task: K,
+        model: ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<(Metrics, ModelArrays<K>)> {
+        let loader = self.in_order(dataset)?;
+        let metrics = Window::discover_for::<K>(&task, &model, &self.batch_specs::<K>(&loader)?)?;
+        let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics);
+        let mut window = halite_core::tree::Leaf(metrics.upload(&self.client, &self.mesh)?);
+        let mut model = model;
+        for batch in self.prefetch(&loader, halite_data::Position::default())? {
+            let inputs = (model, (self.batch_tree::<K>(batch?)?, window));
+            window = program.run(&inputs)?;
+            model = inputs.0;
+        }
+        let read = metrics.read(&window.0.fetch()?.wait()?)?;
+        Ok((read.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect(), model))
+    }
+
+    /// What `model` answers for every sample of `dataset`, in order: one array per leaf of the output, whose first
+    /// dimension counts the samples.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit).
+    pub fn predict<K: Predict>(
+        &self,
+        task: K,
+        model: ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<(<K::Output as Family>::Of<HostArray>, ModelArrays<K>)> {
+        let loader = self.in_order(dataset)?;
+        let program = predict_program(&self.client, &self.mesh, &Arc::new(task));
+        let mut model = model;
+        let mut answers: Vec<Vec<u8>> = Vec::new();
+        let mut shape = None;
+        let mut samples = 0;
+        for batch in self.prefetch(&loader, halite_data::Position::default())? {
+            let batch = batch?;
+            let count = batch.count;
+            let inputs = (model, self.batch_tree::<K>(batch)?);
+            let output = program.run(&inputs)?;
+            model = inputs.0;
+            samples += count;
+            let types = Tree::as_ref(&output).map(|_, array| array.ty().clone());
+            answers.resize_with(types.leaf_count(), Vec::new);
+            for (all, array) in answers.iter_mut().zip(output.leaves()) {
+                if array.ty().dims().first() != Some(&self.options.batch_size) {
+                    let message = format!(
+                        "an output is {}; its first dimension must count the {} samples",
+                        array.ty(),
+                        self.options.batch_size
+                    );
+                    return Err(Error::invalid("predict", message));
+                }
+                let host = array.fetch()?.wait()?;
+                all.extend(&host.bytes()[..host.bytes().len() / self.options.batch_size * count]);
+            }
+            shape = Some(types);
+        }
+        let shape = shape.ok_or_else(|| Error::invalid("predict", "the dataset is empty"))?;
+        let mut arrays = Vec::new();
+        for (bytes, ty) in answers.into_iter().zip(shape.leaves()) {
+            let mut dims = ty.dims().to_vec();
+            dims[0] = samples;
+            arrays.push(HostArray::from_bytes(&bytes, ty.with_dims(dims))?);
+        }
+        Ok((shape.rebuild(arrays), model))
+    }
+
+    /// Every sample once, in the dataset's order.
+    fn in_order(&self, dataset: impl Dataset + 'static) -> Result<Loader> {
+        let options =
+            LoaderOptions { workers: self.options.workers, last: LastBatch::Pad, ..LoaderOptions::new(self.options.batch_size) };
+        Loader::new(dataset, options)
+    }
+
+    pub(crate) fn prefetch(&self, loader: &Loader, start: halite_data::Position) -> Result<Prefetch> {
+        Prefetch::new(loader.epoch_from(start), &self.client, vec![batch_sharding(&self.mesh)?], PREFETCH)
+    }
+
+    pub(crate) fn batch_tree<K: Task>(&self, batch: halite_data::DeviceBatch) -> Result<BatchArrays<K>> {
+        batch.into_tree(&<K::Batch as Family>::Of::<()>::default())
+    }
+
+    pub(crate) fn batch_specs<K: Task>(&self, loader: &Loader) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
+        let sharding = batch_sharding(&self.mesh)?;
+        let specs = loader.batch_types().into_iter().map(|ty| ArraySpec { ty, sharding: sharding.clone() }).collect();
+        halite_data::batch_tree(specs, &<K::Batch as Family>::Of::<()>::default())
+    }
+}
+
+/// Batches uploaded ahead of the step.
+const PREFETCH: usize = 2;
