@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use halite_core::{
     DType, TensorType,
-    tree::{Tree, same_structure},
+    tree::{Path, Tree, same_structure},
 };
 use halite_ir::Op;
 
@@ -95,7 +95,7 @@ impl Trace {
             predicate.mistake_like("cond", message, TensorType::scalar(DType::S32))
         };
         let (mut on_true, mut on_false) = (Some(on_true), Some(on_false));
-        self.branches("cond", index, 2, &mut |branch| match branch {
+        self.branches("cond", |branch| ["`on_false`", "`on_true`"][branch].to_string(), index, 2, &mut |branch| match branch {
             0 => on_false.take().expect("each branch is traced once")(),
             _ => on_true.take().expect("each branch is traced once")(),
         })
@@ -120,13 +120,14 @@ impl Trace {
             let message = || format!("the index is {}; it is to be s32[]", index.ty());
             index.mistake_like("case", message, TensorType::scalar(DType::S32))
         };
-        self.branches("case", index, count, &mut branch)
+        self.branches("case", |branch| format!("branch {branch}"), index, count, &mut branch)
     }
 
     #[track_caller]
     fn branches<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
         op: &str,
+        name: impl Fn(usize) -> String,
         index: Tensor<'t>,
         count: usize,
         branch: &mut dyn FnMut(usize) -> T,
@@ -140,7 +141,7 @@ impl Trace {
                 let result = branch(i);
                 let outputs = match &first {
                     None => self.usable(op, &result, location),
-                    Some(first) => self.same_types(op, ["branch 0", &format!("branch {i}")], first, &result, location),
+                    Some(first) => self.same_types(op, [&name(0), &name(i)], first, &result, location),
                 };
                 first.get_or_insert(result);
                 outputs
@@ -241,7 +242,7 @@ impl Trace {
     ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
         let mut found = Ok(Vec::new());
         tree.for_each(|path, &leaf| {
-            let checked = self.check_usable(op, &format!("result `{path}`"), leaf, location);
+            let checked = self.check_usable(op, &named("the result", path), leaf, location);
             match (checked.and_then(fine), &mut found) {
                 (Ok(leaf), Ok(leaves)) => leaves.push(leaf),
                 (Err(error), found) => *found = Err(error),
@@ -269,8 +270,8 @@ impl Trace {
         for ((path, left), right) in left.named().into_iter().zip(&leaves) {
             if !left.is_error() && left.ty() != right.ty() {
                 let (left, right) = (left.ty(), right.ty());
-                let at = if path.is_empty() { String::new() } else { format!("`{path}`: ") };
-                let message = format!("{at}{left_name} is {left}, {right_name} is {right}; they are to be the same");
+                let of = |what: &str| if path.is_empty() { what.to_string() } else { format!("`{path}` of {what}") };
+                let message = format!("{} is {left}, {} is {right}; they are to be the same", of(left_name), of(right_name));
                 wrong = Err(self.fail_at(location, op, message, None));
             }
         }
@@ -297,6 +298,10 @@ impl Region {
         self.outputs = outputs.iter().map(|output| output.id).collect();
         self
     }
+}
+
+fn named(what: &str, path: &Path) -> String {
+    if path.is_empty() { what.to_string() } else { format!("`{path}` of {what}") }
 }
 
 /// Sorts error tensors out.

@@ -134,6 +134,7 @@ impl<'t> Tensor<'t> {
         }
         let spatial = ty.rank() - 2;
         check!(self.check_count(op, "window sizes", window.len(), spatial));
+        let window = &check!(self.per_dimension("sizes", window, spatial))[..];
         let strides = check!(self.per_dimension("strides", if strides.is_empty() { window } else { strides }, spatial));
         let sizes = &ty.dims()[1..=spatial];
         let padding = match padding.resolve(sizes, window, &strides) {
@@ -141,7 +142,7 @@ impl<'t> Tensor<'t> {
             Err(message) => return self.mistake(op, || message),
         };
         let fits = (0..spatial).all(|dim| window[dim] > 0 && window[dim] <= sizes[dim]);
-        if strides == window && fits && padding.iter().all(|&edges| edges == (0, 0)) {
+        if *strides == *window && fits && padding.iter().all(|&edges| edges == (0, 0)) {
             return self.pool_tiles(kind, window);
         }
         let Some(padding) = padding.iter().map(|&(low, high)| Some((low.try_into().ok()?, high.try_into().ok()?))).collect()

@@ -168,7 +168,7 @@ macro_rules! comparisons {
             $(#[$doc])*
             #[track_caller]
             pub fn $name(self, right: impl Operand<'t>) -> Tensor<'t> {
-                let (left, right) = self.aligned(right);
+                let (left, right) = self.aligned("compare", right);
                 left.trace().push_one(Op::Compare(Comparison::$op), &[left, right])
             }
         )*}
@@ -199,7 +199,7 @@ impl<'t> Tensor<'t> {
     /// Elementwise operation on this and `right`, with broadcasting.
     #[track_caller]
     pub fn binary(self, op: Binary, right: impl Operand<'t>) -> Tensor<'t> {
-        let (left, right) = self.aligned(right);
+        let (left, right) = self.aligned(op.name(), right);
         left.trace().push_one(Op::Binary(op), &[left, right])
     }
 
@@ -218,8 +218,8 @@ impl<'t> Tensor<'t> {
     /// Where this `bool` tensor is true `on_true`, else `on_false`, with broadcasting.
     #[track_caller]
     pub fn select(self, on_true: Tensor<'t>, on_false: impl Operand<'t>) -> Tensor<'t> {
-        let (on_true, on_false) = on_true.aligned(on_false);
-        let (predicate, on_true) = self.aligned(on_true);
+        let (on_true, on_false) = on_true.aligned("select", on_false);
+        let (predicate, on_true) = self.aligned("select", on_true);
         let on_false = on_false.broadcast_to(on_true.dims());
         self.trace().push_one(Op::Select, &[predicate, on_true, on_false])
     }
@@ -250,7 +250,7 @@ impl<'t> Tensor<'t> {
 
     /// Both with the dimensions that they broadcast to.
     #[track_caller]
-    pub(crate) fn aligned(self, right: impl Operand<'t>) -> (Tensor<'t>, Tensor<'t>) {
+    pub(crate) fn aligned(self, op: &str, right: impl Operand<'t>) -> (Tensor<'t>, Tensor<'t>) {
         let right = right.beside(self);
         let (a, b) = (self.ty(), right.ty());
         if a.dims() == b.dims() || self.is_error() || right.is_error() {
@@ -258,8 +258,11 @@ impl<'t> Tensor<'t> {
         }
         match broadcast_dims(a.dims(), b.dims()) {
             Some(dims) => (self.broadcast_to(&dims), right.broadcast_to(&dims)),
-            // They are left as they are: inference says what does not fit.
-            None => (self, right),
+            None => {
+                let names = self.trace.names(&[self, right]);
+                let message = format!("{a} and {b}: aligned at the last, each size is to be the same or 1{names}");
+                (self.trace.fail(op, message, Some(a)), right)
+            }
         }
     }
 }

@@ -69,15 +69,14 @@ impl<'t> Step<'_, 't> {
         if ty.dims().contains(&0) || g.dims().contains(&0) {
             return self.x(0).zeros_like();
         }
-        let taken = g.dims();
         let dilated = |size: usize, by: usize| ((size - 1) * by + 1) as i64;
         let (mut low, mut high) = (Vec::new(), Vec::new());
-        for dim in 0..ty.rank() {
+        for (dim, taken) in g.dims().into_iter().enumerate() {
             let reach = dilated(window.sizes[dim], window.window_dilations[dim]);
             let whole = dilated(ty.dims()[dim], window.base_dilations[dim]);
             let before = reach - 1 - window.padding[dim].0 as i64;
             low.push(before);
-            high.push(whole + reach - 1 - dilated(taken[dim], window.strides[dim]) - before);
+            high.push(whole + reach - 1 - dilated(taken, window.strides[dim]) - before);
         }
         let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
         let spread = g.pad_interior(0.0, low, high, interior);

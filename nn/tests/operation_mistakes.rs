@@ -1,0 +1,316 @@
+//! What a user who makes mistakes is told: where, which operation, which values, what would work; and all at once.
+
+use expect_test::{Expect, expect};
+use halite_core::{DType, TensorType, tree::Leaf};
+use halite_ir::{CustomCall, Gather, Reduction};
+use halite_nn::{ConvOptions, Padding, Tensor, Trace, grad, vjp};
+
+/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no columns.
+#[track_caller]
+fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
+    let first = std::panic::Location::caller().line();
+    let cx = Trace::new();
+    traced(&cx);
+    let line = |mistake: &halite_nn::Mistake| {
+        assert!(mistake.location.file().ends_with("operation_mistakes.rs"), "{mistake}");
+        format!("+{}: {}: {}\n", mistake.location.line() - first, mistake.op, mistake.message)
+    };
+    let told: String = cx.mistakes().iter().map(line).collect();
+    expected.assert_eq(&told);
+}
+
+fn input<'t>(cx: &'t Trace, name: &str, dims: &[usize]) -> Tensor<'t> {
+    cx.input(TensorType::new(DType::F32, dims), name)
+}
+
+#[test]
+fn a_wrong_shape_names_the_line_the_op_both_shapes_and_the_parameter() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[8, 784]);
+            let weight = input(cx, "hidden.weight", &[512, 784]);
+            let _ = x.matmul(weight);
+        },
+        expect![[r#"
+            +4: dot: contracting dimension 1 of f32[8, 784] is 784, dimension 0 of f32[512, 784] is 512 (operand 0 is `x`, operand 1 is `hidden.weight`)
+        "#]],
+    );
+}
+
+#[test]
+fn all_mistakes_are_told_and_none_of_what_follows_from_them() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2, 3]);
+            let y = input(cx, "y", &[4]);
+            let wrong = x + y;
+            let follows = (wrong * 2.0).exp().sum([0]).reshape([7]).softmax(0);
+            assert!(follows.is_error());
+            let _ = x.reshape([5]);
+            let _ = x.convert(DType::S32) * 0.5;
+            let _ = x.and(x);
+            let _ = x + x.convert(DType::F64);
+        },
+        expect![[r#"
+            +4: add: f32[2, 3] and f32[4]: aligned at the last, each size is to be the same or 1 (operand 0 is `x`, operand 1 is `y`)
+            +7: reshape: f32[2, 3] has 6 elements, f32[5] has 5; a reshape keeps them all (operand 0 is `x`)
+            +8: number: 0.5 is no s32; convert the tensor first
+            +9: and: f32[2, 3] has elements of type f32; takes bool and integers (operand 0 is `x`, operand 1 is `x`)
+            +10: add: f32[2, 3] and f64[2, 3] differ; elementwise operations need equal types (convert one first) (operand 0 is `x`)
+        "#]],
+    );
+}
+
+#[test]
+fn dimensions_that_are_not_there_are_mistakes_not_panics() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2, 3]);
+            let scalar = input(cx, "scalar", &[]);
+            let _ = x.sum([2]);
+            let _ = scalar.max([0]);
+            let _ = x.mean([1, 1]);
+            let _ = x.softmax(5);
+            let _ = x.argmax(2);
+            let _ = x.swap_dims(0, 2);
+            let _ = scalar.t();
+            let _ = x.squeeze(1);
+            let _ = x.unsqueeze(3);
+            let _ = x.transpose([0, 0]);
+            let _ = x.slice_dim(1, 1..9);
+            let _ = x.slice_dim(3, ..);
+            let _ = x.split(1, 2);
+            let _ = x.index(0, 2);
+            let _ = x.cumsum(2);
+            let _ = x.sort(2, false);
+            let _ = x.top_k(4, 1);
+            let _ = x.flatten_from(3);
+            let _ = cx.concat(&[], 0);
+            let _ = cx.concat(&[x, scalar], 0);
+            let _ = x.broadcast_to([3]);
+        },
+        expect![[r#"
+            +4: sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +5: max: dimension 0 of f32[], which has none (operand 0 is `scalar`)
+            +6: mean: dimension 1 is given twice in [1, 1] (operand 0 is `x`)
+            +7: softmax: dimension 5 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +8: argmax: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +9: swap dimensions: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +10: transpose: f32[] is not a matrix (operand 0 is `scalar`)
+            +11: squeeze: dimension 1 of f32[2, 3] is not 1 (operand 0 is `x`)
+            +12: unsqueeze: no place 3 in f32[2, 3]: places are 0 to 2 (operand 0 is `x`)
+            +13: transpose: dimension 0 of f32[2, 3] is there twice in [0, 0] (operand 0 is `x`)
+            +14: slice: 1..9 of dimension 1 of f32[2, 3], whose indices are 0..3 (operand 0 is `x`)
+            +15: slice: dimension 3 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +16: split: dimension 1 of f32[2, 3] cannot be split into 2 equal parts (operand 0 is `x`)
+            +17: index: no 2 in dimension 0 of f32[2, 3] (operand 0 is `x`)
+            +18: cumulative sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +19: sort: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
+            +20: top k: 4 largest along dimension 1 of f32[2, 3] (operand 0 is `x`)
+            +21: flatten: from dimension 3 of f32[2, 3], which has 2 (operand 0 is `x`)
+            +22: concatenate: no tensors given
+            +23: concatenate: f32[2, 3] and f32[] along dimension 0: the element type and all other dimensions are to be equal (operand 0 is `x`, operand 1 is `scalar`)
+            +24: broadcast: f32[2, 3] has more dimensions than [3] (operand 0 is `x`)
+        "#]],
+    );
+}
+
+#[test]
+fn indices_windows_and_convolutions_say_what_they_want() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2, 3]);
+            let image = input(cx, "image", &[1, 8, 8, 3]);
+            let kernel = input(cx, "conv.kernel", &[3, 3, 4, 16]);
+            let _ = x.take(x, 0);
+            let _ = x.one_hot(3, DType::F32);
+            let _ = x.take_along(cx.iota(&TensorType::new(DType::S32, [3, 3]), 0), 1);
+            let _ = x.gather(
+                cx.arange(2, DType::S32),
+                Gather {
+                    offset_dims: vec![9],
+                    collapsed_slice_dims: vec![4],
+                    operand_batching_dims: vec![],
+                    indices_batching_dims: vec![],
+                    start_index_map: vec![],
+                    index_vector_dim: 7,
+                    slice_sizes: vec![],
+                },
+            );
+            let _ = image.conv(kernel, &ConvOptions::default());
+            let _ = image.conv(kernel, &ConvOptions { strides: vec![1], ..ConvOptions::default() });
+            let _ = image.conv(kernel, &ConvOptions { strides: vec![0, 1], ..ConvOptions::default() });
+            let _ = x.conv(kernel, &ConvOptions::default());
+            let _ = image.max_pool([2], [], Padding::Valid);
+            let _ = image.max_pool([2, 0], [], Padding::Valid);
+            let _ = image.avg_pool([2, 2], [], Padding::Explicit(vec![(0, 0)]));
+            let _ = image.max_pool([2, 2], [], Padding::Explicit(vec![(-1, 0), (0, 0)]));
+            let _ = x.convert(DType::S32).mean([0]);
+            let _ = x.all_gather(0, vec![]);
+        },
+        expect![[r#"
+            +5: take: f32[2, 3] is not of integers; convert it first (operand 0 is `x`)
+            +6: one hot: f32[2, 3] is not of integers; convert it first (operand 0 is `x`)
+            +7: take along: indices s32[3, 3] along dimension 1 of f32[2, 3]: the other dimensions must be equal (operand 0 is `x`)
+            +8: gather: index vector dimension 7 of the indices s32[2]; it is to be at most 1 (operand 0 is `x`)
+            +20: convolution: f32[1, 8, 8, 3] has 3 features (dimension 3) in 1 group, the kernel f32[3, 3, 4, 16] takes 4 (dimension 2) (operand 0 is `image`, operand 1 is `conv.kernel`)
+            +21: window: 1 strides given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
+            +22: window: strides [0, 1]: each must be at least 1 (operand 0 is `image`)
+            +23: convolution: f32[2, 3] with kernel f32[3, 3, 4, 16]: want [batch, spatial.., in] and [spatial.., in, out] (operand 0 is `x`, operand 1 is `conv.kernel`)
+            +24: max pool: 1 window sizes given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
+            +25: window: sizes [2, 0]: each must be at least 1 (operand 0 is `image`)
+            +26: average pool: padding of 1 dimensions given for 2 spatial dimensions (operand 0 is `image`)
+            +27: max pool: negative padding [(-1, 0), (0, 0)] (operand 0 is `image`)
+            +28: mean: s32[2, 3] is not of floats; convert it first
+            +29: all_gather: the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]] (operand 0 is `x`)
+        "#]],
+    );
+}
+
+#[test]
+fn bodies_and_branches_say_which_leaf_differs() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2]);
+            let n = cx.scalar(0.0, DType::S32);
+            let _ = cx.while_loop(vec![Leaf(x), Leaf(n)], |_| x.sum_all().gt(0.0), |s| vec![Leaf(s[0].0.sum([0])), Leaf(s[1].0)]);
+            let _ = cx.while_loop(Leaf(x), |x| x.0.gt(0.0), |x| x);
+            let _ = cx.repeat(3, vec![Leaf(x)], |_, s| vec![s[0], s[0]]);
+            let _ = cx.cond(x.sum_all().gt(0.0), || (Leaf(x), Leaf(n)), || (Leaf(x), Leaf(n.convert(DType::F32))));
+            let _ = cx.cond(n, || Leaf(x), || Leaf(x));
+            let _ = cx.case(x, 2, |_| Leaf(x));
+            let _ = cx.cond(n.gt(0), || Leaf(x.reshape([3])), || Leaf(x));
+        },
+        expect![[r#"
+            +4: while: `0` of the initial state is f32[2], `0` of the body's result is f32[]; they are to be the same
+            +5: while: the condition gives bool[2]; it is to give bool[]
+            +6: repeat: the initial state and the body's result differ: the trees differ in structure: only the right has `1` (number of leaves: 1 left, 2 right)
+            +7: cond: `1` of `on_false` is f32[], `1` of `on_true` is s32[]; they are to be the same
+            +8: cond: the predicate is s32[]; it is to be bool[]
+            +9: case: the index is f32[2]; it is to be s32[] (operand 0 is `x`)
+            +10: reshape: f32[2] has 2 elements, f32[3] has 3; a reshape keeps them all (operand 0 is `x`)
+        "#]],
+    );
+}
+
+#[test]
+fn a_tensor_of_a_closed_body_cannot_be_used() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2]);
+            let mut kept = None;
+            let _ = cx.cond(
+                x.sum_all().gt(0.0),
+                || {
+                    kept = Some(x * 2.0);
+                    Leaf(x)
+                },
+                || Leaf(x),
+            );
+            let kept = kept.unwrap();
+            let _ = kept + x;
+            let _ = cx.cond(x.sum_all().gt(0.0), || Leaf(kept), || Leaf(x));
+            let _ = cx.while_loop(Leaf(x), |_| kept.sum_all().gt(0.0), |x| x);
+            let _ = grad(x.sum_all(), &Leaf(kept));
+            assert_eq!(
+                cx.graph(&[x], &[x]).unwrap_err().message().lines().next(),
+                Some("4 mistakes in the traced code:"),
+                "the errors of the condition follow from its first"
+            );
+        },
+        expect![[r#"
+            +13: add: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead (operand 1 is `x`)
+            +14: cond: the result belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead
+            +15: reduce_sum: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead
+            +16: grad: f32[2] belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead
+        "#]],
+    );
+}
+
+#[test]
+fn a_program_is_complete_or_an_error() {
+    let cx = Trace::new();
+    let (x, y) = (input(&cx, "x", &[2]), input(&cx, "y", &[2]));
+    let sum = x + y;
+    let mut kept = None;
+    let _ = cx.repeat(2, Leaf(x), |_, Leaf(x)| {
+        kept = Some(x);
+        Leaf(x * 2.0)
+    });
+    let told = |inputs: &[Tensor<'_>], outputs: &[Tensor<'_>]| cx.graph(inputs, outputs).unwrap_err().to_string();
+    assert!(told(&[x], &[sum]).starts_with("trace: `y` (f32[2]) is used at nn/tests/operation_mistakes.rs:"), "{}", told(&[x], &[sum]));
+    assert_eq!(
+        told(&[x, y], &[kept.unwrap()]),
+        "trace: output 0, a tensor f32[2] from the body of a loop or branch, is neither an input of the program nor made by it"
+    );
+    assert!(cx.graph(&[x, y], &[sum, x, sum]).is_ok());
+}
+
+#[test]
+fn what_has_no_gradient_says_so_and_what_to_do() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[2]);
+            let _ = grad(x, &Leaf(x));
+            let _ = grad(x.sum_all().convert(DType::S32), &Leaf(x));
+            let _ = vjp(&[x], &[x.sum_all()], &Leaf(x));
+            let _ = vjp(&[x], &[], &Leaf(x));
+            let looped = cx.repeat(3, Leaf(x), |_, Leaf(x)| Leaf(x * 2.0)).0;
+            let _ = grad(looped.sum_all(), &Leaf(x));
+            let call = CustomCall { target: "magic".into(), attributes: vec![], results: vec![x.ty()], side_effect: false };
+            let called = cx.custom_call(call, &[x])[0];
+            let _ = grad(called.sum_all(), &Leaf(x));
+            let _ = grad(x.bitcast(DType::S32).bitcast(DType::F32).sum_all(), &Leaf(x));
+            let _ = grad(x.convert(DType::F16).bitcast(DType::Bf16).convert(DType::F32).sum_all(), &Leaf(x));
+            let _ = grad(x.all_reduce(Reduction::Product, vec![]).sum_all(), &Leaf(x));
+            // Cut off, they are constants.
+            let loss = (looped.stop_gradient() * x + called.stop_gradient()).sum_all();
+            assert!(!grad(loss, &Leaf(x)).0.is_error());
+        },
+        expect![[r#"
+            +3: grad: the loss is f32[2]; it is to be a scalar of floats: reduce it first, as by `mean_all` (operand 0 is `x`)
+            +4: grad: the loss is s32[]; it is to be a scalar of floats: nothing flows back from it
+            +5: grad: the output is f32[2], its cotangent f32[]; they are to be the same
+            +6: grad: 1 outputs and 0 cotangents; there is to be one for each
+            +7: grad: `while` has no gradient here: a loop whose turns are counted only when it runs keeps nothing to go back with; unroll it with a Rust loop, or take the gradient inside its body; or cut it off with `stop_gradient`
+            +10: grad: `custom_call` has no gradient here: nothing is known of `magic`; give it to `vjp` in two parts, with its own backward call between them; or cut it off with `stop_gradient`
+            +13: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to go on by value; or cut it off with `stop_gradient`
+            +14: grad: `all_reduce` has no gradient here: products over devices are not done; sum logarithms instead; or cut it off with `stop_gradient`
+        "#]],
+    );
+}
+
+#[test]
+fn the_gradient_is_zero_for_what_the_loss_does_not_depend_on_and_for_integers() {
+    check(
+        |cx| {
+            let (x, y) = (input(cx, "x", &[2]), input(cx, "y", &[3]));
+            let steps = cx.input(TensorType::scalar(DType::S32), "steps");
+            let gradients = grad(x.sum_all(), &vec![Leaf(x), Leaf(y), Leaf(steps)]);
+            let types: Vec<String> = gradients.iter().map(|gradient| gradient.0.ty().to_string()).collect();
+            assert_eq!(types, ["f32[2]", "f32[3]", "s32[]"]);
+        },
+        expect![[""]],
+    );
+}
+
+#[test]
+fn operations_of_a_layer_and_of_the_gradient_have_the_users_line() {
+    #[track_caller]
+    fn layer<'t>(x: Tensor<'t>, weight: Tensor<'t>) -> Tensor<'t> {
+        let _site = x.trace().called_from(std::panic::Location::caller());
+        x.matmul(weight).relu().softmax(1)
+    }
+    let cx = Trace::new();
+    let (x, weight) = (input(&cx, "x", &[2, 3]), input(&cx, "weight", &[3, 4]));
+    let used_at = line!() + 1;
+    let loss = layer(x, weight).square().sum_all();
+    let slope = grad(loss, &Leaf(weight)).0;
+    let graph = cx.graph(&[x, weight], &[slope]).unwrap();
+    assert!(graph.nodes().len() > 10);
+    for node in graph.nodes() {
+        let origin = node.origin.unwrap();
+        assert!(origin.file().ends_with("operation_mistakes.rs"), "{:?} comes from {origin}", node.op);
+        assert!((used_at..=used_at + 1).contains(&origin.line()), "{:?} comes from {origin}", node.op);
+    }
+}
