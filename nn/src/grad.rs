@@ -16,7 +16,7 @@ mod shape;
 use std::{collections::HashMap, panic::Location};
 
 use halite_core::{TensorType, tree::Tree};
-use halite_ir::{Literal, Op, Unary};
+use halite_ir::{Op, Unary};
 
 use crate::{
     Tensor, Trace,
@@ -183,12 +183,14 @@ impl<'a> Tape<'a> {
         self.made_by.get(&id).map(|&index| &self.nodes[index])
     }
 
-    /// The constant that all elements of a tensor are, if they are.
-    fn splat(&self, id: Id) -> Option<&'a Literal> {
+    /// Whether a tensor is the constant 0.
+    fn is_zero(&self, id: Id) -> bool {
         match self.maker(id) {
-            Some(Recorded { op: Op::Constant(literal), .. }) if literal.as_splat().is_some() => Some(literal),
-            Some(Recorded { op: Op::Broadcast { .. }, operands, .. }) => self.splat(operands[0]),
-            _ => None,
+            Some(Recorded { op: Op::Constant(literal), .. }) => {
+                literal.as_splat().is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0))
+            }
+            Some(Recorded { op: Op::Broadcast { .. }, operands, .. }) => self.is_zero(operands[0]),
+            _ => false,
         }
     }
 }

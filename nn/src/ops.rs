@@ -148,9 +148,9 @@ binary_methods! {
     or Or;
     /// Bitwise exclusive or; unequal, of `bool`.
     xor Xor;
-    /// The larger; NaN if either is.
+    /// The larger; NaN if either is. Equal ones share the gradient, but of 0 and the number 0 neither gets it, as of relu.
     maximum Maximum;
-    /// The smaller; NaN if either is.
+    /// The smaller; NaN if either is. Equal ones share the gradient, but of 0 and the number 0 neither gets it.
     minimum Minimum;
     /// self to the power right.
     pow Power;
@@ -209,10 +209,10 @@ impl<'t> Tensor<'t> {
         self * self
     }
 
-    /// max(x, 0). Its gradient at 0 is 0, where that of a maximum would be shared.
+    /// max(x, 0). Its gradient at 0 is 0.
     #[track_caller]
     pub fn relu(self) -> Tensor<'t> {
-        self.le(0.0).select(self.zeros_like(), self)
+        self.maximum(0.0)
     }
 
     /// Where this `bool` tensor is true `on_true`, else `on_false`, with broadcasting.

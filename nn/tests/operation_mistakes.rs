@@ -238,7 +238,11 @@ fn a_program_is_complete_or_an_error() {
         Leaf(x * 2.0)
     });
     let told = |inputs: &[Tensor<'_>], outputs: &[Tensor<'_>]| cx.graph(inputs, outputs).unwrap_err().to_string();
-    assert!(told(&[x], &[sum]).starts_with("trace: `y` (f32[2]) is used at nn/tests/operation_mistakes.rs:"), "{}", told(&[x], &[sum]));
+    assert!(
+        told(&[x], &[sum]).starts_with("trace: `y` (f32[2]) is used at nn/tests/operation_mistakes.rs:"),
+        "{}",
+        told(&[x], &[sum])
+    );
     assert_eq!(
         told(&[x, y], &[kept.unwrap()]),
         "trace: output 0, a tensor f32[2] from the body of a loop or branch, is neither an input of the program nor made by it"

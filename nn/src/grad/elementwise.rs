@@ -75,13 +75,13 @@ impl<'t> Step<'_, 't> {
     fn extreme(&self, wins: Comparison, operand: usize) -> Tensor<'t> {
         let (g, mine, other) = (self.g(), self.x(operand), self.x(1 - operand));
         let zero = g.zeros_like();
-        let chosen = self.trace.push_one(Op::Compare(wins), &[mine, other]);
-        let is_zero = |literal: &halite_ir::Literal| literal.as_splat().is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0));
-        // This is relu, whose gradient at 0 is 0 by convention; and it costs less.
-        if self.tape.splat(self.node.operands[1 - operand]).is_some_and(is_zero) {
-            return chosen.select(g, zero);
+        let compare = |left, right| self.trace.push_one(Op::Compare(wins), &[left, right]);
+        // This is relu, whose gradient at 0 is 0 by convention. Asking the result instead of the operand is the same, and
+        // the operand need not be kept for it.
+        if self.tape.is_zero(self.node.operands[1 - operand]) {
+            return compare(self.y(0), other).select(g, zero);
         }
-        chosen.select(g, mine.eq(other).select(g * 0.5, zero))
+        compare(mine, other).select(g, mine.eq(other).select(g * 0.5, zero))
     }
 
     /// b a^(b - 1), and 0 where b is 0 also if a is 0.
