@@ -1,7 +1,5 @@
 //! Every operation of the IR, printed, compiled by the real CPU plugin, run, and compared with values computed here in
 //! the plainest way.
-//!
-//! `HALITE_CPU_PLUGIN` is the path of the plugin.
 
 mod contract;
 mod control;

@@ -2,18 +2,14 @@
 
 use std::sync::OnceLock;
 
+use halite_backends::Accelerator;
 use halite_core::{Arg, Client, CompileOptions, DType, Element, FlagValue, HostArray, HostBytes, Launch, TensorType};
 use halite_ir::{Graph, Interface, Op, Value, program};
-use halite_pjrt::Plugin;
 
-/// The CPU plugin with eight devices.
+/// The CPU with eight devices.
 pub(crate) fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| {
-        let path = std::env::var_os("HALITE_CPU_PLUGIN").expect("HALITE_CPU_PLUGIN is the path of a CPU plugin");
-        let plugin = Plugin::load(path).unwrap();
-        Client::new(plugin.client(vec![("cpu_device_count".into(), 8i64.into())]).unwrap())
-    })
+    CLIENT.get_or_init(|| "cpu:8".parse::<Accelerator>().unwrap().open().unwrap())
 }
 
 /// Without this flag the plugin's minimum and maximum drop NaN, against StableHLO's specification.
