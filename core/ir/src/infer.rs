@@ -156,7 +156,7 @@ impl<'a> Infer<'a> {
     fn per_dimension<T: std::fmt::Debug>(self, what: &str, list: &[T], ty: &TensorType) -> Result<()> {
         match list.len() == ty.rank() {
             true => Ok(()),
-            false => self.fail(format!("{what} {list:?} are {}, {ty} has {} dimensions", list.len(), ty.rank())),
+            false => self.fail(format!("{} {what} {list:?} for {ty}, which has {} dimensions", list.len(), ty.rank())),
         }
     }
 
@@ -201,6 +201,3 @@ fn is_number(dtype: DType) -> bool {
 fn is_bool_or_integer(dtype: DType) -> bool {
     dtype == DType::Bool || dtype.is_integer()
 }
-
-#[cfg(test)]
-mod tests;

@@ -63,3 +63,43 @@ fn make(made: &mut [bool], value: Value) -> Result<(), String> {
         None => Err(format!("value {}; the graph has {count}", value.index())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use halite_core::{DType, TensorType};
+
+    use super::verify;
+    use crate::{Graph, Op, Unary, Value};
+
+    #[test]
+    fn a_wrong_node_is_named_with_its_line() {
+        let ty = TensorType::new(DType::F32, [2]);
+        let here = std::panic::Location::caller();
+        let with = |operand: u32, result: TensorType| {
+            let mut graph = Graph::new();
+            graph.input(ty.clone());
+            graph.push_typed(Op::Unary(Unary::Tanh), vec![Value(operand)], vec![result], Some(here));
+            verify(&graph).map_err(|error| error.to_string())
+        };
+        let error = |problem: &str| Err(format!("verify: node 0, tanh: {problem} (at {here})"));
+        assert_eq!(with(0, ty.clone()), Ok(()));
+        assert_eq!(with(1, ty.clone()), error("operand 0 is value 1, which is not made before"));
+        assert_eq!(with(9, ty.clone()), error("operand 0 is value 9; the graph has 2"));
+        let other = ty.with_dtype(DType::S32);
+        assert_eq!(with(0, other), error("the results are said to be [s32[2]], they are [f32[2]]"));
+    }
+
+    #[test]
+    fn a_wrong_region_is_found_inside_its_node() {
+        let mut branch = Graph::new();
+        let x = branch.input(TensorType::scalar(DType::S32));
+        branch.push_typed(Op::Unary(Unary::Tanh), vec![x], vec![TensorType::scalar(DType::S32)], None);
+        branch.set_outputs(vec![x]);
+        let mut graph = Graph::new();
+        let index = graph.input(TensorType::scalar(DType::S32));
+        graph.push(Op::Case { branches: vec![branch] }, &[index, index], None).unwrap();
+        let error = verify(&graph).unwrap_err().to_string();
+        let inside = "in region 0: node 0, tanh: s32[] has elements of type s32; takes floats (convert first)";
+        assert_eq!(error, format!("verify: node 0, case: {inside}"));
+    }
+}

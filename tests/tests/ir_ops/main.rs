@@ -6,7 +6,8 @@ mod control;
 mod devices;
 mod elementwise;
 mod index;
-mod passes;
+mod random;
+
 mod reduce;
 mod shape;
 mod support;

@@ -10,8 +10,8 @@ impl Infer<'_> {
         if carried == 0 || carried > self.operands.len() {
             return self.fail(format!("{carried} carried values of operands {}; at least one is carried", self.list()));
         }
-        self.takes("condition", condition, self.operands)?;
-        self.takes("body", body, self.operands)?;
+        self.takes("the condition", condition, self.operands)?;
+        self.takes("the body", body, self.operands)?;
         let answer = condition.output_types();
         if answer != [TensorType::scalar(DType::Bool)] {
             return self.fail(format!("the condition gives {answer:?}; it is to give [bool[]]"));
@@ -61,13 +61,13 @@ impl Infer<'_> {
 
     fn takes(self, what: &str, region: &Graph, operands: &[&TensorType]) -> Result<()> {
         if let Some(output) = region.outputs().iter().find(|output| output.index() >= region.value_count()) {
-            return self.fail(format!("the {what} gives value {}, it has {}", output.index(), region.value_count()));
+            return self.fail(format!("{what} gives value {}, it has {}", output.index(), region.value_count()));
         }
         let inputs = region.input_types();
         match inputs.iter().eq(operands.iter().copied()) {
             true => Ok(()),
             false => {
-                self.fail(format!("the {what} takes {inputs:?}, it is given {operands:?}{}", first_difference(&inputs, operands)))
+                self.fail(format!("{what} takes {inputs:?}, it is given {operands:?}{}", first_difference(&inputs, operands)))
             }
         }
     }

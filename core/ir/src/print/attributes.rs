@@ -118,9 +118,7 @@ impl Printer<'_> {
                     self.w.display(value).text(" : i64");
                 }
                 Attribute::Float(value) => {
-                    let bits = format_args!("0x{:016X}", value.to_bits());
-                    self.float(*value, bits, |read| read.to_bits() == value.to_bits());
-                    self.w.text(" : f64");
+                    self.double(*value).text(" : f64");
                 }
                 Attribute::Str(value) => {
                     self.w.string(value);

@@ -1,11 +1,13 @@
 //! Constants, bit for bit.
 
 use half::{bf16, f16};
+use std::fmt;
+
 use halite_core::{DType, TensorType};
 
 use super::{
     Printer,
-    writer::{Name, Origin},
+    writer::{Name, Origin, Writer},
 };
 use crate::{Literal, Reduction};
 
@@ -74,49 +76,39 @@ impl Printer<'_> {
             DType::U64 => self.w.display(bytemuck::pod_read_unaligned::<u64>(bytes)),
             DType::F16 => {
                 let value = bytemuck::pod_read_unaligned::<f16>(bytes);
-                return self.float(value.to_f64(), format_args!("0x{:04X}", value.to_bits()), |read| {
-                    f16::from_f64(read).to_bits() == value.to_bits()
-                });
+                let same = |read| f16::from_f64(read).to_bits() == value.to_bits();
+                self.float(format_args!("{:?}", value.to_f32()), format_args!("0x{:04X}", value.to_bits()), same)
             }
             DType::Bf16 => {
                 let value = bytemuck::pod_read_unaligned::<bf16>(bytes);
-                return self.float(value.to_f64(), format_args!("0x{:04X}", value.to_bits()), |read| {
-                    bf16::from_f64(read).to_bits() == value.to_bits()
-                });
+                let same = |read| bf16::from_f64(read).to_bits() == value.to_bits();
+                self.float(format_args!("{:?}", value.to_f32()), format_args!("0x{:04X}", value.to_bits()), same)
             }
             DType::F32 => {
                 let value = bytemuck::pod_read_unaligned::<f32>(bytes);
-                return self.float(f64::from(value), format_args!("0x{:08X}", value.to_bits()), |read| {
-                    (read as f32).to_bits() == value.to_bits()
-                });
+                let same = |read| (read as f32).to_bits() == value.to_bits();
+                self.float(format_args!("{value:?}"), format_args!("0x{:08X}", value.to_bits()), same)
             }
-            DType::F64 => {
-                let value = bytemuck::pod_read_unaligned::<f64>(bytes);
-                return self.float(value, format_args!("0x{:016X}", value.to_bits()), |read| read.to_bits() == value.to_bits());
-            }
+            DType::F64 => self.double(bytemuck::pod_read_unaligned(bytes)),
         };
     }
 
-    /// In decimal if that is short and reads back (through `f64`, as MLIR does) to the same bits, else by its bits.
-    pub(super) fn float(&mut self, value: f64, bits: std::fmt::Arguments<'_>, same: impl Fn(f64) -> bool) {
-        if value.is_finite() {
-            // Six digits are enough for what people write; more do not help anyone read.
-            let decimal = if value == 0.0 || (1e-3..1e6).contains(&value.abs()) {
-                let decimal = format!("{value:.6}");
-                let shorter = decimal.trim_end_matches('0');
-                format!("{shorter}{}", if shorter.ends_with('.') { "0" } else { "" })
-            } else {
-                let decimal = format!("{value:.5e}");
-                let (mantissa, exponent) = decimal.split_once('e').expect("`{:e}` writes an exponent");
-                let shorter = mantissa.trim_end_matches('0');
-                format!("{shorter}{}e{exponent}", if shorter.ends_with('.') { "0" } else { "" })
-            };
-            if decimal.parse().is_ok_and(same) {
-                self.w.text(&decimal);
-                return;
-            }
+    pub(super) fn double(&mut self, value: f64) -> &mut Writer {
+        let same = |read: f64| read.to_bits() == value.to_bits();
+        self.float(format_args!("{value:?}"), format_args!("0x{:016X}", value.to_bits()), same)
+    }
+
+    /// In decimal if that reads back (as `f64`, which is how MLIR reads all floats) to the same bits, else by its bits.
+    fn float(&mut self, decimal: fmt::Arguments<'_>, bits: fmt::Arguments<'_>, same: impl Fn(f64) -> bool) -> &mut Writer {
+        let decimal = decimal.to_string();
+        match decimal.parse() {
+            Ok(read) if f64::is_finite(read) && same(read) => match decimal.split_once('e') {
+                // MLIR wants a point: `1.0e-7`.
+                Some((mantissa, exponent)) if !mantissa.contains('.') => self.w.text(mantissa).text(".0e").text(exponent),
+                _ => self.w.text(&decimal),
+            },
+            _ => self.w.display(bits),
         }
-        self.w.display(bits);
     }
 }
 

@@ -1,0 +1,221 @@
+//! Verification and passes.
+
+use expect_test::{Expect, expect};
+use halite_core::{DType, TensorType};
+use halite_ir::{
+    Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Unary, Value, common_subexpressions, dead_code, identities,
+    optimize, text, verify,
+};
+
+fn f32(dims: &[usize]) -> TensorType {
+    TensorType::new(DType::F32, dims)
+}
+
+fn push(graph: &mut Graph, op: Op, operands: &[Value]) -> Value {
+    graph.push(op, operands, None).unwrap()[0]
+}
+
+/// A graph of one `f32[2, 3]`, made by `body`.
+fn graph(body: impl FnOnce(&mut Graph, Value) -> Vec<Value>) -> Graph {
+    let mut graph = Graph::new();
+    let x = graph.input(f32(&[2, 3]));
+    let outputs = body(&mut graph, x);
+    graph.set_outputs(outputs);
+    graph
+}
+
+fn splat(graph: &mut Graph, value: f32) -> Value {
+    push(graph, Op::Constant(Literal::splat(value, [2, 3])), &[])
+}
+
+/// The operations of `pass(graph)`, in order.
+fn check(pass: fn(&Graph) -> Graph, graph: Graph, expected: Expect) {
+    verify(&graph).unwrap();
+    let after = pass(&graph);
+    verify(&after).unwrap();
+    assert_eq!(after.input_types(), graph.input_types());
+    assert_eq!(after.output_types(), graph.output_types());
+    let outputs: Vec<usize> = after.outputs().iter().map(|output| output.index()).collect();
+    let mut lines: Vec<String> = (after.nodes().iter())
+        .map(|node| {
+            let operands: Vec<usize> = node.operands.iter().map(|operand| operand.index()).collect();
+            format!("{} {operands:?}", node.op.name())
+        })
+        .collect();
+    lines.push(format!("outputs {outputs:?}"));
+    expected.assert_eq(&lines.join("\n"));
+    assert_eq!(pass(&after), after, "a second time changes nothing");
+}
+
+fn call(side_effect: bool) -> Op {
+    Op::CustomCall(CustomCall { target: "log".into(), attributes: vec![], results: vec![], side_effect })
+}
+
+#[test]
+fn dead_code_goes_and_side_effects_stay() {
+    let dead = graph(|graph, x| {
+        let unused = push(graph, Op::Unary(Unary::Tanh), &[x]);
+        push(graph, Op::Unary(Unary::Sine), &[unused]);
+        let logged = push(graph, Op::Unary(Unary::Cosine), &[x]);
+        graph.push(call(true), &[logged], None).unwrap();
+        graph.push(call(false), &[x], None).unwrap();
+        let y = push(graph, Op::Unary(Unary::Exponential), &[x]);
+        let inner = self::graph(|graph, x| {
+            push(graph, Op::Unary(Unary::Sqrt), &[x]);
+            graph.push(call(true), &[x], None).unwrap();
+            vec![x]
+        });
+        // Its result is not used, but what it logs is.
+        let zero = push(graph, Op::Constant(Literal::splat(0i32, [])), &[]);
+        graph.push(Op::Case { branches: vec![inner] }, &[zero, x], None).unwrap();
+        vec![y, x]
+    });
+    let after = dead_code(&dead);
+    assert_eq!(after.nodes().last().unwrap().op.regions()[0].nodes().len(), 1, "the square root inside is gone");
+    check(
+        dead_code,
+        dead,
+        expect![[r#"
+        cosine [0]
+        custom_call [1]
+        exponential [0]
+        constant []
+        case [3, 0]
+        outputs [2, 0]"#]],
+    );
+}
+
+#[test]
+fn equal_nodes_are_merged_and_barriers_are_not() {
+    let twice = graph(|graph, x| {
+        let (a, b) = (splat(graph, 0.5), splat(graph, 0.5));
+        let other = splat(graph, -0.0);
+        let zero = splat(graph, 0.0);
+        let (y, z) = (push(graph, Op::Binary(Binary::Multiply), &[x, a]), push(graph, Op::Binary(Binary::Multiply), &[x, b]));
+        let turned = push(graph, Op::Binary(Binary::Multiply), &[a, x]);
+        let barriers = [y, z].map(|value| push(graph, Op::OptimizationBarrier, &[value]));
+        let numbers = [other, zero];
+        [y, z, turned].into_iter().chain(barriers).chain(numbers).collect()
+    });
+    check(
+        common_subexpressions,
+        twice,
+        expect![[r#"
+        constant []
+        constant []
+        constant []
+        multiply [0, 1]
+        multiply [1, 0]
+        optimization_barrier [4]
+        optimization_barrier [4]
+        outputs [4, 4, 5, 6, 7, 2, 3]"#]],
+    );
+    let logged = graph(|graph, x| {
+        graph.push(call(true), &[x], None).unwrap();
+        graph.push(call(true), &[x], None).unwrap();
+        graph.push(call(false), &[x], None).unwrap();
+        graph.push(call(false), &[x], None).unwrap();
+        vec![]
+    });
+    check(
+        common_subexpressions,
+        logged,
+        expect![[r#"
+        custom_call [0]
+        custom_call [0]
+        custom_call [0]
+        outputs []"#]],
+    );
+}
+
+#[test]
+fn what_changes_nothing_goes_and_what_changes_a_sign_stays() {
+    let same = graph(|graph, x| {
+        let (one, zero, minus_zero) = (splat(graph, 1.0), splat(graph, 0.0), splat(graph, -0.0));
+        let a = push(graph, Op::Binary(Binary::Multiply), &[x, one]);
+        let a = push(graph, Op::Binary(Binary::Multiply), &[one, a]);
+        let a = push(graph, Op::Binary(Binary::Divide), &[a, one]);
+        let a = push(graph, Op::Binary(Binary::Subtract), &[a, zero]);
+        let a = push(graph, Op::Convert(DType::F32), &[a]);
+        let a = push(graph, Op::Slice { starts: vec![0, 0], limits: vec![2, 3], strides: vec![1, 1] }, &[a]);
+        let kept = push(graph, Op::Binary(Binary::Add), &[a, zero]);
+        let also = push(graph, Op::Binary(Binary::Subtract), &[a, minus_zero]);
+        vec![a, kept, also]
+    });
+    check(
+        optimize,
+        same,
+        expect![[r#"
+        constant []
+        constant []
+        add [0, 1]
+        subtract [0, 2]
+        outputs [0, 3, 4]"#]],
+    );
+    let moves = graph(|graph, x| {
+        let a = push(graph, Op::Reshape { dims: vec![6] }, &[x]);
+        let a = push(graph, Op::Reshape { dims: vec![3, 2] }, &[a]);
+        let back = push(graph, Op::Reshape { dims: vec![2, 3] }, &[a]);
+        let t = push(graph, Op::Transpose { permutation: vec![1, 0] }, &[x]);
+        let tt = push(graph, Op::Transpose { permutation: vec![1, 0] }, &[t]);
+        let wide = push(graph, Op::Broadcast { dims: vec![3, 2, 4], mapping: vec![1, 0] }, &[x]);
+        let wider = push(graph, Op::Broadcast { dims: vec![4, 5, 3, 2], mapping: vec![2, 3, 0] }, &[wide]);
+        vec![a, back, tt, wider]
+    });
+    let after = optimize(&moves);
+    let broadcast = after.nodes().iter().find(|node| node.op.name() == "broadcast").unwrap();
+    assert_eq!(broadcast.op, Op::Broadcast { dims: vec![4, 5, 3, 2], mapping: vec![3, 2] });
+    check(
+        optimize,
+        moves,
+        expect![[r#"
+        reshape [0]
+        broadcast [0]
+        outputs [1, 0, 0, 2]"#]],
+    );
+    check(identities, Graph::new(), expect!["outputs []"]);
+    let constant = {
+        let mut graph = Graph::new();
+        let one = push(&mut graph, Op::Constant(Literal::splat(1.0f32, [])), &[]);
+        graph.set_outputs(vec![one]);
+        graph
+    };
+    check(
+        optimize,
+        constant,
+        expect![[r#"
+        constant []
+        outputs [0]"#]],
+    );
+}
+
+#[test]
+fn a_graph_with_foreign_values_is_refused_with_the_node_and_its_line() {
+    let large = graph(|graph, x| {
+        let y = push(graph, Op::Unary(Unary::Tanh), &[x]);
+        vec![push(graph, Op::Unary(Unary::Tanh), &[y])]
+    });
+    let foreign = large.outputs()[0];
+    let mut small = graph(|_, x| vec![x]);
+    verify(&small).unwrap();
+    small.set_outputs(vec![foreign]);
+    assert_eq!(verify(&small).unwrap_err().to_string(), "verify: output 0 is value 2, which nothing makes");
+
+    let mut body = graph(|graph, x| vec![push(graph, Op::Binary(Binary::Add), &[x, x])]);
+    body.set_outputs(vec![large.nodes()[0].results[0]]);
+    verify(&body).unwrap();
+    let mut condition = Graph::new();
+    let x = condition.input(f32(&[2, 3]));
+    let pick = condition.push(Op::Slice { starts: vec![0, 0], limits: vec![1, 1], strides: vec![1, 1] }, &[x], None).unwrap()[0];
+    let first = condition.push(Op::Reshape { dims: vec![] }, &[pick], None).unwrap()[0];
+    let go = condition.push(Op::Compare(Comparison::Lt), &[first, first], None).unwrap()[0];
+    condition.set_outputs(vec![go]);
+    let mut whole = Graph::new();
+    let x = whole.input(f32(&[2, 3]));
+    let op = Op::While { carried: 1, condition: Box::new(condition), body: Box::new(body) };
+    let looped = whole.push(op, &[x], Some(std::panic::Location::caller())).unwrap()[0];
+    whole.set_outputs(vec![looped]);
+    verify(&whole).unwrap();
+    verify(&optimize(&whole)).unwrap();
+    text(&whole, &Interface::default()).unwrap();
+}
