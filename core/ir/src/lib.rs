@@ -1,7 +1,52 @@
 //! The operations, programs as graphs of them, and their StableHLO text.
 //!
 //! An [`Op`] says what is computed; [`infer()`] says which types come out, or why the operands do not fit; a [`Graph`] is
-//! a function made of them.
+//! a function made of them; [`program`] makes of it what every backend compiles.
+//!
+//! ```
+//! use halite_core::{DType, TensorType};
+//! use halite_ir::{Binary, Dot, Graph, Interface, Literal, Op, optimize, program, text, verify};
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! // relu(x @ w)
+//! let mut graph = Graph::new();
+//! let x = graph.input(TensorType::new(DType::F32, [8, 3]));
+//! let w = graph.input(TensorType::new(DType::F32, [3, 2]));
+//! let dot = Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![1], right_contract: vec![0], result: DType::F32 };
+//! let y = graph.push(Op::Dot(dot), &[x, w], None)?[0];
+//! let zero = graph.push(Op::Constant(Literal::splat(0.0f32, [8, 2])), &[], None)?[0];
+//! let y = graph.push(Op::Binary(Binary::Maximum), &[y, zero], None)?[0];
+//! graph.set_outputs(vec![y]);
+//!
+//! verify(&graph)?;
+//! let graph = optimize(&graph);
+//! assert_eq!(
+//!     text(&graph, &Interface::new("relu"))?,
+//!     "\
+//! module @relu attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+//!   func.func public @main(%arg0: tensor<8x3xf32>, %arg1: tensor<3x2xf32>) -> (tensor<8x2xf32>) {
+//!     %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0] : (tensor<8x3xf32>, tensor<3x2xf32>) -> tensor<8x2xf32>
+//!     %1 = stablehlo.constant dense<0.0> : tensor<8x2xf32>
+//!     %2 = stablehlo.maximum %0, %1 : tensor<8x2xf32>
+//!     return %2 : tensor<8x2xf32>
+//!   }
+//! }
+//! "
+//! );
+//! let program = program(&graph, &Interface::new("relu"))?;       // what `Client::compile` takes
+//! assert_eq!(program.signature.outputs[0].to_string(), "f32[8, 2]");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What holds here
+//!
+//! * The set of operations is closed: what each must have (types, text, a gradient) is a `match` that names all of them,
+//!   so that a new one makes the compiler list the places that must answer for it.
+//! * A graph made by [`Graph::push`] is valid; [`verify`] says so of any graph, and which node is wrong.
+//! * Text is a pure function of the graph and its [`Interface`]: the same program has the same digest.
+//! * Constants arrive bit for bit, NaN and -0 included.
+//! * Nothing here knows a tensor's gradient, a device or a plugin.
 #![forbid(unsafe_code)]
 
 mod graph;

@@ -123,7 +123,7 @@ proptest! {
         let n = |range: std::ops::Range<usize>| numbers[range].to_vec();
         let x = f32(&numbers[..rank]);
         let y = f32(&numbers[rank..2 * rank]);
-        let pairs = vec![(signed[0], signed[1]), (signed[2], signed[3])];
+        let pairs = [(signed[0], signed[1]), (signed[2], signed[3])];
         let window = Window {
             sizes: n(2..4), strides: n(4..6), base_dilations: n(6..8), window_dilations: n(8..10), padding: vec![(numbers[10], numbers[11]); 2],
         };
