@@ -1,3 +1,5 @@
+use std::slice::from_ref;
+
 use half::bf16;
 use halite_core::{DType, HostArray};
 use halite_ir::{Extreme, Op, Reduction, Window};
@@ -9,7 +11,7 @@ fn reductions_over_any_dimensions_and_from_nothing() {
     let x = count(&[2, 3, 4]);
     let expected = by_index(&[3], |index| indices(&[2, 4]).map(|k| at(&x, &[k[0], index[0], k[1]])).sum());
     gives(Op::Reduce { kind: Reduction::Sum, dims: vec![0, 2] }, &[&x], &[expected]);
-    gives(Op::Reduce { kind: Reduction::Sum, dims: vec![] }, &[&x], &[x.clone()]);
+    gives(Op::Reduce { kind: Reduction::Sum, dims: vec![] }, &[&x], from_ref(&x));
     let small = host(&[2.0f32, -3.0, 0.5, 4.0], &[2, 2]);
     let table = [
         (Reduction::Sum, [-1.0f32, 4.5]),

@@ -1,3 +1,5 @@
+use std::slice::from_ref;
+
 use halite_core::{DType, HostArray, TensorType};
 use halite_ir::Op;
 
@@ -51,7 +53,7 @@ fn concatenate_puts_any_number_of_tensors_behind_each_other() {
     let (x, y, z) = (count(&[2, 1]), noise(&[2, 3]), count(&[2, 0]));
     let expected = by_index(&[2, 4], |index| if index[1] == 0 { at(&x, index) } else { at(&y, &[index[0], index[1] - 1]) });
     gives(Op::Concatenate { dim: 1 }, &[&x, &y, &z], &[expected]);
-    gives(Op::Concatenate { dim: 0 }, &[&x], &[x.clone()]);
+    gives(Op::Concatenate { dim: 0 }, &[&x], from_ref(&x));
 }
 
 #[test]
