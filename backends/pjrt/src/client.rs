@@ -25,7 +25,7 @@ use crate::{
     executable::{compile, load},
     handle::Handle,
     in_flight::{InFlight, Turn},
-    plugin::{Plugin, Table},
+    plugin::{Plugin, StableHloVersions, Table},
     value::{Options, check_options, text_of, to_named},
 };
 
@@ -55,7 +55,9 @@ impl Pjrt {
             // From here on the client is destroyed if anything fails.
             Owned { plugin, client: Handle::from_plugin(OP, args.client)? }
         };
-        let platform = Platform { name: client.platform_name()?.into(), version: client.platform_version() };
+        let name = client.platform_name()?;
+        let version = described_version(plugin, &name, client.platform_version());
+        let platform = Platform { name: name.into(), version };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
         Ok(Pjrt { shared: Arc::new(Shared { in_flight, client, platform, devices, launches: AtomicI32::new(0) }) })
@@ -268,6 +270,18 @@ impl Owned {
             }
         }
     }
+}
+
+/// What tells one version of a plugin from another: its own words, unless they only repeat the platform's name, and the
+/// versions of the interfaces it was built with.
+fn described_version(plugin: &Plugin, name: &str, said: String) -> String {
+    let (major, minor) = plugin.api_version();
+    let mut parts = if said == name || said.is_empty() { Vec::new() } else { vec![said] };
+    parts.push(format!("PJRT {major}.{minor}"));
+    if let Some(StableHloVersions { current: [major, minor, patch], .. }) = plugin.stablehlo() {
+        parts.push(format!("StableHLO {major}.{minor}.{patch}"));
+    }
+    parts.join(", ")
 }
 
 impl Drop for Owned {
