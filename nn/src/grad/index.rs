@@ -10,6 +10,9 @@ impl<'t> Step<'_, 't> {
     /// Adds to where it was read from.
     #[track_caller]
     pub(super) fn gather(&self, gather: &Gather) -> Back<'t> {
+        if let Some(back) = self.one_along(gather) {
+            return vec![Some(back), None];
+        }
         let scatter = Scatter {
             combine: Some(Reduction::Sum),
             update_window_dims: gather.offset_dims.clone(),
@@ -23,6 +26,23 @@ impl<'t> Step<'_, 't> {
         // Reading moves indices into range, writing leaves out what is not.
         let indices = self.in_range(&gather.start_index_map, gather.index_vector_dim, &gather.slice_sizes);
         vec![Some(self.x(0).zeros_like().scatter(indices, self.g(), scatter)), None]
+    }
+
+    /// Where one element is read along a dimension, as `take_along` of the targets of a loss: zero elsewhere. The compiler
+    /// makes one loop of this; of writing at indices, one turn for each.
+    #[track_caller]
+    fn one_along(&self, gather: &Gather) -> Option<Tensor<'t>> {
+        let (x, indices) = (self.ty(0), self.ty(1));
+        let [dim] = gather.start_index_map[..] else { return None };
+        let others: Vec<usize> = (0..x.rank()).filter(|&other| other != dim).collect();
+        let along = gather.operand_batching_dims == others && gather.indices_batching_dims == others;
+        if !along || gather.index_vector_dim != x.rank() || indices.dims()[dim] != 1 || !gather.offset_dims.is_empty() {
+            return None;
+        }
+        let counted = self.trace.iota(&x.with_dtype(indices.dtype()), dim);
+        let at = self.in_range(&gather.start_index_map, gather.index_vector_dim, &gather.slice_sizes);
+        let g = self.g().broadcast_to(x.dims());
+        Some(counted.eq(at.broadcast_to(x.dims())).select(g, g.zeros_like()))
     }
 
     /// The indices, each component moved so that a slice of `sizes` fits.

@@ -10,6 +10,9 @@ use crate::{
     tensor::splat,
 };
 
+/// How many places a window may have for its gradient to be one elementwise step per place.
+const MOST_PLACES: usize = 25;
+
 impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn reduce(&self, kind: Reduction, dims: &[usize]) -> Back<'t> {
@@ -59,7 +62,37 @@ impl<'t> Step<'_, 't> {
         if window.base_dilations.iter().chain(&window.window_dilations).any(|&dilation| dilation != 1) {
             return self.none("windows with dilations have no selection to go back through; slice with strides first");
         }
+        if window.sizes.iter().product::<usize>() <= MOST_PLACES {
+            return vec![Some(self.first_extreme(extreme, window))];
+        }
         vec![Some(self.trace.push_one(Op::SelectAndScatter { kind: extreme, window: window.clone() }, &[self.x(0), self.g()]))]
+    }
+
+    /// What select-and-scatter gives, by elementwise operations, which become one loop: for each place of a window, the
+    /// windows whose extreme is there, and in no place before, give it back to there. On XLA's CPU code this was 27 times
+    /// faster for windows of 3 by 3, and 80 times for 2 by 2.
+    #[track_caller]
+    fn first_extreme(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
+        let (y, g) = (self.y(0), self.g());
+        let (x_dims, y_dims) = (self.ty(0).dims().to_vec(), y.dims());
+        if y_dims.contains(&0) {
+            return self.x(0).zeros_like();
+        }
+        let (x, zero) = (self.padded(kind, window), g.zeros_like());
+        let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
+        let (mut not_given, mut back) = (g, None);
+        for place in places(&window.sizes) {
+            let chosen = at_place(x, window, &place, &y_dims).eq(y);
+            let given = chosen.select(not_given, zero);
+            not_given = chosen.select(zero, not_given);
+            let before = |dim: usize| place[dim] as i64 - window.padding[dim].0 as i64;
+            let reach = |dim: usize| ((y_dims[dim] - 1) * window.strides[dim] + 1) as i64;
+            let low: Vec<i64> = (0..place.len()).map(before).collect();
+            let high: Vec<i64> = (0..place.len()).map(|dim| x_dims[dim] as i64 - before(dim) - reach(dim)).collect();
+            let there = given.pad_interior(0.0, low, high, &interior);
+            back = Some(back.map_or(there, |so_far| so_far + there));
+        }
+        back.expect("a window has at least one place")
     }
 
     /// Sums over windows again, of the cotangent spread by the strides.
@@ -78,14 +111,20 @@ impl<'t> Step<'_, 't> {
             low.push(before);
             high.push(whole + reach - 1 - dilated(taken, window.strides[dim]) - before);
         }
-        let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
-        let spread = g.pad_interior(0.0, low, high, interior);
+        // The window's own padding where that can be: compilers know cumulative sums by it.
+        let plain = window.strides.iter().all(|&stride| stride == 1) && low.iter().chain(&high).all(|&edge| edge >= 0);
+        let (spread, padding) = if plain {
+            (g, low.iter().zip(&high).map(|(&low, &high)| (low as usize, high as usize)).collect())
+        } else {
+            let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
+            (g.pad_interior(0.0, low, high, interior), vec![(0, 0); ty.rank()])
+        };
         let back = Window {
             sizes: window.sizes.clone(),
             strides: window.base_dilations.clone(),
             base_dilations: vec![1; ty.rank()],
             window_dilations: window.window_dilations.clone(),
-            padding: vec![(0, 0); ty.rank()],
+            padding,
         };
         spread.reduce_window(Reduction::Sum, back)
     }
@@ -100,25 +139,16 @@ impl<'t> Step<'_, 't> {
     /// window, keeping the best so far.
     #[track_caller]
     fn read_selected(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
-        let (x, g) = (self.x(0), self.g());
-        if self.ty(1).dims().contains(&0) {
+        let windows = self.ty(1);
+        if windows.dims().contains(&0) {
             return self.x(1).zeros_like();
         }
-        let identity = match kind {
-            Extreme::Max => lowest(x.dtype()),
-            Extreme::Min => highest(x.dtype()),
-        };
-        let padding: Vec<(i64, i64)> = window.padding.iter().map(|&(low, high)| (low as i64, high as i64)).collect();
-        let identity = self.trace.literal(splat(identity, &TensorType::scalar(x.dtype())));
-        let (x, g) = (x.pad(identity, &padding), g.pad(0.0, &padding));
-        let windows = self.ty(1);
-        let mut place = vec![0; windows.rank()];
+        let edges: Vec<(i64, i64)> = window.padding.iter().map(|&(low, high)| (low as i64, high as i64)).collect();
+        let (x, g) = (self.padded(kind, window), self.g().pad(0.0, edges));
         let mut best: Option<(Tensor<'t>, Tensor<'t>)> = None;
-        loop {
-            let ends: Vec<usize> =
-                (0..place.len()).map(|dim| place[dim] + (windows.dims()[dim] - 1) * window.strides[dim] + 1).collect();
-            let here = |from: Tensor<'t>| from.slice_strided(&place, &ends, &window.strides);
-            let (candidate, value) = (here(x), here(g));
+        for place in places(&window.sizes) {
+            let candidate = at_place(x, window, &place, windows.dims());
+            let value = at_place(g, window, &place, windows.dims());
             best = Some(match best {
                 None => (candidate, value),
                 Some((so_far, picked)) => {
@@ -129,22 +159,35 @@ impl<'t> Step<'_, 't> {
                     (better.select(candidate, so_far), better.select(value, picked))
                 }
             });
-            if !advance(&mut place, &window.sizes) {
-                break;
-            }
         }
         best.expect("a window has at least one place").1
     }
+
+    /// `x` with the window's padding, which is never the extreme.
+    #[track_caller]
+    fn padded(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
+        let x = self.x(0);
+        let identity = match kind {
+            Extreme::Max => lowest(x.dtype()),
+            Extreme::Min => highest(x.dtype()),
+        };
+        let identity = self.trace.literal(splat(identity, &TensorType::scalar(x.dtype())));
+        let edges: Vec<(i64, i64)> = window.padding.iter().map(|&(low, high)| (low as i64, high as i64)).collect();
+        x.pad(identity, edges)
+    }
 }
 
-/// The next place in row-major order; false after the last.
-fn advance(place: &mut [usize], sizes: &[usize]) -> bool {
-    for dim in (0..place.len()).rev() {
-        place[dim] += 1;
-        if place[dim] < sizes[dim] {
-            return true;
-        }
-        place[dim] = 0;
-    }
-    false
+/// Every place in a window of these sizes, row-major.
+fn places(sizes: &[usize]) -> Vec<Vec<usize>> {
+    sizes.iter().fold(vec![vec![]], |places, &size| {
+        places.iter().flat_map(|outer| (0..size).map(|inner| [&outer[..], &[inner]].concat())).collect()
+    })
+}
+
+/// For each window on `padded`, the element at `place` of it.
+#[track_caller]
+fn at_place<'t>(padded: Tensor<'t>, window: &Window, place: &[usize], windows: &[usize]) -> Tensor<'t> {
+    let last = |dim: usize| place[dim] + (windows[dim] - 1) * window.strides[dim];
+    let ends: Vec<usize> = (0..place.len()).map(|dim| last(dim) + 1).collect();
+    padded.slice_strided(place, ends, &window.strides)
 }

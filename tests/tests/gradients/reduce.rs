@@ -45,6 +45,12 @@ fn reductions_over_windows() {
         let window = plain.clone();
         Case::noise(&[&[5, 6]]).check(&format!("window {kind:?}"), move |_, x| vec![x[0].reduce_window(kind, window.clone())]);
     }
+    let wide = window([5, 6], [2, 1], [(1, 1), (2, 0)]);
+    for kind in [Reduction::Max, Reduction::Min] {
+        let window = wide.clone();
+        Case::noise(&[&[7, 8]])
+            .check(&format!("wide window {kind:?}"), move |_, x| vec![x[0].reduce_window(kind, window.clone())]);
+    }
     let dilated = Window { base_dilations: vec![2, 1], window_dilations: vec![1, 2], ..plain };
     Case::noise(&[&[5, 6]]).check("dilated window sum", move |_, x| vec![x[0].reduce_window(Reduction::Sum, dilated.clone())]);
 }
@@ -60,15 +66,18 @@ fn pools() {
 }
 
 #[test]
-fn equal_largest_elements_share_in_tiles_and_the_first_has_it_in_windows_that_overlap() {
+fn the_first_of_equal_largest_elements_has_it_in_narrow_and_in_wide_windows() {
     let results = eval(
         |_, x| {
             let tiles = x[0].max_pool([2], [], Padding::Valid).sum_all();
-            let windows = x[0].max_pool([2], [1], Padding::Valid).sum_all();
-            vec![grad(tiles, &Leaf(x[0])).0, grad(windows, &Leaf(x[0])).0]
+            let overlapping = x[0].max_pool([2], [1], Padding::Valid).sum_all();
+            let wide = x[1].max_pool([30], [], Padding::Valid).sum_all();
+            vec![grad(tiles, &Leaf(x[0])).0, grad(overlapping, &Leaf(x[0])).0, grad(wide, &Leaf(x[1])).0]
         },
-        &[host(&[1.0, 1.0, 0.0, 5.0], &[1, 4, 1])],
+        &[host(&[1.0, 1.0, 0.0, 5.0], &[1, 4, 1]), host(&[2.0; 30], &[1, 30, 1])],
     );
-    assert_eq!(results[0], host(&[0.5, 0.5, 0.0, 1.0], &[1, 4, 1]));
+    assert_eq!(results[0], host(&[1.0, 0.0, 0.0, 1.0], &[1, 4, 1]));
     assert_eq!(results[1], host(&[1.0, 1.0, 0.0, 1.0], &[1, 4, 1]));
+    let first: Vec<f64> = (0..30).map(|i| if i == 0 { 1.0 } else { 0.0 }).collect();
+    assert_eq!(results[2], host(&first, &[1, 30, 1]));
 }
