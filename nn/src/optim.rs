@@ -26,7 +26,7 @@ use halite_core::{DType, Family, Tree, tree::Of};
 pub use self::{
     adam::{Adam, AdamW, Moments},
     clip::{clip_global_norm, clip_value, global_norm},
-    decay::Decay,
+    decay::{Decay, DecayRule},
     sgd::{Sgd, Velocity},
     slots::{Slots, SlotsFamily},
 };

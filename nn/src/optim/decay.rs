@@ -4,6 +4,9 @@ use std::{fmt, sync::Arc};
 
 use halite_core::TensorType;
 
+/// Says of a parameter, by path and type, whether it decays.
+pub type DecayRule = Arc<dyn Fn(&str, &TensorType) -> bool + Send + Sync>;
+
 /// Which parameters weight decay is for.
 #[derive(Clone, Default)]
 pub enum Decay {
@@ -13,7 +16,7 @@ pub enum Decay {
     /// Every parameter, as PyTorch does with a single group.
     All,
     /// Those for which this says so, given path and type.
-    Rule(Arc<dyn Fn(&str, &TensorType) -> bool + Send + Sync>),
+    Rule(DecayRule),
 }
 
 impl Decay {
