@@ -2,11 +2,14 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use halite_core::{Client, Error, ErrorKind, Result};
+use halite_core::{Backend, Client, Error, ErrorKind, Result};
 use halite_fetch::{Bar, Cache, Progress};
 use halite_pjrt::{OptionValue, Plugin};
 
-use crate::locate::{Located, Search, Source, install};
+use crate::{
+    cpu,
+    locate::{Located, Search, Source, install},
+};
 
 /// Which accelerator to run on.
 ///
@@ -163,7 +166,11 @@ fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
 
 fn load(located: Located, options: Vec<(String, OptionValue)>) -> Result<Opened> {
     let plugin = Plugin::load(&located.path)?;
-    Ok(Opened { client: Client::new(plugin.client(options)?), plugin, located })
+    let mut pjrt = plugin.client(options)?;
+    if &*pjrt.platform().name == "cpu" {
+        pjrt = pjrt.with_flags(if plugin.api_version() >= cpu::FUSES_WITH_YNN { cpu::flags_with_ynn } else { cpu::flags });
+    }
+    Ok(Opened { client: Client::new(pjrt), plugin, located })
 }
 
 impl fmt::Display for Accelerator {

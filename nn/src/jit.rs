@@ -53,6 +53,9 @@ pub type Traced<'t, F> = <F as Family>::Of<Tensor<'t>>;
 
 type Function<S, I, O> = dyn for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>) + Send + Sync;
 
+/// How an output, by path and type, lies over the devices.
+type OutputSpec = dyn Fn(&str, &TensorType) -> PartitionSpec + Send + Sync;
+
 /// A function of tensors, compiled when it is first called with arrays of new types, and kept.
 ///
 /// It takes a *state*, whose memory it may reuse, and *inputs*, which it only reads; it gives the next state and
@@ -86,7 +89,7 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     mesh: Option<Arc<Mesh>>,
     options: CompileOptions,
     function: Box<Function<S, I, O>>,
-    output_spec: Box<dyn Fn(&str, &TensorType) -> PartitionSpec + Send + Sync>,
+    output_spec: Box<OutputSpec>,
     origin: &'static Location<'static>,
     /// Most recently used last.
     programs: Mutex<Vec<Arc<Compiled<O>>>>,
@@ -186,12 +189,20 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// # Errors
     /// All mistakes of the traced code at once; what the compiler says; a state or input on another mesh than the rest.
     pub fn call(&self, state: S::Of<Array>, inputs: &I::Of<Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
-        let borrowed = inputs.leaves();
+        self.call_with(state, Tree::as_ref(inputs))
+    }
+
+    /// As [`call`](Self::call), for inputs that are in several places: a tree of references.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn call_with(&self, state: S::Of<Array>, inputs: I::Of<&Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
+        let borrowed: Vec<&Array> = inputs.leaves().into_iter().copied().collect();
         let compiled = {
             let donated = state.leaves();
             match self.find(&donated, &borrowed) {
                 Some(compiled) => compiled,
-                None => self.compile_for(&Tree::as_ref(&state).map(|_, array| ArraySpec::of(array)), inputs)?,
+                None => self.compile_for(&Tree::as_ref(&state).map(|_, array| ArraySpec::of(array)), &inputs)?,
             }
         };
         let state_shape = Tree::as_ref(&state).map(|_, _| ());
@@ -276,7 +287,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         };
         let program = halite_ir::program(&graph, &interface)?;
         let stages = Stages { trace, print: started.elapsed(), compile: Duration::ZERO };
-        Ok(Lowered { program, outputs: output_specs, shape: shape, stages })
+        Ok(Lowered { program, outputs: output_specs, shape, stages })
     }
 
     /// How often this function was compiled.
@@ -312,7 +323,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         Some(programs[last].clone())
     }
 
-    fn compile_for(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<Array>) -> Result<Arc<Compiled<O>>> {
+    fn compile_for(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<&Array>) -> Result<Arc<Compiled<O>>> {
         let inputs = Tree::as_ref(inputs).map(|_, array| ArraySpec::of(array));
         self.compile(state, &inputs)
     }
@@ -408,7 +419,15 @@ impl<I: Family, O: Family> Jit<Empty<()>, I, O> {
     /// # Errors
     /// As [`call`](Self::call).
     pub fn run(&self, inputs: &I::Of<Array>) -> Result<O::Of<Array>> {
-        Ok(self.call(Empty::new(), inputs)?.1)
+        self.run_with(Tree::as_ref(inputs))
+    }
+
+    /// As [`run`](Self::run), for inputs that are in several places: a tree of references.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub fn run_with(&self, inputs: I::Of<&Array>) -> Result<O::Of<Array>> {
+        Ok(self.call_with(Empty::new(), inputs)?.1)
     }
 }
 

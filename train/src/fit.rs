@@ -18,7 +18,7 @@ use halite_data::{Loader, Position};
 use halite_nn::{ArraySpec, Optimizer, rng};
 
 use crate::{
-    Metrics, Report, State, Task, Trainer, TrainerOptions,
+    Metrics, Report, Task, Trainer, TrainerOptions,
     checkpoint::{self, Saved},
     loggers::{Row, Split},
     outputs::{Exact, Outputs, Progressed},
@@ -280,7 +280,7 @@ where
         let compiled_before = self.compile_time();
         if now.position.batch < batches {
             let mut prefetch = self.trainer.prefetch(&self.train, now.position)?;
-            while let Some(batch) = prefetch.next() {
+            for batch in prefetch.by_ref() {
                 self.step(now, self.trainer.batch_tree::<K>(batch?)?)?;
                 now.position.batch += 1;
                 if now.step.is_multiple_of(log_every) {
@@ -345,27 +345,19 @@ where
     }
 
     /// Scores the model on the validation data; `None` if it is asked to stop on the way.
-    fn validate(&mut self, now: &mut Progressing<K, O>) -> Result<Option<Metrics>> {
-        let (state, window) = now.live.take().ok_or_else(lost)?;
-        let State { mut model, slots, step, key } = state;
+    fn validate(&self, now: &Progressing<K, O>) -> Result<Option<Metrics>> {
+        let (state, _) = now.live()?;
         let metrics = &self.programs.evaluate_metrics;
-        let mut scores = Leaf(metrics.upload(&self.trainer.client, &self.trainer.mesh)?);
-        let mut stopped = false;
+        let mut window = Leaf(metrics.upload(&self.trainer.client, &self.trainer.mesh)?);
         for batch in self.trainer.prefetch(&self.validation, Position::default())? {
             if self.interrupts.reason().is_some() {
-                stopped = true;
-                break;
+                return Ok(None);
             }
-            let inputs = (model, (self.trainer.batch_tree::<K>(batch?)?, scores));
-            scores = self.programs.evaluate.run(&inputs)?;
-            model = inputs.0;
+            let batch = self.trainer.batch_tree::<K>(batch?)?;
+            let inputs = (Tree::as_ref(&state.model), (Tree::as_ref(&batch), Tree::as_ref(&window)));
+            window = self.programs.evaluate.run_with(inputs)?;
         }
-        now.live = Some((State { model, slots, step, key }, window));
-        if stopped {
-            return Ok(None);
-        }
-        let scores = metrics.read(&scores.0.fetch()?.wait()?)?;
-        Ok(Some(scores.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect()))
+        metrics.means(&window.0.fetch()?.wait()?).map(Some)
     }
 
     /// Queues a checkpoint of where the run is; `validation` are the scores of the epoch that ends here.

@@ -17,4 +17,4 @@ pub use loggers::Report;
 pub use programs::LOSS;
 pub use state::State;
 pub use task::{Predict, Task};
-pub use trainer::{Metrics, Trainer, TrainerBuilder, TrainerOptions};
+pub use trainer::{Answers, Metrics, Trainer, TrainerBuilder, TrainerOptions};

@@ -13,7 +13,7 @@ use halite_nn::{
     rng,
 };
 
-use crate::{Predict, State, Task};
+use crate::{Metrics, Predict, State, Task};
 
 /// The name under which the loss is reported.
 pub const LOSS: &str = "loss";
@@ -138,12 +138,11 @@ pub(crate) fn evaluate_program<K: Task>(
     .on(mesh)
 }
 
+/// From a model and a batch to what the model answers.
+pub(crate) type PredictProgram<K> = Jit<Empty<()>, (<K as Task>::Model, <K as Task>::Batch), <K as Predict>::Output>;
+
 /// The program that answers for a batch.
-pub(crate) fn predict_program<K: Predict>(
-    client: &Client,
-    mesh: &Arc<Mesh>,
-    task: &Arc<K>,
-) -> Jit<Empty<()>, (K::Model, K::Batch), K::Output> {
+pub(crate) fn predict_program<K: Predict>(client: &Client, mesh: &Arc<Mesh>, task: &Arc<K>) -> PredictProgram<K> {
     let task = task.clone();
     Jit::function(client, move |cx: &Trace, (model, batch)| {
         cx.set_mode(false, None);
@@ -219,6 +218,11 @@ impl Window {
     ) -> Result<Self> {
         let types = Tree::as_ref(model).map(|_, array| array.ty().clone());
         discover(task, &types, batch, false)
+    }
+
+    /// The means of a window that was read back, by name.
+    pub(crate) fn means(&self, window: &HostArray) -> Result<Metrics> {
+        Ok(self.read(window)?.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect())
     }
 
     /// What a window that was read back says.

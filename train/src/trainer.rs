@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use halite_core::{
     Client, DeviceId, Error, HostArray, Mesh, Result,
-    tree::{Family, Tree},
+    tree::{Family, Leaf, Tree},
 };
 use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Prefetch};
 use halite_nn::{ArraySpec, Optimizer};
@@ -167,6 +167,9 @@ impl TrainerBuilder {
 /// Mean of each metric over a dataset, by name; the loss is among them.
 pub type Metrics = Vec<(Arc<str>, f64)>;
 
+/// What a model answers for a whole dataset.
+pub type Answers<K> = <<K as Predict>::Output as Family>::Of<HostArray>;
+
 impl Trainer {
     /// A trainer on these devices, with defaults for everything.
     pub fn builder(client: &Client) -> TrainerBuilder {
@@ -209,24 +212,16 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
-    pub fn validate<K: Task>(
-        &self,
-        task: K,
-        model: ModelArrays<K>,
-        dataset: impl Dataset + 'static,
-    ) -> Result<(Metrics, ModelArrays<K>)> {
+    pub fn validate<K: Task>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Metrics> {
         let loader = self.in_order(dataset)?;
-        let metrics = Window::discover_for::<K>(&task, &model, &self.batch_specs::<K>(&loader)?)?;
+        let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
         let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics);
-        let mut window = halite_core::tree::Leaf(metrics.upload(&self.client, &self.mesh)?);
-        let mut model = model;
+        let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
         for batch in self.prefetch(&loader, halite_data::Position::default())? {
-            let inputs = (model, (self.batch_tree::<K>(batch?)?, window));
-            window = program.run(&inputs)?;
-            model = inputs.0;
+            let batch = self.batch_tree::<K>(batch?)?;
+            window = program.run_with((Tree::as_ref(model), (Tree::as_ref(&batch), Tree::as_ref(&window))))?;
         }
-        let read = metrics.read(&window.0.fetch()?.wait()?)?;
-        Ok((read.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect(), model))
+        metrics.means(&window.0.fetch()?.wait()?)
     }
 
     /// What `model` answers for every sample of `dataset`, in order: one array per leaf of the output, whose first
@@ -234,38 +229,28 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
-    pub fn predict<K: Predict>(
-        &self,
-        task: K,
-        model: ModelArrays<K>,
-        dataset: impl Dataset + 'static,
-    ) -> Result<(<K::Output as Family>::Of<HostArray>, ModelArrays<K>)> {
+    pub fn predict<K: Predict>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Answers<K>> {
+        let batch_size = self.options.batch_size;
         let loader = self.in_order(dataset)?;
         let program = predict_program(&self.client, &self.mesh, &Arc::new(task));
-        let mut model = model;
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
         let mut samples = 0;
         for batch in self.prefetch(&loader, halite_data::Position::default())? {
             let batch = batch?;
             let count = batch.count;
-            let inputs = (model, self.batch_tree::<K>(batch)?);
-            let output = program.run(&inputs)?;
-            model = inputs.0;
+            let batch = self.batch_tree::<K>(batch)?;
+            let output = program.run_with((Tree::as_ref(model), Tree::as_ref(&batch)))?;
             samples += count;
             let types = Tree::as_ref(&output).map(|_, array| array.ty().clone());
             answers.resize_with(types.leaf_count(), Vec::new);
             for (all, array) in answers.iter_mut().zip(output.leaves()) {
-                if array.ty().dims().first() != Some(&self.options.batch_size) {
-                    let message = format!(
-                        "an output is {}; its first dimension must count the {} samples",
-                        array.ty(),
-                        self.options.batch_size
-                    );
+                if array.ty().dims().first() != Some(&batch_size) {
+                    let message = format!("an output is {}; its first dimension must count the {batch_size} samples", array.ty());
                     return Err(Error::invalid("predict", message));
                 }
                 let host = array.fetch()?.wait()?;
-                all.extend(&host.bytes()[..host.bytes().len() / self.options.batch_size * count]);
+                all.extend(&host.bytes()[..host.bytes().len() / batch_size * count]);
             }
             shape = Some(types);
         }
@@ -276,7 +261,7 @@ impl Trainer {
             dims[0] = samples;
             arrays.push(HostArray::from_bytes(&bytes, ty.with_dims(dims))?);
         }
-        Ok((shape.rebuild(arrays), model))
+        Ok(shape.rebuild(arrays))
     }
 
     /// Every sample once, in the dataset's order.

@@ -12,8 +12,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryKind, Placement, Platform, Program, Result, Signature,
-    TensorType,
+    Backend, CompileOptions, Device, DeviceId, Error, FlagValue, HostBytes, MemoryKind, Placement, Platform, Program, Result,
+    Signature, TensorType,
 };
 use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
 
@@ -36,7 +36,11 @@ use crate::{
 #[derive(Clone)]
 pub struct Pjrt {
     shared: Arc<Shared>,
+    flags: Option<ProgramFlags>,
 }
+
+/// Options of the plugin's compiler that a program is compiled with unless the caller gives others of the same name.
+pub type ProgramFlags = fn(&Program) -> Vec<(String, FlagValue)>;
 
 impl Pjrt {
     pub(crate) fn create(plugin: &'static Plugin, options: Options) -> Result<Self> {
@@ -60,7 +64,13 @@ impl Pjrt {
         let platform = Platform { name: name.into(), version };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
-        Ok(Pjrt { shared: Arc::new(Shared { in_flight, client, platform, devices, launches: AtomicI32::new(0) }) })
+        let shared = Shared { in_flight, client, platform, devices, launches: AtomicI32::new(0) };
+        Ok(Pjrt { shared: Arc::new(shared), flags: None })
+    }
+
+    /// With options of the plugin's compiler that every program gets: what is right for this plugin and wrong by default.
+    pub fn with_flags(self, flags: ProgramFlags) -> Self {
+        Pjrt { flags: Some(flags), ..self }
     }
 
     /// The plugin behind it.
@@ -122,7 +132,14 @@ impl Backend for Pjrt {
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
-        compile(&self.shared, program, options)
+        let Some(flags) = self.flags else { return compile(&self.shared, program, options) };
+        let mut options = options.clone();
+        for (name, value) in flags(program) {
+            if options.flags.iter().all(|(given, _)| *given != name) {
+                options.flags.push((name, value));
+            }
+        }
+        compile(&self.shared, program, &options)
     }
 
     fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<PjrtExecutable> {

@@ -48,7 +48,7 @@ mod topology;
 mod value;
 
 pub use buffer::PjrtBuffer;
-pub use client::Pjrt;
+pub use client::{Pjrt, ProgramFlags};
 pub use device::{DeviceDescription, PjrtDevice};
 pub use event::PjrtEvent;
 pub use executable::PjrtExecutable;
