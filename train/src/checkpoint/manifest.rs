@@ -6,7 +6,7 @@ use halite_core::{DType, Error, ErrorKind, Result, TensorType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Position;
+use super::{Position, exact_f64};
 use crate::files;
 
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -27,9 +27,28 @@ pub(super) struct Manifest {
     pub(super) sequence: u64,
     pub(super) position: Position,
     pub(super) seed: u64,
+    /// Here too, and not only in the pointer beside it: that is committed with the arrays.
+    pub(super) best: Option<BestBy>,
     pub(super) arrays: Vec<ArrayEntry>,
     pub(super) files: Vec<FileEntry>,
     pub(super) metadata: serde_json::Value,
+}
+
+/// The metric by which a checkpoint was the best when it was written.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BestBy {
+    pub(super) metric: String,
+    /// For people.
+    value: String,
+    #[serde(with = "exact_f64")]
+    pub(super) bits: f64,
+}
+
+impl BestBy {
+    pub(super) fn new(metric: &str, value: f64) -> Self {
+        BestBy { metric: metric.to_string(), value: value.to_string(), bits: value }
+    }
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -57,6 +76,7 @@ pub(super) struct Contents {
     pub(super) sequence: u64,
     pub(super) position: Position,
     pub(super) seed: u64,
+    pub(super) best: Option<BestBy>,
     pub(super) arrays: Vec<ArrayEntry>,
     pub(super) files: Vec<FileEntry>,
     pub(super) metadata: serde_json::Value,
@@ -64,9 +84,9 @@ pub(super) struct Contents {
 
 impl Manifest {
     pub(super) fn new(contents: Contents) -> Self {
-        let Contents { sequence, position, seed, arrays, files, metadata } = contents;
+        let Contents { sequence, position, seed, best, arrays, files, metadata } = contents;
         let (format, halite) = (FORMAT.to_string(), env!("CARGO_PKG_VERSION").to_string());
-        Manifest { format, version: VERSION, halite, sequence, position, seed, arrays, files, metadata }
+        Manifest { format, version: VERSION, halite, sequence, position, seed, best, arrays, files, metadata }
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
@@ -196,6 +216,7 @@ mod tests {
             sequence: 1,
             position: Position { step: 3, epoch: 0, batch: 3 },
             seed: u64::MAX,
+            best: None,
             arrays: vec![ArrayEntry::new("w", &TensorType::new(DType::F32, [2, 3]), "arrays.safetensors")],
             files: vec![FileEntry { name: "arrays.safetensors".into(), bytes: 32, sha256: "00".into() }],
             metadata: serde_json::json!({ "any": ["thing"] }),

@@ -13,8 +13,8 @@ use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Position, Saved, Snapshot, arrays, exact_f64,
-    manifest::{ArrayEntry, COMMIT, Contents, MANIFEST, Manifest, commit_marker, corrupt},
+    Position, Saved, Snapshot, arrays,
+    manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest, commit_marker, corrupt},
     saved::unusable,
 };
 use crate::files;
@@ -59,11 +59,10 @@ pub struct Best {
 struct BestPointer {
     folder: String,
     step: u64,
-    metric: String,
-    /// For people.
-    value: String,
-    #[serde(with = "exact_f64")]
-    bits: f64,
+    by: BestBy,
+    /// The sequence number of the checkpoint that came next: one that says of itself that it is the best, and has this
+    /// number or a higher one, was committed after this pointer.
+    before: u64,
 }
 
 /// The directory of a run's checkpoints. See the [module](super) for what lies in it.
@@ -216,7 +215,8 @@ impl CheckpointStore {
             return Err(Error::invalid(OP, message));
         };
         self.writer.check_writable()?;
-        self.writer.write_best(&found.path, step, metric, value)
+        let state = self.writer.state();
+        self.writer.write_best(&state, &found.path, step, BestBy::new(metric, value))
     }
 
     /// Which checkpoint is the best so far.
@@ -279,7 +279,8 @@ impl Writer {
         self.check_writable()?;
         check_names(&snapshot.arrays)?;
         let mut state = self.state();
-        let (step, best) = (snapshot.position.step, snapshot.best.clone());
+        let step = snapshot.position.step;
+        let best = snapshot.best.as_ref().map(|(metric, value)| BestBy::new(metric, *value));
 
         let temporary = self.dir.join(format!("{TEMPORARY}{FOLDER}{step:08}"));
         let written = self.write_folder(&temporary, snapshot, state.next_sequence).and_then(|()| self.commit(&temporary, step));
@@ -292,8 +293,8 @@ impl Writer {
             }
         };
         state.next_sequence += 1;
-        if let Some((metric, value)) = best {
-            self.write_best(&path, step, &metric, value)?;
+        if let Some(best) = best {
+            self.write_best(&state, &path, step, best)?;
         }
         // More kept than asked for does no harm to the run.
         if let Err(error) = self.remove_old(&state) {
@@ -309,14 +310,15 @@ impl Writer {
         }
         fs::create_dir(temporary).map_err(|error| failed("create the directory", temporary, error))?;
 
-        let Snapshot { position, seed, arrays, metadata, best: _ } = snapshot;
+        let Snapshot { position, seed, arrays, metadata, best } = snapshot;
+        let best = best.map(|(metric, value)| BestBy::new(&metric, value));
         let (mut files, mut entries) = (Vec::new(), Vec::new());
         for (name, range) in arrays::split(&arrays, self.options.file_bytes) {
             let arrays = &arrays[range];
             files.push(arrays::write(temporary, &name, arrays)?);
             entries.extend(arrays.iter().map(|(array, value)| ArrayEntry::new(array, value.ty(), &name)));
         }
-        let manifest = Manifest::new(Contents { sequence, position, seed, arrays: entries, files, metadata }).to_bytes();
+        let manifest = Manifest::new(Contents { sequence, position, seed, best, arrays: entries, files, metadata }).to_bytes();
         for (name, bytes) in [(MANIFEST, &manifest), (COMMIT, &commit_marker(&manifest))] {
             let path = temporary.join(name);
             files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
@@ -335,13 +337,13 @@ impl Writer {
         Ok(path)
     }
 
-    fn write_best(&self, path: &Path, step: u64, metric: &str, value: f64) -> Result<()> {
+    fn write_best(&self, state: &WriterState, path: &Path, step: u64, by: BestBy) -> Result<()> {
         let folder = path.file_name().expect("a checkpoint is in a folder").to_string_lossy().into_owned();
-        let pointer = BestPointer { folder, step, metric: metric.to_string(), value: value.to_string(), bits: value };
+        let pointer = BestPointer { folder, step, by, before: state.next_sequence };
         let mut text = serde_json::to_vec_pretty(&pointer).expect("it has only string keys and plain values");
         text.push(b'\n');
-        let pointer = self.dir.join(BEST);
-        files::replace(&pointer, &text).map_err(|error| files::failed(OP, "write", &pointer, &error))
+        let path = self.dir.join(BEST);
+        files::replace(&path, &text).map_err(|error| files::failed(OP, "write", &path, &error))
     }
 
     /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are left for people to see.
@@ -409,21 +411,34 @@ fn is_folder_name(name: &str) -> bool {
     }
 }
 
+/// The checkpoint that was marked last, or one committed after that which says of itself that it is the best: a kill
+/// may come between the two writes.
 fn read_best(dir: &Path) -> Result<Option<Best>> {
+    let pointer = read_pointer(dir)?;
+    let before = pointer.as_ref().map_or(0, |pointer| pointer.before);
+    let claim = newest_first(scan(dir)?).into_iter().find_map(|found| {
+        let manifest = found.manifest.ok().filter(|manifest| manifest.sequence >= before)?;
+        Some((found.path, manifest.position.step, manifest.best?))
+    });
+    let marked = pointer.map(|pointer| (dir.join(pointer.folder), pointer.step, pointer.by));
+    Ok(claim.or(marked).map(|(path, step, by)| Best { path, step, metric: by.metric, value: by.bits }))
+}
+
+fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
     let path = dir.join(BEST);
     let bytes = match files::read_plain(&path, 1 << 20) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(files::failed(OP, "read", &path, &error)),
     };
-    let damaged =
-        |what: String| corrupt(format!("{}: {what}; remove it, and the next best checkpoint is marked anew", path.display()));
-    let BestPointer { folder, step, metric, value: _, bits } =
-        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-    if !is_folder_name(&folder) {
-        return Err(damaged(format!("`{folder}` is not the name of a checkpoint")));
+    let damaged = |what: String| {
+        corrupt(format!("{}: {what}; remove it, and the checkpoint that was last saved as the best is the best", path.display()))
+    };
+    let pointer: BestPointer = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if !is_folder_name(&pointer.folder) {
+        return Err(damaged(format!("`{}` is not the name of a checkpoint", pointer.folder)));
     }
-    Ok(Some(Best { path: dir.join(folder), step, metric, value: bits }))
+    Ok(Some(pointer))
 }
 
 fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {

@@ -6,7 +6,10 @@ use std::{ops::Range, path::Path};
 
 use halite_core::{Error, ErrorKind, Result};
 use plotters::{
-    coord::Shift,
+    coord::{
+        Shift,
+        ranged1d::{AsRangedCoord, ValueFormatter},
+    },
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
@@ -17,6 +20,8 @@ use crate::files;
 const OP: &str = "plot";
 const PANEL: (u32, u32) = (560, 380);
 const TITLE_HEIGHT: u32 = 44;
+/// A loss that falls by this factor is drawn on a logarithmic axis.
+const LOG_FROM: f64 = 10.0;
 /// More points than this are not seen: neighbours are averaged.
 const POINTS: usize = 500;
 /// Panels beyond this are for a table, not a picture.
@@ -51,9 +56,11 @@ pub fn render_metrics(title: &str, rows: &[Row]) -> Result<String> {
     Ok(svg)
 }
 
+#[derive(Default)]
 struct Panel {
     title: String,
     percent: bool,
+    is_loss: bool,
     curves: Vec<Curve>,
 }
 
@@ -86,26 +93,49 @@ fn draw(root: &Area<'_>, title: &str, panels: &[Panel], grid: (usize, usize)) ->
 fn draw_panel(area: &Area<'_>, panel: &Panel) -> Drawn {
     let points = || panel.curves.iter().flat_map(|curve| &curve.points);
     let steps = span(points().map(|point| point.0), 0.0);
+    let exact = span(points().map(|point| point.1), 0.0);
+    if panel.is_loss && exact.start > 0.0 && exact.end / exact.start >= LOG_FROM {
+        // What happens after the first steep fall is not seen on an axis that is not logarithmic.
+        let values = exact.start / 1.15..exact.end * 1.15;
+        let ticks = log_ticks(&values);
+        let values = values.log_scale().with_key_points(ticks);
+        return draw_chart(area, panel, &format!("{} (logarithmic)", panel.title), steps, values, &short);
+    }
     let values = span(points().map(|point| point.1), 0.06);
-    // A part of a whole is between 0 and 1, and so is its axis.
-    let values = if panel.percent { values.start.max(0.0)..values.end.min(1.0) } else { values };
+    let width = values.end - values.start;
+    if panel.percent {
+        // A part of a whole is between 0 and 1, and so is its axis.
+        let values = values.start.max(0.0)..values.end.min(1.0);
+        return draw_chart(area, panel, &panel.title, steps, values, &|value| percent(value, width));
+    }
+    draw_chart(area, panel, &panel.title, steps, values, &|value| plain(value, width))
+}
 
+fn draw_chart<V: AsRangedCoord<Value = f64>>(
+    area: &Area<'_>,
+    panel: &Panel,
+    title: &str,
+    steps: Range<f64>,
+    values: V,
+    value_label: &dyn Fn(f64) -> String,
+) -> Drawn
+where
+    V::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .margin_right(24)
-        .caption(&panel.title, font(17))
+        .caption(title, font(17))
         .x_label_area_size(44)
         .y_label_area_size(70)
-        .build_cartesian_2d(steps.clone(), values.clone())?;
-    let width = values.end - values.start;
-    let y_label = |value: &f64| if panel.percent { percent(*value, width) } else { plain(*value, width) };
+        .build_cartesian_2d(steps.clone(), values)?;
     chart
         .configure_mesh()
         .x_desc("step")
         .x_labels(6)
         .y_labels(6)
         .x_label_formatter(&|step| plain(*step, steps.end - steps.start))
-        .y_label_formatter(&y_label)
+        .y_label_formatter(&|value| value_label(*value))
         .label_style(font(13))
         .axis_desc_style(font(14))
         .axis_style(TEXT)
@@ -153,7 +183,7 @@ fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
         Split::Test => RGBColor(0x2c, 0x8c, 0x4a),
     };
     let before = curves[..index].iter().filter(|other| other.split == curve.split).count();
-    let lighter = |channel: u8| channel + ((255 - channel) as usize * before.min(3) / 5) as u8;
+    let lighter = |channel: u8| channel + ((255 - channel) as usize * before.min(2) * 2 / 5) as u8;
     RGBColor(lighter(r), lighter(g), lighter(b))
 }
 
@@ -161,16 +191,17 @@ fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
 fn panels_of(rows: &[Row]) -> Vec<Panel> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows {
-        for (name, value) in row.metrics.iter().filter(|(_, value)| value.is_finite()) {
-            let point = (row.step as f64, *value);
+        // Beyond this a run has diverged, and the axis would not be drawn in finite time.
+        for (name, value) in row.metrics.iter().filter(|(_, value)| value.abs() < 1e100) {
+            let point = (row.step as f64, if value.abs() < 1e-100 { 0.0 } else { *value });
             match curves.iter_mut().find(|curve| curve.split == row.split && curve.metric == *name) {
                 Some(curve) => curve.points.push(point),
                 None => curves.push(Curve { metric: name.clone(), split: row.split, points: vec![point] }),
             }
         }
     }
-    let mut losses = Panel { title: "loss".into(), percent: false, curves: Vec::new() };
-    let mut fractions = Panel { title: String::new(), percent: true, curves: Vec::new() };
+    let mut losses = Panel { percent: false, is_loss: true, ..Panel::default() };
+    let mut fractions = Panel { percent: true, ..Panel::default() };
     let mut others: Vec<Panel> = Vec::new();
     for curve in curves {
         let in_range = curve.points.iter().all(|point| (0.0..=1.0).contains(&point.1));
@@ -181,12 +212,11 @@ fn panels_of(rows: &[Row]) -> Vec<Panel> {
         } else if let Some(panel) = others.iter_mut().find(|panel| panel.title == curve.metric) {
             panel.curves.push(curve);
         } else {
-            others.push(Panel { title: curve.metric.clone(), percent: false, curves: vec![curve] });
+            others.push(Panel { title: curve.metric.clone(), curves: vec![curve], ..Panel::default() });
         }
     }
     for panel in [&mut losses, &mut fractions] {
         let mut names: Vec<&str> = panel.curves.iter().map(|curve| &*curve.metric).collect();
-        names.dedup();
         names.sort_unstable();
         names.dedup();
         panel.title = names.join(", ");
@@ -201,13 +231,14 @@ fn span(values: impl Iterator<Item = f64>, margin: f64) -> Range<f64> {
     if low > high {
         return 0.0..1.0;
     }
-    if low == high {
-        let around = if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
+    // Narrower than this, ticks would not differ from each other as numbers.
+    let size = low.abs().max(high.abs());
+    if high - low <= size * 1e-9 {
+        let around = if size == 0.0 { 1.0 } else { size * 0.1 };
         return low - around..high + around;
     }
-    // Halved first: the width of the widest span is no number.
-    let margin = (high / 2.0 - low / 2.0) * 2.0 * margin;
-    (low - margin).max(f64::MIN / 4.0)..(high + margin).min(f64::MAX / 4.0)
+    let margin = (high - low) * margin;
+    low - margin..high + margin
 }
 
 fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -217,6 +248,25 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         (part.iter().map(|point| point.0 / count).sum(), part.iter().map(|point| point.1 / count).sum())
     };
     points.chunks(each).map(mean).collect()
+}
+
+/// 1, 2 and 5 times powers of ten, or only powers of ten where those are many.
+fn log_ticks(values: &Range<f64>) -> Vec<f64> {
+    let powers = values.start.log10().floor() as i32..=values.end.log10().ceil() as i32;
+    let ticks = |factors: &[f64], each: usize| -> Vec<f64> {
+        let powers = powers.clone().step_by(each);
+        let ticks = powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
+        ticks.filter(|tick| values.contains(tick)).collect()
+    };
+    let fine = ticks(&[1.0, 2.0, 5.0], 1);
+    if fine.len() <= 9 { fine } else { ticks(&[1.0], powers.clone().count().div_ceil(9)) }
+}
+
+/// A tick of a logarithmic axis.
+fn short(value: f64) -> String {
+    // Ticks are computed, and off in the last bit.
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    if (1e-5..1e6).contains(&rounded) { rounded.to_string() } else { format!("{rounded:e}") }
 }
 
 /// A tick of an axis that is `width` wide, with as many digits as tell it from its neighbours.
@@ -233,4 +283,126 @@ fn digits_for(width: f64) -> usize {
     // Six ticks over 3.0 are half a unit apart: one digit. Over 30: none.
     let exponent = (width / 6.0).max(1e-9).log10().floor();
     if exponent >= 0.0 { 0 } else { (-exponent) as usize }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run like that of a small network on digits.
+    fn run(steps: u64) -> Vec<Row> {
+        let row = |step: u64, split: Split, metrics: &[(&str, f64)]| Row {
+            step,
+            epoch: step / 469,
+            seconds: step as f64 / 60.0,
+            split,
+            metrics: metrics.iter().map(|&(name, value)| (name.to_string(), value)).collect(),
+        };
+        let mut rows = Vec::new();
+        for step in (10..=steps).step_by(10) {
+            let wobble = ((step * 7919 % 101) as f64 / 101.0 - 0.5) * 0.06;
+            let loss = 2.3 * (-(step as f64) / 60.0).exp() + 0.06 + wobble;
+            rows.push(row(step, Split::Train, &[("loss", loss), ("accuracy", (1.0 - loss / 2.6 + wobble).clamp(0.0, 1.0))]));
+            if step % 470 == 0 {
+                rows.push(row(step, Split::Validation, &[("loss", 0.07), ("accuracy", 0.979 + step as f64 / 1e5)]));
+            }
+        }
+        rows
+    }
+
+    fn texts(svg: &str) -> Vec<&str> {
+        svg.split("<text")
+            .skip(1)
+            .filter_map(|text| text.split_once(">\n")?.1.split_once("\n</text>"))
+            .map(|(text, _)| text)
+            .collect()
+    }
+
+    #[test]
+    fn losses_and_accuracies_have_a_panel_each_and_others_their_own() {
+        let mut rows = run(940);
+        for row in rows.iter_mut().filter(|row| row.split == Split::Train) {
+            row.metrics.push(("learning_rate".into(), 1e-3 * (1.0 - row.step as f64 / 1000.0)));
+            row.metrics.push(("top5 accuracy".into(), 0.999));
+        }
+        let svg = render_metrics("a <run> & \"more\"", &rows).unwrap();
+        let texts = texts(&svg);
+        assert_eq!(texts[0], "a &lt;run&gt; &amp; &quot;more&quot;");
+        for want in [
+            "loss (logarithmic)",
+            "0.05",
+            "accuracy, top5 accuracy",
+            "100 %",
+            "learning_rate",
+            "0.0002",
+            "step",
+            "400",
+            "train",
+            "validation",
+            "train top5 accuracy",
+        ] {
+            assert!(texts.contains(&want), "no `{want}` in {texts:?}");
+        }
+        assert!(svg.ends_with("</svg>\n"));
+        // Two losses, three accuracies, one rate.
+        assert_eq!(svg.matches("stroke-width=\"2\"").count(), 6);
+    }
+
+    #[test]
+    fn a_plot_without_rows_or_with_one_is_a_plot() {
+        assert_eq!(texts(&render_metrics("new", &[]).unwrap()), ["new", "no metrics yet"]);
+        let one = render_metrics("new", &run(10)).unwrap();
+        assert!(texts(&one).contains(&"loss"));
+        assert_eq!(one.matches("<circle").count(), 2);
+    }
+
+    #[test]
+    fn long_runs_are_thinned_and_odd_numbers_do_not_hang_it() {
+        let long = render_metrics("long", &run(200_000)).unwrap();
+        assert!(long.len() < 200_000, "{} bytes", long.len());
+
+        let odd = [
+            f64::MAX,
+            f64::MIN,
+            f64::MIN_POSITIVE,
+            f64::NAN,
+            f64::INFINITY,
+            0.0,
+            -0.0,
+            1e300,
+            1e-300,
+            1e99,
+            -1e99,
+            1e-99,
+            1.0,
+            1.0 + f64::EPSILON,
+            1.0 + 1e-8,
+        ];
+        for a in odd {
+            for b in odd {
+                let row = |step, value: f64| Row {
+                    step,
+                    epoch: 0,
+                    seconds: 0.0,
+                    split: Split::Train,
+                    metrics: vec![("loss".into(), value), ("accuracy".into(), value), ("x".into(), value)],
+                };
+                for last_step in [0, 1, u64::MAX] {
+                    let svg = render_metrics("odd", &[row(0, a), row(last_step, b)]).unwrap();
+                    assert!(!svg.contains("NaN") && svg.len() < 100_000, "{a} {b}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_written_to_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.svg");
+        plot_metrics(&path, "mnist", &run(940)).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), render_metrics("mnist", &run(940)).unwrap());
+        if let Some(keep) = std::env::var_os("HALITE_KEEP_PLOT") {
+            std::fs::copy(&path, keep).unwrap();
+        }
+    }
 }

@@ -1,0 +1,132 @@
+//! Real signals to a real process.
+#![cfg(unix)]
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::ExitStatusExt,
+    process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
+};
+
+use halite_train::signals::{Interrupts, StopFlag, StopReason};
+
+const SCRIPT: &str = "HALITE_TEST_SIGNALS";
+
+/// Not a test: the process that gets the signals. It prints a line at each point where the tests send one.
+#[test]
+#[ignore = "the other tests start it as a process"]
+fn a_process_that_gets_signals() {
+    let Ok(script) = std::env::var(SCRIPT) else { return };
+    let ready = |what: &str| println!("\n{what}");
+    let wait = |flag: &StopFlag| {
+        while !flag.is_set() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        println!("\nstopped by {:?}", flag.reason().unwrap());
+    };
+    match &*script {
+        "stop" => {
+            let interrupts = Interrupts::install().unwrap();
+            ready("installed");
+            wait(&interrupts.flag());
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        "drop" => {
+            let first = Interrupts::install().unwrap();
+            let second = Interrupts::install().unwrap();
+            drop(first);
+            ready("one dropped");
+            wait(&second.flag());
+            drop(second);
+            let again = Interrupts::install().unwrap();
+            ready("installed again");
+            wait(&again.flag());
+            drop(again);
+            ready("all dropped");
+            std::thread::sleep(Duration::from_secs(60));
+        }
+        other => panic!("no script {other}"),
+    }
+}
+
+struct Process {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(script: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "a_process_that_gets_signals", "--nocapture"]).env(SCRIPT, script);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Process { child, lines }
+    }
+
+    fn expect(&mut self, want: &str) {
+        let mut line = String::new();
+        while line.trim() != want {
+            line.clear();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it ended before `{want}`");
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_interrupt_sets_the_flag_and_a_second_one_ends_the_process_with_130() {
+    let mut process = Process::start("stop");
+    process.expect("installed");
+    process.signal("-INT");
+    process.expect("stopped by Interrupt");
+    process.signal("-INT");
+    assert_eq!(process.child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_sigterm_sets_the_flag_and_one_interrupt_after_it_does_not_end_the_process() {
+    let mut process = Process::start("stop");
+    process.expect("installed");
+    process.signal("-TERM");
+    process.expect("stopped by Terminate");
+    process.signal("-TERM");
+    process.signal("-INT");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(process.child.try_wait().unwrap().is_none(), "it goes on saving");
+    process.signal("-INT");
+    assert_eq!(process.child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn when_the_last_watcher_is_dropped_signals_end_the_process_as_before() {
+    let mut process = Process::start("drop");
+    process.expect("one dropped");
+    process.signal("-INT");
+    process.expect("stopped by Interrupt");
+    process.expect("installed again");
+    process.signal("-INT");
+    process.expect("stopped by Interrupt");
+    process.expect("all dropped");
+    process.signal("-INT");
+    assert_eq!(process.child.wait().unwrap().signal(), Some(2));
+}
+
+#[test]
+fn a_flag_of_ones_own_can_be_watched_with() {
+    let flag = StopFlag::new();
+    let interrupts = Interrupts::watch(flag.clone()).unwrap();
+    assert_eq!(interrupts.reason(), None);
+    flag.stop();
+    assert_eq!(interrupts.reason(), Some(StopReason::Asked));
+}
