@@ -280,6 +280,16 @@ fn names_that_cannot_be_are_refused_before_anything_is_written() {
 }
 
 #[test]
+fn metadata_that_could_not_be_read_again_is_not_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    let metadata = (0..200).fold(serde_json::Value::Null, |inner, _| vec![inner].into());
+    let error = store.save(Snapshot { metadata, ..snapshot(1) }).unwrap_err().to_string();
+    assert!(error.contains("could not be read again"), "{error}");
+    assert_eq!(names_in(dir.path()), [".lock"]);
+}
+
+#[test]
 fn the_newest_and_the_best_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let store = CheckpointStore::open(dir.path(), 2).unwrap();
@@ -389,10 +399,11 @@ fn what_a_killed_run_left_is_removed_and_what_is_not_ours_stays() {
         fs::create_dir(dir.path().join(name)).unwrap();
         fs::write(dir.path().join(name).join("file"), "half").unwrap();
     }
+    fs::write(dir.path().join(".tmp-notes"), "not ours").unwrap();
     // A folder with the right name and no marker is no checkpoint.
     fs::create_dir(dir.path().join("step-00000009")).unwrap();
     let store = CheckpointStore::open(dir.path(), 1).unwrap();
-    assert_eq!(names_in(dir.path()), [".lock", "step-00000001", "step-00000009", "step-1.x", "step-notes"]);
+    assert_eq!(names_in(dir.path()), [".lock", ".tmp-notes", "step-00000001", "step-00000009", "step-1.x", "step-notes"]);
     let saved = store.latest().unwrap().unwrap();
     assert_eq!(saved.position().step, 1);
     assert!(saved.skipped()[0].contains("COMMIT"), "{:?}", saved.skipped());

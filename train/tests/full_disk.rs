@@ -86,7 +86,7 @@ fn a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays() {
         assert!(text.contains("cannot write the 6144") && text.contains(" bytes of "), "{text}");
         assert!(text.ends_with(&format!("the last good checkpoint, {}, is untouched", good.display())), "{text}");
         assert!(!text.contains('\n'));
-        assert_eq!(folders(store.dir()), [good.clone()], "nothing half written is left");
+        assert_eq!(folders(store.dir()), std::slice::from_ref(&good), "nothing half written is left");
         assert_eq!(store.latest().unwrap().unwrap().position().step, 1);
     }
     // Room again: the same store goes on.

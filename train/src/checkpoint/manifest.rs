@@ -89,10 +89,24 @@ impl Manifest {
         Manifest { format, version: VERSION, halite, sequence, position, seed, best, arrays, files, metadata }
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// Its text.
+    ///
+    /// # Errors
+    /// If [`parse`](Self::parse) would refuse it: the trainer's own values may be too large or too deeply nested.
+    pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self).expect("a manifest has only string keys and plain values");
         bytes.push(b'\n');
-        bytes
+        if bytes.len() as u64 > MANIFEST_LIMIT {
+            let message = format!("the metadata makes a manifest of {} bytes, at most {MANIFEST_LIMIT} are read", bytes.len());
+            return Err(Error::invalid("checkpoint", message));
+        }
+        match Self::parse(&bytes) {
+            Ok(_) => Ok(bytes),
+            Err(error) => {
+                let message = format!("what is to be saved could not be read again: {}", error.message());
+                Err(Error::invalid("checkpoint", message))
+            }
+        }
     }
 
     /// Reads the manifest of the checkpoint in `folder`, if its marker commits it.
@@ -177,7 +191,7 @@ impl ArrayEntry {
     pub(super) fn ty(&self) -> Result<TensorType> {
         let unknown = || corrupt(format!("{MANIFEST} has the array `{}` of unknown element type `{}`", self.name, self.dtype));
         let ty = TensorType::new(DType::from_name(&self.dtype).ok_or_else(unknown)?, &self.dims);
-        ty.checked_bytes().map_err(|error| corrupt(format!("{MANIFEST} has the array `{}`", self.name)).caused_by(error))?;
+        ty.checked_bytes().map_err(|error| corrupt(format!("{MANIFEST} has the array `{}`: {}", self.name, error.message())))?;
         Ok(ty)
     }
 }

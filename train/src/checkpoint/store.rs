@@ -282,8 +282,11 @@ impl Writer {
         let step = snapshot.position.step;
         let best = snapshot.best.as_ref().map(|(metric, value)| BestBy::new(metric, *value));
 
+        // Taken also if it fails: two checkpoints never have the same.
+        let sequence = state.next_sequence;
+        state.next_sequence += 1;
         let temporary = self.dir.join(format!("{TEMPORARY}{FOLDER}{step:08}"));
-        let written = self.write_folder(&temporary, snapshot, state.next_sequence).and_then(|()| self.commit(&temporary, step));
+        let written = self.write_folder(&temporary, snapshot, sequence).and_then(|()| self.commit(&temporary, step));
         let path = match written {
             Ok(path) => path,
             Err(error) => {
@@ -292,7 +295,6 @@ impl Writer {
                 return Err(self.with_what_stays(error));
             }
         };
-        state.next_sequence += 1;
         if let Some(best) = best {
             self.write_best(&state, &path, step, best)?;
         }
@@ -318,7 +320,7 @@ impl Writer {
             files.push(arrays::write(temporary, &name, arrays)?);
             entries.extend(arrays.iter().map(|(array, value)| ArrayEntry::new(array, value.ty(), &name)));
         }
-        let manifest = Manifest::new(Contents { sequence, position, seed, best, arrays: entries, files, metadata }).to_bytes();
+        let manifest = Manifest::new(Contents { sequence, position, seed, best, arrays: entries, files, metadata }).to_bytes()?;
         for (name, bytes) in [(MANIFEST, &manifest), (COMMIT, &commit_marker(&manifest))] {
             let path = temporary.join(name);
             files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
@@ -499,8 +501,8 @@ fn remove_leftovers(dir: &Path) -> Result<()> {
     let failed = |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
     for entry in fs::read_dir(dir).map_err(|error| failed("read the directory", dir, error))? {
         let path = entry.map_err(|error| failed("read the directory", dir, error))?.path();
-        let is_ours = |name: &str| name.starts_with(TEMPORARY) || name.starts_with(TRASH);
-        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours) {
+        let is_ours = |name: &str| [TEMPORARY, TRASH].iter().any(|ours| name.strip_prefix(ours).is_some_and(is_folder_name));
+        if path.is_dir() && path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours) {
             tracing::debug!("removing {}, which a run that was killed left", path.display());
             fs::remove_dir_all(&path).map_err(|error| failed("remove what a killed run left:", &path, error))?;
         }

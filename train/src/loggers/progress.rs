@@ -40,6 +40,7 @@ type ProgressDrawTargetMaker = Box<dyn Fn() -> ProgressDrawTarget + Send + Sync>
 struct State {
     epoch: u64,
     bar: ProgressBar,
+    running: bool,
     begun: Instant,
     steps: u64,
     samples: u64,
@@ -63,22 +64,31 @@ impl Progress {
     }
 
     fn with_output(epochs: u64, steps_per_epoch: u64, output: Output) -> Self {
-        let state =
-            State { epoch: 0, bar: ProgressBar::hidden(), begun: Instant::now(), steps: 0, samples: 0, metrics: String::new() };
+        let state = State {
+            epoch: 0,
+            bar: ProgressBar::hidden(),
+            running: false,
+            begun: Instant::now(),
+            steps: 0,
+            samples: 0,
+            metrics: String::new(),
+        };
         Progress { epochs, steps_per_epoch, output, state: Mutex::new(state) }
     }
 
     /// Begins `epoch`, counted from 0, with `done` of its steps done before: more than 0 after a resume.
     pub fn epoch_begun(&self, epoch: u64, done: u64) {
         let mut state = self.state();
-        state.bar.abandon();
+        if state.running {
+            state.bar.abandon();
+        }
         let bar = match &self.output {
             Output::Bar(target) => ProgressBar::with_draw_target(Some(self.steps_per_epoch), target()),
             Output::Lines(_) | Output::Quiet => ProgressBar::hidden(),
         };
         let bar = bar.with_style(style()).with_prefix(format!("epoch {}/{}", epoch + 1, self.epochs)).with_position(done);
         bar.reset_eta();
-        *state = State { epoch, bar, begun: Instant::now(), steps: done, samples: 0, metrics: String::new() };
+        *state = State { epoch, bar, running: true, begun: Instant::now(), steps: done, samples: 0, metrics: String::new() };
     }
 
     /// Counts one step of `samples` samples.
@@ -99,7 +109,8 @@ impl Progress {
 
     /// Ends the epoch with its metrics: the line stays, or is printed where there is no terminal.
     pub fn epoch_done(&self, metrics: &[(&str, f64)]) {
-        let state = self.state();
+        let mut state = self.state();
+        state.running = false;
         let took = format_seconds(state.begun.elapsed().as_secs_f64());
         let text = format!("{}  {}  {took}", text_of(metrics), state.speed());
         match &self.output {
@@ -119,9 +130,14 @@ impl Progress {
     /// Prints a line of its own, above the bar.
     pub fn message(&self, text: &str) {
         match &self.output {
-            // `println` prints nothing between epochs, when the last bar is done.
-            Output::Bar(_) if self.state().bar.is_finished() => self.state().bar.suspend(|| eprintln!("{text}")),
-            Output::Bar(_) => self.state().bar.println(text),
+            Output::Bar(_) => {
+                let state = self.state();
+                match state.running {
+                    true => state.bar.println(text),
+                    // Between epochs no bar is in the way.
+                    false => eprintln!("{text}"),
+                }
+            }
             Output::Lines(writer) => print(writer, text),
             Output::Quiet => {}
         }
@@ -136,6 +152,16 @@ impl State {
     fn speed(&self) -> String {
         let per_second = self.samples as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
         format!("{} samples/s", format_count(per_second.round() as u64))
+    }
+}
+
+impl Drop for Progress {
+    /// A line of an epoch that did not end stays too: what is printed next is below it.
+    fn drop(&mut self) {
+        let state = self.state();
+        if state.running {
+            state.bar.abandon();
+        }
     }
 }
 
@@ -156,19 +182,240 @@ fn print(writer: &Mutex<Box<dyn Write + Send>>, line: &str) {
     let _ = writeln!(writer, "{line}").and_then(|()| writer.flush());
 }
 
+/// The bar takes what the numbers leave of the line, so that the line does not wrap.
 fn style() -> ProgressStyle {
-    template("{prefix} [{bar:20}] {pos}/{len}  {msg}  eta {left}")
+    template("{prefix} [{wide_bar}] {pos}/{len}  {msg}  eta {left}")
 }
 
 fn done_style() -> ProgressStyle {
-    template("{prefix} [{bar:20}] {pos}/{len}  {msg}")
+    template("{prefix} [{wide_bar}] {pos}/{len}  {msg}")
 }
 
 fn template(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).expect("the template is well formed");
     let left = |state: &ProgressState, out: &mut dyn fmt::Write| {
+        let seconds = state.eta().as_secs_f64();
+        // Before the first steps there is no telling.
+        let known = seconds > 0.0 || state.len().is_none_or(|len| state.pos() >= len);
+        let text = match seconds.ceil() {
+            _ if !known => "?".into(),
+            whole if whole < 60.0 => format!("{whole} s"),
+            whole => format_seconds(whole),
+        };
         // A text that cannot be written is not shown.
-        let _ = out.write_str(&format_seconds(state.eta().as_secs_f64().round()));
+        let _ = out.write_str(&text);
     };
     style.progress_chars("=> ").with_key("left", left)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use indicatif::TermLike;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Written {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A terminal 120 columns wide, which keeps what is seen on it.
+    #[derive(Clone, Debug, Default)]
+    struct Screen(Arc<Mutex<Seen>>);
+
+    #[derive(Debug, Default)]
+    struct Seen {
+        lines: Vec<Vec<char>>,
+        row: usize,
+        column: usize,
+        draws: usize,
+    }
+
+    const WIDTH: usize = 120;
+
+    impl Seen {
+        fn put(&mut self, text: &str) {
+            for c in text.chars() {
+                if self.column == WIDTH {
+                    (self.row, self.column) = (self.row + 1, 0);
+                }
+                if self.lines.len() <= self.row {
+                    self.lines.resize(self.row + 1, Vec::new());
+                }
+                let line = &mut self.lines[self.row];
+                line.resize(line.len().max(self.column + 1), ' ');
+                line[self.column] = c;
+                self.column += 1;
+            }
+        }
+    }
+
+    impl Screen {
+        fn lines(&self) -> Vec<String> {
+            let seen = self.0.lock().unwrap();
+            let lines = seen.lines.iter().map(|line| line.iter().collect::<String>().trim_end().to_string());
+            lines.filter(|line| !line.is_empty()).collect()
+        }
+    }
+
+    impl TermLike for Screen {
+        fn width(&self) -> u16 {
+            WIDTH as u16
+        }
+
+        fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+            let mut seen = self.0.lock().unwrap();
+            seen.row -= n;
+            Ok(())
+        }
+
+        fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+            self.0.lock().unwrap().row += n;
+            Ok(())
+        }
+
+        fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+            self.0.lock().unwrap().column += n;
+            Ok(())
+        }
+
+        fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+            let mut seen = self.0.lock().unwrap();
+            seen.column = seen.column.saturating_sub(n);
+            Ok(())
+        }
+
+        fn write_line(&self, text: &str) -> io::Result<()> {
+            let mut seen = self.0.lock().unwrap();
+            seen.put(text);
+            (seen.row, seen.column) = (seen.row + 1, 0);
+            Ok(())
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.0.lock().unwrap().put(text);
+            Ok(())
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            let mut seen = self.0.lock().unwrap();
+            let row = seen.row;
+            if let Some(line) = seen.lines.get_mut(row) {
+                line.clear();
+            }
+            seen.column = 0;
+            Ok(())
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            self.0.lock().unwrap().draws += 1;
+            Ok(())
+        }
+    }
+
+    fn on(screen: &Screen) -> Progress {
+        let screen = screen.clone();
+        let target = move || ProgressDrawTarget::term_like_with_hz(Box::new(screen.clone()), 20);
+        Progress::with_output(2, 469, Output::Bar(Box::new(target)))
+    }
+
+    #[test]
+    fn where_there_is_no_terminal_each_epoch_is_one_line() {
+        let written = Written::default();
+        let progress = Progress::lines_to(2, 469, written.clone());
+        for epoch in 0..2 {
+            progress.epoch_begun(epoch, 0);
+            for _ in 0..469 {
+                progress.step(128);
+                progress.metrics(&[("loss", 0.5)]);
+            }
+            progress.epoch_done(&[("loss", 0.0812), ("accuracy", 0.9761)]);
+        }
+        progress.message("done");
+        let text = written.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].starts_with("epoch 1/2  469 steps  loss 0.08120  accuracy 97.61 %  "), "{text}");
+        assert!(lines[1].starts_with("epoch 2/2  469 steps  ") && lines[1].contains(" samples/s  "), "{text}");
+        assert_eq!(lines[2], "done");
+    }
+
+    #[test]
+    fn a_closed_pipe_does_not_end_the_run() {
+        struct Closed;
+        impl Write for Closed {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+        let progress = Progress::lines_to(1, 1, Closed);
+        progress.epoch_begun(0, 0);
+        progress.epoch_done(&[]);
+        progress.message("lost");
+    }
+
+    #[test]
+    fn on_a_terminal_a_bar_moves_seldom_and_its_last_state_stays() {
+        let screen = Screen::default();
+        let progress = on(&screen);
+        progress.epoch_begun(0, 400);
+        for _ in 0..35 {
+            progress.step(128);
+        }
+        progress.metrics(&[("loss", 0.0812), ("accuracy", 0.9761)]);
+        progress.message("checkpoint saved");
+        let lines = screen.lines();
+        assert_eq!((lines.len(), &*lines[0]), (2, "checkpoint saved"), "{lines:?}");
+        assert!(lines[1].starts_with("epoch 1/2 [====="), "{lines:?}");
+        assert!(lines[1].contains(" ] 435/469  loss 0.08120  accuracy 97.61 %  "), "{lines:?}");
+        assert!(lines[1].contains(" samples/s  eta "), "{lines:?}");
+
+        progress.epoch_done(&[("loss", 0.08)]);
+        progress.epoch_begun(1, 0);
+        for _ in 0..100_000 {
+            progress.step(128);
+        }
+        progress.epoch_done(&[("loss", 0.07)]);
+        let lines = screen.lines();
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[1].starts_with("epoch 1/2 ") && lines[1].contains("  loss 0.08000  "), "{lines:?}");
+        assert!(lines[2].starts_with("epoch 2/2 ") && lines[2].contains("  loss 0.07000  "), "{lines:?}");
+        assert!(lines.iter().all(|line| !line.ends_with("eta 0 s")), "{lines:?}");
+        progress.epoch_begun(1, 7);
+        drop(progress);
+        assert!(screen.lines().last().unwrap().contains("] 7/469"), "{:?}", screen.lines());
+        let draws = screen.0.lock().unwrap().draws;
+        assert!(draws < 200, "{draws} draws for 100 thousand steps");
+    }
+
+    #[test]
+    fn a_quiet_one_may_be_told_anything() {
+        let progress = Progress::new(1, 10, true);
+        progress.epoch_begun(0, 0);
+        progress.step(1);
+        progress.metrics(&[("loss", f64::NAN)]);
+        progress.message("not seen");
+        progress.epoch_done(&[]);
+        assert!(matches!(progress.output, Output::Quiet));
+    }
 }
