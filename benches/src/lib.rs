@@ -1,2 +1,163 @@
-//! Benchmarks.
+//! The work that benchmarks measure: small models trained by a bare loop over one compiled step, without a trainer.
+//!
+//! The same work is written for other frameworks in `peers/`.
 #![forbid(unsafe_code)]
+
+use halite::{
+    Array, Client, DType, HostArray, Param, Result, Sharding, Tree,
+    models::Mlp,
+    nn::{ArraySpec, Conv2d, Jit, Linear, Optimizer, Padding, Tensor, Trace, cross_entropy, grad, init, optim, rng},
+    train::State,
+    tree::{Empty, Family, Leaf},
+};
+
+/// A family of models that give logits.
+pub trait Forward: Family {
+    /// `x` to logits `[batch, classes]`.
+    fn logits<'t>(model: &Self::Of<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t>;
+}
+
+impl Forward for Mlp<()> {
+    fn logits<'t>(model: &Mlp<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
+        model.forward(x)
+    }
+}
+
+/// The convolutional network of the comparison with other frameworks: two 3x3 convolutions on the whole 28x28 image, one
+/// 2x2 max pooling, two dense layers.
+#[derive(Tree, Clone, Debug)]
+pub struct WideCnn<L> {
+    conv1: Conv2d<L>,
+    conv2: Conv2d<L>,
+    hidden: Linear<L>,
+    out: Linear<L>,
+}
+
+impl WideCnn<Param> {
+    /// For ten classes.
+    #[allow(clippy::new_without_default, reason = "a model has no default but the one architecture")]
+    pub fn new() -> Self {
+        WideCnn {
+            conv1: Conv2d::new(1, 32, 3).same(),
+            conv2: Conv2d::new(32, 64, 3).same(),
+            hidden: Linear::new(64 * 14 * 14, 128),
+            out: Linear::new(128, 10),
+        }
+    }
+}
+
+impl Forward for WideCnn<()> {
+    fn logits<'t>(model: &WideCnn<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
+        let x = model.conv1.forward(x).relu();
+        let x = model.conv2.forward(x).relu().max_pool([2, 2], [2, 2], Padding::Valid);
+        model.out.forward(model.hidden.forward(x.flatten_from(1)).relu())
+    }
+}
+
+type Batch = (Leaf<()>, Leaf<()>);
+
+/// One step of training as a compiled function: from a state and a batch to the next state and the loss.
+pub type Step<M, O> = Jit<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
+
+/// A model being trained on one batch, again and again.
+pub struct Bare<M: Forward, O: Optimizer> {
+    /// The compiled step.
+    pub step: Step<M, O>,
+    state: Option<State<M, O::Slot, Array>>,
+    batch: (Leaf<Array>, Leaf<Array>),
+    loss: Option<Array>,
+}
+
+impl<M: Forward, O: Optimizer + Clone> Bare<M, O>
+where
+    M::Of<Param>: Send + Sync + Clone,
+{
+    /// Puts first weights, `x` and the labels `y` on the first device. Nothing is compiled for the step yet.
+    ///
+    /// # Errors
+    /// If the device refuses.
+    pub fn new(client: &Client, model: M::Of<Param>, optimizer: O, x: &HostArray, y: &HostArray) -> Result<Self> {
+        let device = Sharding::single(client.local_devices()[0]);
+        let (params, rule) = (model.clone(), optimizer.clone());
+        let first = Jit::<Empty<()>, Leaf<()>, State<M, O::Slot, ()>>::function(client, move |cx: &Trace, Leaf(key)| State {
+            model: init(cx, &params, key),
+            slots: init(cx, &optim::slots(&rule, &params), key),
+            step: cx.scalar(0.0, DType::U32),
+            key,
+        });
+        let step = Step::<M, O>::new(client, move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
+            let State { model: params, slots, step, key } = state;
+            let loss = cross_entropy(M::logits(&params, x), y).value();
+            let gradients = grad(loss, &params);
+            let (params, slots) = optim::update(&optimizer, cx, step, &model, params, gradients, slots);
+            (State { model: params, slots, step: step + 1, key }, Leaf(loss))
+        })
+        .named("step");
+        let key = Array::upload(client, &HostArray::from_slice(&rng::key(0), [2])?, &device)?;
+        Ok(Bare {
+            step,
+            state: Some(first.run(&Leaf(key))?),
+            batch: (Leaf(Array::upload(client, x, &device)?), Leaf(Array::upload(client, y, &device)?)),
+            loss: None,
+        })
+    }
+
+    /// Tracing and printing the step, without compiling it: the length of its program in bytes.
+    ///
+    /// # Errors
+    /// If the model has mistakes.
+    pub fn lower(&self) -> Result<usize> {
+        let state = self.state.as_ref().expect("a step that failed ends the benchmark");
+        let specs = Tree::as_ref(state).map(|_, array| ArraySpec::of(array));
+        let batch = Tree::as_ref(&self.batch).map(|_, array| ArraySpec::of(array));
+        Ok(self.step.lower(&specs, &batch)?.program.code.len())
+    }
+
+    /// Queues `steps` steps.
+    ///
+    /// # Errors
+    /// If a step cannot be compiled or launched.
+    pub fn run(&mut self, steps: usize) -> Result<()> {
+        for _ in 0..steps {
+            let state = self.state.take().expect("a step that failed ends the benchmark");
+            let (state, Leaf(loss)) = self.step.call(state, &self.batch)?;
+            (self.state, self.loss) = (Some(state), Some(loss));
+        }
+        Ok(())
+    }
+
+    /// Waits for all that is queued, and reads the last loss.
+    ///
+    /// # Errors
+    /// If a step failed on the device, or there was none.
+    pub fn loss(&self) -> Result<f32> {
+        if let Some(state) = &self.state {
+            state.leaves().into_iter().try_for_each(Array::wait)?;
+        }
+        self.loss.as_ref().expect("at least one step was run").read()?.item()
+    }
+}
+
+impl<M: Forward, O: Optimizer> std::fmt::Debug for Bare<M, O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bare").field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
+/// Numbers that look like standardised data, the same every time: `dims`, f32, in (-1.7, 1.7).
+pub fn data(dims: &[usize]) -> HostArray {
+    let count: usize = dims.iter().product();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 3.4
+    };
+    let values: Vec<f32> = (0..count).map(|_| next()).collect();
+    HostArray::from_slice(&values, dims).expect("as many values as the dimensions say")
+}
+
+/// Labels below `classes`, `s32[count]`.
+pub fn labels(count: usize, classes: i32) -> HostArray {
+    let values: Vec<i32> = (0..count as i32).map(|index| index * 7919 % classes).collect();
+    HostArray::from_slice(&values, [count]).expect("as many values as the dimension says")
+}

@@ -1,0 +1,71 @@
+//! What a step costs: launching, tracing and printing, uploading, and whole training steps.
+//!
+//! `cargo bench -p halite-benches`. On a backend that does nothing (`null`) what is left is our own overhead.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use halite::{
+    Array, Client, HostArray, Param, Sharding,
+    backends::Accelerator,
+    models::Mlp,
+    nn::{Adam, Optimizer, Sgd},
+};
+use halite_benches::{Bare, Forward, WideCnn, data, labels};
+use halite_core::Null;
+
+/// Steps queued before one is waited for, as a training loop does.
+const QUEUED: usize = 32;
+
+fn tiny(client: &Client) -> Bare<Mlp<()>, Sgd> {
+    Bare::new(client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &data(&[8, 32]), &labels(8, 32)).expect("uploads")
+}
+
+fn wide_cnn(client: &Client) -> Bare<WideCnn<()>, Sgd> {
+    let sgd = Sgd::new(0.01).momentum(0.9);
+    Bare::new(client, WideCnn::new(), sgd, &data(&[128, 28, 28, 1]), &labels(128, 10)).expect("uploads")
+}
+
+/// Time of one of `QUEUED` steps.
+fn steps<M: Forward, O: Optimizer + Clone>(criterion: &mut Criterion, name: &str, mut bare: Bare<M, O>)
+where
+    M::Of<Param>: Send + Sync + Clone,
+{
+    bare.run(2).expect("the step runs");
+    criterion.bench_function(name, |bencher| {
+        bencher.iter_custom(|iterations| {
+            let started = std::time::Instant::now();
+            for _ in 0..iterations {
+                bare.run(QUEUED).expect("the step runs");
+                bare.loss().expect("the step ran");
+            }
+            started.elapsed() / QUEUED as u32
+        });
+    });
+}
+
+fn benchmarks(criterion: &mut Criterion) {
+    let null = Client::new(Null::new(1));
+    let cpu = Accelerator::cpu().open().expect("the CPU plugin, which is installed if it is missing");
+
+    steps(criterion, "launch/tiny step/null", tiny(&null));
+    steps(criterion, "launch/tiny step/cpu", tiny(&cpu));
+
+    let cnn = wide_cnn(&null);
+    criterion
+        .bench_function("trace and print/cnn step", |bencher| bencher.iter(|| cnn.lower().expect("a model without mistakes")));
+
+    let device = Sharding::single(cpu.local_devices()[0]);
+    for (name, size) in [("1 kB", 256), ("1 MB", 262_144), ("64 MB", 16_777_216)] {
+        let host = HostArray::from_slice(&vec![1.0f32; size], [size]).expect("sizes agree");
+        criterion.bench_function(&format!("upload/{name}"), |bencher| {
+            bencher.iter(|| Array::upload(&cpu, &host, &device).and_then(|array| array.wait()).expect("the device takes it"));
+        });
+    }
+
+    let mlp = Mlp::new(&[784, 512, 512, 10]);
+    let mlp = Bare::<Mlp<()>, _>::new(&cpu, mlp, Adam::new(1e-3), &data(&[128, 784]), &labels(128, 10)).expect("uploads");
+    steps(criterion, "train step/mlp", mlp);
+    steps(criterion, "train step/cnn", wide_cnn(&cpu));
+}
+
+criterion_group!(name = all; config = Criterion::default().sample_size(10).measurement_time(std::time::Duration::from_secs(3)); targets = benchmarks);
+criterion_main!(all);

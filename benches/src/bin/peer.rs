@@ -1,0 +1,89 @@
+//! halite among its peers: trains one workload and speaks the five lines of `peers/README.md`.
+//!
+//! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum), `peer w6`
+//! (MLP 32-32-32, batch 8, SGD).
+#![forbid(unsafe_code)]
+
+use std::{io::BufRead, process::ExitCode, time::Instant};
+
+use halite::{
+    Param, Result,
+    backends::Accelerator,
+    models::Mlp,
+    nn::{Adam, Optimizer, Sgd},
+};
+use halite_benches::{Bare, Forward, WideCnn, data, labels};
+
+fn main() -> ExitCode {
+    let workload = std::env::args().nth(1).unwrap_or_default();
+    match run(&workload) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(workload: &str) -> Result<()> {
+    let client = Accelerator::cpu().open()?;
+    match workload {
+        "w1" => serve(Bare::<Mlp<()>, _>::new(
+            &client,
+            Mlp::new(&[784, 512, 512, 10]),
+            Adam::new(1e-3),
+            &data(&[128, 784]),
+            &labels(128, 10),
+        )?),
+        "w2" => serve(Bare::<WideCnn<()>, _>::new(
+            &client,
+            WideCnn::new(),
+            Sgd::new(0.01).momentum(0.9),
+            &data(&[128, 28, 28, 1]),
+            &labels(128, 10),
+        )?),
+        "w6" => {
+            let sgd = Sgd::new(0.01);
+            serve(Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), sgd, &data(&[8, 32]), &labels(8, 32))?)
+        }
+        other => Err(halite::Error::invalid("peer", format!("workload `{other}`; want w1, w2 or w6"))),
+    }
+}
+
+fn serve<M: Forward, O: Optimizer + Clone>(mut bare: Bare<M, O>) -> Result<()>
+where
+    M::Of<Param>: Send + Sync + Clone,
+{
+    let started = Instant::now();
+    bare.run(1)?;
+    let loss = bare.loss()?;
+    let first = started.elapsed().as_secs_f64();
+    println!("READY {{\"first_step_s\": {first:.3}, \"since_exec_s\": {:.3}, \"loss0\": {loss:.4}}}", since_exec());
+    for line in std::io::stdin().lock().lines() {
+        let line = line.unwrap_or_default();
+        let Some(steps) = line.strip_prefix("RUN ").and_then(|steps| steps.trim().parse().ok()) else { break };
+        let started = Instant::now();
+        bare.run(steps)?;
+        bare.loss()?;
+        println!("DONE {:.9}", started.elapsed().as_secs_f64());
+    }
+    println!("BYE {{\"peak_rss_mb\": {:.1}}}", peak_rss_mb());
+    Ok(())
+}
+
+/// Seconds since this process was started, as the system counts; 0 where it does not say.
+fn since_exec() -> f64 {
+    let started = || {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+        let uptime: f64 = std::fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
+        Some(uptime - ticks / 100.0)
+    };
+    started().unwrap_or(0.0)
+}
+
+fn peak_rss_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("");
+    line.split_whitespace().next().and_then(|kb| kb.parse::<f64>().ok()).map_or(0.0, |kb| kb / 1024.0)
+}
