@@ -13,7 +13,7 @@ use crate::{
     client::Shared,
     device::memory_kind,
     handle::Handle,
-    options::{Assignment, chooses_layouts, encode, uses_gspmd, uses_shardy},
+    options::{Assignment, chooses_layouts, encode, uses_gspmd, uses_shardy, with_defaults},
     program::check_types,
     value::slice_of,
 };
@@ -89,7 +89,7 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
         format_size: format.len(),
         ..PJRT_Program::new()
     };
-    let options = encode(&devices, &program.code, &options.flags);
+    let options = encode(&devices, &program.code, &with_defaults(client.platform_name(), &options.flags));
     let mut args = PJRT_Client_Compile_Args {
         client: client.raw(),
         program: &c_program,
@@ -128,7 +128,8 @@ pub(crate) fn load(
     let devices = assign(program.replicas()?, program.partitions()?, &options.devices, Vec::new(), &known)
         .map_err(|message| client.invalid(OP, message))?;
     drop((program, loaded));
-    let loaded = deserialize(client, serialized, Some(&encode(&devices, &[], &options.flags)))?;
+    let loaded =
+        deserialize(client, serialized, Some(&encode(&devices, &[], &with_defaults(client.platform_name(), &options.flags))))?;
     PjrtExecutable::new(OP, loaded, &name, signature, Some(&devices.ids))
 }
 

@@ -78,6 +78,15 @@ pub(crate) struct Assignment {
     pub(crate) ids: Vec<u32>,
 }
 
+/// The user's flags, after those without which this platform's compiler would not keep to StableHLO's specification.
+pub(crate) fn with_defaults(platform: &str, flags: &[(String, FlagValue)]) -> Vec<(String, FlagValue)> {
+    // XLA's minimum and maximum on the CPU otherwise drop NaN: of (1, NaN) they give 1.
+    let cpu = [("xla_cpu_enable_fast_min_max".to_owned(), FlagValue::Bool(false))];
+    let defaults = if platform == "cpu" { &cpu[..] } else { &[] };
+    let asked = |name: &str| flags.iter().any(|(flag, _)| flag == name);
+    defaults.iter().filter(|(name, _)| !asked(name)).chain(flags).cloned().collect()
+}
+
 /// The bytes for a program on these devices, of which there must be at least one: XLA aborts the process on options
 /// without replicas or partitions.
 pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagValue)]) -> Vec<u8> {
@@ -147,6 +156,16 @@ fn contains(code: &[u8], needle: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cpu_keeps_nan_unless_the_user_says_otherwise() {
+        let flag = |value| ("xla_cpu_enable_fast_min_max".to_owned(), FlagValue::Bool(value));
+        let other = ("xla_dump_to".to_owned(), FlagValue::Str("here".to_owned()));
+        let given = [other.clone()];
+        assert_eq!(with_defaults("cpu", &given), [flag(false), other]);
+        assert_eq!(with_defaults("cpu", &[flag(true)]), [flag(true)]);
+        assert_eq!(with_defaults("tpu", &given), given);
+    }
 
     #[test]
     fn the_bytes_are_what_xla_reads() {

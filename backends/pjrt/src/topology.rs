@@ -11,7 +11,7 @@ use crate::{
     device::describe,
     executable::{assign, check_program, of_program},
     handle::Handle,
-    options::encode,
+    options::{encode, with_defaults},
     value::{bytes_of, check_options, from_named, slice_of, text_of, to_named},
 };
 
@@ -191,7 +191,7 @@ impl Topology {
             format_size: format.len(),
             ..PJRT_Program::new()
         };
-        let options = encode(&devices, &program.code, &options.flags);
+        let options = encode(&devices, &program.code, &with_defaults(&self.platform, &options.flags));
         let mut args = PJRT_Compile_Args {
             topology: self.raw(),
             program: &c_program,
