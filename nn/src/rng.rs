@@ -199,8 +199,10 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
         return cx.fail("random integers", format!("no integer is in {low}..{high}"), Some(like));
     }
     let span = high.wrapping_sub(low) as u32;
-    // 2^32 mod span, by which the high word counts.
-    let multiplier = ((1u64 << 32) % u64::from(span)) as u32;
+    // By which the high word counts: 2^32 mod span, or 0 where 2^16 mod span is 2^16. So JAX has it, and so no product
+    // below overflows: a span over 2^16 is left to the low word.
+    let half = (1u32 << 16) % span;
+    let multiplier = half.wrapping_mul(half) % span;
     let [first, second] = split(key);
     let (high_word, low_word) = (bits(first, dims, DType::U32), bits(second, dims, DType::U32));
     let offset = ((high_word % span) * multiplier + low_word % span) % span;
