@@ -1,73 +1,81 @@
 //! Tracing, gradients, layers, losses and optimizers.
 //!
-//! Code that computes with [`Tensor`]s is run once, in a [`Trace`], and leaves a program; [`Jit`] compiles it and runs it
-//! on arrays. [`grad()`] appends the gradient to the trace. Nothing here knows a backend.
-//!
-//! A model is a struct generic over its leaf. `Mlp<Param>` describes it, `Mlp<Tensor>` is being traced, and its gradients
-//! are another `Mlp<Tensor>`:
+//! A [`Trace`] records what is done to [`Tensor`]s; [`grad()`] appends the gradient to it; [`Jit`] makes a program of it, compiles
+//! it once per combination of input types, and runs it on arrays. A model is a struct generic over its leaf: `Mlp<Param>`
+//! describes it, `Mlp<Tensor>` computes, `Mlp<Array>` is on devices.
 //!
 //! ```
-//! use halite_core::{DType, TensorType, Tree};
-//! use halite_nn::{Adam, Dropout, Linear, Param, Tensor, Trace, cross_entropy, grad, init, optim, rng, summary};
+//! use halite_core::{Array, Client, HostArray, Null, Sharding, Tree, tree::{Empty, Leaf}};
+//! use halite_nn::{Jit, Linear, Param, Tensor, grad, init, mse, rng, summary};
 //!
-//! #[derive(Tree)]
+//! #[derive(Tree, Clone)]
 //! struct Mlp<L> {
 //!     hidden: Linear<L>,
-//!     dropout: Dropout, // no parameters: a static field
 //!     out: Linear<L>,
 //! }
 //!
-//! impl Mlp<Param> {
-//!     fn new() -> Self {
-//!         Mlp { hidden: Linear::new(784, 512), dropout: Dropout::new(0.1), out: Linear::new(512, 10) }
-//!     }
-//! }
-//!
 //! impl<'t> Mlp<Tensor<'t>> {
-//!     /// `x: [batch, 784]` to logits `[batch, 10]`.
+//!     /// `x: f32[batch, 4]` to `f32[batch, 1]`.
 //!     fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-//!         let x = self.hidden.forward(x).relu();
-//!         self.out.forward(self.dropout.forward(x))
+//!         self.out.forward(self.hidden.forward(x).relu())
 //!     }
 //! }
 //!
-//! let description = Mlp::new();
-//! assert!(summary(&description).contains("407,050 parameters"));
+//! # fn main() -> halite_core::Result<()> {
+//! let model = Mlp { hidden: Linear::new(4, 8), out: Linear::new(8, 1) };
+//! assert!(summary(&model).contains("hidden.weight  f32[4, 8]"));
 //!
-//! // One training step, as `Jit` would trace it.
-//! let cx = &Trace::new();
-//! let key = cx.input(TensorType::new(DType::U32, [2]), "key");
-//! let images = cx.input(TensorType::new(DType::F32, [32, 784]), "images");
-//! let labels = cx.input(TensorType::new(DType::U8, [32]), "labels");
-//! cx.set_mode(true, Some(rng::fold_in(key, 1)));
+//! let client = Client::new(Null::new(1)); // computes nothing; a real one comes from `halite_backends::Accelerator`
+//! let device = Sharding::single(client.local_devices()[0]);
 //!
-//! let model = init(cx, &description, rng::fold_in(key, 0));
-//! let loss = cross_entropy(model.forward(images), labels).value();
-//! let gradients = grad(loss, &model);
+//! // First values: a function of nothing but the key.
+//! let first = Jit::<Empty<()>, Empty<()>, Mlp<()>>::function(&client, move |cx, _| {
+//!     init(cx, &model, rng::constant_key(cx, rng::key(42)))
+//! });
+//! let parameters: Mlp<Array> = first.run(&Empty::new())?;
 //!
-//! let adam = Adam::new(1e-3);
-//! let slots = init(cx, &optim::slots(&adam, &description), key);
-//! let step = cx.scalar(0.0, DType::U32);
-//! let (model, _slots) = optim::update(&adam, cx, step, &description, model, gradients, slots);
-//! assert_eq!(model.hidden.weight.ty().to_string(), "f32[784, 512]");
-//!
-//! // A mistake does not stop the trace: it is kept, with the line of the code above that made it.
-//! model.out.forward(images);
-//! let mistakes = cx.mistakes();
-//! assert_eq!(mistakes.len(), 1);
-//! println!("{}", mistakes[0]); // src/main.rs:47:11: dot: f32[32, 784] and f32[512, 10] ..
+//! // A step: parameters are moved in and come out changed; `x` and `y` are read only.
+//! let step = Jit::<Mlp<()>, (Leaf<()>, Leaf<()>), Leaf<()>>::new(&client, |_cx, model, (Leaf(x), Leaf(y))| {
+//!     let loss = mse(model.forward(x), y).value();
+//!     let gradients = grad(loss, &model);
+//!     let next = halite_core::tree::zip(model, gradients).map(|_path, (value, slope)| value - slope * 0.1);
+//!     (next, Leaf(loss))
+//! });
+//! let zeros = |dims: [usize; 2]| {
+//!     let host = HostArray::from_slice(&vec![0.0f32; dims[0] * dims[1]], dims)?;
+//!     Array::upload(&client, &host, &device).map(Leaf)
+//! };
+//! let data = (zeros([16, 4])?, zeros([16, 1])?);
+//! let (parameters, Leaf(_loss)) = step.call(parameters, &data)?;
+//! let (_parameters, Leaf(loss)) = step.call(parameters, &data)?;
+//! assert_eq!(loss.ty().to_string(), "f32[]");
+//! assert_eq!(step.compiles(), 1);
+//! # Ok(())
+//! # }
 //! ```
 //!
-//! | for | see |
-//! |---|---|
-//! | values and operations | [`Tensor`], [`Trace`] |
-//! | gradients | [`grad()`], [`vjp`] |
-//! | programs | [`Jit`] |
-//! | parameters and their first values | [`Param`], [`Init`], [`init()`], [`summary`] |
-//! | layers | [`Linear`], [`Conv2d`], [`BatchNorm`], [`LayerNorm`], [`GroupNorm`], [`RmsNorm`], [`Embedding`], [`Dropout`], [`Activation`] |
-//! | losses and metrics | [`CrossEntropy`], [`mse`], [`huber`], [`bce_with_logits`], [`accuracy`], [`Mean`] |
-//! | optimizers | [`Sgd`], [`Adam`], [`AdamW`], [`Schedule`], [`optim::clip_global_norm`] |
-//! | random numbers | [`rng`] |
+//! What does not fit is told when the function is traced, all of it at once, each with the user's line:
+//!
+//! ```
+//! use halite_core::{DType, TensorType};
+//! use halite_nn::Trace;
+//!
+//! let cx = Trace::new();
+//! let a = cx.input(TensorType::new(DType::F32, [2, 3]), "a");
+//! let b = cx.input(TensorType::new(DType::F32, [4, 5]), "b");
+//! let _ = a.matmul(b) + (a + b); // two mistakes; the sum of both is not a third
+//! assert_eq!(cx.mistakes().len(), 2);
+//! assert_eq!(cx.mistakes()[0].op, "dot");
+//! assert!(cx.check().unwrap_err().to_string().contains("f32[2, 3]"));
+//! ```
+//!
+//! # What holds here
+//!
+//! * Nothing runs while it is traced, and there is no hidden graph: a tensor belongs to its trace and cannot outlive it.
+//! * A program is traced once per combination of input types; compiling one again is logged with the input that changed.
+//! * Every [`Op`](halite_ir::Op) has a gradient, or says why it has none; none is silently zero.
+//! * Random numbers are a function of their key ([`rng`]), the same bits on every backend.
+//! * Nothing here knows PJRT, a dataset or a file.
 #![forbid(unsafe_code)]
 
 mod check;

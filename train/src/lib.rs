@@ -1,4 +1,70 @@
 //! Tasks, the trainer, checkpoints, loggers and plots.
+//!
+//! A [`Task`] says what a model learns; a [`Trainer`] does the rest: it compiles the step, feeds it, keeps the metrics, saves, and
+//! goes on after an interruption to the same numbers.
+//!
+//! ```
+//! use halite_backends::Accelerator;
+//! use halite_core::{HostArray, tree::Tree};
+//! use halite_data::{InMemory, Labeled};
+//! use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
+//! use halite_train::{Task, Trainer};
+//!
+//! #[derive(Tree)]
+//! struct Model<L> {
+//!     out: Linear<L>,
+//! }
+//!
+//! struct Fit;
+//!
+//! impl Task for Fit {
+//!     type Model = Model<()>;
+//!     type Batch = Labeled<()>;
+//!
+//!     fn loss<'t>(&self, cx: &'t Trace, model: &Model<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+//!         let error = model.out.forward(batch.input) - batch.target;
+//!         cx.metric("mae", Mean::weighted(error.abs().sum([1]), batch.weight));
+//!         Mean::weighted(error.square().sum([1]), batch.weight)
+//!     }
+//! }
+//!
+//! # fn main() -> halite_core::Result<()> {
+//! /// Points of `y = x0 - 2 x1`.
+//! fn points(count: usize) -> halite_core::Result<InMemory> {
+//!     let x: Vec<f32> = (0..2 * count).map(|i| (i as f32).sin()).collect();
+//!     let y: Vec<f32> = x.chunks(2).map(|x| x[0] - 2.0 * x[1]).collect();
+//!     InMemory::new([("x", HostArray::from_slice(&x, [count, 2])?), ("y", HostArray::from_slice(&y, [count, 1])?)])
+//! }
+//! # let runs = tempfile::tempdir().unwrap();
+//! # let out = runs.path().join("points");
+//! let client = Accelerator::cpu().open()?;
+//! let builder = Trainer::builder(&client).batch_size(20).seed(7).out(&out).quiet(true);
+//! let model = || Model { out: Linear::new(2, 1) };
+//! let whole = builder.clone().epochs(10).build()?.fit(Fit, model(), Adam::new(0.1), points(200)?, points(50)?)?;
+//! assert!(whole.report.metrics["mae"] < 0.1, "{whole}");
+//! assert_eq!(whole.report.blocking_reads, 0);
+//! assert!(out.join("report.json").exists());
+//!
+//! // The same run again, in two parts.
+//! # let out = runs.path().join("in two parts");
+//! # let builder = builder.out(&out);
+//! builder.clone().epochs(4).build()?.fit(Fit, model(), Adam::new(0.1), points(200)?, points(50)?)?;
+//! let parts = builder.epochs(10).resume(true).build()?.fit(Fit, model(), Adam::new(0.1), points(200)?, points(50)?)?;
+//! assert_eq!(parts.report.resumed_from_step, Some(40));
+//! assert_eq!(parts.model.out.weight.read()?, whole.model.out.weight.read()?); // bit for bit
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What holds here
+//!
+//! * A step is one program, launched once; nothing is read back while steps run. [`Report::blocking_reads`] shows it.
+//! * All that is drawn at random, and the order of the samples, is a function of the seed. The number of workers changes
+//!   nothing.
+//! * A run that was stopped anywhere, also killed, goes on from its newest whole [`checkpoint`] to the same weights.
+//! * Samples that only fill up the last batch do not count: a loss is a [`Mean`](halite_nn::Mean), two sums.
+//! * A loss that is not finite ends the run, with its name and the step.
+//! * Nothing here knows which accelerator it runs on.
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;

@@ -1,4 +1,22 @@
 //! The derive macro of `halite_core::tree`; use it from there, or from the facade `halite`.
+//!
+//! ```
+//! use halite_core::tree::Tree;
+//!
+//! #[derive(Tree)]
+//! struct Layer<L> {
+//!     weight: L,
+//!     bias: Option<L>,
+//!     width: usize, // does not mention `L`: carried along
+//! }
+//!
+//! let described = Layer { weight: "f32[4, 3]", bias: Some("f32[3]"), width: 3 };
+//! let counted: Layer<usize> = described.map(|_path, ty| ty.len());
+//! assert_eq!(counted.named(), [("weight".to_string(), &9), ("bias".to_string(), &6)]);
+//! assert_eq!(counted.width, 3);
+//! ```
+//!
+//! It reads the struct it stands on, and the package's `Cargo.toml` for the name of the crate; it expands to safe code.
 #![forbid(unsafe_code)]
 
 mod crate_path;
