@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod accelerator;
+pub mod conformance;
 mod cpu;
 mod locate;
 mod plugins;

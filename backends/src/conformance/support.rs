@@ -1,0 +1,255 @@
+//! What cases are written with: programs as text, transfers of values, and checks that end a case with words.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use halite_core::{
+    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, Element, Error, ErrorKind, HostArray, HostBytes, Launch, Loaded,
+    Program, Result, Signature, TensorType,
+};
+
+/// How long one wait within a case may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why [`Null`](halite_core::Null) is excepted from a case.
+pub(super) const HOLDS_ZEROS: &[(&str, &str)] = &[("null", "its buffers hold zeros")];
+/// As above.
+pub(super) const COMPILES_NOTHING: &[(&str, &str)] = &[("null", "it compiles nothing, so it takes every program")];
+
+/// A case of this module, named after its function.
+macro_rules! case {
+    ($group:literal, $name:ident) => {
+        crate::conformance::Case::new(concat!($group, "::", stringify!($name)), $name)
+    };
+}
+pub(super) use case;
+
+/// Ends the case with words unless the condition holds.
+macro_rules! check {
+    ($condition:expr, $($words:tt)+) => {
+        if !$condition {
+            return Err(crate::conformance::support::Stop::Failed(format!($($words)+)));
+        }
+    };
+}
+pub(super) use check;
+
+/// What a case returns: nothing, or why it ended early.
+pub(super) type Checked<T = ()> = std::result::Result<T, Stop>;
+
+/// Why a case ended early.
+#[derive(Debug)]
+pub(super) enum Stop {
+    Failed(String),
+    Skipped(String),
+}
+
+impl From<Error> for Stop {
+    /// An error where none was expected.
+    fn from(error: Error) -> Self {
+        Stop::Failed(format!("{error:?}"))
+    }
+}
+
+/// Says that the backend may lack this: what it calls unsupported is skipped.
+pub(super) fn optional<T>(result: Result<T>) -> Checked<T> {
+    result.map_err(|error| match error.kind() {
+        ErrorKind::Unsupported => Stop::Skipped(error.to_string()),
+        _ => error.into(),
+    })
+}
+
+/// Ends the case unless both are the same.
+pub(super) fn same<T: PartialEq + fmt::Debug>(what: impl fmt::Display, got: T, want: T) -> Checked {
+    check!(got == want, "{what}: got {}, want {}", shown(&got), shown(&want));
+    Ok(())
+}
+
+fn shown(value: &impl fmt::Debug) -> String {
+    let mut text = format!("{value:?}");
+    if let Some((end, _)) = text.char_indices().nth(300) {
+        text.truncate(end);
+        text.push_str(" ...");
+    }
+    text
+}
+
+/// Ends the case at the first byte that differs.
+pub(super) fn same_bytes(what: impl fmt::Display, got: &[u8], want: &[u8]) -> Checked {
+    check!(got.len() == want.len(), "{what}: got {} bytes, want {}", got.len(), want.len());
+    let differs = got.iter().zip(want).position(|(got, want)| got != want);
+    if let Some(at) = differs {
+        check!(false, "{what}: byte {at} of {} is {:#04x}, want {:#04x}", want.len(), got[at], want[at]);
+    }
+    Ok(())
+}
+
+/// Ends the case unless `result` is an error of this kind that says all of these words.
+pub(super) fn refused<T>(what: impl fmt::Display, result: Result<T>, kind: ErrorKind, words: &[&str]) -> Checked {
+    let Err(error) = result else {
+        return Err(Stop::Failed(format!("{what} is taken, want an error")));
+    };
+    check!(error.kind() == kind, "{what}: the error is of kind {:?}, want {kind:?}: {error}", error.kind());
+    let text = error.to_string();
+    for word in words {
+        check!(text.contains(word), "{what}: the error does not say `{word}`: {text}");
+    }
+    Ok(())
+}
+
+/// Runs `body(0)`, `body(1)`, ... on a thread each, and ends with the first that ends early.
+pub(super) fn on_threads(count: usize, body: impl Fn(usize) -> Checked + Sync) -> Checked {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|number| {
+                scope.spawn({
+                    let body = &body;
+                    move || body(number)
+                })
+            })
+            .collect();
+        let mut ended = Ok(());
+        for thread in threads {
+            // A panic of a thread is one of the case.
+            let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ended = ended.and(result);
+        }
+        ended
+    })
+}
+
+/// The first local device.
+pub(super) fn first(client: &Client) -> DeviceId {
+    client.local_devices()[0]
+}
+
+pub(super) fn ty(dtype: DType, dims: &[usize]) -> TensorType {
+    TensorType::new(dtype, dims)
+}
+
+pub(super) fn f32s(dims: &[usize]) -> TensorType {
+    ty(DType::F32, dims)
+}
+
+/// As StableHLO writes it: `tensor<2x3xf32>`.
+pub(super) fn written(ty: &TensorType) -> String {
+    let element = match ty.dtype() {
+        DType::Bool => "i1",
+        DType::S8 => "i8",
+        DType::S16 => "i16",
+        DType::S32 => "i32",
+        DType::S64 => "i64",
+        DType::U8 => "ui8",
+        DType::U16 => "ui16",
+        DType::U32 => "ui32",
+        DType::U64 => "ui64",
+        float => float.name(),
+    };
+    let dims: String = ty.dims().iter().map(|dim| format!("{dim}x")).collect();
+    format!("tensor<{dims}{element}>")
+}
+
+/// Bits that look random and are the same each time; 0 or 1 where the type is `bool`.
+pub(super) fn noise(ty: &TensorType, seed: u64) -> HostArray {
+    let mut host = HostArray::zeros(ty.clone());
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for byte in host.bytes_mut() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = (state >> 32) as u8;
+        if ty.dtype() == DType::Bool {
+            *byte &= 1;
+        }
+    }
+    host
+}
+
+pub(super) fn upload<T: Element>(client: &Client, values: &[T], dims: &[usize], device: DeviceId) -> Result<DeviceBuffer> {
+    let host = HostArray::from_slice(values, dims)?;
+    client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())
+}
+
+pub(super) fn read<T: Element>(buffer: &DeviceBuffer) -> Result<Vec<T>> {
+    let mut host = HostArray::zeros(buffer.tensor_type().clone());
+    buffer.read(host.bytes_mut())?;
+    Ok(host.as_slice()?.to_vec())
+}
+
+pub(super) fn read_bytes(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
+    let mut bytes = vec![0xa5; buffer.tensor_type().bytes()];
+    buffer.read(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A program of one device.
+pub(super) fn program(name: &str, code: &str, inputs: &[TensorType], outputs: &[TensorType], donated: &[usize]) -> Program {
+    Program {
+        name: Arc::from(name),
+        code: Arc::from(code.as_bytes()),
+        signature: Signature { inputs: inputs.to_vec(), outputs: outputs.to_vec(), donated: donated.to_vec() },
+        partitions: 1,
+        replicas: 1,
+    }
+}
+
+/// `(a, b) -> a + b` on vectors of `n` floats; the memory of `a` may be taken if `donated`.
+pub(super) fn add(n: usize, donated: bool) -> Program {
+    let attribute = if donated { " {tf.aliasing_output = 0 : i32}" } else { "" };
+    let code = format!(
+        "module @add {{
+  func.func public @main(%a: tensor<{n}xf32>{attribute}, %b: tensor<{n}xf32>) -> tensor<{n}xf32> {{
+    %0 = stablehlo.add %a, %b : tensor<{n}xf32>
+    return %0 : tensor<{n}xf32>
+  }}
+}}"
+    );
+    program("add", &code, &[f32s(&[n]), f32s(&[n])], &[f32s(&[n])], if donated { &[0] } else { &[] })
+}
+
+/// `(x [128, 128], steps) -> x` after as many steps of `x = tanh(x x / 128)`: takes as long as is wanted.
+pub(super) fn slow() -> Program {
+    let code = "module @slow {
+  func.func public @main(%x: tensor<128x128xf32>, %steps: tensor<i32>) -> tensor<128x128xf32> {
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %0:3 = stablehlo.while(%i = %zero, %n = %steps, %v = %x) : tensor<i32>, tensor<i32>, tensor<128x128xf32>
+    cond {
+      %more = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %more : tensor<i1>
+    } do {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %next = stablehlo.add %i, %one : tensor<i32>
+      %scale = stablehlo.constant dense<0.0078125> : tensor<128x128xf32>
+      %product = stablehlo.dot_general %v, %v, contracting_dims = [1] x [0] : (tensor<128x128xf32>, tensor<128x128xf32>) -> tensor<128x128xf32>
+      %scaled = stablehlo.multiply %product, %scale : tensor<128x128xf32>
+      %bounded = stablehlo.tanh %scaled : tensor<128x128xf32>
+      stablehlo.return %next, %n, %bounded : tensor<i32>, tensor<i32>, tensor<128x128xf32>
+    }
+    return %0#2 : tensor<128x128xf32>
+  }
+}";
+    program("slow", code, &[f32s(&[128, 128]), ty(DType::S32, &[])], &[f32s(&[128, 128])], &[])
+}
+
+/// Compiles for the first devices.
+pub(super) fn compile(client: &Client, program: &Program) -> Result<Loaded> {
+    client.compile(program, &CompileOptions::default())
+}
+
+/// Compiles for these devices.
+pub(super) fn compile_on(client: &Client, program: &Program, devices: &[DeviceId]) -> Result<Loaded> {
+    client.compile(program, &CompileOptions { devices: devices.to_vec(), ..CompileOptions::default() })
+}
+
+/// Launches on one device and gives the results.
+pub(super) fn launch(loaded: &Loaded, args: Vec<Arg<'_, DeviceBuffer>>) -> Result<Vec<DeviceBuffer>> {
+    let mut rows = loaded.launch(Launch { args: vec![args] })?.outputs;
+    let one = rows.len() == 1;
+    rows.pop().filter(|_| one).ok_or_else(|| Error::new(ErrorKind::Internal, "launch", "results are not of one device"))
+}
+
+/// As [`launch`], of a program with one result.
+pub(super) fn launch_for_one(loaded: &Loaded, args: Vec<Arg<'_, DeviceBuffer>>) -> Result<DeviceBuffer> {
+    let mut results = launch(loaded, args)?;
+    let one = results.len() == 1;
+    results.pop().filter(|_| one).ok_or_else(|| Error::new(ErrorKind::Internal, "launch", "there is not one result"))
+}

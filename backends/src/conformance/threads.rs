@@ -1,0 +1,158 @@
+//! Many threads, and handles dropped anywhere.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+    mpsc,
+};
+
+use halite_core::{Arg, Client, DeviceBuffer, DeviceId, Launch, Loaded, Program};
+
+use super::{Case, Subject, support::*};
+
+pub(super) const CASES: &[Case] = &[
+    case!("threads", eight_execute_while_two_compile).seconds(300).except(HOLDS_ZEROS),
+    case!("threads", one_program_is_launched_by_eight).except(HOLDS_ZEROS),
+    case!("threads", buffers_are_dropped_by_others_while_they_are_used),
+    case!("threads", handles_outlive_their_client_in_any_order),
+    case!("threads", a_client_is_dropped_with_work_under_way),
+    case!("threads", clients_come_and_go).seconds(300),
+];
+
+/// Many kernels, none like another: takes a compiler some seconds.
+fn long_to_compile(seed: usize) -> Program {
+    let mut code = String::from("func.func public @main(%v0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n");
+    code += "  %zero = stablehlo.constant dense<0.0> : tensor<f32>\n";
+    const STEPS: usize = 60;
+    for step in 0..STEPS {
+        let next = step + 1;
+        let constant = 1.0 + (seed * STEPS + step) as f32 / 1024.0;
+        code += &format!(
+            "  %c{step} = stablehlo.constant dense<{constant:e}> : tensor<64x64xf32>
+  %m{step} = stablehlo.multiply %v{step}, %c{step} : tensor<64x64xf32>
+  %t{step} = stablehlo.tanh %m{step} : tensor<64x64xf32>
+  %r{step} = stablehlo.reduce(%t{step} init: %zero) applies stablehlo.maximum across dimensions = [{dim}] : (tensor<64x64xf32>, tensor<f32>) -> tensor<64xf32>
+  %b{step} = stablehlo.broadcast_in_dim %r{step}, dims = [{dim}] : (tensor<64xf32>) -> tensor<64x64xf32>
+  %v{next} = stablehlo.add %t{step}, %b{step} : tensor<64x64xf32>\n",
+            dim = step % 2,
+        );
+    }
+    code += &format!("  return %v{STEPS} : tensor<64x64xf32>\n}}");
+    program("long to compile", &code, &[f32s(&[64, 64])], &[f32s(&[64, 64])], &[])
+}
+
+/// Adds one some times to a state that is donated, and looks at the result.
+fn count(client: &Client, add: &Loaded, device: DeviceId, start: f32) -> Checked {
+    let one = upload(client, &[1.0f32; 64], &[64], device)?;
+    let mut state = upload(client, &[start; 64], &[64], device)?;
+    for _ in 0..10 {
+        state = launch_for_one(add, vec![Arg::Donate(state), Arg::Borrow(&one)])?;
+    }
+    same(format!("{start} and ten times 1 on device {}", device.0), read::<f32>(&state)?, vec![start + 10.0; 64])
+}
+
+fn eight_execute_while_two_compile(subject: &Subject) -> Checked {
+    const EXECUTE: usize = 8;
+    let client = subject.client();
+    let devices = client.local_devices();
+    let adds: Vec<_> =
+        devices.iter().take(EXECUTE).map(|&device| compile_on(client, &add(64, true), &[device])).collect::<Result<_, _>>()?;
+    let compiling = [(); 2].map(|()| AtomicBool::new(true));
+    on_threads(EXECUTE + compiling.len(), |number| {
+        if let Some(seed) = number.checked_sub(EXECUTE) {
+            let done = Reset(&compiling[seed]);
+            let x = upload(client, &[0.0f32; 64 * 64], &[64, 64], devices[0])?;
+            let loaded = compile_on(client, &long_to_compile(seed), &devices[..1])?;
+            drop(done);
+            let zeros = read::<f32>(&launch_for_one(&loaded, vec![Arg::Borrow(&x)])?)?;
+            return same("what came of zeros", zeros, vec![0.0; 64 * 64]);
+        }
+        let at = number % adds.len();
+        for round in 0.. {
+            count(client, &adds[at], devices[at], (number * 1000 + round % 1000) as f32)?;
+            if round >= 20 && !compiling.iter().any(|compiling| compiling.load(Ordering::SeqCst)) {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Sets a flag to false, also when the case ends early.
+struct Reset<'a>(&'a AtomicBool);
+
+impl Drop for Reset<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+fn one_program_is_launched_by_eight(subject: &Subject) -> Checked {
+    let client = subject.client();
+    let add = compile(client, &add(64, true))?;
+    on_threads(8, |number| (0..50).try_for_each(|round| count(client, &add, first(client), (number * 100 + round) as f32)))
+}
+
+fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Checked {
+    let client = subject.client();
+    let add = compile(client, &add(256, false))?;
+    let (sends, receives): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<DeviceBuffer>()).unzip();
+    std::thread::scope(|scope| {
+        for receive in receives {
+            scope.spawn(move || receive.into_iter().for_each(drop));
+        }
+        let x = upload(client, &[1.0f32; 256], &[256], first(client))?;
+        let mut sum = upload(client, &[0.0f32; 256], &[256], first(client))?;
+        for round in 0..2000 {
+            let next = launch_for_one(&add, vec![Arg::Borrow(&sum), Arg::Borrow(&x)])?;
+            // Dropped elsewhere while the launch that reads it may not have begun.
+            let _ = sends[round % sends.len()].send(std::mem::replace(&mut sum, next));
+        }
+        let want = if &*client.platform().name == "null" { 0.0 } else { 2000.0 };
+        same("1 added 2000 times", read::<f32>(&sum)?, vec![want; 256])
+    })
+}
+
+fn handles_outlive_their_client_in_any_order(subject: &Subject) -> Checked {
+    let client = subject.another()?;
+    let loaded = compile(&client, &add(4, false))?;
+    let a = upload(&client, &[1.0f32; 4], &[4], first(&client))?;
+    let zeros = &*client.platform().name == "null";
+    drop(client);
+    let sum = launch_for_one(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?;
+    let event = sum.ready()?;
+    let fetch = sum.fetch();
+    drop((loaded, a));
+    same("1 + 1 of a client that is gone", read::<f32>(&sum)?, vec![if zeros { 0.0 } else { 2.0 }; 4])?;
+    drop(sum);
+    event.wait()?;
+    drop(event);
+    same("the bytes fetched", fetch.wait_for(PATIENCE)?.len(), 16)
+}
+
+fn a_client_is_dropped_with_work_under_way(subject: &Subject) -> Checked {
+    for _ in 0..5 {
+        let client = subject.another()?;
+        let slow = compile(&client, &slow())?;
+        let x = upload(&client, &[0.5f32; 128 * 128], &[128, 128], first(&client))?;
+        let steps = upload(&client, &[100i32], &[], first(&client))?;
+        for _ in 0..10 {
+            let _ = slow.launch(Launch { args: vec![vec![Arg::Borrow(&x), Arg::Borrow(&steps)]] })?;
+        }
+    }
+    Ok(())
+}
+
+fn clients_come_and_go(subject: &Subject) -> Checked {
+    let shared = Arc::new(subject.clone());
+    on_threads(4, |number| {
+        for round in 0..4 {
+            let client = shared.another()?;
+            let add = compile(&client, &add(64, true))?;
+            if &*client.platform().name != "null" {
+                count(&client, &add, first(&client), (number + round) as f32)?;
+            }
+        }
+        Ok(())
+    })
+}
