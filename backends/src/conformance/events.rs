@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Arg, Client, DeviceBuffer, ErrorKind, Loaded};
+use halite_core::{Arg, Client, DeviceBuffer, ErrorKind, Loaded, Program};
 
 use super::{Case, Subject, support::*};
 
@@ -147,39 +147,71 @@ fn a_wait_has_a_deadline_and_a_name(subject: &Subject) -> Checked {
     Ok(())
 }
 
-/// Its result is larger than any address space, so that it fails everywhere, and no machine tries to find the memory.
-fn too_large() -> halite_core::Program {
-    let code = "module @too_large {
-  func.func public @main(%x: tensor<f32>) -> tensor<70368744177664xf32> {
-    %0 = stablehlo.broadcast_in_dim %x, dims = [] : (tensor<f32>) -> tensor<70368744177664xf32>
-    return %0 : tensor<70368744177664xf32>
-  }
-}";
-    program("too large", code, &[f32s(&[])], &[f32s(&[1 << 46])], &[])
+/// `x [128, 128]` to 256 TiB: more than any address space, so that it fails everywhere and no machine looks for the
+/// memory. And what uses a little of that.
+fn too_large() -> [Program; 2] {
+    let huge = "tensor<70368744177664xf32>";
+    let make = format!(
+        "module @too_large {{
+  func.func public @main(%x: tensor<128x128xf32>) -> {huge} {{
+    %0 = stablehlo.slice %x [0:1, 0:1] : (tensor<128x128xf32>) -> tensor<1x1xf32>
+    %1 = stablehlo.reshape %0 : (tensor<1x1xf32>) -> tensor<f32>
+    %2 = stablehlo.broadcast_in_dim %1, dims = [] : (tensor<f32>) -> {huge}
+    return %2 : {huge}
+  }}
+}}"
+    );
+    let take = format!(
+        "module @take {{
+  func.func public @main(%x: {huge}) -> tensor<4xf32> {{
+    %0 = stablehlo.slice %x [0:4] : ({huge}) -> tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }}
+}}"
+    );
+    let huge = f32s(&[1 << 46]);
+    [program("too large", &make, &[f32s(&[128, 128])], &[huge.clone()], &[]), program("take", &take, &[huge], &[f32s(&[4])], &[])]
 }
 
 fn a_program_that_fails_says_so_to_everyone_who_waits(subject: &Subject) -> Checked {
     let client = subject.client();
-    let x = upload(client, &[1.0f32], &[], first(client))?;
-    // Where the compiler or the launch refuses it, nobody has to wait.
-    let result = compile(client, &too_large()).and_then(|loaded| launch_for_one(&loaded, vec![Arg::Borrow(&x)]));
-    match result {
+    let slow = compile(client, &slow())?;
+    let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
+    // Its argument is not there yet when it is launched, so the failure comes later, where the backend allocates late.
+    let late = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
+    let [large, take] = too_large();
+    let failed = compile(client, &large).and_then(|loaded| launch_for_one(&loaded, vec![Arg::Borrow(&late)]));
+    match failed {
+        // Where the compiler or the launch refuses it, nobody has to wait.
         Err(error) => check!(error.kind() == ErrorKind::OutOfMemory, "the error is of kind {:?}: {error}", error.kind()),
-        Ok(buffer) => {
-            let event = buffer.ready()?;
-            for wait in ["first", "second"] {
-                check!(event.wait().is_err(), "the {wait} wait for 256 TiB says that they are there");
-                check!(event.is_ready(), "an event that failed is not ready");
+        Ok(failed) => {
+            check_failed(&failed)?;
+            // What is made of it fails too, at once or later.
+            if let Ok(made) = compile(client, &take).and_then(|take| launch_for_one(&take, vec![Arg::Borrow(&failed)])) {
+                check_failed(&made)?;
+                check!(read_bytes(&made).is_err(), "what is made of 256 TiB that are not there is read");
+                check!(made.fetch().wait_for(PATIENCE).is_err(), "what is made of 256 TiB that are not there is fetched");
             }
-            let (send, receive) = mpsc::channel();
-            event.on_ready(Box::new(move |result| {
-                let _ = send.send(result.is_err());
-            }));
-            same("whether a callback is told of the failure", receive.recv_timeout(PATIENCE), Ok(true))?;
         }
     }
     // And nothing else is harmed.
+    late.ready()?.wait()?;
     let add = compile(client, &add(4, false))?;
     let a = upload(client, &[1.0f32; 4], &[4], first(client))?;
     same("1 + 1 afterwards", read::<f32>(&launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?)?, vec![2.0; 4])
+}
+
+/// Every way to wait for a buffer tells that it failed, the second time too.
+fn check_failed(buffer: &DeviceBuffer) -> Checked {
+    let event = buffer.ready()?;
+    for wait in ["first", "second"] {
+        check!(event.wait().is_err(), "the {wait} wait for {buffer:?} says that it is there");
+        check!(event.is_ready(), "an event that failed is not ready");
+    }
+    check!(buffer.ready()?.wait().is_err(), "a wait for another event of {buffer:?} says that it is there");
+    let (send, receive) = mpsc::channel();
+    event.on_ready(Box::new(move |result| {
+        let _ = send.send(result.is_err());
+    }));
+    same("whether a callback is told of the failure", receive.recv_timeout(PATIENCE), Ok(true))
 }

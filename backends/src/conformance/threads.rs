@@ -23,12 +23,12 @@ pub(super) const CASES: &[Case] = &[
 fn long_to_compile(seed: usize) -> Program {
     let mut code = String::from("func.func public @main(%v0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n");
     code += "  %zero = stablehlo.constant dense<0.0> : tensor<f32>\n";
-    const STEPS: usize = 60;
+    const STEPS: usize = 150;
     for step in 0..STEPS {
         let next = step + 1;
         let constant = 1.0 + (seed * STEPS + step) as f32 / 1024.0;
         code += &format!(
-            "  %c{step} = stablehlo.constant dense<{constant:e}> : tensor<64x64xf32>
+            "  %c{step} = stablehlo.constant dense<{constant:.8}> : tensor<64x64xf32>
   %m{step} = stablehlo.multiply %v{step}, %c{step} : tensor<64x64xf32>
   %t{step} = stablehlo.tanh %m{step} : tensor<64x64xf32>
   %r{step} = stablehlo.reduce(%t{step} init: %zero) applies stablehlo.maximum across dimensions = [{dim}] : (tensor<64x64xf32>, tensor<f32>) -> tensor<64xf32>
@@ -98,6 +98,8 @@ fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Check
     let add = compile(client, &add(256, false))?;
     let (sends, receives): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<DeviceBuffer>()).unzip();
     std::thread::scope(|scope| {
+        // Gone at the end of this closure, which ends the threads.
+        let sends = sends;
         for receive in receives {
             scope.spawn(move || receive.into_iter().for_each(drop));
         }

@@ -78,7 +78,7 @@ fn not_a_number_keeps_its_bits(subject: &Subject) -> Checked {
 
 fn large_tensors_come_back(subject: &Subject) -> Checked {
     let client = subject.client();
-    for dims in [&[33, 1031, 257][..], &[9_000_001]] {
+    for dims in [&[33, 257, 257][..], &[2_000_003]] {
         let host = noise(&f32s(dims), 5);
         let buffer = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), first(client).into())?;
         same_bytes(host.ty(), &read_bytes(&buffer)?, host.bytes())?;
