@@ -170,7 +170,10 @@ fn too_large() -> [Program; 2] {
 }}"
     );
     let huge = f32s(&[1 << 46]);
-    [program("too large", &make, &[f32s(&[128, 128])], &[huge.clone()], &[]), program("take", &take, &[huge], &[f32s(&[4])], &[])]
+    [
+        program("too large", &make, &[f32s(&[128, 128])], std::slice::from_ref(&huge), &[]),
+        program("take", &take, &[huge], &[f32s(&[4])], &[]),
+    ]
 }
 
 fn a_program_that_fails_says_so_to_everyone_who_waits(subject: &Subject) -> Checked {

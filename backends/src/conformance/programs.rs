@@ -28,7 +28,7 @@ fn every_type_goes_through_a_program(subject: &Subject) -> Checked {
                %0 = stablehlo.{op} %x, %x : {t}
                return %x, %0 : {t}, {t} }}"
         );
-        let loaded = compile(client, &program("types", &code, &[ty.clone()], &[ty.clone(), ty.clone()], &[]))?;
+        let loaded = compile(client, &program("types", &code, std::slice::from_ref(&ty), &[ty.clone(), ty.clone()], &[]))?;
         // Bits of any float may be infinite, and subtracting that from itself is no zero; those of zero are plain.
         for host in [noise(&ty, seed), HostArray::zeros(ty.clone())] {
             let x = client.upload(HostBytes::Borrowed(host.bytes()), &ty, first(client).into())?;
