@@ -359,7 +359,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     fn explain_recompile<'s>(&self, known: &[ArraySpec], new: impl Iterator<Item = (String, &'s ArraySpec)>) {
         let changes: Vec<String> = (known.iter().zip(new))
             .filter(|(old, (_, new))| old != new)
-            .map(|(old, (path, new))| format!("`{path}` was {old}, is {new}"))
+            .map(|(old, (path, new))| match path.as_str() {
+                "" => format!("the input was {old}, is {new}"),
+                path => format!("`{path}` was {old}, is {new}"),
+            })
             .collect();
         let changes = if changes.is_empty() { "another number of arrays".to_string() } else { changes.join("; ") };
         tracing::warn!("`{}` ({}) is compiled again: {changes}", self.name, self.origin);
