@@ -200,21 +200,26 @@ impl Table {
     fn of_library(path: &Path) -> Result<Table> {
         let shown = path.display();
         let library = open(path).map_err(|error| {
-            let message = format!("{shown} cannot be loaded; a library it needs is missing, or the file is damaged");
+            let message = format!("{shown} cannot be loaded; install the library it lacks, or fetch it again if it is damaged");
             // The loader's own words stand one level deeper.
             let words = std::error::Error::source(&error).unwrap_or(&error).to_string();
             Error::new(ErrorKind::Unavailable, OP, message).caused_by(words)
         })?;
         // SAFETY: the symbol has this type in every plugin.
-        let get = unsafe { library.get::<GetPjrtApi>(GET_PJRT_API) }
-            .map(|symbol| *symbol)
-            .map_err(|_| Error::invalid(OP, format!("{shown} is a library but no PJRT plugin: it has no `{GET_PJRT_API}`")));
+        let get = unsafe { library.get::<GetPjrtApi>(GET_PJRT_API) }.map(|symbol| *symbol).map_err(|_| {
+            Error::invalid(
+                OP,
+                format!(
+                    "{shown} is a library but no PJRT plugin: it has no `{GET_PJRT_API}`; give the path of the plugin itself"
+                ),
+            )
+        });
         // Its constructors ran and may have started threads: it stays, plugin or not.
         std::mem::forget(library);
         // SAFETY: the function takes nothing and is the first one called.
         let start = unsafe { get?() };
-        let start =
-            NonNull::new(start.cast_mut()).ok_or_else(|| Error::invalid(OP, format!("{shown} gave no table of functions")))?;
+        let start = NonNull::new(start.cast_mut())
+            .ok_or_else(|| Error::invalid(OP, format!("{shown} gave no table of functions; use another build of it")))?;
         // SAFETY: every version of the table begins with its size and, 16 bytes on, the version.
         let (size, major, minor) = unsafe {
             let size = start.cast::<usize>().read();
@@ -281,7 +286,13 @@ impl Table {
             return Ok(());
         }
         let (major, minor) = self.version;
-        let message = format!("{} (PJRT {major}.{minor}) lacks {}", path.display(), missing.join(", "));
+        let (some, more) = missing.split_at(missing.len().min(4));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        let message = format!(
+            "{} (PJRT {major}.{minor}) lacks {}{more}, without which nothing works; use a complete build of it",
+            path.display(),
+            some.join(", ")
+        );
         Err(Error::new(ErrorKind::Unsupported, OP, message))
     }
 
