@@ -11,7 +11,7 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind, Result};
-use halite_fetch::{Cache, Progress, sha256_of_file, stdout_of};
+use halite_fetch::{Cache, Check, Progress, State, sha256_of_file, stdout_of};
 
 use crate::plugins::{KnownPlugin, PLUGINS};
 
@@ -155,12 +155,17 @@ impl<'a> Search<'a> {
     pub(crate) fn in_cache(&self, refused: &mut Vec<String>) -> Vec<Located> {
         let mut found = Vec::new();
         for plugin in self.known() {
-            match self.cache.find(&plugin.package) {
-                Ok(Some(installed)) => {
+            match self.cache.state(&plugin.package, Check::Quick) {
+                Ok(State::Installed(installed)) => {
                     let path = installed.path(plugin.library.name);
                     found.push(Located { path, source: Source::Cache, plugin: Some(plugin) });
                 }
-                Ok(None) => {}
+                Ok(State::Damaged(reason)) => refused.push(format!(
+                    "{} is damaged and not used: {reason}; `halite plugins install {}` fetches it again",
+                    self.cache.directory(&plugin.package).display(),
+                    plugin.name
+                )),
+                Ok(State::Absent) => {}
                 Err(error) => refused.push(error.to_string()),
             }
         }

@@ -13,6 +13,8 @@ pub struct KnownPlugin {
     pub platform: &'static str,
     /// What to know before choosing it.
     pub about: &'static str,
+    /// Under which terms it is given, as its package says.
+    pub licence: &'static str,
     /// The package, with the library and its licence files.
     pub package: Package,
     /// The library among the package's files.
@@ -39,6 +41,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
         name: "cpu",
         platform: "cpu",
         about: "XLA for CPU: PJRT 0.115, StableHLO 1.20; needs glibc 2.27 and libstdc++",
+        licence: "Apache-2.0; its LICENSE and THIRD_PARTY_NOTICES are installed beside it",
         package: Package {
             client: Client::Pip,
             name: "lammps-jax-pjrt-cpu",
@@ -55,6 +58,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
         platform: "cpu",
         about: "XLA for CPU: PJRT 0.106, StableHLO 1.16; needs glibc 2.27 only; ends the process on bad input to more than \
                 one device",
+        licence: "Apache-2.0, as the package states; it ships no licence file",
         package: Package {
             client: Client::Pip,
             name: "fastatomstruct-xla-cpu",

@@ -8,6 +8,7 @@ pub(super) const CASES: &[Case] = &[
     case!("programs", every_type_goes_through_a_program).except(HOLDS_ZEROS),
     case!("programs", scalars_empty_tensors_and_no_arguments_or_results_work).except(HOLDS_ZEROS),
     case!("programs", small_products_of_matrices_are_exact).except(HOLDS_ZEROS),
+    case!("programs", not_a_number_stays_in_a_maximum_and_a_minimum).except(HOLDS_ZEROS),
     case!("programs", a_loop_runs_as_often_as_its_argument_says).except(HOLDS_ZEROS),
     case!("programs", the_same_launch_gives_the_same_bits).except(HOLDS_ZEROS),
     case!("programs", a_program_says_its_types_and_devices),
@@ -89,6 +90,26 @@ fn small_products_of_matrices_are_exact(subject: &Subject) -> Checked {
     let a = upload(client, &a, &[rows, inner], first(client))?;
     let b = upload(client, &b, &[inner, columns], first(client))?;
     same("the product", read::<f32>(&launch_for_one(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?)?, want)
+}
+
+fn not_a_number_stays_in_a_maximum_and_a_minimum(subject: &Subject) -> Checked {
+    let client = subject.client();
+    let code = "func.func public @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+        %0 = stablehlo.maximum %a, %b : tensor<4xf32>
+        %1 = stablehlo.minimum %a, %b : tensor<4xf32>
+        return %0, %1 : tensor<4xf32>, tensor<4xf32> }";
+    let four = f32s(&[4]);
+    let loaded = compile(client, &program("extremes", code, &[four.clone(), four.clone()], &[four.clone(), four], &[]))?;
+    let a = upload(client, &[f32::NAN, 1.0, f32::NAN, 2.0], &[4], first(client))?;
+    let b = upload(client, &[1.0, f32::NAN, f32::NAN, -3.0], &[4], first(client))?;
+    // Without it, a ReLU or a pooling hides that a model has diverged.
+    let results = launch(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
+    for ((what, last), result) in [("maximum", 2.0), ("minimum", -3.0)].into_iter().zip(&results) {
+        let values = read::<f32>(result)?;
+        let right = values[..3].iter().all(|value| value.is_nan()) && values[3] == last;
+        check!(right, "the {what} of (NaN, 1, NaN, 2) and (1, NaN, NaN, -3) is {values:?}");
+    }
+    Ok(())
 }
 
 fn a_loop_runs_as_often_as_its_argument_says(subject: &Subject) -> Checked {

@@ -1,9 +1,13 @@
 //! Many threads, and handles dropped anywhere.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-    mpsc,
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
 };
 
 use halite_core::{Arg, Client, DeviceBuffer, DeviceId, Launch, Loaded, Program};
@@ -73,6 +77,8 @@ fn eight_execute_while_two_compile(subject: &Subject) -> Checked {
             if round >= 20 && !compiling.iter().any(|compiling| compiling.load(Ordering::SeqCst)) {
                 break;
             }
+            // Compilers need the processor as well.
+            thread::sleep(Duration::from_millis(2));
         }
         Ok(())
     })
@@ -97,7 +103,7 @@ fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Check
     let client = subject.client();
     let add = compile(client, &add(256, false))?;
     let (sends, receives): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<DeviceBuffer>()).unzip();
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         // Gone at the end of this closure, which ends the threads.
         let sends = sends;
         for receive in receives {
