@@ -1,16 +1,129 @@
 //! `halite plugins`: PJRT plugins.
 
-use std::process::ExitCode;
+mod check;
+mod child;
 
-use clap::Args;
-use halite::Result;
+use std::{path::PathBuf, process::ExitCode};
 
-/// List, install or check PJRT plugins.
+use clap::{Args, Subcommand};
+use halite::{
+    Result,
+    backends::{self, KnownPlugin, PLUGINS, Search},
+    fetch::{self, Bytes, Check as Digests, State},
+};
+use serde_json::{Value, json};
+
+/// List, install or check PJRT plugins
+///
+/// A plugin is a shared library that drives one kind of accelerator: it turns programs into machine code and runs them.
+/// halite knows some by name, and installs what a job needs
+/// by itself; any other is used by its path: `halite devices --accelerator plugin:PATH`.
 #[derive(Args, Debug)]
-pub(crate) struct Plugins {}
+pub(crate) struct Plugins {
+    #[command(subcommand)]
+    command: PluginsCommand,
+    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Debug)]
+enum PluginsCommand {
+    /// The plugins that halite knows, and which are here
+    List {
+        /// Print JSON instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch a plugin's package, verify its SHA-256, and unpack it into the cache
+    ///
+    /// pip downloads the pinned version from the registry it is configured for. The library is taken only if its digest is
+    /// the one that halite knows; a download that breaks off leaves nothing behind.
+    Install {
+        /// A name of `halite plugins list`
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    Check(check::Check),
+}
 
 impl Plugins {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        let cache = fetch::Cache::open(self.cache_dir.as_deref())?;
+        match self.command {
+            PluginsCommand::List { json } => list(&cache, json)?,
+            PluginsCommand::Install { names } => {
+                // All names are looked at before the first is fetched.
+                let plugins = names.iter().map(|name| backends::plugin(name)).collect::<Result<Vec<_>>>()?;
+                for plugin in plugins {
+                    let located = backends::install(plugin, &cache, &mut fetch::Bar::default())?;
+                    println!("{}: {located}", plugin.name);
+                }
+            }
+            PluginsCommand::Check(check) => return check.run(&cache),
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What is known of one plugin.
+fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String)> {
+    let (system, machine) = plugin.target;
+    let state = match cache.state(&plugin.package, Digests::Quick)? {
+        State::Installed(installed) => Ok(installed.path(plugin.library.name)),
+        State::Damaged(reason) => Err(format!("damaged: {reason}; `halite plugins install {}` fetches it again", plugin.name)),
+        State::Absent if plugin.runs_here() => Err("not installed".to_owned()),
+        State::Absent => Err(format!("not for this machine, but for {system} on {machine}")),
+    };
+    let installed = plugin.package.installed_size();
+    let value = json!({
+        "name": plugin.name,
+        "platform": plugin.platform,
+        "package": plugin.package.name,
+        "version": plugin.package.version,
+        "client": plugin.package.client.as_str(),
+        "download_bytes": plugin.package.archive_size,
+        "installed_bytes": installed,
+        "about": plugin.about,
+        "licence": plugin.licence,
+        "sha256": plugin.library.sha256,
+        "target": format!("{system}-{machine}"),
+        "path": state.as_ref().ok(),
+        "state": state.as_ref().err().map_or("installed", String::as_str),
+    });
+    let place = state.as_ref().map_or_else(String::clone, |path| path.display().to_string());
+    let text = format!(
+        "{:<16} {:<9} {:<40} {:>9} {:>9}  {place}\n{:17}{}\n{:17}licence: {}",
+        plugin.name,
+        plugin.platform,
+        plugin.package.to_string(),
+        Bytes(plugin.package.archive_size).to_string(),
+        Bytes(installed).to_string(),
+        "",
+        plugin.about,
+        "",
+        plugin.licence,
+    );
+    Ok((value, text))
+}
+
+fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
+    let described = PLUGINS.iter().map(|plugin| describe(plugin, cache)).collect::<Result<Vec<_>>>()?;
+    let cpu = Search::cpu(cache).find();
+    if json {
+        let plugins: Vec<_> = described.into_iter().map(|(value, _)| value).collect();
+        let cpu = cpu.map_or_else(|error| json!({"error": error.to_string()}), |located| json!({"path": located.path}));
+        println!("{:#}", json!({"plugins": plugins, "cpu": cpu, "cache": cache.root()}));
+        return Ok(());
+    }
+    println!("{:<16} {:<9} {:<40} {:>9} {:>9}  where", "name", "platform", "package", "download", "unpacked");
+    for (_, text) in described {
+        println!("{text}");
+    }
+    match cpu {
+        Ok(located) => println!("\n`--accelerator cpu` uses {located}"),
+        Err(error) => println!("\n`--accelerator cpu` finds none, and installs the first: {}", error.message()),
+    }
+    println!("install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`");
+    Ok(())
 }

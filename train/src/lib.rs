@@ -69,7 +69,6 @@
 
 pub mod checkpoint;
 mod files;
-mod finite;
 mod fit;
 pub mod loggers;
 mod outputs;

@@ -1,0 +1,316 @@
+//! `halite plugins check`: runs [`super::child`] in a process of its own, and says what came of it.
+
+use std::{
+    collections::VecDeque,
+    env,
+    io::{self, BufRead, BufReader, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use halite::{
+    Error, ErrorKind, Result,
+    backends::{self, PLUGINS, Search},
+    fetch,
+};
+use serde_json::{Value, json};
+
+use super::child;
+
+/// Say what a plugin is, and whether it does what every backend must do
+///
+/// Prints the version of the plugin and of PJRT's API, the versions of StableHLO it takes, its extensions, the functions it
+/// lacks, and its devices. Then it runs the conformance cases on it: transfers of every type, donation, events, wrong
+/// input, threads, many devices. Each is a line: `ok`, `skipped` with the reason, or `FAILED` with what was seen and what
+/// was wanted.
+///
+/// The plugin is loaded in a process of its own: one that ends the process, as plugins do on some input, fails the case
+/// that was running, and the rest still runs.
+///
+/// The exit code is 0 if no case failed, else 1.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  halite plugins check cpu                       the plugin that `--accelerator cpu` uses, installed if it is missing
+  halite plugins check ./my_plugin.so            any plugin, by its path
+  halite plugins check cpu --devices 8           with eight virtual devices, for the cases on many devices
+  halite plugins check cpu --only donation       the cases whose name contains a word
+  halite plugins check cpu --json                the same as data")]
+pub(super) struct Check {
+    /// A name of `halite plugins list`, or the path of a plugin's library
+    #[arg(value_name = "NAME-OR-PATH")]
+    target: PathBuf,
+    /// How many virtual devices to make, on a plugin for CPUs [default: what the plugin makes]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    devices: Option<u32>,
+    /// Run only the cases whose name contains this, such as `transfers` or `donation::`
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    only: String,
+    /// Print JSON instead of text, when all is done
+    #[arg(long)]
+    json: bool,
+    /// This is the process that loads the plugin; the number of cases to leave out.
+    #[arg(long, hide = true)]
+    as_child: Option<usize>,
+}
+
+impl Check {
+    pub(super) fn run(self, cache: &fetch::Cache) -> Result<ExitCode> {
+        if let Some(skip) = self.as_child {
+            child::run(&self.target, self.devices, &self.only, skip)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (path, words) = locate(&self.target, cache)?;
+        let mut report = Report { json: self.json, ..Report::default() };
+        report.say(&format!("plugin       {words}"));
+        loop {
+            let mut process = Loading::start(&path, &self, report.cases.len())?;
+            match process.follow(&mut report)? {
+                Ended::Done => break,
+                // Each turn has seen one case more, so this comes to an end.
+                Ended::Died => {}
+            }
+        }
+        report.finish()
+    }
+}
+
+/// The library, and how it was found.
+fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
+    let mut bar = fetch::Bar::default();
+    let known = PLUGINS.iter().find(|plugin| target.as_os_str() == plugin.name);
+    let located = match known {
+        Some(plugin) if plugin.name == plugin.platform => Search::cpu(cache).ensure(&mut bar)?,
+        Some(plugin) => backends::install(plugin, cache, &mut bar)?,
+        None => {
+            let shown = target.display().to_string();
+            if !shown.contains(['/', '\\', '.']) && !target.exists() {
+                let names: Vec<_> = PLUGINS.iter().map(|plugin| plugin.name).collect();
+                let message =
+                    format!("there is no plugin or file `{shown}`; give the path of a library, or one of: {}", names.join(", "));
+                return Err(Error::invalid("plugins check", message));
+            }
+            return Ok((target.to_path_buf(), shown));
+        }
+    };
+    Ok((located.path.clone(), located.to_string()))
+}
+
+/// How long a plugin may take to load and to find its devices.
+const PATIENCE_TO_OPEN: Duration = Duration::from_secs(300);
+/// How long a case may be late before its process is ended: it has a deadline of its own.
+const PATIENCE_BESIDES: Duration = Duration::from_secs(60);
+/// How many lines of the plugin's own log are kept.
+const KEPT_LINES: usize = 60;
+
+/// The process that has the plugin.
+struct Loading {
+    child: Child,
+    lines: Receiver<String>,
+    log: Option<JoinHandle<VecDeque<String>>>,
+}
+
+enum Ended {
+    /// It ran every case.
+    Done,
+    /// The plugin ended it during a case.
+    Died,
+}
+
+impl Loading {
+    fn start(path: &Path, check: &Check, skip: usize) -> Result<Self> {
+        let failed = |error: io::Error| {
+            Error::new(ErrorKind::Io, "plugins check", "cannot start a process for the plugin").caused_by(error)
+        };
+        let mut command = Command::new(env::current_exe().map_err(failed)?);
+        command.args(["plugins", "check", "--only", &check.only, "--as-child", &skip.to_string()]);
+        if let Some(devices) = check.devices {
+            command.args(["--devices", &devices.to_string()]);
+        }
+        command.arg("--").arg(path);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+        let (send, lines) = mpsc::channel();
+        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
+        thread::spawn(move || stdout.lines().map_while(io::Result::ok).try_for_each(|line| send.send(line)));
+        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
+        let log = Some(thread::spawn(move || {
+            let mut kept = VecDeque::new();
+            for line in stderr.split(b'\n').map_while(io::Result::ok) {
+                kept.push_back(String::from_utf8_lossy(&line).into_owned());
+                if kept.len() > KEPT_LINES {
+                    kept.pop_front();
+                }
+            }
+            kept
+        }));
+        Ok(Loading { child, lines, log })
+    }
+
+    /// Takes down what it says, until it ends.
+    fn follow(&mut self, report: &mut Report) -> Result<Ended> {
+        let mut patience = PATIENCE_TO_OPEN;
+        loop {
+            let line = match self.lines.recv_timeout(patience) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => return self.died(report, Some(patience)),
+                Err(RecvTimeoutError::Disconnected) => return self.died(report, None),
+            };
+            // A plugin may write to stdout as well.
+            let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+            match message["event"].as_str() {
+                Some("opened") => report.opened(&message["plugin"]),
+                Some("refused") => {
+                    let words = message["message"].as_str().unwrap_or_default();
+                    return Err(Error::new(ErrorKind::Unavailable, "plugins check", words));
+                }
+                Some("begin") => {
+                    patience = Duration::from_secs(message["seconds"].as_u64().unwrap_or(0)) + PATIENCE_BESIDES;
+                    report.begin(&message);
+                }
+                Some("end") => report.end(&message),
+                Some("done") => return Ok(Ended::Done),
+                _ => {}
+            }
+        }
+    }
+
+    fn died(&mut self, report: &mut Report, silent_for: Option<Duration>) -> Result<Ended> {
+        let how = match silent_for {
+            Some(time) => format!("the plugin was silent for {} s, and was ended", time.as_secs()),
+            None => {
+                let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                format!("the plugin ended the process ({status})")
+            }
+        };
+        let words = match last_words(&self.end()) {
+            Some(words) => format!("{how}; its last words: {words}"),
+            None => how,
+        };
+        if report.running.is_some() {
+            report.end(&json!({"verdict": "failed", "words": words}));
+            return Ok(Ended::Died);
+        }
+        let when = if report.plugin.is_null() { "while it was loaded" } else { "between two cases" };
+        Err(Error::new(ErrorKind::Internal, "plugins check", format!("{when}, {words}; use another build of it")))
+    }
+
+    /// Ends the process, if it has not ended, and gives the end of its log.
+    fn end(&mut self) -> VecDeque<String> {
+        // Both fail only if it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.log.take().and_then(|log| log.join().ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The line of a log that tells most: the fatal one of XLA's, a panic, or the last that is no stack trace.
+fn last_words(log: &VecDeque<String>) -> Option<&str> {
+    let fatal = |line: &&str| line.starts_with("F0") || line.contains("panicked at") || line.contains("terminate called");
+    let telling = |line: &&str| !line.is_empty() && !line.starts_with('@') && !line.starts_with("***");
+    let lines = || log.iter().map(|line| line.trim());
+    lines().find(fatal).or_else(|| lines().filter(telling).next_back())
+}
+
+/// What is known so far.
+#[derive(Default)]
+struct Report {
+    json: bool,
+    plugin: Value,
+    cases: Vec<Value>,
+    running: Option<(String, Instant)>,
+    seconds: f64,
+}
+
+impl Report {
+    fn say(&self, line: &str) {
+        if !self.json {
+            println!("{line}");
+        }
+    }
+
+    fn opened(&mut self, plugin: &Value) {
+        if !self.plugin.is_null() {
+            return;
+        }
+        self.plugin = plugin.clone();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ");
+        let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
+        self.say(&format!("platform     {} ({})", text(&plugin["platform"]), text(&plugin["version"])));
+        self.say(&format!("PJRT API     {}", text(&plugin["api"])));
+        let stablehlo = match &plugin["stablehlo"] {
+            Value::Null => "not said".to_owned(),
+            range => format!("{} to {}", text(&range["oldest"]), text(&range["newest"])),
+        };
+        self.say(&format!("StableHLO    {stablehlo}"));
+        self.say(&format!("extensions   {}", or(list(&plugin["extensions"]), "none")));
+        self.say(&format!("lacks        {}", or(list(&plugin["missing_functions"]), "no function that halite knows")));
+        for device in plugin["devices"].as_array().into_iter().flatten() {
+            let local = if device["local"].as_bool() == Some(false) { ", of another process" } else { "" };
+            self.say(&format!(
+                "device {:<5} {}; memory: {}{local}",
+                device["id"].to_string(),
+                text(&device["kind"]),
+                list(&device["memories"])
+            ));
+        }
+        self.say("");
+    }
+
+    fn begin(&mut self, message: &Value) {
+        let name = |key| message[key].as_str().unwrap_or_default();
+        self.running = Some((name("case").to_owned(), Instant::now()));
+        if !self.json {
+            // Without its end: if this process is ended too, the last line names the case.
+            print!("{} ... ", name("sentence"));
+            let _ = io::stdout().flush();
+        }
+    }
+
+    fn end(&mut self, message: &Value) {
+        let Some((name, began)) = self.running.take() else { return };
+        let verdict = message["verdict"].as_str().unwrap_or("failed");
+        let words = message["words"].as_str().unwrap_or_default();
+        let seconds = message["seconds"].as_f64().unwrap_or_else(|| began.elapsed().as_secs_f64());
+        self.seconds += seconds;
+        let colour = |code: &str, word: &str| match io::stdout().is_terminal() {
+            true => format!("\x1b[{code}m{word}\x1b[0m"),
+            false => word.to_owned(),
+        };
+        self.say(&match verdict {
+            "passed" => format!("{} ({seconds:.2} s)", colour("32", "ok")),
+            "skipped" => format!("{}: {words}", colour("33", "skipped")),
+            _ => format!("{}: {words}", colour("1;31", "FAILED")),
+        });
+        let words = (!words.is_empty()).then_some(words);
+        self.cases.push(json!({"case": name, "verdict": verdict, "words": words, "seconds": seconds}));
+    }
+
+    fn finish(self) -> Result<ExitCode> {
+        let count = |verdict: &str| self.cases.iter().filter(|case| case["verdict"] == verdict).count();
+        let (passed, failed, skipped) = (count("passed"), count("failed"), count("skipped"));
+        if self.cases.is_empty() {
+            return Err(Error::invalid("plugins check", "no case has this in its name; leave out --only to see all names"));
+        }
+        if self.json {
+            let counts = json!({"passed": passed, "failed": failed, "skipped": skipped, "seconds": self.seconds});
+            println!("{:#}", json!({"plugin": self.plugin, "cases": self.cases, "summary": counts}));
+        } else {
+            println!("\n{passed} passed, {failed} failed, {skipped} skipped in {:.1} s", self.seconds);
+            for case in self.cases.iter().filter(|case| case["verdict"] == "failed") {
+                println!("failed: {}", case["case"].as_str().unwrap_or_default());
+            }
+        }
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}

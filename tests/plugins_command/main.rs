@@ -1,0 +1,175 @@
+//! `halite plugins`, as a user runs it: on the real CPU plugin, and on builds of it that end their process.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use halite_backends::{PLUGINS, Search};
+use halite_fetch::{Bar, Cache};
+use serde_json::Value;
+
+/// The real CPU plugin; none on a machine for which none is known.
+fn real() -> Option<PathBuf> {
+    if !PLUGINS.iter().any(|plugin| plugin.platform == "cpu" && plugin.runs_here()) {
+        println!("skipped: no known CPU plugin is built for this machine");
+        return None;
+    }
+    let cache = Cache::open(None).unwrap();
+    Some(Search::cpu(&cache).ensure(&mut Bar::default()).unwrap().path)
+}
+
+fn halite(arguments: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_halite")).arg("plugins").args(arguments).output().unwrap();
+    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_list_says_of_each_plugin_what_it_is_and_whether_it_is_here() {
+    let empty = tempfile::tempdir().unwrap();
+    let cache = empty.path().join("cache");
+    let cache = cache.to_str().unwrap();
+    let listed = text(&halite(&["list", "--cache-dir", cache]).stdout);
+    for plugin in PLUGINS {
+        for word in [plugin.name, plugin.package.name, plugin.package.version, plugin.about, plugin.licence] {
+            assert!(listed.contains(word), "`{word}` is not in the list");
+        }
+    }
+    assert!(listed.contains("halite plugins install NAME"));
+    let value = json(&halite(&["list", "--json", "--cache-dir", cache]));
+    assert_eq!(value["plugins"].as_array().unwrap().len(), PLUGINS.len());
+    assert_eq!(value["plugins"][0]["path"], Value::Null);
+    assert_eq!(value["plugins"][0]["sha256"], PLUGINS[0].library.sha256);
+    assert!(!Path::new(cache).exists(), "a list creates nothing");
+}
+
+#[test]
+fn a_name_that_is_no_plugin_is_answered_with_those_there_are() {
+    for arguments in [&["install", "abacus"][..], &["check", "abacus"]] {
+        let output = halite(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        let words = text(&output.stderr);
+        assert!(words.contains("`abacus`") && words.contains("cpu, cpu-alternative"), "{words}");
+    }
+}
+
+#[test]
+fn a_check_prints_the_versions_and_a_line_for_each_case() {
+    let Some(real) = real() else { return };
+    let output = halite(&["check", real.to_str().unwrap(), "--devices", "2", "--only", "donation"]);
+    assert_eq!(output.status.code(), Some(0));
+    let words = text(&output.stdout);
+    for word in [
+        "platform     cpu (",
+        "PJRT API     0.",
+        "StableHLO    ",
+        "extensions   ",
+        "device 1     cpu; memory: Device",
+        "donation: state that is donated step after step is right ... ok (",
+        "7 passed, 0 failed, 0 skipped in ",
+    ] {
+        assert!(words.contains(word), "`{word}` is not said");
+    }
+    assert!(!words.contains("transfers: "), "a case that was not asked for ran");
+
+    let output = halite(&["check", real.to_str().unwrap(), "--devices", "1", "--only", "copies", "--json"]);
+    let value = json(&output);
+    assert_eq!(value["plugin"]["devices"].as_array().unwrap().len(), 1);
+    assert_eq!(value["cases"][0]["case"], "transfers::copies_reach_every_device");
+    assert_eq!(value["cases"][0]["words"], "needs 2 devices, there are 1");
+    assert_eq!(value["summary"]["skipped"], 1);
+
+    let output = halite(&["check", real.to_str().unwrap(), "--only", "no such case"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no case has this in its name"));
+}
+
+/// The real plugin with another function in one place of its table.
+fn with(real: &Path, directory: &Path, function: &str, body: &str) -> PathBuf {
+    let slot = halite_pjrt_sys::SLOTS.iter().find(|slot| slot.name == function).expect("a function of the API");
+    let code = format!(
+        r#"#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static char table[1 << 16];
+static void *instead(void *arguments) {{ {body} return 0; }}
+void *GetPjrtApi(void) {{
+    void *real = dlopen("{real}", RTLD_NOW | RTLD_LOCAL);
+    void *(*get)(void) = dlsym(real, "GetPjrtApi");
+    void *original = get();
+    memcpy(table, original, *(unsigned long *)original);
+    void *function = (void *)instead;
+    memcpy(table + {offset}, &function, sizeof function);
+    return table;
+}}"#,
+        real = real.display(),
+        offset = slot.offset,
+    );
+    let source = directory.join(format!("{function}.c"));
+    fs::write(&source, code).unwrap();
+    let path = source.with_extension("so");
+    let status = Command::new("cc").args(["-shared", "-fPIC", "-w", "-o"]).args([&path, &source]).arg("-ldl").status();
+    assert!(status.expect("a C compiler, which Rust links with as well").success());
+    path
+}
+
+#[test]
+fn a_plugin_that_ends_its_process_fails_the_cases_that_did_it_and_the_others_run() {
+    let Some(real) = real() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let body = r#"fprintf(stderr, "F0000 serialize.cc:7] Check failed: nobody asked\n"); abort();"#;
+    let plugin = with(&real, directory.path(), "PJRT_Executable_Serialize", body);
+    let output = halite(&["check", plugin.to_str().unwrap(), "--only", "programs::"]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = text(&output.stdout);
+    let failed = "programs: a program is serialized and loaded ... FAILED: the plugin ended the process (signal: 6";
+    assert!(words.contains(failed), "the case is not named");
+    assert!(words.contains("F0000 serialize.cc:7] Check failed: nobody asked"), "its last words are not there");
+    assert!(words.contains("programs: planned memory is that of the types ... ok"), "what comes after it did not run");
+    assert!(words.contains(" passed, 2 failed, "));
+    assert!(words.contains("failed: programs::what_is_no_serialized_program_is_refused"));
+}
+
+#[test]
+fn a_plugin_that_ends_its_process_while_it_is_opened_is_one_error() {
+    let Some(real) = real() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let plugin = with(&real, directory.path(), "PJRT_Client_Create", "*(volatile int *)8 = 1;");
+    let output = halite(&["check", plugin.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = text(&output.stderr);
+    assert!(words.contains("while it was loaded, the plugin ended the process (signal: 11"), "{words}");
+    assert_eq!(words.trim().lines().count(), 1, "{words}");
+}
+
+#[test]
+fn a_library_full_of_holes_is_an_error_whatever_the_loader_does_with_it() {
+    let Some(real) = real() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("holes.so");
+    // The headers are there and the size is right; what is between is zero.
+    fs::copy(&real, &path).unwrap();
+    let (length, table) = (fs::metadata(&real).unwrap().len(), 1 << 20);
+    let bytes = fs::read(&real).unwrap();
+    let mut holes = vec![0; bytes.len()];
+    holes[..4096].copy_from_slice(&bytes[..4096]);
+    holes[bytes.len() - table..].copy_from_slice(&bytes[bytes.len() - table..]);
+    fs::write(&path, holes).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), length);
+    let output = halite(&["check", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "neither a success nor a signal");
+    let words = text(&output.stderr);
+    assert!(words.starts_with("error: plugins check: "), "{words}");
+}
