@@ -218,7 +218,7 @@ fn last_words(log: &VecDeque<String>) -> Option<&str> {
     let fatal = |line: &&str| line.starts_with("F0") || line.contains("panicked at") || line.contains("terminate called");
     let telling = |line: &&str| !line.is_empty() && !line.starts_with('@') && !line.starts_with("***");
     let lines = || log.iter().map(|line| line.trim());
-    lines().find(fatal).or_else(|| lines().filter(telling).next_back())
+    lines().find(fatal).or_else(|| lines().rfind(telling))
 }
 
 /// What is known so far.
