@@ -54,7 +54,7 @@ fn main() -> Result<()> {
     let fitted = trainer.fit(Fit, model, Adam::new(1e-2), points(1000, 0.2)?, points(101, 0.0)?)?;
     println!("mean squared error against the true curve: {:.5}", fitted.report.metrics["loss"]);
 
-    let (Leaf(answers), _model) = trainer.predict(Fit, fitted.model, points(7, 0.0)?)?;
+    let Leaf(answers) = trainer.predict(Fit, &fitted.model, points(7, 0.0)?)?;
     for (i, y) in answers.as_slice::<f32>()?.iter().enumerate() {
         let x = i as f32 - 3.0;
         println!("x = {x:4.1}   learnt {y:6.3}   sin(x) {:6.3}", x.sin());

@@ -362,7 +362,8 @@ impl Workers {
         for position in schedule.by_ref().take(ahead.max(1)) {
             jobs.send(position).expect("the receiver is held above");
         }
-        let threads: Vec<_> = (0..workers)
+        // More workers than jobs that are out at a time would have nothing to do.
+        let threads: Vec<_> = (0..workers.min(ahead.max(1)))
             .map_while(|index| {
                 let (loader, taken, finished, stop) = (loader.clone(), taken.clone(), finished.clone(), stop.clone());
                 let work = move || {

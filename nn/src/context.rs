@@ -44,9 +44,21 @@ impl Trace {
         rng::fold_in(self.tensor(key), taken)
     }
 
-    /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device.
+    /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device. A name is used once a step.
+    #[track_caller]
     pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {
         let Mean { total, weight } = value.into();
+        if self.context.metrics.borrow().iter().any(|(known, ..)| **known == *name) {
+            self.fail("metric", format!("`{name}` is reported already; give this one another name"), None);
+            return;
+        }
+        for (what, tensor) in [("total", total), ("weight", weight)] {
+            if tensor.rank() != 0 && !tensor.is_error() {
+                let message = format!("the {what} of `{name}` is {}; it is to be a scalar, as by `sum_all`", tensor.ty());
+                self.fail("metric", message, None);
+                return;
+            }
+        }
         self.context.metrics.borrow_mut().push((Arc::from(name), total.id, weight.id));
     }
 

@@ -84,7 +84,17 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
 ) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
     let _site = cx.called_from(Location::caller());
     let step = step.convert(DType::F32);
-    let (mut params, mut grads) = (params.into_leaves().into_iter(), grads.into_leaves().into_iter());
+    // Updates wait until all gradients are there. Else an update may be put before a gradient that still needs the old
+    // parameter, and the compiler copies the parameter first: 8 % of the processor time of an MLP's step was such copies.
+    let trained: Vec<bool> = model.leaves().into_iter().map(|description| description.trainable).collect();
+    let (mut params, mut grads) = (params.into_leaves(), grads.into_leaves());
+    let waiting = || trained.iter().enumerate().filter(|(_, trained)| **trained).map(|(index, _)| index);
+    let all: Vec<Tensor<'t>> = waiting().map(|index| params[index]).chain(waiting().map(|index| grads[index])).collect();
+    let after = cx.optimization_barrier(&all);
+    for (index, (param, grad)) in waiting().zip(after.iter().zip(&after[all.len() / 2..])) {
+        (params[index], grads[index]) = (*param, *grad);
+    }
+    let (mut params, mut grads) = (params.into_iter(), grads.into_iter());
     let mut slots = slots.into_inner().into_leaves().into_iter();
     let mut next_params = Vec::new();
     let next_slots = Tree::as_ref(model).map(|path, description| {

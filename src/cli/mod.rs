@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// Train models on every accelerator that has a PJRT plugin.
 #[derive(Parser, Debug)]
-#[command(name = "halite", version, about, long_about = None, after_help = "\
+#[command(name = "halite", version, long_about = None, after_help = "\
 Examples:
   halite train mnist                       train a small CNN on the handwritten digits; installs what it needs
   halite train mnist --data fashion        the same on Fashion-MNIST

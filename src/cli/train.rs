@@ -4,9 +4,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand, ValueEnum};
 use halite::{
-    Param, Result,
+    Error, Param, Result,
     backends::{Accelerator, OpenOptions},
-    data::Digits,
+    data::{Dataset, DatasetExt, Digits, InMemory, Subset},
     fetch,
     models::{Classify, Cnn, ImageModel, Mlp},
     nn::{Adam, Schedule},
@@ -42,14 +42,14 @@ struct Mnist {
     /// The data: `mnist` or `fashion`
     #[arg(long, default_value_t = Digits::Mnist)]
     data: Digits,
-    /// Passes over the 60,000 training images
+    /// Passes over the training images
     #[arg(long, default_value_t = 2, value_name = "N")]
     epochs: u64,
     /// Images of one step, over all devices
     #[arg(long, default_value_t = 128, value_name = "N")]
     batch_size: usize,
     /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
-    #[arg(long, default_value_t = 2e-3, value_name = "RATE")]
+    #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
     /// What to train on: `auto`, `cpu`, or `plugin:PATH` of a PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
@@ -69,6 +69,9 @@ struct Mnist {
     /// Threads that read images; they do not change the results
     #[arg(long, default_value_t = 1, value_name = "N")]
     workers: usize,
+    /// Train on the first N of the 60,000 images and score on at most N of the 10,000: a quick look at whether all works
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
     /// Steps between two checkpoints, besides the one after each epoch
     #[arg(long, value_name = "N")]
     checkpoint_every: Option<u64>,
@@ -96,13 +99,19 @@ impl Mnist {
     where
         M::Of<Param>: Send + Sync,
     {
-        let accelerator = with_devices(self.accelerator.clone(), self.devices);
+        let accelerator = with_devices(self.accelerator.clone(), self.devices)?;
         let opened = accelerator
             .open_with(&OpenOptions { cache: self.cache_dir.clone(), ..OpenOptions::default() }, &mut fetch::Bar::default())?;
         let client = opened.client;
+        let local = client.local_devices();
+        let Some(devices) = local.get(..self.devices) else {
+            let message = format!("--devices {}: {accelerator} has {}", self.devices, local.len());
+            return Err(Error::invalid("train", message));
+        };
         let cache = fetch::Cache::open(self.cache_dir.as_deref())?;
         let mut progress = fetch::Bar::default();
         let (train, test) = (self.data.train(&cache, &mut progress)?, self.data.test(&cache, &mut progress)?);
+        let (train, test) = (first(train, self.limit)?, first(test, self.limit)?);
 
         let out = self.out.unwrap_or_else(|| {
             let model = self.model.to_possible_value().expect("every model has a name");
@@ -116,12 +125,12 @@ impl Mnist {
             .resume(self.resume)
             .quiet(self.quiet)
             .out(&out)
-            .devices(client.local_devices().into_iter().take(self.devices));
+            .devices(devices.iter().copied());
         let trainer = match self.checkpoint_every {
             Some(steps) => trainer.checkpoint_every(steps),
             None => trainer,
         };
-        let steps = self.epochs * (60_000 / self.batch_size.max(1)) as u64;
+        let steps = self.epochs.saturating_mul((train.len() / self.batch_size.max(1)) as u64);
         let warmup = steps / 10;
         let rate = Schedule::warmup(self.learning_rate, warmup).then(Schedule::cosine(self.learning_rate, steps - warmup));
         let fitted = trainer.build()?.fit(Classify::<M>::new(), model, Adam::new(rate), train, test)?;
@@ -139,12 +148,23 @@ impl Mnist {
     }
 }
 
+/// The first samples, at most `limit` of them.
+fn first(data: InMemory, limit: Option<usize>) -> Result<Subset<InMemory>> {
+    let count = data.len().min(limit.unwrap_or(usize::MAX));
+    data.subset((0..count).collect::<Vec<_>>())
+}
+
 /// More than one device of the CPU are virtual ones, which have to be asked for.
-fn with_devices(accelerator: Accelerator, devices: usize) -> Accelerator {
+fn with_devices(accelerator: Accelerator, devices: usize) -> Result<Accelerator> {
     match accelerator {
-        Accelerator::Auto | Accelerator::Cpu { devices: None } if devices > 1 => {
-            Accelerator::Cpu { devices: u32::try_from(devices).ok() }
-        }
-        other => other,
+        Accelerator::Auto | Accelerator::Cpu { devices: None } if devices != 1 => format!("cpu:{devices}").parse(),
+        other => Ok(other),
+    }
+}
+
+fn learning_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("a learning rate is a positive number, such as 2e-3".into()),
     }
 }

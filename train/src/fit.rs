@@ -4,7 +4,7 @@
 //! window is copied to the host without waiting for it, and a new one begins. What arrives is added up in f64.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -20,9 +20,10 @@ use halite_nn::{ArraySpec, Optimizer, rng};
 use crate::{
     Metrics, Report, Task, Trainer, TrainerOptions,
     checkpoint::{self, Saved},
+    finite,
     loggers::{Row, Split},
     outputs::{Exact, Outputs, Progressed},
-    programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, Window, WindowMetric},
+    programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, Window},
     signals::{Interrupts, StopReason},
 };
 
@@ -41,47 +42,34 @@ struct Meter {
     window: Window,
     pending: VecDeque<(u64, Pending<HostArray>)>,
     sums: Vec<Sum>,
-    /// The means of the last window that arrived.
-    latest: Metrics,
 }
 
 impl Meter {
     fn new(window: Window) -> Self {
         let sums = vec![Sum::default(); window.names().len()];
-        Meter { window, pending: VecDeque::new(), sums, latest: Vec::new() }
+        Meter { window, pending: VecDeque::new(), sums }
     }
 
-    /// Takes the windows that have arrived; all, waiting for them, if `all`. Returns the last step they cover.
-    fn collect(&mut self, all: bool) -> Result<Option<u64>> {
-        let mut arrived = None;
+    /// Takes the windows that have arrived; all, waiting for them, if `all`. Returns the last step of each, and its means.
+    fn collect(&mut self, all: bool) -> Result<Vec<(u64, Metrics)>> {
+        let mut arrived = Vec::new();
         while let Some((step, pending)) = self.pending.pop_front() {
             if !all && !pending.is_ready() {
                 self.pending.push_front((step, pending));
                 break;
             }
-            self.add(&self.window.read(&pending.wait()?)?)?;
-            arrived = Some(step);
+            let metrics = self.window.read(&pending.wait()?)?;
+            finite::check_metrics(&metrics)?;
+            for (sum, metric) in self.sums.iter_mut().zip(&metrics) {
+                sum.total += metric.total;
+                sum.weight += metric.weight;
+            }
+            // An epoch can end right after a window was sent, and a run stop there: the next one is empty then.
+            if metrics.iter().any(|metric| metric.weight != 0.0) {
+                arrived.push((step, metrics.iter().map(|metric| (metric.name.clone(), metric.mean())).collect()));
+            }
         }
         Ok(arrived)
-    }
-
-    fn add(&mut self, metrics: &[WindowMetric]) -> Result<()> {
-        if let Some((metric, step)) =
-            metrics.iter().filter_map(|metric| Some((metric, metric.bad_step?))).min_by_key(|(_, step)| *step)
-        {
-            let message = format!(
-                "`{}` is not finite at step {step}; training stopped, and the last checkpoint is from before. A smaller \
-                 learning rate or `clip_norm` often helps",
-                metric.name
-            );
-            return Err(Error::new(ErrorKind::Diverged, "fit", message));
-        }
-        for (sum, metric) in self.sums.iter_mut().zip(metrics) {
-            sum.total += metric.total;
-            sum.weight += metric.weight;
-        }
-        self.latest = metrics.iter().map(|metric| (metric.name.clone(), metric.mean())).collect();
-        Ok(())
     }
 
     fn means(&self) -> Metrics {
@@ -121,6 +109,8 @@ pub(crate) struct Run<'a, K: Task, O: Optimizer> {
     outputs: Outputs,
     saved: Option<Saved>,
     interrupts: Interrupts,
+    /// Paths, in the state, of the parameters that are trained.
+    trained: Arc<HashSet<String>>,
     /// Types and layouts of the state, in its shape.
     state_specs: RunState<K, O, ArraySpec>,
     before: CounterSnapshot,
@@ -169,8 +159,10 @@ where
         let lowered = programs.init.lower(&halite_core::tree::Empty::new(), &Leaf(key))?;
         let state_specs = lowered.shape.rebuild(lowered.outputs);
         let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
-        let interrupts = Interrupts::install()?;
-        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, state_specs, before, started })
+        let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
+        let trained = model.named().into_iter().filter(|(_, param)| param.trainable).map(|(path, _)| format!("model.{path}"));
+        let trained = Arc::new(trained.collect());
+        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, trained, state_specs, before, started })
     }
 }
 
@@ -337,8 +329,8 @@ where
 
     /// Takes the windows that have arrived; all of them, waiting, if `all`.
     fn collect(&mut self, now: &mut Progressing<K, O>, all: bool) -> Result<()> {
-        if let Some(step) = now.meter.collect(all)? {
-            let row = self.row(now, Split::Train, &now.meter.latest);
+        for (step, means) in now.meter.collect(all)? {
+            let row = self.row(now, Split::Train, &means);
             self.outputs.window(Row { step, ..row })?;
         }
         Ok(())
@@ -380,31 +372,43 @@ where
         arrays.push((WINDOW.to_string(), window.fetch()?));
         let progressed = Progressed {
             batch_size: self.trainer.options.batch_size as u64,
+            samples: self.train.dataset().len() as u64,
             seconds: self.seconds(now),
             best: now.best.map(Exact),
             sums: now.meter.sums.iter().map(|sum| (Exact(sum.total), Exact(sum.weight))).collect(),
         };
         let position = checkpoint::Position { step: now.step, epoch: now.position.epoch, batch: now.position.batch as u64 };
         let best = score.filter(|_| is_best).map(|score| (LOSS.to_string(), score));
-        self.outputs.save(position, self.trainer.options.seed, &progressed, arrays, best)
+        let (window, trained, step) = (now.meter.window.clone(), self.trained.clone(), now.step);
+        let check = move |arrays: &[(String, HostArray)]| finite::check_state(arrays, &window, &trained, step);
+        self.outputs.save(position, self.trainer.options.seed, &progressed, arrays, best, check)
     }
 
     /// The run as it was when `saved` was written.
     fn restore(&mut self, mut saved: Saved, mut meter: Meter) -> Result<Progressing<K, O>> {
         let (position, progressed) = (saved.position(), Progressed::of(&saved)?);
         let TrainerOptions { seed, batch_size, .. } = self.trainer.options;
-        if (saved.seed(), progressed.batch_size) != (seed, batch_size as u64) {
+        let samples = self.train.dataset().len() as u64;
+        let compared = [
+            ("seed", saved.seed(), seed),
+            ("batch size", progressed.batch_size, batch_size as u64),
+            ("number of training samples", progressed.samples, samples),
+        ];
+        let differences: Vec<String> = (compared.iter())
+            .filter(|(_, then, now)| then != now)
+            .map(|(what, then, now)| format!("the {what} was {then}, and is {now}"))
+            .collect();
+        if !differences.is_empty() {
             let message = format!(
-                "the checkpoint was made with seed {} and batch size {}, this run has seed {seed} and batch size {batch_size}: \
-                 the order of the samples would not be the same. Use the same, or another `out`",
-                saved.seed(),
-                progressed.batch_size
+                "the order of the samples would not be that of {}: {}. Use the same as then, or another `out`",
+                saved.path().display(),
+                differences.join("; ")
             );
             return Err(Error::invalid("resume", message));
         }
         let batch = usize::try_from(position.batch).ok().filter(|batch| *batch <= self.train.batches_per_epoch());
         let (Some(batch), true) = (batch, progressed.sums.len() == meter.sums.len()) else {
-            let message = "the checkpoint is of a task with other metrics, or of a larger dataset; use another `out`";
+            let message = "the checkpoint is of a task with other metrics; use another `out`";
             return Err(Error::invalid("resume", message));
         };
         for (sum, (total, weight)) in meter.sums.iter_mut().zip(&progressed.sums) {
@@ -433,7 +437,7 @@ where
     }
 
     fn report(&self, now: &Progressing<K, O>, train: Metrics, validation: Metrics, interrupted: bool) -> Result<Report> {
-        let Trainer { client, mesh, options } = self.trainer;
+        let Trainer { client, mesh, options, stop: _ } = self.trainer;
         let (counted, before) = (client.counters().snapshot(), self.before);
         let named = |metrics: Metrics| metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
         let training = now.training.as_secs_f64();
@@ -473,4 +477,4 @@ where
 }
 
 /// The name of the metrics' window among a checkpoint's arrays.
-const WINDOW: &str = "window";
+pub(crate) const WINDOW: &str = "window";

@@ -69,6 +69,7 @@
 
 pub mod checkpoint;
 mod files;
+mod finite;
 mod fit;
 pub mod loggers;
 mod outputs;

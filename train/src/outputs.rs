@@ -18,6 +18,8 @@ const KEEP: usize = 2;
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Progressed {
     pub(crate) batch_size: u64,
+    /// Samples of the training data.
+    pub(crate) samples: u64,
     /// Seconds of training so far.
     #[serde(with = "exact_f64")]
     pub(crate) seconds: f64,
@@ -115,7 +117,8 @@ impl Outputs {
         plot_metrics(files.dir.join("metrics.svg"), &title(&files.dir), &files.csv.rows()?)
     }
 
-    /// Writes a checkpoint in the background. Nothing happens if the newest one is of the same position.
+    /// Writes a checkpoint in the background, unless `check` refuses its arrays. Nothing happens if the newest one is of
+    /// the same position.
     pub(crate) fn save(
         &mut self,
         position: Position,
@@ -123,6 +126,7 @@ impl Outputs {
         progressed: &Progressed,
         arrays: Vec<(String, Pending<HostArray>)>,
         best: Option<(String, f64)>,
+        check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let Some(files) = &self.files else { return Ok(()) };
         if self.saved_at == Some(position) {
@@ -131,7 +135,7 @@ impl Outputs {
         let metadata = serde_json::to_value(progressed).map_err(|error| {
             Error::new(ErrorKind::Internal, "checkpoint", "its values cannot be written as JSON").caused_by(error)
         })?;
-        files.store.save_in_background(Snapshot { position, seed, arrays, metadata, best })?;
+        files.store.save_in_background_if(check, Snapshot { position, seed, arrays, metadata, best })?;
         self.saved_at = Some(position);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::{
-    Array, Client, DType, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
+    Array, Client, DType, Error, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_ir::{Literal, Op};
@@ -163,9 +163,21 @@ fn discover<K: Task>(
     cx.set_mode(training, training.then(|| cx.input(TensorType::new(DType::U32, [2]), "key")));
     let model: Traced<'_, K::Model> = Tree::as_ref(model).map(|path, ty| cx.input(ty.clone(), path.to_string()));
     let batch = Tree::as_ref(batch).map(|path, spec| cx.input(spec.ty.clone(), format!("batch.{path}")));
-    task.loss(&cx, &model, &batch);
+    let loss = task.loss(&cx, &model, &batch);
     // Mistakes are told here, before anything is compiled.
     cx.check()?;
+    if loss.total.rank() != 0 || loss.weight.rank() != 0 {
+        let message = format!(
+            "the loss is the mean of a total {} and a weight {}; both are to be scalars, as `Mean::of` and `Mean::weighted` make them",
+            loss.total.ty(),
+            loss.weight.ty()
+        );
+        return Err(Error::invalid("fit", message));
+    }
+    if cx.metrics().iter().any(|(name, _)| **name == *LOSS) {
+        let message = format!("the task reports a metric `{LOSS}`, which is the name of what it returns; give it another name");
+        return Err(Error::invalid("fit", message));
+    }
     let names = std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
     Ok(Window { names: names.collect() })
 }
@@ -183,7 +195,7 @@ pub(crate) struct WindowMetric {
     pub(crate) name: Arc<str>,
     pub(crate) total: f64,
     pub(crate) weight: f64,
-    /// The first step at which its value was not finite.
+    /// The first step, counted from 1, at which its value was not finite.
     pub(crate) bad_step: Option<u64>,
 }
 
@@ -195,6 +207,11 @@ impl WindowMetric {
 }
 
 impl Window {
+    #[cfg(test)]
+    pub(crate) fn of<const N: usize>(names: [&str; N]) -> Self {
+        Window { names: names.into_iter().map(Arc::from).collect() }
+    }
+
     /// The metrics, in order.
     pub(crate) fn names(&self) -> &[Arc<str>] {
         &self.names
@@ -235,7 +252,7 @@ impl Window {
                 name: name.clone(),
                 total: values[index].into(),
                 weight: values[count + index].into(),
-                bad_step: bad.is_finite().then_some(bad as u64),
+                bad_step: bad.is_finite().then(|| bad as u64 + 1),
             }
         };
         Ok(self.names.iter().enumerate().map(metric).collect())
@@ -248,8 +265,11 @@ impl Window {
         let totals = metrics.iter().map(|mean| scalar(mean.total));
         let weights = metrics.iter().map(|mean| scalar(mean.weight));
         let fine = cx.scalar(f64::INFINITY, DType::F32);
-        let bad =
-            metrics.iter().map(|mean| scalar(mean.total.convert(DType::F32).is_finite().select(fine, step.convert(DType::F32))));
+        let is_fine = |value: Tensor<'t>| value.convert(DType::F32).is_finite();
+        let bad = metrics.iter().map(|mean| {
+            let both = is_fine(mean.total).and(is_fine(mean.weight));
+            scalar(both.select(fine, step.convert(DType::F32)))
+        });
         let parts: Vec<Tensor<'t>> = totals.chain(weights).chain(bad).collect();
         let now = cx.push_one(Op::Concatenate { dim: 0 }, &parts);
         let is_sum: Vec<bool> = (0..parts.len()).map(|index| index < 2 * metrics.len()).collect();

@@ -13,6 +13,7 @@ use crate::{
     Fitted, Predict, Task,
     fit::Run,
     programs::{BatchArrays, ModelArrays, ModelParams, Window, batch_sharding, evaluate_program, predict_program},
+    signals::StopFlag,
 };
 
 /// Trains models. Make one with [`Trainer::builder`]; the same trainer can fit many models.
@@ -21,6 +22,7 @@ pub struct Trainer {
     pub(crate) client: Client,
     pub(crate) mesh: Arc<Mesh>,
     pub(crate) options: TrainerOptions,
+    pub(crate) stop: Option<StopFlag>,
 }
 
 /// What a [`Trainer`] does. Every field has a default that works.
@@ -92,6 +94,7 @@ pub struct TrainerBuilder {
     client: Client,
     devices: Option<Vec<DeviceId>>,
     options: TrainerOptions,
+    stop: Option<StopFlag>,
 }
 
 macro_rules! setters {
@@ -134,6 +137,13 @@ impl TrainerBuilder {
         self
     }
 
+    /// A flag that others may set to stop the run, as Ctrl-C does: it saves a checkpoint and returns. The signals set it
+    /// too, and it stays set.
+    pub fn stop_flag(mut self, stop: &StopFlag) -> Self {
+        self.stop = Some(stop.clone());
+        self
+    }
+
     /// All options at once.
     pub fn options(mut self, options: TrainerOptions) -> Self {
         self.options = options;
@@ -152,15 +162,21 @@ impl TrainerBuilder {
         if let Some(missing) = devices.iter().find(|device| !local.contains(device)) {
             return Err(Error::invalid("trainer", format!("there is no device {}: this process has {local:?}", missing.0)));
         }
-        if devices.is_empty() || !self.options.batch_size.is_multiple_of(devices.len()) {
-            let message = format!("`batch_size` {} does not divide among {} devices", self.options.batch_size, devices.len());
+        if devices.is_empty() {
+            return Err(Error::invalid("trainer", "`devices` is empty; a run needs at least one"));
+        }
+        let (batch_size, count) = (self.options.batch_size, devices.len());
+        if !batch_size.is_multiple_of(count) {
+            let less = batch_size - batch_size % count;
+            let would_do = if less > 0 { format!("{less} and {}", less.saturating_add(count)) } else { count.to_string() };
+            let message = format!("`batch_size` {batch_size} does not divide among {count} devices; {would_do} would");
             return Err(Error::invalid("trainer", message));
         }
         let mesh = match devices.as_slice() {
             [device] => Mesh::single(*device),
             devices => Mesh::new([("data", devices.len())], devices.iter().copied())?,
         };
-        Ok(Trainer { client: self.client, mesh: Arc::new(mesh), options: self.options })
+        Ok(Trainer { client: self.client, mesh: Arc::new(mesh), options: self.options, stop: self.stop })
     }
 }
 
@@ -173,7 +189,7 @@ pub type Answers<K> = <<K as Predict>::Output as Family>::Of<HostArray>;
 impl Trainer {
     /// A trainer on these devices, with defaults for everything.
     pub fn builder(client: &Client) -> TrainerBuilder {
-        TrainerBuilder { client: client.clone(), devices: None, options: TrainerOptions::default() }
+        TrainerBuilder { client: client.clone(), devices: None, options: TrainerOptions::default(), stop: None }
     }
 
     /// What it does.
@@ -183,7 +199,8 @@ impl Trainer {
 
     /// Trains `model` on `train`, and after each epoch scores it on `validation`.
     ///
-    /// Ctrl-C and SIGTERM save a checkpoint and return with [`Report::interrupted`](crate::Report) set.
+    /// Ctrl-C, SIGTERM and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and return with
+    /// [`Report::interrupted`](crate::Report) set.
     ///
     /// # Errors
     /// All mistakes of the task's code at once; what the compiler says; a loss or metric that is not finite, with its name

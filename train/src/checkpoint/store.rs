@@ -138,10 +138,27 @@ impl CheckpointStore {
     /// # Errors
     /// If the save before failed; this one is then not started.
     pub fn save_in_background(&self, snapshot: Snapshot<Pending<HostArray>>) -> Result<()> {
+        self.save_in_background_if(|_| Ok(()), snapshot)
+    }
+
+    /// As [`save_in_background`](Self::save_in_background), unless `check` refuses the arrays when they have arrived:
+    /// nothing is written then, and its error is that of the save.
+    ///
+    /// # Errors
+    /// As [`save_in_background`](Self::save_in_background).
+    pub fn save_in_background_if(
+        &self,
+        check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
+        snapshot: Snapshot<Pending<HostArray>>,
+    ) -> Result<()> {
         let mut in_flight = lock_mutex(&self.in_flight);
         join(in_flight.take())?;
         let writer = self.writer.clone();
-        let work = move || writer.write(arrived(snapshot)?);
+        let work = move || {
+            let snapshot = arrived(snapshot)?;
+            check(&snapshot.arrays)?;
+            writer.write(snapshot)
+        };
         let thread = std::thread::Builder::new().name("checkpoint writer".into()).spawn(work);
         *in_flight = Some(thread.map_err(|error| {
             Error::new(ErrorKind::Unavailable, OP, "the system gives no thread to write on").caused_by(error)

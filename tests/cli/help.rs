@@ -1,0 +1,70 @@
+//! What the command says of itself.
+
+use expect_test::expect;
+
+use crate::support::{halite_alone, run, succeeds};
+
+#[test]
+fn without_arguments_it_says_what_it_can_do() {
+    let ended = succeeds(&mut halite_alone(""));
+    let first: Vec<&str> = ended.stdout.lines().take(12).collect();
+    expect![[r#"
+        Train models on every accelerator that has a PJRT plugin
+
+        Usage: halite [COMMAND]
+
+        Commands:
+          train    Train a model
+          devices  Show the devices, their memory, and the plugin behind them
+          plugins  List, install or check PJRT plugins
+          data     List or fetch data sets
+          help     Print this message or the help of the given subcommand(s)
+
+        Options:"#]]
+    .assert_eq(&first.join("\n"));
+    assert!(ended.stdout.contains("Examples:\n  halite train mnist "), "{}", ended.stdout);
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn every_command_explains_itself_and_each_of_its_options() {
+    let mut commands = vec![String::new()];
+    while let Some(command) = commands.pop() {
+        let ended = succeeds(&mut halite_alone(&format!("{command} --help")));
+        let usage = format!("Usage: {}", format!("halite {command}").trim_end());
+        assert!(ended.stdout.contains(&usage), "`{command}`: {}", ended.stdout);
+        assert!(!ended.stdout.starts_with("Usage"), "`{command}` does not say what it does: {}", ended.stdout);
+        let lines: Vec<&str> = ended.stdout.lines().collect();
+        let is_option = |line: &str| line.starts_with("  -") || line.starts_with("      --");
+        for (line, next) in lines.iter().zip(lines.iter().skip(1).chain([&""])).filter(|(line, _)| is_option(line)) {
+            // Beside the option, or on the line below where that has no room.
+            let beside = line.trim_start().split_once("  ").is_some_and(|(_, words)| !words.trim().is_empty());
+            let below = next.starts_with("          ") && !next.trim().is_empty();
+            assert!(beside || below, "`{command}` does not explain `{line}`: {}", ended.stdout);
+        }
+        let listed = lines.iter().skip_while(|line| **line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        for name in listed.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+            commands.push(format!("{command} {name}").trim_start().to_string());
+        }
+    }
+}
+
+#[test]
+fn words_it_does_not_know_are_answered_with_those_it_knows() {
+    for (arguments, parts) in [
+        ("trian mnist", vec!["unrecognized subcommand 'trian'", "'train'"]),
+        ("train imagenet", vec!["unrecognized subcommand 'imagenet'", "Usage: halite train"]),
+        ("train mnist --epoch 3", vec!["unexpected argument '--epoch'", "'--epochs'"]),
+        ("train mnist --model rnn", vec!["'rnn'", "cnn, mlp"]),
+        ("train mnist --data letters", vec!["there is no dataset `letters`", "mnist and fashion"]),
+        ("train mnist --batch-size many", vec!["'many'", "--batch-size"]),
+        ("train mnist --seed -1", vec!["-1"]),
+        ("data get", vec!["NAMES"]),
+    ] {
+        let ended = run(&mut halite_alone(arguments));
+        assert_eq!(ended.status.code(), Some(2), "`{arguments}`: {ended:?}");
+        for part in parts {
+            assert!(ended.stderr.contains(part), "`{part}` is not in the answer to `{arguments}`: {}", ended.stderr);
+        }
+    }
+}

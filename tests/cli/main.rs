@@ -1,0 +1,7 @@
+//! The `halite` command, run as a user runs it: in child processes, each with a deadline.
+
+mod environment;
+mod help;
+mod resume;
+mod support;
+mod training;

@@ -1,0 +1,268 @@
+//! A run that was stopped, anywhere and in any way, and resumed comes to the same bits as one that was not.
+#![cfg(unix)]
+
+use std::{
+    collections::hash_map::RandomState,
+    fs,
+    hash::BuildHasher,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{Running, arrays, checkpoints, fails, halite, name, newest_step, report, run, succeeds, table};
+
+/// 80 steps in 2 epochs.
+const RUN: &str = "train mnist --model mlp --limit 1280 --batch-size 32 --epochs 2";
+
+/// What the run comes to when nothing happens to it.
+struct Expected {
+    out: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+fn expected() -> &'static Expected {
+    static EXPECTED: OnceLock<Expected> = OnceLock::new();
+    EXPECTED.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("run");
+        succeeds(halite(&format!("{RUN} --out")).arg(&out));
+        Expected { out, _dir: dir }
+    })
+}
+
+/// The same run, with checkpoints to go on from.
+fn command(out: &Path) -> Command {
+    let mut command = halite(&format!("{RUN} --checkpoint-every 5 --out"));
+    command.arg(out);
+    command
+}
+
+#[track_caller]
+fn assert_is_as_expected(out: &Path) {
+    let Expected { out: expected, .. } = expected();
+    assert_eq!(newest_step(out), 80);
+    assert!(arrays(out) == arrays(expected), "the arrays differ");
+    assert_eq!(table(out), table(expected));
+    let (report, expected) = (report(out), report(expected));
+    for name in ["metrics", "steps", "epochs", "seed", "interrupted"] {
+        assert_eq!(report[name], expected[name], "{name}");
+    }
+    assert_eq!((report["step_compiles"].as_u64(), report["blocking_reads"].as_u64()), (Some(1), Some(0)));
+}
+
+#[test]
+fn ctrl_c_and_sigterm_save_exit_as_a_shell_expects_and_lose_nothing() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path();
+        let mut running = Running::start(&mut command(out));
+        running.until("its first checkpoint", || newest_step(out) > 0);
+        running.signal(signal);
+        let ended = running.end();
+        assert_eq!(ended.status.code(), Some(code), "{signal}: {ended:?}");
+        assert!(ended.stderr.contains("the same command with --resume goes on from here"), "{ended:?}");
+        assert_eq!(report(out)["interrupted"], true);
+        let stopped = newest_step(out);
+        assert_eq!(report(out)["steps"], stopped, "the step it stopped at is saved");
+
+        let ended = succeeds(command(out).arg("--resume"));
+        assert!(ended.stderr.contains(&format!("resumed at step {stopped}, epoch ")), "{ended:?}");
+        assert_eq!(report(out)["resumed_from_step"], stopped);
+        assert_is_as_expected(out);
+    }
+}
+
+#[test]
+fn ctrl_c_while_the_step_is_compiled_and_again_and_again_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    let mut stops = 0;
+    loop {
+        let resumes = out.join("metrics.csv").exists();
+        let mut running = Running::start(command(out).args(resumes.then_some("--resume")));
+        let written = || fs::metadata(out.join("metrics.csv")).and_then(|file| file.modified()).ok();
+        let before = written();
+        running.until("the table was begun", || written() != before);
+        // From here on signals are handled; the programs are not compiled yet.
+        thread::sleep(Duration::from_millis(200));
+        running.signal("INT");
+        let ended = running.end();
+        assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+        stops += 1;
+        assert!(newest_step(out) <= 80);
+        if stops == 3 {
+            break;
+        }
+    }
+    succeeds(command(out).arg("--resume"));
+    assert_is_as_expected(out);
+}
+
+#[test]
+fn a_second_ctrl_c_ends_it_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    // Steps of seconds: a run that is asked once ends when those that are queued are done.
+    let mut running = Running::start(halite("train mnist --model cnn --batch-size 4000 --quiet --out").arg(out));
+    running.until("the table was begun", || out.join("metrics.csv").exists());
+    thread::sleep(Duration::from_millis(300));
+    running.signal("INT");
+    thread::sleep(Duration::from_millis(300));
+    let asked_again = Instant::now();
+    running.signal("INT");
+    let ended = running.end();
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    assert!(asked_again.elapsed() < Duration::from_secs(2), "it took {:?}", asked_again.elapsed());
+    assert!(!out.join("report.json").exists(), "the first Ctrl-C had ended it already: {ended:?}");
+}
+
+#[test]
+fn sigkill_at_any_moment_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    let store = out.join("checkpoints");
+    let is_writing = || {
+        let names = fs::read_dir(&store).into_iter().flatten().flatten().map(|entry| name(&entry.path()));
+        names.into_iter().any(|name| name.starts_with(".tmp-"))
+    };
+    let mut delays = Vec::new();
+    for moment in ["writing", "any", "writing", "any"] {
+        let before = newest_step(out);
+        let resume = (before > 0).then_some("--resume");
+        let mut running = Running::start(command(out).args(resume));
+        // Something new first, so that the runs together come to an end.
+        running.until("a new checkpoint", || newest_step(out) > before);
+        if moment == "writing" {
+            running.until("a checkpoint is being written", is_writing);
+        } else {
+            let random = RandomState::new().hash_one(before) % 60;
+            delays.push(random);
+            thread::sleep(Duration::from_millis(random));
+        }
+        running.kill();
+        eprintln!("killed ({moment}) with the checkpoint of step {}", newest_step(out));
+        if newest_step(out) >= 60 {
+            break;
+        }
+    }
+    let ended = succeeds(command(out).arg("--resume"));
+    assert!(!ended.stderr.contains("WARN"), "a kill damages nothing: {ended:?}");
+    let left: Vec<String> = fs::read_dir(&store).unwrap().map(|entry| name(&entry.unwrap().path())).collect();
+    assert!(left.iter().all(|name| !name.starts_with(".tmp-") && !name.starts_with(".trash-")), "{left:?}");
+    eprintln!("delays of {delays:?} ms");
+    assert_is_as_expected(out);
+}
+
+#[test]
+fn a_run_that_is_done_says_again_what_it_came_to_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    succeeds(&mut command(out));
+    let before: Vec<PathBuf> = checkpoints(out);
+    let ended = succeeds(command(out).arg("--resume"));
+    assert!(ended.stdout.starts_with("accuracy "), "{ended:?}");
+    assert_eq!(checkpoints(out), before);
+    assert_eq!(
+        (report(out)["metrics"].clone(), report(out)["steps"].clone()),
+        (report(&expected().out)["metrics"].clone(), 80.into())
+    );
+    assert_eq!(table(out), table(&expected().out));
+}
+
+#[test]
+fn a_run_is_resumed_only_as_what_it_was_and_every_difference_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    let begin = "train mnist --model mlp --limit 640 --batch-size 32 --epochs 1";
+    succeeds(halite(&format!("{begin} --out")).arg(out));
+    let saved = arrays(out);
+    let refused = |arguments: &str| fails(halite(&format!("{arguments} --resume --out")).arg(out));
+
+    let error = refused("train mnist --model mlp --limit 320 --batch-size 64 --epochs 2 --seed 9");
+    for part in [
+        "resume: ",
+        "the seed was 0, and is 9",
+        "the batch size was 32, and is 64",
+        "samples was 640, and is 320",
+        "another `out`",
+    ] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+    let error = refused("train mnist --model cnn --limit 640 --batch-size 32 --epochs 2");
+    for part in [
+        "is of another model",
+        "`model.conv1.weight` is not in the checkpoint, the model wants f32[3, 3, 1, 32]",
+        "`model.out.weight` is f32[512, 10] in the checkpoint, the model wants f32[128, 10]",
+        "`model.hidden.0.weight` is f32[784, 512] in the checkpoint, the model has no such array",
+    ] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+
+    // Without --resume, nothing is overwritten.
+    let error = fails(halite(&format!("{begin} --out")).arg(out));
+    for part in ["holds a run already, at step 20", "--resume", "--out"] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+    assert!(arrays(out) == saved && checkpoints(out).len() == 1);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    let mut running = Running::start(&mut command(out));
+    running.until("its third checkpoint", || newest_step(out) >= 15);
+    running.signal("TERM");
+    running.end();
+    let [.., before, newest] = &checkpoints(out)[..] else { panic!("two checkpoints are kept") };
+
+    // One bit of one array.
+    let path = newest.join("arrays.safetensors");
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let ended = succeeds(command(out).arg("--resume"));
+    let step = name(before).trim_start_matches("step-").parse::<u64>().unwrap();
+    for part in [&format!("{} cannot be used", newest.display()), "sha256", &format!("resumed at step {step},")] {
+        assert!(ended.stderr.contains(part), "`{part}` is not in {}", ended.stderr);
+    }
+    assert_is_as_expected(out);
+
+    for checkpoint in checkpoints(out) {
+        fs::write(checkpoint.join("manifest.json"), "{}").unwrap();
+    }
+    let error = fails(command(out).arg("--resume"));
+    for part in ["no checkpoint in ", " is valid", "step-00000080", "Move them away to start anew"] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+}
+
+#[test]
+fn resuming_where_there_is_nothing_begins_anew_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("new");
+    let ended = succeeds(halite("train mnist --model mlp --limit 64 --batch-size 32 --epochs 1 --resume --out").arg(&out));
+    assert!(ended.stderr.contains(&format!("nothing to resume in {}: a new run begins", out.display())), "{ended:?}");
+    assert_eq!(newest_step(&out), 2);
+}
+
+#[test]
+fn two_runs_do_not_write_into_one_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path();
+    let mut first = Running::start(&mut command(out));
+    first.until("its first checkpoint", || newest_step(out) > 0);
+    let second = run(command(out).arg("--resume"));
+    // If the first is done by now, the second finds a run that is.
+    if second.status.success() {
+        assert_eq!(report(out)["resumed_from_step"], 80, "{second:?}");
+    } else {
+        assert!(second.error().contains("is in use by another run"), "{second:?}");
+    }
+    assert!(first.end().status.success());
+    assert_is_as_expected(out);
+}

@@ -1,0 +1,87 @@
+//! Numbers that are not finite: a run that met one stops, and saves no checkpoint that has one.
+
+use std::collections::HashSet;
+
+use half::{bf16, f16};
+use halite_core::{DType, Error, ErrorKind, HostArray, Result};
+
+use crate::{
+    fit::WINDOW,
+    programs::{Window, WindowMetric},
+};
+
+/// # Errors
+/// The metric that was the first to be not finite, and its step.
+pub(crate) fn check_metrics(metrics: &[WindowMetric]) -> Result<()> {
+    let bad = metrics.iter().filter_map(|metric| Some((metric, metric.bad_step?))).min_by_key(|(_, step)| *step);
+    bad.map_or(Ok(()), |(metric, step)| Err(diverged(&format!("`{}` is not finite at step {step}", metric.name))))
+}
+
+/// That a run can go on from these arrays of a checkpoint. The steps since the last window was read may have diverged, and
+/// a step with a finite loss can have a gradient that is not.
+///
+/// # Errors
+/// The metric and its step; or the array, with the value.
+pub(crate) fn check_state(arrays: &[(String, HostArray)], window: &Window, trained: &HashSet<String>, step: u64) -> Result<()> {
+    if let Some((_, array)) = arrays.iter().find(|(name, _)| name == WINDOW) {
+        check_metrics(&window.read(array)?)?;
+    }
+    for (name, array) in arrays.iter().filter(|(name, _)| name != WINDOW) {
+        // What is not trained may be infinite on purpose, as a mask is.
+        let bad = if trained.contains(name) { find(array, |value| !value.is_finite()) } else { find(array, f64::is_nan) };
+        if let Some(value) = bad? {
+            return Err(diverged(&format!("after step {step} an element of `{name}` is {value}")));
+        }
+    }
+    Ok(())
+}
+
+fn diverged(what: &str) -> Error {
+    let message = format!(
+        "{what}; training stopped, and the checkpoints are from before. A smaller learning rate or `clip_norm` often helps"
+    );
+    Error::new(ErrorKind::Diverged, "fit", message)
+}
+
+/// The first element of a float array that is `bad`.
+fn find(array: &HostArray, bad: impl Fn(f64) -> bool) -> Result<Option<f64>> {
+    fn first<T: Copy + Into<f64>>(values: &[T], bad: impl Fn(f64) -> bool) -> Option<f64> {
+        values.iter().map(|&value| value.into()).find(|&value| bad(value))
+    }
+    Ok(match array.ty().dtype() {
+        DType::F16 => first(array.as_slice::<f16>()?, bad),
+        DType::Bf16 => first(array.as_slice::<bf16>()?, bad),
+        DType::F32 => first(array.as_slice::<f32>()?, bad),
+        DType::F64 => first(array.as_slice::<f64>()?, bad),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_trained_must_be_finite_and_nothing_may_be_nan() {
+        let window = Window::of(["loss"]);
+        let check = |name: &str, array: HostArray| {
+            let arrays = [("window".to_string(), window.empty()), (name.to_string(), array)];
+            let trained = HashSet::from(["model.weight".to_string()]);
+            check_state(&arrays, &window, &trained, 7).map_err(|error| error.to_string())
+        };
+        let f32s = |value: f32| HostArray::from_slice(&[1.0, value], [2]).unwrap();
+        assert_eq!(check("model.weight", f32s(f32::MAX)), Ok(()));
+        assert_eq!(check("model.mask", f32s(f32::NEG_INFINITY)), Ok(()));
+        assert_eq!(check("step", HostArray::scalar(u32::MAX)), Ok(()));
+        for (name, array, value) in [
+            ("model.weight", f32s(f32::INFINITY), "inf"),
+            ("model.mask", f32s(f32::NAN), "NaN"),
+            ("slots.weight.first", HostArray::from_slice(&[bf16::NAN], [1]).unwrap(), "NaN"),
+            ("model.weight", HostArray::scalar(f16::NEG_INFINITY), "-inf"),
+            ("model.weight", HostArray::scalar(f64::INFINITY), "inf"),
+        ] {
+            let error = check(name, array).unwrap_err();
+            assert!(error.contains(&format!("after step 7 an element of `{name}` is {value};")), "{error}");
+        }
+    }
+}
