@@ -35,6 +35,9 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Self::Executable>;
 
     /// Loads what [`Executable::serialize`] returned on this platform and version, for a program of this signature.
+    ///
+    /// # Errors
+    /// If the bytes are damaged, or of another platform or version: never hands to a driver what is not its own.
     fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Self::Executable>;
 }
 

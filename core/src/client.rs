@@ -86,8 +86,13 @@ impl Client {
 
     /// Loads what [`Loaded::serialize`] returned on this platform and version, for a program of this signature.
     ///
+    /// Serialized programs hold machine code. Backends refuse what is damaged, and what another driver or version wrote or
+    /// was written for another processor; none can tell what somebody forged. So load only bytes that you would run.
+    ///
     /// # Errors
-    /// If the bytes are not of this platform and version.
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the bytes are damaged;
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if they are no serialized program, of another
+    /// platform or version, or of another signature.
     pub fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Loaded> {
         Ok(Loaded { executable: self.backend.load(serialized, signature, options)?, counters: self.counters.clone() })
     }

@@ -12,6 +12,7 @@ use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
     client::Shared,
     device::memory_kind,
+    frame,
     handle::Handle,
     options::{Assignment, chooses_layouts, encode, uses_gspmd, uses_shardy, with_defaults},
     program::check_types,
@@ -112,9 +113,8 @@ pub(crate) fn load(
     options: &CompileOptions,
 ) -> Result<PjrtExecutable> {
     const OP: &str = "load";
-    if serialized.is_empty() {
-        return Err(client.invalid(OP, "no bytes given, want what `serialize` returned"));
-    }
+    let platform = client.platform_name();
+    let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized).map_err(|error| error.on(platform))?;
     check_donated(signature).map_err(|message| client.invalid(OP, message))?;
     let name: Arc<str> = Arc::from("loaded program");
     let loaded = deserialize(client, serialized, None)?;
@@ -133,6 +133,7 @@ pub(crate) fn load(
     PjrtExecutable::new(OP, loaded, &name, signature, Some(&devices.ids))
 }
 
+/// Hands over what a plugin serialized, out of its frame.
 fn deserialize(client: &Arc<Shared>, serialized: &[u8], overriding: Option<&[u8]>) -> Result<Loaded> {
     const OP: &str = "load";
     let mut args = PJRT_Executable_DeserializeAndLoad_Args {
@@ -143,7 +144,8 @@ fn deserialize(client: &Arc<Shared>, serialized: &[u8], overriding: Option<&[u8]
         overridden_serialized_compile_options_size: overriding.map_or(0, <[u8]>::len),
         ..PJRT_Executable_DeserializeAndLoad_Args::new()
     };
-    // SAFETY: the client is alive; the bytes live during the call.
+    // SAFETY: the client is alive; the bytes live during the call. They are what this build of the plugin wrote, which the
+    // frame says: it reads them without a look.
     unsafe { client.call(OP, &mut args)? };
     Ok(Loaded { executable: Handle::from_plugin(OP, args.loaded_executable)?, client: client.clone() })
 }

@@ -38,6 +38,7 @@ mod environment;
 mod error;
 mod event;
 mod executable;
+mod frame;
 mod handle;
 mod in_flight;
 mod library_file;

@@ -26,7 +26,9 @@ use halite_pjrt_sys::{
 };
 
 use crate::{
-    Pjrt, Topology, environment, library_file,
+    Pjrt, Topology, environment,
+    frame::{Build, identity},
+    library_file,
     value::{OptionValue, Options, from_named},
 };
 
@@ -38,6 +40,7 @@ pub struct Plugin {
     path: PathBuf,
     table: Table,
     attributes: Options,
+    build: Build,
 }
 
 /// The versions of StableHLO a plugin takes.
@@ -92,13 +95,16 @@ impl Plugin {
         if let Some(plugin) = loaded.get(&path) {
             return Ok(plugin);
         }
+        let unreadable =
+            |error| Error::new(ErrorKind::Io, OP, format!("{} cannot be read to its end", path.display())).caused_by(error);
+        let build = Build::of_file(&path).map_err(unreadable)?;
         environment::quiet_plugin_logs();
         let table = Table::of_library(&path)?;
         // SAFETY: initialising has no condition but to be the first call, once, which the lock sees to.
         unsafe { table.call("initialise plugin", &mut PJRT_Plugin_Initialize_Args::new()) }
             .map_err(|error| Error::new(error.kind(), OP, format!("{} refuses to start", path.display())).caused_by(error))?;
         let attributes = table.attributes();
-        let plugin: &'static Plugin = Box::leak(Box::new(Plugin { path: path.clone(), table, attributes }));
+        let plugin: &'static Plugin = Box::leak(Box::new(Plugin { path: path.clone(), table, attributes, build }));
         loaded.insert(path, plugin);
         Ok(plugin)
     }
@@ -166,6 +172,11 @@ impl Plugin {
     /// If the bytes are not a topology of this plugin.
     pub fn deserialize_topology(&'static self, serialized: &[u8]) -> Result<Topology> {
         Topology::deserialize(self, serialized)
+    }
+
+    /// Whose the programs are that it serializes.
+    pub(crate) fn identity(&self, platform: &str) -> String {
+        identity(platform, self.api_version(), &self.build)
     }
 
     pub(crate) fn table(&self) -> &Table {

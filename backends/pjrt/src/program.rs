@@ -11,6 +11,7 @@ use crate::{
     OptionValue,
     buffer::dtype_of,
     client::Shared,
+    frame,
     handle::Handle,
     plugin::{Plugin, Table},
     value::{bytes_of, from_named, slice_of, text_of},
@@ -52,7 +53,8 @@ impl CompiledProgram {
         }
     }
 
-    /// Bytes that load it again on this platform and version.
+    /// Bytes that load it again with this build of the plugin, where the program is for the CPU on a processor with the
+    /// same features. They have a digest and say whose they are.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the plugin cannot.
@@ -61,7 +63,8 @@ impl CompiledProgram {
         // SAFETY: the executable is alive; the bytes live until the deleter is called, once.
         unsafe {
             self.call("serialize", &mut args)?;
-            let bytes = bytes_of(args.serialized_bytes, args.serialized_bytes_size).to_vec();
+            let bytes =
+                frame::wrap(&self.plugin.identity(&self.platform), bytes_of(args.serialized_bytes, args.serialized_bytes_size));
             if let Some(delete) = args.serialized_executable_deleter {
                 delete(args.serialized_executable);
             }

@@ -360,8 +360,14 @@ fn what_is_no_serialized_program_is_refused() {
     let load = |bytes: &[u8], signature| client.load(bytes, signature, &CompileOptions::default()).unwrap_err();
     let signature = compiled.signature();
     assert_eq!(load(&[], signature).message(), "no bytes given, want what `serialize` returned");
-    load(&bytes[..bytes.len() / 2], signature);
-    load(b"not a program", signature);
+    assert_eq!(load(&bytes[..bytes.len() / 2], signature).kind(), ErrorKind::Corrupt);
+    assert_eq!(load(b"not a program", signature).kind(), ErrorKind::InvalidArgument);
+    // A bit of the machine code.
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() / 2] ^= 8;
+    let error = load(&flipped, signature);
+    assert_eq!((error.kind(), error.platform()), (ErrorKind::Corrupt, Some("cpu")));
+    assert!(error.message().contains("its SHA-256 is not the one"), "{error}");
     // Of another program: the types are compared with what is loaded.
     let error = load(&bytes, compile(&client, &add(5, false)).signature());
     assert_eq!(

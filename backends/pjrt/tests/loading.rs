@@ -185,6 +185,16 @@ fn a_plugin_with_a_shorter_table_works_as_far_as_it_goes() {
     assert_eq!(read::<f32>(&one), [1.0; 4]);
     assert!(add.memory().is_ok());
 
+    // Its programs are its own: another plugin would run their machine code unseen.
+    let real = cpu(1);
+    let error = real.load(&add.serialize().unwrap(), add.signature(), &CompileOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    let (major, minor) = real.plugin().api_version();
+    let both = ["is machine code of [cpu, PJRT 0.58, plugin of ", &format!("this is [cpu, PJRT {major}.{minor}, plugin of ")];
+    assert!(both.iter().all(|name| error.message().contains(name)), "{error}");
+    let again = client.load(&add.serialize().unwrap(), add.signature(), &CompileOptions::default()).unwrap();
+    assert_eq!(again.signature(), add.signature());
+
     let error = client.topology().unwrap().fingerprint().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(

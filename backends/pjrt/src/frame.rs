@@ -1,0 +1,243 @@
+//! The frame around a serialized program: what it is, whose it is, and a digest.
+//!
+//! A serialized program holds machine code, and plugins neither look whether it is theirs nor whether it is whole: they
+//! read it as it is. So it is handed to a plugin only if every bit is as it was written, and it was written by this very
+//! build of the plugin on a processor with the same features. That finds damage and mistakes, not malice: a digest can be
+//! written by anybody.
+//!
+//! ```text
+//! magic        8 bytes, `HALITEXE`
+//! version      u32, of this layout
+//! identity     u32 length, UTF-8
+//! payload      u64 length, the plugin's bytes
+//! digest       32 bytes, SHA-256 of everything before
+//! ```
+//! Numbers are little-endian.
+
+use std::{fmt, fs::File, io, path::Path};
+
+use halite_core::{Error, ErrorKind, Result};
+use sha2::{Digest, Sha256};
+
+const MAGIC: &[u8; 8] = b"HALITEXE";
+const VERSION: u32 = 1;
+const DIGEST: usize = 32;
+/// Magic, version, length of the identity.
+const HEAD: usize = 8 + 4 + 4;
+
+/// Puts what a plugin serialized into a frame that says that it is of `identity`.
+pub(crate) fn wrap(identity: &str, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD + identity.len() + 8 + payload.len() + DIGEST);
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&u32::try_from(identity.len()).expect("an identity is a line of text").to_le_bytes());
+    bytes.extend_from_slice(identity.as_bytes());
+    bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(payload);
+    let digest = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&digest);
+    bytes
+}
+
+/// The plugin's bytes in a frame that is whole and of `identity`.
+///
+/// # Errors
+/// [`ErrorKind::InvalidArgument`] for what is no frame, and for one of another identity, with both;
+/// [`ErrorKind::Unsupported`] for one of another version; [`ErrorKind::Corrupt`] for a damaged one.
+pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> Result<&'a [u8]> {
+    let corrupt = |message: String| Error::new(ErrorKind::Corrupt, op, format!("{message}; compile the program again"));
+    let cut = || corrupt(format!("the serialized program is truncated: {} bytes are left of it", bytes.len()));
+
+    let (magic, rest) = bytes.split_at(bytes.len().min(MAGIC.len()));
+    if magic.is_empty() {
+        return Err(Error::invalid(op, "no bytes given, want what `serialize` returned"));
+    }
+    if !MAGIC.starts_with(magic) {
+        let message = format!("these {} bytes are no serialized program; want what `serialize` returned", bytes.len());
+        return Err(Error::invalid(op, message));
+    }
+    let (version, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+    let version = u32::from_le_bytes(*version);
+    if version != VERSION {
+        let message = format!(
+            "the serialized program is in version {version} of the format, this halite reads {VERSION}; compile the program again"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, op, message));
+    }
+    let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+    let (written_by, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(cut)?;
+    let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
+    let promised = u64::from_le_bytes(*length);
+    let there = rest.len().checked_sub(DIGEST).ok_or_else(cut)?;
+    if promised > there as u64 {
+        return Err(cut());
+    }
+    if promised < there as u64 {
+        return Err(corrupt(format!("{} bytes follow the serialized program", there as u64 - promised)));
+    }
+    let (payload, digest) = rest.split_at(there);
+    if Sha256::digest(&bytes[..bytes.len() - DIGEST])[..] != *digest {
+        return Err(corrupt("the serialized program is damaged: its SHA-256 is not the one written with it".to_owned()));
+    }
+    if written_by != identity.as_bytes() {
+        let written_by = String::from_utf8_lossy(written_by);
+        let message =
+            format!("the serialized program is machine code of [{written_by}], this is [{identity}]; compile the program here");
+        return Err(Error::invalid(op, message));
+    }
+    Ok(payload)
+}
+
+/// What tells one build of a plugin from another: the size of its file, and the SHA-256 of its first and last MiB, where a
+/// library has its headers, symbols and tables of sections. All of it would be hundreds of megabytes at every start.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Build(String);
+
+impl Build {
+    pub(crate) fn of_file(path: &Path) -> io::Result<Build> {
+        use std::io::{Read, Seek, SeekFrom};
+        const ENDS: u64 = 1 << 20;
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let mut ends = Vec::new();
+        file.by_ref().take(ENDS).read_to_end(&mut ends)?;
+        file.seek(SeekFrom::Start(size.saturating_sub(ENDS).max(ends.len() as u64)))?;
+        file.take(ENDS).read_to_end(&mut ends)?;
+        let digest: String = Sha256::digest(&ends)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Build(format!("{size} bytes {digest}")))
+    }
+}
+
+impl fmt::Display for Build {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whose a serialized program is: platform, version of the API, build of the plugin, and where the program is for this
+/// machine's processor, what it can do. The platform's own version is not in it: the build decides it, and plugins word
+/// it differently for a client and for a topology.
+pub(crate) fn identity(platform: &str, (major, minor): (i32, i32), build: &Build) -> String {
+    let processor = if platform == "cpu" { format!(", {}", processor()) } else { String::new() };
+    format!("{platform}, PJRT {major}.{minor}, plugin of {build}{processor}")
+}
+
+/// This machine's processor: architecture, and the features that compilers choose instructions by.
+fn processor() -> String {
+    let features = features().into_iter().filter(|(_, there)| *there).map(|(name, _)| format!(" {name}"));
+    std::iter::once(std::env::consts::ARCH.to_owned()).chain(features).collect()
+}
+
+macro_rules! detected {
+    ($detect:ident: $($name:tt)*) => { vec![$(($name, std::arch::$detect!($name))),*] };
+}
+
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<(&'static str, bool)> {
+    detected!(is_x86_feature_detected:
+        "sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "aes" "pclmulqdq" "f16c" "fma" "avx" "avx2" "bmi1" "bmi2" "lzcnt" "movbe"
+        "adx" "sha" "gfni" "vaes" "vpclmulqdq" "avx512f" "avx512cd" "avx512bw" "avx512dq" "avx512vl" "avx512ifma" "avx512vbmi"
+        "avx512vbmi2" "avx512vnni" "avx512bitalg" "avx512vpopcntdq" "avx512bf16" "avx512fp16" "avx512vp2intersect" "avxvnni"
+        "avxifma" "avxneconvert" "avxvnniint8" "avxvnniint16")
+}
+
+#[cfg(target_arch = "aarch64")]
+fn features() -> Vec<(&'static str, bool)> {
+    detected!(is_aarch64_feature_detected:
+        "neon" "fp16" "fhm" "dotprod" "bf16" "i8mm" "sve" "sve2" "sme" "lse" "rcpc" "crc" "aes" "sha2" "sha3" "fcma" "rdm")
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn features() -> Vec<(&'static str, bool)> {
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OP: &str = "load";
+
+    #[test]
+    fn what_is_framed_comes_back() {
+        for payload in [&b""[..], b"x", &[7; 1000]] {
+            assert_eq!(unwrap(OP, "me", &wrap("me", payload)).unwrap(), payload);
+        }
+    }
+
+    #[test]
+    fn one_flipped_bit_anywhere_is_refused() {
+        let whole = wrap("cpu, PJRT 0.115", &[0xa5; 100]);
+        for bit in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(unwrap(OP, "cpu, PJRT 0.115", &damaged).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn every_shorter_or_longer_frame_is_refused() {
+        let whole = wrap("me", &[1; 40]);
+        for length in MAGIC.len()..whole.len() {
+            let error = unwrap(OP, "me", &whole[..length]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{length}: {error}");
+            assert!(error.message().contains(&format!("truncated: {length} bytes")), "{error}");
+        }
+        let longer = [&whole[..], &[0]].concat();
+        assert!(unwrap(OP, "me", &longer).unwrap_err().message().contains("1 bytes follow"));
+    }
+
+    #[test]
+    fn lengths_that_no_memory_has_are_refused() {
+        let mut bytes = wrap("me", b"payload");
+        bytes[12..16].fill(0xff);
+        assert_eq!(unwrap(OP, "me", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+        let mut bytes = wrap("me", b"payload");
+        bytes[HEAD + 2..HEAD + 10].fill(0xff);
+        assert_eq!(unwrap(OP, "me", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn the_frame_of_another_plugin_is_refused_with_both_names() {
+        let error = unwrap(OP, "cpu, PJRT 0.115", &wrap("cpu, PJRT 0.106", b"code")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        assert!(error.message().contains("[cpu, PJRT 0.106], this is [cpu, PJRT 0.115]"), "{error}");
+    }
+
+    #[test]
+    fn the_frame_of_another_version_is_refused_with_both_versions() {
+        let mut bytes = wrap("me", b"code");
+        bytes[8] = 2;
+        let error = unwrap(OP, "me", &bytes).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("version 2 of the format, this halite reads 1"), "{error}");
+    }
+
+    #[test]
+    fn builds_of_one_size_differ_by_what_is_at_their_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let build = |at: Option<usize>, size: usize| {
+            let mut bytes = vec![0; size];
+            if let Some(at) = at {
+                bytes[at] = 1;
+            }
+            let path = directory.path().join("plugin.so");
+            std::fs::write(&path, bytes).unwrap();
+            Build::of_file(&path).unwrap()
+        };
+        for size in [1000, 1 << 20, (1 << 20) + 1, 3 << 20] {
+            assert_eq!(build(None, size), build(None, size));
+            assert_ne!(build(None, size), build(Some(0), size), "{size}");
+            assert_ne!(build(None, size), build(Some(size - 1), size), "{size}");
+            assert_ne!(build(None, size), build(None, size + 1));
+        }
+    }
+
+    #[test]
+    fn the_processor_counts_where_the_program_is_for_it() {
+        let build = Build("9 bytes ab".to_owned());
+        let cpu = identity("cpu", (0, 115), &build);
+        assert!(cpu.starts_with(&format!("cpu, PJRT 0.115, plugin of 9 bytes ab, {}", std::env::consts::ARCH)), "{cpu}");
+        assert_eq!(identity("tpu", (0, 116), &build), "tpu, PJRT 0.116, plugin of 9 bytes ab");
+    }
+}
