@@ -2,14 +2,11 @@
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use halite_core::{Backend, Client, Error, ErrorKind, Result};
+use halite_core::{Client, Error, ErrorKind, Result};
 use halite_fetch::{Bar, Cache, Progress};
 use halite_pjrt::{OptionValue, Plugin};
 
-use crate::{
-    cpu,
-    locate::{Located, Search, Source, install},
-};
+use crate::locate::{Located, Search, Source};
 
 /// Which accelerator to run on.
 ///
@@ -112,7 +109,7 @@ const TPU_IS_TO_COME: &str = "this version of halite opens no TPU devices; plugi
 
 /// What an error says, without the name of the operation where that adds nothing.
 fn words(error: &Error) -> String {
-    if error.op() == OPEN { error.message().into() } else { error.to_string() }
+    if [OPEN, Search::CPU].contains(&error.op()) { error.message().into() } else { error.to_string() }
 }
 
 fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
@@ -126,38 +123,13 @@ fn cpu(devices: Option<u32>, options: &OpenOptions, progress: &mut dyn Progress)
     let devices = i64::from(devices.unwrap_or(1));
     let cache = Cache::open(options.cache.as_deref())?;
     let search = Search::cpu(&cache);
+    // What is found is tried in turn: a library may need something that this system lacks.
     let open = |located: Located| {
         // Plugins make four devices when they are not told.
         let client = [("cpu_device_count".to_string(), OptionValue::from(devices))];
         load(located, client.into_iter().chain(options.client.iter().cloned()).collect())
     };
-    if let Some(located) = search.users()? {
-        return open(located);
-    }
-
-    // What is installed is tried in turn: a library may need something that this system lacks.
-    let mut refused = Vec::new();
-    let mut tried = Vec::new();
-    for place in [Search::in_cache, Search::in_python] {
-        for located in place(&search, &mut refused) {
-            let description = located.to_string();
-            tried.extend(located.plugin.map(|plugin| plugin.name));
-            match open(located) {
-                Ok(opened) => return Ok(opened),
-                Err(error) => refused.push(format!("{description}: {error}")),
-            }
-        }
-    }
-    match search.default_here() {
-        Some(default) if !options.offline && !tried.contains(&default.name) => open(install(default, &cache, progress)?),
-        default => {
-            let advice = match default {
-                Some(default) if options.offline => format!("install one with `halite plugins install {}`", default.name),
-                _ => "name another plugin with plugin:PATH or HALITE_CPU_PLUGIN".into(),
-            };
-            Err(Error::new(ErrorKind::Unavailable, OPEN, format!("no plugin that works: {}; {advice}", refused.join("; "))))
-        }
-    }
+    if options.offline { search.find_that(open) } else { search.ensure_that(progress, open) }
 }
 
 fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
@@ -166,11 +138,7 @@ fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
 
 fn load(located: Located, options: Vec<(String, OptionValue)>) -> Result<Opened> {
     let plugin = Plugin::load(&located.path)?;
-    let mut pjrt = plugin.client(options)?;
-    if &*pjrt.platform().name == "cpu" {
-        pjrt = pjrt.with_flags(if plugin.api_version() >= cpu::FUSES_WITH_YNN { cpu::flags_with_ynn } else { cpu::flags });
-    }
-    Ok(Opened { client: Client::new(pjrt), plugin, located })
+    Ok(Opened { client: Client::new(plugin.client(options)?), plugin, located })
 }
 
 impl fmt::Display for Accelerator {

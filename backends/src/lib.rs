@@ -19,7 +19,6 @@
 
 mod accelerator;
 pub mod conformance;
-mod cpu;
 mod locate;
 mod plugins;
 

@@ -71,10 +71,21 @@ pub struct Search<'a> {
     pub cache: &'a Cache,
 }
 
+/// Why no library was taken.
+struct Missed {
+    /// What was looked at, and why it is not it.
+    refused: Vec<String>,
+    /// The names of the known plugins that were there.
+    tried: Vec<&'static str>,
+}
+
 impl<'a> Search<'a> {
+    /// The platform of [`cpu`](Self::cpu), after which its errors are named.
+    pub(crate) const CPU: &'static str = "cpu";
+
     /// For the CPU: `HALITE_CPU_PLUGIN`, then `cache`, then Python.
     pub fn cpu(cache: &'a Cache) -> Self {
-        Self { platform: "cpu", variable: "HALITE_CPU_PLUGIN", given: None, cache }
+        Self { platform: Self::CPU, variable: "HALITE_CPU_PLUGIN", given: None, cache }
     }
 
     /// Finds the library. Downloads nothing.
@@ -83,42 +94,67 @@ impl<'a> Search<'a> {
     /// [`ErrorKind::Unavailable`] if there is none, with every place that was looked at and why it was not taken. If the
     /// user's path is not a file: other places are not looked at then.
     pub fn find(&self) -> Result<Located> {
-        if let Some(located) = self.users()? {
-            return Ok(located);
-        }
-        let mut refused = vec![format!("{} is not set", self.variable)];
-        let mut found = self.in_cache(&mut refused);
-        if found.is_empty() {
-            found = self.in_python(&mut refused);
-        }
-        found.into_iter().next().ok_or_else(|| {
-            let message =
-                format!("no plugin: {}; install one with `halite plugins install {}`", refused.join("; "), self.platform);
-            Error::new(ErrorKind::Unavailable, self.platform, message)
-        })
+        self.find_that(Ok)
     }
 
     /// Finds the library, or installs the platform's default.
     ///
     /// # Errors
-    /// If it cannot be installed, or the user's path is not a file.
+    /// As [`find`](Self::find), but for a platform without a default on this system; if it cannot be installed.
     pub fn ensure(&self, progress: &mut dyn Progress) -> Result<Located> {
-        match self.find() {
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
-                let default = self.default_here().ok_or_else(|| {
-                    let (system, machine) = (env::consts::OS, env::consts::ARCH);
-                    let message =
-                        format!("{}. There is none to install for {system} on {machine}; name one by its path", error.message());
-                    Error::new(ErrorKind::Unsupported, self.platform, message)
-                })?;
-                install(default, self.cache, progress)
+        self.ensure_that(progress, Ok)
+    }
+
+    /// As [`find`](Self::find): the first library that `take` takes.
+    pub(crate) fn find_that<T>(&self, mut take: impl FnMut(Located) -> Result<T>) -> Result<T> {
+        self.in_order(&mut take)?.map_err(|missed| self.nothing(missed))
+    }
+
+    /// As [`ensure`](Self::ensure): the first library that `take` takes. The default is not installed if it was found and
+    /// not taken.
+    pub(crate) fn ensure_that<T>(&self, progress: &mut dyn Progress, mut take: impl FnMut(Located) -> Result<T>) -> Result<T> {
+        match (self.in_order(&mut take)?, self.default_here()) {
+            (Ok(taken), _) => Ok(taken),
+            (Err(missed), Some(default)) if !missed.tried.contains(&default.name) => {
+                take(install(default, self.cache, progress)?)
             }
-            other => other,
+            (Err(missed), _) => Err(self.nothing(missed)),
         }
     }
 
+    /// Offers every library to `take` until one is taken. What the user names is the only one then.
+    fn in_order<T>(&self, take: &mut impl FnMut(Located) -> Result<T>) -> Result<Result<T, Missed>> {
+        if let Some(located) = self.users()? {
+            return take(located).map(Ok);
+        }
+        let mut missed = Missed { refused: vec![format!("{} is not set", self.variable)], tried: Vec::new() };
+        // Python is asked only when it is needed: it takes a while to start.
+        for place in [Search::in_cache, Search::in_python] {
+            for located in place(self, &mut missed.refused) {
+                let description = located.to_string();
+                missed.tried.extend(located.plugin.map(|plugin| plugin.name));
+                match take(located) {
+                    Ok(taken) => return Ok(Ok(taken)),
+                    Err(error) => missed.refused.push(format!("{description}: {error}")),
+                }
+            }
+        }
+        Ok(Err(missed))
+    }
+
+    fn nothing(&self, Missed { refused, tried }: Missed) -> Error {
+        let by_path = format!("name another plugin with plugin:PATH or {}", self.variable);
+        let advice = match self.default_here() {
+            Some(default) if tried.contains(&default.name) => by_path,
+            Some(default) => format!("install one with `halite plugins install {}`", default.name),
+            None => format!("there is none to install for {} on {}, {by_path}", env::consts::OS, env::consts::ARCH),
+        };
+        let message = format!("no plugin that works: {}; {advice}", refused.join("; "));
+        Error::new(ErrorKind::Unavailable, self.platform, message)
+    }
+
     /// What is installed for the platform where it is missing.
-    pub(crate) fn default_here(&self) -> Option<&'static KnownPlugin> {
+    fn default_here(&self) -> Option<&'static KnownPlugin> {
         self.known().find(|plugin| plugin.runs_here())
     }
 
@@ -128,7 +164,7 @@ impl<'a> Search<'a> {
     }
 
     /// The library that the user names, by argument or variable.
-    pub(crate) fn users(&self) -> Result<Option<Located>> {
+    fn users(&self) -> Result<Option<Located>> {
         let variable = || env::var_os(self.variable).filter(|value| !value.is_empty()).map(PathBuf::from);
         let (path, source) = match self.given {
             Some(path) => (path.into(), Source::Given),
@@ -152,7 +188,7 @@ impl<'a> Search<'a> {
     }
 
     /// The libraries that are installed in the cache; says in `refused` why there are none.
-    pub(crate) fn in_cache(&self, refused: &mut Vec<String>) -> Vec<Located> {
+    fn in_cache(&self, refused: &mut Vec<String>) -> Vec<Located> {
         let mut found = Vec::new();
         for plugin in self.known() {
             match self.cache.state(&plugin.package, Check::Quick) {
@@ -176,7 +212,7 @@ impl<'a> Search<'a> {
     }
 
     /// The libraries of known digest in the Python environment; says in `refused` what else is there.
-    pub(crate) fn in_python(&self, refused: &mut Vec<String>) -> Vec<Located> {
+    fn in_python(&self, refused: &mut Vec<String>) -> Vec<Located> {
         let modules: Vec<_> = self.known().map(KnownPlugin::python_module).collect();
         let places = match python_modules(&modules) {
             Ok(places) => places,

@@ -53,17 +53,15 @@ impl TensorType {
     /// Size in bytes, for dimensions that come from a file or a plugin.
     ///
     /// # Errors
-    /// If the size does not fit `isize`.
+    /// If the size does not fit `isize`, or a dimension does not fit `i64`, by which drivers count, also where another
+    /// dimension is 0.
     pub fn checked_bytes(&self) -> Result<usize> {
-        self.dims.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d)).filter(|&n| isize::try_from(n).is_ok()).ok_or_else(
-            || {
-                Error::new(
-                    ErrorKind::InvalidArgument,
-                    "tensor type",
-                    format!("{self} is larger than this machine's address space"),
-                )
-            },
-        )
+        let refuse = |why: &str| Error::new(ErrorKind::InvalidArgument, "tensor type", format!("{self} {why}"));
+        if self.dims.iter().any(|&dim| i64::try_from(dim).is_err()) {
+            return Err(refuse("has a dimension that does not fit 64 bits with a sign"));
+        }
+        let bytes = self.dims.iter().try_fold(self.dtype.size(), |bytes, &dim| bytes.checked_mul(dim));
+        bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| refuse("is larger than this machine's address space"))
     }
 
     /// The same dimensions with another element type.
@@ -87,5 +85,22 @@ impl fmt::Display for TensorType {
 impl fmt::Debug for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_dimensions_that_no_driver_can_count_are_refused() {
+        let refused = |dims: &[usize]| TensorType::new(DType::F32, dims).checked_bytes().unwrap_err().to_string();
+        assert!(refused(&[usize::MAX, 2]).contains("does not fit 64 bits with a sign"));
+        // No bytes, but the dimension would become -1.
+        assert!(refused(&[0, usize::MAX]).contains("does not fit 64 bits with a sign"));
+        assert!(refused(&[1 << 62, 1 << 62]).contains("address space"));
+        assert!(refused(&[1 << 61]).contains("address space"));
+        assert_eq!(TensorType::new(DType::F32, [0, i64::MAX as usize]).checked_bytes().unwrap(), 0);
+        assert_eq!(TensorType::new(DType::F32, [3, 5]).checked_bytes().unwrap(), 60);
     }
 }

@@ -193,15 +193,38 @@ impl Buffer for PjrtBuffer {
                 Err(error) => then(Err(error)),
             };
         }
-        let mut bytes: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(length);
-        // SAFETY: the box does not move its contents, and lives in the callback, which runs when the event is ready.
-        match unsafe { self.copy_to_host(OP, bytes.as_mut_ptr().cast()) } {
+        // Not a box until the copy is done: moving one would claim the bytes while the plugin writes them.
+        let bytes = Written(Box::into_raw(Box::<[u8]>::new_uninit_slice(length)));
+        // SAFETY: the bytes are given up in the callback only, which runs when the event is ready.
+        match unsafe { self.copy_to_host(OP, bytes.0.cast()) } {
             Ok(event) => event.on_ready(Box::new(move |result| {
+                // SAFETY: the plugin is done with them, so they are ours alone again.
+                let bytes = unsafe { bytes.into_box() };
                 // SAFETY: the copy succeeded, so every byte is written.
                 then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
             })),
-            Err(error) => then(Err(error)),
+            Err(error) => {
+                // SAFETY: the plugin refused the copy, or gave nothing to wait for, so the bytes are ours alone.
+                drop(unsafe { bytes.into_box() });
+                then(Err(error));
+            }
         }
+    }
+}
+
+/// Bytes that the plugin is writing.
+struct Written(*mut [MaybeUninit<u8>]);
+
+// SAFETY: it is the only pointer to the bytes but for the plugin's, and they are looked at only when the plugin is done.
+unsafe impl Send for Written {}
+
+impl Written {
+    /// # Safety
+    ///
+    /// * Nobody writes the bytes any more.
+    unsafe fn into_box(self) -> Box<[MaybeUninit<u8>]> {
+        // SAFETY: it came from a box, and this is the one place that makes it one again.
+        unsafe { Box::from_raw(self.0) }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     ffi::c_int,
     fmt,
     sync::{
-        Arc, Mutex, Once, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicI32, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
@@ -12,8 +12,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, DeviceId, Error, FlagValue, HostBytes, MemoryKind, Placement, Platform, Program, Result,
-    Signature, TensorType,
+    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryKind, Placement, Platform, Program, Result, Signature,
+    TensorType,
 };
 use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
 
@@ -36,11 +36,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Pjrt {
     shared: Arc<Shared>,
-    flags: Option<ProgramFlags>,
 }
-
-/// Options of the plugin's compiler that a program is compiled with unless the caller gives others of the same name.
-pub type ProgramFlags = fn(&Program) -> Vec<(String, FlagValue)>;
 
 impl Pjrt {
     pub(crate) fn create(plugin: &'static Plugin, options: Options) -> Result<Self> {
@@ -65,12 +61,7 @@ impl Pjrt {
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
         let shared = Shared { in_flight, client, platform, devices, launches: AtomicI32::new(0) };
-        Ok(Pjrt { shared: Arc::new(shared), flags: None })
-    }
-
-    /// With options of the plugin's compiler that every program gets: what is right for this plugin and wrong by default.
-    pub fn with_flags(self, flags: ProgramFlags) -> Self {
-        Pjrt { flags: Some(flags), ..self }
+        Ok(Pjrt { shared: Arc::new(shared) })
     }
 
     /// The plugin behind it.
@@ -132,14 +123,7 @@ impl Backend for Pjrt {
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
-        let Some(flags) = self.flags else { return compile(&self.shared, program, options) };
-        let mut options = options.clone();
-        for (name, value) in flags(program) {
-            if options.flags.iter().all(|(given, _)| *given != name) {
-                options.flags.push((name, value));
-            }
-        }
-        compile(&self.shared, program, &options)
+        compile(&self.shared, program, options)
     }
 
     fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<PjrtExecutable> {
@@ -323,11 +307,12 @@ impl Drop for Owned {
 /// destroy a client.
 fn in_background(work: impl FnOnce() + Send + 'static) {
     static WORKING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-    static AT_EXIT: Once = Once::new();
+    static DEADLINE: OnceLock<Instant> = OnceLock::new();
     const PATIENCE: Duration = Duration::from_secs(10);
 
     extern "C" fn wait() {
-        let deadline = Instant::now() + PATIENCE;
+        // One for all that are registered.
+        let deadline = *DEADLINE.get_or_init(|| Instant::now() + PATIENCE);
         let busy = || WORKING.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|thread| !thread.is_finished());
         // Not for ever: it may be such a thread, or one that it waits for, that ends the process.
         while busy() && Instant::now() < deadline {
@@ -335,9 +320,11 @@ fn in_background(work: impl FnOnce() + Send + 'static) {
         }
     }
 
-    // SAFETY: `atexit` is C's own. It calls what was registered last first, so this before anything of a plugin, all of
-    // which was registered when it was loaded.
-    AT_EXIT.call_once(|| _ = unsafe { atexit(wait) });
+    // Each time: what was registered last is called first, and plugins register what takes them down when they are loaded
+    // and when they use a thing first. All that this work needs was registered before it. A second call finds nothing to
+    // wait for. If there is no room for it, the process may end under the thread, as if it were killed.
+    // SAFETY: `atexit` is C's own, and the function lives as long as the program.
+    _ = unsafe { atexit(wait) };
     let mut working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
     working.retain(|thread| !thread.is_finished());
     // A machine that has no thread left keeps the client until it ends.

@@ -3,18 +3,19 @@
 use std::{cell::Cell, fmt, sync::Arc};
 
 use halite_core::{
-    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, Launch, Launched, MemoryKind, Placement, Program,
-    ProgramMemory, Result, Signature,
+    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch, Launched, MemoryKind, Placement,
+    Program, ProgramMemory, Result, Signature,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
+    annotations::{chooses_layouts, has_convolution, uses_gspmd, uses_shardy},
     client::Shared,
     device::memory_kind,
     frame,
     handle::Handle,
-    options::{Assignment, chooses_layouts, encode, uses_gspmd, uses_shardy, with_defaults},
+    options::{Assignment, encode, with_defaults},
     program::check_types,
     value::slice_of,
 };
@@ -90,7 +91,8 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
         format_size: format.len(),
         ..PJRT_Program::new()
     };
-    let options = encode(&devices, &program.code, &with_defaults(client.platform_name(), &options.flags));
+    let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &program.code, &options.flags);
+    let options = encode(&devices, &program.code, &flags);
     let mut args = PJRT_Client_Compile_Args {
         client: client.raw(),
         program: &c_program,
@@ -128,8 +130,8 @@ pub(crate) fn load(
     let devices = assign(program.replicas()?, program.partitions()?, &options.devices, Vec::new(), &known)
         .map_err(|message| client.invalid(OP, message))?;
     drop((program, loaded));
-    let loaded =
-        deserialize(client, serialized, Some(&encode(&devices, &[], &with_defaults(client.platform_name(), &options.flags))))?;
+    let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &[], &options.flags);
+    let loaded = deserialize(client, serialized, Some(&encode(&devices, &[], &flags)))?;
     PjrtExecutable::new(OP, loaded, &name, signature, Some(&devices.ids))
 }
 
@@ -282,9 +284,13 @@ impl PjrtExecutable {
     fn execute(&self, scratch: &mut Scratch) -> Result<()> {
         let (devices, inputs, outputs) = (self.devices.len(), self.inputs.len(), self.output_memory.len());
         scratch.outputs.resize(devices * outputs, std::ptr::null_mut());
+        // One pointer to each list, which nothing borrows again until the plugin is done with it.
+        let (first_arg, first_output) = (scratch.args.as_ptr(), scratch.outputs.as_mut_ptr());
         for row in 0..devices {
-            scratch.arg_rows.push(scratch.args[row * inputs..].as_ptr());
-            scratch.output_rows.push(scratch.outputs[row * outputs..].as_mut_ptr());
+            // SAFETY: the lists have `devices` rows of so many entries.
+            let (args, outputs) = unsafe { (first_arg.add(row * inputs), first_output.add(row * outputs)) };
+            scratch.arg_rows.push(args);
+            scratch.output_rows.push(outputs);
         }
         // Held until the launch is queued.
         let turn = if devices > 1 { self.client.turn() } else { None };
@@ -485,7 +491,23 @@ pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Resu
             return Err(format!("flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"));
         }
     }
+    if let Some((name, _)) = options.flags.iter().find(|(name, value)| may_crash_convolutions(name, value))
+        && has_convolution(&program.code)
+    {
+        return Err(format!("flag `{name}` on a program with convolutions can end the process; compile it without this flag"));
+    }
     check_donated(&program.signature)
+}
+
+/// Whether this flag hands work to oneDNN, which was seen to end the process on programs with convolutions.
+fn may_crash_convolutions(name: &str, value: &FlagValue) -> bool {
+    // What is not plainly off may be read as on.
+    let off = match value {
+        FlagValue::Bool(value) => !value,
+        FlagValue::Str(value) => ["", "false", "0"].contains(&&**value),
+        FlagValue::Int(_) | FlagValue::Float(_) => false,
+    };
+    name.starts_with("xla_cpu_") && name.contains("onednn") && !off
 }
 
 fn check_donated(signature: &Signature) -> Result<(), String> {

@@ -21,7 +21,8 @@
 //!
 //! * No input aborts the process or is read as something else: plugins trust their callers, so every argument's type,
 //!   shape, device and state is checked here first, and what the caller says of a program's types is compared with
-//!   the compiled program.
+//!   the compiled program. The exception is the environment: plugins read `XLA_FLAGS` by themselves, and end the process
+//!   at a flag in it that they do not know.
 //! * A function that a plugin does not have is [`Unsupported`](halite_core::ErrorKind::Unsupported), with the
 //!   plugin's version and the one that brought it.
 //! * Handles are `Send + Sync` and can be dropped in any order on any thread: each holds its client, and no plugin is
@@ -31,6 +32,7 @@
 //! This is the one place, with `halite-pjrt-sys`, where the calling side of the C API needs `unsafe`.
 #![allow(unsafe_code)]
 
+mod annotations;
 mod buffer;
 mod client;
 mod device;
@@ -49,7 +51,7 @@ mod topology;
 mod value;
 
 pub use buffer::PjrtBuffer;
-pub use client::{Pjrt, ProgramFlags};
+pub use client::Pjrt;
 pub use device::{DeviceDescription, PjrtDevice};
 pub use event::PjrtEvent;
 pub use executable::PjrtExecutable;

@@ -2,7 +2,7 @@
 //! page that a truncated file does not have kills the process.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Seek, SeekFrom},
     path::Path,
 };
@@ -19,12 +19,13 @@ pub(crate) fn check(path: &Path) -> Result<()> {
         let kind = if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::Unavailable } else { ErrorKind::Io };
         Error::new(kind, OP, format!("{} cannot be read; give the path of a PJRT plugin", path.display())).caused_by(error)
     };
-    let mut file = File::open(path).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
+    // Before it is opened: opening a pipe waits for somebody who writes to it.
+    let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
         let message = format!("{} is not a file; give the path of the shared library itself", path.display());
         return Err(Error::invalid(OP, message));
     }
+    let mut file = File::open(path).map_err(unreadable)?;
     if cfg!(target_os = "linux") { check_elf(&mut file, metadata.len(), path, unreadable) } else { Ok(()) }
 }
 

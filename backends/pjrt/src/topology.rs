@@ -6,7 +6,7 @@ use halite_core::{CompileOptions, DeviceId, Error, Program, Result};
 use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, executable::*, topology::*};
 
 use crate::{
-    CompiledProgram, DeviceDescription, Options, Plugin,
+    CompiledProgram, DeviceDescription, OptionValue, Options, Plugin,
     client::Shared,
     device::describe,
     executable::{assign, check_program, of_program},
@@ -34,6 +34,7 @@ impl Topology {
     pub(crate) fn create(plugin: &'static Plugin, name: &str, options: Options) -> Result<Topology> {
         const OP: &str = "create topology";
         check_options(OP, &options)?;
+        check_name(name).map_err(|message| Error::invalid(OP, format!("`{name}`: {message}")))?;
         let named = to_named(&options);
         let mut args = PJRT_TopologyDescription_Create_Args {
             topology_name: name.as_ptr().cast(),
@@ -178,8 +179,11 @@ impl Topology {
     /// What the compiler says; [`OutOfMemory`](halite_core::ErrorKind::OutOfMemory) when the program does not fit the devices.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         const OP: &str = "compile";
-        let known: Vec<DeviceId> = self.devices()?.iter().map(|device| device.id).collect();
+        let known = self.devices()?;
+        let beyond = known.iter().any(is_beyond_v5e);
+        let known: Vec<DeviceId> = known.iter().map(|device| device.id).collect();
         let devices = check_program(program, options)
+            .and_then(|()| if beyond { Err(BEYOND_V5E.to_owned()) } else { Ok(()) })
             .and_then(|()| assign(program.replicas, program.partitions, &options.devices, known.clone(), &known))
             .map_err(|message| Error::invalid(OP, format!("`{}`: {message}", program.name)).on(&self.platform))?;
         let mut code = program.code.to_vec();
@@ -191,7 +195,8 @@ impl Topology {
             format_size: format.len(),
             ..PJRT_Program::new()
         };
-        let options = encode(&devices, &program.code, &with_defaults(&self.platform, &options.flags));
+        let flags = with_defaults(&self.platform, self.plugin.api_version(), &program.code, &options.flags);
+        let options = encode(&devices, &program.code, &flags);
         let mut args = PJRT_Compile_Args {
             topology: self.raw(),
             program: &c_program,
@@ -219,6 +224,36 @@ impl Topology {
     }
 }
 
+/// The longest axis of a v5e. The compiler takes longer ones and ends the process.
+const LONGEST_OF_V5E: i64 = 16;
+const BEYOND_V5E: &str =
+    "a v5e has at most 16 chips along each axis, on more the compiler ends the process; take v5e:16x16 or less";
+
+/// Refuses the names that a plugin takes and cannot compile for.
+fn check_name(name: &str) -> Result<(), String> {
+    let Some((kind, axes)) = name.split_once(':') else { return Ok(()) };
+    let beyond = |axis: &str| {
+        let digits = axis.trim();
+        // A number that is too long to parse is too large as well. What is none, the plugin refuses in its own words.
+        !digits.is_empty()
+            && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && digits.parse().map_or(true, |size: i64| size > LONGEST_OF_V5E)
+    };
+    if is_v5e(kind) && axes.split(['x', 'X', ',']).any(beyond) { Err(BEYOND_V5E.to_owned()) } else { Ok(()) }
+}
+
+/// Whether these are the words for a v5e, of those that write topologies or of the devices themselves.
+fn is_v5e(kind: &str) -> bool {
+    let kind: String = kind.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    ["v5e", "v5lite", "v5litepod"].contains(&kind.strip_prefix("tpu").unwrap_or(&kind))
+}
+
+/// Whether a device stands where no v5e has one: of a topology that came some other way than by its name.
+fn is_beyond_v5e(device: &DeviceDescription) -> bool {
+    let coords = device.attributes.iter().find(|(name, _)| name == "coords").map(|(_, value)| value);
+    is_v5e(&device.kind) && matches!(coords, Some(OptionValue::Ints(at)) if at.iter().any(|&at| at >= LONGEST_OF_V5E))
+}
+
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Topology({})", self.platform)
@@ -233,5 +268,35 @@ impl Drop for Topology {
             // SAFETY: the topology is ours and not used again.
             unsafe { self.plugin.table().free(&mut args) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_v5e_with_an_axis_over_16_is_refused_before_the_plugin_sees_it() {
+        for name in ["v5e:32x32", "v5e:17x1", "v5e:1x17x1", "V5E:4X32", "TPU v5 lite:32x2", "v5litepod:2x99999999999999999999"] {
+            assert!(check_name(name).unwrap_err().contains("at most 16 chips"), "{name}");
+        }
+        for name in ["v5e:16x16", "v5e:2x2x1", "v5p:32x32x32", "v6e:16x16", "v5e", "v5e:", "v5e:axb", "cpu", ""] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_v5e_device_beyond_16_is_seen_by_its_place() {
+        let device = |kind: &str, coords: OptionValue| DeviceDescription {
+            id: DeviceId(0),
+            process: 0,
+            kind: kind.to_owned(),
+            debug: String::new(),
+            attributes: vec![("coords".to_owned(), coords)],
+        };
+        assert!(is_beyond_v5e(&device("TPU v5 lite", OptionValue::Ints(vec![0, 16, 0]))));
+        assert!(!is_beyond_v5e(&device("TPU v5 lite", OptionValue::Ints(vec![15, 15, 0]))));
+        assert!(!is_beyond_v5e(&device("TPU v5", OptionValue::Ints(vec![0, 16, 0]))));
+        assert!(!is_beyond_v5e(&device("cpu", OptionValue::Str("16".to_owned()))));
     }
 }

@@ -178,6 +178,21 @@ fn devices_and_flags_of_a_compilation_are_checked() {
     let a = upload(&client, &[1.0f32; 4], &[4], 1);
     assert_eq!(read::<f32>(&run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap()[0]), [2.0; 4]);
 
+    // oneDNN is for programs without convolutions.
+    let code = "func.func public @main(%a: tensor<1x4x4x1xf32>, %b: tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32> {
+        %0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+            window = {stride = [1, 1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
+        return %0 : tensor<1x4x4x1xf32> }";
+    let (image, kernel) = (f32s(&[1, 4, 4, 1]), f32s(&[1, 1, 1, 1]));
+    let convolution = common::program(code, &[image.clone(), kernel], &[image], &[]);
+    let compile_with = |flags| client.compile(&convolution, &CompileOptions { flags, ..Default::default() });
+    let error = compile_with(vec![("xla_cpu_use_onednn".into(), FlagValue::Bool(true))]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("`xla_cpu_use_onednn` on a program with convolutions can end the process"), "{error}");
+    compile_with(vec![("xla_cpu_use_onednn".into(), FlagValue::Bool(false))]).unwrap();
+    compile(&[0], vec![("xla_cpu_use_onednn".into(), FlagValue::Bool(true))]).unwrap();
+
     let mut impossible = program.clone();
     impossible.partitions = 0;
     assert!(client.compile(&impossible, &CompileOptions::default()).unwrap_err().message().contains("at least 1 device"));
@@ -416,6 +431,9 @@ fn a_program_is_compiled_for_a_topology_and_loaded_on_a_client() {
 
     let wrong = CompileOptions { devices: vec![DeviceId(9)], ..Default::default() };
     assert_eq!(again.compile(&program, &wrong).unwrap_err().message(), "`test`: no device 9; there are [0, 1]");
+    let error = client.plugin().topology("v5e:32x32", vec![]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().starts_with("`v5e:32x32`: a v5e has at most 16 chips along each axis"), "{error}");
     let error = client.plugin().topology("v5e:2x2", vec![]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.message().starts_with("`v5e:2x2`: "), "{error}");

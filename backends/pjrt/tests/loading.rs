@@ -28,6 +28,20 @@ fn a_directory_is_refused() {
     assert!(error.message().contains("is not a file"), "{error}");
 }
 
+/// The load is left to a thread: if it waits for the pipe's other end, it waits for ever.
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let directory = directory();
+    let pipe = directory.path().join("pipe.so");
+    let made = Command::new("sh").arg("-c").arg("mkfifo \"$0\"").arg(&pipe).status().unwrap();
+    assert!(made.success(), "mkfifo: {made}");
+    let (send, receive) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send(refused(&pipe)));
+    let error = receive.recv_timeout(std::time::Duration::from_secs(60)).expect("a pipe is not waited for");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    assert!(error.message().contains("is not a file"), "{error}");
+}
+
 #[test]
 fn a_file_that_is_no_library_is_refused() {
     let directory = directory();

@@ -1,4 +1,4 @@
-use halite_core::{DType, ErrorKind, HostArray, TensorType};
+use halite_core::{CompileOptions, DType, ErrorKind, HostArray, TensorType};
 use halite_ir::{Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Unary, program};
 
 use crate::support::*;
@@ -84,7 +84,7 @@ fn a_custom_call_that_nobody_registered_is_an_error_that_names_it() {
     };
     let graph = graph([TensorType::new(DType::F32, [3])], |graph, [x]| vec![push(graph, Op::CustomCall(call), &[x])]);
     let program = program(&graph, &Interface::new("custom")).unwrap();
-    let error = client().compile(&program, &options()).unwrap_err();
+    let error = client().compile(&program, &CompileOptions::default()).unwrap_err();
     assert!(error.to_string().contains("nobody.registered"), "{error}");
     assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
 }

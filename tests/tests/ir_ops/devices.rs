@@ -49,7 +49,7 @@ fn a_program_over_a_mesh_splits_its_tensors_and_reuses_donated_memory() {
     let shards: Vec<String> = program.signature.outputs.iter().map(ToString::to_string).collect();
     assert_eq!(shards, ["f32[8, 24]", "f32[16, 3]"]);
 
-    let loaded = client().compile(&program, &options()).unwrap();
+    let loaded = client().compile(&program, &CompileOptions::default()).unwrap();
     assert_eq!(loaded.memory().unwrap().aliased, 16 * 3 * 4, "a device's part of `w` is reused");
     let (x, w) = (noise(&[8, 16]), noise(&[16, 24]));
     let x_shards = Array::upload(client(), &x, &rows).unwrap();
@@ -76,7 +76,7 @@ fn a_donated_input_of_one_device_is_reused() {
     let interface = Interface { aliases: vec![(0, 0)], ..Interface::new("add") };
     let program = program(&graph, &interface).unwrap();
     assert_eq!(program.signature.donated, [0]);
-    let loaded = client().compile(&program, &options()).unwrap();
+    let loaded = client().compile(&program, &CompileOptions::default()).unwrap();
     assert_eq!(loaded.memory().unwrap().aliased, 4000);
 }
 
@@ -86,7 +86,7 @@ fn an_input_that_is_an_output_can_be_donated() {
     // The outputs are the inputs, exchanged: each output still may reuse the memory of the other.
     let graph = graph([ty.clone(), ty], |_, [x, y]| vec![y, x]);
     let interface = Interface { aliases: vec![(0, 0), (1, 1)], ..Interface::new("exchange") };
-    let loaded = client().compile(&program(&graph, &interface).unwrap(), &options()).unwrap();
+    let loaded = client().compile(&program(&graph, &interface).unwrap(), &CompileOptions::default()).unwrap();
     let device = client().local_devices()[0];
     let upload = |host: &HostArray| client().upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into()).unwrap();
     let (x, y) = (count(&[3]), noise(&[3]));
@@ -108,7 +108,7 @@ fn replicas(op: Op, inputs: &[HostArray; 4]) -> Vec<HostArray> {
     graph.set_outputs(outputs);
     let program = program(&graph, &Interface { replicas: 4, ..Interface::new("replicas") }).unwrap();
     let text = String::from_utf8(program.code.to_vec()).unwrap();
-    let loaded = client().compile(&program, &options()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let loaded = client().compile(&program, &CompileOptions::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let devices = loaded.devices().to_vec();
     assert_eq!(devices.len(), 4);
     let upload = |(host, &device): (&HostArray, &halite_core::DeviceId)| {
