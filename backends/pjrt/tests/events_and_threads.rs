@@ -1,4 +1,5 @@
-//! Waiting, callbacks, and many threads at once.
+//! Waiting, callbacks, and handles that are dropped while work is under way. What every backend must do is in the
+//! conformance suite; here is what is PJRT's own.
 
 mod common;
 
@@ -6,7 +7,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use common::*;
@@ -44,26 +45,6 @@ fn slow() -> Program {
 }
 
 #[test]
-fn a_launch_returns_before_its_work_is_done() {
-    let client = cpu(1);
-    let slow = compile(&client, &slow());
-    let a = upload(&client, &vec![0.5f32; 512 * 512], &[512, 512], 0);
-    let started = Instant::now();
-    let mut value = run(&slow, vec![Arg::Borrow(&a)]).unwrap().remove(0);
-    for _ in 0..3 {
-        value = run(&slow, vec![Arg::Borrow(&value)]).unwrap().remove(0);
-    }
-    let event = value.ready().unwrap();
-    let (launched, ready_then) = (started.elapsed(), event.is_ready());
-    event.wait().unwrap();
-    let done = started.elapsed();
-    assert!(!ready_then, "80 products of matrices were ready after {launched:?}");
-    assert!(launched < done / 2, "launching took {launched:?} of {done:?}");
-    assert!(event.is_ready());
-    event.wait().unwrap();
-}
-
-#[test]
 fn a_callback_runs_once_also_when_its_event_and_buffer_and_client_are_gone() {
     let (send, receive) = mpsc::channel();
     {
@@ -81,17 +62,7 @@ fn a_callback_runs_once_also_when_its_event_and_buffer_and_client_are_gone() {
     let mut ran: Vec<_> = (0..3).map(|_| receive.recv_timeout(MINUTE).expect("a callback runs")).collect();
     ran.sort_unstable();
     assert_eq!(ran, [(0, true), (1, true), (2, true)]);
-    assert!(receive.recv_timeout(MINUTE).is_err(), "every closure is gone after it ran");
-}
-
-#[test]
-fn a_callback_on_an_event_of_the_past_runs_too() {
-    let client = cpu(1);
-    let event = upload(&client, &[1.0f32], &[1], 0).ready().unwrap();
-    event.wait().unwrap();
-    let (send, receive) = mpsc::channel();
-    event.on_ready(Box::new(move |result| send.send(result.is_ok()).unwrap()));
-    assert!(receive.recv_timeout(MINUTE).unwrap());
+    assert_eq!(receive.recv_timeout(MINUTE), Err(mpsc::RecvTimeoutError::Disconnected), "every closure is gone after it ran");
 }
 
 #[test]
@@ -173,65 +144,6 @@ fn handles_may_be_dropped_in_any_order() {
     drop(event);
 }
 
-#[test]
-fn eight_threads_launch_while_two_compile() {
-    let client = cpu(4);
-    let executables: Vec<_> = (0..4)
-        .map(|device| {
-            let options = CompileOptions { devices: vec![DeviceId(device)], ..Default::default() };
-            client.compile(&add(64, true), &options).unwrap()
-        })
-        .collect();
-    thread::scope(|scope| {
-        for number in 0..8u32 {
-            let (client, executables) = (&client, &executables);
-            scope.spawn(move || {
-                let device = number % 4;
-                for round in 0..100 {
-                    let start = (number * 1000 + round) as f32;
-                    let one = upload(client, &[1.0f32; 64], &[64], device);
-                    let mut state = upload(client, &[start; 64], &[64], device);
-                    for _ in 0..5 {
-                        state =
-                            run(&executables[device as usize], vec![Arg::Donate(state), Arg::Borrow(&one)]).unwrap().remove(0);
-                    }
-                    assert_eq!(read::<f32>(&state), [start + 5.0; 64]);
-                }
-            });
-        }
-        for number in 0..2usize {
-            let client = &client;
-            scope.spawn(move || {
-                for size in 1..10 {
-                    let size = size * 2 + number;
-                    let add = compile(client, &add(size, false));
-                    let a = upload(client, &vec![1.0f32; size], &[size], 0);
-                    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
-                    assert_eq!(read::<f32>(&sum[0]), vec![2.0; size]);
-                }
-            });
-        }
-    });
-}
-
-#[test]
-fn many_clients_come_and_go_on_many_threads() {
-    thread::scope(|scope| {
-        for number in 0..4 {
-            scope.spawn(move || {
-                for round in 0..5 {
-                    let client = cpu(1 + (number + round) % 3);
-                    let add = compile(&client, &add(4, false));
-                    let a = upload(&client, &[number as f32; 4], &[4], 0);
-                    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
-                    assert_eq!(read::<f32>(&sum[0]), [2.0 * number as f32; 4]);
-                    assert_eq!(add.signature().inputs.len(), 2);
-                }
-            });
-        }
-    });
-}
-
 /// `x [8, 64]` cut over eight devices by rows, `w [64, 64]` whole on each: gives `x w` and the sum of all its elements.
 fn sharded_product() -> Program {
     let code = r#"module @product {
@@ -249,36 +161,6 @@ fn sharded_product() -> Program {
     let mut product = program(code, &[f32s(&[1, 64]), f32s(&[64, 64])], &[f32s(&[1, 64]), f32s(&[])], &[]);
     product.partitions = 8;
     product
-}
-
-/// Without a limit, the plugin fills up, its devices wait for each other, and it ends the process.
-#[test]
-fn hundreds_of_launches_with_collectives_are_queued_from_two_threads() {
-    let client = cpu(8);
-    let product = compile(&client, &sharded_product());
-    let identity: Vec<f32> = (0..64 * 64).map(|index| f32::from(index % 65 == 0)).collect();
-    thread::scope(|scope| {
-        for number in 1..3u32 {
-            let (client, product, identity) = (&client, &product, &identity);
-            scope.spawn(move || {
-                let weights: Vec<_> = (0..8).map(|device| upload(client, identity, &[64, 64], device)).collect();
-                let mut rows: Vec<_> = (0..8).map(|device| upload(client, &[number as f32; 64], &[1, 64], device)).collect();
-                let mut sums = Vec::new();
-                for _ in 0..250 {
-                    let args = rows.iter().zip(&weights).map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)]).collect();
-                    let outputs = product.launch(Launch { args }).unwrap().outputs;
-                    rows.clear();
-                    for mut row in outputs {
-                        sums.push(row.pop().unwrap());
-                        rows.extend(row);
-                    }
-                }
-                for sum in &sums {
-                    assert_eq!(read::<f32>(sum), [number as f32 * 512.0]);
-                }
-            });
-        }
-    });
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Programs: compiled, launched on one and many devices, with donation; what is wrong is refused before the plugin
-//! sees it.
+//! Programs: what is wrong is refused in so many words before the plugin sees it; donation by address; topologies. What
+//! every backend must do is in the conformance suite; here is what is PJRT's own.
 
 mod common;
 
 use common::*;
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, DType, DeviceId, ErrorKind, Event, Executable, FlagValue, Launch, MemoryKind, Placement,
+    Arg, Backend, Buffer, CompileOptions, DType, DeviceId, ErrorKind, Executable, FlagValue, Launch, MemoryKind, Placement,
 };
 use halite_pjrt::PjrtBuffer;
 
@@ -21,21 +21,6 @@ fn a_donated_buffer_gives_its_memory_to_the_result() {
         assert_eq!(state.device_address().unwrap(), address);
     }
     assert_eq!(read::<f32>(&state), [5.0; 1000]);
-}
-
-#[test]
-fn a_borrowed_buffer_survives_where_the_program_could_take_it() {
-    let client = cpu(1);
-    let add = compile(&client, &add(4, true));
-    let (a, b) = (upload(&client, &[1.0f32; 4], &[4], 0), upload(&client, &[2.0f32; 4], &[4], 0));
-    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&b)]).unwrap();
-    assert_eq!(read::<f32>(&sum[0]), [3.0; 4]);
-    assert!(!a.is_deleted_on_device().unwrap());
-    assert_eq!(read::<f32>(&a), [1.0; 4]);
-    assert_ne!(sum[0].device_address().unwrap(), a.device_address().unwrap());
-    // The same buffer twice, in both roles.
-    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
-    assert_eq!(read::<f32>(&sum[0]), [2.0; 4]);
 }
 
 #[test]
@@ -204,20 +189,6 @@ fn devices_and_flags_of_a_compilation_are_checked() {
     client.compile(&impossible, &CompileOptions::default()).unwrap_err();
 }
 
-#[test]
-fn programs_without_arguments_or_results_run() {
-    let client = cpu(1);
-    let nothing = compile(&client, &program("func.func public @main() { return }", &[], &[], &[]));
-    assert_eq!(run(&nothing, vec![]).unwrap().len(), 0);
-    let code = "func.func public @main() -> (tensor<i32>, tensor<2xf32>) {
-        %0 = stablehlo.constant dense<7> : tensor<i32>
-        %1 = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
-        return %0, %1 : tensor<i32>, tensor<2xf32> }";
-    let constants = compile(&client, &program(code, &[], &[ty(DType::S32, &[]), f32s(&[2])], &[]));
-    let outputs = run(&constants, vec![]).unwrap();
-    assert_eq!((read::<i32>(&outputs[0]), read::<f32>(&outputs[1])), (vec![7], vec![1.0, 2.0]));
-}
-
 /// `x [16, 4]` cut over 8 devices by rows; gives `2 x` cut the same way and the sum of all, whole on each.
 fn sharded(devices: usize) -> halite_core::Program {
     let rows = 2 * devices;
@@ -259,43 +230,6 @@ fn a_sharded_program_runs_on_eight_devices() {
             assert_eq!(read::<f32>(&outputs[1]), [scale * 8.0 * 28.0]);
             shards.push(outputs.remove(0));
         }
-    }
-}
-
-#[test]
-fn partitions_follow_the_devices_asked_for() {
-    let client = cpu(8);
-    let devices = [5, 2, 7, 0].map(DeviceId).to_vec();
-    let double = client.compile(&sharded(4), &CompileOptions { devices: devices.clone(), ..Default::default() }).unwrap();
-    assert_eq!(double.devices(), devices);
-    let shards: Vec<_> = devices.iter().map(|id| upload(&client, &[id.0 as f32; 8], &[2, 4], id.0)).collect();
-    let launched = double.launch(Launch { args: shards.iter().map(|shard| vec![Arg::Borrow(shard)]).collect() }).unwrap();
-    for (id, outputs) in devices.iter().zip(&launched.outputs) {
-        assert_eq!(outputs[0].placement().device, *id);
-        assert_eq!(read::<f32>(&outputs[0]), [2.0 * id.0 as f32; 8]);
-        assert_eq!(read::<f32>(&outputs[1]), [8.0 * 14.0]);
-    }
-    // Borrowed where the program could take them: still there.
-    assert_eq!(read::<f32>(&shards[0]), [5.0; 8]);
-}
-
-#[test]
-fn replicas_run_side_by_side_and_can_meet() {
-    let client = cpu(3);
-    let code = r#"func.func public @main(%a: tensor<2xf32>) -> tensor<2xf32> {
-        %0 = "stablehlo.all_reduce"(%a) ({
-          ^bb0(%x: tensor<f32>, %y: tensor<f32>):
-            %s = stablehlo.add %x, %y : tensor<f32>
-            stablehlo.return %s : tensor<f32>
-        }) {replica_groups = dense<[[0, 1, 2]]> : tensor<1x3xi64>} : (tensor<2xf32>) -> tensor<2xf32>
-        return %0 : tensor<2xf32> }"#;
-    let mut sum = program(code, &[f32s(&[2])], &[f32s(&[2])], &[]);
-    sum.replicas = 3;
-    let sum = compile(&client, &sum);
-    let each: Vec<_> = (0..3).map(|device| upload(&client, &[device as f32, 1.0], &[2], device)).collect();
-    let launched = sum.launch(Launch { args: each.iter().map(|buffer| vec![Arg::Borrow(buffer)]).collect() }).unwrap();
-    for outputs in &launched.outputs {
-        assert_eq!(read::<f32>(&outputs[0]), [3.0, 3.0]);
     }
 }
 
@@ -343,7 +277,7 @@ fn annotations_of_both_partitioners_in_one_program_are_refused() {
 }
 
 #[test]
-fn a_serialized_program_is_loaded_here_and_on_other_devices() {
+fn a_serialized_program_keeps_its_donation_and_its_order_of_devices() {
     let client = cpu(4);
     let compiled = compile(&client, &add(4, true));
     let bytes = compiled.serialize().unwrap();
@@ -437,16 +371,4 @@ fn a_program_is_compiled_for_a_topology_and_loaded_on_a_client() {
     let error = client.plugin().topology("v5e:2x2", vec![]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.message().starts_with("`v5e:2x2`: "), "{error}");
-}
-
-#[test]
-fn results_are_ready_when_their_event_is() {
-    let client = cpu(1);
-    let add = compile(&client, &add(1 << 20, false));
-    let a = upload(&client, &[1.0f32; 1 << 20], &[1 << 20], 0);
-    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap();
-    let ready = sum[0].ready().unwrap();
-    ready.wait().unwrap();
-    assert!(ready.is_ready());
-    assert_eq!(read::<f32>(&sum[0])[12345], 2.0);
 }

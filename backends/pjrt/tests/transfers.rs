@@ -1,4 +1,5 @@
-//! Bytes to the device and back, copies, deletion, host memory used in place.
+//! Host memory used in place, orders of dimensions, memories, deletion. What every backend must do is in the conformance
+//! suite; here is what is PJRT's own.
 
 mod common;
 
@@ -12,7 +13,6 @@ use std::{
 };
 
 use common::*;
-use half::{bf16, f16};
 use halite_core::{
     AlignedBytes, Arg, Backend, Buffer, CompileOptions, DType, Device, DeviceId, Element, ErrorKind, Event, HostBytes,
     MemoryKind, Placement, TensorType,
@@ -20,36 +20,9 @@ use halite_core::{
 use halite_pjrt::{Pjrt, PjrtBuffer};
 
 #[test]
-fn every_element_type_comes_back_bit_for_bit() {
+fn shapes_of_any_rank_come_back_by_both_ways() {
     let client = cpu(1);
-    fn check<T: Element>(client: &Pjrt, values: &[T]) {
-        let there = upload(client, values, &[2, values.len() / 2], 0);
-        assert_eq!(there.tensor_type().dtype(), T::DTYPE);
-        assert_eq!(read::<T>(&there), values, "{}", T::DTYPE);
-    }
-    check(&client, &[true, false, false, true]);
-    check(&client, &[i8::MIN, -1, 0, i8::MAX]);
-    check(&client, &[i16::MIN, -1, 0, i16::MAX]);
-    check(&client, &[i32::MIN, -1, 0, i32::MAX]);
-    check(&client, &[i64::MIN, -1, 0, i64::MAX]);
-    check(&client, &[0u8, 1, 128, u8::MAX]);
-    check(&client, &[0u16, 1, 128, u16::MAX]);
-    check(&client, &[0u32, 1, 128, u32::MAX]);
-    check(&client, &[0u64, 1, 128, u64::MAX]);
-    check(&client, &[f16::MIN, f16::from_f32(-0.5), f16::INFINITY, f16::MAX]);
-    check(&client, &[bf16::MIN, bf16::from_f32(-0.5), bf16::INFINITY, bf16::MAX]);
-    check(&client, &[f32::MIN, -0.5, f32::INFINITY, f32::MIN_POSITIVE]);
-    check(&client, &[f64::MIN, -0.5, f64::INFINITY, f64::MIN_POSITIVE]);
-
-    // A NaN keeps its payload.
-    let nan = f32::from_bits(0x7fc0_1234);
-    assert_eq!(read::<f32>(&upload(&client, &[nan], &[1], 0))[0].to_bits(), 0x7fc0_1234);
-}
-
-#[test]
-fn every_shape_comes_back() {
-    let client = cpu(1);
-    for dims in [&[][..], &[1], &[0], &[7], &[3, 0, 2], &[2, 3, 4], &[1, 2, 1, 2, 1, 2, 1, 2, 1, 3]] {
+    for dims in [&[][..], &[0], &[2, 3, 4], &[1, 2, 1, 2, 1, 2, 1, 2, 1, 3]] {
         let elements: usize = dims.iter().product();
         let values: Vec<i32> = (0..elements as i32).collect();
         let there = upload(&client, &values, dims, 0);
@@ -175,42 +148,6 @@ fn unaligned_shared_bytes_are_copied_and_let_go() {
         assert_ne!(there.device_address().unwrap(), address);
         wait_until(|| gone.load(SeqCst), "the bytes are freed after the copy");
         assert_eq!(read::<u8>(&there), vec![7; size]);
-    }
-}
-
-#[test]
-fn borrowed_bytes_may_change_after_the_call() {
-    let client = cpu(1);
-    let mut host = AlignedBytes::copy_of(&[1; 1 << 20]);
-    let there = client.upload(HostBytes::Borrowed(host.as_ref()), &ty(DType::U8, &[1 << 20]), DeviceId(0).into()).unwrap();
-    host.as_mut().fill(2);
-    assert!(read::<u8>(&there).iter().all(|&byte| byte == 1));
-}
-
-#[test]
-fn a_donated_buffer_in_shared_host_memory_does_not_change_the_host() {
-    let client = cpu(1);
-    let host = Arc::new(AlignedBytes::copy_of(&[0; 64]));
-    let there = client.upload(HostBytes::Shared(host.clone()), &f32s(&[16]), DeviceId(0).into()).unwrap();
-    let one = upload(&client, &[1.0f32; 16], &[16], 0);
-    let sum = run(&compile(&client, &add(16, true)), vec![Arg::Donate(there), Arg::Borrow(&one)]).unwrap();
-    assert_eq!(read::<f32>(&sum[0]), [1.0; 16]);
-    assert_eq!((*host).as_ref(), [0; 64]);
-}
-
-#[test]
-fn a_fetch_does_not_wait_and_may_outlive_its_buffer_and_client() {
-    let client = cpu(1);
-    let (send, receive) = mpsc::channel();
-    for round in 0..20u8 {
-        let there = upload(&client, &[round; 100_000], &[100_000], 0);
-        let send = send.clone();
-        there.fetch(Box::new(move |bytes| send.send((round, bytes.unwrap())).unwrap()));
-    }
-    drop(client);
-    for _ in 0..20 {
-        let (round, bytes) = receive.recv_timeout(Duration::from_secs(60)).expect("every fetch ends");
-        assert_eq!(bytes, vec![round; 100_000]);
     }
 }
 
