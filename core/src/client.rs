@@ -128,7 +128,7 @@ pub struct CounterSnapshot {
     pub uploaded_bytes: u64,
     /// Reads that made a host thread wait for the device.
     pub blocking_reads: u64,
-    /// Copies from device to host that nobody had to wait for.
+    /// Copies from device to host that are queued, and waited for later or never.
     pub fetches: u64,
     /// Programs compiled.
     pub compiles: u64,

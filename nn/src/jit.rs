@@ -2,9 +2,10 @@
 
 use std::{
     fmt,
+    hash::{DefaultHasher, Hash, Hasher},
     panic::Location,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -65,6 +66,9 @@ type OutputSpec = dyn Fn(&str, &TensorType) -> PartitionSpec + Send + Sync;
 ///
 /// The whole function is one program: one launch, nothing read back. A call returns when the work is queued.
 ///
+/// Static fields of the trees, such as a dropout rate, are part of the program: they are read when it is traced, and a
+/// call whose trees differ in nothing else uses the program there is.
+///
 /// ```
 /// use halite_core::{Array, Client, DType, HostArray, Null, Sharding, tree::Leaf};
 /// use halite_nn::Jit;
@@ -91,13 +95,17 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     function: Box<Function<S, I, O>>,
     output_spec: Box<OutputSpec>,
     origin: &'static Location<'static>,
-    /// Most recently used last.
+    /// Most recently used last. Held only to look and to add.
     programs: Mutex<Vec<Arc<Compiled<O>>>>,
+    /// Held while compiling, so that threads that want the same program wait for it instead of compiling it twice.
+    compiling: Mutex<()>,
     compiles: AtomicU64,
 }
 
 /// A program with what is known of its border.
 struct Compiled<O: Family> {
+    /// What the trees of state and inputs look like: see [`structure`].
+    structure: u64,
     inputs: Vec<ArraySpec>,
     state: Vec<ArraySpec>,
     outputs: Vec<ArraySpec>,
@@ -155,6 +163,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             output_spec: Box::new(|_, _| PartitionSpec::replicated()),
             origin: Location::caller(),
             programs: Mutex::default(),
+            compiling: Mutex::default(),
             compiles: AtomicU64::new(0),
         }
     }
@@ -187,7 +196,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// Queues one run, after compiling if the types or layouts are new.
     ///
     /// # Errors
-    /// All mistakes of the traced code at once; what the compiler says; a state or input on another mesh than the rest.
+    /// All mistakes of the traced code at once; what the compiler says; a state or input on another mesh than the rest. The
+    /// state is lost then; [`prepare`](Self::prepare) finds all of these before there is anything to lose.
     pub fn call(&self, state: S::Of<Array>, inputs: &I::Of<Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
         self.call_with(state, Tree::as_ref(inputs))
     }
@@ -200,7 +210,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let borrowed: Vec<&Array> = inputs.leaves().into_iter().copied().collect();
         let compiled = {
             let donated = state.leaves();
-            match self.find(&donated, &borrowed) {
+            match self.find(structure(&state, &inputs), &donated, &borrowed) {
                 Some(compiled) => compiled,
                 None => self.compile_for(&Tree::as_ref(&state).map(|_, array| ArraySpec::of(array)), &inputs)?,
             }
@@ -227,8 +237,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         };
         let state = compiled.state.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
         let outputs = compiled.outputs.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
-        // The types say that the trees have the same family and shape, which the borrow checker cannot see.
-        Ok((rebuilt::<S>(&state_shape, state), rebuilt::<O>(&compiled.shape, outputs)))
+        Ok((state_shape.rebuild(state), compiled.shape.rebuild(outputs)))
     }
 
     /// Compiles for arrays like these, if that is not done yet, without running.
@@ -297,8 +306,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
 
     /// How long all compiles of this function took together.
     pub fn stages(&self) -> Stages {
-        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        programs.iter().fold(Stages::default(), |sum, compiled| Stages {
+        self.programs().iter().fold(Stages::default(), |sum, compiled| Stages {
             trace: sum.trace + compiled.stages.trace,
             print: sum.print + compiled.stages.print,
             compile: sum.compile + compiled.stages.compile,
@@ -307,14 +315,19 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
 
     /// The program that was last used or prepared, if there is one: its sizes, its estimates.
     pub fn with_loaded<R>(&self, look: impl FnOnce(&Loaded) -> R) -> Option<R> {
-        let programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        programs.last().map(|compiled| look(&compiled.loaded))
+        let last = self.programs().last().cloned();
+        last.map(|compiled| look(&compiled.loaded))
     }
 
-    fn find(&self, state: &[&Array], inputs: &[&Array]) -> Option<Arc<Compiled<O>>> {
-        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+    fn programs(&self) -> MutexGuard<'_, Vec<Arc<Compiled<O>>>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, structure: u64, state: &[&Array], inputs: &[&Array]) -> Option<Arc<Compiled<O>>> {
+        let mut programs = self.programs();
         let fits = |compiled: &Compiled<O>| {
-            compiled.inputs.len() == state.len() + inputs.len()
+            compiled.structure == structure
+                && compiled.inputs.len() == state.len() + inputs.len()
                 && compiled.inputs.iter().zip(state.iter().chain(inputs)).all(|(spec, array)| spec.is(array))
         };
         let index = programs.iter().rposition(|compiled| fits(compiled))?;
@@ -329,15 +342,20 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     }
 
     fn compile(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Arc<Compiled<O>>> {
-        // Held while compiling, so that threads that want the same program wait for it instead of compiling it twice.
-        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        let structure = structure(state, inputs);
         let specs: Vec<ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).cloned().collect();
-        if let Some(compiled) = programs.iter().find(|compiled| compiled.inputs == specs) {
-            return Ok(compiled.clone());
+        let (known, last) = {
+            let programs = self.programs();
+            let same = |compiled: &&Arc<Compiled<O>>| compiled.structure == structure && compiled.inputs == specs;
+            (programs.iter().find(same).cloned(), programs.last().cloned())
+        };
+        if let Some(compiled) = known {
+            return Ok(compiled);
         }
-        if let Some(last) = programs.last() {
+        if let Some(last) = last {
             let paths = state.paths().into_iter().chain(inputs.paths());
-            self.explain_recompile(&last.inputs, paths.zip(&specs));
+            self.explain_recompile(&last.inputs, paths.zip(&specs).collect());
         }
         let Lowered { program, outputs, shape, mut stages } = self.lower(state, inputs)?;
         let started = Instant::now();
@@ -350,13 +368,17 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self.compiles.fetch_add(1, Relaxed);
         tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
         let state = state.leaves().into_iter().cloned().collect();
-        let compiled = Arc::new(Compiled { inputs: specs, state, outputs, shape, loaded, stages });
-        programs.push(compiled.clone());
+        let compiled = Arc::new(Compiled { structure, inputs: specs, state, outputs, shape, loaded, stages });
+        self.programs().push(compiled.clone());
         Ok(compiled)
     }
 
     /// Says which input makes a program that is running already be compiled again.
-    fn explain_recompile<'s>(&self, known: &[ArraySpec], new: impl Iterator<Item = (String, &'s ArraySpec)>) {
+    fn explain_recompile(&self, known: &[ArraySpec], new: Vec<(String, &ArraySpec)>) {
+        if known.len() != new.len() {
+            tracing::warn!("`{}` ({}) is compiled again: {} arrays, not {}", self.name, self.origin, new.len(), known.len());
+            return;
+        }
         let changes: Vec<String> = (known.iter().zip(new))
             .filter(|(old, (_, new))| old != new)
             .map(|(old, (path, new))| match path.as_str() {
@@ -364,7 +386,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
                 path => format!("`{path}` was {old}, is {new}"),
             })
             .collect();
-        let changes = if changes.is_empty() { "another number of arrays".to_string() } else { changes.join("; ") };
+        let changes = if changes.is_empty() { "its arrays are arranged otherwise".to_string() } else { changes.join("; ") };
         tracing::warn!("`{}` ({}) is compiled again: {changes}", self.name, self.origin);
     }
 
@@ -440,7 +462,12 @@ impl<S: Family, I: Family, O: Family> fmt::Debug for Jit<S, I, O> {
     }
 }
 
-/// `shape` with these leaves.
-fn rebuilt<F: Family>(shape: &F::Of<()>, leaves: Vec<Array>) -> F::Of<Array> {
-    shape.rebuild(leaves)
+/// A digest of where the leaves of both trees are, which their number and types do not say: `([a], [b, c])` is not
+/// `([a, b], [c])`.
+fn structure<A: Tree, B: Tree>(state: &A, inputs: &B) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    state.for_each(|path, _| path.segments().hash(&mut hasher));
+    "inputs".hash(&mut hasher);
+    inputs.for_each(|path, _| path.segments().hash(&mut hasher));
+    hasher.finish()
 }

@@ -113,10 +113,11 @@ impl Mnist {
         let (train, test) = (self.data.train(&cache, &mut progress)?, self.data.test(&cache, &mut progress)?);
         let (train, test) = (first(train, self.limit)?, first(test, self.limit)?);
 
-        let out = self.out.unwrap_or_else(|| {
-            let model = self.model.to_possible_value().expect("every model has a name");
-            PathBuf::from("runs").join(format!("{}-{}", self.data, model.get_name()))
-        });
+        let model_name = self.model.to_possible_value().expect("every model has a name");
+        let name = format!("{}-{}", self.data, model_name.get_name());
+        // More epochs are the same run for longer, with a schedule that ends later.
+        let label = format!("{name}, learning rate {}", self.learning_rate);
+        let out = self.out.unwrap_or_else(|| PathBuf::from("runs").join(name));
         let trainer = Trainer::builder(&client)
             .epochs(self.epochs)
             .batch_size(self.batch_size)
@@ -125,6 +126,7 @@ impl Mnist {
             .resume(self.resume)
             .quiet(self.quiet)
             .out(&out)
+            .label(label)
             .devices(devices.iter().copied());
         let trainer = match self.checkpoint_every {
             Some(steps) => trainer.checkpoint_every(steps),

@@ -17,6 +17,22 @@ pub(crate) fn check_metrics(metrics: &[WindowMetric]) -> Result<()> {
     bad.map_or(Ok(()), |(metric, step)| Err(diverged(&format!("`{}` is not finite at step {step}", metric.name))))
 }
 
+/// # Errors
+/// A metric of a whole pass over a dataset that is not finite.
+pub(crate) fn check_scores(metrics: &[WindowMetric]) -> Result<()> {
+    match metrics.iter().find(|metric| metric.bad_step.is_some()) {
+        None => Ok(()),
+        Some(metric) => {
+            let message = format!(
+                "`{}` is not finite: the model has diverged, or the data has a target that is no class or a number that is \
+                 not finite",
+                metric.name
+            );
+            Err(Error::new(ErrorKind::Diverged, "validate", message))
+        }
+    }
+}
+
 /// That a run can go on from these arrays of a checkpoint. The steps since the last window was read may have diverged, and
 /// a step with a finite loss can have a gradient that is not.
 ///

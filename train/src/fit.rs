@@ -27,8 +27,27 @@ use crate::{
     signals::{Interrupts, StopReason},
 };
 
-/// Steps that may be queued on the device before the loop waits for the oldest. More would only use memory.
-const IN_FLIGHT: usize = 8;
+/// Launches that may not be done yet. More than a few would only use memory, and be deaf to signals.
+#[derive(Default)]
+pub(crate) struct InFlight(VecDeque<DeviceEvent>);
+
+impl InFlight {
+    const MOST: usize = 8;
+
+    /// Adds the launch that gives `output`, and waits for the oldest if there are too many.
+    pub(crate) fn push(&mut self, output: &Array) -> Result<()> {
+        if let Some(shard) = output.shards().first() {
+            self.0.push_back(shard.ready()?);
+        }
+        if self.0.len() > Self::MOST
+            && let Some(oldest) = self.0.pop_front()
+            && !oldest.is_ready()
+        {
+            oldest.pending("step").wait()?;
+        }
+        Ok(())
+    }
+}
 
 /// Sums of one metric, on the host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,9 +69,9 @@ impl Meter {
         Meter { window, pending: VecDeque::new(), sums }
     }
 
-    /// Takes the windows that have arrived; all, waiting for them, if `all`. Returns the last step of each, and its means.
-    fn collect(&mut self, all: bool) -> Result<Vec<(u64, Metrics)>> {
-        let mut arrived = Vec::new();
+    /// Takes the windows that have arrived into `arrived`, the last step of each and its means; all, waiting for them, if
+    /// `all`. What arrived before an error is in `arrived` too.
+    fn collect(&mut self, all: bool, arrived: &mut Vec<(u64, Metrics)>) -> Result<()> {
         while let Some((step, pending)) = self.pending.pop_front() {
             if !all && !pending.is_ready() {
                 self.pending.push_front((step, pending));
@@ -69,7 +88,7 @@ impl Meter {
                 arrived.push((step, metrics.iter().map(|metric| (metric.name.clone(), metric.mean())).collect()));
             }
         }
-        Ok(arrived)
+        Ok(())
     }
 
     fn means(&self) -> Metrics {
@@ -130,7 +149,7 @@ struct Progressing<K: Task, O: Optimizer> {
     /// Seconds of earlier starts of this run.
     earlier: f64,
     best: Option<f64>,
-    in_flight: VecDeque<DeviceEvent>,
+    in_flight: InFlight,
     /// Time in which a step could have been queued and its batch was not there.
     input_wait: Duration,
     /// Time in epochs, validation and compiling excluded.
@@ -176,7 +195,7 @@ impl<K: Task, O: Optimizer> Progressing<K, O> {
             first: 0,
             earlier: 0.0,
             best: None,
-            in_flight: VecDeque::new(),
+            in_flight: InFlight::default(),
             input_wait: Duration::ZERO,
             training: Duration::ZERO,
             first_step: None,
@@ -258,6 +277,7 @@ where
         if validation.is_none() && !interrupted {
             // All epochs were done before: a resumed run that was finished says what it had reached.
             validation = self.validate(now)?;
+            interrupted = validation.is_none();
         }
         self.outputs.finish()?;
         self.report(now, train, validation.unwrap_or_default(), interrupted)
@@ -268,8 +288,8 @@ where
         let batches = self.train.batches_per_epoch();
         self.outputs.epoch_begun(now.position.epoch, now.position.batch);
         let TrainerOptions { log_every, checkpoint_every, .. } = self.trainer.options;
-        let begun = Instant::now();
-        let compiled_before = self.compile_time();
+        let (begun, compiled) = (Instant::now(), self.compile_time());
+        let mut next = Next::GoOn;
         if now.position.batch < batches {
             let mut prefetch = self.trainer.prefetch(&self.train, now.position)?;
             for batch in prefetch.by_ref() {
@@ -280,7 +300,8 @@ where
                 }
                 self.collect(now, false)?;
                 if self.interrupts.reason().is_some() {
-                    return Ok(Next::Stop);
+                    next = Next::Stop;
+                    break;
                 }
                 if checkpoint_every.is_some_and(|every| now.step.is_multiple_of(every)) && now.position.batch < batches {
                     self.save(now, None)?;
@@ -288,10 +309,12 @@ where
             }
             now.input_wait += prefetch.waited();
         }
-        self.send_window(now)?;
-        self.collect(now, true)?;
-        now.training += begun.elapsed().saturating_sub(self.compile_time() - compiled_before);
-        Ok(Next::GoOn)
+        if next == Next::GoOn {
+            self.send_window(now)?;
+            self.collect(now, true)?;
+        }
+        now.training += begun.elapsed().saturating_sub(self.compile_time() - compiled);
+        Ok(next)
     }
 
     fn compile_time(&self) -> Duration {
@@ -302,20 +325,12 @@ where
     fn step(&mut self, now: &mut Progressing<K, O>, batch: BatchArrays<K>) -> Result<()> {
         let (state, window) = now.live.take().ok_or_else(lost)?;
         let (state, Leaf(window)) = self.programs.step.call(state, &(batch, Leaf(window)))?;
-        if let Some(shard) = window.shards().first() {
-            now.in_flight.push_back(shard.ready()?);
-        }
+        let queued = now.in_flight.push(&window);
         now.live = Some((state, window));
         now.step += 1;
         now.first_step.get_or_insert_with(|| self.started.elapsed());
         self.outputs.stepped();
-        if now.in_flight.len() > IN_FLIGHT
-            && let Some(oldest) = now.in_flight.pop_front()
-            && !oldest.is_ready()
-        {
-            oldest.pending("train step").wait()?;
-        }
-        Ok(())
+        queued
     }
 
     /// Begins a new window, and the copy of the old one to the host.
@@ -329,27 +344,20 @@ where
 
     /// Takes the windows that have arrived; all of them, waiting, if `all`.
     fn collect(&mut self, now: &mut Progressing<K, O>, all: bool) -> Result<()> {
-        for (step, means) in now.meter.collect(all)? {
+        let mut arrived = Vec::new();
+        let collected = now.meter.collect(all, &mut arrived);
+        for (step, means) in arrived {
             let row = self.row(now, Split::Train, &means);
             self.outputs.window(Row { step, ..row })?;
         }
-        Ok(())
+        collected
     }
 
     /// Scores the model on the validation data; `None` if it is asked to stop on the way.
     fn validate(&self, now: &Progressing<K, O>) -> Result<Option<Metrics>> {
-        let (state, _) = now.live()?;
-        let metrics = &self.programs.evaluate_metrics;
-        let mut window = Leaf(metrics.upload(&self.trainer.client, &self.trainer.mesh)?);
-        for batch in self.trainer.prefetch(&self.validation, Position::default())? {
-            if self.interrupts.reason().is_some() {
-                return Ok(None);
-            }
-            let batch = self.trainer.batch_tree::<K>(batch?)?;
-            let inputs = (Tree::as_ref(&state.model), (Tree::as_ref(&batch), Tree::as_ref(&window)));
-            window = self.programs.evaluate.run_with(inputs)?;
-        }
-        metrics.means(&window.0.fetch()?.wait()?).map(Some)
+        let Programs { evaluate, evaluate_metrics, .. } = &self.programs;
+        let stop = || self.interrupts.reason().is_some();
+        self.trainer.score::<K>(evaluate, evaluate_metrics, &now.live()?.0.model, &self.validation, &stop)
     }
 
     /// Queues a checkpoint of where the run is; `validation` are the scores of the epoch that ends here.
@@ -375,6 +383,8 @@ where
             samples: self.train.dataset().len() as u64,
             seconds: self.seconds(now),
             best: now.best.map(Exact),
+            label: self.trainer.options.label.clone(),
+            metrics: now.meter.window.names().iter().map(ToString::to_string).collect(),
             sums: now.meter.sums.iter().map(|sum| (Exact(sum.total), Exact(sum.weight))).collect(),
         };
         let position = checkpoint::Position { step: now.step, epoch: now.position.epoch, batch: now.position.batch as u64 };
@@ -406,9 +416,19 @@ where
             );
             return Err(Error::invalid("resume", message));
         }
+        let names: Vec<&str> = meter.window.names().iter().map(|name| &**name).collect();
+        if progressed.metrics != names {
+            let message = format!(
+                "{} has the metrics {}, the task now reports {}; use another `out`",
+                saved.path().display(),
+                progressed.metrics.join(", "),
+                names.join(", ")
+            );
+            return Err(Error::invalid("resume", message));
+        }
         let batch = usize::try_from(position.batch).ok().filter(|batch| *batch <= self.train.batches_per_epoch());
         let (Some(batch), true) = (batch, progressed.sums.len() == meter.sums.len()) else {
-            let message = "the checkpoint is of a task with other metrics; use another `out`";
+            let message = format!("{} is of another dataset or task; use another `out`", saved.path().display());
             return Err(Error::invalid("resume", message));
         };
         for (sum, (total, weight)) in meter.sums.iter_mut().zip(&progressed.sums) {
@@ -422,6 +442,15 @@ where
         wanted.push((WINDOW.to_string(), &window));
         let types: Vec<_> = wanted.iter().map(|(path, spec)| (path.clone(), spec.ty.clone())).collect();
         let hosts = saved.take_all(&types)?;
+        if progressed.label != self.trainer.options.label {
+            let (then, now) = (progressed.label.as_deref().unwrap_or("nothing"), self.trainer.options.label.as_deref());
+            let message = format!(
+                "{} is of a run of `{then}`, this is one of `{}`. Use the same as then, or another `out`",
+                saved.path().display(),
+                now.unwrap_or("nothing")
+            );
+            return Err(Error::invalid("resume", message));
+        }
         let upload = |(host, (_, spec)): (HostArray, &(String, &ArraySpec))| {
             Array::upload_shared(&self.trainer.client, &Arc::new(host), &spec.sharding)
         };

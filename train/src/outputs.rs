@@ -25,6 +25,10 @@ pub(crate) struct Progressed {
     pub(crate) seconds: f64,
     /// The lowest validation loss so far.
     pub(crate) best: Option<Exact>,
+    /// What the run trains, in words, if it was said.
+    pub(crate) label: Option<String>,
+    /// The training metrics, in the order of the sums.
+    pub(crate) metrics: Vec<String>,
     /// Sums of the running epoch's metrics: value times weight, and weight.
     pub(crate) sums: Vec<(Exact, Exact)>,
 }

@@ -13,7 +13,7 @@ use halite_nn::{
     rng,
 };
 
-use crate::{Metrics, Predict, State, Task};
+use crate::{Metrics, Predict, State, Task, finite};
 
 /// The name under which the loss is reported.
 pub const LOSS: &str = "loss";
@@ -28,6 +28,8 @@ pub(crate) type ModelParams<K> = <<K as Task>::Model as Family>::Of<Param>;
 pub(crate) type RunState<K, O, L> = State<<K as Task>::Model, <O as Optimizer>::Slot, L>;
 
 type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
+/// From a model, a batch and the window to the next window.
+pub(crate) type Evaluate<K> = Jit<Empty<()>, EvaluateInputs<K>, Leaf<()>>;
 type EvaluateInputs<K> = (<K as Task>::Model, (<K as Task>::Batch, Leaf<()>));
 
 /// The compiled parts of a run.
@@ -37,7 +39,7 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     /// From a state, a batch and the metrics' window to the next state and window.
     pub(crate) step: Jit<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>,
     /// From a model, a batch and the window to the next window.
-    pub(crate) evaluate: Jit<Empty<()>, EvaluateInputs<K>, Leaf<()>>,
+    pub(crate) evaluate: Evaluate<K>,
     /// Metrics of a training step and of an evaluation, in the order of the window.
     pub(crate) train_metrics: Window,
     pub(crate) evaluate_metrics: Window,
@@ -103,11 +105,18 @@ where
     ModelParams<K>: Send + Sync,
 {
     let (task, params, optimizer, metrics) = (task.clone(), params.clone(), optimizer.clone(), metrics.clone());
+    let trained: Vec<bool> = params.leaves().into_iter().map(|param| param.trainable).collect();
     Jit::new(client, move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
         let State { model, slots, step, key } = state;
         cx.set_mode(true, Some(rng::fold_in(key, step)));
         let loss = task.loss(cx, &model, &batch);
         let gradients = grad(loss.value(), &model);
+        // What is not trained has no part in the norm.
+        let mut trained = trained.iter();
+        let gradients = gradients.map(|_, gradient| {
+            let is_trained = *trained.next().expect("a gradient for every leaf of the model");
+            if is_trained { gradient } else { gradient.zeros_like() }
+        });
         let gradients = match clip {
             Some(most) => clip_global_norm(cx, gradients, most).0,
             None => gradients,
@@ -122,12 +131,7 @@ where
 }
 
 /// The program that scores a batch.
-pub(crate) fn evaluate_program<K: Task>(
-    client: &Client,
-    mesh: &Arc<Mesh>,
-    task: &Arc<K>,
-    metrics: &Window,
-) -> Jit<Empty<()>, EvaluateInputs<K>, Leaf<()>> {
+pub(crate) fn evaluate_program<K: Task>(client: &Client, mesh: &Arc<Mesh>, task: &Arc<K>, metrics: &Window) -> Evaluate<K> {
     let (task, metrics) = (task.clone(), metrics.clone());
     Jit::function(client, move |cx: &Trace, (model, (batch, Leaf(window)))| {
         cx.set_mode(false, None);
@@ -237,9 +241,14 @@ impl Window {
         discover(task, &types, batch, false)
     }
 
-    /// The means of a window that was read back, by name.
+    /// The means of a pass over a dataset, from its window, by name.
+    ///
+    /// # Errors
+    /// If one is not finite.
     pub(crate) fn means(&self, window: &HostArray) -> Result<Metrics> {
-        Ok(self.read(window)?.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect())
+        let metrics = self.read(window)?;
+        finite::check_scores(&metrics)?;
+        Ok(metrics.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect())
     }
 
     /// What a window that was read back says.

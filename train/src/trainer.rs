@@ -11,8 +11,8 @@ use halite_nn::{ArraySpec, Optimizer};
 
 use crate::{
     Fitted, Predict, Task,
-    fit::Run,
-    programs::{BatchArrays, ModelArrays, ModelParams, Window, batch_sharding, evaluate_program, predict_program},
+    fit::{InFlight, Run},
+    programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, batch_sharding, evaluate_program, predict_program},
     signals::StopFlag,
 };
 
@@ -48,6 +48,8 @@ pub struct TrainerOptions {
     pub workers: usize,
     /// No progress bar.
     pub quiet: bool,
+    /// What the run trains, in words: it does not go on from a checkpoint with another label.
+    pub label: Option<String>,
 }
 
 impl Default for TrainerOptions {
@@ -63,6 +65,7 @@ impl Default for TrainerOptions {
             clip_norm: None,
             workers: 1,
             quiet: false,
+            label: None,
         }
     }
 }
@@ -83,6 +86,9 @@ impl TrainerOptions {
         }
         if self.resume && self.out.is_none() {
             return Err(Error::invalid("trainer", "`resume` needs `out`: the directory of the run to go on with"));
+        }
+        if self.checkpoint_every.is_some() && self.out.is_none() {
+            return Err(Error::invalid("trainer", "`checkpoint_every` needs `out`: the directory to write checkpoints to"));
         }
         Ok(())
     }
@@ -129,6 +135,9 @@ impl TrainerBuilder {
         workers: usize => workers;
         /// No progress bar.
         quiet: bool => quiet;
+        /// What the run trains, and all that is not a function of the other options: the model, the data, the schedule. A
+        /// run does not go on from a checkpoint with another label.
+        label: impl Into<String> => Some(label.into());
     }
 
     /// The devices to train on, each on its part of every batch. Default: the first.
@@ -220,8 +229,8 @@ impl Trainer {
             workers: self.options.workers,
             ..LoaderOptions::shuffled(self.options.batch_size, self.options.seed)
         };
-        let train = Loader::new(train, training)?;
-        let validation = self.in_order(validation)?;
+        let train = Loader::new(train, training).map_err(|error| of_data("training", &error))?;
+        let validation = self.in_order::<K>(validation).map_err(|error| of_data("validation", &error))?;
         Run::start(self, Arc::new(task), Arc::new(model), Arc::new(optimizer), train, validation)?.fit()
     }
 
@@ -230,15 +239,33 @@ impl Trainer {
     /// # Errors
     /// As [`fit`](Self::fit).
     pub fn validate<K: Task>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Metrics> {
-        let loader = self.in_order(dataset)?;
+        let loader = self.in_order::<K>(dataset)?;
         let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
         let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics);
+        let scores = self.score::<K>(&program, &metrics, model, &loader, &|| false)?;
+        Ok(scores.expect("nobody asks it to stop"))
+    }
+
+    /// Scores `model` on what `loader` gives; `None` if it is asked to stop on the way.
+    pub(crate) fn score<K: Task>(
+        &self,
+        program: &Evaluate<K>,
+        metrics: &Window,
+        model: &ModelArrays<K>,
+        loader: &Loader,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Metrics>> {
         let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
-        for batch in self.prefetch(&loader, halite_data::Position::default())? {
+        let mut in_flight = InFlight::default();
+        for batch in self.prefetch(loader, halite_data::Position::default())? {
+            if stop() {
+                return Ok(None);
+            }
             let batch = self.batch_tree::<K>(batch?)?;
             window = program.run_with((Tree::as_ref(model), (Tree::as_ref(&batch), Tree::as_ref(&window))))?;
+            in_flight.push(&window.0)?;
         }
-        metrics.means(&window.0.fetch()?.wait()?)
+        metrics.means(&window.0.fetch()?.wait()?).map(Some)
     }
 
     /// What `model` answers for every sample of `dataset`, in order: one array per leaf of the output, whose first
@@ -248,7 +275,7 @@ impl Trainer {
     /// As [`fit`](Self::fit).
     pub fn predict<K: Predict>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Answers<K>> {
         let batch_size = self.options.batch_size;
-        let loader = self.in_order(dataset)?;
+        let loader = Loader::new(dataset, self.padded())?;
         let program = predict_program(&self.client, &self.mesh, &Arc::new(task));
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
@@ -282,10 +309,23 @@ impl Trainer {
     }
 
     /// Every sample once, in the dataset's order.
-    fn in_order(&self, dataset: impl Dataset + 'static) -> Result<Loader> {
-        let options =
-            LoaderOptions { workers: self.options.workers, last: LastBatch::Pad, ..LoaderOptions::new(self.options.batch_size) };
-        Loader::new(dataset, options)
+    fn in_order<K: Task>(&self, dataset: impl Dataset + 'static) -> Result<Loader> {
+        let batch_size = self.options.batch_size;
+        let loader = Loader::new(dataset, self.padded())?;
+        let (leaves, fields) = (<K::Batch as Family>::Of::<()>::default().leaf_count(), loader.dataset().fields().len());
+        let samples = loader.dataset().len();
+        if leaves == fields && !samples.is_multiple_of(batch_size) {
+            let message = format!(
+                "{samples} samples do not divide into batches of {batch_size}, and the task's batch has no leaf for the weights \
+                 that leave out what fills the last one; add a leaf after the {fields} fields, and use it in `Mean::weighted`"
+            );
+            return Err(Error::invalid("batch", message));
+        }
+        Ok(loader)
+    }
+
+    fn padded(&self) -> LoaderOptions {
+        LoaderOptions { workers: self.options.workers, last: LastBatch::Pad, ..LoaderOptions::new(self.options.batch_size) }
     }
 
     pub(crate) fn prefetch(&self, loader: &Loader, start: halite_data::Position) -> Result<Prefetch> {
@@ -305,3 +345,8 @@ impl Trainer {
 
 /// Batches uploaded ahead of the step.
 const PREFETCH: usize = 2;
+
+/// The error of a loader, with which data it is about.
+fn of_data(which: &str, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{which} data"), error.message())
+}

@@ -27,7 +27,7 @@ pub struct Report {
     pub steps: u64,
     /// Epochs done, those before a resume included.
     pub epochs: u64,
-    /// Seconds from the first step of this process to the end.
+    /// Seconds of training, those of earlier starts of this run included.
     pub seconds: f64,
     /// Training samples of this process for each second of its training steps.
     pub samples_per_second: f64,
@@ -39,7 +39,8 @@ pub struct Report {
     pub input_wait_seconds: f64,
     /// Seconds from the start of the run until its first step was queued: tracing and compiling.
     pub seconds_to_first_step: f64,
-    /// Times the loop waited for a value of the device.
+    /// Reads that made the host wait for the device. What is fetched is not counted: it is waited for at the end of an epoch,
+    /// by when it is mostly there, and for a checkpoint.
     pub blocking_reads: u64,
     /// Copies to the device.
     pub uploads: u64,
