@@ -195,7 +195,8 @@ impl Collective for ThreadMember {
     }
 
     fn all_gather(&self, name: &str, mine: &[u8], patience: Duration) -> Result<Vec<Vec<u8>>> {
-        let deadline = Instant::now() + patience;
+        // None is never.
+        let deadline = Instant::now().checked_add(patience);
         let mut my_round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         let number = *my_round;
         *my_round += 1;
@@ -219,7 +220,7 @@ impl Collective for ThreadMember {
                 }
                 return Ok(all);
             }
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 let message = format!("waited {patience:?} for members {late:?} of {size}");
                 return Err(Error::new(ErrorKind::DeadlineExceeded, format!("all_gather `{name}`"), message));
@@ -253,7 +254,8 @@ trait Number: Element + PartialOrd {
     fn is_nan(self) -> bool;
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
-    fn over(self, count: usize) -> Self;
+    /// Of at least one; integers are rounded towards 0.
+    fn mean(values: impl ExactSizeIterator<Item = Self>) -> Self;
 }
 
 macro_rules! numbers {
@@ -262,13 +264,19 @@ macro_rules! numbers {
             fn is_nan(self) -> bool { false }
             fn add(self, other: Self) -> Self { self.wrapping_add(other) }
             fn mul(self, other: Self) -> Self { self.wrapping_mul(other) }
-            fn over(self, count: usize) -> Self { (self as i128 / count as i128) as $int }
+            fn mean(values: impl ExactSizeIterator<Item = Self>) -> Self {
+                let count = values.len() as i128;
+                (values.map(i128::from).sum::<i128>() / count) as $int
+            }
         })*
         $(impl Number for $float {
             fn is_nan(self) -> bool { <$float>::is_nan(self) }
             fn add(self, other: Self) -> Self { self + other }
             fn mul(self, other: Self) -> Self { self * other }
-            fn over(self, count: usize) -> Self { self / count as $float }
+            fn mean(values: impl ExactSizeIterator<Item = Self>) -> Self {
+                let count = values.len() as $float;
+                values.sum::<$float>() / count
+            }
         })*
     };
 }
@@ -276,7 +284,7 @@ numbers!(i8 i16 i32 i64 u8 u16 u32 u64; f32 f64);
 
 fn fold<T: Number>(a: T, b: T, op: ReduceOp) -> Option<T> {
     Some(match op {
-        ReduceOp::Sum | ReduceOp::Mean => a.add(b),
+        ReduceOp::Sum => a.add(b),
         ReduceOp::Product => a.mul(b),
         ReduceOp::Min => {
             if b < a || b.is_nan() {
@@ -292,12 +300,18 @@ fn fold<T: Number>(a: T, b: T, op: ReduceOp) -> Option<T> {
                 a
             }
         }
-        ReduceOp::And | ReduceOp::Or => return None,
+        ReduceOp::Mean | ReduceOp::And | ReduceOp::Or => return None,
     })
 }
 
 fn reduce_as<T: Number>(arrays: &[HostArray], op: ReduceOp) -> Result<HostArray> {
     let mut total = arrays[0].as_slice::<T>()?.to_vec();
+    if op == ReduceOp::Mean {
+        let all: Vec<&[T]> = arrays.iter().map(HostArray::as_slice).collect::<Result<_>>()?;
+        let mean = |index: usize| T::mean(all.iter().map(|values| values[index]));
+        let means: Vec<T> = (0..total.len()).map(mean).collect();
+        return HostArray::from_slice(&means, arrays[0].ty().dims());
+    }
     for array in &arrays[1..] {
         for (total, &value) in total.iter_mut().zip(array.as_slice::<T>()?) {
             *total = fold(*total, value, op).ok_or_else(|| meaningless(op, &arrays[0]))?;
@@ -305,9 +319,6 @@ fn reduce_as<T: Number>(arrays: &[HostArray], op: ReduceOp) -> Result<HostArray>
     }
     if matches!(op, ReduceOp::And | ReduceOp::Or) {
         return Err(meaningless(op, &arrays[0]));
-    }
-    if op == ReduceOp::Mean {
-        total.iter_mut().for_each(|total| *total = total.over(arrays.len()));
     }
     HostArray::from_slice(&total, arrays[0].ty().dims())
 }
@@ -385,6 +396,23 @@ mod tests {
         check(ReduceOp::Product, [0.0, 16.0]);
         let parts = together(2, |me| me.reduce_scatter("x", &mine(me), ReduceOp::Sum, SOON).unwrap());
         assert_eq!(parts[1].as_slice::<f32>().unwrap(), [4.0]);
+    }
+
+    #[test]
+    fn the_mean_of_integers_does_not_wrap() {
+        let mean = |values: [u8; 2]| {
+            let mine = |me: &ThreadMember| HostArray::scalar(values[me.rank()]);
+            together(2, |me| me.all_reduce("x", &mine(me), ReduceOp::Mean, SOON).unwrap().as_slice::<u8>().unwrap()[0])
+        };
+        assert_eq!(mean([200, 101]), [150, 150]);
+        let lowest = together(3, |me| me.all_reduce("x", &HostArray::scalar(i64::MIN), ReduceOp::Mean, SOON).unwrap());
+        assert_eq!(lowest[2].as_slice::<i64>().unwrap(), [i64::MIN]);
+    }
+
+    #[test]
+    fn patience_without_end_is_no_panic() {
+        let all = together(2, |me| me.all_gather("x", &[me.rank() as u8], Duration::MAX).unwrap());
+        assert_eq!(all, [[[0], [1]], [[0], [1]]]);
     }
 
     #[test]

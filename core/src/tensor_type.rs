@@ -46,8 +46,11 @@ impl TensorType {
     }
 
     /// Size in bytes, row-major without padding.
+    ///
+    /// # Panics
+    /// If the size does not fit `usize`; [`checked_bytes`](Self::checked_bytes) is for sizes read from outside.
     pub fn bytes(&self) -> usize {
-        self.elements() * self.dtype.size()
+        self.elements().checked_mul(self.dtype.size()).expect("a tensor's size in bytes fits usize")
     }
 
     /// Size in bytes, for dimensions that come from a file or a plugin.
