@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use halite_core::{
     DType, TensorType,
-    tree::{Path, Tree, same_structure},
+    tree::{Tree, same_structure},
 };
 use halite_ir::Op;
 
@@ -242,7 +242,7 @@ impl Trace {
     ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
         let mut found = Ok(Vec::new());
         tree.for_each(|path, &leaf| {
-            let checked = self.check_usable(op, &named("the result", path), leaf, location);
+            let checked = self.check_usable(op, &named("the result", &path.to_string()), leaf, location);
             match (checked.and_then(fine), &mut found) {
                 (Ok(leaf), Ok(leaves)) => leaves.push(leaf),
                 (Err(error), found) => *found = Err(error),
@@ -270,8 +270,8 @@ impl Trace {
         for ((path, left), right) in left.named().into_iter().zip(&leaves) {
             if !left.is_error() && left.ty() != right.ty() {
                 let (left, right) = (left.ty(), right.ty());
-                let of = |what: &str| if path.is_empty() { what.to_string() } else { format!("`{path}` of {what}") };
-                let message = format!("{} is {left}, {} is {right}; they are to be the same", of(left_name), of(right_name));
+                let (left_name, right_name) = (named(left_name, &path), named(right_name, &path));
+                let message = format!("{left_name} is {left}, {right_name} is {right}; they are to be the same");
                 wrong = Err(self.fail_at(location, op, message, None));
             }
         }
@@ -300,7 +300,7 @@ impl Region {
     }
 }
 
-fn named(what: &str, path: &Path) -> String {
+fn named(what: &str, path: &str) -> String {
     if path.is_empty() { what.to_string() } else { format!("`{path}` of {what}") }
 }
 

@@ -80,64 +80,50 @@ macro_rules! builders {
 builders!(Adam, 0.0, /** Adds `weight_decay * param` to the gradients, of matrices and kernels unless [`decay`](Self::decay) says otherwise. */);
 builders!(AdamW, 0.01, /** Takes `rate * weight_decay` of a parameter away at each update, of matrices and kernels unless [`decay`](Self::decay) says otherwise. */);
 
-impl Optimizer for Adam {
-    type Slot = Moments<()>;
+macro_rules! optimizer {
+    ($Adam:ident, $decayed:ident) => {
+        impl Optimizer for $Adam {
+            type Slot = Moments<()>;
 
-    fn slot(&self, param: &Param) -> Moments<Param> {
-        Moments { first: zeros(param), second: zeros(param) }
-    }
+            fn slot(&self, param: &Param) -> Moments<Param> {
+                Moments { first: zeros(param), second: zeros(param) }
+            }
 
-    fn update<'t>(
-        &self,
-        _: &'t Trace,
-        step: Tensor<'t>,
-        param: Tensor<'t>,
-        grad: Tensor<'t>,
-        slot: Moments<Tensor<'t>>,
-        path: &str,
-    ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
-        let ty = param.ty();
-        let value = param.convert(wide(ty.dtype()));
-        let mut grad = grad.convert(wide(ty.dtype()));
-        if self.0.decays(path, param) {
-            grad = grad + value * self.0.weight_decay;
+            fn update<'t>(
+                &self,
+                _: &'t Trace,
+                step: Tensor<'t>,
+                param: Tensor<'t>,
+                grad: Tensor<'t>,
+                slot: Moments<Tensor<'t>>,
+                path: &str,
+            ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
+                let (ty, rate) = (param.ty(), self.0.rate.at(step));
+                let wide = wide(ty.dtype());
+                let (mut value, mut grad) = (param.convert(wide), grad.convert(wide));
+                if self.0.decays(path, param) {
+                    (value, grad) = self.0.$decayed(rate, value, grad);
+                }
+                let (value, slot) = self.0.apply(step, rate, value, grad, slot);
+                (value.convert(ty.dtype()), slot)
+            }
         }
-        let (value, slot) = self.0.apply(step, self.0.rate.at(step), value, grad, slot);
-        (value.convert(ty.dtype()), slot)
-    }
+    };
 }
-
-impl Optimizer for AdamW {
-    type Slot = Moments<()>;
-
-    fn slot(&self, param: &Param) -> Moments<Param> {
-        Moments { first: zeros(param), second: zeros(param) }
-    }
-
-    fn update<'t>(
-        &self,
-        _: &'t Trace,
-        step: Tensor<'t>,
-        param: Tensor<'t>,
-        grad: Tensor<'t>,
-        slot: Moments<Tensor<'t>>,
-        path: &str,
-    ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
-        let ty = param.ty();
-        let wide = wide(ty.dtype());
-        let rate = self.0.rate.at(step);
-        let mut value = param.convert(wide);
-        if self.0.decays(path, param) {
-            value = value * (rate * -self.0.weight_decay + 1.0).convert(wide);
-        }
-        let (value, slot) = self.0.apply(step, rate, value, grad.convert(wide), slot);
-        (value.convert(ty.dtype()), slot)
-    }
-}
+optimizer!(Adam, decay_in_gradient);
+optimizer!(AdamW, decay_in_value);
 
 impl Rule {
     fn decays(&self, path: &str, param: Tensor<'_>) -> bool {
         self.weight_decay != 0.0 && self.decay.applies(path, &param.ty())
+    }
+
+    fn decay_in_gradient<'t>(&self, _rate: Tensor<'t>, value: Tensor<'t>, grad: Tensor<'t>) -> (Tensor<'t>, Tensor<'t>) {
+        (value, grad + value * self.weight_decay)
+    }
+
+    fn decay_in_value<'t>(&self, rate: Tensor<'t>, value: Tensor<'t>, grad: Tensor<'t>) -> (Tensor<'t>, Tensor<'t>) {
+        (value * (rate * -self.weight_decay + 1.0).convert(value.dtype()), grad)
     }
 
     fn apply<'t>(
