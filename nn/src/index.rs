@@ -72,8 +72,8 @@ impl<'t> Tensor<'t> {
     }
 
     /// This with `updates` in the places `indices` of dimension `dim`: the parts of `updates` are where
-    /// [`take`](Self::take) has them. `indices` are all different: of equal ones any may win, and the gradient is wrong.
-    /// Writes out of range are left out.
+    /// [`take`](Self::take) has them. Of equal indices any may win; the gradient follows the one that did. Writes out of
+    /// range are left out.
     #[track_caller]
     pub fn scatter_set(self, indices: Tensor<'t>, updates: Tensor<'t>, dim: usize) -> Tensor<'t> {
         self.scatter_at(None, indices, updates, dim)
@@ -108,8 +108,9 @@ impl<'t> Tensor<'t> {
             return self.trace.error_like(Some(error.ty().with_dims(dims).with_dtype(dtype)));
         }
         let last = self.rank();
-        let counted = self.trace.iota(&TensorType::new(self.dtype(), &dims), last);
-        self.unsqueeze(last).broadcast_to(&dims).eq(counted).convert(dtype)
+        let class = self.counting();
+        let counted = self.trace.iota(&TensorType::new(class.dtype(), &dims), last);
+        class.unsqueeze(last).broadcast_to(&dims).eq(counted).convert(dtype)
     }
 
     /// The elements along `dim` in order, smallest first or, if `descending`, largest first. NaN is larger than all.
@@ -148,6 +149,12 @@ impl<'t> Tensor<'t> {
             return (error, error);
         }
         (sorted.slice_dim(dim, ..count), places.slice_dim(dim, ..count))
+    }
+
+    /// These indices in an element type in which `iota` counts any dimension: a narrow one would begin anew at its end.
+    #[track_caller]
+    pub(crate) fn counting(self) -> Tensor<'t> {
+        if self.dtype().size() < DType::S32.size() { self.convert(DType::S32) } else { self }
     }
 
     /// That `indices` are integers, of the dimensions of this but at `dim`; the other dimensions.

@@ -39,8 +39,8 @@ impl<'t> Step<'_, 't> {
         if !along || gather.index_vector_dim != x.rank() || indices.dims()[dim] != 1 || !gather.offset_dims.is_empty() {
             return None;
         }
-        let counted = self.trace.iota(&x.with_dtype(indices.dtype()), dim);
-        let at = self.in_range(&gather.start_index_map, gather.index_vector_dim, &gather.slice_sizes);
+        let at = self.in_range(&gather.start_index_map, gather.index_vector_dim, &gather.slice_sizes).counting();
+        let counted = self.trace.iota(&x.with_dtype(at.dtype()), dim);
         let g = self.g().broadcast_to(x.dims());
         Some(counted.eq(at.broadcast_to(x.dims())).select(g, g.zeros_like()))
     }

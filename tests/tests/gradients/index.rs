@@ -17,6 +17,8 @@ fn reads_at_indices_add_back_also_where_they_were_moved_into_range() {
     Case::noise(&[&[2, 3]]).with(&[along]).check("take along", |_, x| vec![x[0].take_along(x[1], 1)]);
     let one = indices(&[2, 7], &[2, 1]);
     Case::noise(&[&[2, 3]]).with(&[one]).check("take one along", |_, x| vec![x[0].take_along(x[1], 1)]);
+    let one = host::<u8>(&[3, 200], &[2, 1]);
+    Case::noise(&[&[2, 600]]).with(&[one]).check("take one along by u8", |_, x| vec![x[0].take_along(x[1], 1)]);
     let small = host::<u8>(&[1, 200], &[2]);
     Case::noise(&[&[300]]).with(&[small]).check("take by u8", |_, x| vec![x[0].take(x[1], 0)]);
 }
