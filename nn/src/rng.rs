@@ -25,7 +25,10 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 use halite_ir::{Extreme, Literal, Op};
 
-use crate::{Operand, Tensor, Trace};
+use crate::{
+    Operand, Tensor, Trace,
+    check::{Checked, check},
+};
 
 /// The key of a seed, on the host: high word, low word.
 pub const fn key(seed: u64) -> [u32; 2] {
@@ -50,6 +53,7 @@ pub fn split<'t, const N: usize>(key: Tensor<'t>) -> [Tensor<'t>; N] {
 #[track_caller]
 pub fn split_many(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     let _site = key.trace().called_from(Location::caller());
+    check!(check_size("random split", key.trace(), &TensorType::new(DType::U32, [count, 2])));
     let (first, second) = block(key, counters(key.trace(), &[count]));
     pairs(first, second)
 }
@@ -93,6 +97,7 @@ pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Ten
     if !dtype.is_unsigned_integer() {
         return cx.fail("random bits", format!("{dtype} is no unsigned integer; take u8, u16, u32 or u64"), Some(ty));
     }
+    check!(check_size("random bits", cx, &ty));
     let (first, second) = block(key, counters(cx, ty.dims()));
     if dtype == DType::U64 {
         first.convert(dtype).shift_left(cx.full(32.0, &ty)).or(second.convert(dtype))
@@ -181,6 +186,9 @@ pub fn gumbel<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> T
 pub fn categorical<'t>(key: Tensor<'t>, logits: Tensor<'t>) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
     let cx = key.trace();
+    if logits.is_error() {
+        return logits;
+    }
     if logits.rank() == 0 {
         return cx.fail("random categorical", format!("{} has no dimension of classes", logits.ty()), None);
     }
@@ -198,6 +206,7 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
         let like = TensorType::new(DType::S32, dims);
         return cx.fail("random integers", format!("no integer is in {low}..{high}"), Some(like));
     }
+    check!(check_size("random integers", cx, &TensorType::new(DType::S32, dims)));
     let span = high.wrapping_sub(low) as u32;
     // By which the high word counts: 2^32 mod span, or 0 where 2^16 mod span is 2^16. So JAX has it, and so no product
     // below overflows: a span over 2^16 is left to the low word.
@@ -214,6 +223,7 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
 pub fn permutation(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     let _site = key.trace().called_from(Location::caller());
     let cx = key.trace();
+    check!(check_size("random permutation", cx, &TensorType::new(DType::S32, [count])));
     let mut order = cx.push_one(Op::Iota { ty: TensorType::new(DType::S32, [count]), dim: 0 }, &[]);
     // Sorting by random words, often enough that equal words in every round are unlikely.
     let rounds = (3.0 * (count.max(1) as f64).ln() / f64::from(u32::MAX).ln()).ceil() as usize;
@@ -235,10 +245,21 @@ fn in_wide<'t>(
     name: &str,
     draw: impl FnOnce(&[usize], DType) -> Tensor<'t>,
 ) -> Tensor<'t> {
+    check!(check_size(name, key.trace(), &TensorType::new(dtype, dims)));
     match dtype {
         DType::F32 | DType::F64 => draw(dims, dtype),
         DType::F16 | DType::Bf16 => draw(dims, DType::F32).convert(dtype),
         _ => key.trace().fail(name, format!("{dtype} is no float"), Some(TensorType::new(dtype, dims))),
+    }
+}
+
+/// That a device could hold as many words of 64 bits as `ty` has elements, before anything counts them.
+fn check_size<'t>(op: &str, cx: &'t Trace, ty: &TensorType) -> Checked<'t> {
+    // A dimension of 0 makes all sizes fit, but not the strides.
+    let nonzero: Vec<usize> = ty.dims().iter().map(|&size| size.max(1)).collect();
+    match TensorType::new(DType::U64, nonzero).checked_bytes() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(cx.fail(op, format!("{ty} is larger than any address space"), Some(ty.clone()))),
     }
 }
 
@@ -252,7 +273,7 @@ fn counters<'t>(cx: &'t Trace, dims: &[usize]) -> (Tensor<'t>, Tensor<'t>) {
     let mut stride = 1usize;
     for dim in (0..dims.len()).rev() {
         let index = cx.push_one(Op::Iota { ty: ty.clone(), dim }, &[]);
-        // Strides are below 2^53, since the bytes of a tensor fit memory.
+        // Strides are below 2^53, since the bytes of a tensor fit memory. `check_size` saw to it that they fit `usize`.
         let part = if stride == 1 { index } else { index * cx.full(stride as f64, &ty) };
         number = Some(number.map_or(part, |number: Tensor<'t>| number + part));
         stride *= dims[dim];

@@ -29,7 +29,8 @@ impl<'t> Tensor<'t> {
     /// All elements in one dimension.
     #[track_caller]
     pub fn flatten(self) -> Tensor<'t> {
-        self.reshape([self.ty().elements()])
+        // A type that is too large is a mistake of the reshape.
+        self.reshape([self.dims().iter().fold(1, |count: usize, &size| count.saturating_mul(size))])
     }
 
     /// The dimensions from `dim` on become one: `[a, b, c]` from 1 is `[a, b * c]`. `dim` may be the rank: `[a, b, c, 1]`.
