@@ -76,17 +76,27 @@ impl<'t> CrossEntropy<'t> {
         let cx = logits.trace();
         let _site = cx.called_from(Location::caller());
         if let Err(error) = classified("cross entropy", logits, target) {
-            return failed(error);
+            return Mean::failed(error);
         }
         if !(0.0..=1.0).contains(&self.label_smoothing) {
             let message = format!("label smoothing {} is not in 0 to 1", self.label_smoothing);
             let error = cx.fail("cross entropy", message, Some(TensorType::scalar(wide(logits.dtype()))));
-            return failed(error);
+            return Mean::failed(error);
         }
         let logits = logits.convert(wide(logits.dtype()));
         let last = logits.rank() - 1;
         let (dims, dtype) = (logits.dims(), logits.dtype());
         let classes = dims[last];
+        // No broadcasting: weights [n, 1] of targets [n] would be a mean of n² products.
+        for (what, weights, dims) in
+            [("weights", self.weights, &dims[..last]), ("class weights", self.class_weights, &dims[last..])]
+        {
+            let Some(weights) = weights else { continue };
+            if !weights.is_error() && weights.dims() != dims {
+                let message = format!("{what} {} of logits {}: want dimensions {dims:?}", weights.ty(), logits.ty());
+                return Mean::failed(cx.fail("cross entropy", message, Some(TensorType::scalar(dtype))));
+            }
+        }
         let target = target.convert(DType::S32);
         let hit = is_class(target, classes);
         // The loss is that of logits less any number; less their largest, nothing overflows and small losses keep their digits.
@@ -135,8 +145,8 @@ pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t
             let last = logits.rank() - 1;
             Mean::of(-(target * logits.log_softmax(last)).sum([last]))
         }
-        Ok((logits, _)) => failed(logits.trace().fail("soft cross entropy", "scalars have no classes", None)),
-        Err(error) => failed(error),
+        Ok((logits, _)) => Mean::failed(logits.trace().fail("soft cross entropy", "scalars have no classes", None)),
+        Err(error) => Mean::failed(error),
     }
 }
 
@@ -260,8 +270,4 @@ pub(crate) fn classified<'t>(name: &str, logits: Tensor<'t>, target: Tensor<'t>)
     }
     let message = format!("logits {a} and target {b}: want floats [.., classes] and integers [..]");
     Err(cx.fail(name, message, Some(like)))
-}
-
-fn failed(error: Tensor<'_>) -> Mean<'_> {
-    Mean { total: error, weight: error }
 }

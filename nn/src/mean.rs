@@ -1,8 +1,14 @@
 //! Weighted means that can be put together over many batches without loss.
 
-use crate::Tensor;
+use std::panic::Location;
+
+use halite_core::TensorType;
+
+use crate::{Tensor, special::wide};
 
 /// A weighted mean as its two sums, so that means of several batches become the exact mean of all samples.
+///
+/// Both are summed in `f32`, or `f64` for values in `f64`.
 #[derive(Clone, Copy, Debug)]
 pub struct Mean<'t> {
     /// Sum of value times weight: a scalar.
@@ -15,14 +21,34 @@ impl<'t> Mean<'t> {
     /// `values` and `weights` of the same dimensions; a weight of 0 leaves a sample out.
     #[track_caller]
     pub fn weighted(values: Tensor<'t>, weights: Tensor<'t>) -> Self {
+        let cx = values.trace();
+        let _site = cx.called_from(Location::caller());
+        let dtype = wide(values.dtype());
+        let like = TensorType::scalar(dtype);
+        if values.is_error() || weights.is_error() {
+            return Mean::failed(cx.error_like(Some(like)));
+        }
+        // No broadcasting: [n] beside [n, 1] would be a mean of n² products.
+        if values.dims() != weights.dims() {
+            let message = format!("values {} and weights {}: want equal dimensions", values.ty(), weights.ty());
+            return Mean::failed(cx.fail("weighted mean", message, Some(like)));
+        }
+        let (values, weights) = (values.convert(dtype), weights.convert(dtype));
         Mean { total: (values * weights).sum_all(), weight: weights.sum_all() }
     }
 
     /// All values count the same.
     #[track_caller]
     pub fn of(values: Tensor<'t>) -> Self {
-        let count = values.ty().elements() as f64;
-        Mean { total: values.sum_all(), weight: values.trace().scalar(count, values.dtype()) }
+        let _site = values.trace().called_from(Location::caller());
+        let dtype = wide(values.dtype());
+        let count = values.dims().iter().map(|&size| size as f64).product();
+        Mean { total: values.convert(dtype).sum_all(), weight: values.trace().scalar(count, dtype) }
+    }
+
+    /// Of something wrong elsewhere.
+    pub(crate) fn failed(error: Tensor<'t>) -> Self {
+        Mean { total: error, weight: error }
     }
 
     /// The mean: a scalar; 0 if nothing counts.

@@ -44,5 +44,5 @@ pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'
     let before = logits.gt(own_everywhere).or(logits.eq(own_everywhere).and(class.lt(target_everywhere)));
     let place = before.convert(DType::S32).sum([last]);
     let known = target.ge(0.0).and(target.lt(dims[last] as f64)).and(own.eq(own));
-    place.lt(k as f64).and(known).convert(DType::F32)
+    place.lt(k.min(dims[last]) as f64).and(known).convert(DType::F32)
 }

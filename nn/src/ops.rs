@@ -5,9 +5,11 @@ use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
 use halite_core::{DType, TensorType};
 use halite_ir::{Binary, Comparison, Op, Unary};
 
-use crate::Tensor;
+use crate::{Tensor, tensor::holds};
 
 /// The other side of an operation on a tensor: a tensor, or a Rust number, which takes the tensor's element type.
+///
+/// A number that an integer type or `bool` does not have, as -1 beside `u8`, is a mistake; floats round it.
 pub trait Operand<'t>: Copy {
     /// As a tensor of the trace and element type of `like`.
     #[track_caller]
@@ -26,7 +28,7 @@ macro_rules! number_operands {
             #[track_caller]
             fn beside(self, like: Tensor<'t>) -> Tensor<'t> {
                 let (value, dtype) = (f64::from(self), like.dtype());
-                if dtype.is_integer() && value.fract() != 0.0 {
+                if !holds(dtype, value) {
                     let message = format!("{self} is no {dtype}; convert the tensor first");
                     return like.trace().fail("number", message, Some(TensorType::scalar(dtype)));
                 }

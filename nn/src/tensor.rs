@@ -81,6 +81,18 @@ impl Trace {
     }
 }
 
+/// Whether `value` is a number of this element type: an integer in its range, or any for floats, which round it.
+pub(crate) fn holds(dtype: DType, value: f64) -> bool {
+    let bits = 8 * dtype.size();
+    let (first, end) = match dtype {
+        _ if dtype.is_float() => return true,
+        DType::Bool => (0.0, 2.0),
+        _ if dtype.is_signed_integer() => (-((1u128 << (bits - 1)) as f64), (1u128 << (bits - 1)) as f64),
+        _ => (0.0, (1u128 << bits) as f64),
+    };
+    value.fract() == 0.0 && (first..end).contains(&value)
+}
+
 /// Every element `value`, rounded to the element type as Rust's `as` does.
 pub(crate) fn splat(value: f64, ty: &TensorType) -> Literal {
     use half::{bf16, f16};

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, TensorType, tree::Leaf};
 use halite_ir::{CustomCall, Gather, Reduction};
-use halite_nn::{ConvOptions, Padding, Tensor, Trace, grad, vjp};
+use halite_nn::{ConvOptions, CrossEntropy, Mean, Padding, Tensor, Trace, grad, rng, vjp};
 
 /// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no columns.
 #[track_caller]
@@ -317,4 +317,70 @@ fn operations_of_a_layer_and_of_the_gradient_have_the_users_line() {
         assert!(origin.file().ends_with("operation_mistakes.rs"), "{:?} comes from {origin}", node.op);
         assert!((used_at..=used_at + 1).contains(&origin.line()), "{:?} comes from {origin}", node.op);
     }
+}
+
+#[test]
+fn a_number_that_the_element_type_does_not_have_is_a_mistake() {
+    check(
+        |cx| {
+            let labels = cx.input(TensorType::new(DType::U8, [2]), "labels");
+            let _ = labels.eq(-1);
+            let _ = labels.ge(300);
+            let _ = labels.convert(DType::Bool).eq(2);
+            let _ = labels.convert(DType::S64) + 9_223_372_036_854_775_808.0;
+            let _ = labels.convert(DType::S32).eq(f64::NAN);
+            let held = [labels.eq(255), labels.convert(DType::S8).ge(-128), labels.convert(DType::Bool).eq(1)];
+            assert!(held.iter().all(|held| !held.is_error()));
+        },
+        expect![[r#"
+            +3: number: -1 is no u8; convert the tensor first
+            +4: number: 300 is no u8; convert the tensor first
+            +5: number: 2 is no bool; convert the tensor first
+            +6: number: 9223372036854776000 is no s64; convert the tensor first
+            +7: number: NaN is no s32; convert the tensor first
+        "#]],
+    );
+}
+
+#[test]
+fn weights_of_other_dimensions_are_mistakes_and_not_a_mean_of_all_pairs() {
+    check(
+        |cx| {
+            let losses = input(cx, "losses", &[4]);
+            let weights = input(cx, "weights", &[4, 1]);
+            let _ = Mean::weighted(losses, weights);
+            let (logits, target) = (input(cx, "logits", &[4, 3]), cx.input(TensorType::new(DType::U8, [4]), "target"));
+            let _ = CrossEntropy::new().weights(weights).loss(logits, target);
+            let _ = CrossEntropy::new().class_weights(losses).loss(logits, target);
+        },
+        expect![[r#"
+            +4: weighted mean: values f32[4] and weights f32[4, 1]: want equal dimensions
+            +6: cross entropy: weights f32[4, 1] of logits f32[4, 3]: want dimensions [4]
+            +7: cross entropy: class weights f32[4] of logits f32[4, 3]: want dimensions [3]
+        "#]],
+    );
+}
+
+#[test]
+fn a_draw_that_no_memory_holds_is_one_mistake_and_not_a_panic() {
+    check(
+        |cx| {
+            let key = rng::constant_key(cx, rng::key(0));
+            let dims = [usize::MAX, 3];
+            let noise = rng::normal(key, dims, DType::F32);
+            let _ = (noise.flatten(), Mean::of(noise).value());
+            let _ = rng::bits(key, [0, usize::MAX, usize::MAX], DType::U64);
+            let _ = rng::integers(key, dims, 0, 9);
+            let _ = rng::permutation(key, usize::MAX);
+            let _ = rng::split_many(key, usize::MAX);
+            let _ = rng::categorical(key, noise);
+        },
+        expect![[r#"
+            +4: random normal: f32[18446744073709551615, 3] is larger than any address space
+            +6: random bits: u64[0, 18446744073709551615, 18446744073709551615] is larger than any address space
+            +7: random integers: s32[18446744073709551615, 3] is larger than any address space
+            +8: random permutation: s32[18446744073709551615] is larger than any address space
+            +9: random split: u32[18446744073709551615, 2] is larger than any address space
+        "#]],
+    );
 }

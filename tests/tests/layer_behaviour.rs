@@ -2,8 +2,8 @@
 
 use halite_core::{DType, HostArray, TensorType, Tree, tree::Leaf};
 use halite_nn::{
-    Adam, BatchNorm, CrossEntropy, Init, LayerNorm, Linear, Param, Schedule, Sgd, Tensor, Trace, correct, cross_entropy, grad,
-    init, optim, rng,
+    Adam, BatchNorm, CrossEntropy, Init, LayerNorm, Linear, Mean, Param, Schedule, Sgd, Tensor, Trace, correct, cross_entropy,
+    grad, init, optim, rng,
 };
 use halite_tests::eval::{eval, host};
 
@@ -268,4 +268,28 @@ fn types_of_results_follow_the_input() {
         assert_eq!(halite_nn::mse(x, x).value().dtype(), accumulated);
     }
     assert!(cx.mistakes().is_empty(), "{:?}", cx.mistakes());
+}
+
+#[test]
+fn means_of_narrow_types_are_counted_in_f32() {
+    let results = eval(
+        |_, given| {
+            let narrow = [DType::F16, DType::Bf16, DType::U8, DType::Bool].map(|dtype| given[0].convert(dtype));
+            let plain = narrow.iter().map(|&ones| Mean::of(ones));
+            let weighted = narrow.iter().map(|&ones| Mean::weighted(ones, ones));
+            plain.chain(weighted).flat_map(|mean| [mean.weight, mean.value()]).collect()
+        },
+        &[host(&[1.0f32; 70_001], &[70_001])],
+    );
+    for mean in results.chunks(2) {
+        assert_eq!((floats(&mean[0]), floats(&mean[1])), (&[70_001.0][..], &[1.0][..]));
+    }
+}
+
+#[test]
+fn one_hot_of_narrow_classes_does_not_begin_anew_at_256() {
+    let results = eval(|_, given| vec![given[0].one_hot(600, DType::F32)], &[host(&[3u8, 255], &[2])]);
+    let mut expected = vec![0.0f32; 1200];
+    (expected[3], expected[600 + 255]) = (1.0, 1.0);
+    assert_eq!(floats(&results[0]), expected);
 }
