@@ -4,7 +4,7 @@ use std::{
     fmt,
     fs::{self, File},
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use halite_core::{Error, ErrorKind};
@@ -54,6 +54,26 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(error);
     }
     sync_dir(parent)
+}
+
+/// Renames what is at `path`, if anything is, to `path.aside`, or to a name with a number if that is taken too.
+///
+/// # Errors
+/// If it cannot be renamed.
+pub(crate) fn move_aside(path: &Path) -> io::Result<Option<PathBuf>> {
+    let there = |path: &Path| path.symlink_metadata().is_ok();
+    if !there(path) {
+        return Ok(None);
+    }
+    let named = |ending: String| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let names = std::iter::once(".aside".to_string()).chain((2u64..).map(|n| format!(".aside.{n}")));
+    let aside = names.map(named).find(|aside| !there(aside)).expect("names do not run out");
+    fs::rename(path, &aside)?;
+    Ok(Some(aside))
 }
 
 /// The directory that holds `path`; `.` for a bare name.
@@ -123,6 +143,19 @@ mod tests {
         assert!(replace(&path, b"new").is_err());
         assert_eq!(fs::read(path.join("inside")).unwrap(), b"kept");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_moved_aside_replaces_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        assert_eq!(move_aside(&path).unwrap(), None);
+        for (text, name) in [("one", "report.json.aside"), ("two", "report.json.aside.2")] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(move_aside(&path).unwrap(), Some(dir.path().join(name)));
+        }
+        assert_eq!(fs::read(dir.path().join("report.json.aside")).unwrap(), b"one");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     #[test]

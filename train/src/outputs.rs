@@ -1,6 +1,6 @@
 //! What a run writes: progress on the terminal, and in its directory checkpoints, `metrics.csv`, `metrics.svg`, `report.json`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Metrics, Report, TrainerOptions,
     checkpoint::{CheckpointStore, Position, Saved, Snapshot, exact_f64},
+    files,
     loggers::{CsvLog, Progress, Row, plot_metrics},
 };
 
 /// How many of the newest checkpoints are kept, besides the best.
 const KEEP: usize = 2;
+
+const PLOT: &str = "metrics.svg";
+const REPORT: &str = "report.json";
 
 /// What a checkpoint says besides arrays, position and seed.
 #[derive(Debug, Deserialize, Serialize)]
@@ -74,7 +78,13 @@ impl Outputs {
         let table = dir.join("metrics.csv");
         let csv = match &saved {
             Some(saved) => CsvLog::resume(&table, saved.position().step)?,
-            None => CsvLog::create(&table)?,
+            None => {
+                // Without a checkpoint beside them they are someone else's: `--out .` destroys nothing.
+                for name in [PLOT, REPORT] {
+                    set_aside(&dir.join(name))?;
+                }
+                CsvLog::create(&table)?
+            }
         };
         if let Some(saved) = &saved {
             let Position { step, epoch, batch } = saved.position();
@@ -118,7 +128,7 @@ impl Outputs {
         self.progress.epoch_done(&all.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
         let Some(files) = &mut self.files else { return Ok(()) };
         files.csv.write(&row)?;
-        plot_metrics(files.dir.join("metrics.svg"), &title(&files.dir), &files.csv.rows()?)
+        plot_metrics(files.dir.join(PLOT), &title(&files.dir), &files.csv.rows()?)
     }
 
     /// Writes a checkpoint in the background, unless `check` refuses its arrays. Nothing happens if the newest one is of
@@ -155,7 +165,7 @@ impl Outputs {
         let Some(files) = &self.files else { return Ok(report) };
         report.best_checkpoint = files.store.best()?.map(|best| best.path);
         report.last_checkpoint = files.store.list()?.into_iter().next().map(|(path, _)| path);
-        report.write(files.dir.join("report.json"))?;
+        report.write(files.dir.join(REPORT))?;
         Ok(report)
     }
 }
@@ -185,6 +195,35 @@ fn refuse_another_run(store: &CheckpointStore) -> Result<()> {
     }
 }
 
-fn title(dir: &std::path::Path) -> String {
+/// Moves what is at `path` out of the way, and says so.
+fn set_aside(path: &Path) -> Result<()> {
+    let moved = files::move_aside(path).map_err(|error| files::failed("fit", "move aside", path, &error))?;
+    if let Some(aside) = moved {
+        tracing::warn!("{} is not of this run; it is moved to {}", path.display(), aside.display());
+    }
+    Ok(())
+}
+
+fn title(dir: &Path) -> String {
     dir.file_name().map_or_else(|| "training".to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_in_a_directory_with_files_of_these_names_destroys_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = ["metrics.csv", PLOT, REPORT];
+        for name in names {
+            std::fs::write(dir.path().join(name), "someone's work").unwrap();
+        }
+        let options = TrainerOptions { out: Some(dir.path().to_path_buf()), quiet: true, ..TrainerOptions::default() };
+        Outputs::open(&options, 1).unwrap();
+        for name in names {
+            assert_eq!(std::fs::read(dir.path().join(format!("{name}.aside"))).unwrap(), b"someone's work");
+        }
+        assert!(!dir.path().join(PLOT).exists() && !dir.path().join(REPORT).exists());
+    }
 }

@@ -72,12 +72,14 @@ pub struct CsvLog {
 }
 
 impl CsvLog {
-    /// A new table; one that is there is replaced.
+    /// A new table; one that is there is replaced, and a file that is no such table is moved aside.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be read or written.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
-        Self::start(path.as_ref(), Table::default(), Vec::new())
+        let path = path.as_ref();
+        Table::read(path)?;
+        Self::start(path, Table::default(), Vec::new())
     }
 
     /// Goes on with the table of a run that resumes at `step`: rows past it are dropped, for they come again.
@@ -89,17 +91,8 @@ impl CsvLog {
     /// If the file cannot be read or written.
     pub fn resume(path: impl AsRef<Path>, step: u64) -> Result<Self> {
         let path = path.as_ref();
-        let text = match files::read_plain(path, SIZE_LIMIT) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::create(path),
-            Err(error) => return Err(files::failed(OP, "read", path, &error)),
-        };
-        let Parsed { mut table, problem } = Table::parse(&text);
-        if table.names.is_empty() && table.rows.is_empty() && problem.is_some() {
-            let aside = path.with_extension("csv.unreadable");
-            tracing::warn!("{} is no table of metrics; it is moved to {}", path.display(), aside.display());
-            std::fs::rename(path, &aside).map_err(|error| files::failed(OP, "rename to", &aside, &error))?;
-        } else if let Some(problem) = problem {
+        let Parsed { mut table, problem } = Table::read(path)?;
+        if let Some(problem) = problem {
             tracing::warn!("{}: {problem}; it and what follows is dropped", path.display());
         }
         table.rows.retain(|row| row.step <= step);
@@ -186,6 +179,24 @@ impl Table {
         text.push('\n');
         self.rows.iter().for_each(|row| text.push_str(&line_of(row, &self.names)));
         text
+    }
+
+    /// Reads the file, if there is one. One that is no such table is moved aside.
+    fn read(path: &Path) -> Result<Parsed> {
+        let none = Parsed { table: Table::default(), problem: None };
+        let text = match files::read_plain(path, SIZE_LIMIT) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(none),
+            Err(error) => return Err(files::failed(OP, "read", path, &error)),
+        };
+        let parsed = Table::parse(&text);
+        if !parsed.table.names.is_empty() || !parsed.table.rows.is_empty() || parsed.problem.is_none() {
+            return Ok(parsed);
+        }
+        let aside = files::move_aside(path).map_err(|error| files::failed(OP, "move aside", path, &error))?;
+        let aside = aside.unwrap_or_else(|| path.to_path_buf());
+        tracing::warn!("{} is no table of metrics; it is moved to {}", path.display(), aside.display());
+        Ok(none)
     }
 
     /// Reads rows up to the first that is none.
@@ -396,11 +407,16 @@ mod tests {
     fn a_file_that_is_no_table_is_moved_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
+        let aside = dir.path().join("metrics.csv.aside");
         for other in [&b"time;loss\n1;2\n"[..], b"\0\0\0\0", b"", b"step,epoch,seconds,split,\xff\n"] {
-            std::fs::write(&path, other).unwrap();
-            assert_eq!(CsvLog::resume(&path, 10).unwrap().rows().unwrap(), []);
-            let aside = dir.path().join("metrics.csv.unreadable");
-            assert!(other.is_empty() || std::fs::read(&aside).unwrap() == other);
+            for open in [CsvLog::create, |path| CsvLog::resume(path, 10)] {
+                std::fs::write(&path, other).unwrap();
+                assert_eq!(open(&path).unwrap().rows().unwrap(), []);
+                assert_eq!(std::fs::read(&aside).unwrap(), other);
+                std::fs::remove_file(&aside).unwrap();
+            }
         }
+        CsvLog::create(&path).unwrap();
+        assert!(!aside.exists(), "a table of ours is replaced");
     }
 }

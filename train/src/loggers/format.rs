@@ -36,13 +36,13 @@ pub fn format_metric(name: &str, value: f64) -> String {
     }
 }
 
-/// Whole numbers with thousands apart: `60 000`.
+/// Whole numbers with thousands apart: `60,000`.
 pub(super) fn format_count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(' ');
+            text.push(',');
         }
         text.push(digit);
     }
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn counts_and_times_are_readable() {
-        assert_eq!([0, 999, 1000, 60_000, 1_234_567].map(format_count), ["0", "999", "1 000", "60 000", "1 234 567"]);
+        assert_eq!([0, 999, 1000, 60_000, 1_234_567].map(format_count), ["0", "999", "1,000", "60,000", "1,234,567"]);
         let times = [0.04, 9.94, 9.96, 59.4, 59.6, 185.0, 7620.0, f64::INFINITY].map(format_seconds);
         assert_eq!(times, ["0.0 s", "9.9 s", "10 s", "59 s", "1 min 00 s", "3 min 05 s", "2 h 07 min", "?"]);
     }
