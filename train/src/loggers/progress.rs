@@ -16,7 +16,7 @@ use super::format::{format_count, format_metric, format_seconds};
 /// On a terminal a bar moves, at most twenty times a second, and its last state stays when the epoch is done:
 ///
 /// ```text
-/// epoch 1/2 [=================>  ] 412/469  loss 0.0812  accuracy 97.61 %  8 123 samples/s  eta 12 s
+/// epoch 1/2 [=================>  ] 412/469  loss 0.0812  accuracy 97.61 %  8,123 samples/s  eta 12 s
 /// ```
 ///
 /// Elsewhere (a file, a pipe) only one line for each epoch is printed. Counting a step is cheap enough for steps of

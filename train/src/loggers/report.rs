@@ -209,17 +209,17 @@ mod tests {
 accuracy          98.93 %
 loss              0.03120
 loss in training  NaN
-steps             1 876 in 2 epochs
+steps             1,876 in 2 epochs
 time              3 min 05 s
 speed             702 samples/s
 plugin            cpu 0.115, devices: 1
 compiles          2
 blocking reads    0
-uploads           3 800
+uploads           3,800
 seed              7
 best checkpoint   runs/mnist/checkpoints/step-00001876";
         assert_eq!(report().to_string(), want);
         let stopped = Report { interrupted: true, resumed_from_step: Some(938), ..report() };
-        assert!(stopped.to_string().contains("steps             1 876 in 2 epochs, resumed from 938, interrupted\n"));
+        assert!(stopped.to_string().contains("steps             1,876 in 2 epochs, resumed from 938, interrupted\n"));
     }
 }
