@@ -6,12 +6,11 @@ mod common;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, mpsc},
-    thread,
     time::Duration,
 };
 
 use common::*;
-use halite_core::{Arg, Backend, Buffer, CompileOptions, DeviceId, Event, Executable, Launch, Program};
+use halite_core::{Arg, Backend, Buffer, DeviceId, Event, Executable, Launch, Program};
 use halite_pjrt::{CompiledProgram, Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin, Topology};
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -14,10 +14,10 @@ use std::{
 
 use common::*;
 use halite_core::{
-    AlignedBytes, Arg, Backend, Buffer, CompileOptions, DType, Device, DeviceId, Element, ErrorKind, Event, HostBytes,
-    MemoryKind, Placement, TensorType,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, DType, Device, DeviceId, ErrorKind, Event, HostBytes, MemoryKind,
+    Placement, TensorType,
 };
-use halite_pjrt::{Pjrt, PjrtBuffer};
+use halite_pjrt::PjrtBuffer;
 
 #[test]
 fn shapes_of_any_rank_come_back_by_both_ways() {
