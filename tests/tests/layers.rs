@@ -1,5 +1,5 @@
 //! Layers, losses, optimizers and schedules on the CPU plugin, beside what PyTorch computes
-//! (`nn/tests/golden/make.py`), and their gradients beside differences of their values.
+//! (`tests/golden/pytorch/make.py`), and their gradients beside differences of their values.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -42,7 +42,7 @@ impl Packed {
 
 /// The cases whose names begin with `prefix`.
 fn cases(prefix: &str) -> BTreeMap<String, Case> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../nn/tests/golden/layers.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/pytorch/layers.json");
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut cases: BTreeMap<String, Case> = serde_json::from_str(&text).expect("the golden file is as make.py writes it");
     cases.retain(|name, _| name.starts_with(prefix));
