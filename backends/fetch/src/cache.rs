@@ -315,7 +315,7 @@ impl Cache {
         for entry in fs::read_dir(self.partial()).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&prefix) {
                 // What cannot be removed costs space but is never used.
-                let _ = fs::remove_dir_all(entry.path());
+                remove(&entry.path());
             }
         }
     }
@@ -334,11 +334,15 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // A client that was just killed may still be creating files for a moment.
-        for _ in 0..3 {
-            if fs::remove_dir_all(&self.0).is_ok() {
-                break;
-            }
+        remove(&self.0);
+    }
+}
+
+/// Removes a directory in which a client that was just killed may still be creating files for a moment.
+fn remove(directory: &Path) {
+    for _ in 0..3 {
+        if fs::remove_dir_all(directory).is_ok() {
+            break;
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     fs,
     io::Write,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -52,19 +52,19 @@ const IS_NUMBER: Package = Package {
         },
     ],
 };
-/// A Debian package that is the same on all architectures. Distributions build it anew, so no digest of the archive is
-/// given.
-const FASHION_LABELS: Package = Package {
+/// A small Debian package that is the same on all architectures and in many releases. Distributions build it anew, so no
+/// digest of the archive is given.
+const COWSAY: Package = Package {
     client: Client::Apt,
-    name: "dataset-fashion-mnist",
-    version: "0.0~git20200523.55506a9-1",
-    archive_size: 30_900_652,
+    name: "cowsay",
+    version: "3.03+dfsg2-8",
+    archive_size: 21_372,
     archive_sha256: None,
     files: &[FileSpec {
-        inside: "usr/share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz",
-        name: "t10k-labels",
-        size: 10_008,
-        sha256: "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        inside: "usr/share/man/man6/cowsay.6.gz",
+        name: "cowsay.6",
+        size: 4_694,
+        sha256: "eadad73410d3ea56a442ab1534a3b3ec93882dd769cf88aec8680c77219c2d52",
         transform: Transform::Gunzip,
     }],
 };
@@ -106,8 +106,9 @@ fn a_debian_package_is_opened_and_its_gzip_member_decompressed() {
         return;
     }
     let (_guard, cache) = cache();
-    let installed = cache.ensure(&FASHION_LABELS, &mut Quiet).unwrap();
-    assert_eq!(fs::read(installed.path("t10k-labels")).unwrap()[..8], [0, 0, 8, 1, 0, 0, 0x27, 0x10]);
+    let installed = cache.ensure(&COWSAY, &mut Quiet).unwrap();
+    let manual = fs::read_to_string(installed.path("cowsay.6")).unwrap();
+    assert!(manual.contains(".TH COWSAY 6"), "{manual}");
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn empty_package_lists_as_in_container_images_are_fetched_privately() {
     fs::create_dir_all(lists.join("partial")).unwrap();
     let config = guard.path().join("apt.conf");
     fs::write(&config, format!("Dir::State::lists {lists:?};")).unwrap();
-    let mut command = child(cache.root(), "labels");
+    let mut command = child(cache.root(), "cowsay");
     let said = answer(&command.env("APT_CONFIG", &config).output().unwrap());
     assert!(said.starts_with("installed "), "{said}");
     assert_eq!(fs::read_dir(lists.join("partial")).unwrap().count(), 0);
@@ -245,10 +246,9 @@ fn a_process_killed_at_any_moment_leaves_nothing_that_is_used() {
     // Until an installation was faster than its killer.
     while outcomes[1] == 0 {
         assert!(delay < Duration::from_secs(60), "no installation finished in {delay:?}");
-        let mut child = child(cache.root(), "six").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = start_in_group(child(cache.root(), "six"));
         thread::sleep(delay);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill_group(child);
         match cache.state(&SIX, Check::Full).unwrap() {
             State::Absent => outcomes[0] += 1,
             State::Installed(_) => outcomes[1] += 1,
@@ -264,14 +264,13 @@ fn a_process_killed_at_any_moment_leaves_nothing_that_is_used() {
 fn what_a_killed_process_left_is_removed_and_its_lock_is_free() {
     let (_guard, cache) = cache();
     let partial = cache.root().join(".partial");
-    let mut child = child(cache.root(), "six").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let child = start_in_group(child(cache.root(), "six"));
     let start = Instant::now();
     while fs::read_dir(&partial).map_or(0, Iterator::count) == 0 {
         assert!(start.elapsed() < Duration::from_secs(60), "the child never began");
         thread::sleep(Duration::from_millis(2));
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill_group(child);
     assert_eq!(fs::read_dir(&partial).unwrap().count(), 1);
     // Killed right before the rename: all files and the marker are there, under the wrong name.
     let (_other_guard, other) = self::cache();
@@ -308,7 +307,7 @@ fn without_any_client_the_error_says_what_to_install() {
     let (guard, cache) = cache();
     let empty = guard.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    for (what, names) in [("six", ["python3", "pip"]), ("is-number", ["npm", "Node.js"]), ("labels", ["apt-get", "Debian"])] {
+    for (what, names) in [("six", ["python3", "pip"]), ("is-number", ["npm", "Node.js"]), ("cowsay", ["apt-get", "Debian"])] {
         let said = answer(&child(cache.root(), what).env("PATH", &empty).output().unwrap());
         assert!(said.starts_with("failed ClientMissing") && names.iter().all(|name| said.contains(name)), "{said}");
     }
@@ -330,10 +329,18 @@ fn a_registry_that_cannot_be_reached_is_an_error_with_the_clients_last_words() {
     // The discard port: nothing listens there.
     let nowhere = "http://127.0.0.1:9/";
     let mut pip = child(cache.root(), "six");
-    pip.env("PIP_INDEX_URL", nowhere).env("PIP_RETRIES", "0").env_remove("PIP_EXTRA_INDEX_URL");
+    pip.env("PIP_INDEX_URL", nowhere).env("PIP_RETRIES", "0").env("PIP_CONFIG_FILE", "/dev/null");
     let mut npm = child(cache.root(), "is-number");
-    npm.env("npm_config_registry", nowhere);
+    npm.env("npm_config_registry", nowhere).env("npm_config_userconfig", "/dev/null");
     for (mut command, words) in [(pip, "Connection refused"), (npm, "ECONNREFUSED")] {
+        // What the user set up to reach a registry: other registries, files of packages, proxies.
+        for (name, _) in std::env::vars_os() {
+            let lower = name.to_string_lossy().to_lowercase();
+            let leads_elsewhere = ["pip_extra_index_url", "pip_find_links", "pip_no_index", "npm_config_offline"];
+            if lower.ends_with("proxy") || leads_elsewhere.contains(&&*lower) {
+                command.env_remove(name);
+            }
+        }
         let said = answer(&command.output().unwrap());
         assert!(said.starts_with("failed ClientFailed") && said.contains(words), "{said}");
         assert!(said.contains("Look at the network"), "{said}");
@@ -453,7 +460,7 @@ fn a_child_installs_what_its_parent_test_asks_for() {
         "six" => SIX,
         "six unpinned" => Package { archive_sha256: None, ..SIX },
         "is-number" => IS_NUMBER,
-        "labels" => FASHION_LABELS,
+        "cowsay" => COWSAY,
         other => panic!("no package {other}"),
     };
     match cache.ensure(&package, &mut Quiet) {
@@ -472,6 +479,20 @@ fn child(cache: &Path, what: &str) -> Command {
         .env("HALITE_FETCH_TEST_INSTALL", what)
         .env("HALITE_CACHE_DIR", cache);
     command
+}
+
+/// Starts it as the first of a process group, which has the clients that it starts too.
+fn start_in_group(mut command: Command) -> Child {
+    use std::os::unix::process::CommandExt;
+    command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap()
+}
+
+/// SIGKILL to the group: no client stays behind when the test is over.
+fn kill_group(mut child: Child) {
+    let kill = format!("kill -KILL -{}", child.id());
+    let killed = Command::new("sh").args(["-c", &kill]).status().unwrap();
+    assert!(killed.success(), "{kill}: {killed}");
+    child.wait().unwrap();
 }
 
 fn answer(output: &Output) -> String {
