@@ -1,4 +1,5 @@
-//! Real file systems that are full or read-only. They need the right to mount; without it, these say that they skip.
+//! Real file systems that are full or read-only. Where the system lets nobody mount one in a namespace of his own, these
+//! say that they skip.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -13,22 +14,37 @@ use halite_train::{
     loggers::{CsvLog, Report, Row, Split},
 };
 
+/// Set in the process that may mount.
+const INSIDE: &str = "HALITE_TEST_MAY_MOUNT";
+
 /// A file system of its own, unmounted when dropped.
 struct Mounted {
     dir: tempfile::TempDir,
 }
 
-impl Mounted {
-    fn of_kilobytes(size: u32) -> Option<Self> {
+/// A small file system for the test of this name. What is mounted in a namespace of its own goes with the process,
+/// however that ends: so the test is run again there, and only there it gets the file system.
+fn disk_of_kilobytes(size: u32, test: &str) -> Option<Mounted> {
+    if std::env::var_os(INSIDE).is_some() {
         let dir = tempfile::tempdir().unwrap();
-        let mounted = run("mount", &["-t", "tmpfs", "-o", &format!("size={size}k"), "halite-test", dir.path().to_str().unwrap()]);
-        if !mounted {
-            eprintln!("skipped: this account may not mount a small file system to fill");
-            return None;
-        }
-        Some(Mounted { dir })
+        let size = format!("size={size}k");
+        assert!(run("mount", &["-t", "tmpfs", "-o", &size, "halite-test", dir.path().to_str().unwrap()]), "{size}");
+        return Some(Mounted { dir });
     }
+    const UNSHARE: [&str; 3] = ["--user", "--map-root-user", "--mount"];
+    if !run("unshare", &[&UNSHARE[..], &["mount", "-t", "tmpfs", "halite-test", "/tmp"]].concat()) {
+        eprintln!("skipped: this account may not mount a small file system in a namespace of its own");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    command.args(UNSHARE).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    let output = command.env(INSIDE, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains(" 1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    None
+}
 
+impl Mounted {
     fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -68,7 +84,7 @@ fn folders(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays() {
-    let Some(disk) = Mounted::of_kilobytes(512) else { return };
+    let Some(disk) = disk_of_kilobytes(512, "a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays") else { return };
     let store = CheckpointStore::open(disk.path().join("run/checkpoints"), 2).unwrap();
     let good = store.save(snapshot(1, 100)).unwrap();
     for background in [false, true] {
@@ -96,7 +112,7 @@ fn a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays() {
 
 #[test]
 fn a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint() {
-    let Some(disk) = Mounted::of_kilobytes(256) else { return };
+    let Some(disk) = disk_of_kilobytes(256, "a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint") else { return };
     let store = CheckpointStore::open(disk.path(), 1).unwrap();
     let mut newest = 0;
     // From hopeless to fitting: the space ends in the arrays, in the manifest, in the marker, and not at all.
@@ -117,7 +133,7 @@ fn a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint() {
 
 #[test]
 fn a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had() {
-    let Some(disk) = Mounted::of_kilobytes(64) else { return };
+    let Some(disk) = disk_of_kilobytes(64, "a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had") else { return };
     let row = |step| Row { step, epoch: 0, seconds: 1.0, split: Split::Train, metrics: vec![("loss".into(), 0.5)] };
     let mut log = CsvLog::create(disk.path().join("metrics.csv")).unwrap();
     let report = Report { steps: 1, ..Report::default() };
@@ -139,7 +155,7 @@ fn a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had() {
 
 #[test]
 fn a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read() {
-    let Some(disk) = Mounted::of_kilobytes(512) else { return };
+    let Some(disk) = disk_of_kilobytes(512, "a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read") else { return };
     let dir = disk.path().join("checkpoints");
     let store = CheckpointStore::open(&dir, 1).unwrap();
     store.save(snapshot(1, 10)).unwrap();
