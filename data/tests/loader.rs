@@ -213,20 +213,24 @@ fn dropping_the_batches_stops_the_workers_at_once_and_leaves_no_thread() {
 
 #[test]
 fn waiting_for_batches_is_measured() {
-    let slow = |_| {
-        thread::sleep(Duration::from_millis(2));
+    let read = Arc::new(Mutex::new(0));
+    let count = read.clone();
+    let slow = move |_| {
+        thread::sleep(Duration::from_millis(5));
+        *count.lock().unwrap() += 1;
         Ok(())
     };
     let loader = Loader::new(squares(32, slow), LoaderOptions { workers: 1, ..LoaderOptions::new(8) }).unwrap();
+    let start = Instant::now();
     let mut batches = loader.epoch(0);
     batches.by_ref().for_each(|batch| assert!(batch.is_ok()));
-    assert!(batches.waited() >= Duration::from_millis(60), "{:?}", batches.waited());
+    let (slow, whole) = (batches.waited(), start.elapsed());
+    assert!(slow <= whole && slow > whole / 2, "{slow:?} of {whole:?}, in which nothing else was done");
 
     let mut batches = loader.epoch(0);
-    // Time enough for all batches to be read ahead.
-    thread::sleep(Duration::from_millis(500));
+    wait_until_read(&read, 64);
     batches.by_ref().for_each(|batch| assert!(batch.is_ok()));
-    assert!(batches.waited() < Duration::from_millis(60), "{:?}", batches.waited());
+    assert!(batches.waited() < slow / 2, "{:?} for batches that are there, {slow:?} for others", batches.waited());
 }
 
 #[test]
@@ -240,11 +244,21 @@ fn no_more_batches_are_read_ahead_than_asked_for() {
     let options = LoaderOptions { workers: 2, ahead: 3, ..LoaderOptions::new(10) };
     let loader = Loader::new(squares(1000, counting), options).unwrap();
     let mut batches = loader.epoch(0);
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(*read.lock().unwrap(), 30);
+    wait_until_read(&read, 30);
     batches.next().unwrap().unwrap();
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(*read.lock().unwrap(), 40);
+    wait_until_read(&read, 40);
+}
+
+/// Waits until so many samples were read, and a little longer, in which none more may be.
+#[track_caller]
+fn wait_until_read(read: &Mutex<usize>, samples: usize) {
+    let start = Instant::now();
+    while *read.lock().unwrap() < samples {
+        assert!(start.elapsed() < Duration::from_secs(60), "{} of {samples} samples are read", read.lock().unwrap());
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(*read.lock().unwrap(), samples);
 }
 
 #[test]
