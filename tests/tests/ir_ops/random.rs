@@ -5,7 +5,7 @@ use halite_ir::{
     Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Interface, Literal, Op, Reduction, Scatter, Unary,
     Value, Window, optimize, program, verify,
 };
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::RngSeed};
 
 use crate::support::*;
 
@@ -227,7 +227,14 @@ fn draw_graph(seeds: &[u64], dtypes: &[DType]) -> (Graph, Vec<HostArray>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, max_shrink_iters: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    // The same programs each time: a plugin that ends its process on one of them leaves no words of which it was.
+    #![proptest_config(ProptestConfig {
+        cases: 10,
+        rng_seed: RngSeed::Fixed(2),
+        max_shrink_iters: 60,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_compiler_takes_what_inference_takes(seeds in prop::collection::vec(any::<u64>(), 40..120)) {
