@@ -1,44 +1,45 @@
 //! Finding and installing the CPU plugin: the real package, through the real client.
 //!
-//! One package of 63 MB is downloaded. Tests that need another environment run this same test binary again as a child
-//! (see `a_child_looks_for_the_plugin_as_its_parent_test_asks`).
+//! The plugin is installed in the cache where it is missing, once for all tests; what has to be downloaded here in any
+//! case is a small package. Tests that need another environment run this same test binary again as a child (see
+//! `a_child_looks_for_the_plugin_as_its_parent_test_asks`).
 
-use std::{fs, path::Path, process::Command};
+use std::{env::consts, fs, path::Path, process::Command};
 
-use halite_backends::{PLUGINS, Search, Source, install, plugin};
+use halite_backends::{KnownPlugin, PLUGINS, Search, Source, install, plugin};
 use halite_core::ErrorKind;
-use halite_fetch::{Cache, Quiet, sha256_of_file};
+use halite_fetch::{Cache, Client, FileSpec, Package, Quiet, Transform, sha256_of_file};
+
+/// What stands for a library where only its being installed matters.
+const SIX: FileSpec = FileSpec {
+    inside: "six.py",
+    name: "six.py",
+    size: 34_549,
+    sha256: "4ce39f422ee71467ccac8bed76beb05f8c321c7f0ceda9279ae2dfa3670106b3",
+    transform: Transform::None,
+};
 
 #[test]
-fn the_plugin_is_installed_found_repaired_and_taken_from_python_by_its_digest() {
-    if !PLUGINS[0].runs_here() {
-        println!("skipped: there is no known CPU plugin for this system");
-        return;
-    }
+fn the_plugin_is_found_refused_when_it_was_changed_and_taken_from_python_by_its_digest() {
     let directory = tempfile::tempdir().unwrap();
-    let cache = Cache::at(directory.path().join("cache"));
+    let cache = Cache::open(None).unwrap();
     let search = Search { variable: "HALITE_NOT_SET", ..Search::cpu(&cache) };
 
-    // Nothing there: every place is named.
-    let error = search.find().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let words = ["HALITE_NOT_SET is not set", "not installed in", "halite plugins install cpu"];
-    assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
-
-    // Installed once, found afterwards.
-    let located = search.ensure(&mut Quiet).unwrap();
-    assert_eq!(located.source, Source::Installed);
-    assert_eq!(sha256_of_file(&located.path).unwrap().0, PLUGINS[0].library.sha256);
-    assert!(located.to_string().contains("lammps-jax-pjrt-cpu 0.11.2, installed now"), "{located}");
-    assert_eq!(search.find().unwrap().source, Source::Cache);
-    assert_eq!(search.ensure(&mut Quiet).unwrap().path, located.path);
-    assert!(located.path.with_file_name("THIRD_PARTY_NOTICES").exists(), "licences come with the library");
+    // Whether or not it was there before, it is now.
+    let path = install(&PLUGINS[0], &cache, &mut Quiet).unwrap().path;
+    assert_eq!(sha256_of_file(&path).unwrap().0, PLUGINS[0].library.sha256);
+    assert!(path.with_file_name("THIRD_PARTY_NOTICES").exists(), "licences come with the library");
+    for located in [search.find(), search.ensure(&mut Quiet), install(&PLUGINS[0], &cache, &mut Quiet)] {
+        let located = located.unwrap();
+        assert_eq!((located.source, &located.path), (Source::Cache, &path));
+        assert!(located.to_string().contains("lammps-jax-pjrt-cpu 0.11.2, from the cache"), "{located}");
+    }
 
     // A Python environment that has the module, with the right library and with another.
     let module = directory.path().join("python").join("lammps_jax_pjrt_cpu");
     fs::create_dir_all(&module).unwrap();
     fs::write(module.join("__init__.py"), "raise Exception('imported')").unwrap();
-    fs::hard_link(&located.path, module.join("pjrt_c_api_cpu_plugin.so")).unwrap();
+    link_or_copy(&path, &module.join("pjrt_c_api_cpu_plugin.so"));
     let empty = directory.path().join("empty");
     let in_python = |find: &str| {
         let mut command = child(&empty, find);
@@ -51,11 +52,46 @@ fn the_plugin_is_installed_found_repaired_and_taken_from_python_by_its_digest() 
     let said = in_python("find");
     assert!(said.contains("no plugin") && said.contains("is another version"), "{said}");
 
-    // A library that is not what was installed is never taken.
-    fs::OpenOptions::new().write(true).open(&located.path).unwrap().set_len(1_000_000).unwrap();
-    assert_eq!(search.find().unwrap_err().kind(), ErrorKind::Unavailable);
-    assert_eq!(search.ensure(&mut Quiet).unwrap().source, Source::Installed);
-    assert_eq!(fs::metadata(&located.path).unwrap().len(), PLUGINS[0].library.size);
+    // A library that is not what was installed is never taken. (Without Python, it cannot be replaced either.)
+    let changed = Cache::at(directory.path().join("changed"));
+    let folder = changed.directory(&PLUGINS[0].package);
+    fs::create_dir_all(&folder).unwrap();
+    for entry in fs::read_dir(path.parent().unwrap()).unwrap().flatten() {
+        link_or_copy(&entry.path(), &folder.join(entry.file_name()));
+    }
+    let without_python = |what: &str| answer(child(changed.root(), what).env("PATH", directory.path()));
+    let said = without_python("find");
+    assert!(said.contains("found Cache"), "{said}");
+    let library = folder.join(PLUGINS[0].library.name);
+    fs::remove_file(&library).unwrap();
+    fs::write(&library, vec![0; 1_000_000]).unwrap();
+    let said = without_python("find");
+    assert!(said.contains("is damaged and not used: ") && said.contains("halite plugins install cpu"), "{said}");
+    let said = without_python("ensure");
+    assert!(said.contains("python3 was not found"), "{said}");
+}
+
+#[test]
+fn a_plugin_is_installed_once_and_again_when_its_library_was_changed() {
+    const PACKAGE: Package = Package {
+        client: Client::Pip,
+        name: "six",
+        version: "1.16.0",
+        archive_size: 11_053,
+        archive_sha256: Some("8abb2f1d86890a2dfb989f9a77cfcfd3e47c2a354b01111771326f8aa26e0254"),
+        files: &[SIX],
+    };
+    let target = (consts::OS, consts::ARCH);
+    let small: &KnownPlugin = Box::leak(Box::new(KnownPlugin { package: PACKAGE, library: SIX, target, ..PLUGINS[0] }));
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::at(directory.path());
+    let located = install(small, &cache, &mut Quiet).unwrap();
+    assert_eq!(located.source, Source::Installed);
+    assert!(located.to_string().contains("six 1.16.0, installed now"), "{located}");
+    assert_eq!(install(small, &cache, &mut Quiet).unwrap().source, Source::Cache);
+    fs::write(&located.path, "changed").unwrap();
+    assert_eq!(install(small, &cache, &mut Quiet).unwrap().source, Source::Installed);
+    assert_eq!(sha256_of_file(&located.path).unwrap().0, SIX.sha256);
 }
 
 #[test]
@@ -81,7 +117,11 @@ fn the_users_path_is_taken_as_it_is_and_nothing_else_is_tried() {
 fn without_python_the_error_says_so_in_one_paragraph() {
     let directory = tempfile::tempdir().unwrap();
     let said = answer(child(directory.path(), "find").env("PATH", directory.path()));
-    assert!(said.contains("no Python environment to look in (no python3, no python)"), "{said}");
+    for place in ["HALITE_CPU_PLUGIN is not set", "not installed in", "no Python environment to look in (no python3, no python)"]
+    {
+        assert!(said.contains(place), "every place is named: {said}");
+    }
+    assert!(said.contains("no plugin: ") && said.contains("halite plugins install cpu"), "{said}");
     let said = answer(child(directory.path(), "ensure").env("PATH", directory.path()));
     assert!(said.contains("python3 was not found") && said.contains("install Python 3 with pip"), "{said}");
     assert!(!said.contains("\\n"), "{said}");
@@ -131,6 +171,11 @@ fn a_child_looks_for_the_plugin_as_its_parent_test_asks() {
         Ok(located) => println!("\nsaid: found {:?} {located}", located.source),
         Err(error) => println!("\nsaid: {}", error.to_string().replace('\n', "\\n")),
     }
+}
+
+/// A link where it can be one: libraries are large.
+fn link_or_copy(from: &Path, to: &Path) {
+    fs::hard_link(from, to).or_else(|_| fs::copy(from, to).map(drop)).unwrap();
 }
 
 fn child(cache: &Path, what: &str) -> Command {
