@@ -46,7 +46,7 @@ struct Mnist {
     #[arg(long, default_value_t = 2, value_name = "N")]
     epochs: u64,
     /// Images of one step, over all devices
-    #[arg(long, default_value_t = 128, value_name = "N")]
+    #[arg(long, default_value_t = 64, value_name = "N")]
     batch_size: usize,
     /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
