@@ -121,12 +121,13 @@ for variant, x, kernel, padding, options in [
     ("same_strides", (1, 7, 6, 2), (3, 3, 2, 3), "SAME", {"strides": (2, 3)}),
     ("same_dilated", (1, 7, 7, 1), (3, 2, 1, 2), "SAME", {"kernel_dilation": (2, 3)}),
     ("explicit", (1, 4, 5, 2), (3, 3, 2, 2), [(1, 2), (0, 1)], {"strides": (1, 2)}),
+    ("transposed", (1, 3, 4, 2), (3, 3, 2, 2), [(2, 2), (1, 2)], {"input_dilation": (2, 3)}),
     ("depthwise", (1, 5, 5, 3), (3, 3, 1, 3), "SAME", {"groups": 3}),
     ("one_dimension", (2, 8, 3), (3, 3, 4), "SAME", {"strides": (2,)}),
     ("three_dimensions", (1, 3, 4, 3, 2), (2, 2, 2, 2, 2), "VALID", {}),
 ]:
     rank = len(x) - 2
     last = lax.conv_dimension_numbers(x, kernel, (f"N{'DHW'[3 - rank:]}C", f"{'DHW'[3 - rank:]}IO", f"N{'DHW'[3 - rank:]}C"))
-    convolve = lambda x, kernel: lax.conv_general_dilated(x, kernel, options.get("strides", (1,) * rank), padding, rhs_dilation=options.get("kernel_dilation"),
+    convolve = lambda x, kernel: lax.conv_general_dilated(x, kernel, options.get("strides", (1,) * rank), padding, lhs_dilation=options.get("input_dilation"), rhs_dilation=options.get("kernel_dilation"),
                                                           dimension_numbers=last, feature_group_count=options.get("groups", 1))
     case("convolution", "conv", variant, {"x": draw.normal(*x), "kernel": draw.normal(*kernel)}, convolve, grad="all", padding=padding, **options)

@@ -57,12 +57,19 @@ for variant, dims, indices, updates, window, inserted, mapping, operand_batch, i
             continue  # which of two updates stays is not said
         scatter = lambda x, indices, updates: function(x, indices, updates, numbers, unique_indices=unique, mode=lax.GatherScatterMode.FILL_OR_DROP)
         values = {"x": draw.normal(*dims), "indices": indices, "updates": draw.normal(*updates)}
-        grad = "x updates" if combine in ("replace", "sum") else ""
+        grad = "x updates" if unique or combine != "product" else ""
         case("scatter", f"scatter_{combine}", variant, values, scatter, grad=grad, **attributes)
     if variant in ("rows", "points_twice"):
         values = {"x": draw.integers(0, 9, *dims), "indices": indices, "updates": draw.integers(0, 9, *updates)}
         scatter = lambda x, indices, updates: lax.scatter_add(x, indices, updates, numbers, mode=lax.GatherScatterMode.FILL_OR_DROP)
         case("scatter", "scatter_sum", f"{variant}.s32", values, scatter, **attributes)
+
+# And is the least, or the greatest, of truths as numbers.
+for combine, function in [("and", lax.scatter_min), ("or", lax.scatter_max)]:
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    logical = lambda x, i, updates: function(x.astype("int32"), i, updates.astype("int32"), numbers, mode=lax.GatherScatterMode.FILL_OR_DROP).astype(bool)
+    values = {"x": np.array([True, True, False, False]), "indices": int32([0], [1], [2], [3], [0], [9]), "updates": np.array([True, False, True, False, False, True])}
+    case("scatter", f"scatter_{combine}", "bool", values, logical, window=[], inserted=[0], map=[0], operand_batching=[], indices_batching=[], unique=False)
 
 # ---- what a user calls ----
 table, ids = draw.normal(5, 3), int32([0, 4], [2, 2])

@@ -78,6 +78,7 @@ WINDOWS = [
     ("dilated_window", (7, 4), (3, 2), (2, 1), ((0, 1), (1, 1)), (1, 1), (2, 2)),
     ("dilated_base", (4, 3), (2, 2), (1, 2), ((0, 1), (1, 0)), (2, 3), (1, 1)),
     ("everything", (5, 4), (2, 2), (2, 1), ((1, 2), (0, 3)), (2, 2), (3, 2)),
+    ("large", (9, 8), (6, 5), (2, 1), ((1, 2), (0, 1)), (1, 1), (1, 1)),
     ("whole", (3, 2), (3, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), (1, 1)),
 ]
 for variant, dims, sizes, strides, padding, base, dilation in WINDOWS:
@@ -100,6 +101,9 @@ case("windows", "reduce_window", "max.f64", {"x": draw.distinct(5, dtype="float6
      **integer_windows)
 case("windows", "reduce_window", "max.nan", {"x": np.array([1, nan, 2, 3, 4], "float32")}, lambda x: lax.reduce_window(x, -inf, lax.max, (2,), (1,), "VALID"), kind="max",
      **integer_windows)
+for kind, step, identity in [("and", lax.bitwise_and, True), ("or", lax.bitwise_or, False)]:
+    window = lambda x: lax.reduce_window(x, np.array(identity), step, (2,), (1,), "VALID")
+    case("windows", "reduce_window", f"{kind}.bool", {"x": np.array([True, True, False, False, True])}, window, kind=kind, **integer_windows)
 
 # ---- cumulative ----
 for name, function in [("cumsum", lax.cumsum), ("cumprod", lax.cumprod), ("cummax", lax.cummax), ("cummin", lax.cummin), ("cumlogsumexp", lax.cumlogsumexp)]:

@@ -9,7 +9,7 @@ use halite_core::{
     DType, HostArray, Result, TensorType,
     tree::{Leaf, Tree},
 };
-use halite_ir::{Extreme, Literal, Op, Reduction};
+use halite_ir::{Extreme, Graph, Literal, Op, Reduction};
 use halite_nn::{Tensor, Trace, vjp};
 use safetensors::SafeTensors;
 use serde::Deserialize;
@@ -45,7 +45,7 @@ pub struct Case {
 pub struct Given<'t> {
     /// The trace.
     pub cx: &'t Trace,
-    case: &'static Case,
+    case: Case,
     inputs: Vec<Tensor<'t>>,
 }
 
@@ -73,14 +73,14 @@ pub fn cases() -> &'static [Case] {
 /// # Panics
 /// If a result differs, or a case cannot be traced or compiled: names the cases.
 pub fn check_group(group: &str, functions: &[Named]) {
-    let cases: Vec<&'static Case> = cases().iter().filter(|case| case.group == group).collect();
+    let cases: Vec<Case> = cases().iter().filter(|case| case.group == group).cloned().collect();
     assert!(!cases.is_empty(), "no cases of group {group}");
     let tensors = read_tensors(group);
-    let differences = match run(cases.clone(), &tensors, functions) {
+    let differences = match run(&cases, &tensors, functions) {
         Ok(differences) => differences,
         // One by one, to say which of them it is.
         Err(error) => {
-            let alone = |case: &&'static Case| match run(vec![*case], &tensors, functions) {
+            let alone = |case: &Case| match run(std::slice::from_ref(case), &tensors, functions) {
                 Ok(differences) => differences,
                 Err(error) => vec![format!("{}: {error}", case.name)],
             };
@@ -91,17 +91,47 @@ pub fn check_group(group: &str, functions: &[Named]) {
     assert!(differences.is_empty(), "{} of group {group}:\n{}", differences.len(), differences.join("\n"));
 }
 
+/// The operations that the cases are made of, before gradients are taken, each once by name.
+///
+/// # Panics
+/// If a case cannot be traced.
+pub fn operations(functions: &[Named]) -> BTreeMap<&'static str, Op> {
+    let mut groups = BTreeMap::<&str, Vec<Case>>::new();
+    for case in cases() {
+        groups.entry(&case.group).or_default().push(Case { gradients: vec![], ..case.clone() });
+    }
+    let mut seen = BTreeMap::new();
+    for (group, cases) in groups {
+        let tensors = read_tensors(group);
+        let cx = Trace::new();
+        let ty = |case: &Case, input: &String| tensors[&format!("{}/in/{input}", case.name)].ty().clone();
+        let types = cases.iter().flat_map(|case| case.inputs.iter().map(move |input| (case, input)));
+        let inputs: Vec<Tensor<'_>> = types.map(|(case, input)| cx.input(ty(case, input), input.as_str())).collect();
+        let outputs = trace_cases(&cx, &inputs, &cases, functions);
+        let graph = cx.graph(&inputs, &outputs).unwrap_or_else(|error| panic!("group {group}: {error}"));
+        collect(&graph, &mut seen);
+    }
+    seen
+}
+
+fn collect(graph: &Graph, seen: &mut BTreeMap<&'static str, Op>) {
+    for node in graph.nodes() {
+        node.op.regions().into_iter().for_each(|region| collect(region, seen));
+        seen.entry(node.op.name()).or_insert_with(|| node.op.clone());
+    }
+}
+
 /// What outputs and gradients of the cases differ in from the golden ones.
-fn run(cases: Vec<&'static Case>, tensors: &BTreeMap<String, HostArray>, functions: &[Named]) -> Result<Vec<String>> {
+fn run(cases: &[Case], tensors: &BTreeMap<String, HostArray>, functions: &[Named]) -> Result<Vec<String>> {
     let mut inputs = Vec::new();
     let mut expected = Vec::new();
-    for case in &cases {
+    for case in cases {
         inputs.extend(case.inputs.iter().map(|input| tensors[&format!("{}/in/{input}", case.name)].clone()));
         let outputs = (0..case.outputs).map(|index| format!("{}/out/{index}", case.name));
         let gradients = case.gradients.iter().map(|name| format!("{}/grad/{name}", case.name));
         expected.extend(outputs.chain(gradients).map(|key| (case.tolerance, key)));
     }
-    let functions = functions.to_vec();
+    let (cases, functions) = (cases.to_vec(), functions.to_vec());
     let outputs = try_eval(move |cx, parameters| trace_cases(cx, parameters, &cases, &functions), &inputs)?;
     let compared = expected.iter().zip(&outputs).filter_map(|((tolerance, key), output)| {
         difference(output, &tensors[key], *tolerance).map(|difference| format!("{key}: {difference}"))
@@ -110,13 +140,13 @@ fn run(cases: Vec<&'static Case>, tensors: &BTreeMap<String, HostArray>, functio
 }
 
 /// The outputs and gradients of each case, one case after the other.
-fn trace_cases<'t>(cx: &'t Trace, parameters: &[Tensor<'t>], cases: &[&'static Case], functions: &[Named]) -> Vec<Tensor<'t>> {
+fn trace_cases<'t>(cx: &'t Trace, parameters: &[Tensor<'t>], cases: &[Case], functions: &[Named]) -> Vec<Tensor<'t>> {
     let mut rest = parameters;
     let mut traced = Vec::new();
     for case in cases {
         let (inputs, others) = rest.split_at(case.inputs.len());
         rest = others;
-        let given = Given { cx, case, inputs: inputs.to_vec() };
+        let given = Given { cx, case: case.clone(), inputs: inputs.to_vec() };
         let function = functions.iter().find(|(name, _)| *name == case.function);
         let (_, function) = function.unwrap_or_else(|| panic!("no function `{}`", case.function));
         let outputs = function(&given);

@@ -17,7 +17,7 @@ functions! {
     conv(g) g.x().conv(g.input("kernel"), &ConvOptions {
         strides: g.get_or_default("strides"),
         padding: padding(g),
-        input_dilation: vec![],
+        input_dilation: g.get_or_default("input_dilation"),
         kernel_dilation: g.get_or_default("kernel_dilation"),
         groups: g.get_or_default("groups"),
     });

@@ -19,8 +19,10 @@ functions! {
     };
     one_hot(g) g.x().one_hot(g.size("classes"), g.dtype("dtype"));
     scatter_add(g) g.x().scatter_add(g.input("indices"), g.input("updates"), g.size("dim"));
+    scatter_and(g) scatter(g, Some(Reduction::And));
     scatter_max(g) scatter(g, Some(Reduction::Max));
     scatter_min(g) scatter(g, Some(Reduction::Min));
+    scatter_or(g) scatter(g, Some(Reduction::Or));
     scatter_product(g) scatter(g, Some(Reduction::Product));
     scatter_replace(g) scatter(g, None);
     scatter_set(g) g.x().scatter_set(g.input("indices"), g.input("updates"), g.size("dim"));

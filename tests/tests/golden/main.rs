@@ -12,7 +12,8 @@ mod shapes;
 
 use std::collections::BTreeSet;
 
-use halite_tests::golden::{Named, cases, check_group};
+use halite_ir::Op;
+use halite_tests::golden::{Named, cases, check_group, operations};
 
 fn functions() -> Vec<Named> {
     [
@@ -61,4 +62,74 @@ fn every_group_is_run() {
     let run: BTreeSet<&str> = GROUPS.iter().copied().collect();
     let stored: BTreeSet<&str> = cases().iter().map(|case| case.group.as_str()).collect();
     assert_eq!(run, stored);
+}
+
+#[test]
+fn every_operation_is_in_a_case() {
+    let seen = operations(&functions());
+    let strange: Vec<&str> = seen.iter().filter(|(_, op)| !has_golden_values(op)).map(|(name, _)| *name).collect();
+    assert!(strange.is_empty(), "run elsewhere, and here too: {strange:?}");
+    let names: Vec<&str> = seen.into_keys().collect();
+    assert_eq!(names, OPERATIONS);
+}
+
+/// Names of all operations that have golden values.
+#[rustfmt::skip]
+const OPERATIONS: &[&str] = &[
+    "abs", "add", "and", "argmax", "argmin", "atan2", "bitcast_convert", "broadcast", "case", "cbrt", "ceil",
+    "clamp", "compare", "concatenate", "constant", "convert", "convolution", "cosine", "count_leading_zeros",
+    "divide", "dot", "dynamic_slice", "dynamic_update_slice", "erf", "exponential", "exponential_minus_one",
+    "floor", "gather", "iota", "is_finite", "log", "log_plus_one", "logistic", "maximum", "minimum", "multiply",
+    "negate", "not", "optimization_barrier", "or", "pad", "population_count", "power", "reduce_and", "reduce_max",
+    "reduce_min", "reduce_or", "reduce_precision", "reduce_product", "reduce_sum", "reduce_window", "remainder",
+    "reshape", "reverse", "round_nearest_afz", "round_nearest_even", "rsqrt", "scatter", "select",
+    "select_and_scatter", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sine", "slice",
+    "sort", "sqrt", "subtract", "tan", "tanh", "transpose", "while", "xor",
+];
+
+/// Without `_`, so that a new operation is asked for here: add its name above, and a case.
+fn has_golden_values(op: &Op) -> bool {
+    match op {
+        Op::Constant(_)
+        | Op::Iota { .. }
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Clamp
+        | Op::Convert(_)
+        | Op::BitcastConvert(_)
+        | Op::ReducePrecision { .. }
+        | Op::Broadcast { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::Reverse { .. }
+        | Op::Concatenate { .. }
+        | Op::Slice { .. }
+        | Op::DynamicSlice { .. }
+        | Op::DynamicUpdateSlice
+        | Op::Pad { .. }
+        | Op::Gather(_)
+        | Op::Scatter(_)
+        | Op::Dot(_)
+        | Op::Convolution(_)
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::ReduceWindow { .. }
+        | Op::SelectAndScatter { .. }
+        | Op::Sort { .. }
+        | Op::While { .. }
+        | Op::Case { .. }
+        | Op::OptimizationBarrier => true,
+        // Of several devices, or of what a plugin knows by name: `ir_ops` runs them.
+        Op::CustomCall(_)
+        | Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. }
+        | Op::CollectivePermute { .. }
+        | Op::PartitionId
+        | Op::ReplicaId
+        | Op::ShardingConstraint(_) => false,
+    }
 }
