@@ -101,6 +101,13 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
         let matching = "parameters, gradients and slots have the leaves of the model";
         let (param, grad) = (params.next().expect(matching), grads.next().expect(matching));
         let slot = slots.next().expect(matching);
+        if description.trainable && !param.dtype().is_float() {
+            let message = format!(
+                "`{path}` is {}, which has no gradient and cannot be trained; make it `Param::state`, or `frozen`",
+                param.ty()
+            );
+            cx.fail("optimizer", message, None);
+        }
         match slot {
             Some(slot) if description.trainable => {
                 let (param, slot) = optimizer.update(cx, step, param, grad, slot, &path.to_string());

@@ -171,12 +171,14 @@ where
     ) -> Result<Self> {
         let started = Instant::now();
         let before = trainer.client.counters().snapshot();
-        let batch = trainer.batch_specs::<K>(&train)?;
-        let programs =
-            Programs::new(&trainer.client, &trainer.mesh, &task, &model, &optimizer, &batch, trainer.options.clip_norm)?;
-        let key = ArraySpec { ty: TensorType::new(DType::U32, [2]), sharding: Sharding::replicated(&trainer.mesh) };
-        let lowered = programs.init.lower(&halite_core::tree::Empty::new(), &Leaf(key))?;
+        let Trainer { client, mesh, options, .. } = trainer;
+        let [batch, validating] = [trainer.batch_specs::<K>(&train)?, trainer.batch_specs::<K>(&validation)?];
+        let programs = Programs::new(client, mesh, &task, &model, &optimizer, [&batch, &validating], options.clip_norm)?;
+        let replicated = |ty: TensorType| Leaf(ArraySpec { ty, sharding: Sharding::replicated(mesh) });
+        let lowered = programs.init.lower(&halite_core::tree::Empty::new(), &replicated(TensorType::new(DType::U32, [2])))?;
         let state_specs = lowered.shape.rebuild(lowered.outputs);
+        // Mistakes of gradients and of the optimizer too are told before anything is compiled, read or written.
+        programs.step.lower(&state_specs, &(batch, replicated(programs.train_metrics.empty().ty().clone())))?;
         let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let trained = model.named().into_iter().filter(|(_, param)| param.trainable).map(|(path, _)| format!("model.{path}"));
@@ -259,7 +261,10 @@ where
             interrupted = self.epoch(now)? == Next::Stop;
             if !interrupted {
                 train = now.meter.means();
-                validation = self.validate(now)?;
+                validation = match self.validate(now) {
+                    Ok(validation) => validation,
+                    Err(error) => return Err(self.keep(now, error)),
+                };
                 // Interrupted in validation: the steps of the epoch are done, and its validation is done again later.
                 interrupted = validation.is_none();
             }
@@ -293,7 +298,11 @@ where
         if now.position.batch < batches {
             let mut prefetch = self.trainer.prefetch(&self.train, now.position)?;
             for batch in prefetch.by_ref() {
-                self.step(now, self.trainer.batch_tree::<K>(batch?)?)?;
+                let batch = match batch.and_then(|batch| self.trainer.batch_tree::<K>(batch)) {
+                    Ok(batch) => batch,
+                    Err(error) => return Err(self.keep(now, error)),
+                };
+                self.step(now, batch)?;
                 now.position.batch += 1;
                 if now.step.is_multiple_of(log_every) {
                     self.send_window(now)?;
@@ -392,6 +401,15 @@ where
         let (window, trained, step) = (now.meter.window.clone(), self.trained.clone(), now.step);
         let check = move |arrays: &[(String, HostArray)]| finite::check_state(arrays, &window, &trained, step);
         self.outputs.save(position, self.trainer.options.seed, &progressed, arrays, best, check)
+    }
+
+    /// Saves what was learnt before the data, or the scoring, failed with `error`.
+    fn keep(&mut self, now: &mut Progressing<K, O>, error: Error) -> Error {
+        // Of two errors the first tells more.
+        if let Err(second) = self.save(now, None) {
+            tracing::warn!("no checkpoint of step {} either: {second}", now.step);
+        }
+        error
     }
 
     /// The run as it was when `saved` was written.

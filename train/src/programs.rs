@@ -57,12 +57,16 @@ where
         task: &Arc<K>,
         params: &Arc<ModelParams<K>>,
         optimizer: &Arc<O>,
-        batch: &<K::Batch as Family>::Of<ArraySpec>,
+        [batch, validation]: [&<K::Batch as Family>::Of<ArraySpec>; 2],
         clip: Option<f64>,
     ) -> Result<Self> {
         let types = Tree::as_ref(&**params).map(|_, param| param.ty.clone());
         let train_metrics = discover(&**task, &types, batch, true)?;
-        let evaluate_metrics = discover(&**task, &types, batch, false)?;
+        let evaluate_metrics = discover(&**task, &types, validation, false).map_err(|error| {
+            // What was fine a moment ago is not for other types.
+            let different = differences(batch, validation);
+            if different.is_empty() { error } else { Error::new(error.kind(), "fit", format!("{different}: {error}")) }
+        })?;
         Ok(Programs {
             init: init_program::<K, O>(client, mesh, params, optimizer),
             step: step_program::<K, O>(client, mesh, task, params, optimizer, clip, &train_metrics),
@@ -154,6 +158,15 @@ pub(crate) fn predict_program<K: Predict>(client: &Client, mesh: &Arc<Mesh>, tas
     })
     .named("predict")
     .on(mesh)
+}
+
+/// How batches of the validation data differ from those of the training data.
+fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T) -> String {
+    let pairs = batch.named().into_iter().zip(validation.leaves()).filter(|((_, ours), theirs)| ours.ty != theirs.ty);
+    let texts: Vec<String> = pairs
+        .map(|((path, ours), theirs)| format!("`{path}` is {} in training and {} in validation", ours.ty, theirs.ty))
+        .collect();
+    texts.join("; ")
 }
 
 /// Which metrics a task reports, found by tracing it without running.

@@ -1,0 +1,8 @@
+//! The trainer as a library, on the CPU plugin: what it learns, resumes, counts, refuses.
+
+mod exact;
+mod finite;
+mod learns;
+mod mistakes;
+mod resume;
+mod support;

@@ -1,0 +1,145 @@
+//! A run that stops and goes on comes to the same bits as one that does not stop.
+
+use std::{collections::BTreeMap, path::Path, sync::OnceLock};
+
+use halite::{
+    ErrorKind,
+    prelude::*,
+    train::{
+        Fitted, Report, TrainerBuilder,
+        signals::{StopFlag, StopReason},
+    },
+};
+
+use crate::support::{Arms, Net, Watched, client, error_of, latest, spirals, trainer, values};
+
+/// 25 steps an epoch, and 2 samples that fill no batch.
+const SAMPLES: usize = 302;
+const BATCH: usize = 12;
+
+fn fit(trainer: TrainerBuilder, data: impl Dataset + 'static) -> Result<Fitted<Arms>> {
+    let rate = Schedule::warmup(1e-2, 10).then(Schedule::cosine(1e-2, 65));
+    trainer.epochs(3).batch_size(BATCH).clip_norm(0.5).log_every(10).build()?.fit(
+        Arms,
+        Net::new(),
+        Adam::new(rate),
+        data,
+        spirals(100),
+    )
+}
+
+/// What a run comes to.
+#[derive(Clone, Debug, PartialEq)]
+struct Outcome {
+    model: Vec<(String, HostArray)>,
+    metrics: BTreeMap<String, f64>,
+    train_metrics: BTreeMap<String, f64>,
+    /// Steps, epochs, compiles of the step, blocking reads.
+    counts: [u64; 4],
+}
+
+impl Outcome {
+    fn of(fitted: &Fitted<Arms>) -> Self {
+        let Report { metrics, train_metrics, steps, epochs, step_compiles, blocking_reads, .. } = fitted.report.clone();
+        Outcome { model: values(&fitted.model), metrics, train_metrics, counts: [steps, epochs, step_compiles, blocking_reads] }
+    }
+}
+
+/// What it comes to on one device when nothing happens to it.
+fn uninterrupted() -> &'static Outcome {
+    static OUTCOME: OnceLock<Outcome> = OnceLock::new();
+    OUTCOME.get_or_init(|| Outcome::of(&fit(trainer(), spirals(SAMPLES)).unwrap()))
+}
+
+fn on(devices: usize) -> TrainerBuilder {
+    trainer().devices(client().local_devices().into_iter().take(devices))
+}
+
+#[test]
+fn a_run_stopped_again_and_again_comes_to_the_same_bits() {
+    // After how many samples each attempt is stopped: in an epoch, near its end and so in validation, in the next.
+    for (devices, every, stops) in [(1, 7, [160, 320].as_slice()), (3, 1, &[330])] {
+        let expected = match devices {
+            1 => uninterrupted().clone(),
+            _ => Outcome::of(&fit(on(devices), spirals(SAMPLES)).unwrap()),
+        };
+        assert_eq!(expected.counts, [75, 3, 1, 0]);
+        let dir = tempfile::tempdir().unwrap();
+        for (attempt, &after) in stops.iter().enumerate() {
+            let stop = StopFlag::new();
+            let setter = stop.clone();
+            let data = Watched::new(spirals(SAMPLES), move |reads| {
+                if reads == after {
+                    setter.stop();
+                }
+                Ok(())
+            });
+            let run = on(devices).out(dir.path()).resume(attempt > 0).checkpoint_every(every).workers(attempt).stop_flag(&stop);
+            let fitted = fit(run, data).unwrap();
+            assert_eq!((fitted.report.interrupted, fitted.stopped_by), (true, Some(StopReason::Asked)));
+            assert_eq!(latest(dir.path()).unwrap().position().step, fitted.report.steps, "it is saved where it stopped");
+        }
+        let fitted = fit(on(devices).out(dir.path()).resume(true).workers(4), spirals(SAMPLES)).unwrap();
+        assert_eq!(Outcome::of(&fitted), expected);
+        assert_eq!(rows(dir.path()), [10, 20, 25, 25, 30, 40, 50, 50, 60, 70, 75, 75]);
+    }
+}
+
+#[test]
+fn a_run_whose_data_could_not_be_read_is_saved_where_it_was_and_goes_on_from_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = Watched::new(spirals(SAMPLES), move |reads| match reads == BATCH * 20 + 5 {
+        true => Err(Error::new(ErrorKind::Io, "read", "the cable was pulled")),
+        false => Ok(()),
+    });
+    // One thread reads, so that the sample is of the twenty-first batch.
+    let error = error_of(fit(trainer().out(dir.path()).workers(1), data));
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().starts_with("loader: sample "), "{error}");
+    assert!(error.to_string().ends_with("(epoch 0, batch 20): read: the cable was pulled"), "{error}");
+    let fitted = fit(trainer().out(dir.path()).resume(true), spirals(SAMPLES)).unwrap();
+    assert_eq!(fitted.report.resumed_from_step, Some(20));
+    assert_eq!(Outcome::of(&fitted), *uninterrupted());
+}
+
+#[test]
+fn a_flag_that_is_set_before_the_run_lets_it_do_one_step_and_save() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = StopFlag::new();
+    stop.stop();
+    let fitted = fit(trainer().out(dir.path()).stop_flag(&stop), spirals(SAMPLES)).unwrap();
+    assert!(fitted.report.interrupted);
+    assert_eq!((fitted.report.steps, latest(dir.path()).unwrap().position().step), (1, 1));
+}
+
+#[test]
+fn a_run_is_not_resumed_with_another_order_of_samples_metrics_or_model() {
+    let dir = tempfile::tempdir().unwrap();
+    fit(trainer().out(dir.path()), spirals(SAMPLES)).unwrap();
+    let resumed = || trainer().out(dir.path()).resume(true);
+    let error = error_of(fit(resumed().seed(3), spirals(60))).to_string();
+    for part in ["resume: ", "the seed was 0, and is 3", "number of training samples was 302, and is 60", "or another `out`"] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+
+    let mut deeper = Net::new();
+    deeper.hidden = vec![Linear::new(2, 16), Linear::new(16, 32)];
+    let trainer = resumed().epochs(4).batch_size(BATCH).build().unwrap();
+    let error = error_of(trainer.fit(Arms, deeper, Adam::new(1e-3), spirals(SAMPLES), spirals(9))).to_string();
+    for part in [
+        "is of another model, 12 differences:",
+        "`model.hidden.0.weight` is f32[2, 32] in the checkpoint, the model wants f32[2, 16]",
+        "`model.hidden.1.bias` is not in the checkpoint, the model wants f32[32]",
+        "`slots.hidden.0.bias.second` is f32[32] in the checkpoint, the model wants f32[16]",
+    ] {
+        assert!(error.contains(part), "`{part}` is not in: {error}");
+    }
+    let error = error_of(trainer.fit(Arms, Net::new(), Sgd::new(1e-3), spirals(SAMPLES), spirals(9))).to_string();
+    assert!(error.contains("`slots.out.bias.first` is f32[3] in the checkpoint, the model has no such array"), "{error}");
+}
+
+/// The steps of the rows of `metrics.csv`.
+fn rows(out: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(out.join("metrics.csv")).unwrap();
+    text.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect()
+}
