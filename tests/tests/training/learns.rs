@@ -44,7 +44,7 @@ fn a_model_with_dropout_and_running_statistics_trains_and_its_statistics_are_sav
     for (path, value) in values(&fitted.model) {
         assert_eq!(saved.take(&format!("model.{path}"), value.ty()).unwrap(), value, "{path}");
     }
-    let [mean, variance] = [&fitted.model.norm.mean, &fitted.model.norm.variance].map(|array| fetched(array));
+    let [mean, variance] = [&fitted.model.norm.mean, &fitted.model.norm.variance].map(fetched);
     assert!(mean.as_slice::<f32>().unwrap().iter().any(|mean| mean.abs() > 1e-3));
     assert!(variance.as_slice::<f32>().unwrap().iter().all(|variance| *variance > 0.0 && *variance != 1.0));
     // Two moments a parameter; statistics have none.

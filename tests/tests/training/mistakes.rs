@@ -109,7 +109,7 @@ fn three_wrong_shapes_are_told_at_once_with_lines_operations_shapes_and_paths() 
     let [image, label] = Digits::batch_types(32);
     let weight = TensorType::new(DType::F32, [32]);
     let batch = Labeled { input: spec(&image), target: spec(&label), weight: spec(&weight) };
-    let error = jit.prepare(&model, &batch).err().expect("the shapes are wrong").to_string();
+    let error = jit.prepare(&model, &batch).expect_err("the shapes are wrong").to_string();
     assert_all_three(&error, 32);
     assert_eq!(jit.compiles(), 0);
 }
@@ -186,7 +186,10 @@ fn a_loss_or_metric_that_is_no_scalar_is_refused() {
         Mean::of(logits)
     });
     assert_says(&error, &["mistakes.rs:", "metric: the weight of `size` is f32[128]", "sum_all"]);
-    let error = refused(|_, model, batch| Mean::of(model.forward(batch.input.flatten_from(1).convert(DType::F32)).argmax(1)));
+    let error = refused(|_, model, batch| {
+        let answers = model.forward(batch.input.flatten_from(1).convert(DType::F32)).argmax(1);
+        Mean { total: answers.sum_all(), weight: batch.weight.convert(DType::S32).sum_all() }
+    });
     assert_says(&error, &["the loss is s32[]", "scalar of floats"]);
 }
 

@@ -255,7 +255,7 @@ mod tests {
             (&|m| m["format"] = "zip".into(), "has the format `zip`, want `halite checkpoint`"),
             (&|m| m["version"] = 2.into(), "is of version 2, this halite reads version 1"),
             (&|m| m["arrays"][0]["dtype"] = "f33".into(), "array `w` of unknown element type `f33`"),
-            (&|m| m["arrays"][0]["dims"] = vec![u64::MAX, 2].into(), "larger than this machine's address space"),
+            (&|m| m["arrays"][0]["dims"] = vec![u64::MAX, 2].into(), "does not fit 64 bits with a sign"),
             (&|m| m["arrays"][0]["dims"] = vec![-1].into(), "invalid value: integer `-1`"),
             (&|m| m["arrays"][0]["file"] = "other".into(), "`w` in `other`, which is not one of its files"),
             (&|m| m["files"][0]["name"] = "../../etc/passwd".into(), "not a plain file name"),
