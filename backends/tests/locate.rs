@@ -121,7 +121,7 @@ fn without_python_the_error_says_so_in_one_paragraph() {
     {
         assert!(said.contains(place), "every place is named: {said}");
     }
-    assert!(said.contains("no plugin: ") && said.contains("halite plugins install cpu"), "{said}");
+    assert!(said.contains("no plugin that works: ") && said.contains("halite plugins install cpu"), "{said}");
     let said = answer(child(directory.path(), "ensure").env("PATH", directory.path()));
     assert!(said.contains("python3 was not found") && said.contains("install Python 3 with pip"), "{said}");
     assert!(!said.contains("\\n"), "{said}");
