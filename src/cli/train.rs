@@ -23,8 +23,16 @@ pub(crate) struct Train {
 #[derive(Subcommand, Debug)]
 enum What {
     /// Gray 28x28 images in ten classes: handwritten digits, or clothing
+    #[command(after_help = EXAMPLES)]
     Mnist(Mnist),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  halite train mnist                               both epochs, in a few minutes on two cores
+  halite train mnist --model mlp --limit 2000      seconds: whether all works here
+  halite train mnist --resume                      go on where it was stopped, to the same weights
+  halite train mnist --devices 8 --out runs/eight  over eight virtual devices, into a directory of your choice";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Model {

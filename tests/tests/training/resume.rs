@@ -18,13 +18,21 @@ const SAMPLES: usize = 302;
 const BATCH: usize = 12;
 
 fn fit(trainer: TrainerBuilder, data: impl Dataset + 'static) -> Result<Fitted<Arms>> {
+    fit_and_validate(trainer, data, spirals(100))
+}
+
+fn fit_and_validate(
+    trainer: TrainerBuilder,
+    data: impl Dataset + 'static,
+    validation: impl Dataset + 'static,
+) -> Result<Fitted<Arms>> {
     let rate = Schedule::warmup(1e-2, 10).then(Schedule::cosine(1e-2, 65));
     trainer.epochs(3).batch_size(BATCH).clip_norm(0.5).log_every(10).build()?.fit(
         Arms,
         Net::new(),
         Adam::new(rate),
         data,
-        spirals(100),
+        validation,
     )
 }
 
@@ -86,6 +94,38 @@ fn a_run_stopped_again_and_again_comes_to_the_same_bits() {
 }
 
 #[test]
+fn a_run_stopped_while_it_is_scored_is_scored_again_and_counts_nothing_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    // Stopped in the scoring after the first epoch, and then in that after the last.
+    for (epoch, steps) in [(0, 25), (2, 75)] {
+        let stop = StopFlag::new();
+        let setter = stop.clone();
+        let first_read = epoch * 108;
+        let validation = Watched::new(spirals(100), move |reads| {
+            // Rows that fill up the last of nine batches are read too.
+            if reads == first_read + 3 {
+                setter.stop();
+            }
+            Ok(())
+        });
+        let run = trainer().out(dir.path()).resume(true).workers(0).stop_flag(&stop);
+        let fitted = fit_and_validate(run, spirals(SAMPLES), validation).unwrap();
+        let report = &fitted.report;
+        assert_eq!((report.interrupted, report.steps, report.epochs), (true, steps, epoch as u64), "{report}");
+    }
+    let fitted = fit(trainer().out(dir.path()).resume(true), spirals(SAMPLES)).unwrap();
+    assert_eq!(fitted.report.resumed_from_step, Some(75));
+    let Outcome { counts: [steps, epochs, ..], ref model, ref metrics, ref train_metrics } = Outcome::of(&fitted);
+    let expected = uninterrupted();
+    assert_eq!((model, metrics, train_metrics), (&expected.model, &expected.metrics, &expected.train_metrics));
+    // There was no step left to compile.
+    assert_eq!([steps, epochs], [75, 3]);
+    assert_eq!(rows(dir.path()), [10, 20, 25, 25, 30, 40, 50, 50, 60, 70, 75, 75]);
+    let text = std::fs::read_to_string(dir.path().join("metrics.csv")).unwrap();
+    assert!(!text.contains(",0,0"), "a window without a step is no row: {text}");
+}
+
+#[test]
 fn a_run_whose_data_could_not_be_read_is_saved_where_it_was_and_goes_on_from_there() {
     let dir = tempfile::tempdir().unwrap();
     let data = Watched::new(spirals(SAMPLES), move |reads| match reads == BATCH * 20 + 5 {
@@ -117,6 +157,8 @@ fn a_run_is_not_resumed_with_another_order_of_samples_metrics_or_model() {
     let dir = tempfile::tempdir().unwrap();
     fit(trainer().out(dir.path()), spirals(SAMPLES)).unwrap();
     let resumed = || trainer().out(dir.path()).resume(true);
+    let error = error_of(fit(resumed().label("circles"), spirals(SAMPLES))).to_string();
+    assert!(error.contains("of a run of `nothing`, this is one of `circles`"), "{error}");
     let error = error_of(fit(resumed().seed(3), spirals(60))).to_string();
     for part in ["resume: ", "the seed was 0, and is 3", "number of training samples was 302, and is 60", "or another `out`"] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
