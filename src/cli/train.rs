@@ -145,7 +145,7 @@ impl Mnist {
         let rate = Schedule::warmup(self.learning_rate, warmup).then(Schedule::cosine(self.learning_rate, steps - warmup));
         let fitted = trainer.build()?.fit(Classify::<M>::new(), model, Adam::new(rate), train, test)?;
 
-        println!("{fitted}\nplot, table and report: {}", out.display());
+        say!("{fitted}\nplot, table and report: {}", out.display());
         // What a shell expects of a program that a signal ended.
         let code = match fitted.stopped_by {
             None => return Ok(ExitCode::SUCCESS),

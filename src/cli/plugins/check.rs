@@ -234,7 +234,7 @@ struct Report {
 impl Report {
     fn say(&self, line: &str) {
         if !self.json {
-            println!("{line}");
+            say!("{line}");
         }
     }
 
@@ -304,11 +304,11 @@ impl Report {
         }
         if self.json {
             let counts = json!({"passed": passed, "failed": failed, "skipped": skipped, "seconds": self.seconds});
-            println!("{:#}", json!({"plugin": self.plugin, "cases": self.cases, "summary": counts}));
+            say!("{:#}", json!({"plugin": self.plugin, "cases": self.cases, "summary": counts}));
         } else {
-            println!("\n{passed} passed, {failed} failed, {skipped} skipped in {:.1} s", self.seconds);
+            say!("\n{passed} passed, {failed} failed, {skipped} skipped in {:.1} s", self.seconds);
             for case in self.cases.iter().filter(|case| case["verdict"] == "failed") {
-                println!("failed: {}", case["case"].as_str().unwrap_or_default());
+                say!("failed: {}", case["case"].as_str().unwrap_or_default());
             }
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
