@@ -14,7 +14,7 @@ use halite::{
 };
 use halite_benches::{Bare, Forward, WideCnn, data, labels};
 
-/// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator that is a third of the time
+/// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator that was more than half of the time
 /// of a tiny step. `override` puts it under the plugin too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
