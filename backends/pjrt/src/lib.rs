@@ -35,6 +35,7 @@
 mod annotations;
 mod buffer;
 mod client;
+mod collectives;
 mod device;
 mod environment;
 mod error;
@@ -52,6 +53,7 @@ mod value;
 
 pub use buffer::PjrtBuffer;
 pub use client::Pjrt;
+pub use collectives::{CollectiveKind, CollectiveUse, Collectives};
 pub use device::{DeviceDescription, PjrtDevice};
 pub use event::PjrtEvent;
 pub use executable::PjrtExecutable;

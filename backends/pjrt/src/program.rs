@@ -11,6 +11,7 @@ use crate::{
     OptionValue,
     buffer::dtype_of,
     client::Shared,
+    collectives::{Collectives, Computations, ModuleWithConfig},
     frame,
     handle::Handle,
     plugin::{Plugin, Table},
@@ -151,6 +152,26 @@ impl CompiledProgram {
             code.truncate(program.code_size);
             Ok((text_of(program.format, program.format_size), code))
         }
+    }
+
+    /// What the devices send each other in one run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the plugin does not give its optimized program, or in an unknown format.
+    pub fn collectives(&self) -> Result<Collectives> {
+        const OP: &str = "collectives";
+        let (format, bytes) = self.optimized()?;
+        let module = match &*format {
+            "hlo_with_config" => ModuleWithConfig::decode(&*bytes).map(|module| module.module),
+            "hlo" => Computations::decode(&*bytes).map(Some),
+            _ => {
+                let message = format!("the optimized program comes as `{format}`; halite reads hlo and hlo_with_config");
+                return Err(Error::new(ErrorKind::Unsupported, OP, message).on(&self.platform));
+            }
+        };
+        let corrupt = |why: String| Error::new(ErrorKind::Corrupt, OP, format!("the optimized program cannot be read: {why}"));
+        let module = module.map_err(|error| corrupt(error.to_string()))?.ok_or_else(|| corrupt("it is empty".into()))?;
+        Ok(Collectives::of(&module, self.replicas()?.saturating_mul(self.partitions()?)))
     }
 
     /// How many results it has on each device.
@@ -426,16 +447,17 @@ struct ProgramShape {
     result: Option<Shape>,
 }
 
+/// `ShapeProto`.
 #[derive(Clone, PartialEq, Message)]
-struct Shape {
+pub(crate) struct Shape {
     #[prost(int32, tag = "2")]
-    element_type: i32,
+    pub(crate) element_type: i32,
     #[prost(int64, repeated, tag = "3")]
-    dimensions: Vec<i64>,
+    pub(crate) dimensions: Vec<i64>,
     #[prost(message, repeated, tag = "4")]
-    tuple_shapes: Vec<Shape>,
+    pub(crate) tuple_shapes: Vec<Shape>,
     #[prost(bool, repeated, tag = "6")]
-    is_dynamic_dimension: Vec<bool>,
+    pub(crate) is_dynamic_dimension: Vec<bool>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -465,6 +487,16 @@ struct Donor {
 impl Shape {
     /// `PrimitiveType::TUPLE`.
     const TUPLE: i32 = 13;
+
+    /// Bytes of its elements, of all if it is a tuple; 0 of types that halite has no name for.
+    pub(crate) fn bytes(&self) -> u64 {
+        let one = self.tensor_type().map_or(0, |ty| ty.checked_bytes().unwrap_or(usize::MAX) as u64);
+        self.tuple_shapes.iter().map(Shape::bytes).fold(one, u64::saturating_add)
+    }
+
+    pub(crate) fn is_bool_scalar(&self) -> bool {
+        self.element_type == 1 && self.dimensions.is_empty()
+    }
 
     fn tensor_type(&self) -> Option<TensorType> {
         // `PrimitiveType`, whose numbers are not those of `PJRT_Buffer_Type`.

@@ -1,0 +1,423 @@
+//! The collectives in a compiled program: what the devices send each other when it runs.
+
+use std::collections::{BTreeMap, HashMap};
+
+use prost::Message;
+
+use crate::program::Shape;
+
+/// What devices do with each other's data.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum CollectiveKind {
+    /// Each gets the reduction of all.
+    AllReduce,
+    /// Each gets the parts of all.
+    AllGather,
+    /// Each gets its part of the reduction of all.
+    ReduceScatter,
+    /// Each sends a part to each.
+    AllToAll,
+    /// Each sends to at most one.
+    CollectivePermute,
+    /// One sends to all.
+    CollectiveBroadcast,
+}
+
+impl CollectiveKind {
+    /// Its name in HLO: `all-reduce`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CollectiveKind::AllReduce => "all-reduce",
+            CollectiveKind::AllGather => "all-gather",
+            CollectiveKind::ReduceScatter => "reduce-scatter",
+            CollectiveKind::AllToAll => "all-to-all",
+            CollectiveKind::CollectivePermute => "collective-permute",
+            CollectiveKind::CollectiveBroadcast => "collective-broadcast",
+        }
+    }
+
+    /// By the operation code of what does it, or begins to.
+    fn of(opcode: &str) -> Option<Self> {
+        Some(match opcode.strip_suffix("-start").unwrap_or(opcode) {
+            "all-reduce" => CollectiveKind::AllReduce,
+            "all-gather" => CollectiveKind::AllGather,
+            "reduce-scatter" => CollectiveKind::ReduceScatter,
+            "all-to-all" | "ragged-all-to-all" => CollectiveKind::AllToAll,
+            "collective-permute" => CollectiveKind::CollectivePermute,
+            "collective-broadcast" => CollectiveKind::CollectiveBroadcast,
+            _ => return None,
+        })
+    }
+}
+
+impl std::fmt::Display for CollectiveKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The collectives of one kind over groups of one size, in one run of the program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CollectiveUse {
+    /// What they do.
+    pub kind: CollectiveKind,
+    /// How many devices take part together.
+    pub group: usize,
+    /// How many there are, those in loops as often as the loop turns.
+    pub count: u64,
+    /// Bytes of the whole that each is about, summed: of an all-gather what each device has afterwards, of a reduce-scatter
+    /// what each has before.
+    pub bytes: u64,
+}
+
+impl CollectiveUse {
+    /// Bytes that each device sends if they go around in rings, which sends the least: Patarasuk and Yuan, "Bandwidth
+    /// optimal all-reduce algorithms" (2009).
+    pub fn sent(&self) -> f64 {
+        let others = (self.group as f64 - 1.0).max(0.0) / self.group.max(1) as f64;
+        let share = match self.kind {
+            CollectiveKind::AllReduce => 2.0 * others,
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => others,
+            CollectiveKind::CollectivePermute | CollectiveKind::CollectiveBroadcast => 1.0,
+        };
+        share * self.bytes as f64
+    }
+}
+
+/// What a compiled program says of its collectives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Collectives {
+    /// By kind and size of the groups.
+    pub uses: Vec<CollectiveUse>,
+    /// Loops with collectives in them whose turns are not known: what is in them is counted once.
+    pub loops_counted_once: usize,
+}
+
+impl Collectives {
+    /// All in one run of the module, on each of so many devices.
+    pub(crate) fn of(module: &Computations, devices: usize) -> Self {
+        let mut walk = Walk {
+            by_id: module.computations.iter().map(|computation| (computation.id, computation)).collect(),
+            devices,
+            found: BTreeMap::new(),
+            loops_counted_once: 0,
+        };
+        walk.computation(module.entry_computation_id, 1, 0);
+        let uses = walk.found.into_iter().map(|((kind, group), (count, bytes))| CollectiveUse { kind, group, count, bytes });
+        Collectives { uses: uses.collect(), loops_counted_once: walk.loops_counted_once }
+    }
+}
+
+struct Walk<'a> {
+    by_id: HashMap<i64, &'a Computation>,
+    devices: usize,
+    /// How many and their bytes.
+    found: BTreeMap<(CollectiveKind, usize), (u64, u64)>,
+    loops_counted_once: usize,
+}
+
+/// Computations call each other no deeper than this; a file that says otherwise is not one of a compiler's.
+const DEEPEST: usize = 64;
+
+impl Walk<'_> {
+    fn computation(&mut self, id: i64, times: u64, depth: usize) {
+        let Some(&computation) = self.by_id.get(&id).filter(|_| depth < DEEPEST) else { return };
+        for instruction in &computation.instructions {
+            if let Some(kind) = CollectiveKind::of(&instruction.opcode) {
+                self.add(kind, instruction, times);
+                continue;
+            }
+            let mut times = times;
+            if instruction.opcode == "while" {
+                match self.turns(instruction) {
+                    Some(turns) => times = times.saturating_mul(turns),
+                    None => {
+                        let before = self.found.clone();
+                        self.called(instruction, times, depth);
+                        self.loops_counted_once += usize::from(self.found != before);
+                        continue;
+                    }
+                }
+            }
+            self.called(instruction, times, depth);
+        }
+    }
+
+    fn called(&mut self, instruction: &Instruction, times: u64, depth: usize) {
+        for &id in &instruction.called_computation_ids {
+            self.computation(id, times, depth + 1);
+        }
+    }
+
+    fn add(&mut self, kind: CollectiveKind, instruction: &Instruction, times: u64) {
+        let group = instruction.group_size().unwrap_or(self.devices);
+        let Some(shape) = &instruction.shape else { return };
+        let asynchronous = instruction.opcode.ends_with("-start");
+        let bytes = match kind {
+            // Operand, result, and for permutes two numbers that the compiler keeps to itself.
+            CollectiveKind::AllGather | CollectiveKind::CollectivePermute if asynchronous => {
+                shape.tuple_shapes.get(1).map_or(0, Shape::bytes)
+            }
+            CollectiveKind::ReduceScatter => shape.bytes().saturating_mul(group as u64),
+            _ => shape.bytes(),
+        };
+        let (count, total) = self.found.entry((kind, group)).or_default();
+        *count = count.saturating_add(times);
+        *total = total.saturating_add(bytes.saturating_mul(times));
+    }
+
+    /// How often a loop turns, if the compiler wrote it down, or if its condition is that a counter is below a constant.
+    fn turns(&self, instruction: &Instruction) -> Option<u64> {
+        known_trip_count(&instruction.backend_config).or_else(|| {
+            let conditions = instruction.called_computation_ids.iter().filter_map(|id| self.by_id.get(id));
+            let condition = conditions.copied().find(|computation| computation.gives_bool())?;
+            let mut limits = condition.instructions.iter().filter_map(Instruction::integer);
+            let limit = limits.next()?;
+            (limits.next().is_none() && limit > 0).then_some(limit as u64)
+        })
+    }
+}
+
+/// From `{"known_trip_count":{"n":"12"}, ..}`.
+fn known_trip_count(config: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(config).ok()?;
+    let (_, rest) = text.split_once("\"known_trip_count\"")?;
+    let (_, rest) = rest.split_once("\"n\"")?;
+    let digits = rest.trim_start_matches([':', ' ', '"']);
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok()
+}
+
+/// The fields of `HloModuleProtoWithConfig` that say what is computed.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ModuleWithConfig {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) module: Option<Computations>,
+}
+
+/// The computations of `HloModuleProto`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Computations {
+    #[prost(message, repeated, tag = "3")]
+    computations: Vec<Computation>,
+    #[prost(int64, tag = "6")]
+    entry_computation_id: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Computation {
+    #[prost(message, repeated, tag = "2")]
+    instructions: Vec<Instruction>,
+    #[prost(int64, tag = "5")]
+    id: i64,
+    #[prost(int64, tag = "6")]
+    root_id: i64,
+}
+
+impl Computation {
+    fn gives_bool(&self) -> bool {
+        let root = self.instructions.iter().find(|instruction| instruction.id == self.root_id);
+        root.and_then(|root| root.shape.as_ref()).is_some_and(Shape::is_bool_scalar)
+    }
+}
+
+/// The fields of `HloInstructionProto` that collectives and loops need.
+#[derive(Clone, PartialEq, Message)]
+struct Instruction {
+    #[prost(string, tag = "2")]
+    opcode: String,
+    #[prost(message, optional, tag = "3")]
+    shape: Option<Shape>,
+    #[prost(message, optional, tag = "8")]
+    literal: Option<Literal>,
+    #[prost(int64, tag = "35")]
+    id: i64,
+    #[prost(int64, repeated, tag = "38")]
+    called_computation_ids: Vec<i64>,
+    #[prost(bytes = "vec", tag = "43")]
+    backend_config: Vec<u8>,
+    #[prost(message, repeated, tag = "49")]
+    replica_groups: Vec<Group>,
+    #[prost(message, optional, tag = "87")]
+    devices: Option<DeviceList>,
+}
+
+impl Instruction {
+    /// How many devices take part together, where it says so.
+    fn group_size(&self) -> Option<usize> {
+        let listed = |groups: &[Group]| groups.iter().map(|group| group.ids.len()).max().filter(|&size| size > 0);
+        let from_list = self.devices.as_ref().and_then(|list| {
+            let counted = list.counted.as_ref().and_then(|counted| usize::try_from(counted.devices_per_group).ok());
+            counted.filter(|&size| size > 0).or_else(|| listed(&list.groups)).or_else(|| list.by_axes.as_ref()?.group_size())
+        });
+        from_list.or_else(|| listed(&self.replica_groups))
+    }
+
+    /// Its value, if it is a constant that is one integer.
+    fn integer(&self) -> Option<i64> {
+        let literal = self.literal.as_ref().filter(|_| self.opcode == "constant")?;
+        match (literal.s32s.as_slice(), literal.s64s.as_slice(), literal.u32s.as_slice()) {
+            ([value], [], []) => Some((*value).into()),
+            ([], [value], []) => Some(*value),
+            ([], [], [value]) => Some((*value).into()),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Literal {
+    #[prost(int32, repeated, tag = "4")]
+    s32s: Vec<i32>,
+    #[prost(int64, repeated, tag = "5")]
+    s64s: Vec<i64>,
+    #[prost(uint32, repeated, tag = "6")]
+    u32s: Vec<u32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Group {
+    #[prost(int64, repeated, tag = "1")]
+    ids: Vec<i64>,
+}
+
+/// `CollectiveDeviceListProto`.
+#[derive(Clone, PartialEq, Message)]
+struct DeviceList {
+    #[prost(message, repeated, tag = "1")]
+    groups: Vec<Group>,
+    #[prost(message, optional, tag = "2")]
+    counted: Option<Counted>,
+    #[prost(message, optional, tag = "3")]
+    by_axes: Option<ByAxes>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Counted {
+    #[prost(int64, tag = "2")]
+    devices_per_group: i64,
+}
+
+/// Groups as the axes of a mesh over which they go.
+#[derive(Clone, PartialEq, Message)]
+struct ByAxes {
+    #[prost(message, optional, tag = "1")]
+    mesh: Option<MeshAxes>,
+    #[prost(message, repeated, tag = "2")]
+    axes: Vec<AxisRef>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MeshAxes {
+    #[prost(message, repeated, tag = "1")]
+    axes: Vec<MeshAxis>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MeshAxis {
+    #[prost(int64, tag = "2")]
+    size: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct AxisRef {
+    #[prost(int64, tag = "1")]
+    index: i64,
+    #[prost(message, optional, tag = "2")]
+    part: Option<MeshAxis>,
+}
+
+impl ByAxes {
+    fn group_size(&self) -> Option<usize> {
+        let mesh = self.mesh.as_ref()?;
+        let size = |axis: &AxisRef| {
+            let whole = mesh.axes.get(usize::try_from(axis.index).ok()?)?;
+            usize::try_from(axis.part.as_ref().unwrap_or(whole).size).ok()
+        };
+        self.axes.iter().map(size).try_fold(1usize, |product, size| product.checked_mul(size?)).filter(|&size| size > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(element_type: i32, dims: &[i64]) -> Shape {
+        Shape { element_type, dimensions: dims.to_vec(), ..Shape::default() }
+    }
+
+    fn gather(dims: &[i64], group: i64) -> Instruction {
+        let devices = DeviceList { counted: Some(Counted { devices_per_group: group }), ..DeviceList::default() };
+        Instruction {
+            opcode: "all-gather".into(),
+            shape: Some(shape(11, dims)),
+            devices: Some(devices),
+            ..Instruction::default()
+        }
+    }
+
+    fn module(entry: Vec<Instruction>, others: Vec<Computation>) -> Computations {
+        let entry = Computation { instructions: entry, id: 1, root_id: 0 };
+        Computations { computations: [vec![entry], others].concat(), entry_computation_id: 1 }
+    }
+
+    #[test]
+    fn a_collective_in_a_loop_counts_as_often_as_the_loop_turns() {
+        let body = Computation { instructions: vec![gather(&[4, 8], 4)], id: 2, root_id: 0 };
+        let turning = |config: &[u8]| Instruction {
+            opcode: "while".into(),
+            called_computation_ids: vec![2, 3],
+            backend_config: config.to_vec(),
+            ..Instruction::default()
+        };
+        let condition = |limit: Option<i32>| {
+            let constant = limit.map(|limit| Instruction {
+                opcode: "constant".into(),
+                id: 7,
+                literal: Some(Literal { s32s: vec![limit], ..Literal::default() }),
+                ..Instruction::default()
+            });
+            let root = Instruction { opcode: "compare".into(), id: 8, shape: Some(shape(1, &[])), ..Instruction::default() };
+            Computation { instructions: constant.into_iter().chain([root]).collect(), id: 3, root_id: 8 }
+        };
+        let count = |config: &[u8], limit| {
+            let found = Collectives::of(&module(vec![turning(config)], vec![body.clone(), condition(limit)]), 8);
+            assert_eq!(found.uses.len(), 1);
+            assert_eq!((found.uses[0].kind, found.uses[0].group), (CollectiveKind::AllGather, 4));
+            assert_eq!(found.uses[0].bytes, found.uses[0].count * 4 * 8 * 4);
+            (found.uses[0].count, found.loops_counted_once)
+        };
+        assert_eq!(count(br#"{"known_trip_count":{"n":"12"}}"#, None), (12, 0));
+        assert_eq!(count(b"", Some(5)), (5, 0));
+        assert_eq!(count(b"", None), (1, 1));
+    }
+
+    #[test]
+    fn what_is_sent_follows_from_the_kind_and_the_group() {
+        let of = |kind| CollectiveUse { kind, group: 4, count: 1, bytes: 1000 }.sent();
+        assert_eq!(of(CollectiveKind::AllReduce), 1500.0);
+        assert_eq!(of(CollectiveKind::AllGather), 750.0);
+        assert_eq!(of(CollectiveKind::CollectivePermute), 1000.0);
+        let alone = CollectiveUse { kind: CollectiveKind::AllReduce, group: 1, count: 1, bytes: 1000 };
+        assert_eq!(alone.sent(), 0.0);
+    }
+
+    #[test]
+    fn a_reduce_scatter_is_about_what_there_was_before_and_started_ones_about_their_result() {
+        let mut scatter = gather(&[2], 4);
+        scatter.opcode = "reduce-scatter".into();
+        let mut started = gather(&[], 2);
+        started.opcode = "all-gather-start".into();
+        started.shape =
+            Some(Shape { element_type: 13, tuple_shapes: vec![shape(11, &[4]), shape(11, &[8])], ..Shape::default() });
+        let found = Collectives::of(&module(vec![scatter, started], vec![]), 8).uses;
+        let expected = [(CollectiveKind::AllGather, 2, 32), (CollectiveKind::ReduceScatter, 4, 32)];
+        assert_eq!(found.iter().map(|one| (one.kind, one.group, one.bytes)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_program_that_calls_itself_is_left_at_some_depth() {
+        let call = Instruction { opcode: "call".into(), called_computation_ids: vec![1], ..Instruction::default() };
+        assert_eq!(Collectives::of(&module(vec![call], vec![]), 1), Collectives::default());
+    }
+}
