@@ -6,6 +6,7 @@
 //! Features are the last dimension everywhere: `[batch, features]`, `[batch, height, width, features]`.
 
 mod activation;
+mod attention;
 mod conv;
 mod dropout;
 mod embedding;
@@ -14,6 +15,7 @@ mod norm;
 
 pub use self::{
     activation::Activation,
+    attention::{Attention, FromHeads, Mask, Rotary, Rotation, ToHeads, attention},
     conv::{Conv, Conv1d, Conv2d, Conv3d, Each},
     dropout::Dropout,
     embedding::Embedding,

@@ -102,13 +102,15 @@ mod shape;
 mod special;
 mod tensor;
 mod trace;
+mod transformer;
 
 pub use conv::{ConvOptions, Padding};
 pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Lowered, Stages, Traced};
 pub use layers::{
-    Activation, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding, GroupNorm, LayerNorm, Linear, RmsNorm,
+    Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding, FromHeads, GroupNorm, LayerNorm,
+    Linear, Mask, RmsNorm, Rotary, Rotation, ToHeads, attention,
 };
 pub use losses::{
     CrossEntropy, bce_with_logits, bce_with_logits_each, cross_entropy, huber, huber_each, kl_divergence, mae, mae_each, mse,
@@ -122,3 +124,4 @@ pub use param::{Param, summary};
 pub use schedule::Schedule;
 pub use tensor::Tensor;
 pub use trace::{CallSite, Mistake, Trace};
+pub use transformer::{Block, FeedForward, MlpKind, Norm, NormKind, Positions, Transformer, TransformerConfig};

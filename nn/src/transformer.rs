@@ -1,0 +1,263 @@
+//! A decoder-only transformer, of GPT-2's form, of Llama's, or between: see [`TransformerConfig`].
+//!
+//! # Parameters
+//!
+//! | path | dimensions | |
+//! |---|---|---|
+//! | `tokens.table` | `[vocabulary, width]` | the output layer too, if tied |
+//! | `positions.table` | `[context, width]` | if learned |
+//! | `blocks.attention_norm.scale`, `.bias` | `[layers, width]` | |
+//! | `blocks.attention.q.weight`, `k`, `v` | `[layers, width, heads, head width]` | `k`, `v`: heads of keys and values |
+//! | `blocks.attention.q.bias`, `k`, `v` | `[layers, heads, head width]` | |
+//! | `blocks.attention.o.weight`, `.bias` | `[layers, heads, head width, width]`, `[layers, width]` | |
+//! | `blocks.mlp_norm.scale`, `.bias` | `[layers, width]` | |
+//! | `blocks.mlp.up.weight`, `gate` | `[layers, width, hidden]` | `gate`: SwiGLU only |
+//! | `blocks.mlp.up.bias` | `[layers, hidden]` | |
+//! | `blocks.mlp.down.weight`, `.bias` | `[layers, hidden, width]`, `[layers, width]` | |
+//! | `norm.scale`, `.bias` | `[width]` | |
+//! | `head.weight` | `[width, vocabulary]` | if not tied |
+//!
+//! Blocks are stacked: the first dimension counts layers. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`,
+//! `k`, `v` and `o`, `hidden` of `up`, `gate` and `down`, and `vocabulary` of `tokens` and `head`; each half of a block then
+//! needs one sum over devices. No reshape mixes a dimension that is split so with another.
+//!
+//! First values are GPT-2's: normal with standard deviation 0.02, `o` and `down`, which add to the residual stream, with
+//! `0.02 / sqrt(2 layers)`; biases 0, scales 1.
+
+mod config;
+
+use std::panic::Location;
+
+use halite_core::{Result, Tree};
+
+pub use self::config::{MlpKind, NormKind, Positions, TransformerConfig};
+use crate::{Activation, Attention, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param, RmsNorm, Rotary, Rotation, Tensor};
+
+/// A decoder-only transformer: from tokens to logits of the token that comes next.
+///
+/// ```
+/// use halite_core::{DType, TensorType, Tree};
+/// use halite_nn::{Trace, Transformer, TransformerConfig};
+///
+/// let model = Transformer::new(&TransformerConfig::tiny())?;
+/// let cx = Trace::new();
+/// let model = model.map(|path, param| cx.input(param.ty, path.to_string()));
+/// let tokens = cx.input(TensorType::new(DType::U16, [4, 10]), "tokens");
+/// assert_eq!(model.forward(tokens).ty().to_string(), "f32[4, 10, 64]");
+/// # Ok::<(), halite_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Tree)]
+pub struct Transformer<L> {
+    /// A vector for each token.
+    pub tokens: Embedding<L>,
+    /// A vector for each position, if these are learned.
+    pub positions: Option<Embedding<L>>,
+    /// The blocks, stacked: each leaf has one more dimension in front, which counts layers.
+    pub blocks: Block<L>,
+    /// Before the output layer.
+    pub norm: Norm<L>,
+    /// The output layer, if it is not the table of tokens.
+    pub head: Option<Linear<L>>,
+    /// What it looks like.
+    pub config: TransformerConfig,
+}
+
+/// Attention and a dense part, each of them normalised before and added to what came in.
+#[derive(Clone, Debug, Tree)]
+pub struct Block<L> {
+    /// Before attention.
+    pub attention_norm: Norm<L>,
+    /// Looks at the positions before.
+    pub attention: Attention<L>,
+    /// Before the dense part.
+    pub mlp_norm: Norm<L>,
+    /// The dense part.
+    pub mlp: FeedForward<L>,
+    /// Of what each half adds.
+    pub dropout: Dropout,
+}
+
+/// Dense layers with one nonlinearity: `down(f(up(x)))`, or `down(f(gate(x)) * up(x))`.
+#[derive(Clone, Debug, Tree)]
+pub struct FeedForward<L> {
+    /// `[in, hidden]`; what the gate lets through, if there is one.
+    pub up: Linear<L>,
+    /// `[in, hidden]`
+    pub gate: Option<Linear<L>>,
+    /// `[hidden, out]`
+    pub down: Linear<L>,
+    /// `f`
+    pub activation: Activation,
+}
+
+/// A normalisation of the last dimension, chosen by a setting.
+#[derive(Clone, Debug, Tree)]
+pub struct Norm<L> {
+    /// `[features]`
+    pub scale: L,
+    /// `[features]`; of layer norm only.
+    pub bias: Option<L>,
+    /// Which.
+    pub kind: NormKind,
+    /// Added to the variance or mean square.
+    pub eps: f64,
+}
+
+impl Transformer<Param> {
+    /// Describes a model of this shape; no memory is taken, whatever its size.
+    ///
+    /// # Errors
+    /// If there is no model of this shape: see [`TransformerConfig::check`].
+    pub fn new(config: &TransformerConfig) -> Result<Self> {
+        config.check()?;
+        let normal = |std: f64| Init::Normal { mean: 0.0, std };
+        let table = |count: usize| Embedding::new(count, config.width).table_init(normal(STD));
+        let positions = match config.positions {
+            Positions::Learned => Some(table(config.context)),
+            Positions::Rotary { .. } => None,
+        };
+        let head = Linear::new(config.width, config.vocabulary).without_bias().weight_init(normal(STD));
+        let block = Block::new(config, normal(STD), normal(STD / (2.0 * config.layers as f64).sqrt()));
+        Ok(Transformer {
+            tokens: table(config.vocabulary),
+            positions,
+            blocks: block.map(|_, param| Param { ty: param.ty.with_dims([&[config.layers], param.ty.dims()].concat()), ..param }),
+            norm: Norm::new(config),
+            head: (!config.tied).then_some(head),
+            config: *config,
+        })
+    }
+}
+
+/// Standard deviation of first weights.
+const STD: f64 = 0.02;
+
+impl<'t> Transformer<Tensor<'t>> {
+    /// `tokens: [batch, time]`, integers, to logits `[batch, time, vocabulary]`. Those at a position are of the token that
+    /// comes after it, and depend on no later one.
+    #[track_caller]
+    pub fn forward(&self, tokens: Tensor<'t>) -> Tensor<'t> {
+        let _site = tokens.trace().called_from(Location::caller());
+        let x = self.features(tokens);
+        match &self.head {
+            Some(head) => head.forward(x),
+            None => self.tokens.attend(x),
+        }
+    }
+
+    /// `tokens: [batch, time]`, integers, to what the output layer gets: `[batch, time, width]`.
+    #[track_caller]
+    pub fn features(&self, tokens: Tensor<'t>) -> Tensor<'t> {
+        let cx = tokens.trace();
+        let _site = cx.called_from(Location::caller());
+        let config = &self.config;
+        let like = self.tokens.table.ty().with_dims([tokens.dims(), vec![config.width]].concat());
+        if tokens.is_error() {
+            return cx.error_like(Some(like));
+        }
+        let dims = tokens.dims();
+        if dims.len() != 2 || !tokens.dtype().is_integer() || dims[1] > config.context {
+            let message = format!("tokens {}: want integers [batch, time], time at most {}", tokens.ty(), config.context);
+            return cx.fail("transformer", message, Some(like));
+        }
+        let mut x = self.tokens.forward(tokens);
+        let mut rotation = None;
+        match (config.positions, &self.positions) {
+            (Positions::Rotary { theta }, _) => rotation = Some(Rotary { theta }.rotation(cx, dims[1], config.head_width())),
+            (Positions::Learned, Some(positions)) => x = x + positions.table.slice_dim(0, ..dims[1]),
+            (Positions::Learned, None) => return cx.fail("transformer", "learned positions without a table of them", Some(like)),
+        }
+        x = Dropout::new(config.dropout).forward(x);
+        for layer in 0..config.layers {
+            x = Tree::as_ref(&self.blocks).map(|_, leaf| leaf.index(0, layer)).forward(x, Mask::Causal, rotation);
+        }
+        self.norm.forward(x)
+    }
+}
+
+impl Block<Param> {
+    /// A block of the shape that `config` says; `weights` are first values, `residual` those of what adds to the stream.
+    pub fn new(config: &TransformerConfig, weights: Init, residual: Init) -> Self {
+        let mut attention =
+            Attention::new(config.width, config.heads, config.head_width()).kv_heads(config.kv_heads).dropout(config.dropout);
+        for projection in [&mut attention.q, &mut attention.k, &mut attention.v] {
+            projection.weight.init = weights;
+            projection.bias.iter_mut().for_each(|bias| bias.init = Init::Zeros);
+        }
+        attention.o.weight.init = residual;
+        attention.o.bias.iter_mut().for_each(|bias| bias.init = Init::Zeros);
+
+        let dense = |inputs, outputs, init| Linear::new(inputs, outputs).weight_init(init).bias_init(Init::Zeros);
+        let up = || dense(config.width, config.hidden, weights);
+        let (gate, activation) = match config.mlp {
+            MlpKind::Gelu => (None, Activation::GeluTanh),
+            MlpKind::SwiGlu => (Some(up()), Activation::Silu),
+        };
+        let mut mlp = FeedForward { up: up(), gate, down: dense(config.hidden, config.width, residual), activation };
+        if !config.bias {
+            attention = attention.without_bias();
+            mlp = mlp.without_bias();
+        }
+        let dropout = Dropout::new(config.dropout);
+        Block { attention_norm: Norm::new(config), attention, mlp_norm: Norm::new(config), mlp, dropout }
+    }
+}
+
+impl<'t> Block<Tensor<'t>> {
+    /// `x: [batch, time, width]` to the same.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>, mask: Mask<'t>, rotation: Option<Rotation<'t>>) -> Tensor<'t> {
+        let _site = x.trace().called_from(Location::caller());
+        let x = x + self.dropout.forward(self.attention.forward(self.attention_norm.forward(x), mask, rotation));
+        x + self.dropout.forward(self.mlp.forward(self.mlp_norm.forward(x)))
+    }
+}
+
+impl FeedForward<Param> {
+    /// Without biases.
+    pub fn without_bias(mut self) -> Self {
+        for layer in [Some(&mut self.up), self.gate.as_mut(), Some(&mut self.down)].into_iter().flatten() {
+            layer.bias = None;
+        }
+        self
+    }
+}
+
+impl<'t> FeedForward<Tensor<'t>> {
+    /// `x: [.., in]` to `[.., out]`.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let _site = x.trace().called_from(Location::caller());
+        let up = self.up.forward(x);
+        let inside = match &self.gate {
+            Some(gate) => self.activation.forward(gate.forward(x)) * up,
+            None => self.activation.forward(up),
+        };
+        self.down.forward(inside)
+    }
+}
+
+impl Norm<Param> {
+    /// What `config` says.
+    pub fn new(config: &TransformerConfig) -> Self {
+        let has_bias = config.norm == NormKind::Layer && config.bias;
+        Norm {
+            scale: Param::new([config.width], Init::Ones),
+            bias: has_bias.then(|| Param::new([config.width], Init::Zeros)),
+            kind: config.norm,
+            eps: config.norm_eps,
+        }
+    }
+}
+
+impl<'t> Norm<Tensor<'t>> {
+    /// `x: [.., features]` to the same.
+    #[track_caller]
+    pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        let Norm { scale, bias, kind, eps } = *self;
+        match kind {
+            NormKind::Layer => LayerNorm { scale, bias, eps }.forward(x),
+            NormKind::Rms => RmsNorm { scale, eps }.forward(x),
+        }
+    }
+}
