@@ -9,6 +9,7 @@ mod networks;
 mod randomness;
 mod reductions;
 mod shapes;
+mod transformers;
 
 use std::collections::BTreeSet;
 
@@ -25,6 +26,7 @@ fn functions() -> Vec<Named> {
         randomness::FUNCTIONS,
         reductions::FUNCTIONS,
         shapes::FUNCTIONS,
+        transformers::FUNCTIONS,
     ]
     .concat()
 }
@@ -45,7 +47,7 @@ groups! {
     shapes indexing scatter sort
     dot convolution convolution_groups
     reduce statistics windows cumulative
-    random control activations layers losses optimizers
+    random control activations layers losses optimizers transformers
 }
 
 #[test]
