@@ -1,6 +1,6 @@
 //! How a logical tensor lies over devices: a mesh with named axes, and which axes split which dimension.
 
-use std::{collections::HashSet, fmt, ops::Range, sync::Arc};
+use std::{collections::HashSet, fmt, ops::Range, str::FromStr, sync::Arc};
 
 use crate::{DeviceId, Error, Result, TensorType};
 
@@ -101,6 +101,9 @@ impl fmt::Display for Mesh {
 ///
 /// let spec = PartitionSpec::new([vec!["data"], vec![], vec!["model"]]);
 /// assert_eq!(spec.to_string(), "(data, None, model)");
+/// assert_eq!("(data, None, model)".parse::<PartitionSpec>()?, spec);
+/// assert_eq!(PartitionSpec::from([Some("data"), None, Some("model")]), spec);
+/// # Ok::<(), halite_core::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct PartitionSpec(Vec<Vec<Arc<str>>>);
@@ -131,6 +134,17 @@ impl PartitionSpec {
         self.0.len()
     }
 
+    /// Every axis it names, outermost dimension first.
+    pub fn all_axes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter().flatten()
+    }
+
+    /// The same, without the axes that `mesh` does not have.
+    pub fn within(&self, mesh: &Mesh) -> Self {
+        let known = |axes: &Vec<Arc<str>>| axes.iter().filter(|axis| mesh.axis(axis).is_some()).cloned().collect();
+        PartitionSpec(self.0.iter().map(known).collect())
+    }
+
     /// Whether no dimension is split.
     pub fn is_replicated(&self) -> bool {
         self.0.iter().all(Vec::is_empty)
@@ -148,6 +162,65 @@ impl fmt::Display for PartitionSpec {
             .collect();
         write!(f, "({})", dims.join(", "))
     }
+}
+
+impl<const N: usize> From<[Option<&str>; N]> for PartitionSpec {
+    /// One axis, or none, for each dimension.
+    fn from(dims: [Option<&str>; N]) -> Self {
+        PartitionSpec(dims.into_iter().map(|axis| axis.into_iter().map(Arc::from).collect()).collect())
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for PartitionSpec {
+    /// One axis for each dimension.
+    fn from(axes: [&str; N]) -> Self {
+        PartitionSpec::from(axes.map(Some))
+    }
+}
+
+impl FromStr for PartitionSpec {
+    type Err = Error;
+
+    /// What [`Display`](fmt::Display) writes; the outermost parentheses may be missing.
+    fn from_str(text: &str) -> Result<Self> {
+        let refused = || {
+            Error::invalid("sharding", format!("`{text}` is no spec; want axes and `None`, such as (data, None, (model, fsdp))"))
+        };
+        let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c)) && !name.is_empty();
+        let text_of_dims = text.trim();
+        let inner = text_of_dims.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).filter(|inner| balanced(inner));
+        let mut rest = inner.unwrap_or(text_of_dims).trim();
+        let mut dims = Vec::new();
+        while !rest.is_empty() {
+            let (dim, after) = if let Some(group) = rest.strip_prefix('(') {
+                let (group, after) = group.split_once(')').ok_or_else(refused)?;
+                (group.split(',').map(str::trim).collect::<Vec<_>>(), after.trim())
+            } else {
+                let end = rest.find(',').unwrap_or(rest.len());
+                (vec![rest[..end].trim()], &rest[end..])
+            };
+            if !dim.iter().all(|name| is_name(name)) {
+                return Err(refused());
+            }
+            dims.push(if dim == ["None"] { Vec::new() } else { dim });
+            rest = match after.strip_prefix(',') {
+                Some(after) if !after.trim().is_empty() => after.trim(),
+                None if after.is_empty() => after,
+                _ => return Err(refused()),
+            };
+        }
+        Ok(PartitionSpec::new(dims))
+    }
+}
+
+/// Whether every parenthesis of `text` closes one that was opened before it.
+fn balanced(text: &str) -> bool {
+    let depth = text.chars().try_fold(0usize, |depth, c| match c {
+        '(' => Some(depth + 1),
+        ')' => depth.checked_sub(1),
+        _ => Some(depth),
+    });
+    depth == Some(0)
 }
 
 /// A [`PartitionSpec`] on a [`Mesh`], checked against it.
@@ -269,6 +342,25 @@ mod tests {
         assert_eq!(both.shard_ranges(&ty, 6).unwrap(), [2..4, 4..6]);
         let one = Sharding::new(&mesh(), PartitionSpec::new([vec![], vec!["model", "data"]])).unwrap();
         assert_eq!(one.shard_ranges(&ty, 6).unwrap(), [0..4, 5..6], "model 2 of 4 is the slow axis, data 1 of 2 the fast one");
+    }
+
+    #[test]
+    fn a_spec_is_read_as_it_is_written() {
+        for text in ["()", "(data)", "(None, model)", "((data, model))", "(data, (model, fsdp), None)", "((a, b), (c, d))"] {
+            assert_eq!(text.parse::<PartitionSpec>().unwrap().to_string(), text);
+        }
+        assert_eq!(" None,model ".parse::<PartitionSpec>().unwrap().to_string(), "(None, model)");
+        assert_eq!("(a, b), c".parse::<PartitionSpec>().unwrap().to_string(), "((a, b), c)");
+        for text in ["(data", "data)", "data,", "(data,)", "a b", "((a, (b)))", "(a)b", "[a]", ",a"] {
+            let error = text.parse::<PartitionSpec>().unwrap_err().to_string();
+            assert!(error.contains(&format!("`{text}` is no spec")), "{error}");
+        }
+    }
+
+    #[test]
+    fn axes_that_a_mesh_does_not_have_can_be_left_out() {
+        let spec: PartitionSpec = "((data, expert), sequence, model)".parse().unwrap();
+        assert_eq!(spec.within(&mesh()).to_string(), "(data, None, model)");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use halite_core::{
     TensorType,
     tree::{Empty, Family, Tree},
 };
-use halite_ir::{Interface, Port};
+use halite_ir::{Graph, Interface, Port};
 
 use crate::{Tensor, Trace};
 
@@ -135,6 +135,8 @@ impl Stages {
 /// A traced function as a program, with the layout of what it takes and gives.
 #[derive(Debug)]
 pub struct Lowered<O> {
+    /// What is computed, simplified: what the program's text was made from.
+    pub graph: Graph,
     /// The program: StableHLO and the types on its border.
     pub program: Program,
     /// Its outputs, state excluded.
@@ -296,7 +298,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         };
         let program = halite_ir::program(&graph, &interface)?;
         let stages = Stages { trace, print: started.elapsed(), compile: Duration::ZERO };
-        Ok(Lowered { program, outputs: output_specs, shape, stages })
+        Ok(Lowered { graph, program, outputs: output_specs, shape, stages })
     }
 
     /// How often this function was compiled.
@@ -357,7 +359,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             let paths = state.paths().into_iter().chain(inputs.paths());
             self.explain_recompile(&last.inputs, paths.zip(&specs).collect());
         }
-        let Lowered { program, outputs, shape, mut stages } = self.lower(state, inputs)?;
+        let Lowered { program, outputs, shape, mut stages, .. } = self.lower(state, inputs)?;
         let started = Instant::now();
         let mut options = self.options.clone();
         if options.devices.is_empty() {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use halite_core::{
-    Array, CounterSnapshot, DType, DeviceEvent, Error, ErrorKind, HostArray, Pending, Result, Sharding, TensorType,
+    Array, CounterSnapshot, DeviceEvent, Error, ErrorKind, HostArray, Pending, Result, Sharding,
     tree::{Leaf, Tree},
 };
 use halite_data::{Loader, Position};
@@ -130,8 +130,6 @@ pub(crate) struct Run<'a, K: Task, O: Optimizer> {
     interrupts: Interrupts,
     /// Paths, in the state, of the parameters that are trained.
     trained: Arc<HashSet<String>>,
-    /// Types and layouts of the state, in its shape.
-    state_specs: RunState<K, O, ArraySpec>,
     before: CounterSnapshot,
     started: Instant,
 }
@@ -171,19 +169,17 @@ where
     ) -> Result<Self> {
         let started = Instant::now();
         let before = trainer.client.counters().snapshot();
-        let Trainer { client, mesh, options, .. } = trainer;
+        let Trainer { client, mesh, strategy, options, .. } = trainer;
         let [batch, validating] = [trainer.batch_specs::<K>(&train)?, trainer.batch_specs::<K>(&validation)?];
-        let programs = Programs::new(client, mesh, &task, &model, &optimizer, [&batch, &validating], options.clip_norm)?;
-        let replicated = |ty: TensorType| Leaf(ArraySpec { ty, sharding: Sharding::replicated(mesh) });
-        let lowered = programs.init.lower(&halite_core::tree::Empty::new(), &replicated(TensorType::new(DType::U32, [2])))?;
-        let state_specs = lowered.shape.rebuild(lowered.outputs);
+        let (layout, batches) = ((mesh, strategy), [&batch, &validating]);
+        let programs = Programs::new(client, layout, &task, &model, &optimizer, batches, options.clip_norm)?;
         // Mistakes of gradients and of the optimizer too are told before anything is compiled, read or written.
-        programs.step.lower(&state_specs, &(batch, replicated(programs.train_metrics.empty().ty().clone())))?;
+        programs.step.lower(&programs.state, &(batch, Leaf(programs.train_metrics.spec(mesh))))?;
         let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let trained = model.named().into_iter().filter(|(_, param)| param.trainable).map(|(path, _)| format!("model.{path}"));
         let trained = Arc::new(trained.collect());
-        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, trained, state_specs, before, started })
+        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, trained, before, started })
     }
 }
 
@@ -452,11 +448,8 @@ where
         for (sum, (total, weight)) in meter.sums.iter_mut().zip(&progressed.sums) {
             *sum = Sum { total: total.0, weight: weight.0 };
         }
-        let window = ArraySpec {
-            ty: self.programs.train_metrics.empty().ty().clone(),
-            sharding: Sharding::replicated(&self.trainer.mesh),
-        };
-        let mut wanted: Vec<(String, &ArraySpec)> = self.state_specs.named();
+        let window = self.programs.train_metrics.spec(&self.trainer.mesh);
+        let mut wanted: Vec<(String, &ArraySpec)> = self.programs.state.named();
         wanted.push((WINDOW.to_string(), &window));
         let types: Vec<_> = wanted.iter().map(|(path, spec)| (path.clone(), spec.ty.clone())).collect();
         let hosts = saved.take_all(&types)?;
@@ -474,7 +467,7 @@ where
         };
         let mut arrays = hosts.into_iter().zip(&wanted).map(upload).collect::<Result<Vec<_>>>()?;
         let window = arrays.pop().expect("the window is the last that was wanted");
-        let mut now = Progressing::new(self.state_specs.rebuild(arrays), window, meter);
+        let mut now = Progressing::new(self.programs.state.rebuild(arrays), window, meter);
         now.step = position.step;
         now.first = position.step;
         now.position = Position { epoch: position.epoch, batch };
@@ -484,7 +477,7 @@ where
     }
 
     fn report(&self, now: &Progressing<K, O>, train: Metrics, validation: Metrics, interrupted: bool) -> Result<Report> {
-        let Trainer { client, mesh, options, stop: _ } = self.trainer;
+        let Trainer { client, mesh, options, .. } = self.trainer;
         let (counted, before) = (client.counters().snapshot(), self.before);
         let named = |metrics: Metrics| metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
         let training = now.training.as_secs_f64();

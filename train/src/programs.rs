@@ -1,6 +1,6 @@
 //! The programs of a run: initialise, step, evaluate. Each is one launch; none reads anything back.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use halite_core::{
     Array, Client, DType, Error, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
@@ -13,7 +13,7 @@ use halite_nn::{
     rng,
 };
 
-use crate::{Metrics, Predict, State, Task, finite};
+use crate::{Metrics, Predict, State, Strategy, Task, finite};
 
 /// The name under which the loss is reported.
 pub const LOSS: &str = "loss";
@@ -43,6 +43,8 @@ pub(crate) struct Programs<K: Task, O: Optimizer> {
     /// Metrics of a training step and of an evaluation, in the order of the window.
     pub(crate) train_metrics: Window,
     pub(crate) evaluate_metrics: Window,
+    /// Types and layouts of the state, in its shape.
+    pub(crate) state: RunState<K, O, ArraySpec>,
 }
 
 impl<K: Task, O: Optimizer> Programs<K, O>
@@ -53,13 +55,14 @@ where
     /// All mistakes of the task's code at once.
     pub(crate) fn new(
         client: &Client,
-        mesh: &Arc<Mesh>,
+        (mesh, strategy): (&Arc<Mesh>, &Strategy),
         task: &Arc<K>,
         params: &Arc<ModelParams<K>>,
         optimizer: &Arc<O>,
         [batch, validation]: [&<K::Batch as Family>::Of<ArraySpec>; 2],
         clip: Option<f64>,
     ) -> Result<Self> {
+        let state = state_specs::<K, O>(mesh, strategy, params, optimizer)?;
         let types = Tree::as_ref(&**params).map(|_, param| param.ty.clone());
         let train_metrics = discover(&**task, &types, batch, true)?;
         let evaluate_metrics = discover(&**task, &types, validation, false).map_err(|error| {
@@ -68,25 +71,59 @@ where
             if different.is_empty() { error } else { Error::new(error.kind(), "fit", format!("{different}: {error}")) }
         })?;
         Ok(Programs {
-            init: init_program::<K, O>(client, mesh, params, optimizer),
+            init: init_program::<K, O>(client, mesh, params, optimizer, &state),
             step: step_program::<K, O>(client, mesh, task, params, optimizer, clip, &train_metrics),
             evaluate: evaluate_program(client, mesh, task, &evaluate_metrics),
             train_metrics,
             evaluate_metrics,
+            state,
         })
     }
 }
 
+/// What every step of a run takes and gives: parameters by the strategy, what the optimizer keeps of a parameter as the
+/// parameter, numbers whole on every device.
+pub(crate) fn state_specs<K: Task, O: Optimizer>(
+    mesh: &Arc<Mesh>,
+    strategy: &Strategy,
+    params: &ModelParams<K>,
+    optimizer: &O,
+) -> Result<RunState<K, O, ArraySpec>> {
+    let specs = strategy.specs(mesh, params)?;
+    let spec_of =
+        |ty: &TensorType, spec: PartitionSpec| Ok::<_, Error>(ArraySpec { ty: ty.clone(), sharding: Sharding::new(mesh, spec)? });
+    let leaves = params.leaves().into_iter().zip(specs.leaves());
+    let model = leaves.map(|(param, spec)| spec_of(&param.ty, spec.clone())).collect::<Result<Vec<_>>>()?;
+    let described = optim::slots(optimizer, params);
+    let mut slots = Vec::new();
+    for ((param, spec), slot) in params.leaves().into_iter().zip(specs.leaves()).zip(described.inner().leaves()) {
+        for kept in slot.iter().flat_map(Tree::leaves) {
+            let spec = if kept.ty.dims() == param.ty.dims() { spec.clone() } else { PartitionSpec::replicated() };
+            slots.push(spec_of(&kept.ty, spec)?);
+        }
+    }
+    Ok(State {
+        model: params.rebuild(model),
+        slots: described.rebuild(slots),
+        step: spec_of(&TensorType::scalar(DType::U32), PartitionSpec::replicated())?,
+        key: spec_of(&TensorType::new(DType::U32, [2]), PartitionSpec::replicated())?,
+    })
+}
+
+/// Each device makes only its part of the state: the layout is that of the program's results.
 fn init_program<K: Task, O: Optimizer>(
     client: &Client,
     mesh: &Arc<Mesh>,
     params: &Arc<ModelParams<K>>,
     optimizer: &Arc<O>,
+    state: &RunState<K, O, ArraySpec>,
 ) -> Jit<Empty<()>, Leaf<()>, RunState<K, O, ()>>
 where
     ModelParams<K>: Send + Sync,
 {
     let (params, optimizer) = (params.clone(), optimizer.clone());
+    let specs: HashMap<String, PartitionSpec> =
+        state.named().into_iter().map(|(path, spec)| (path, spec.sharding.spec().clone())).collect();
     Jit::function(client, move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
         let model = init(cx, &*params, rng::fold_in(key, 0));
         let slots = init(cx, &optim::slots(&*optimizer, &*params), rng::fold_in(key, 1));
@@ -94,9 +131,10 @@ where
     })
     .named("init")
     .on(mesh)
+    .output_specs(move |path, _| specs.get(path).cloned().expect("the first state has the leaves of the state"))
 }
 
-fn step_program<K: Task, O: Optimizer>(
+pub(crate) fn step_program<K: Task, O: Optimizer>(
     client: &Client,
     mesh: &Arc<Mesh>,
     task: &Arc<K>,
@@ -170,7 +208,7 @@ fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T) -> String {
 }
 
 /// Which metrics a task reports, found by tracing it without running.
-fn discover<K: Task>(
+pub(crate) fn discover<K: Task>(
     task: &K,
     model: &<K::Model as Family>::Of<TensorType>,
     batch: &<K::Batch as Family>::Of<ArraySpec>,
@@ -239,6 +277,11 @@ impl Window {
         HostArray::from_slice(&self.start(), [3 * self.names.len()]).expect("three numbers a metric")
     }
 
+    /// What it is, and that every device of `mesh` has the whole of it.
+    pub(crate) fn spec(&self, mesh: &Arc<Mesh>) -> ArraySpec {
+        ArraySpec { ty: self.empty().ty().clone(), sharding: Sharding::replicated(mesh) }
+    }
+
     /// Puts an empty window on every device of `mesh`.
     pub(crate) fn upload(&self, client: &Client, mesh: &Arc<Mesh>) -> Result<Array> {
         Array::upload(client, &self.empty(), &Sharding::replicated(mesh))
@@ -302,13 +345,5 @@ impl Window {
     fn start(&self) -> Vec<f32> {
         let count = self.names.len();
         (0..3 * count).map(|index| if index < 2 * count { 0.0 } else { f32::INFINITY }).collect()
-    }
-}
-
-/// How the fields of a batch lie on the devices: by samples.
-pub(crate) fn batch_sharding(mesh: &Arc<Mesh>) -> Result<Arc<Sharding>> {
-    match mesh.axes().next() {
-        Some((axis, _)) => Sharding::new(mesh, PartitionSpec::first(axis)),
-        None => Ok(Sharding::replicated(mesh)),
     }
 }

@@ -3,16 +3,16 @@
 use std::{path::PathBuf, sync::Arc};
 
 use halite_core::{
-    Client, DeviceId, Error, HostArray, Mesh, Result,
+    Client, DeviceId, Error, HostArray, Mesh, Result, Sharding,
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Prefetch};
 use halite_nn::{ArraySpec, Optimizer};
 
 use crate::{
-    Fitted, Predict, Task,
+    Fitted, Predict, Strategy, Task,
     fit::{InFlight, Run},
-    programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, batch_sharding, evaluate_program, predict_program},
+    programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program},
     signals::StopFlag,
 };
 
@@ -21,6 +21,7 @@ use crate::{
 pub struct Trainer {
     pub(crate) client: Client,
     pub(crate) mesh: Arc<Mesh>,
+    pub(crate) strategy: Strategy,
     pub(crate) options: TrainerOptions,
     pub(crate) stop: Option<StopFlag>,
 }
@@ -99,6 +100,8 @@ impl TrainerOptions {
 pub struct TrainerBuilder {
     client: Client,
     devices: Option<Vec<DeviceId>>,
+    mesh: Option<Vec<(Arc<str>, usize)>>,
+    strategy: Strategy,
     options: TrainerOptions,
     stop: Option<StopFlag>,
 }
@@ -140,9 +143,22 @@ impl TrainerBuilder {
         label: impl Into<String> => Some(label.into());
     }
 
-    /// The devices to train on, each on its part of every batch. Default: the first.
+    /// The devices to train on. Default: the first; with a [mesh](Self::mesh), as many as it has.
     pub fn devices(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         self.devices = Some(devices.into_iter().collect());
+        self
+    }
+
+    /// The devices as a grid with named axes, `[("data", 2), ("model", 4)]`; as many of the [devices](Self::devices) as the
+    /// sizes multiply to, in row-major order. Default: one axis with all devices, the one that the strategy splits over.
+    pub fn mesh<N: Into<Arc<str>>>(mut self, axes: impl IntoIterator<Item = (N, usize)>) -> Self {
+        self.mesh = Some(axes.into_iter().map(|(name, size)| (name.into(), size)).collect());
+        self
+    }
+
+    /// How parameters, what the optimizer keeps of them, and batches lie over the mesh. Default: data parallel.
+    pub fn strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
         self
     }
 
@@ -163,29 +179,53 @@ impl TrainerBuilder {
     /// If an option has a value that cannot work, naming it; if there is no such device.
     pub fn build(self) -> Result<Trainer> {
         self.options.check()?;
-        let local = self.client.local_devices();
-        let devices = match self.devices {
-            Some(devices) => devices,
-            None => local.iter().take(1).copied().collect(),
-        };
-        if let Some(missing) = devices.iter().find(|device| !local.contains(device)) {
-            return Err(Error::invalid("trainer", format!("there is no device {}: this process has {local:?}", missing.0)));
-        }
-        if devices.is_empty() {
-            return Err(Error::invalid("trainer", "`devices` is empty; a run needs at least one"));
-        }
-        let (batch_size, count) = (self.options.batch_size, devices.len());
-        if !batch_size.is_multiple_of(count) {
-            let less = batch_size - batch_size % count;
-            let would_do = if less > 0 { format!("{less} and {}", less.saturating_add(count)) } else { count.to_string() };
-            let message = format!("`batch_size` {batch_size} does not divide among {count} devices; {would_do} would");
+        let mesh = Arc::new(self.on_devices()?);
+        self.strategy.check(&mesh)?;
+        let (batch_size, sharding) = (self.options.batch_size, Sharding::new(&mesh, self.strategy.batch_spec(&mesh))?);
+        let parts = sharding.parts(0);
+        if !batch_size.is_multiple_of(parts) {
+            let less = batch_size - batch_size % parts;
+            let would_do = if less > 0 { format!("{less} and {}", less.saturating_add(parts)) } else { parts.to_string() };
+            let over = if parts == mesh.size() { "devices".to_string() } else { format!("parts, {sharding}") };
+            let message = format!("`batch_size` {batch_size} does not divide among {parts} {over}; {would_do} would");
             return Err(Error::invalid("trainer", message));
         }
-        let mesh = match devices.as_slice() {
-            [device] => Mesh::single(*device),
-            devices => Mesh::new([("data", devices.len())], devices.iter().copied())?,
+        Ok(Trainer { client: self.client, mesh, strategy: self.strategy, options: self.options, stop: self.stop })
+    }
+
+    fn on_devices(&self) -> Result<Mesh> {
+        let local = self.client.local_devices();
+        if let Some(missing) = self.devices.iter().flatten().find(|device| !local.contains(device)) {
+            return Err(Error::invalid("trainer", format!("there is no device {}: this process has {local:?}", missing.0)));
+        }
+        if self.devices.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Error::invalid("trainer", "`devices` is empty; a run needs at least one"));
+        }
+        let Some(axes) = &self.mesh else {
+            return match self.devices.as_deref() {
+                None => local.first().map(|device| Mesh::single(*device)).ok_or_else(|| {
+                    Error::invalid("trainer", format!("{:?} has no device that this process can use", self.client))
+                }),
+                Some([device]) => Ok(Mesh::single(*device)),
+                Some(devices) => {
+                    let axis = self.strategy.axis_of_all().ok_or_else(|| {
+                        let message = format!(
+                            "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", {})])`",
+                            self.strategy,
+                            devices.len(),
+                            devices.len() / 2
+                        );
+                        Error::invalid("trainer", message)
+                    })?;
+                    Mesh::new([(axis, devices.len())], devices.iter().copied())
+                }
+            };
         };
-        Ok(Trainer { client: self.client, mesh: Arc::new(mesh), options: self.options, stop: self.stop })
+        let wanted = axes.iter().try_fold(1usize, |product, (_, size)| product.checked_mul(*size));
+        let devices = self.devices.as_ref().unwrap_or(&local);
+        // Of devices that nobody chose the first are taken; those that somebody chose are all to be used.
+        let taken = if self.devices.is_none() { wanted.unwrap_or(usize::MAX).min(devices.len()) } else { devices.len() };
+        Mesh::new(axes.iter().cloned(), devices[..taken].iter().copied())
     }
 }
 
@@ -198,7 +238,24 @@ pub type Answers<K> = <<K as Predict>::Output as Family>::Of<HostArray>;
 impl Trainer {
     /// A trainer on these devices, with defaults for everything.
     pub fn builder(client: &Client) -> TrainerBuilder {
-        TrainerBuilder { client: client.clone(), devices: None, options: TrainerOptions::default(), stop: None }
+        TrainerBuilder {
+            client: client.clone(),
+            devices: None,
+            mesh: None,
+            strategy: Strategy::default(),
+            options: TrainerOptions::default(),
+            stop: None,
+        }
+    }
+
+    /// The devices it trains on.
+    pub fn mesh(&self) -> &Arc<Mesh> {
+        &self.mesh
+    }
+
+    /// How parameters and batches lie over the mesh.
+    pub fn strategy(&self) -> &Strategy {
+        &self.strategy
     }
 
     /// What it does.
@@ -329,15 +386,20 @@ impl Trainer {
     }
 
     pub(crate) fn prefetch(&self, loader: &Loader, start: halite_data::Position) -> Result<Prefetch> {
-        Prefetch::new(loader.epoch_from(start), &self.client, vec![batch_sharding(&self.mesh)?], PREFETCH)
+        Prefetch::new(loader.epoch_from(start), &self.client, vec![self.batch_sharding()?], PREFETCH)
     }
 
     pub(crate) fn batch_tree<K: Task>(&self, batch: halite_data::DeviceBatch) -> Result<BatchArrays<K>> {
         batch.into_tree(&<K::Batch as Family>::Of::<()>::default())
     }
 
+    /// How the fields of a batch lie on the devices: by samples.
+    fn batch_sharding(&self) -> Result<Arc<Sharding>> {
+        Sharding::new(&self.mesh, self.strategy.batch_spec(&self.mesh))
+    }
+
     pub(crate) fn batch_specs<K: Task>(&self, loader: &Loader) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
-        let sharding = batch_sharding(&self.mesh)?;
+        let sharding = self.batch_sharding()?;
         let specs = loader.batch_types().into_iter().map(|ty| ArraySpec { ty, sharding: sharding.clone() }).collect();
         halite_data::batch_tree(specs, &<K::Batch as Family>::Of::<()>::default())
     }

@@ -1,0 +1,180 @@
+//! Patterns of parameter paths.
+
+use std::{fmt, str::FromStr};
+
+use halite_core::{Error, Result};
+
+/// Which parameters, by path.
+///
+/// A pattern has the segments of a path, between dots. `*` stands for any text in a segment, `a|b` for either, `**` for any
+/// number of segments, also none. `<index>` is a number, `<even>` and `<odd>` are numbers of that kind, `<name>` is what
+/// is no number.
+///
+/// ```
+/// use halite_train::Pattern;
+///
+/// let pattern: Pattern = "**.attention.query|key.weight".parse()?;
+/// assert!(pattern.matches("blocks.3.attention.key.weight"));
+/// assert!(pattern.matches("attention.query.weight"));
+/// assert!(!pattern.matches("blocks.3.attention.key.bias"));
+/// assert!("hidden.<odd>.*".parse::<Pattern>()?.matches("hidden.1.bias"));
+/// # Ok::<(), halite_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Pattern(Vec<Part>);
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Part {
+    /// `**`
+    Many,
+    /// One segment: any of these.
+    One(Vec<Choice>),
+}
+
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Choice {
+    /// Text, in which `*` stands for any.
+    Text(String),
+    Index,
+    Even,
+    Odd,
+    Name,
+}
+
+impl Pattern {
+    /// Whether it is a pattern of this path.
+    pub fn matches(&self, path: &str) -> bool {
+        let segments: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('.').collect() };
+        matches_parts(&self.0, &segments)
+    }
+}
+
+fn matches_parts(parts: &[Part], segments: &[&str]) -> bool {
+    match (parts, segments) {
+        ([], []) => true,
+        ([], _) => false,
+        ([Part::Many, rest @ ..], _) => (0..=segments.len()).any(|skipped| matches_parts(rest, &segments[skipped..])),
+        ([Part::One(_), ..], []) => false,
+        ([Part::One(choices), rest @ ..], [segment, after @ ..]) => {
+            choices.iter().any(|choice| choice.matches(segment)) && matches_parts(rest, after)
+        }
+    }
+}
+
+impl Choice {
+    fn matches(&self, segment: &str) -> bool {
+        let index = || segment.parse::<usize>().ok();
+        match self {
+            Choice::Text(text) => matches_text(text, segment),
+            Choice::Index => index().is_some(),
+            Choice::Even => index().is_some_and(|index| index.is_multiple_of(2)),
+            Choice::Odd => index().is_some_and(|index| !index.is_multiple_of(2)),
+            Choice::Name => index().is_none(),
+        }
+    }
+}
+
+/// `*` in `pattern` stands for any text.
+fn matches_text(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            (0..=text.len()).filter(|&skipped| text.is_char_boundary(skipped)).any(|skipped| matches_text(rest, &text[skipped..]))
+        }),
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let refused = |reason: String| Error::invalid("pattern", format!("`{text}`: {reason}"));
+        let choice = |choice: &str| match choice {
+            "" => Err(refused("a segment, or one of its choices, is empty".into())),
+            "<index>" => Ok(Choice::Index),
+            "<even>" => Ok(Choice::Even),
+            "<odd>" => Ok(Choice::Odd),
+            "<name>" => Ok(Choice::Name),
+            _ if choice.contains(['<', '>']) => {
+                Err(refused(format!("`{choice}` is no kind of segment; there are <index>, <even>, <odd>, <name>")))
+            }
+            _ => Ok(Choice::Text(choice.to_string())),
+        };
+        let part = |segment: &str| match segment {
+            "**" => Ok(Part::Many),
+            _ => Ok(Part::One(segment.split('|').map(choice).collect::<Result<_>>()?)),
+        };
+        Ok(Pattern(text.split('.').map(part).collect::<Result<_>>()?))
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, part) in self.0.iter().enumerate() {
+            f.write_str(if position == 0 { "" } else { "." })?;
+            match part {
+                Part::Many => f.write_str("**")?,
+                Part::One(choices) => {
+                    for (position, choice) in choices.iter().enumerate() {
+                        f.write_str(if position == 0 { "" } else { "|" })?;
+                        f.write_str(match choice {
+                            Choice::Text(text) => text,
+                            Choice::Index => "<index>",
+                            Choice::Even => "<even>",
+                            Choice::Odd => "<odd>",
+                            Choice::Name => "<name>",
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_paths() {
+        let cases = [
+            ("out.weight", "out.weight", true),
+            ("out.weight", "net.out.weight", false),
+            ("out", "out.weight", false),
+            ("**.weight", "weight", true),
+            ("**.weight", "a.b.weight", true),
+            ("a.**", "a", true),
+            ("a.**.c", "a.b.b.c", true),
+            ("a.**.c", "a.b.b", false),
+            ("*.weight", "weight", false),
+            ("conv*.weight", "conv12.weight", true),
+            ("c*v*.w", "conv1.w", true),
+            ("*é*.w", "né1.w", true),
+            ("up|gate.weight", "gate.weight", true),
+            ("up|gate.weight", "upgate.weight", false),
+            ("h.<even>.w", "h.10.w", true),
+            ("h.<even>.w", "h.11.w", false),
+            ("h.<odd>.w", "h.11.w", true),
+            ("h.<index>.w", "h.x.w", false),
+            ("h.<name>.w", "h.x.w", true),
+            ("h.<name>.w", "h.3.w", false),
+            ("<name>|0.w", "0.w", true),
+            ("**", "", true),
+        ];
+        for (pattern, path, expected) in cases {
+            let parsed: Pattern = pattern.parse().unwrap();
+            assert_eq!(parsed.matches(path), expected, "{pattern} on {path}");
+            assert_eq!(parsed.to_string(), pattern);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |text: &str| text.parse::<Pattern>().unwrap_err().to_string();
+        assert_eq!(error("a..b"), "pattern: `a..b`: a segment, or one of its choices, is empty");
+        assert!(error("a|.b").contains("is empty"));
+        assert!(error("").contains("is empty"));
+        assert!(error("a.<evn>").contains("`<evn>` is no kind of segment"));
+    }
+}

@@ -1,0 +1,94 @@
+//! Rules from paths to specs, and those that are built in.
+
+use std::sync::{Arc, LazyLock};
+
+use halite_core::{Error, Mesh, PartitionSpec, Result, Sharding, TensorType};
+
+use super::{OP, Pattern};
+
+/// How the parameters of a [`Pattern`] lie.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Rule {
+    /// Which parameters.
+    pub pattern: Pattern,
+    /// Which axes split which of the last dimensions.
+    pub spec: PartitionSpec,
+}
+
+impl Rule {
+    /// `Rule::new("**.up.weight", "None, model")`
+    ///
+    /// # Errors
+    /// If `pattern` is no pattern, or `spec` no spec.
+    pub fn new(pattern: &str, spec: &str) -> Result<Self> {
+        Ok(Rule { pattern: pattern.parse()?, spec: spec.parse()? })
+    }
+
+    /// How a parameter of type `ty` lies over `mesh` by this rule.
+    ///
+    /// # Errors
+    /// If the spec has more dimensions than `ty`, names an axis that the mesh has not, or does not divide it.
+    pub fn sharding(&self, mesh: &Arc<Mesh>, ty: &TensorType) -> Result<Arc<Sharding>> {
+        let Some(first) = ty.rank().checked_sub(self.spec.rank()) else {
+            let message = format!("{} speaks of {} dimensions, {ty} has {}", self.spec, self.spec.rank(), ty.rank());
+            return Err(Error::invalid(OP, message));
+        };
+        let axes = |dim: usize| dim.checked_sub(first).map_or(Vec::new(), |dim| self.spec.axes(dim).to_vec());
+        let spec =
+            if self.spec.is_replicated() { PartitionSpec::replicated() } else { PartitionSpec::new((0..ty.rank()).map(axes)) };
+        let sharding = Sharding::new(mesh, spec)?;
+        sharding.shard_type(ty)?;
+        Ok(sharding)
+    }
+}
+
+/// Names of layers whose outputs are split, so that the next layer's inputs are.
+const COLUMN: &str = "up|gate|fc|fc1|c_fc|hidden|expand|w1|w3|conv1";
+/// Names of layers whose inputs are split.
+const ROW: &str = "down|fc2|contract|w2|out|conv2";
+/// Names of lists of layers: every second is split by its outputs, the others by their inputs.
+const LISTS: &str = "hidden|layers|linears|convs";
+/// Names of attention.
+const ATTENTION: &str = "attn|attention|self_attn|cross_attn";
+
+/// What each is called in a table, in words that fit "heads do not divide", and the rule.
+static BUILT_IN: LazyLock<Vec<(&str, Rule)>> = LazyLock::new(|| {
+    let rule = |what, pattern: &str, spec: &str| (what, Rule::new(pattern, spec).expect("the built-in rules are well formed"));
+    let heads = format!("**.{ATTENTION}.q|k|v|qkv|kv|query|key|value|c_attn");
+    let heads_back = format!("**.{ATTENTION}.o|out|proj|output|c_proj");
+    let (every_second, the_others) = (format!("**.{LISTS}.<even>"), format!("**.{LISTS}.<odd>"));
+    let (columns, rows) = (format!("**.{COLUMN}"), format!("**.{ROW}"));
+    let logits = "**.head|lm_head|logits";
+    vec![
+        rule("heads", &format!("{heads}.weight"), "None, model"),
+        rule("heads", &format!("{heads}.bias"), "model"),
+        rule("heads", &format!("{heads_back}.weight"), "model, None"),
+        rule("words", "**.table", "model, None"),
+        // Where the number of words does not divide.
+        rule("columns", "**.table", "None, model"),
+        rule("words", &format!("{logits}.weight"), "None, model"),
+        rule("words", &format!("{logits}.bias"), "model"),
+        rule("columns", &format!("{every_second}.weight"), "None, model"),
+        rule("columns", &format!("{every_second}.bias"), "model"),
+        rule("rows", &format!("{the_others}.weight"), "model, None"),
+        rule("columns", &format!("{columns}.weight"), "None, model"),
+        rule("columns", &format!("{columns}.bias"), "model"),
+        rule("rows", &format!("{rows}.weight"), "model, None"),
+    ]
+});
+
+pub(super) fn built_in() -> Vec<Rule> {
+    BUILT_IN.iter().map(|(_, rule)| rule.clone()).collect()
+}
+
+/// The built-in rules for this parameter, each with what it splits.
+pub(super) fn built_in_for(path: &str, ty: &TensorType) -> impl Iterator<Item = &'static (&'static str, Rule)> {
+    BUILT_IN.iter().filter(move |(_, rule)| rule.spec.rank() <= ty.rank() && rule.pattern.matches(path))
+}
+
+/// Whether this is the path of a parameter of several layers in one.
+pub(super) fn is_stacked(path: &str) -> bool {
+    static STACKED: LazyLock<Pattern> =
+        LazyLock::new(|| "**.blocks|layers.<name>.**".parse().expect("the built-in pattern is well formed"));
+    STACKED.matches(path)
+}

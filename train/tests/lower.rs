@@ -1,0 +1,128 @@
+//! The training step as a program, without a device.
+
+use std::sync::Arc;
+
+use halite_core::{DType, DeviceId, Mesh, Result, TensorType, Tree};
+use halite_data::Labeled;
+use halite_nn::{Adam, Linear, Mean, Param, Sgd, Tensor, Trace, cross_entropy};
+use halite_train::{LowerOptions, LoweredStep, Strategy, Task, lower_step};
+
+#[derive(Tree, Debug)]
+struct Net<L> {
+    hidden: Linear<L>,
+    out: Linear<L>,
+}
+
+struct Classify;
+
+impl Task for Classify {
+    type Model = Net<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(&self, _cx: &'t Trace, model: &Net<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+        cross_entropy(model.out.forward(model.hidden.forward(batch.input).relu()), batch.target)
+    }
+}
+
+fn net() -> Net<Param> {
+    Net { hidden: Linear::new(64, 1 << 20), out: Linear::new(1 << 20, 1 << 17) }
+}
+
+fn options(strategy: &str) -> LowerOptions {
+    let mesh = Mesh::new([("data", 64), ("model", 16)], (0..1024).map(DeviceId)).unwrap();
+    LowerOptions::new(&Arc::new(mesh), strategy.parse().unwrap())
+}
+
+fn lower(fields: &[TensorType], options: &LowerOptions) -> Result<LoweredStep> {
+    lower_step(Classify, net(), Adam::new(1e-3), fields, options)
+}
+
+fn fields(samples: usize) -> [TensorType; 2] {
+    [TensorType::new(DType::F32, [samples, 64]), TensorType::new(DType::S32, [samples])]
+}
+
+#[test]
+fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
+    let step = lower(&fields(8192), &options("fsdp+tp")).unwrap();
+    let paths: Vec<&str> = step.inputs.iter().map(|(path, _)| &**path).collect();
+    let expected = [
+        "model.hidden.weight",
+        "model.hidden.bias",
+        "model.out.weight",
+        "model.out.bias",
+        "slots.hidden.weight.first",
+        "slots.hidden.weight.second",
+        "slots.hidden.bias.first",
+        "slots.hidden.bias.second",
+        "slots.out.weight.first",
+        "slots.out.weight.second",
+        "slots.out.bias.first",
+        "slots.out.bias.second",
+        "step",
+        "key",
+        "batch.input",
+        "batch.target",
+        "batch.weight",
+        "window",
+    ];
+    assert_eq!(paths, expected);
+    let outputs: Vec<&str> = step.outputs.iter().map(|(path, _)| &**path).collect();
+    assert_eq!(outputs, [&expected[..14], &["window"]].concat());
+
+    // What one device is given is what the layouts say, and the whole state is taken over.
+    let program = &step.program;
+    assert_eq!((program.partitions, program.replicas), (1024, 1));
+    for ((path, spec), ty) in step.inputs.iter().zip(&program.signature.inputs) {
+        assert_eq!(&spec.sharding.shard_type(&spec.ty).unwrap(), ty, "{path}");
+    }
+    for ((path, spec), ty) in step.outputs.iter().zip(&program.signature.outputs) {
+        assert_eq!(&spec.sharding.shard_type(&spec.ty).unwrap(), ty, "{path}");
+    }
+    assert_eq!(program.signature.donated, (0..14).collect::<Vec<_>>());
+    let ty = |path: &str| {
+        let index = paths.iter().position(|known| *known == path).unwrap();
+        program.signature.inputs[index].to_string()
+    };
+    assert_eq!(ty("model.out.weight"), "f32[65536, 2048]", "rows over `model`, then fully sharded over `data`");
+    assert_eq!(ty("slots.out.weight.second"), ty("model.out.weight"), "slots lie as their parameter");
+    assert_eq!(ty("batch.input"), "f32[128, 64]");
+
+    // The graph is of the whole step, over all devices.
+    assert_eq!(step.graph.inputs().len(), step.inputs.len());
+    for ((path, spec), &value) in step.inputs.iter().zip(step.graph.inputs()) {
+        assert_eq!(step.graph.ty(value), &spec.ty, "{path}");
+    }
+    let dots = step.graph.nodes().iter().filter(|node| node.op.name() == "dot").count();
+    assert_eq!(dots, 5, "two forward, and backward to both weights and the hidden layer");
+}
+
+#[test]
+fn clipping_is_part_of_the_step_and_slots_are_the_optimizers() {
+    let plain = options("dp+tp");
+    let clipped = LowerOptions { clip_norm: Some(1.0), ..plain.clone() };
+    let step = |options: &LowerOptions| lower_step(Classify, net(), Sgd::new(0.1), &fields(64), options).unwrap();
+    let (plain, clipped) = (step(&plain), step(&clipped));
+    assert!(clipped.graph.nodes().len() > plain.graph.nodes().len());
+    assert!(!plain.inputs.iter().any(|(path, _)| path.starts_with("slots")), "SGD without momentum keeps nothing");
+}
+
+#[test]
+fn what_does_not_divide_is_refused_with_its_path() {
+    let error = |samples: usize, strategy: &str| lower(&fields(samples), &options(strategy)).unwrap_err().to_string();
+    assert_eq!(
+        error(100, "dp+tp"),
+        "lower: `batch.input`: dimension 0 of f32[100, 64] is split 64 ways by (data) on mesh(data=64, model=16), and 100 is \
+         not a multiple of 64"
+    );
+    let [input, target] = fields(128);
+    let text = lower(&[input.clone(), target.with_dims([64])], &options("dp+tp")).unwrap_err().to_string();
+    assert!(text.starts_with("lower: `batch.target`: s32[64]: the first dimension of every field counts the samples"), "{text}");
+    let text = lower(&[input.clone()], &options("dp+tp")).unwrap_err().to_string();
+    assert_eq!(text, "lower: the task's batch has 3 leaves (input, target, weight), 1 types are given");
+    let strategy = Strategy::default().and(Strategy::tensor_parallel()).rule("out.bias", "(data, model)").unwrap();
+    let text = lower(&fields(128), &LowerOptions { strategy, ..options("dp+tp") }).unwrap_err().to_string();
+    assert!(text.contains("`out.bias` (f32[131072]): rule `out.bias`: (data, model) speaks of 2 dimensions"), "{text}");
+    // Mistakes of the task's code.
+    let text = lower(&[input.with_dims([128, 63]), target], &options("dp+tp")).unwrap_err().to_string();
+    assert!(text.contains("1 mistake in the traced code") && text.contains("lower.rs"), "{text}");
+}

@@ -1,0 +1,235 @@
+//! Strategies: which parameter lies how, and what does not fit.
+
+use std::sync::Arc;
+
+use halite_core::{DeviceId, Mesh, Tree};
+use halite_nn::{Conv2d, Embedding, Init, Linear, Param};
+use halite_train::Strategy;
+
+#[derive(Tree, Debug)]
+struct Block<L> {
+    attn: Attention<L>,
+    mlp: Pair<L>,
+}
+
+#[derive(Tree, Debug)]
+struct Attention<L> {
+    q: Linear<L>,
+    out: Linear<L>,
+}
+
+#[derive(Tree, Debug)]
+struct Pair<L> {
+    up: Linear<L>,
+    down: Linear<L>,
+}
+
+#[derive(Tree, Debug)]
+struct Model<L> {
+    words: Embedding<L>,
+    blocks: Vec<Block<L>>,
+    conv1: Conv2d<L>,
+    scale: L,
+}
+
+fn model() -> Model<Param> {
+    let block = || Block {
+        attn: Attention { q: Linear::new(64, 64), out: Linear::new(64, 64) },
+        mlp: Pair { up: Linear::new(64, 256), down: Linear::new(256, 64) },
+    };
+    Model {
+        words: Embedding::new(1001, 64),
+        blocks: vec![block(), block()],
+        conv1: Conv2d::new(3, 16, 5),
+        scale: Param::new([], Init::Ones),
+    }
+}
+
+fn mesh<const N: usize>(axes: [(&str, usize); N]) -> Arc<Mesh> {
+    let size = axes.iter().map(|(_, size)| *size).product::<usize>() as u32;
+    Arc::new(Mesh::new(axes, (0..size).map(DeviceId)).unwrap())
+}
+
+/// `path spec` of each parameter that is split.
+fn split(strategy: &Strategy, mesh: &Arc<Mesh>) -> Vec<String> {
+    let specs = strategy.specs(mesh, &model()).unwrap();
+    let split = specs.named().into_iter().filter(|(_, spec)| !spec.is_replicated());
+    split.map(|(path, spec)| format!("{path} {spec}")).filter(|line| !line.starts_with("blocks.1")).collect()
+}
+
+#[test]
+fn data_parallel_splits_the_batch_alone() {
+    let mesh = mesh([("replica", 2), ("data", 4)]);
+    let strategy = Strategy::default();
+    assert_eq!(strategy.batch_spec(&mesh).to_string(), "((replica, data))");
+    assert!(split(&strategy, &mesh).is_empty());
+}
+
+#[test]
+fn fsdp_splits_the_largest_dimension_that_divides_of_large_parameters() {
+    let data = mesh([("data", 8)]);
+    let strategy = Strategy::fsdp();
+    assert_eq!(strategy.batch_spec(&data).to_string(), "(data)");
+    // 1001 words do not divide by 8, the width does.
+    let expected = ["words.table (None, data)", "blocks.0.mlp.up.weight (None, data)", "blocks.0.mlp.down.weight (data, None)"];
+    assert_eq!(split(&strategy, &data), expected);
+    let small = strategy.clone().min_elements(64).not_split("words.*").unwrap().not_split("conv1.**").unwrap();
+    let all = split(&small, &data);
+    assert!(all.contains(&"blocks.0.attn.q.weight (data, None)".to_string()), "the first of equal ones: {all:?}");
+    assert!(all.contains(&"blocks.0.mlp.up.bias (data)".to_string()), "{all:?}");
+    assert!(!all.iter().any(|line| line.contains("words") || line.contains("conv1")), "{all:?}");
+    // Over `fsdp` where the mesh has it; the batch over both.
+    let both = mesh([("data", 2), ("fsdp", 4)]);
+    assert_eq!(strategy.batch_spec(&both).to_string(), "((data, fsdp))");
+    assert_eq!(split(&strategy, &both)[0], "words.table (None, fsdp)");
+}
+
+#[test]
+fn tensor_parallel_splits_layers_by_columns_then_by_rows() {
+    let model_axis = mesh([("model", 4)]);
+    let expected = [
+        "words.table (None, model)", // 1001 words do not divide by 4
+        "blocks.0.attn.q.weight (None, model)",
+        "blocks.0.attn.q.bias (model)",
+        "blocks.0.attn.out.weight (model, None)",
+        "blocks.0.mlp.up.weight (None, model)",
+        "blocks.0.mlp.up.bias (model)",
+        "blocks.0.mlp.down.weight (model, None)",
+        "conv1.weight (None, None, None, model)",
+        "conv1.bias (model)",
+    ];
+    assert_eq!(split(&Strategy::tensor_parallel(), &model_axis), expected);
+    assert!(Strategy::tensor_parallel().batch_spec(&model_axis).is_replicated());
+    let words = split(&Strategy::tensor_parallel(), &mesh([("model", 7)]));
+    assert_eq!(words, ["words.table (model, None)"], "1001 = 7 * 11 * 13, and 64 does not divide");
+}
+
+#[test]
+fn products_split_each_dimension_once_and_take_a_split_one_only_if_no_other_divides() {
+    let both = mesh([("data", 4), ("model", 2)]);
+    let strategy: Strategy = "fsdp+tp".parse().unwrap();
+    let all = split(&strategy, &both);
+    assert!(all.contains(&"blocks.0.mlp.up.weight (data, model)".to_string()), "{all:?}");
+    assert!(all.contains(&"blocks.0.mlp.down.weight (model, data)".to_string()), "{all:?}");
+    assert_eq!(all[0], "words.table (None, (model, data))", "1001 does not divide by 2 or 4");
+}
+
+#[test]
+fn the_layers_of_a_stack_are_not_split() {
+    #[derive(Tree, Debug)]
+    struct Stacked<L> {
+        blocks: Pair<L>,
+    }
+    let weight = |dims: [usize; 3]| Linear {
+        weight: Param::new(dims, Init::Zeros),
+        bias: Some(Param::new([dims[0], dims[2]], Init::Zeros)),
+    };
+    let stacked = Stacked { blocks: Pair { up: weight([1024, 16, 64]), down: weight([1024, 64, 16]) } };
+    let lines = |strategy: &Strategy, mesh: Arc<Mesh>| {
+        strategy.specs(&mesh, &stacked).unwrap().leaves().into_iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let fsdp = Strategy::fsdp().min_elements(1);
+    assert_eq!(lines(&fsdp, mesh([("data", 8)])), ["(None, None, data)", "(None, data)", "(None, data, None)", "(None, data)"]);
+    let product = fsdp.and(Strategy::tensor_parallel());
+    let expected = ["(None, data, model)", "(None, (model, data))", "(None, model, data)", "(None, data)"];
+    assert_eq!(lines(&product, mesh([("data", 4), ("model", 4)])), expected);
+    // Somebody's own name for a stack.
+    let linear = weight([1024, 16, 64]);
+    let by = |strategy: Strategy| strategy.specs(&mesh([("data", 8)]), &linear).unwrap().weight.to_string();
+    assert_eq!(by(Strategy::fsdp()), "(data, None, None)");
+    assert_eq!(by(Strategy::fsdp().stacked("weight").unwrap()), "(None, None, data)");
+}
+
+#[test]
+fn rules_come_first_and_speak_of_the_last_dimensions() {
+    let both = mesh([("data", 2), ("expert", 4)]);
+    let strategy =
+        Strategy::fsdp().rule("blocks.<even>.mlp.up.weight", "expert").unwrap().rule("**.up|down.weight", "()").unwrap();
+    let all = split(&strategy, &both);
+    assert!(all.contains(&"blocks.0.mlp.up.weight (None, expert)".to_string()), "{all:?}");
+    assert!(!all.iter().any(|line| line.contains("down")), "{all:?}");
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_paths_and_numbers() {
+    let eight = mesh([("data", 2), ("model", 4)]);
+    let error = |strategy: Strategy, mesh: &Arc<Mesh>| strategy.specs(mesh, &model()).unwrap_err().to_string();
+    let dp_tp: Strategy = "dp+tp".parse().unwrap();
+    let cases = [
+        (
+            dp_tp.clone().rule("words.table", "model, None").unwrap(),
+            "strategy: `dp+tp` on mesh(data=2, model=4): `words.table` (f32[1001, 64]): rule `words.table`: dimension 0 of \
+             f32[1001, 64] is split 4 ways by (model, None) on mesh(data=2, model=4), and 1001 is not a multiple of 4",
+        ),
+        (
+            dp_tp.clone().rule("words.tabel", "model, None").unwrap(),
+            "strategy: `dp+tp` on mesh(data=2, model=4): `words.tabel` is the path of no parameter; there are `words.table`, \
+             `blocks.0.attn.q.weight`, `blocks.0.attn.q.bias`, `blocks.0.attn.out.weight`, `blocks.0.attn.out.bias`, \
+             `blocks.0.mlp.up.weight` and 14 more",
+        ),
+        (
+            dp_tp.clone().rule("**.weight", "None, modle").unwrap(),
+            "strategy: rule `**.weight`: (None, modle) names axis `modle`, which mesh(data=2, model=4) does not have",
+        ),
+        (
+            dp_tp.clone().rule("**.weight", "model, model").unwrap(),
+            "strategy: rule `**.weight`: (model, model) uses axis `model` twice; an axis can split one dimension",
+        ),
+        (
+            dp_tp.rule("**.bias", "None, model").unwrap().rule("scale", "data").unwrap(),
+            "strategy: `dp+tp` on mesh(data=2, model=4): 10 mistakes:\n  `blocks.0.attn.q.bias` (f32[64]): rule `**.bias`: \
+             (None, model) speaks of 2 dimensions, f32[64] has 1",
+        ),
+        (
+            Strategy::tensor_parallel(),
+            "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): 2 devices would do the same; `dp` \
+             and `fsdp` split the batch over it",
+        ),
+        (
+            Strategy::fsdp(),
+            "strategy: `fsdp` splits nothing over the axis `model` of mesh(data=2, model=4): 4 devices would do the same; \
+             `tp` splits parameters over it",
+        ),
+    ];
+    for (strategy, expected) in cases {
+        let text = error(strategy, &eight);
+        assert!(text.starts_with(expected), "{text}\nwant\n{expected}");
+    }
+    let text = error(Strategy::data_parallel(), &mesh([("model", 4)]));
+    assert!(text.contains("over the axis `replica`, or `data`, or `fsdp`, which mesh(model=4) does not have"), "{text}");
+    let text = error(Strategy::tensor_parallel(), &mesh([("data", 4)]));
+    assert!(text.contains("over the axis `model`, which mesh(data=4) does not have"), "{text}");
+    let text = Strategy::tensor_parallel().specs(&mesh([("model", 4)]), &Linear::new(8, 8)).unwrap_err().to_string();
+    assert!(text.contains("no built-in rule of `tp` splits any parameter over the 4 devices of the axis `model`; give rules for `weight`, `bias`"), "{text}");
+    let text = "dp+pp".parse::<Strategy>().unwrap_err().to_string();
+    assert_eq!(text, "strategy: `dp+pp`: there is no `pp`; there are dp, fsdp, tp, dp+tp, fsdp+tp");
+}
+
+#[test]
+fn one_device_has_everything_whatever_the_strategy() {
+    let one = Arc::new(Mesh::single(DeviceId(3)));
+    for name in ["dp", "fsdp", "tp", "dp+tp", "fsdp+tp"] {
+        let strategy: Strategy = name.parse().unwrap();
+        assert_eq!(strategy.to_string(), name);
+        assert!(strategy.batch_spec(&one).is_replicated());
+        assert!(split(&strategy, &one).is_empty());
+    }
+}
+
+#[test]
+fn a_table_says_how_each_parameter_lies_and_why() {
+    let strategy: Strategy = "fsdp+tp".parse().unwrap();
+    let model = Pair { up: Linear::new(64, 256), down: Linear::new(256, 63).without_bias() };
+    let table = strategy.describe(&mesh([("data", 2), ("model", 4)]), &model).unwrap();
+    assert_eq!(
+        table,
+        "\
+fsdp+tp on mesh(data=2, model=4): 8 devices, a batch lies as (data)
+parameter    type          lies as        on a device   bytes  why
+up.weight    f32[64, 256]  (data, model)  f32[32, 64]   8,192  tp: columns, fsdp
+up.bias      f32[256]      (model)        f32[64]         256  tp: columns, under 16,384 elements
+down.weight  f32[256, 63]  (model, None)  f32[64, 63]  16,128  tp: rows, under 16,384 elements
+128.00 KiB of parameters, 24.00 KiB on each device
+"
+    );
+}
