@@ -117,7 +117,7 @@ fn what_does_not_divide_is_refused_with_its_path() {
     let [input, target] = fields(128);
     let text = lower(&[input.clone(), target.with_dims([64])], &options("dp+tp")).unwrap_err().to_string();
     assert!(text.starts_with("lower: `batch.target`: s32[64]: the first dimension of every field counts the samples"), "{text}");
-    let text = lower(&[input.clone()], &options("dp+tp")).unwrap_err().to_string();
+    let text = lower(std::slice::from_ref(&input), &options("dp+tp")).unwrap_err().to_string();
     assert_eq!(text, "lower: the task's batch has 3 leaves (input, target, weight), 1 types are given");
     let strategy = Strategy::default().and(Strategy::tensor_parallel()).rule("out.bias", "(data, model)").unwrap();
     let text = lower(&fields(128), &LowerOptions { strategy, ..options("dp+tp") }).unwrap_err().to_string();
