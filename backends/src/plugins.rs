@@ -49,6 +49,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
             archive_size: 62_711_338,
             archive_sha256: Some("1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"),
             files: &[CPU_LIBRARY, CPU_LICENCE, CPU_NOTICES],
+            parts: &[],
         },
         library: CPU_LIBRARY,
         target: ("linux", "x86_64"),
@@ -66,8 +67,49 @@ pub const PLUGINS: &[KnownPlugin] = &[
             archive_size: 63_200_622,
             archive_sha256: Some("88b1c430b341b4bea40a37420311c9c75db6e22b46d2ff95b6986577bee6afe9"),
             files: &[ALTERNATIVE_LIBRARY],
+            parts: &[],
         },
         library: ALTERNATIVE_LIBRARY,
+        target: ("linux", "x86_64"),
+    },
+    KnownPlugin {
+        name: "tpu",
+        platform: "tpu",
+        about: "Google's libtpu: PJRT 0.116, StableHLO 1.23; compiles for TPU v2 to v6e and TPU7x without having one; needs \
+                glibc 2.31",
+        licence: "not open source: Copyright 2026 Google LLC, made available as \"Software\" under the agreement governing \
+                  your use of Google Cloud Platform (or, if none exists, the agreement at https://cloud.google.com/terms), \
+                  including the Service Specific Terms at https://cloud.google.com/terms/service-terms; installed for you \
+                  alone: do not redistribute it",
+        package: Package {
+            client: Client::Wheel { python: "3.11", platform: "manylinux_2_31_x86_64" },
+            name: "libtpu",
+            version: "0.0.51",
+            archive_size: 204_805_508,
+            archive_sha256: Some("ba67ddbfdbac61c8da1fafc26cd51b93e9fe4d298016e2882eb986b1718cba34"),
+            files: &[TPU_LIBRARY, TPU_LICENCE, TPU_NOTICES],
+            parts: &[],
+        },
+        library: TPU_LIBRARY,
+        target: ("linux", "x86_64"),
+    },
+    KnownPlugin {
+        name: "cuda",
+        platform: "cuda",
+        about: "XLA for NVIDIA GPUs, CUDA 13: PJRT 0.116, StableHLO 1.22; compiles for A100, H100, H200 and B200 without having one; \
+                needs glibc 2.27",
+        licence: "the plugin: Apache-2.0, as its package states; NVIDIA's ptxas and libdevice: the NVIDIA Software License \
+                  Agreement, which is installed beside them",
+        package: Package {
+            client: Client::Wheel { python: "3.11", platform: "manylinux_2_27_x86_64" },
+            name: "jax-cuda13-pjrt",
+            version: "0.12.0.1",
+            archive_size: 134_922_808,
+            archive_sha256: Some("5899bb6177eda86ea532afb9a26794f2bdd04966f6a01f9028266b16c2b6cf90"),
+            files: &[CUDA_LIBRARY],
+            parts: &[CUDA_ASSEMBLER, CUDA_MATHEMATICS],
+        },
+        library: CUDA_LIBRARY,
         target: ("linux", "x86_64"),
     },
 ];
@@ -100,6 +142,77 @@ const ALTERNATIVE_LIBRARY: FileSpec = FileSpec {
     size: 273_768_800,
     sha256: "0a0fe56ca17be9efc7b942e89e534e5e0ad4a0f1e369b66d27b62184509015b9",
     transform: Transform::None,
+};
+
+const TPU_LIBRARY: FileSpec = FileSpec {
+    inside: "libtpu/libtpu.so",
+    name: "libtpu.so",
+    size: 574_812_664,
+    sha256: "ad0b2a3bc5d4de96f653b3701aaed8769a691776ca0e14c791dcdca785d43e42",
+    transform: Transform::None,
+};
+const TPU_LICENCE: FileSpec = FileSpec {
+    inside: "libtpu/LICENSE",
+    name: "LICENSE",
+    size: 298,
+    sha256: "cd191c9b2d3b10ffb96cda64c2bb3e9760854967dd5d60d72e5720561ecfc124",
+    transform: Transform::None,
+};
+const TPU_NOTICES: FileSpec = FileSpec {
+    inside: "libtpu/THIRD_PARTY_NOTICES.txt",
+    name: "THIRD_PARTY_NOTICES.txt",
+    size: 813_975,
+    sha256: "eb8b6f3ad494e193f98bb17a08553163c28aec842a78a40207fbf957e1972363",
+    transform: Transform::None,
+};
+
+const CUDA_LIBRARY: FileSpec = FileSpec {
+    inside: "jax_plugins/xla_cuda13/xla_cuda_plugin.so",
+    name: "xla_cuda_plugin.so",
+    size: 395_967_648,
+    sha256: "b6de513893c09af2c77e71afcef46d9706f8c259337cdef4cd5cae2353886f75",
+    transform: Transform::None,
+};
+/// The plugin compiles to PTX and runs NVIDIA's assembler. It looks for it in a folder `cuda` beside itself, among others.
+const CUDA_ASSEMBLER: Package = Package {
+    client: Client::Wheel { python: "3.11", platform: "manylinux2014_x86_64" },
+    name: "nvidia-cuda-nvcc",
+    version: "13.0.88",
+    archive_size: 37_384_532,
+    archive_sha256: Some("56fe502eb77625a12f25172caa3cdddb4e4c8ba2c8c17dba44b164761b380f03"),
+    files: &[
+        FileSpec {
+            inside: "nvidia/cu13/bin/ptxas",
+            name: "cuda/bin/ptxas",
+            size: 37_741_528,
+            sha256: "daba837a68265cae38c832d13399b61dab811891de9b8914defddef143b849f2",
+            transform: Transform::Executable,
+        },
+        FileSpec {
+            inside: "nvidia_cuda_nvcc-13.0.88.dist-info/licenses/License.txt",
+            name: "cuda/License.txt",
+            size: 59_262,
+            sha256: "ad6f5853fba0ca0d159d0f58d49ae49830c2f8c93f7a92648b9ce90adb4c6ccd",
+            transform: Transform::None,
+        },
+    ],
+    parts: &[],
+};
+/// The functions of mathematics that programs for GPUs call, as LLVM bitcode.
+const CUDA_MATHEMATICS: Package = Package {
+    client: Client::Wheel { python: "3.11", platform: "manylinux2010_x86_64" },
+    name: "nvidia-nvvm",
+    version: "13.0.88",
+    archive_size: 61_601_415,
+    archive_sha256: Some("c5f41ffeb6466944a026dfa5317d7d85355c119bbec279205d22f1869d1054e0"),
+    files: &[FileSpec {
+        inside: "nvidia/cu13/nvvm/libdevice/libdevice.10.bc",
+        name: "cuda/nvvm/libdevice/libdevice.10.bc",
+        size: 464_132,
+        sha256: "91334d6e12748f6cb5bbf0a1cd965a56bcd93dc4f496d2e5c5f8c6e523094356",
+        transform: Transform::None,
+    }],
+    parts: &[],
 };
 
 /// The known plugin of this name.

@@ -80,6 +80,7 @@ fn a_plugin_is_installed_once_and_again_when_its_library_was_changed() {
         archive_size: 11_053,
         archive_sha256: Some("8abb2f1d86890a2dfb989f9a77cfcfd3e47c2a354b01111771326f8aa26e0254"),
         files: &[SIX],
+        parts: &[],
     };
     let target = (consts::OS, consts::ARCH);
     let small: &KnownPlugin = Box::leak(Box::new(KnownPlugin { package: PACKAGE, library: SIX, target, ..PLUGINS[0] }));

@@ -153,6 +153,7 @@ const MNIST: Package = Package {
             transform: Transform::None,
         },
     ],
+    parts: &[],
 };
 
 /// Distributions compress the files anew, so only the digests of the raw files are pinned.
@@ -192,4 +193,5 @@ const FASHION: Package = Package {
             transform: Transform::Gunzip,
         },
     ],
+    parts: &[],
 };

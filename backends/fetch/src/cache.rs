@@ -259,22 +259,35 @@ impl Cache {
         let context = || Context { package, root: &self.root };
         let partial = Partial::create(&self.partial(), package)
             .map_err(|error| context().error("create a directory in", &self.partial(), error))?;
-        let directories = ["download", "scratch", "install"].map(|name| partial.0.join(name));
-        for directory in &directories {
-            fs::create_dir(directory).map_err(|error| context().error("create the directory", directory, error))?;
+        let install = partial.0.join("install");
+        let create = |directory: &Path| {
+            fs::create_dir(directory).map_err(|error| context().error("create the directory", directory, error))
+        };
+        create(&install)?;
+        let mut digests = Vec::new();
+        for part in package.archives() {
+            let [download, scratch] = ["download", "scratch"].map(|name| partial.0.join(name));
+            create(&download)?;
+            create(&scratch)?;
+            let context = Context { package: part, root: &self.root };
+            let work = Work { context, limits: &self.limits, download, scratch };
+            let archive = work.download(progress)?;
+            digests.push(verify_archive(&work.context, &archive)?);
+            unpack::unpack(&work, &archive, &install, progress)?;
+            // The next archive needs the space.
+            remove(&work.download);
+            remove(&work.scratch);
         }
-        let [download, scratch, install] = directories;
-        let work = Work { context: context(), limits: &self.limits, download, scratch };
 
-        let archive = work.download(progress)?;
-        let digest = verify_archive(&work.context, &archive)?;
-        unpack::unpack(&work, &archive, &install, progress)?;
-
-        let cannot_commit = |error| work.context.error("write the marker in", &install, error);
-        let manifest = Manifest::of(package, digest, &install).map_err(cannot_commit)?;
+        let cannot_commit = |error| context().error("write the marker in", &install, error);
+        let manifest = Manifest::of(package, digests.join(" "), &install).map_err(cannot_commit)?;
         manifest.write(&install.join(MARKER)).map_err(cannot_commit)?;
-        sync_directory(&install);
-        self.commit(&work.context, &install, &partial.0.join("replaced"))
+        for file in package.installed_files() {
+            for directory in Path::new(file.name).ancestors().skip(1) {
+                sync_directory(&install.join(directory));
+            }
+        }
+        self.commit(&context(), &install, &partial.0.join("replaced"))
     }
 
     /// Gives the finished directory its final name. Until the rename there is nothing under that name, after it

@@ -28,14 +28,20 @@ impl Work<'_> {
     /// Downloads the package's archive and returns its path. Nothing about it has been verified yet.
     pub(crate) fn download(&self, progress: &mut dyn Progress) -> Result<PathBuf> {
         match self.context.package.client {
-            Client::Pip => self.pip(progress)?,
+            Client::Pip => self.pip(&[], progress)?,
+            Client::Wheel { python, platform } => {
+                let abi = format!("cp{}", python.replace('.', ""));
+                let tags = ["--implementation", "cp", "--python-version", python, "--abi", &abi, "--platform", platform];
+                self.pip(&tags, progress)?;
+            }
             Client::Npm => self.npm(progress)?,
             Client::Apt => self.apt(progress)?,
         }
         self.archive()
     }
 
-    fn pip(&self, progress: &mut dyn Progress) -> Result<()> {
+    /// `tags` choose one of several wheels.
+    fn pip(&self, tags: &[&str], progress: &mut dyn Progress) -> Result<()> {
         let package = self.context.package;
         let mut tried = Vec::new();
         for python in ["python3", "python"] {
@@ -43,7 +49,9 @@ impl Work<'_> {
             // Wheels only: to look at a source package, pip runs its code.
             command
                 .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"])
-                .args(["--disable-pip-version-check", "--progress-bar=off", "--retries=2", "--dest"])
+                .args(["--disable-pip-version-check", "--progress-bar=off", "--retries=2"])
+                .args(tags)
+                .arg("--dest")
                 .arg(&self.download)
                 .arg(format!("{}=={}", package.name, package.version))
                 // An empty directory: `-m` looks for modules in the current one first.

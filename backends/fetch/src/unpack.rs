@@ -1,7 +1,7 @@
 //! Taking the wanted files out of a verified archive, each with its digest checked on the way.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufReader, Read, Write},
     path::Path,
 };
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) fn unpack(work: &Work<'_>, archive: &Path, directory: &Path, progress: &mut dyn Progress) -> Result<()> {
     let mut unpacker = Unpacker { work, archive, directory, progress, done: 0 };
     match work.context.package.client {
-        Client::Pip => unpacker.zip(),
+        Client::Pip | Client::Wheel { .. } => unpacker.zip(),
         Client::Npm => {
             let reader = GzDecoder::new(unpacker.open(archive)?);
             unpacker.tar(reader)
@@ -86,7 +86,7 @@ impl Unpacker<'_> {
 
     fn file(&mut self, file: &FileSpec, content: impl Read) -> Result<()> {
         match file.transform {
-            Transform::None => self.copy(file, content),
+            Transform::None | Transform::Executable => self.copy(file, content),
             // Many tools write gzip files of several members; all of them are the file.
             Transform::Gunzip => self.copy(file, MultiGzDecoder::new(content)),
         }
@@ -96,10 +96,13 @@ impl Unpacker<'_> {
         let package = self.work.context.package;
         let path = self.directory.join(file.name);
         let cannot_write = |error| self.work.context.error("write", &path, error);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(cannot_write)?;
+        }
         let mut target = File::create_new(&path).map_err(cannot_write)?;
         let (mut hasher, mut size) = (Sha256::new(), 0);
         let mut piece = vec![0; 1 << 18];
-        let total = package.installed_size();
+        let total = package.files.iter().map(|file| file.size).sum();
         loop {
             let count = match content.read(&mut piece) {
                 Ok(0) => break,
@@ -120,6 +123,9 @@ impl Unpacker<'_> {
         let digest = hex(&hasher.finalize());
         if size != file.size || digest != file.sha256 {
             return Err(self.wrong(file, digest, format!("{size} bytes")));
+        }
+        if file.transform == Transform::Executable {
+            make_executable(&target).map_err(cannot_write)?;
         }
         target.sync_all().map_err(cannot_write)?;
         self.done += size;
@@ -161,4 +167,17 @@ impl Unpacker<'_> {
             found_size,
         }
     }
+}
+
+/// Lets everyone who may read the file run it, where the system has such a permission.
+fn make_executable(file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = file.metadata()?.permissions().mode();
+        file.set_permissions(fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))?;
+    }
+    #[cfg(not(unix))]
+    let _ = file;
+    Ok(())
 }

@@ -21,6 +21,7 @@ const SIX: Package = Package {
     archive_size: 11_053,
     archive_sha256: Some("8abb2f1d86890a2dfb989f9a77cfcfd3e47c2a354b01111771326f8aa26e0254"),
     files: &[SIX_FILE],
+    parts: &[],
 };
 const SIX_FILE: FileSpec = FileSpec {
     inside: "six.py",
@@ -51,6 +52,7 @@ const IS_NUMBER: Package = Package {
             transform: Transform::None,
         },
     ],
+    parts: &[],
 };
 /// A small Debian package that is the same on all architectures and in many releases. Distributions build it anew, so no
 /// digest of the archive is given.
@@ -67,6 +69,7 @@ const COWSAY: Package = Package {
         sha256: "eadad73410d3ea56a442ab1534a3b3ec93882dd769cf88aec8680c77219c2d52",
         transform: Transform::Gunzip,
     }],
+    parts: &[],
 };
 const ZEROS: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 

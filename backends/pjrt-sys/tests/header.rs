@@ -25,6 +25,7 @@ const PACKAGE: Package = Package {
         sha256: "c85bb95cb1743c2a353a555b3ab35f065e5f17007c7f182ad68d23754950235c",
         transform: Transform::None,
     }],
+    parts: &[],
 };
 const HEADER_MINOR: u32 = 81;
 

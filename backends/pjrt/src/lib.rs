@@ -57,7 +57,7 @@ pub use collectives::{CollectiveKind, CollectiveUse, Collectives};
 pub use device::{DeviceDescription, PjrtDevice};
 pub use event::PjrtEvent;
 pub use executable::PjrtExecutable;
-pub use plugin::{Extension, OLDEST_MINOR, Plugin, StableHloVersions};
+pub use plugin::{Extension, LoadOptions, OLDEST_MINOR, Plugin, StableHloVersions};
 pub use program::{CompiledProgram, ShardingBytes};
 pub use topology::Topology;
 pub use value::{OptionValue, Options};

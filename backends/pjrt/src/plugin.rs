@@ -9,7 +9,12 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     ptr::NonNull,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
 };
 
 use halite_core::{Error, ErrorKind, Result};
@@ -68,45 +73,108 @@ impl Extension {
     }
 }
 
+/// How a plugin is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions<'a> {
+    /// Environment variables that are set first, where the user has not set them (on Linux only). Plugins read them when they
+    /// are loaded or make their first client, so a plugin that is loaded already has had its chance.
+    pub environment: &'a [(&'a str, &'a str)],
+    /// How long it may take. Some plugins ask servers that do not answer.
+    pub deadline: Duration,
+}
+
+impl Default for LoadOptions<'_> {
+    fn default() -> Self {
+        LoadOptions { environment: &[], deadline: Duration::from_secs(180) }
+    }
+}
+
+/// What is known of a file that was to be loaded.
+#[derive(Default)]
+enum Slot {
+    #[default]
+    New,
+    Loaded(&'static Plugin),
+    /// A thread is still in it, and will stay there. After so long it was left alone.
+    Stuck(Duration),
+}
+
 impl Plugin {
     /// Loads a plugin and initialises it; a file that is loaded already gives the same plugin.
     ///
-    /// Plugins read the environment while they are loaded or make their first client, so set it before:
-    /// `TF_CPP_MIN_LOG_LEVEL` (3 keeps XLA's own log quiet; that is set here where it is not, if this is the process's only
-    /// thread), `XLA_FLAGS` (an unknown flag in it ends the process).
+    /// Plugins read the environment while they are loaded or make their first client, so set it before: `XLA_FLAGS` (an
+    /// unknown flag in it ends the process). `TF_CPP_MIN_LOG_LEVEL=3`, which keeps XLA's own log off stderr, is set here
+    /// where it is not (on Linux).
     ///
     /// # Errors
-    /// If the file is missing, truncated, for another machine or no plugin, if its version is too old, or if it
-    /// refuses to initialise.
+    /// If the file is missing, truncated, for another machine or no plugin, if its version is too old, if it refuses to
+    /// initialise, or if it takes longer than it may.
     pub fn load(path: impl AsRef<Path>) -> Result<&'static Plugin> {
-        Self::load_path(path.as_ref())
+        Self::load_path(path.as_ref(), &LoadOptions::default())
     }
 
-    fn load_path(path: &Path) -> Result<&'static Plugin> {
-        static LOADED: Mutex<Option<HashMap<PathBuf, &'static Plugin>>> = Mutex::new(None);
+    /// As [`load`](Self::load), with an environment and a deadline.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<&'static Plugin> {
+        Self::load_path(path.as_ref(), options)
+    }
+
+    fn load_path(path: &Path, options: &LoadOptions<'_>) -> Result<&'static Plugin> {
+        static KNOWN: Mutex<Option<HashMap<PathBuf, Arc<Mutex<Slot>>>>> = Mutex::new(None);
 
         library_file::check(path)?;
         let path = path
             .canonicalize()
             .map_err(|error| Error::new(ErrorKind::Io, OP, format!("{} cannot be resolved", path.display())).caused_by(error))?;
+        let slot = {
+            let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get_or_insert_default().entry(path.clone()).or_default().clone()
+        };
         // Held while loading, so that two threads do not initialise one plugin twice.
-        let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = loaded.get_or_insert_default();
-        if let Some(plugin) = loaded.get(&path) {
-            return Ok(plugin);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        match *slot {
+            Slot::Loaded(plugin) => return Ok(plugin),
+            Slot::Stuck(waited) => return Err(stuck(&path, waited)),
+            Slot::New => {}
         }
+        environment::set_missing(&[("TF_CPP_MIN_LOG_LEVEL", "3")]);
+        environment::set_missing(options.environment);
+        // In a thread of its own, which is left alone where the plugin does not come back.
+        let (send, loaded) = mpsc::sync_channel(1);
+        let spawned = {
+            let path = path.clone();
+            thread::Builder::new().name("pjrt-load".into()).spawn(move || {
+                // Nobody may be waiting any more.
+                let _ = send.send(Self::load_now(path));
+            })
+        };
+        spawned.map_err(|error| Error::new(ErrorKind::Unavailable, OP, "no thread to load it in").caused_by(error))?;
+        let plugin = match loaded.recv_timeout(options.deadline) {
+            Ok(plugin) => plugin?,
+            Err(RecvTimeoutError::Timeout) => {
+                *slot = Slot::Stuck(options.deadline);
+                return Err(stuck(&path, options.deadline));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(ErrorKind::Internal, OP, format!("loading {} panicked", path.display())));
+            }
+        };
+        *slot = Slot::Loaded(plugin);
+        Ok(plugin)
+    }
+
+    fn load_now(path: PathBuf) -> Result<&'static Plugin> {
         let unreadable =
             |error| Error::new(ErrorKind::Io, OP, format!("{} cannot be read to its end", path.display())).caused_by(error);
         let build = Build::of_file(&path).map_err(unreadable)?;
-        environment::quiet_plugin_logs();
         let table = Table::of_library(&path)?;
-        // SAFETY: initialising has no condition but to be the first call, once, which the lock sees to.
+        // SAFETY: initialising has no condition but to be the first call, once, which the caller's lock sees to.
         unsafe { table.call("initialise plugin", &mut PJRT_Plugin_Initialize_Args::new()) }
             .map_err(|error| Error::new(error.kind(), OP, format!("{} refuses to start", path.display())).caused_by(error))?;
         let attributes = table.attributes();
-        let plugin: &'static Plugin = Box::leak(Box::new(Plugin { path: path.clone(), table, attributes, build }));
-        loaded.insert(path, plugin);
-        Ok(plugin)
+        Ok(Box::leak(Box::new(Plugin { path, table, attributes, build })))
     }
 
     /// The file it was loaded from.
@@ -192,6 +260,16 @@ impl fmt::Debug for Plugin {
 }
 
 const OP: &str = "load plugin";
+
+fn stuck(path: &Path, waited: Duration) -> Error {
+    let message = format!(
+        "{} has not started after {} s, and is not tried again in this process; it may wait for a server or a device that does \
+         not answer",
+        path.display(),
+        waited.as_secs_f32()
+    );
+    Error::new(ErrorKind::DeadlineExceeded, OP, message)
+}
 
 /// The functions of a plugin, each read only if the table is long enough to have it.
 pub(crate) struct Table {
