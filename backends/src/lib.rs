@@ -21,7 +21,9 @@ mod accelerator;
 pub mod conformance;
 mod locate;
 mod plugins;
+mod target;
 
 pub use accelerator::{Accelerator, OpenOptions, Opened};
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, PLUGINS, plugin};
+pub use target::{CudaTarget, DeviceSpec, Gpu, OpenTarget, Target, TpuGeneration, TpuTarget};

@@ -88,6 +88,16 @@ impl<'a> Search<'a> {
         Self { platform: Self::CPU, variable: "HALITE_CPU_PLUGIN", given: None, cache }
     }
 
+    /// For NVIDIA devices: `HALITE_CUDA_PLUGIN`, then `cache`, then Python.
+    pub fn cuda(cache: &'a Cache) -> Self {
+        Self { platform: "cuda", variable: "HALITE_CUDA_PLUGIN", given: None, cache }
+    }
+
+    /// For TPUs: `HALITE_TPU_PLUGIN`, then `cache`, then Python.
+    pub fn tpu(cache: &'a Cache) -> Self {
+        Self { platform: "tpu", variable: "HALITE_TPU_PLUGIN", given: None, cache }
+    }
+
     /// Finds the library. Downloads nothing.
     ///
     /// # Errors
@@ -213,7 +223,7 @@ impl<'a> Search<'a> {
 
     /// The libraries of known digest in the Python environment; says in `refused` what else is there.
     fn in_python(&self, refused: &mut Vec<String>) -> Vec<Located> {
-        let modules: Vec<_> = self.known().map(KnownPlugin::python_module).collect();
+        let modules: Vec<_> = self.known().map(|plugin| plugin.in_python().0).collect();
         let places = match python_modules(&modules) {
             Ok(places) => places,
             Err(reason) => {
@@ -226,8 +236,8 @@ impl<'a> Search<'a> {
         }
         let mut found = Vec::new();
         for (module, directory) in places {
-            let Some(plugin) = self.known().find(|plugin| plugin.python_module() == module) else { continue };
-            let path = directory.join(plugin.library.name);
+            let Some(plugin) = self.known().find(|plugin| plugin.in_python().0 == module) else { continue };
+            let path = directory.join(plugin.in_python().1);
             match sha256_of_file(&path) {
                 Ok((digest, _)) if digest == plugin.library.sha256 => {
                     found.push(Located { path, source: Source::Python, plugin: Some(plugin) });

@@ -29,9 +29,9 @@ impl KnownPlugin {
         self.target == (std::env::consts::OS, std::env::consts::ARCH)
     }
 
-    /// The Python module that the package installs: the folder of the library in a Python environment.
-    pub(crate) fn python_module(&self) -> &'static str {
-        self.library.inside.split('/').next().unwrap_or_default()
+    /// The Python module that the package installs, and the path of the library below its folder.
+    pub(crate) fn in_python(&self) -> (&'static str, &'static str) {
+        self.library.inside.split_once('/').unwrap_or(("", self.library.inside))
     }
 }
 

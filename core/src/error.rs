@@ -82,6 +82,11 @@ impl Error {
         &self.0.message
     }
 
+    /// By how much memory does not suffice, where that is known.
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.0.source.as_deref()?.downcast_ref().copied()
+    }
+
     /// The platform it happened on, where one was involved.
     pub fn platform(&self) -> Option<&str> {
         self.0.platform.as_deref()
@@ -114,3 +119,30 @@ impl StdError for Error {
         self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }
+
+/// By how much memory does not suffice: the source of an [`ErrorKind::OutOfMemory`] error where it is known.
+///
+/// ```
+/// use halite_core::{Error, ErrorKind, Shortage};
+///
+/// let shortage = Shortage { required: 3 << 30, available: 2 << 30 };
+/// let error = Error::new(ErrorKind::OutOfMemory, "compile", "`step` does not fit").caused_by(shortage);
+/// assert_eq!(error.shortage(), Some(shortage));
+/// assert!(error.to_string().ends_with("3.00 GiB needed on each device, 2.00 GiB there"));
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shortage {
+    /// Bytes that are needed on each device.
+    pub required: u64,
+    /// Bytes that each device has for it.
+    pub available: u64,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        write!(f, "{:.2} GiB needed on each device, {:.2} GiB there", gib(self.required), gib(self.available))
+    }
+}
+
+impl StdError for Shortage {}

@@ -49,7 +49,7 @@ pub use backend::{
 pub use client::{Client, CounterSnapshot, Counters, DeviceBuffer, DeviceEvent, Loaded};
 pub use collective::{Collective, ReduceOp, SingleProcess, ThreadMember};
 pub use dtype::{DType, Element};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, ErrorKind, Result, Shortage};
 pub use host::{AlignedBytes, HostArray, HostBytes};
 pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
 pub use pending::Pending;

@@ -84,8 +84,7 @@ impl Bar {
             let style = ProgressStyle::with_template("{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {msg}")
                 .expect("the template of the progress bar is valid")
                 .progress_chars("=> ");
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
-                .with_style(style)
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()).with_style(style)
         });
         bar.set_prefix(package.to_string());
         // The position first: the old one could lie past the new length.

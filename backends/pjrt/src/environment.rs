@@ -42,8 +42,7 @@ fn publish(entries: Vec<CString>) {
         let entry = if old.is_null() { old.cast() } else { *old.add(index) };
         (!entry.is_null()).then_some(entry)
     });
-    let list: Vec<*mut c_char> =
-        known.chain(entries.into_iter().map(CString::into_raw)).chain([std::ptr::null_mut()]).collect();
+    let list: Vec<*mut c_char> = known.chain(entries.into_iter().map(CString::into_raw)).chain([std::ptr::null_mut()]).collect();
     // Neither list is ever freed: another thread may be reading the old one, and this one stands until the process ends. The C
     // library frees only lists that it made itself.
     place.store(Box::leak(list.into_boxed_slice()).as_mut_ptr(), Ordering::Release);

@@ -1,0 +1,287 @@
+//! Targets: devices to compile for that need not be here.
+//!
+//! The vendors' own compilers are in their plugins, and need no device: a [`Target`] names one (`tpu:v5e:16x16`,
+//! `cuda:h200:2x8`), [`Target::open`] loads the plugin for it, and [`OpenTarget::compile`] compiles. Nothing here runs a program.
+//!
+//! ```no_run
+//! // no_run: installs libtpu (205 MB) where it is missing.
+//! use halite_backends::{OpenOptions, Target};
+//! use halite_fetch::Bar;
+//!
+//! let target: Target = "tpu:v5e:4x4".parse()?;
+//! let open = target.open(&OpenOptions::default(), &mut Bar::default())?;
+//! assert_eq!((open.devices().len(), open.device_kind()), (16, "TPU v5 lite"));
+//! println!("{} bytes of memory on each", open.memory_per_device().unwrap_or_default());
+//! # halite_core::Result::<()>::Ok(())
+//! ```
+
+mod cuda;
+mod spec;
+mod tpu;
+
+pub use cuda::{CudaTarget, Gpu};
+pub use spec::DeviceSpec;
+pub use tpu::{TpuGeneration, TpuTarget};
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use halite_core::{CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, Result};
+use halite_fetch::{Cache, Progress};
+use halite_pjrt::{CompiledProgram, DeviceDescription, LoadOptions, OptionValue, Plugin, Topology};
+
+use crate::{Located, OpenOptions, Search};
+
+/// Devices to compile for, here or not.
+///
+/// ```
+/// use halite_backends::Target;
+///
+/// let target: Target = "tpu:v5e:16x16".parse()?;
+/// assert_eq!(target.device_count(), 256);
+/// assert_eq!(target.to_string(), "tpu:v5e:16x16");
+/// assert!("tpu:v5e:32x32".parse::<Target>().unwrap_err().to_string().contains("at most 16"));
+/// # halite_core::Result::<()>::Ok(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Target {
+    /// This kind of processor, as so many virtual devices: `cpu:8`.
+    Cpu {
+        /// How many.
+        devices: u32,
+    },
+    /// NVIDIA devices: `cuda:h200:2x8`, hosts by devices of each; `cuda:h200` is one.
+    Cuda(CudaTarget),
+    /// A TPU slice: `tpu:v5e:16x16`, or several: `tpu:v6e:16x16,slices=4`.
+    Tpu(TpuTarget),
+}
+
+/// What there is to choose from.
+const FORMS: &str =
+    "want tpu:v5e:4x4, tpu:v4:4x4x4,megacore, tpu:v6e:16x16,slices=4, cuda:h100:1x8 (hosts by devices of each) or cpu:8";
+/// As for `Accelerator::Cpu`.
+const MOST_CPU_DEVICES: u32 = 1024;
+
+impl Target {
+    /// How many devices it has, as the compiler counts them: the cores of a chip are devices of their own where the chip has
+    /// two that do not work as one.
+    pub fn device_count(&self) -> usize {
+        match self {
+            Target::Cpu { devices } => *devices as usize,
+            Target::Cuda(target) => target.device_count(),
+            Target::Tpu(target) => target.device_count(),
+        }
+    }
+
+    /// How many parts it has that only a slower network connects: TPU slices. A program for it must have that many replicas, or
+    /// a multiple.
+    pub fn slices(&self) -> usize {
+        match self {
+            Target::Tpu(target) => target.slices as usize,
+            Target::Cpu { .. } | Target::Cuda(_) => 1,
+        }
+    }
+
+    /// What one device can do, as its vendor says; none for a CPU, of which there are too many kinds.
+    pub fn spec(&self) -> Option<DeviceSpec> {
+        match self {
+            Target::Cpu { .. } => None,
+            Target::Cuda(target) => Some(target.gpu.spec()),
+            Target::Tpu(target) => Some(target.spec()),
+        }
+    }
+
+    /// The kind of accelerator: `cpu`, `cuda`, `tpu`.
+    pub fn platform(&self) -> &'static str {
+        match self {
+            Target::Cpu { .. } => "cpu",
+            Target::Cuda(_) => "cuda",
+            Target::Tpu(_) => "tpu",
+        }
+    }
+
+    /// Loads the plugin that compiles for it, installing it where it is missing and `options` allow it.
+    ///
+    /// A plugin is loaded once in a process. What libtpu needs to know where there is no TPU is set in the environment before
+    /// that (`TPU_SKIP_MDS_QUERY` and others, unless the user set them), and stays: real TPUs are opened by another process.
+    ///
+    /// # Errors
+    /// If the plugin is not here and cannot be installed, does not start in time, or does not know the target.
+    pub fn open(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
+        let opened = self.opened(options, progress);
+        let opened = opened.map_err(|error| Error::new(error.kind(), format!("target {self}"), error.to_string()))?;
+        tracing::info!(target = %self, file = %opened.located, devices = opened.devices.len(), "opened");
+        Ok(opened)
+    }
+
+    fn opened(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
+        let cache = Cache::open(options.cache.as_deref())?;
+        let search = match self {
+            Target::Cpu { .. } => Search::cpu(&cache),
+            Target::Cuda(_) => Search::cuda(&cache),
+            Target::Tpu(_) => Search::tpu(&cache),
+        };
+        let (located, plugin) = {
+            let environment: &[_] = if let Target::Tpu(_) = self { tpu::ENVIRONMENT } else { &[] };
+            let load = |located: Located| {
+                let load = LoadOptions { environment, ..LoadOptions::default() };
+                Ok((Plugin::load_with(&located.path, &load)?, located))
+            };
+            let (plugin, located) = if options.offline { search.find_that(load) } else { search.ensure_that(progress, load) }?;
+            (located, plugin)
+        };
+        let topology = match self {
+            // Its topologies have no names; a client's is as good, and the devices cost nothing.
+            Target::Cpu { devices } => {
+                plugin.client(vec![("cpu_device_count".to_owned(), OptionValue::from(i64::from(*devices)))])?.topology()?
+            }
+            Target::Cuda(target) => plugin.topology(target.gpu.name(), target.options())?,
+            Target::Tpu(target) => plugin.topology(&target.topology(), target.options())?,
+        };
+        let mut devices = topology.devices()?;
+        let wanted = self.device_count();
+        if devices.len() != wanted {
+            let message =
+                format!("the plugin makes {} devices of it, {wanted} were expected; use another build of it", devices.len());
+            return Err(Error::new(ErrorKind::Internal, "open", message));
+        }
+        devices.sort_by_cached_key(place);
+        Ok(OpenTarget { target: self.clone(), located, plugin, topology, devices })
+    }
+}
+
+/// Where a device stands: its slice, its place in it, its core. What does not say is ordered by id.
+fn place(device: &DeviceDescription) -> (i64, Vec<i64>, i64, u32) {
+    let attribute = |name: &str| device.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+    let number = |name: &str| match attribute(name) {
+        Some(OptionValue::Int(number)) => *number,
+        _ => 0,
+    };
+    let coords = match attribute("coords") {
+        Some(OptionValue::Ints(coords)) => coords.clone(),
+        _ => Vec::new(),
+    };
+    (number("slice_index"), coords, number("core_on_chip"), device.id.0)
+}
+
+/// A target whose compiler is loaded.
+#[derive(Debug)]
+pub struct OpenTarget {
+    target: Target,
+    located: Located,
+    plugin: &'static Plugin,
+    topology: Topology,
+    devices: Vec<DeviceDescription>,
+}
+
+impl OpenTarget {
+    /// What was opened.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The file that the compiler was loaded from, and how it was found.
+    pub fn located(&self) -> &Located {
+        &self.located
+    }
+
+    /// The plugin that compiles.
+    pub fn plugin(&self) -> &'static Plugin {
+        self.plugin
+    }
+
+    /// The devices, neighbours beside each other: by slice, then by place along the axes, the last of which changes fastest, then by
+    /// core.
+    pub fn devices(&self) -> &[DeviceDescription] {
+        &self.devices
+    }
+
+    /// The model of the devices, as the vendor spells it.
+    pub fn device_kind(&self) -> &str {
+        self.devices.first().map_or("", |device| &device.kind)
+    }
+
+    /// Bytes of memory that programs may use on one device, where the compiler has a limit.
+    pub fn memory_per_device(&self) -> Option<u64> {
+        let attributes = &self.devices.first()?.attributes;
+        match attributes.iter().find(|(name, _)| name == "device_memory_bytes_limit") {
+            Some((_, OptionValue::Int(bytes))) => u64::try_from(*bytes).ok(),
+            _ => None,
+        }
+    }
+
+    /// The first of [`devices`](Self::devices) as a mesh of these axes, the last of which changes fastest.
+    ///
+    /// # Errors
+    /// If the axes multiply to more devices than there are.
+    pub fn mesh<N: Into<Arc<str>>>(&self, axes: impl IntoIterator<Item = (N, usize)>) -> Result<Arc<Mesh>> {
+        let axes: Vec<(Arc<str>, usize)> = axes.into_iter().map(|(name, size)| (name.into(), size)).collect();
+        let size = axes.iter().try_fold(1usize, |size, (_, axis)| size.checked_mul(*axis));
+        match size {
+            Some(size) if size <= self.devices.len() => Ok(Arc::new(Mesh::new(axes, self.ids().take(size))?)),
+            _ => {
+                let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+                let message =
+                    format!("a mesh of {} is more than the {} devices of {}", axes.join(", "), self.devices.len(), self.target);
+                Err(Error::invalid("mesh", message))
+            }
+        }
+    }
+
+    /// Compiles for these devices. Empty `options.devices` means the first of [`devices`](Self::devices).
+    ///
+    /// # Errors
+    /// What the compiler says. [`OutOfMemory`](ErrorKind::OutOfMemory) where the program does not fit a device; the error's source
+    /// is a [`Shortage`](halite_core::Shortage) where the compiler says by how much.
+    pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
+        let mut options = options.clone();
+        if options.devices.is_empty() {
+            options.devices = self.ids().take(program.devices()).collect();
+        }
+        self.topology.compile(program, &options)
+    }
+
+    fn ids(&self) -> impl Iterator<Item = DeviceId> {
+        self.devices.iter().map(|device| device.id)
+    }
+}
+
+/// As it is parsed: `tpu:v6e:16x16,slices=4`.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Cpu { devices } => write!(f, "cpu:{devices}"),
+            Target::Cuda(target) => write!(f, "cuda:{target}"),
+            Target::Tpu(target) => write!(f, "tpu:{target}"),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (platform, rest) = text.split_once(':').map_or((text, None), |(platform, rest)| (platform, Some(rest)));
+        let parsed = match (platform, rest) {
+            ("cpu", None) => Ok(Target::Cpu { devices: 1 }),
+            ("cpu", Some(count)) => match count.parse() {
+                Ok(devices @ 1..=MOST_CPU_DEVICES) => Ok(Target::Cpu { devices }),
+                _ => Err(format!("`{count}` is no number of devices from 1 to {MOST_CPU_DEVICES}; want cpu:8")),
+            },
+            ("cuda", Some(rest)) => rest.parse().map(Target::Cuda),
+            ("tpu", Some(rest)) => rest.parse().map(Target::Tpu),
+            ("cuda" | "tpu", None) => Err(format!("which {platform} devices is not said; {FORMS}")),
+            _ => Err(format!("there is no such target; {FORMS}")),
+        };
+        parsed.map_err(|message| Error::invalid(format!("target {text}"), message))
+    }
+}
+
+/// Sizes written with an `x` between them.
+fn sizes(text: &str) -> Option<Vec<u32>> {
+    text.split('x').map(|size| size.parse().ok().filter(|size| *size > 0)).collect()
+}
+
+fn by_x(sizes: &[u32]) -> String {
+    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("x")
+}

@@ -1,0 +1,232 @@
+//! TPU slices by name.
+
+use std::{fmt, str::FromStr};
+
+use halite_pjrt::{OptionValue, Options};
+
+use super::{DeviceSpec, by_x, sizes};
+
+/// What libtpu must find in the environment where there is no TPU: otherwise it asks a metadata server for minutes, refuses
+/// to be loaded by two processes at a time, and writes logs to a shared directory. The type named here does not matter: topologies
+/// say themselves what they are.
+pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
+    ("TPU_SKIP_MDS_QUERY", "1"),
+    ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"),
+    ("TPU_ACCELERATOR_TYPE", "v5litepod-4"),
+    ("TPU_WORKER_HOSTNAMES", "localhost"),
+    ("TPU_WORKER_ID", "0"),
+    ("TPU_LOG_DIR", "disabled"),
+];
+
+/// A generation of TPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "their names")]
+pub enum TpuGeneration {
+    V2,
+    V3,
+    V4,
+    V5e,
+    V5p,
+    V6e,
+    /// Ironwood.
+    Tpu7x,
+}
+
+impl TpuGeneration {
+    /// Every generation, oldest first.
+    pub const ALL: [TpuGeneration; 7] = [Self::V2, Self::V3, Self::V4, Self::V5e, Self::V5p, Self::V6e, Self::Tpu7x];
+
+    /// As it is written in a target: `v5e`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V2 => "v2",
+            Self::V3 => "v3",
+            Self::V4 => "v4",
+            Self::V5e => "v5e",
+            Self::V5p => "v5p",
+            Self::V6e => "v6e",
+            Self::Tpu7x => "tpu7x",
+        }
+    }
+
+    /// How many axes its network has.
+    fn axes(self) -> usize {
+        match self {
+            Self::V2 | Self::V3 | Self::V5e | Self::V6e => 2,
+            Self::V4 | Self::V5p | Self::Tpu7x => 3,
+        }
+    }
+
+    /// How many chips a pod has, the largest slice there is.
+    fn pod(self) -> u64 {
+        match self {
+            Self::V2 | Self::V5e | Self::V6e => 256,
+            Self::V3 => 1024,
+            Self::V4 => 4096,
+            Self::V5p => 8960,
+            Self::Tpu7x => 9216,
+        }
+    }
+
+    /// The longest axis of a pod with two.
+    fn longest(self) -> Option<u32> {
+        match self {
+            Self::V2 | Self::V5e | Self::V6e => Some(16),
+            Self::V3 => Some(32),
+            Self::V4 | Self::V5p | Self::Tpu7x => None,
+        }
+    }
+
+    /// How many devices a chip is: its cores, where they do not work as one.
+    pub(super) fn devices_per_chip(self) -> usize {
+        match self {
+            Self::V2 | Self::V3 | Self::V4 | Self::Tpu7x => 2,
+            Self::V5e | Self::V5p | Self::V6e => 1,
+        }
+    }
+
+    /// A slice that there is, to name in errors.
+    fn example(self) -> &'static str {
+        if self.axes() == 2 { "4x4" } else { "4x4x4" }
+    }
+}
+
+/// TPU slices of one shape.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct TpuTarget {
+    /// Which TPU.
+    pub generation: TpuGeneration,
+    /// Chips along each axis of a slice.
+    pub chips: Vec<u32>,
+    /// How many such slices, connected by the data centre's network.
+    pub slices: u32,
+    /// Whether the two cores of a v4's chip work as one device.
+    pub megacore: bool,
+}
+
+/// More slices than any job had; the compiler makes all their devices.
+const MOST_SLICES: u32 = 256;
+
+impl TpuTarget {
+    pub(super) fn device_count(&self) -> usize {
+        let chips: usize = self.chips.iter().map(|&size| size as usize).product();
+        let per_chip = if self.megacore { 1 } else { self.generation.devices_per_chip() };
+        chips * per_chip * self.slices as usize
+    }
+
+    pub(super) fn spec(&self) -> DeviceSpec {
+        DeviceSpec::of_tpu(self.generation, if self.megacore { 1 } else { self.generation.devices_per_chip() })
+    }
+
+    /// As libtpu names it.
+    pub(super) fn topology(&self) -> String {
+        format!("{}:{}", self.generation.name(), by_x(&self.chips))
+    }
+
+    pub(super) fn options(&self) -> Options {
+        let mut options = Options::new();
+        if self.slices > 1 {
+            options.push(("num_slices".into(), OptionValue::Int(i64::from(self.slices))));
+        }
+        if self.megacore {
+            options.push(("chip_config_name".into(), "megacore".into()));
+        }
+        options
+    }
+
+    /// Refuses what is not built, and what libtpu takes by name and then ends the process on.
+    fn check(&self) -> Result<(), String> {
+        let generation = self.generation;
+        let name = generation.name();
+        let shape = by_x(&self.chips);
+        if self.chips.len() != generation.axes() {
+            let example = generation.example();
+            return Err(format!(
+                "`{shape}` has {} axes, a {name} has {}; want tpu:{name}:{example}",
+                self.chips.len(),
+                generation.axes()
+            ));
+        }
+        if let Some(longest) = generation.longest()
+            && self.chips.iter().any(|&size| size > longest)
+        {
+            return Err(format!(
+                "a {name} has at most {longest} chips along each axis; take tpu:{name}:{longest}x{longest} or less, or several slices of \
+                 it: tpu:{name}:{longest}x{longest},slices=4"
+            ));
+        }
+        let chips: u64 = self.chips.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+        if chips > generation.pod() {
+            return Err(format!("`{shape}` is {chips} chips, a pod of {name} has {}; take a smaller slice", generation.pod()));
+        }
+        // A host has 2x2 chips, or a part of that on slices of one row.
+        if self.chips.iter().take(2).any(|&size| size > 1 && size % 2 == 1) {
+            let even: Vec<u32> = (self.chips.iter().enumerate())
+                .map(|(axis, &size)| if axis < 2 && size > 1 { size.next_multiple_of(2) } else { size })
+                .collect();
+            return Err(format!(
+                "`{shape}` does not divide into hosts of 2x2 chips: the first two axes are 1 or even; take tpu:{name}:{}",
+                by_x(&even)
+            ));
+        }
+        if self.megacore && generation != TpuGeneration::V4 {
+            let cores = if generation.devices_per_chip() == 1 { "are always one device" } else { "are always two" };
+            return Err(format!("megacore is a v4's choice, the cores of a {name}'s chip {cores}; leave it out"));
+        }
+        if !(1..=MOST_SLICES).contains(&self.slices) {
+            return Err(format!("{} slices; want 1 to {MOST_SLICES}", self.slices));
+        }
+        Ok(())
+    }
+}
+
+/// `v4:4x4x4,megacore,slices=2`
+impl fmt::Display for TpuTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.generation.name(), by_x(&self.chips))?;
+        if self.megacore {
+            f.write_str(",megacore")?;
+        }
+        if self.slices > 1 {
+            write!(f, ",slices={}", self.slices)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for TpuTarget {
+    /// What is wrong, and what would work.
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = text.split(',');
+        let slice = words.next().unwrap_or_default();
+        let (name, shape) =
+            slice.split_once(':').ok_or_else(|| format!("the shape of `{slice}` is missing; want tpu:v5e:4x4"))?;
+        let generation = TpuGeneration::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
+            let known: Vec<_> = TpuGeneration::ALL.iter().map(|known| known.name()).collect();
+            let meant = match name {
+                "v5litepod" | "v5lite" => "; a v5litepod is a v5e",
+                "v7" | "v7x" => "; a v7x is a tpu7x",
+                _ => "",
+            };
+            format!("there is no TPU `{name}`; there are {}{meant}", known.join(", "))
+        })?;
+        let chips =
+            sizes(shape).ok_or_else(|| format!("`{shape}` is no shape of chips; want tpu:{name}:{}", generation.example()))?;
+        let mut target = TpuTarget { generation, chips, slices: 1, megacore: false };
+        for word in words {
+            match word.split_once('=') {
+                None if word == "megacore" => target.megacore = true,
+                Some(("slices", count)) => {
+                    target.slices = count.parse().map_err(|_| format!("`{count}` is no number of slices; want slices=4"))?;
+                }
+                _ => return Err(format!("`{word}` is no option of a TPU target; there are megacore and slices=4")),
+            }
+        }
+        target.check()?;
+        Ok(target)
+    }
+}
