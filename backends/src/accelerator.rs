@@ -1,12 +1,15 @@
 //! Which accelerator to run on, parsed once and opened at run time.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
 use halite_core::{Client, Error, ErrorKind, Result};
 use halite_fetch::{Bar, Cache, Progress};
 use halite_pjrt::{OptionValue, Plugin};
 
-use crate::locate::{Located, Search, Source};
+use crate::{
+    compile_cache::{CompileCache, CompileCacheOptions},
+    locate::{Located, Search, Source},
+};
 
 /// Which accelerator to run on.
 ///
@@ -47,6 +50,8 @@ pub struct OpenOptions {
     pub cache: Option<PathBuf>,
     /// Fail where a plugin is missing, instead of installing it.
     pub offline: bool,
+    /// Where compiled programs are kept; without it as `HALITE_COMPILE_CACHE` says.
+    pub compile_cache: Option<CompileCacheOptions>,
     /// Options for the plugin's client, by name, besides those that the accelerator means.
     pub client: Vec<(String, OptionValue)>,
 }
@@ -89,6 +94,7 @@ impl Accelerator {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
+        let kept = options.compile_cache.clone().map_or_else(CompileCacheOptions::from_environment, Ok)?;
         let opened = match self {
             Self::Auto => auto(options, progress),
             Self::Cpu { devices } => cpu(*devices, options, progress),
@@ -96,7 +102,10 @@ impl Accelerator {
             Self::Cuda { .. } => Err(Error::new(ErrorKind::Unsupported, OPEN, CUDA_IS_TO_COME)),
             Self::Tpu => Err(Error::new(ErrorKind::Unsupported, OPEN, TPU_IS_TO_COME)),
         };
-        let opened = opened.map_err(|error| Error::new(error.kind(), format!("accelerator {self}"), words(&error)))?;
+        let mut opened = opened.map_err(|error| Error::new(error.kind(), format!("accelerator {self}"), words(&error)))?;
+        if let Some(cache) = CompileCache::open(&kept, options.cache.as_deref())? {
+            opened.client = opened.client.with_program_cache(Arc::new(cache.for_plugin(&opened.located)));
+        }
         tracing::info!(accelerator = %self, file = %opened.located, devices = opened.client.local_devices().len(), "opened");
         Ok(opened)
     }

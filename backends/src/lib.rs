@@ -18,12 +18,14 @@
 #![forbid(unsafe_code)]
 
 mod accelerator;
+mod compile_cache;
 pub mod conformance;
 mod locate;
 mod plugins;
 mod target;
 
 pub use accelerator::{Accelerator, OpenOptions, Opened};
+pub use compile_cache::{Access, CompileCache, CompileCacheOptions, KeptEntry};
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, PLUGINS, plugin};
 pub use target::{CudaTarget, DeviceSpec, Gpu, OpenTarget, Target, TpuGeneration, TpuTarget};

@@ -6,7 +6,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Error, ErrorKind, HostBytes, Result, TensorType};
+use crate::{Error, ErrorKind, HostBytes, ProgramKey, Result, TensorType};
 
 /// One kind of accelerator: the family of types that drive it together.
 pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
@@ -34,11 +34,27 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// Compiles for the devices that `options` names. Blocks until compiled.
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Self::Executable>;
 
-    /// Loads what [`Executable::serialize`] returned on this platform and version, for a program of this signature.
+    /// Loads what [`Executable::serialize`] returned on this platform and version, for a program of this signature. `name`
+    /// is for people, as [`Program::name`].
     ///
     /// # Errors
     /// If the bytes are damaged, or of another platform or version: never hands to a driver what is not its own.
-    fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Self::Executable>;
+    fn load(
+        &self,
+        serialized: &[u8],
+        name: &Arc<str>,
+        signature: &Signature,
+        options: &CompileOptions,
+    ) -> Result<Self::Executable>;
+
+    /// A digest of all that decides what [`compile`](Self::compile) makes of this: the program without its locations, the
+    /// options as they are sent, the driver's build, the devices. Two processes that get the same key may use each other's
+    /// compiled programs.
+    ///
+    /// `None` for what is not to be kept: without it here, nothing of a backend is.
+    fn program_key(&self, _program: &Program, _options: &CompileOptions) -> Option<ProgramKey> {
+        None
+    }
 }
 
 /// One device of a [`Backend`].

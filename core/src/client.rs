@@ -6,11 +6,12 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::{Duration, Instant},
 };
 
 use crate::{
-    Arg, Backend, CompileOptions, Device, DeviceId, Error, HostBytes, Launch, Launched, OnFetched, OnReady, Pending, Placement,
-    Platform, Program, ProgramMemory, Result, Signature, TensorType,
+    Arg, Backend, CompileOptions, Compiled, Device, DeviceId, Error, HostBytes, Launch, Launched, OnFetched, OnReady, Pending,
+    Placement, Platform, Program, ProgramCache, ProgramMemory, Result, Signature, TensorType,
     erased::{AnyBackend, AnyBuffer, AnyEvent, AnyExecutable},
 };
 
@@ -31,12 +32,24 @@ use crate::{
 pub struct Client {
     backend: Arc<dyn AnyBackend>,
     counters: Arc<Counters>,
+    programs: Option<Arc<dyn ProgramCache>>,
 }
 
 impl Client {
     /// Hides which backend it is.
     pub fn new<B: Backend>(backend: B) -> Self {
-        Client { backend: Arc::new(backend), counters: Arc::default() }
+        Client { backend: Arc::new(backend), counters: Arc::default(), programs: None }
+    }
+
+    /// The same client, which keeps compiled programs in `cache` and looks there before it compiles. Clones made before do
+    /// not.
+    pub fn with_program_cache(self, cache: Arc<dyn ProgramCache>) -> Self {
+        Client { programs: Some(cache), ..self }
+    }
+
+    /// Where compiled programs are kept, if they are.
+    pub fn program_cache(&self) -> Option<&Arc<dyn ProgramCache>> {
+        self.programs.as_ref()
     }
 
     /// What is behind it.
@@ -74,14 +87,36 @@ impl Client {
         Ok(self.wrap(buffer))
     }
 
-    /// Compiles for the devices that `options` names. Blocks until compiled.
+    /// Compiles for the devices that `options` names, or takes the program out of the
+    /// [cache](Self::with_program_cache) if it is there. Blocks until it can be launched.
     ///
     /// # Errors
     /// What the compiler says.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Loaded> {
+        let loaded = |executable| Loaded { executable, counters: self.counters.clone() };
+        let kept = self.programs.as_deref().and_then(|cache| Some((cache, self.backend.program_key(program, options)?)));
+        if let Some((cache, key)) = &kept {
+            let started = Instant::now();
+            if let Some(found) = cache.find(key) {
+                match self.backend.load(&found.serialized, &program.name, &program.signature, options) {
+                    Ok(executable) => {
+                        self.counters.hit(found.serialized.len(), found.compile_time.saturating_sub(started.elapsed()));
+                        return Ok(loaded(executable));
+                    }
+                    Err(reason) => cache.refused(key, &reason),
+                }
+            }
+            self.counters.cache_misses.fetch_add(1, Relaxed);
+        }
+        let started = Instant::now();
         let executable = self.backend.compile(program, options)?;
+        let compile_time = started.elapsed();
         self.counters.compiles.fetch_add(1, Relaxed);
-        Ok(Loaded { executable, counters: self.counters.clone() })
+        if let Some((cache, key)) = &kept {
+            let compiled = Compiled { name: &program.name, platform: &self.platform().name, compile_time };
+            cache.keep(key, &compiled, &|| executable.serialize());
+        }
+        Ok(loaded(executable))
     }
 
     /// Loads what [`Loaded::serialize`] returned on this platform and version, for a program of this signature.
@@ -94,7 +129,8 @@ impl Client {
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if they are no serialized program, of another
     /// platform or version, or of another signature.
     pub fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Loaded> {
-        Ok(Loaded { executable: self.backend.load(serialized, signature, options)?, counters: self.counters.clone() })
+        let executable = self.backend.load(serialized, &Arc::from("loaded program"), signature, options)?;
+        Ok(Loaded { executable, counters: self.counters.clone() })
     }
 
     fn wrap(&self, buffer: Box<dyn AnyBuffer>) -> DeviceBuffer {
@@ -116,6 +152,10 @@ pub struct Counters {
     blocking_reads: AtomicU64,
     fetches: AtomicU64,
     compiles: AtomicU64,
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
+    cached_bytes: AtomicU64,
+    saved_nanos: AtomicU64,
     launches: AtomicU64,
 }
 
@@ -132,6 +172,14 @@ pub struct CounterSnapshot {
     pub fetches: u64,
     /// Programs compiled.
     pub compiles: u64,
+    /// Programs taken out of the [cache](Client::with_program_cache) instead of being compiled.
+    pub cache_hits: u64,
+    /// Programs that were looked for in the cache in vain, and compiled.
+    pub cache_misses: u64,
+    /// Serialized bytes of the programs taken out of the cache.
+    pub cached_bytes: u64,
+    /// How much longer compiling took, when it was done, than loading did now.
+    pub compile_time_saved: Duration,
     /// Programs launched.
     pub launches: u64,
 }
@@ -145,8 +193,18 @@ impl Counters {
             blocking_reads: self.blocking_reads.load(Relaxed),
             fetches: self.fetches.load(Relaxed),
             compiles: self.compiles.load(Relaxed),
+            cache_hits: self.cache_hits.load(Relaxed),
+            cache_misses: self.cache_misses.load(Relaxed),
+            cached_bytes: self.cached_bytes.load(Relaxed),
+            compile_time_saved: Duration::from_nanos(self.saved_nanos.load(Relaxed)),
             launches: self.launches.load(Relaxed),
         }
+    }
+
+    fn hit(&self, bytes: usize, saved: Duration) {
+        self.cache_hits.fetch_add(1, Relaxed);
+        self.cached_bytes.fetch_add(bytes as u64, Relaxed);
+        self.saved_nanos.fetch_add(u64::try_from(saved.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 }
 

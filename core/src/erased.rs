@@ -4,7 +4,7 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, Event, Executable, HostBytes, Launch, OnFetched, OnReady,
-    Placement, Platform, Program, ProgramMemory, Result, Signature, TensorType,
+    Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -60,7 +60,14 @@ pub(crate) trait AnyBackend: Debug + Send + Sync {
     fn devices(&self) -> Vec<&dyn Device>;
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Box<dyn AnyBuffer>>;
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>>;
-    fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>>;
+    fn load(
+        &self,
+        serialized: &[u8],
+        name: &Arc<str>,
+        signature: &Signature,
+        options: &CompileOptions,
+    ) -> Result<Box<dyn AnyExecutable>>;
+    fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey>;
 }
 
 impl<B: Backend> AnyBackend for B {
@@ -77,9 +84,18 @@ impl<B: Backend> AnyBackend for B {
         let platform = Backend::platform(self).name.clone();
         Ok(Box::new(Typed::<B> { platform, executable: Backend::compile(self, program, options)? }))
     }
-    fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>> {
+    fn load(
+        &self,
+        serialized: &[u8],
+        name: &Arc<str>,
+        signature: &Signature,
+        options: &CompileOptions,
+    ) -> Result<Box<dyn AnyExecutable>> {
         let platform = Backend::platform(self).name.clone();
-        Ok(Box::new(Typed::<B> { platform, executable: Backend::load(self, serialized, signature, options)? }))
+        Ok(Box::new(Typed::<B> { platform, executable: Backend::load(self, serialized, name, signature, options)? }))
+    }
+    fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
+        Backend::program_key(self, program, options)
     }
 }
 

@@ -61,7 +61,7 @@ impl Backend for Null {
         Ok(NullExecutable { devices, signature: program.signature.clone() })
     }
 
-    fn load(&self, _: &[u8], _: &Signature, _: &CompileOptions) -> Result<NullExecutable> {
+    fn load(&self, _: &[u8], _: &Arc<str>, _: &Signature, _: &CompileOptions) -> Result<NullExecutable> {
         Err(Error::new(ErrorKind::Unsupported, "load", "nothing is serialized by this backend").on(&self.platform.name))
     }
 }

@@ -121,7 +121,7 @@ pub struct Stages {
     pub trace: Duration,
     /// Simplifying the graph and writing it as StableHLO.
     pub print: Duration,
-    /// Compiling it for the devices.
+    /// Compiling it for the devices, or taking it out of the client's cache of programs.
     pub compile: Duration,
 }
 
@@ -301,7 +301,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         Ok(Lowered { graph, program, outputs: output_specs, shape, stages })
     }
 
-    /// How often this function was compiled.
+    /// How often this function was compiled, or taken out of the client's cache of programs.
     pub fn compiles(&self) -> u64 {
         self.compiles.load(Relaxed)
     }

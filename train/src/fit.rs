@@ -490,6 +490,8 @@ where
             seconds: self.seconds(now),
             samples_per_second: if training > 0.0 { samples as f64 / training } else { 0.0 },
             compiles: counted.compiles - before.compiles,
+            cache_hits: counted.cache_hits - before.cache_hits,
+            compile_seconds_saved: (counted.compile_time_saved - before.compile_time_saved).as_secs_f64(),
             step_compiles: self.programs.step.compiles(),
             blocking_reads: counted.blocking_reads - before.blocking_reads,
             uploads: counted.uploads - before.uploads,

@@ -35,6 +35,71 @@ pub(crate) fn mentions_bf16(code: &[u8]) -> bool {
     contains(code, b"bf16")
 }
 
+/// Gives a program's text in pieces, without its locations: `loc(..)` behind an operation or an argument, and the lines
+/// `#loc3 = loc(..)`. Bytecode is given as it is.
+pub(crate) fn without_locations(code: &[u8], mut each: impl FnMut(&[u8])) {
+    const WORD: &[u8] = b"loc";
+    if is_bytecode(code) {
+        return each(code);
+    }
+    // What is given begins here; all before `at` was looked at.
+    let (mut given, mut at) = (0, 0);
+    while let Some(&byte) = code.get(at) {
+        match byte {
+            b'"' => at = (end_of_string(code, at + 1) + 1).min(code.len()),
+            b'/' if code[at..].starts_with(b"//") => {
+                at += code[at..].iter().position(|byte| *byte == b'\n').unwrap_or(code.len() - at);
+            }
+            byte if is_of_name(byte) => {
+                let name = &code[at..];
+                let name = &name[..name.iter().position(|byte| !is_of_name(*byte)).unwrap_or(name.len())];
+                let end = at + name.len();
+                // `@loc(` is a function's name, `#loc(` an attribute's.
+                let is_word = at == 0 || !matches!(code[at - 1], b'@' | b'%' | b'^' | b'#' | b'!');
+                if name != WORD || !is_word || code.get(end) != Some(&b'(') {
+                    at = end;
+                    continue;
+                }
+                let mut start = given + without_blanks_at_end(&code[given..at]);
+                if code[given..start].ends_with(b"=") {
+                    // A line of its own.
+                    let line = code[given..start].iter().rposition(|byte| *byte == b'\n').map_or(given, |at| given + at);
+                    if code[line..start].trim_ascii_start().starts_with(b"#loc") {
+                        start = line;
+                    }
+                }
+                each(&code[given..start]);
+                at = end_of_parentheses(code, end);
+                given = at;
+            }
+            _ => at += 1,
+        }
+    }
+    each(&code[given..]);
+}
+
+fn without_blanks_at_end(text: &[u8]) -> usize {
+    text.iter().rposition(|byte| *byte != b' ').map_or(0, |last| last + 1)
+}
+
+/// Where the parentheses that open at `at` are closed: behind them, or with the text.
+fn end_of_parentheses(code: &[u8], mut at: usize) -> usize {
+    let mut open = 0;
+    while let Some(&byte) = code.get(at) {
+        match byte {
+            b'"' => at = end_of_string(code, at + 1),
+            b'(' => open += 1,
+            b')' => open -= 1,
+            _ => {}
+        }
+        at += 1;
+        if open == 0 {
+            break;
+        }
+    }
+    at.min(code.len())
+}
+
 fn is_bytecode(code: &[u8]) -> bool {
     code.starts_with(b"ML\xefR")
 }
@@ -206,5 +271,57 @@ mod tests {
                 (b"call @convolution(%a)", false),
             ],
         );
+    }
+
+    fn stripped(code: &str) -> String {
+        let mut text = Vec::new();
+        without_locations(code.as_bytes(), |piece| text.extend_from_slice(piece));
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_text_without_its_locations_is_the_text_that_was_written_without_any() {
+        let plain = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32>, %arg1: tensor<f32>) -> (tensor<f32>) {\n    \
+                     %0 = stablehlo.add %arg0, %arg1 : tensor<f32>\n    return %0 : tensor<f32>\n  }\n}\n";
+        let located = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32> loc(\"w (\\\"a\\\")\"), %arg1: tensor<f32>) \
+                       -> (tensor<f32>) {\n    %0 = stablehlo.add %arg0, %arg1 : tensor<f32> loc(#loc1)\n    return %0 : tensor<f32>\n  \
+                       }\n}\n#loc1 = loc(\"a.rs\":3:4)\n";
+        assert_eq!(stripped(plain), plain);
+        assert_eq!(stripped(located), plain);
+        let elsewhere = located.replace("a.rs\":3:4", "b (c).rs\":30:40");
+        assert_eq!(stripped(&elsewhere), stripped(located));
+        let nested = located.replace("loc(#loc1)", "loc(callsite(fused[\"x\"(#loc1), \"y)\":1:2] at unknown))");
+        assert_eq!(stripped(&nested), stripped(located));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_location_stays() {
+        for code in [
+            "func.func @loc(%x: i32)",
+            "call @loc(%0) : (i32) -> i32",
+            "\"loc(#loc1)\"",
+            "// loc(here)\n",
+            "{loc = 1}",
+            "a.loc(b)",
+            "loc",
+            "#loc(b)",
+            "%loc(b)",
+        ] {
+            assert_eq!(stripped(code), code);
+        }
+    }
+
+    #[test]
+    fn a_text_that_breaks_off_is_no_trouble() {
+        for code in ["loc(", "loc(\"", "loc((", "x loc(\"\\", "\"", "#loc = loc(", "#loc ="] {
+            stripped(code);
+        }
+    }
+
+    #[test]
+    fn bytecode_is_given_as_it_is() {
+        let mut given = Vec::new();
+        without_locations(b"ML\xefR loc(a)", |piece| given.extend_from_slice(piece));
+        assert_eq!(given, b"ML\xefR loc(a)");
     }
 }

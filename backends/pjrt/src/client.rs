@@ -12,8 +12,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryKind, Placement, Platform, Program, Result, Signature,
-    TensorType,
+    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryKind, Placement, Platform, Program, ProgramKey, Result,
+    Signature, TensorType,
 };
 use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
 
@@ -25,6 +25,7 @@ use crate::{
     executable::{compile, load},
     handle::Handle,
     in_flight::{InFlight, Turn},
+    key::{self, program_key},
     plugin::{Plugin, StableHloVersions, Table},
     value::{Options, check_options, text_of, to_named},
 };
@@ -60,7 +61,8 @@ impl Pjrt {
         let platform = Platform { name: name.into(), version };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
-        let shared = Shared { in_flight, client, platform, devices, launches: AtomicI32::new(0) };
+        let identity = key::client_identity(plugin, &platform, &devices, &options);
+        let shared = Shared { in_flight, client, platform, devices, identity, launches: AtomicI32::new(0) };
         Ok(Pjrt { shared: Arc::new(shared) })
     }
 
@@ -126,8 +128,18 @@ impl Backend for Pjrt {
         compile(&self.shared, program, options)
     }
 
-    fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<PjrtExecutable> {
-        load(&self.shared, serialized, signature, options)
+    fn load(
+        &self,
+        serialized: &[u8],
+        name: &Arc<str>,
+        signature: &Signature,
+        options: &CompileOptions,
+    ) -> Result<PjrtExecutable> {
+        load(&self.shared, serialized, name, signature, options)
+    }
+
+    fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
+        program_key(&self.shared, program, options)
     }
 }
 
@@ -139,6 +151,8 @@ pub(crate) struct Shared {
     platform: Platform,
     /// In id order.
     devices: Vec<PjrtDevice>,
+    /// What decides, besides a program and its options, what compiling it gives.
+    identity: String,
     launches: AtomicI32,
 }
 
@@ -163,6 +177,10 @@ impl Shared {
 
     pub(crate) fn devices(&self) -> &[PjrtDevice] {
         &self.devices
+    }
+
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Calls a function of the table; an error names this platform.

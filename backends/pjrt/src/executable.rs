@@ -68,11 +68,8 @@ const HONOURS_HOST_LAYOUT: i32 = 106;
 /// Compiles and loads.
 pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
     const OP: &str = "compile";
-    let local = client.devices().iter().filter(|device| device.is_local()).map(Device::id).collect();
-    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
-    let devices = check_program(program, options)
-        .and_then(|()| assign(program.replicas, program.partitions, &options.devices, local, &known))
-        .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
+    let devices =
+        devices_for(client, program, options).map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
     let (_, minor) = client.plugin().api_version();
     if minor < HONOURS_HOST_LAYOUT && chooses_layouts(&program.code) {
         let message = format!(
@@ -91,8 +88,7 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
         format_size: format.len(),
         ..PJRT_Program::new()
     };
-    let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &program.code, &options.flags);
-    let options = encode(&devices, &program.code, &flags);
+    let options = options_for(client, program, options, &devices);
     let mut args = PJRT_Client_Compile_Args {
         client: client.raw(),
         program: &c_program,
@@ -107,10 +103,25 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
     PjrtExecutable::new(OP, loaded, &program.name, &program.signature, Some(&devices.ids))
 }
 
+/// The devices for a program that can be compiled, as far as that can be said without the compiler.
+pub(crate) fn devices_for(client: &Shared, program: &Program, options: &CompileOptions) -> Result<Assignment, String> {
+    let local = client.devices().iter().filter(|device| device.is_local()).map(Device::id).collect();
+    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
+    check_program(program, options)?;
+    assign(program.replicas, program.partitions, &options.devices, local, &known)
+}
+
+/// The options as they are sent.
+pub(crate) fn options_for(client: &Shared, program: &Program, options: &CompileOptions, devices: &Assignment) -> Vec<u8> {
+    let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &program.code, &options.flags);
+    encode(devices, &program.code, &flags)
+}
+
 /// Loads what [`Executable::serialize`] returned.
 pub(crate) fn load(
     client: &Arc<Shared>,
     serialized: &[u8],
+    name: &Arc<str>,
     signature: &Signature,
     options: &CompileOptions,
 ) -> Result<PjrtExecutable> {
@@ -118,11 +129,10 @@ pub(crate) fn load(
     let platform = client.platform_name();
     let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized).map_err(|error| error.on(platform))?;
     check_donated(signature).map_err(|message| client.invalid(OP, message))?;
-    let name: Arc<str> = Arc::from("loaded program");
     let loaded = deserialize(client, serialized, None)?;
     let wanted: Vec<u32> = options.devices.iter().map(|id| id.0).collect();
     if wanted.is_empty() || loaded.devices(OP)?.iter().map(|id| id.0).eq(wanted.iter().copied()) {
-        return PjrtExecutable::new(OP, loaded, &name, signature, None);
+        return PjrtExecutable::new(OP, loaded, name, signature, None);
     }
     // It knows the devices it was compiled for; others are asked for by options that override its own.
     let program = loaded.program(OP)?;
@@ -132,7 +142,7 @@ pub(crate) fn load(
     drop((program, loaded));
     let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &[], &options.flags);
     let loaded = deserialize(client, serialized, Some(&encode(&devices, &[], &flags)))?;
-    PjrtExecutable::new(OP, loaded, &name, signature, Some(&devices.ids))
+    PjrtExecutable::new(OP, loaded, name, signature, Some(&devices.ids))
 }
 
 /// Hands over what a plugin serialized, out of its frame.

@@ -44,6 +44,7 @@ mod executable;
 mod frame;
 mod handle;
 mod in_flight;
+mod key;
 mod library_file;
 mod options;
 mod plugin;

@@ -1,6 +1,6 @@
 //! Compile options as XLA reads them: a few messages of `compile_options.proto`, and what is read back of programs.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use halite_core::FlagValue;
 use prost::Message;
@@ -12,8 +12,9 @@ use crate::annotations::{mentions_bf16, uses_shardy};
 struct CompileOptionsProto {
     #[prost(message, optional, tag = "3")]
     executable_build_options: Option<ExecutableBuildOptionsProto>,
-    #[prost(map = "string, message", tag = "7")]
-    env_option_overrides: HashMap<String, OptionOverrideProto>,
+    /// In the order of the names, so that equal options are equal bytes.
+    #[prost(btree_map = "string, message", tag = "7")]
+    env_option_overrides: BTreeMap<String, OptionOverrideProto>,
 }
 
 /// `ExecutableBuildOptionsProto`.

@@ -33,7 +33,13 @@ pub struct Report {
     pub samples_per_second: f64,
     /// Programs compiled.
     pub compiles: u64,
-    /// Times the training step was compiled.
+    /// Programs taken out of the compile cache instead of being compiled.
+    #[serde(default)]
+    pub cache_hits: u64,
+    /// Seconds that compiling those took, when it was done, longer than loading them did.
+    #[serde(default)]
+    pub compile_seconds_saved: f64,
+    /// Times the training step was compiled or taken out of the cache.
     pub step_compiles: u64,
     /// Seconds in which the device could have been given work and the input was not there.
     pub input_wait_seconds: f64,
@@ -108,7 +114,12 @@ impl Report {
         add("time", format_seconds(self.seconds));
         add("speed", format!("{} samples/s", format_count(self.samples_per_second.max(0.0).round() as u64)));
         add("plugin", format!("{} {}, devices: {}", self.plugin, self.plugin_version, self.devices).trim().to_string());
-        add("compiles", format_count(self.compiles));
+        let mut compiles = format_count(self.compiles);
+        if self.cache_hits > 0 {
+            let saved = format_seconds(self.compile_seconds_saved);
+            compiles += &format!(", cache hits {}, which saved {saved}", format_count(self.cache_hits));
+        }
+        add("compiles", compiles);
         add("blocking reads", format_count(self.blocking_reads));
         add("uploads", format_count(self.uploads));
         add("seed", self.seed.to_string());
@@ -221,5 +232,7 @@ best checkpoint   runs/mnist/checkpoints/step-00001876";
         assert_eq!(report().to_string(), want);
         let stopped = Report { interrupted: true, resumed_from_step: Some(938), ..report() };
         assert!(stopped.to_string().contains("steps             1,876 in 2 epochs, resumed from 938, interrupted\n"));
+        let warm = Report { compiles: 0, cache_hits: 3, compile_seconds_saved: 1.25, ..report() };
+        assert!(warm.to_string().contains("compiles          0, cache hits 3, which saved 1.2 s\n"), "{warm}");
     }
 }
