@@ -17,7 +17,7 @@ use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
     sync::{
-        OnceLock,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -70,6 +70,8 @@ pub struct CompileCache {
     /// Writing failed, and that was said.
     broken: AtomicBool,
     stored_bytes: AtomicU64,
+    /// Of those, since the directory was last looked through for what is too much.
+    unchecked_bytes: Mutex<Option<u64>>,
 }
 
 /// A plugin's library.
@@ -129,6 +131,7 @@ impl CompileCache {
             library: None,
             broken: AtomicBool::new(false),
             stored_bytes: AtomicU64::new(0),
+            unchecked_bytes: Mutex::new(None),
         }))
     }
 
@@ -228,9 +231,18 @@ impl CompileCache {
 
     fn write(&self, key: &ProgramKey, bytes: &[u8]) -> io::Result<()> {
         file::create_for_owner(&self.directory)?;
-        file::replace(&self.path_of(key), bytes)?;
-        self.stored_bytes.fetch_add(bytes.len() as u64, Relaxed);
-        Ok(())
+        file::replace(&self.path_of(key), bytes)
+    }
+
+    /// Counts what was written, and sees to the limit: at the first time, and whenever it may have been passed by much.
+    fn stored(&self, bytes: u64) {
+        self.stored_bytes.fetch_add(bytes, Relaxed);
+        let mut unchecked = self.unchecked_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = unchecked.map(|before| before + bytes);
+        *unchecked = since.filter(|since| *since <= self.limit / 64).or(Some(0));
+        if *unchecked == Some(0) {
+            self.make_room();
+        }
     }
 
     /// Removes what was not used for longest, until the rest is within the limit; and what killed processes left.
@@ -311,7 +323,7 @@ impl ProgramCache for CompileCache {
             return;
         }
         match self.write(&key, &bytes) {
-            Ok(()) => self.make_room(),
+            Ok(()) => self.stored(bytes.len() as u64),
             Err(error) => self.give_up(&error),
         }
     }

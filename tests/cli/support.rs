@@ -46,7 +46,8 @@ pub(crate) fn halite(arguments: &str) -> Command {
 pub(crate) fn halite_alone(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
     command.args(arguments.split_whitespace());
-    for variable in ["HALITE_CACHE_DIR", "HALITE_CPU_PLUGIN", "HALITE_LOG", "RUST_BACKTRACE"] {
+    let settings = ["HALITE_CACHE_DIR", "HALITE_CPU_PLUGIN", "HALITE_COMPILE_CACHE", "HALITE_COMPILE_CACHE_LIMIT", "HALITE_LOG"];
+    for variable in settings.into_iter().chain(["RUST_BACKTRACE"]) {
         command.env_remove(variable);
     }
     command

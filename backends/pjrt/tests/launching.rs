@@ -284,7 +284,7 @@ fn a_serialized_program_keeps_its_donation_and_its_order_of_devices() {
     let signature = compiled.signature().clone();
     let elsewhere = CompileOptions { devices: vec![DeviceId(2)], ..Default::default() };
     for (options, device) in [(CompileOptions::default(), 0), (elsewhere, 2)] {
-        let loaded = client.load(&bytes, &signature, &options).unwrap();
+        let loaded = client.load(&bytes, &"add".into(), &signature, &options).unwrap();
         assert_eq!(loaded.devices(), [DeviceId(device)]);
         let (a, b) = (upload(&client, &[1.0f32; 4], &[4], device), upload(&client, &[2.0f32; 4], &[4], device));
         let address = a.device_address().unwrap();
@@ -296,8 +296,9 @@ fn a_serialized_program_keeps_its_donation_and_its_order_of_devices() {
     let sharded = compile(&client, &sharded(4));
     let bytes = sharded.serialize().unwrap();
     let devices: Vec<_> = [3, 1, 0, 2].map(DeviceId).to_vec();
-    let moved =
-        client.load(&bytes, sharded.signature(), &CompileOptions { devices: devices.clone(), ..Default::default() }).unwrap();
+    let moved = client
+        .load(&bytes, &"sharded".into(), sharded.signature(), &CompileOptions { devices: devices.clone(), ..Default::default() })
+        .unwrap();
     assert_eq!(moved.devices(), devices);
 }
 
@@ -306,7 +307,7 @@ fn what_is_no_serialized_program_is_refused() {
     let client = cpu(1);
     let compiled = compile(&client, &add(4, false));
     let bytes = compiled.serialize().unwrap();
-    let load = |bytes: &[u8], signature| client.load(bytes, signature, &CompileOptions::default()).unwrap_err();
+    let load = |bytes: &[u8], signature| client.load(bytes, &"kept".into(), signature, &CompileOptions::default()).unwrap_err();
     let signature = compiled.signature();
     assert_eq!(load(&[], signature).message(), "no bytes given, want what `serialize` returned");
     assert_eq!(load(&bytes[..bytes.len() / 2], signature).kind(), ErrorKind::Corrupt);
@@ -319,10 +320,7 @@ fn what_is_no_serialized_program_is_refused() {
     assert!(error.message().contains("its SHA-256 is not the one"), "{error}");
     // Of another program: the types are compared with what is loaded.
     let error = load(&bytes, compile(&client, &add(5, false)).signature());
-    assert_eq!(
-        error.message(),
-        "`loaded program`: argument 0 of the program is f32[4] on each device, its signature says f32[5]"
-    );
+    assert_eq!(error.message(), "`kept`: argument 0 of the program is f32[4] on each device, its signature says f32[5]");
 }
 
 #[test]
@@ -359,7 +357,8 @@ fn a_program_is_compiled_for_a_topology_and_loaded_on_a_client() {
     let program = add(4, false);
     let compiled = again.compile(&program, &CompileOptions::default()).unwrap();
     assert_eq!(compiled.memory().unwrap().arguments, 32);
-    let loaded = client.load(&compiled.serialize().unwrap(), &program.signature, &CompileOptions::default()).unwrap();
+    let loaded =
+        client.load(&compiled.serialize().unwrap(), &program.name, &program.signature, &CompileOptions::default()).unwrap();
     let a = upload(&client, &[1.0f32; 4], &[4], 0);
     assert_eq!(read::<f32>(&run(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap()[0]), [2.0; 4]);
 

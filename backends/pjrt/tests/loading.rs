@@ -201,12 +201,12 @@ fn a_plugin_with_a_shorter_table_works_as_far_as_it_goes() {
 
     // Its programs are its own: another plugin would run their machine code unseen.
     let real = cpu(1);
-    let error = real.load(&add.serialize().unwrap(), add.signature(), &CompileOptions::default()).unwrap_err();
+    let error = real.load(&add.serialize().unwrap(), &"add".into(), add.signature(), &CompileOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let (major, minor) = real.plugin().api_version();
     let both = ["is machine code of [cpu, PJRT 0.58, plugin of ", &format!("this is [cpu, PJRT {major}.{minor}, plugin of ")];
     assert!(both.iter().all(|name| error.message().contains(name)), "{error}");
-    let again = client.load(&add.serialize().unwrap(), add.signature(), &CompileOptions::default()).unwrap();
+    let again = client.load(&add.serialize().unwrap(), &"add".into(), add.signature(), &CompileOptions::default()).unwrap();
     assert_eq!(again.signature(), add.signature());
 
     let error = client.topology().unwrap().fingerprint().unwrap_err();
