@@ -49,6 +49,7 @@
 //! * Nothing here knows a tensor's gradient, a device or a plugin.
 #![forbid(unsafe_code)]
 
+mod cost;
 mod graph;
 mod infer;
 mod literal;
@@ -57,6 +58,7 @@ mod passes;
 mod print;
 mod verify;
 
+pub use cost::{Cost, cost};
 pub use graph::{Graph, Node, Value};
 pub use infer::infer;
 pub use op::{
