@@ -1,14 +1,28 @@
 //! Which accelerator to run on, parsed once and opened at run time.
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    path::PathBuf,
+    str::FromStr,
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
 
 use halite_core::{Client, Error, ErrorKind, Result};
-use halite_fetch::{Bar, Cache, Progress};
-use halite_pjrt::{OptionValue, Plugin};
+use halite_fetch::{Bar, Progress};
+use halite_pjrt::{LoadOptions, OptionValue, Pjrt, Plugin};
 
 use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
+    cpu, cuda,
+    cuda::CudaOptions,
     locate::{Located, Search, Source},
+    tpu,
+    tpu::TpuOptions,
 };
 
 /// Which accelerator to run on.
@@ -32,19 +46,22 @@ pub enum Accelerator {
         /// How many; 1 if not given.
         devices: Option<u32>,
     },
-    /// NVIDIA devices: `cuda`, or some of them: `cuda:0,1`. Cannot be opened yet.
+    /// NVIDIA devices: `cuda`, or some of them: `cuda:0,1`. Counted from 0 among those that `CUDA_VISIBLE_DEVICES` leaves.
     Cuda {
         /// Which; all if empty.
         devices: Vec<u32>,
     },
-    /// Google TPU devices: `tpu`. Cannot be opened yet.
-    Tpu,
+    /// Google TPU devices: `tpu`, or some chips of this host: `tpu:0`.
+    Tpu {
+        /// Which, counted from 0; all if empty.
+        chips: Vec<u32>,
+    },
     /// Any PJRT plugin: `plugin:PATH`.
     Plugin(PathBuf),
 }
 
 /// How an accelerator is opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Where plugins are installed; without it as [`Cache::open`] says.
     pub cache: Option<PathBuf>,
@@ -54,6 +71,27 @@ pub struct OpenOptions {
     pub compile_cache: Option<CompileCacheOptions>,
     /// Options for the plugin's client, by name, besides those that the accelerator means.
     pub client: Vec<(String, OptionValue)>,
+    /// Of an NVIDIA device.
+    pub cuda: CudaOptions,
+    /// Of a TPU.
+    pub tpu: TpuOptions,
+    /// How long loading the plugin, and then finding its devices, may each take. Vendors' code may wait for servers and for
+    /// other hosts.
+    pub deadline: Duration,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        OpenOptions {
+            cache: None,
+            offline: false,
+            compile_cache: None,
+            client: Vec::new(),
+            cuda: CudaOptions::default(),
+            tpu: TpuOptions::default(),
+            deadline: LoadOptions::default().deadline,
+        }
+    }
 }
 
 /// An open accelerator.
@@ -83,6 +121,9 @@ impl Accelerator {
 
     /// Opens it. A plugin that is missing is installed, which is said on stderr.
     ///
+    /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that `PJRT_DEVICE` names
+    /// (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does.
+    ///
     /// # Errors
     /// If there is no such accelerator here, with the reason why each candidate was refused.
     pub fn open(&self) -> Result<Client> {
@@ -97,10 +138,10 @@ impl Accelerator {
         let kept = options.compile_cache.clone().map_or_else(CompileCacheOptions::from_environment, Ok)?;
         let opened = match self {
             Self::Auto => auto(options, progress),
-            Self::Cpu { devices } => cpu(*devices, options, progress),
+            Self::Cpu { devices } => cpu::open(devices.unwrap_or(1), options, progress),
             Self::Plugin(path) => by_path(path.clone(), options),
-            Self::Cuda { .. } => Err(Error::new(ErrorKind::Unsupported, OPEN, CUDA_IS_TO_COME)),
-            Self::Tpu => Err(Error::new(ErrorKind::Unsupported, OPEN, TPU_IS_TO_COME)),
+            Self::Cuda { devices } => cuda::open(devices, options, progress),
+            Self::Tpu { chips } => tpu::open(chips, options, progress),
         };
         let mut opened = opened.map_err(|error| Error::new(error.kind(), format!("accelerator {self}"), words(&error)))?;
         if let Some(cache) = CompileCache::open(&kept, options.cache.as_deref())? {
@@ -113,41 +154,92 @@ impl Accelerator {
 
 /// The operation of errors that say nothing but why an accelerator cannot be opened.
 const OPEN: &str = "open";
-const CUDA_IS_TO_COME: &str = "this version of halite opens no CUDA devices; plugin:PATH opens any PJRT plugin";
-const TPU_IS_TO_COME: &str = "this version of halite opens no TPU devices; plugin:PATH opens any PJRT plugin";
 
 /// What an error says, without the name of the operation where that adds nothing.
 fn words(error: &Error) -> String {
-    if [OPEN, Search::CPU].contains(&error.op()) { error.message().into() } else { error.to_string() }
+    if [OPEN, Search::CPU, "cuda", "tpu"].contains(&error.op()) { error.message().into() } else { error.to_string() }
 }
+
+/// The variable by which PyTorch/XLA's users choose a platform.
+const CHOICE: &str = "PJRT_DEVICE";
 
 fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
-    cpu(None, options, progress).map_err(|error| {
-        let message = format!("tpu and cuda: this version of halite does not open them; cpu: {}", words(&error));
-        Error::new(error.kind(), OPEN, message)
-    })
+    let every = [Accelerator::Tpu { chips: Vec::new() }, Accelerator::Cuda { devices: Vec::new() }, Accelerator::cpu()];
+    let choice = std::env::var(CHOICE).ok().filter(|name| !name.is_empty());
+    let candidates = chosen(choice.as_deref(), every)?;
+    let mut refused = Vec::new();
+    let mut kind = ErrorKind::Unavailable;
+    for candidate in &candidates {
+        let opened = match candidate {
+            Accelerator::Tpu { chips } => tpu::open(chips, options, progress),
+            Accelerator::Cuda { devices } => cuda::open(devices, options, progress),
+            _ => cpu::open(1, options, progress),
+        };
+        match opened {
+            Ok(opened) => return Ok(opened),
+            Err(error) => {
+                tracing::info!(accelerator = %candidate, reason = %words(&error), "not taken");
+                kind = error.kind();
+                refused.push(format!("{candidate}: {}", words(&error)));
+            }
+        }
+    }
+    let because = choice.map_or(String::new(), |name| format!("{CHOICE}={name}; "));
+    Err(Error::new(kind, OPEN, format!("{because}{}", refused.join("; "))))
 }
 
-fn cpu(devices: Option<u32>, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
-    let devices = i64::from(devices.unwrap_or(1));
-    let cache = Cache::open(options.cache.as_deref())?;
-    let search = Search::cpu(&cache);
-    // What is found is tried in turn: a library may need something that this system lacks.
-    let open = |located: Located| {
-        // Plugins make four devices when they are not told.
-        let client = [("cpu_device_count".to_string(), OptionValue::from(devices))];
-        load(located, client.into_iter().chain(options.client.iter().cloned()).collect())
-    };
-    if options.offline { search.find_that(open) } else { search.ensure_that(progress, open) }
+/// Those of `every` that `choice`, the value of `PJRT_DEVICE`, allows.
+fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerator>> {
+    let Some(name) = choice else { return Ok(every.into()) };
+    let kept: Vec<Accelerator> = every
+        .into_iter()
+        .filter(|candidate| match candidate {
+            Accelerator::Tpu { .. } => name.eq_ignore_ascii_case("tpu"),
+            Accelerator::Cuda { .. } => ["cuda", "gpu"].iter().any(|known| name.eq_ignore_ascii_case(known)),
+            _ => name.eq_ignore_ascii_case("cpu"),
+        })
+        .collect();
+    if kept.is_empty() {
+        let message = format!("{CHOICE} is `{name}`; it may be TPU, CUDA or CPU, or not be set");
+        return Err(Error::invalid(OPEN, message));
+    }
+    Ok(kept)
 }
 
 fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
-    load(Located { path, source: Source::Given, plugin: None }, options.client.clone())
+    load(Located { path, source: Source::Given, plugin: None }, options.client.clone(), &[], options.deadline)
 }
 
-fn load(located: Located, options: Vec<(String, OptionValue)>) -> Result<Opened> {
-    let plugin = Plugin::load(&located.path)?;
-    Ok(Opened { client: Client::new(plugin.client(options)?), plugin, located })
+/// Loads a plugin and makes its client, each within the deadline.
+pub(crate) fn load(
+    located: Located,
+    options: Vec<(String, OptionValue)>,
+    environment: &[(&str, &str)],
+    deadline: Duration,
+) -> Result<Opened> {
+    let plugin = Plugin::load_with(&located.path, &LoadOptions { environment, deadline })?;
+    Ok(Opened { client: Client::new(client(plugin, options, deadline)?), plugin, located })
+}
+
+/// Makes a client in a thread of its own, which is left alone where the plugin does not come back.
+fn client(plugin: &'static Plugin, options: Vec<(String, OptionValue)>, deadline: Duration) -> Result<Pjrt> {
+    let (send, made) = mpsc::sync_channel(1);
+    let spawned = thread::Builder::new().name("pjrt-open".into()).spawn(move || {
+        // Nobody may be waiting any more.
+        let _ = send.send(plugin.client(options));
+    });
+    spawned.map_err(|error| Error::new(ErrorKind::Unavailable, OPEN, "no thread to open devices in").caused_by(error))?;
+    match made.recv_timeout(deadline) {
+        Ok(client) => client,
+        Err(RecvTimeoutError::Timeout) => {
+            let path = plugin.path().display();
+            let message = format!("{path} has been looking for its devices for {} s and was left alone", deadline.as_secs());
+            Err(Error::new(ErrorKind::DeadlineExceeded, OPEN, message))
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(Error::new(ErrorKind::Internal, OPEN, format!("opening {} panicked", plugin.path().display())))
+        }
+    }
 }
 
 impl fmt::Display for Accelerator {
@@ -156,13 +248,29 @@ impl fmt::Display for Accelerator {
             Self::Auto => f.write_str("auto"),
             Self::Cpu { devices: None } => f.write_str("cpu"),
             Self::Cpu { devices: Some(count) } => write!(f, "cpu:{count}"),
-            Self::Cuda { devices } if devices.is_empty() => f.write_str("cuda"),
-            Self::Cuda { devices } => {
-                write!(f, "cuda:{}", devices.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
-            }
-            Self::Tpu => f.write_str("tpu"),
+            Self::Cuda { devices } => listed(f, "cuda", devices),
+            Self::Tpu { chips } => listed(f, "tpu", chips),
             Self::Plugin(path) => write!(f, "plugin:{}", path.display()),
         }
+    }
+}
+
+/// `cuda`, or `cuda:0,1`.
+fn listed(f: &mut fmt::Formatter<'_>, name: &str, numbers: &[u32]) -> fmt::Result {
+    f.write_str(name)?;
+    for (index, number) in numbers.iter().enumerate() {
+        write!(f, "{}{number}", if index == 0 { ":" } else { "," })?;
+    }
+    Ok(())
+}
+
+/// Which devices `0,1` means.
+fn numbers(kind: &str, what: &str, list: &str) -> Result<Vec<u32>, String> {
+    let numbers: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
+    let numbers = numbers.map_err(|_| format!("`{list}` is no list of {what}s; want {kind} or {kind}:0,1"))?;
+    match (1..numbers.len()).find(|&index| numbers[..index].contains(&numbers[index])) {
+        Some(index) => Err(format!("{what} {} is named twice", numbers[index])),
+        None => Ok(numbers),
     }
 }
 
@@ -180,18 +288,41 @@ impl FromStr for Accelerator {
                 _ => Err(refused(format!("`{count}` is no number of devices from 1 to {MOST_CPU_DEVICES}; want cpu or cpu:8"))),
             },
             ("cuda", None) => Ok(Self::Cuda { devices: Vec::new() }),
-            ("cuda", Some(list)) => {
-                let devices: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
-                let devices = devices.map_err(|_| refused(format!("`{list}` is no list of devices; want cuda or cuda:0,1")))?;
-                match (1..devices.len()).find(|&index| devices[..index].contains(&devices[index])) {
-                    Some(index) => Err(refused(format!("device {} is named twice", devices[index]))),
-                    None => Ok(Self::Cuda { devices }),
-                }
-            }
-            ("tpu", None) => Ok(Self::Tpu),
+            ("cuda", Some(list)) => Ok(Self::Cuda { devices: numbers("cuda", "device", list).map_err(refused)? }),
+            ("tpu", None) => Ok(Self::Tpu { chips: Vec::new() }),
+            ("tpu", Some(list)) => Ok(Self::Tpu { chips: numbers("tpu", "chip", list).map_err(refused)? }),
             ("plugin", Some(path)) if !path.is_empty() => Ok(Self::Plugin(path.into())),
             ("plugin", _) => Err(refused("the path is missing; want plugin:/path/to/plugin.so".into())),
-            _ => Err(refused("there is none of this name; there are auto, cpu, cpu:8, cuda, cuda:0,1, tpu, plugin:PATH".into())),
+            _ => Err(refused(
+                "there is none of this name; there are auto, cpu, cpu:8, cuda, cuda:0,1, tpu, tpu:0, plugin:PATH".into(),
+            )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_parsed() {
+        for text in ["auto", "cpu", "cpu:8", "cuda", "cuda:0,3", "tpu", "tpu:2", "plugin:/x.so"] {
+            assert_eq!(text.parse::<Accelerator>().unwrap().to_string(), text);
+        }
+        let error = |text: &str| text.parse::<Accelerator>().unwrap_err().to_string();
+        assert!(error("cuda:1,1").ends_with("device 1 is named twice"));
+        assert!(error("tpu:a").contains("no list of chips"));
+        assert!(error("npu").contains("tpu:0"));
+    }
+
+    #[test]
+    fn the_variable_of_pytorch_xla_chooses_a_platform() {
+        let every = || [Accelerator::Tpu { chips: Vec::new() }, Accelerator::Cuda { devices: Vec::new() }, Accelerator::cpu()];
+        assert_eq!(chosen(None, every()).unwrap(), every());
+        assert_eq!(chosen(Some("TPU"), every()).unwrap(), every()[..1]);
+        assert_eq!(chosen(Some("GPU"), every()).unwrap(), every()[1..2]);
+        assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..]);
+        let error = chosen(Some("NEURON"), every()).unwrap_err().to_string();
+        assert!(error.contains("PJRT_DEVICE is `NEURON`; it may be TPU, CUDA or CPU"), "{error}");
     }
 }

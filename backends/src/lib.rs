@@ -15,14 +15,18 @@
 //! The CPU's plugin is looked for at `HALITE_CPU_PLUGIN`, in the cache directory (`HALITE_CACHE_DIR`, else the platform's),
 //! in the Python environment, and installed where it is in none of them. A library is loaded only from a path that the
 //! user gave, or if its digest is in [`PLUGINS`]; [`Opened::located`] says which file it was.
-#![forbid(unsafe_code)]
+// `cuda/driver.rs` alone has some, and says why.
+#![deny(unsafe_code)]
 
 mod accelerator;
 mod compile_cache;
 pub mod conformance;
+mod cpu;
+pub mod cuda;
 mod locate;
 mod plugins;
 mod target;
+pub mod tpu;
 
 pub use accelerator::{Accelerator, OpenOptions, Opened};
 pub use compile_cache::{Access, CompileCache, CompileCacheOptions, KeptEntry};

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use halite_backends::{Accelerator, OpenOptions, Search, Source};
+use halite_backends::{Accelerator, OpenOptions, Search, Source, cuda, tpu};
 use halite_core::{Array, Error, ErrorKind, HostArray, Mesh, PartitionSpec, Sharding};
 use halite_fetch::{Bar, Cache, Quiet};
 
@@ -14,7 +14,8 @@ fn names_are_parsed_and_written_back() {
         ("cpu:8", Accelerator::Cpu { devices: Some(8) }),
         ("cuda", Accelerator::Cuda { devices: vec![] }),
         ("cuda:0,3", Accelerator::Cuda { devices: vec![0, 3] }),
-        ("tpu", Accelerator::Tpu),
+        ("tpu", Accelerator::Tpu { chips: vec![] }),
+        ("tpu:2", Accelerator::Tpu { chips: vec![2] }),
         ("plugin:/opt/a:b.so", Accelerator::Plugin("/opt/a:b.so".into())),
     ];
     for (text, accelerator) in cases {
@@ -63,12 +64,38 @@ fn the_cpu_is_opened_with_as_many_devices_as_asked_for_and_data_comes_back() {
     assert!(Accelerator::cpu().open().is_ok());
 }
 
+/// What each says is tested beside the probes; here only that a machine without the hardware gets words, at once.
 #[test]
-fn what_cannot_be_opened_yet_says_so() {
-    for name in ["cuda", "cuda:1", "tpu"] {
-        let error = name.parse::<Accelerator>().unwrap().open().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().starts_with(&format!("accelerator {name}: this version of halite opens no")), "{error}");
+fn an_accelerator_that_is_not_here_is_refused_before_anything_is_fetched_or_loaded() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = directory.path().join("cache");
+    let mut skipped = 0;
+    for (name, here) in [("cuda", cuda::probe().is_ok()), ("cuda:1", cuda::probe().is_ok()), ("tpu", tpu::probe().is_ok())] {
+        if here {
+            skipped += 1;
+            continue;
+        }
+        let options = OpenOptions { cache: Some(cache.clone()), ..OpenOptions::default() };
+        let error = name.parse::<Accelerator>().unwrap().open_with(&options, &mut Quiet).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().starts_with(&format!("accelerator {name}: no ")), "{error}");
+    }
+    println!("skipped: {skipped} accelerators that are here");
+    assert!(!cache.exists());
+}
+
+/// The whole of a real launch on the GPUs or chips of this machine, where there are any.
+#[test]
+fn accelerators_that_are_here_open_and_data_comes_back() {
+    for (name, here) in [("cuda", cuda::probe().map(drop)), ("tpu", tpu::probe().map(drop))] {
+        if let Err(why) = here {
+            println!("skipped: {name}: {why}");
+            continue;
+        }
+        let opened = name.parse::<Accelerator>().unwrap().open_with(&OpenOptions::default(), &mut Bar::default()).unwrap();
+        let device = Sharding::single(opened.client.local_devices()[0]);
+        let host = HostArray::from_slice(&[1.0f32, -2.0, 3.5], [3]).unwrap();
+        assert_eq!(Array::upload(&opened.client, &host, &device).unwrap().read().unwrap(), host);
     }
 }
 
@@ -82,7 +109,13 @@ fn without_a_plugin_and_offline_every_place_is_named() {
     let options = OpenOptions { cache: Some(directory.path().join("cache")), offline: true, ..OpenOptions::default() };
     let error = Accelerator::auto().open_with(&options, &mut Quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    let words = ["accelerator auto: tpu and cuda:", "cpu: no plugin", "not installed in", "halite plugins install cpu"];
+    let words = [
+        "accelerator auto: tpu: no TPU devices",
+        "cuda: no NVIDIA driver",
+        "cpu: no plugin",
+        "not installed in",
+        "halite plugins install cpu",
+    ];
     assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
     assert!(!directory.path().join("cache").exists());
 }
