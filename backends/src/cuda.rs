@@ -13,7 +13,7 @@ use crate::{
     locate::{Located, Search},
 };
 
-pub use driver::{Driver, Gpu};
+pub use driver::{Driver, VisibleGpu};
 
 /// How XLA's CUDA client takes the memory of its devices. What is not set is the plugin's own default.
 ///
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     fn driver(cuda: (u32, u32), devices: usize) -> Driver {
-        let gpu = Gpu { name: "NVIDIA H100".into(), memory: 80 << 30, compute_capability: (9, 0) };
+        let gpu = VisibleGpu { name: "NVIDIA H100".into(), memory: 80 << 30, compute_capability: (9, 0) };
         Driver { cuda, devices: vec![gpu; devices] }
     }
 

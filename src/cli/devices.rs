@@ -12,7 +12,7 @@ use halite::{
 /// Show the devices, their memory, and the plugin behind them.
 #[derive(Args, Debug)]
 pub(crate) struct Devices {
-    /// `auto`, `cpu`, `cpu:N` for N virtual devices, or `plugin:PATH`
+    /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, or `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]

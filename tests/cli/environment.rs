@@ -32,8 +32,8 @@ fn accelerators_that_are_not_to_be_had_are_refused_with_those_that_are() {
     let text = format!("plugin:{}", text.display());
     let out = dir.path().join("run");
     for (accelerator, parts) in [
-        ("tpu", vec!["accelerator tpu: ", "plugin:PATH"]),
-        ("cuda", vec!["accelerator cuda: ", "plugin:PATH"]),
+        ("tpu", vec!["accelerator tpu: no TPU devices were found", "/dev/accel"]),
+        ("cuda", vec!["accelerator cuda: no NVIDIA driver", "install driver"]),
         ("plugin:/nonexistent", vec!["/nonexistent", "No such file", "give the path of a PJRT plugin"]),
         (&text, vec!["is not a shared library (13 bytes, no ELF header)"]),
     ] {

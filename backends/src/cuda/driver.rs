@@ -12,12 +12,12 @@ pub struct Driver {
     /// The newest CUDA that it runs, as `(major, minor)`.
     pub cuda: (u32, u32),
     /// In the order of their numbers.
-    pub devices: Vec<Gpu>,
+    pub devices: Vec<VisibleGpu>,
 }
 
 /// One GPU.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gpu {
+pub struct VisibleGpu {
     /// `NVIDIA H100 80GB HBM3`
     pub name: String,
     /// All of its memory, in bytes.
@@ -51,7 +51,7 @@ pub(crate) fn ask() -> Result<Driver, NoDriver> {
     Ok(Driver { cuda: (version / 1000, version % 1000 / 10), devices })
 }
 
-fn gpu(ordinal: i32) -> Result<Gpu, DriverError> {
+fn gpu(ordinal: i32) -> Result<VisibleGpu, DriverError> {
     use sys::CUdevice_attribute as Attribute;
 
     let device = result::device::get(ordinal)?;
@@ -62,7 +62,7 @@ fn gpu(ordinal: i32) -> Result<Gpu, DriverError> {
     // SAFETY: as above.
     let memory = unsafe { result::device::total_mem(device)? } as u64;
     let name = result::device::get_name(device)?;
-    Ok(Gpu { name, memory, compute_capability: (major.unsigned_abs(), minor.unsigned_abs()) })
+    Ok(VisibleGpu { name, memory, compute_capability: (major.unsigned_abs(), minor.unsigned_abs()) })
 }
 
 fn refused(error: DriverError) -> NoDriver {
