@@ -59,7 +59,7 @@ struct Mnist {
     /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
-    /// What to train on: `auto`, `cpu`, or `plugin:PATH` of a PJRT plugin
+    /// What to train on: `auto`, `cpu`, `cuda`, `cuda:0,1`, `tpu`, or `plugin:PATH` of a PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Over how many devices to split each batch; on the CPU they are virtual
