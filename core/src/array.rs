@@ -32,6 +32,7 @@ impl Array {
     ///
     /// # Errors
     /// If a dimension does not divide into its parts, or a device cannot be uploaded to.
+    #[track_caller]
     pub fn upload(client: &Client, host: &HostArray, sharding: &Arc<Sharding>) -> Result<Self> {
         Self::upload_parts(client, host.ty(), sharding, &|ranges| {
             let part = if is_whole(ranges, host.ty()) { None } else { Some(cut(host, ranges)?) };
@@ -43,6 +44,7 @@ impl Array {
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
+    #[track_caller]
     pub fn upload_shared(client: &Client, host: &Arc<HostArray>, sharding: &Arc<Sharding>) -> Result<Self> {
         Self::upload_parts(client, host.ty(), sharding, &|ranges| {
             let whole = is_whole(ranges, host.ty());
@@ -103,6 +105,7 @@ impl Array {
     ///
     /// # Errors
     /// The error of the computation.
+    #[track_caller]
     pub fn read(&self) -> Result<HostArray> {
         let mut host = HostArray::zeros(self.ty.clone());
         for (ranges, shard) in self.distinct_shards()? {
@@ -147,6 +150,7 @@ impl Array {
         Ok(Array { ty: self.ty.clone(), sharding: self.sharding.clone(), shards })
     }
 
+    #[track_caller]
     fn upload_parts<'h>(
         client: &Client,
         ty: &TensorType,

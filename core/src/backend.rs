@@ -201,6 +201,14 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         Err(Error::new(ErrorKind::Unsupported, "program cost", "this backend does not report it"))
     }
+
+    /// The program as the compiler made it: the name of its form, such as `hlo_with_config`, and its bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the driver does not give it.
+    fn optimized(&self) -> Result<(String, Vec<u8>)> {
+        Err(Error::new(ErrorKind::Unsupported, "optimized program", "this backend does not give it"))
+    }
 }
 
 /// A program in the form every backend takes, and the types on its border.

@@ -2,6 +2,8 @@
 
 use std::{
     fmt,
+    panic::Location,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,14 +12,19 @@ use std::{
 };
 
 use crate::{
-    Arg, Backend, CompileOptions, Compiled, Device, DeviceId, Error, HostBytes, Launch, Launched, OnFetched, OnReady, Pending,
-    Placement, Platform, Program, ProgramCache, ProgramMemory, Result, Signature, TensorType,
+    Arg, Backend, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error, HostBytes, LargeBuffer, Launch, Launched,
+    Metric, Metrics, OnFetched, OnReady, Pending, Placement, Platform, Program, ProgramCache, ProgramMemory, Result, Signature,
+    TensorType,
+    debug::{Settings, explain_memory},
     erased::{AnyBackend, AnyBuffer, AnyEvent, AnyExecutable},
+    metrics::Function,
 };
 
 /// A handle on a backend of any kind: cheap to clone, same devices underneath.
 ///
-/// It counts what costs time, so that a run can prove that it does not wait: see [`Counters`].
+/// It counts and times what it does, so that a run can prove that it does not wait: see [`Counters`] and [`Metrics`]. With
+/// `HALITE_DEBUG=1` it says on stderr why each program is compiled, and at its end what is worth changing; with 2 also each
+/// launch. With `HALITE_DUMP_DIR` it writes each program there; with `HALITE_SYNC=1` it waits for each launch.
 ///
 /// ```
 /// use halite_core::{Client, DType, HostBytes, Null, TensorType};
@@ -31,14 +38,20 @@ use crate::{
 #[derive(Clone)]
 pub struct Client {
     backend: Arc<dyn AnyBackend>,
-    counters: Arc<Counters>,
+    metrics: Arc<Metrics>,
     programs: Option<Arc<dyn ProgramCache>>,
 }
 
 impl Client {
     /// Hides which backend it is.
     pub fn new<B: Backend>(backend: B) -> Self {
-        Client { backend: Arc::new(backend), counters: Arc::default(), programs: None }
+        Client { backend: Arc::new(backend), metrics: Arc::new(Metrics::new(Settings::of_environment())), programs: None }
+    }
+
+    /// As [`new`](Self::new), writing every program that is compiled into `dir`, as `HALITE_DUMP_DIR` does.
+    pub fn dumping<B: Backend>(backend: B, dir: impl Into<PathBuf>) -> Self {
+        let settings = Settings { dump: Some(dir.into()), ..Settings::of_environment() };
+        Client { metrics: Arc::new(Metrics::new(settings)), ..Client::new(backend) }
     }
 
     /// The same client, which keeps compiled programs in `cache` and looks there before it compiles. Clones made before do
@@ -69,54 +82,101 @@ impl Client {
 
     /// What this client did so far.
     pub fn counters(&self) -> &Counters {
-        &self.counters
+        &self.metrics.counters
+    }
+
+    /// What this client did so far, how long it took, and why.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Whether programs are written to a directory, with the graph that they are made from if
+    /// [`CompileCause::graph`] says it.
+    pub fn dumps(&self) -> bool {
+        self.metrics.settings().dump.is_some()
     }
 
     /// Queues a copy of host data to a device.
     ///
     /// # Errors
     /// If the number of bytes is not that of `ty`, or there is no such place.
+    #[track_caller]
     pub fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<DeviceBuffer> {
+        let _span = tracing::trace_span!("upload", bytes = bytes.as_ref().len()).entered();
+        let started = Instant::now();
         let (given, needed) = (bytes.as_ref().len(), ty.checked_bytes()?);
         if given != needed {
             return Err(Error::invalid("upload", format!("{given} bytes given, {ty} needs {needed}")).on(&self.platform().name));
         }
         let buffer = self.backend.upload(bytes, ty, to)?;
-        self.counters.uploads.fetch_add(1, Relaxed);
-        self.counters.uploaded_bytes.fetch_add(given as u64, Relaxed);
-        Ok(self.wrap(buffer))
+        self.metrics.was_uploaded(Location::caller(), started, given);
+        Ok(DeviceBuffer { buffer, metrics: self.metrics.clone() })
     }
 
     /// Compiles for the devices that `options` names, or takes the program out of the
     /// [cache](Self::with_program_cache) if it is there. Blocks until it can be launched.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// What the compiler says, and the file that the program was written to.
+    #[track_caller]
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Loaded> {
-        let loaded = |executable| Loaded { executable, counters: self.counters.clone() };
+        let line = Some(Location::caller());
+        self.compile_because(program, options, CompileCause { origin: line, called_at: line, ..CompileCause::default() })
+    }
+
+    /// As [`compile`](Self::compile), for those who know better why: for reports, dumps and errors.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn compile_because(&self, program: &Program, options: &CompileOptions, cause: CompileCause) -> Result<Loaded> {
+        let _span = tracing::trace_span!("compile", program = %program.name).entered();
+        let counters = &self.metrics.counters;
+        let started = Instant::now();
         let kept = self.programs.as_deref().and_then(|cache| Some((cache, self.backend.program_key(program, options)?)));
         if let Some((cache, key)) = &kept {
-            let started = Instant::now();
             if let Some(found) = cache.find(key) {
                 match self.backend.load(&found.serialized, &program.name, &program.signature, options) {
                     Ok(executable) => {
-                        self.counters.hit(found.serialized.len(), found.compile_time.saturating_sub(started.elapsed()));
-                        return Ok(loaded(executable));
+                        counters.hit(found.serialized.len(), found.compile_time.saturating_sub(started.elapsed()));
+                        return Ok(self.loaded(program, cause, started.elapsed(), true, executable));
                     }
                     Err(reason) => cache.refused(key, &reason),
                 }
             }
-            self.counters.cache_misses.fetch_add(1, Relaxed);
+            counters.cache_misses.fetch_add(1, Relaxed);
         }
         let started = Instant::now();
-        let executable = self.backend.compile(program, options)?;
+        let executable = match self.backend.compile(program, options) {
+            Ok(executable) => executable,
+            Err(error) => {
+                let error = explain_memory(error, &program.name, &cause.largest);
+                return Err(self.metrics.settings().keep_refused(program, error));
+            }
+        };
         let compile_time = started.elapsed();
-        self.counters.compiles.fetch_add(1, Relaxed);
+        counters.compiles.fetch_add(1, Relaxed);
         if let Some((cache, key)) = &kept {
             let compiled = Compiled { name: &program.name, platform: &self.platform().name, compile_time };
             cache.keep(key, &compiled, &|| executable.serialize());
         }
-        Ok(loaded(executable))
+        Ok(self.loaded(program, cause, compile_time, false, executable))
+    }
+
+    /// What was compiled, or taken out of the cache, in this time.
+    fn loaded(
+        &self,
+        program: &Program,
+        cause: CompileCause,
+        took: Duration,
+        cached: bool,
+        executable: Box<dyn AnyExecutable>,
+    ) -> Loaded {
+        let metrics = &self.metrics;
+        let function = metrics.function(&program.name, cause.origin);
+        function.devices.store(executable.devices().len() as u64, Relaxed);
+        let largest = cause.largest.clone();
+        metrics.compiled(&function, program, cause, took, cached, &*executable);
+        Loaded { executable, function, largest, metrics: metrics.clone() }
     }
 
     /// Loads what [`Loaded::serialize`] returned on this platform and version, for a program of this signature.
@@ -129,12 +189,11 @@ impl Client {
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if they are no serialized program, of another
     /// platform or version, or of another signature.
     pub fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Loaded> {
-        let executable = self.backend.load(serialized, &Arc::from("loaded program"), signature, options)?;
-        Ok(Loaded { executable, counters: self.counters.clone() })
-    }
-
-    fn wrap(&self, buffer: Box<dyn AnyBuffer>) -> DeviceBuffer {
-        DeviceBuffer { buffer, counters: self.counters.clone() }
+        let name = Arc::from("loaded program");
+        let executable = self.backend.load(serialized, &name, signature, options)?;
+        let function = self.metrics.function(&name, None);
+        function.devices.store(executable.devices().len() as u64, Relaxed);
+        Ok(Loaded { executable, function, largest: Vec::new(), metrics: self.metrics.clone() })
     }
 }
 
@@ -184,7 +243,45 @@ pub struct CounterSnapshot {
     pub launches: u64,
 }
 
+impl CounterSnapshot {
+    /// What was counted after `earlier`, which is of the same client.
+    pub fn since(&self, earlier: &CounterSnapshot) -> CounterSnapshot {
+        CounterSnapshot {
+            uploads: self.uploads - earlier.uploads,
+            uploaded_bytes: self.uploaded_bytes - earlier.uploaded_bytes,
+            blocking_reads: self.blocking_reads - earlier.blocking_reads,
+            fetches: self.fetches - earlier.fetches,
+            compiles: self.compiles - earlier.compiles,
+            cache_hits: self.cache_hits - earlier.cache_hits,
+            cache_misses: self.cache_misses - earlier.cache_misses,
+            cached_bytes: self.cached_bytes - earlier.cached_bytes,
+            compile_time_saved: self.compile_time_saved - earlier.compile_time_saved,
+            launches: self.launches - earlier.launches,
+        }
+    }
+
+    /// The counts with their names in reports.
+    pub fn named(&self) -> [(&'static str, u64); 9] {
+        [
+            ("Compiles", self.compiles),
+            ("CacheHits", self.cache_hits),
+            ("CacheMisses", self.cache_misses),
+            ("CachedBytes", self.cached_bytes),
+            ("Launches", self.launches),
+            ("Uploads", self.uploads),
+            ("UploadedBytes", self.uploaded_bytes),
+            ("BlockingReads", self.blocking_reads),
+            ("Fetches", self.fetches),
+        ]
+    }
+}
+
 impl Counters {
+    pub(crate) fn uploaded(&self, bytes: usize) {
+        self.uploads.fetch_add(1, Relaxed);
+        self.uploaded_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
     /// The counts now.
     pub fn snapshot(&self) -> CounterSnapshot {
         CounterSnapshot {
@@ -211,7 +308,7 @@ impl Counters {
 /// Bytes on one device of any backend. Dropping frees them once queued work no longer needs them.
 pub struct DeviceBuffer {
     buffer: Box<dyn AnyBuffer>,
-    counters: Arc<Counters>,
+    metrics: Arc<Metrics>,
 }
 
 impl DeviceBuffer {
@@ -238,13 +335,14 @@ impl DeviceBuffer {
     /// # Errors
     /// If there is no such place.
     pub fn copy_to(&self, place: Placement) -> Result<Self> {
-        Ok(DeviceBuffer { buffer: self.buffer.copy_to(place)?, counters: self.counters.clone() })
+        Ok(DeviceBuffer { buffer: self.buffer.copy_to(place)?, metrics: self.metrics.clone() })
     }
 
     /// Blocks until the row-major bytes are in `into`. Counted as a blocking read.
     ///
     /// # Errors
     /// If `into` has another length than the type, or the computation of the contents failed.
+    #[track_caller]
     pub fn read(&self, into: &mut [u8]) -> Result<()> {
         let needed = self.tensor_type().bytes();
         if into.len() != needed {
@@ -253,8 +351,12 @@ impl DeviceBuffer {
                 format!("{} bytes to read into, {} needs {needed}", into.len(), self.tensor_type()),
             ));
         }
-        self.counters.blocking_reads.fetch_add(1, Relaxed);
-        self.buffer.read(into)
+        let _span = tracing::trace_span!("read", bytes = needed).entered();
+        let started = Instant::now();
+        self.metrics.counters.blocking_reads.fetch_add(1, Relaxed);
+        let result = self.buffer.read(into);
+        self.metrics.was_read(Location::caller(), started, needed);
+        result
     }
 
     /// Queues a copy to the host.
@@ -266,8 +368,12 @@ impl DeviceBuffer {
 
     /// Queues a copy to the host, and hands the row-major bytes to `then` on any thread.
     pub fn fetch_then(&self, then: OnFetched) {
-        self.counters.fetches.fetch_add(1, Relaxed);
-        self.buffer.fetch(then);
+        self.metrics.counters.fetches.fetch_add(1, Relaxed);
+        let (metrics, started) = (self.metrics.clone(), Instant::now());
+        self.buffer.fetch(Box::new(move |bytes| {
+            metrics.timer(Metric::Fetch).add_since(started);
+            then(bytes);
+        }));
     }
 }
 
@@ -316,7 +422,9 @@ impl fmt::Debug for DeviceEvent {
 /// A compiled program of any backend, ready to launch.
 pub struct Loaded {
     executable: Box<dyn AnyExecutable>,
-    counters: Arc<Counters>,
+    function: Arc<Function>,
+    largest: Vec<LargeBuffer>,
+    metrics: Arc<Metrics>,
 }
 
 impl Loaded {
@@ -334,12 +442,39 @@ impl Loaded {
     ///
     /// # Errors
     /// If an argument is of another type, device or backend than the program wants.
+    #[track_caller]
     pub fn launch(&self, launch: Launch<'_, DeviceBuffer>) -> Result<Launched<DeviceBuffer>> {
+        let Loaded { executable, function, metrics, .. } = self;
+        let _span = tracing::trace_span!("launch", program = %function.name).entered();
+        let started = Instant::now();
         let args = launch.args.into_iter().map(|row| row.into_iter().map(erase).collect()).collect();
-        let outputs = self.executable.launch(args)?;
-        self.counters.launches.fetch_add(1, Relaxed);
-        let wrap = |buffer| DeviceBuffer { buffer, counters: self.counters.clone() };
+        let outputs = match executable.launch(args) {
+            Ok(outputs) => outputs,
+            Err(error) => return Err(explain_memory(error, &function.name, &self.largest)),
+        };
+        let number = metrics.counters.launches.fetch_add(1, Relaxed);
+        let before = function.launched();
+        let now = Instant::now();
+        metrics.timer(Metric::Launch).add_at(now, now - started);
+        if metrics.clock().is_due(now) {
+            metrics.time_launch(function, number, now, outputs.first().and_then(|row| row.first()).map(|output| &**output));
+        }
+        if metrics.settings().watches_launches() {
+            self.watch(before, Location::caller(), now - started, &outputs)?;
+        }
+        let wrap = |buffer| DeviceBuffer { buffer, metrics: metrics.clone() };
         Ok(Launched { outputs: outputs.into_iter().map(|row| row.into_iter().map(wrap).collect()).collect() })
+    }
+
+    /// Says what is launched, or waits for it, if the settings want it.
+    #[cold]
+    fn watch(&self, before: u64, at: &Location<'_>, queued: Duration, outputs: &[Vec<Box<dyn AnyBuffer>>]) -> Result<()> {
+        let settings = self.metrics.settings();
+        settings.launched(&self.function, before, at, self.signature(), queued);
+        if settings.sync {
+            outputs.iter().flatten().try_for_each(|output| output.ready()?.wait())?;
+        }
+        Ok(())
     }
 
     /// Bytes for [`Client::load`].
@@ -356,6 +491,14 @@ impl Loaded {
     /// Where the driver does not say.
     pub fn memory(&self) -> Result<ProgramMemory> {
         self.executable.memory()
+    }
+
+    /// The program as the compiler made it: the name of its form, such as `hlo_with_config`, and its bytes.
+    ///
+    /// # Errors
+    /// Where the driver does not give it.
+    pub fn optimized(&self) -> Result<(String, Vec<u8>)> {
+        self.executable.optimized()
     }
 
     /// The compiler's own estimates, as (name, value).

@@ -109,6 +109,7 @@ pub(crate) trait AnyExecutable: Debug + Send + Sync {
     fn serialize(&self) -> Result<Vec<u8>>;
     fn memory(&self) -> Result<ProgramMemory>;
     fn cost(&self) -> Result<Vec<(String, f64)>>;
+    fn optimized(&self) -> Result<(String, Vec<u8>)>;
 }
 
 #[derive(Debug)]
@@ -152,5 +153,8 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     }
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         self.executable.cost()
+    }
+    fn optimized(&self) -> Result<(String, Vec<u8>)> {
+        self.executable.optimized()
     }
 }

@@ -55,6 +55,12 @@ impl Error {
         Error::new(ErrorKind::InvalidArgument, op, message)
     }
 
+    /// Says one thing more, after what it says.
+    pub fn with_note(mut self, note: &str) -> Self {
+        self.0.message = format!("{}; {note}", self.0.message);
+        self
+    }
+
     /// Names the platform it happened on.
     pub fn on(mut self, platform: &Arc<str>) -> Self {
         self.0.platform = Some(platform.clone());

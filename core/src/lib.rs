@@ -31,10 +31,12 @@ mod array;
 mod backend;
 mod client;
 mod collective;
+mod debug;
 mod dtype;
 mod erased;
 mod error;
 mod host;
+mod metrics;
 mod null;
 mod pending;
 mod program_cache;
@@ -52,6 +54,15 @@ pub use collective::{Collective, ReduceOp, SingleProcess, ThreadMember};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use host::{AlignedBytes, HostArray, HostBytes};
+pub use metrics::{
+    Input, Metric, Metrics,
+    activity::{
+        Activity, CompileCause, CompileRecord, FunctionActivity, InputActivity, InputChange, LargeBuffer, Reason, SiteActivity,
+        Stages,
+    },
+    findings::{Finding, FindingKind},
+    timer::{PERCENTILES, Timer, Timing},
+};
 pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
 pub use pending::Pending;
 pub use program_cache::{Compiled, KeptProgram, ProgramCache, ProgramKey};

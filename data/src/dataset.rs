@@ -42,6 +42,17 @@ pub trait Dataset: Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// What reports call it; the name of its type, if it has no better one.
+    fn name(&self) -> String {
+        short_type_name(std::any::type_name::<Self>())
+    }
+}
+
+/// `a::b::Crops<c::Images>` as `Crops`.
+fn short_type_name(full: &str) -> String {
+    let without_parameters = full.split('<').next().unwrap_or(full);
+    without_parameters.rsplit("::").next().unwrap_or(full).to_string()
 }
 
 macro_rules! forward_dataset {
@@ -57,6 +68,10 @@ macro_rules! forward_dataset {
 
             fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
                 (**self).read(index, into)
+            }
+
+            fn name(&self) -> String {
+                (**self).name()
             }
         })*
     };
@@ -308,6 +323,10 @@ where
         pool().push(rows);
         Ok(())
     }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
 }
 
 /// See [`DatasetExt::subset`] and [`DatasetExt::split`].
@@ -328,5 +347,9 @@ impl<D: Dataset> Dataset for Subset<D> {
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         self.inner.read(self.indices[index], into)
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
     }
 }

@@ -10,6 +10,7 @@ pub struct InMemory {
     fields: Vec<Field>,
     arrays: Vec<HostArray>,
     len: usize,
+    name: Option<String>,
 }
 
 impl InMemory {
@@ -35,7 +36,12 @@ impl InMemory {
             kept.push(array);
         }
         let len = len.ok_or_else(|| Error::invalid("dataset", "no arrays given"))?;
-        Ok(Self { fields, arrays: kept, len })
+        Ok(Self { fields, arrays: kept, len, name: None })
+    }
+
+    /// With a name for reports.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
     }
 
     /// The arrays, in the order of the fields: `[samples, ..]` each.
@@ -63,5 +69,9 @@ impl Dataset for InMemory {
             into.bytes_mut(field).copy_from_slice(&array.bytes()[index * size..(index + 1) * size]);
         }
         Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| "InMemory".to_string())
     }
 }

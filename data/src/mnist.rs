@@ -76,7 +76,7 @@ impl Digits {
             let message = format!("{self}: images {}, labels {}, want u8[n, 28, 28] and 0 to 9", images.ty(), labels.ty());
             return Err(Error::new(ErrorKind::Corrupt, "dataset", message));
         }
-        InMemory::new([("image", images), ("label", labels)])
+        Ok(InMemory::new([("image", images), ("label", labels)])?.named(self.to_string()))
     }
 
     /// The fields' types in a batch of so many: `image`, `label`.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, bounded};
-use halite_core::{Array, Client, Error, ErrorKind, Result, Sharding};
+use halite_core::{Array, Client, Error, ErrorKind, Input, Metrics, Result, Sharding};
 
 use crate::{
     batch::{DeviceBatch, HostBatch, Position},
@@ -49,6 +49,10 @@ pub struct Prefetch {
     stop: Arc<AtomicBool>,
     schedule: Schedule,
     waited: Duration,
+    /// Whether the first batch is still to come.
+    first: bool,
+    metrics: Arc<Metrics>,
+    input: Arc<Input>,
 }
 
 impl Prefetch {
@@ -71,6 +75,8 @@ impl Prefetch {
             sharding.shard_type(ty)?;
         }
         let (schedule, stop) = (batches.schedule().clone(), batches.stopper());
+        let metrics = client.metrics().clone();
+        let input = metrics.input(&batches.loader().dataset().name(), batches.loader().options().workers);
         let (sender, receiver) = bounded(depth.max(1));
         let client = client.clone();
         let work = move || {
@@ -86,7 +92,16 @@ impl Prefetch {
             .name("halite-upload".into())
             .spawn(work)
             .map_err(|error| Error::new(ErrorKind::Unavailable, "prefetch", format!("no thread: {error}")))?;
-        Ok(Self { batches: Some(receiver), thread: Some(thread), stop, schedule, waited: Duration::ZERO })
+        Ok(Self {
+            batches: Some(receiver),
+            thread: Some(thread),
+            stop,
+            schedule,
+            waited: Duration::ZERO,
+            first: true,
+            metrics,
+            input,
+        })
     }
 
     /// The batch that comes next: what a checkpoint keeps. Batches that are only uploaded ahead do not count.
@@ -111,9 +126,12 @@ impl Iterator for Prefetch {
 
     fn next(&mut self) -> Option<Self::Item> {
         let position = self.schedule.next()?;
+        let _span = tracing::trace_span!("wait for data").entered();
         let start = Instant::now();
         let batch = self.batches.as_ref().and_then(|batches| batches.recv().ok());
-        self.waited += start.elapsed();
+        let waited = start.elapsed();
+        self.waited += waited;
+        self.metrics.input_waited(&self.input, waited, std::mem::take(&mut self.first));
         Some(batch.unwrap_or_else(|| {
             // A panic in the backend's upload: the thread ended before its last batch.
             let message = format!("the upload thread ended before epoch {}, batch {}", position.epoch, position.batch);

@@ -11,9 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use halite_core::Stages;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DeviceBuffer, Error, Launch, Loaded, Mesh, PartitionSpec, Program, Result, Sharding,
-    TensorType,
+    Arg, Array, Client, CompileCause, CompileOptions, DeviceBuffer, Error, InputChange, LargeBuffer, Launch, Loaded, Mesh,
+    PartitionSpec, Program, Reason, Result, Sharding, TensorType,
     tree::{Empty, Family, Tree},
 };
 use halite_ir::{Graph, Interface, Port};
@@ -114,24 +115,6 @@ struct Compiled<O: Family> {
     stages: Stages,
 }
 
-/// How long it took to make a program runnable.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Stages {
-    /// Running the function to record it.
-    pub trace: Duration,
-    /// Simplifying the graph and writing it as StableHLO.
-    pub print: Duration,
-    /// Compiling it for the devices, or taking it out of the client's cache of programs.
-    pub compile: Duration,
-}
-
-impl Stages {
-    /// All of it.
-    pub fn total(&self) -> Duration {
-        self.trace + self.print + self.compile
-    }
-}
-
 /// A traced function as a program, with the layout of what it takes and gives.
 #[derive(Debug)]
 pub struct Lowered<O> {
@@ -170,6 +153,13 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         }
     }
 
+    /// The line to name in reports, for functions that a library makes for its caller. Without this, it is the line that
+    /// called [`new`](Self::new).
+    pub fn of_line(mut self, origin: &'static Location<'static>) -> Self {
+        self.origin = origin;
+        self
+    }
+
     /// A name for dumps, reports and messages.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -200,6 +190,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// # Errors
     /// All mistakes of the traced code at once; what the compiler says; a state or input on another mesh than the rest. The
     /// state is lost then; [`prepare`](Self::prepare) finds all of these before there is anything to lose.
+    #[track_caller]
     pub fn call(&self, state: S::Of<Array>, inputs: &I::Of<Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
         self.call_with(state, Tree::as_ref(inputs))
     }
@@ -208,6 +199,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     ///
     /// # Errors
     /// As [`call`](Self::call).
+    #[track_caller]
     pub fn call_with(&self, state: S::Of<Array>, inputs: I::Of<&Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
         let borrowed: Vec<&Array> = inputs.leaves().into_iter().copied().collect();
         let compiled = {
@@ -246,6 +238,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     ///
     /// # Errors
     /// As [`call`](Self::call).
+    #[track_caller]
     pub fn prepare(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Stages> {
         Ok(self.compile(state, inputs)?.stages)
     }
@@ -256,6 +249,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// All mistakes of the traced code at once; layouts on several meshes.
     pub fn lower(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Lowered<O::Of<()>>> {
         let started = Instant::now();
+        let _span = tracing::trace_span!("trace", program = self.name).entered();
         let cx = Trace::new();
         let specs: Vec<&ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).collect();
         let mesh = self.mesh_of(&specs)?;
@@ -283,8 +277,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let all_outputs: Vec<Tensor<'_>> = next.iter().copied().chain(outputs.into_leaves()).collect();
         let graph = cx.graph(&all_inputs, &all_outputs)?;
         let trace = started.elapsed();
+        drop(_span);
 
         let started = Instant::now();
+        let _span = tracing::trace_span!("print", program = self.name).entered();
         let graph = halite_ir::optimize(&graph);
         let port = |name: Option<String>, spec: &ArraySpec| Port { name, spec: Some(spec.sharding.spec().clone()) };
         let state_specs = state.leaves();
@@ -298,7 +294,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         };
         let program = halite_ir::program(&graph, &interface)?;
         let stages = Stages { trace, print: started.elapsed(), compile: Duration::ZERO };
-        Ok(Lowered { graph, program, outputs: output_specs, shape, stages })
+        Ok(Lowered { program, outputs: output_specs, shape, stages, graph })
     }
 
     /// How often this function was compiled, or taken out of the client's cache of programs.
@@ -338,11 +334,13 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         Some(programs[last].clone())
     }
 
+    #[track_caller]
     fn compile_for(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<&Array>) -> Result<Arc<Compiled<O>>> {
         let inputs = Tree::as_ref(inputs).map(|_, array| ArraySpec::of(array));
         self.compile(state, &inputs)
     }
 
+    #[track_caller]
     fn compile(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Arc<Compiled<O>>> {
         let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
         let structure = structure(state, inputs);
@@ -355,17 +353,31 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         if let Some(compiled) = known {
             return Ok(compiled);
         }
-        if let Some(last) = last {
-            let paths = state.paths().into_iter().chain(inputs.paths());
-            self.explain_recompile(&last.inputs, paths.zip(&specs).collect());
-        }
-        let Lowered { program, outputs, shape, mut stages, .. } = self.lower(state, inputs)?;
+        let reason = match last {
+            None => Reason::First,
+            Some(last) => {
+                let paths = state.paths().into_iter().chain(inputs.paths());
+                let reason = what_changed(&last.inputs, paths.zip(&specs).collect());
+                tracing::warn!("`{}` ({}) is compiled again: {reason}", self.name, self.origin);
+                reason
+            }
+        };
+        let Lowered { program, outputs, shape, mut stages, graph } = self.lower(state, inputs)?;
+        let paths = state.paths().into_iter().chain(inputs.paths());
+        let cause = CompileCause {
+            origin: Some(self.origin),
+            called_at: Some(Location::caller()),
+            reason,
+            stages,
+            graph: self.client.dumps().then(|| format!("{graph:#?}\n")),
+            largest: largest(&graph, paths.zip(&program.signature.inputs)),
+        };
         let started = Instant::now();
         let mut options = self.options.clone();
         if options.devices.is_empty() {
             options.devices = self.mesh_of(&specs.iter().collect::<Vec<_>>())?.devices().to_vec();
         }
-        let loaded = self.client.compile(&program, &options)?;
+        let loaded = self.client.compile_because(&program, &options, cause)?;
         stages.compile = started.elapsed();
         self.compiles.fetch_add(1, Relaxed);
         tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
@@ -373,23 +385,6 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let compiled = Arc::new(Compiled { structure, inputs: specs, state, outputs, shape, loaded, stages });
         self.programs().push(compiled.clone());
         Ok(compiled)
-    }
-
-    /// Says which input makes a program that is running already be compiled again.
-    fn explain_recompile(&self, known: &[ArraySpec], new: Vec<(String, &ArraySpec)>) {
-        if known.len() != new.len() {
-            tracing::warn!("`{}` ({}) is compiled again: {} arrays, not {}", self.name, self.origin, new.len(), known.len());
-            return;
-        }
-        let changes: Vec<String> = (known.iter().zip(new))
-            .filter(|(old, (_, new))| old != new)
-            .map(|(old, (path, new))| match path.as_str() {
-                "" => format!("the input was {old}, is {new}"),
-                path => format!("`{path}` was {old}, is {new}"),
-            })
-            .collect();
-        let changes = if changes.is_empty() { "its arrays are arranged otherwise".to_string() } else { changes.join("; ") };
-        tracing::warn!("`{}` ({}) is compiled again: {changes}", self.name, self.origin);
     }
 
     fn mesh_of(&self, specs: &[&ArraySpec]) -> Result<Arc<Mesh>> {
@@ -445,6 +440,7 @@ impl<I: Family, O: Family> Jit<Empty<()>, I, O> {
     ///
     /// # Errors
     /// As [`call`](Self::call).
+    #[track_caller]
     pub fn run(&self, inputs: &I::Of<Array>) -> Result<O::Of<Array>> {
         self.run_with(Tree::as_ref(inputs))
     }
@@ -453,6 +449,7 @@ impl<I: Family, O: Family> Jit<Empty<()>, I, O> {
     ///
     /// # Errors
     /// As [`call`](Self::call).
+    #[track_caller]
     pub fn run_with(&self, inputs: I::Of<&Array>) -> Result<O::Of<Array>> {
         Ok(self.call_with(Empty::new(), inputs)?.1)
     }
@@ -472,4 +469,43 @@ fn structure<A: Tree, B: Tree>(state: &A, inputs: &B) -> u64 {
     "inputs".hash(&mut hasher);
     inputs.for_each(|path, _| path.segments().hash(&mut hasher));
     hasher.finish()
+}
+
+/// What makes a function that is compiled already be compiled again.
+fn what_changed(known: &[ArraySpec], new: Vec<(String, &ArraySpec)>) -> Reason {
+    let (from, to) = (known.len(), new.len());
+    if from != to {
+        return Reason::Arranged { from, to };
+    }
+    let changes: Vec<InputChange> = (known.iter().zip(new))
+        .filter(|(old, (_, new))| old != new)
+        .map(|(old, (path, new))| InputChange {
+            path,
+            from: (old.ty.clone(), old.sharding.clone()),
+            to: (new.ty.clone(), new.sharding.clone()),
+        })
+        .collect();
+    if changes.is_empty() { Reason::Arranged { from, to } } else { Reason::InputChanged(changes) }
+}
+
+/// The largest tensors of a program, largest first: its inputs, as one device sees them, and what it computes, whole.
+fn largest<'a>(graph: &Graph, inputs: impl Iterator<Item = (String, &'a TensorType)>) -> Vec<LargeBuffer> {
+    const NAMED: usize = 6;
+    let named = inputs.map(|(path, ty)| (ty, None, Some(path), None));
+    let computed = graph
+        .nodes()
+        .iter()
+        .flat_map(|node| node.results.iter().map(|&value| (graph.ty(value), Some(node.op.name()), None, node.origin)));
+    let mut all: Vec<_> = named.chain(computed).collect();
+    // What has no size in this process's address space is the largest.
+    all.sort_by_key(|(ty, ..)| std::cmp::Reverse(ty.checked_bytes().unwrap_or(usize::MAX)));
+    let buffer = |(ty, op, path, line): (&TensorType, Option<&str>, Option<String>, Option<&'static Location<'static>>)| {
+        let what = match path {
+            Some(path) if path.is_empty() => "the input".to_string(),
+            Some(path) => format!("`{path}`"),
+            None => op.expect("what is no input is computed").to_string(),
+        };
+        LargeBuffer { what, ty: ty.clone(), line }
+    };
+    all.into_iter().take(NAMED).map(buffer).collect()
 }

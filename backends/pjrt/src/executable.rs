@@ -391,6 +391,10 @@ impl Executable<Pjrt> for PjrtExecutable {
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         self.program.cost()
     }
+
+    fn optimized(&self) -> Result<(String, Vec<u8>)> {
+        self.program.optimized()
+    }
 }
 
 /// Lists that a launch needs for the time of the call, kept for the thread's next one.

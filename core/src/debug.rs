@@ -1,0 +1,233 @@
+//! What a client says and writes when the environment asks for it.
+
+use std::{
+    env, fs,
+    io::{self, Write},
+    panic::Location,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use crate::{
+    CompileRecord, Error, ErrorKind, LargeBuffer, Metrics, Program, ProgramMemory, Signature,
+    erased::AnyExecutable,
+    metrics::{
+        Function,
+        report::{bytes, count, time},
+    },
+};
+
+/// What the environment asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    /// `HALITE_DEBUG`: 1 tells of compiles and, at the end, of what is worth changing; 2 also of launches.
+    pub(crate) level: u8,
+    /// `HALITE_DUMP_DIR`: where every program is written to.
+    pub(crate) dump: Option<PathBuf>,
+    /// `HALITE_SYNC`: wait for each launch, so that its error comes from the call that made it.
+    pub(crate) sync: bool,
+}
+
+impl Settings {
+    pub(crate) fn of_environment() -> Self {
+        let number = |name: &str| match env::var(name).as_deref().map(str::trim) {
+            Err(_) | Ok("" | "0") => 0,
+            Ok("1") => 1,
+            Ok("2") => 2,
+            Ok(other) => {
+                tracing::warn!("{name} is `{other}`, which means nothing; 0, 1 and 2 do");
+                0
+            }
+        };
+        let dump = env::var_os("HALITE_DUMP_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        Settings { level: number("HALITE_DEBUG"), dump, sync: number("HALITE_SYNC") > 0 }
+    }
+
+    /// Whether launches are told of, or waited for.
+    pub(crate) fn watches_launches(&self) -> bool {
+        self.sync || self.level >= 2
+    }
+
+    /// A program was compiled.
+    pub(crate) fn compiled(
+        &self,
+        record: &CompileRecord,
+        program: &Program,
+        graph: Option<&str>,
+        executable: &dyn AnyExecutable,
+    ) {
+        if self.level >= 1 {
+            say(&describe_compile(record));
+        }
+        let Some(dir) = &self.dump else { return };
+        if let Err(error) = dump(dir, record, program, graph, executable) {
+            tracing::warn!("`{}` cannot be written to {}: {error}", program.name, dir.display());
+        }
+    }
+
+    /// A program was launched, after so many launches of it.
+    pub(crate) fn launched(&self, function: &Function, before: u64, at: &Location<'_>, signature: &Signature, queued: Duration) {
+        if self.level >= 2 {
+            let (inputs, outputs) = (signature.inputs.len() as u64, signature.outputs.len() as u64);
+            say(&format!(
+                "launch {} of `{}`{}, called at {at}: {}, {}, queued in {}\n",
+                before + 1,
+                function.name,
+                parenthesised(function.origin),
+                count(inputs, "input"),
+                count(outputs, "output"),
+                time(queued)
+            ));
+        }
+    }
+
+    /// Writes the program that could not be compiled to a file, which the error then names.
+    #[cold]
+    pub(crate) fn keep_refused(&self, program: &Program, error: Error) -> Error {
+        static REFUSED: AtomicU64 = AtomicU64::new(0);
+        let number = REFUSED.fetch_add(1, Relaxed);
+        let dir = self.dump.clone().unwrap_or_else(|| env::temp_dir().join(format!("halite-{}", std::process::id())));
+        let path = dir.join(format!("refused-{number:04}-{}.mlir", file_name(&program.name)));
+        let written = fs::create_dir_all(&dir).and_then(|()| fs::File::create_new(&path)?.write_all(&program.code));
+        match written {
+            Ok(()) => error.with_note(&format!("the program is in {}", path.display())),
+            Err(_) => error,
+        }
+    }
+
+    /// The client is gone.
+    pub(crate) fn ended(&self, metrics: &Metrics) {
+        if self.level == 0 {
+            return;
+        }
+        let activity = metrics.activity();
+        if activity.counters.compiles + activity.counters.launches == 0 {
+            return;
+        }
+        if self.level >= 2 {
+            say(&format!("metrics\n{}", metrics.report()));
+        }
+        let findings = activity.findings();
+        if findings.is_empty() {
+            say("analysis: nothing to change\n");
+        }
+        for finding in findings {
+            say(&format!("analysis: {finding}\n"));
+        }
+    }
+}
+
+/// Adds to an out-of-memory error which tensors of the program are the largest, and what would help.
+#[cold]
+pub(crate) fn explain_memory(error: Error, program: &str, largest: &[LargeBuffer]) -> Error {
+    if error.kind() != ErrorKind::OutOfMemory {
+        return error;
+    }
+    let describe = |large: &LargeBuffer| {
+        let line = parenthesised(large.line);
+        format!("{} {}, {}{line}", large.what, large.ty, bytes(large.ty.bytes() as u64))
+    };
+    let largest: Vec<String> = largest.iter().map(describe).collect();
+    let largest = if largest.is_empty() { String::new() } else { format!("its largest tensors: {}; ", largest.join("; ")) };
+    error.with_note(&format!(
+        "`{program}` needs more memory than there is; {largest}what helps: a smaller batch, more devices to share the model or the \
+         batch, `checkpoint` around layers, bf16"
+    ))
+}
+
+/// Why a program was compiled, how long it took, how big it is.
+fn describe_compile(record: &CompileRecord) -> String {
+    let CompileRecord { number, cached, function, origin, called_at, reason, inputs, outputs, stages, memory, .. } = record;
+    let called = called_at.map_or(String::new(), |line| format!(", called at {line}"));
+    let mut text = format!("compile {} of `{function}`{}{called}\n  reason  {reason}\n", number + 1, parenthesised(*origin));
+    text += &format!("  program {}, {}\n", count(*inputs as u64, "input"), count(*outputs as u64, "output"));
+    let compile = if *cached { "taken out of the cache in" } else { "compile" };
+    let [traced, printed, compiled] = [stages.trace, stages.print, stages.compile].map(time);
+    text += &format!("  time    trace {traced}, print {printed}, {compile} {compiled}\n");
+    if let Some(ProgramMemory { arguments, outputs, aliased, temporary, code, .. }) = memory {
+        let [arguments, outputs, aliased, temporary, code] =
+            [arguments, outputs, aliased, temporary, code].map(|size| bytes(*size));
+        text += &format!(
+            "  memory  input {arguments}, output {outputs}, of it aliased {aliased}, temporary {temporary}, code {code}\n"
+        );
+    }
+    text
+}
+
+/// Writes the graph, the program, what the compiler made of it, and its sizes.
+fn dump(
+    dir: &Path,
+    record: &CompileRecord,
+    program: &Program,
+    graph: Option<&str>,
+    executable: &dyn AnyExecutable,
+) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let stem = format!("{}-{:04}-{}", std::process::id(), record.number, file_name(&program.name));
+    let write = |what: &str, bytes: &[u8]| fs::write(dir.join(format!("{stem}.{what}")), bytes);
+    if let Some(graph) = graph {
+        write("graph.txt", graph.as_bytes())?;
+    }
+    let is_text =
+        program.code.starts_with(b"module") || program.code.starts_with(b"#") || std::str::from_utf8(&program.code).is_ok();
+    write(if is_text { "stablehlo.mlir" } else { "stablehlo.mlirbc" }, &program.code)?;
+    if let Ok((form, code)) = executable.optimized() {
+        write(if form == "mlir" { "optimized.mlir" } else { "optimized.hlo.pb" }, &code)?;
+    }
+    write("json", describe_sizes(record).as_bytes())
+}
+
+/// Reason, times in seconds, and sizes in bytes as JSON.
+fn describe_sizes(record: &CompileRecord) -> String {
+    let CompileRecord { cached, function, origin, called_at, reason, inputs, outputs, stages, memory, .. } = record;
+    let line = |line: &Option<&'static Location<'static>>| line.map_or("null".to_string(), |line| json(&line.to_string()));
+    let memory = memory.map_or("null".to_string(), |memory| {
+        let ProgramMemory { arguments, outputs, aliased, temporary, code, peak } = memory;
+        let peak = peak.map_or("null".to_string(), |peak| peak.to_string());
+        format!(
+            "{{\"input\": {arguments}, \"output\": {outputs}, \"aliased\": {aliased}, \"temporary\": {temporary}, \"code\": {code}, \
+             \"peak\": {peak}}}"
+        )
+    });
+    format!(
+        "{{\n  \"function\": {},\n  \"origin\": {},\n  \"called_at\": {},\n  \"reason\": {},\n  \"cached\": {cached},\n  \"inputs\": {inputs},\n  \"outputs\": {outputs},\n  \
+         \"seconds\": {{\"trace\": {}, \"print\": {}, \"compile\": {}}},\n  \"bytes\": {memory}\n}}\n",
+        json(function),
+        line(origin),
+        line(called_at),
+        json(&reason.to_string()),
+        stages.trace.as_secs_f64(),
+        stages.print.as_secs_f64(),
+        stages.compile.as_secs_f64(),
+    )
+}
+
+/// A text as JSON.
+pub(crate) fn json(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c < ' ' => quoted += &format!("\\u{:04x}", c as u32),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A program's name as part of a file's.
+fn file_name(name: &str) -> String {
+    name.chars().take(80).map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '_' }).collect()
+}
+
+fn parenthesised(line: Option<&'static Location<'static>>) -> String {
+    line.map_or(String::new(), |line| format!(" ({line})"))
+}
+
+/// On stderr, each line with who says it. Nobody who closed it is to be disturbed by a panic.
+fn say(text: &str) {
+    let lines: String = text.lines().map(|line| format!("halite: {line}\n")).collect();
+    let _ = io::stderr().lock().write_all(lines.as_bytes());
+}
