@@ -73,8 +73,8 @@ impl Mesh {
         self.devices.len()
     }
 
-    /// Position of the `index`th device along the axis of this name.
-    fn coordinate(&self, index: usize, name: &str) -> usize {
+    /// Position of the `index`th device along the axis of this name; 0 along an axis that the mesh does not have.
+    pub fn coordinate(&self, index: usize, name: &str) -> usize {
         let mut rest = index;
         for (axis, size) in self.axes.iter().rev() {
             if &**axis == name {

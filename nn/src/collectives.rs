@@ -1,44 +1,139 @@
 //! Operations between the devices that run a program, and hints to the compiler.
 
-use halite_core::PartitionSpec;
-use halite_ir::{CustomCall, Groups, Op, Reduction};
+use std::sync::Arc;
 
-use crate::{Tensor, Trace};
+use halite_core::{DType, PartitionSpec, TensorType};
+use halite_ir::{Axes, CustomCall, Groups, Op, Reduction};
+
+use crate::{
+    Tensor, Trace,
+    check::{Checked, check},
+};
+
+/// Which devices take part in a collective together.
+///
+/// In a [`shard_map`](Trace::shard_map), those that differ in their places along mesh axes, by name: `"data"`,
+/// `["data", "model"]`. Or lists of devices, each list a group: of places in the mesh, or of replicas.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Over {
+    /// Axes by name; of several the last is the fastest.
+    Axes(Vec<Arc<str>>),
+    /// As the operation keeps it.
+    Groups(Groups),
+}
+
+impl Over {
+    /// All devices of the mesh, or all replicas.
+    pub const ALL: Over = Over::Groups(Groups::All);
+}
+
+impl From<&str> for Over {
+    fn from(axis: &str) -> Self {
+        Over::Axes(vec![axis.into()])
+    }
+}
+
+impl From<&[&str]> for Over {
+    fn from(axes: &[&str]) -> Self {
+        Over::Axes(axes.iter().map(|&axis| axis.into()).collect())
+    }
+}
+
+impl<const N: usize> From<[&str; N]> for Over {
+    fn from(axes: [&str; N]) -> Self {
+        axes.as_slice().into()
+    }
+}
+
+impl From<Vec<Vec<usize>>> for Over {
+    /// No lists are all devices.
+    fn from(lists: Vec<Vec<usize>>) -> Self {
+        Over::Groups(lists.into())
+    }
+}
+
+impl From<Groups> for Over {
+    fn from(groups: Groups) -> Self {
+        Over::Groups(groups)
+    }
+}
+
+impl From<Axes> for Over {
+    fn from(axes: Axes) -> Self {
+        Over::Groups(Groups::Axes(axes))
+    }
+}
 
 impl<'t> Tensor<'t> {
-    /// Reduces over the devices of each group; empty groups are all devices.
+    /// Reduces over the devices of each group.
     #[track_caller]
-    pub fn all_reduce(self, kind: Reduction, groups: Groups) -> Tensor<'t> {
+    pub fn all_reduce(self, kind: Reduction, over: impl Into<Over>) -> Tensor<'t> {
+        let groups = check!(self.trace.groups("all_reduce", over.into(), self.ty()));
+        if is_bitwise(kind, self) && groups != Groups::All {
+            return self.unsqueeze(0).all_gather(0, groups).reduce(kind, [0]);
+        }
         self.trace.push_one(Op::AllReduce { kind, groups }, &[self])
+    }
+
+    /// The mean over the devices of each group, whose size must be known: of axes, or lists. Floats only.
+    #[track_caller]
+    pub fn all_reduce_mean(self, over: impl Into<Over>) -> Tensor<'t> {
+        const OP: &str = "all_reduce_mean";
+        if !self.dtype().is_float() {
+            return self
+                .mistake(OP, || format!("{} has elements of type {}; takes floats (convert first)", self.ty(), self.dtype()));
+        }
+        let groups = check!(self.trace.groups(OP, over.into(), self.ty()));
+        let members = match &groups {
+            Groups::Axes(axes) => axes.iter().map(|(_, size)| size).product::<usize>(),
+            Groups::Lists(lists) => lists.first().map_or(0, Vec::len),
+            Groups::All => return self.mistake(OP, || "of how many replicas is not known; name them by lists".to_string()),
+        };
+        self.all_reduce(Reduction::Sum, groups) / members as f64
     }
 
     /// Concatenates over the devices of each group along `dim`.
     #[track_caller]
-    pub fn all_gather(self, dim: usize, groups: Groups) -> Tensor<'t> {
+    pub fn all_gather(self, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
+        let groups = check!(self.trace.groups("all_gather", over.into(), self.ty()));
         self.trace.push_one(Op::AllGather { dim, groups }, &[self])
     }
 
     /// Reduces over the devices of each group, and gives each its part of `dim`.
     #[track_caller]
-    pub fn reduce_scatter(self, kind: Reduction, dim: usize, groups: Groups) -> Tensor<'t> {
+    pub fn reduce_scatter(self, kind: Reduction, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
+        let groups = check!(self.trace.groups("reduce_scatter", over.into(), self.ty()));
+        if is_bitwise(kind, self) && groups != Groups::All {
+            return self.unsqueeze(0).all_to_all(dim + 1, 0, groups).reduce(kind, [0]);
+        }
         self.trace.push_one(Op::ReduceScatter { kind, dim, groups }, &[self])
     }
 
     /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what arrives along `concat`.
     #[track_caller]
-    pub fn all_to_all(self, split: usize, concat: usize, groups: Groups) -> Tensor<'t> {
+    pub fn all_to_all(self, split: usize, concat: usize, over: impl Into<Over>) -> Tensor<'t> {
+        let groups = check!(self.trace.groups("all_to_all", over.into(), self.ty()));
         self.trace.push_one(Op::AllToAll { split, concat, groups }, &[self])
     }
 
-    /// Sends along `(from, to)` pairs of devices; a device that nothing is sent to gets zeros.
+    /// Sends along `(from, to)` pairs of members of each group; a device that nothing is sent to gets zeros.
     #[track_caller]
-    pub fn collective_permute(self, pairs: impl AsRef<[(usize, usize)]>) -> Tensor<'t> {
-        self.trace.push_one(Op::CollectivePermute { pairs: pairs.as_ref().to_vec() }, &[self])
+    pub fn collective_permute(self, pairs: impl AsRef<[(usize, usize)]>, over: impl Into<Over>) -> Tensor<'t> {
+        let pairs = pairs.as_ref().to_vec();
+        let groups = check!(self.trace.groups("collective_permute", over.into(), self.ty()));
+        self.trace.push_one(Op::CollectivePermute { pairs, groups }, &[self])
     }
 
     /// This, laid over the program's mesh by `spec`.
     #[track_caller]
     pub fn sharding_constraint(self, spec: PartitionSpec) -> Tensor<'t> {
+        let manual = self.trace.manual();
+        let is_manual = |axis: &Arc<str>| manual.iter().flat_map(|manual| &manual.axes).any(|(name, _)| name == axis);
+        if let Some(axis) = (0..spec.rank()).flat_map(|dim| spec.axes(dim)).find(|axis| is_manual(axis)) {
+            return self.mistake("sharding_constraint", || {
+                format!("{spec} names axis `{axis}`, which is manual in this shard_map: what one device holds is not split")
+            });
+        }
         self.trace.push_one(Op::ShardingConstraint(spec), &[self])
     }
 
@@ -47,6 +142,11 @@ impl<'t> Tensor<'t> {
     pub fn optimization_barrier(self) -> Tensor<'t> {
         self.trace.push_one(Op::OptimizationBarrier, &[self])
     }
+}
+
+/// Whether a reduction is of the bits of integers: devices reduce those, but not on the way between them.
+fn is_bitwise(kind: Reduction, x: Tensor<'_>) -> bool {
+    matches!(kind, Reduction::And | Reduction::Or) && x.dtype().is_integer()
 }
 
 impl Trace {
@@ -63,6 +163,18 @@ impl Trace {
         self.push_many(Op::CustomCall(call), operands, count)
     }
 
+    /// Where this device is along mesh axes, in a [`shard_map`](Self::shard_map): an `s32` scalar. Of several axes the last
+    /// is the fastest.
+    #[track_caller]
+    pub fn axis_index(&self, axes: impl Into<Over>) -> Tensor<'_> {
+        const OP: &str = "axis_index";
+        match self.groups(OP, axes.into(), TensorType::scalar(DType::S32)) {
+            Ok(Groups::Axes(axes)) => self.push_one(Op::AxisIndex(axes), &[]),
+            Ok(_) => self.fail(OP, "takes axes by name, in a `shard_map`", None),
+            Err(error) => error,
+        }
+    }
+
     /// Which partition this device is: a `u32` scalar.
     #[track_caller]
     pub fn partition_id(&self) -> Tensor<'_> {
@@ -74,4 +186,50 @@ impl Trace {
     pub fn replica_id(&self) -> Tensor<'_> {
         self.push_one(Op::ReplicaId, &[])
     }
+
+    /// Axes by name get their sizes, and lists are looked through: both are known in a `shard_map`. `like` is for an error
+    /// tensor.
+    #[track_caller]
+    fn groups(&self, op: &str, over: Over, like: TensorType) -> Checked<'_, Groups> {
+        let manual = self.manual();
+        let names = match (over, &manual) {
+            (Over::Axes(names), _) => names,
+            (Over::Groups(Groups::All), Some(manual)) => return Ok(Groups::Axes(manual.axes.clone())),
+            (Over::Groups(groups), None) => return Ok(groups),
+            (Over::Groups(groups), Some(manual)) => {
+                return match (&groups, manual.devices) {
+                    (Groups::Lists(_), None) => {
+                        let message = format!("not all axes are manual here; name some of {}", listed(&manual.axes));
+                        Err(self.fail(op, message, Some(like)))
+                    }
+                    (Groups::Lists(_), Some(devices)) => match groups.problem(devices) {
+                        Some(problem) => Err(self.fail(op, problem, Some(like))),
+                        None => Ok(groups),
+                    },
+                    _ => Ok(groups),
+                };
+            }
+        };
+        let Some(manual) = manual else {
+            let message = format!(
+                "{names:?}: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding \
+                 constraint says how tensors lie"
+            );
+            return Err(self.fail(op, message, Some(like)));
+        };
+        let mut axes = Axes::new();
+        for name in &names {
+            let Some((name, size)) = manual.axes.iter().find(|(axis, _)| axis == name) else {
+                let message = format!("no axis `{name}`; the manual axes here are {}", listed(&manual.axes));
+                return Err(self.fail(op, message, Some(like)));
+            };
+            axes.push((name.clone(), *size));
+        }
+        Ok(Groups::Axes(axes))
+    }
+}
+
+fn listed(axes: &Axes) -> String {
+    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    axes.join(", ")
 }

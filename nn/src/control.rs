@@ -210,7 +210,7 @@ impl Trace {
     }
 
     /// Makes what the regions use from outside further inputs of each.
-    fn capture(&self, regions: &mut [Region]) -> Vec<Id> {
+    pub(crate) fn capture(&self, regions: &mut [Region]) -> Vec<Id> {
         let captured = self.captured(&regions.iter().collect::<Vec<_>>());
         for region in regions {
             region.inputs.extend(&captured);
@@ -218,7 +218,7 @@ impl Trace {
         captured
     }
 
-    fn push_regions<'t>(
+    pub(crate) fn push_regions<'t>(
         &'t self,
         op: Op,
         operands: &[Tensor<'t>],
@@ -294,7 +294,7 @@ impl Trace {
 }
 
 impl Region {
-    fn giving(mut self, outputs: &[Tensor<'_>]) -> Self {
+    pub(crate) fn giving(mut self, outputs: &[Tensor<'_>]) -> Self {
         self.outputs = outputs.iter().map(|output| output.id).collect();
         self
     }

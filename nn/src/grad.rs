@@ -12,6 +12,7 @@ mod index;
 mod product;
 mod reduce;
 mod shape;
+mod shard_map;
 
 use std::{collections::HashMap, panic::Location};
 
@@ -220,7 +221,7 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     fn pull(&self) -> Back<'t> {
         match &self.node.op {
-            Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId => vec![],
+            Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => vec![],
             // The result is `bool`.
             Op::Compare(_) => self.nothing(),
             Op::Unary(unary) => vec![self.unary(*unary)],
@@ -269,10 +270,11 @@ impl<'t> Step<'_, 't> {
             }
             Op::ReduceScatter { kind, dim, groups } => self.reduce_scatter(*kind, *dim, groups),
             Op::AllToAll { split, concat, groups } => vec![Some(self.g().all_to_all(*concat, *split, groups.clone()))],
-            Op::CollectivePermute { pairs } => {
+            Op::CollectivePermute { pairs, groups } => {
                 let back: Vec<_> = pairs.iter().map(|&(from, to)| (to, from)).collect();
-                vec![Some(self.g().collective_permute(back))]
+                vec![Some(self.g().collective_permute(back, groups.clone()))]
             }
+            Op::ShardMap(map) => self.shard_map(map),
             Op::ShardingConstraint(spec) => vec![Some(self.g().sharding_constraint(spec.clone()))],
         }
     }

@@ -17,7 +17,7 @@ use std::{
 use halite_core::{Error, Result, TensorType};
 use halite_ir::{Graph, Op, infer};
 
-use crate::Tensor;
+use crate::{Tensor, shard_map::ManualAxes};
 
 /// Records a program. The first argument of every traced function, by convention named `cx`.
 #[derive(Default)]
@@ -43,6 +43,8 @@ struct Recording {
     scopes: Scope,
     mistakes: Vec<Mistake>,
     constants: HashMap<(Scope, halite_ir::Literal), Id>,
+    /// In the body of a `shard_map`.
+    manual: Option<ManualAxes>,
 }
 
 struct Record {
@@ -216,6 +218,16 @@ impl Trace {
                 ))
             }
         }
+    }
+
+    /// What is known of the devices, in the body of a `shard_map`.
+    pub(crate) fn manual(&self) -> Option<ManualAxes> {
+        self.recording.borrow().manual.clone()
+    }
+
+    /// Says what is known of the devices from now on, and gives back what was.
+    pub(crate) fn enter_manual(&self, manual: Option<ManualAxes>) -> Option<ManualAxes> {
+        std::mem::replace(&mut self.recording.borrow_mut().manual, manual)
     }
 
     /// A handle on the tensor of this number.

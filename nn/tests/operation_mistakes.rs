@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, TensorType, tree::Leaf};
 use halite_ir::{CustomCall, Gather, Reduction};
-use halite_nn::{ConvOptions, CrossEntropy, Mean, Padding, Tensor, Trace, grad, rng, vjp};
+use halite_nn::{ConvOptions, CrossEntropy, Mean, Over, Padding, Tensor, Trace, grad, rng, vjp};
 
 /// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no columns.
 #[track_caller]
@@ -146,7 +146,7 @@ fn indices_windows_and_convolutions_say_what_they_want() {
             let _ = image.avg_pool([2, 2], [], Padding::Explicit(vec![(0, 0)]));
             let _ = image.max_pool([2, 2], [], Padding::Explicit(vec![(-1, 0), (0, 0)]));
             let _ = x.convert(DType::S32).mean([0]);
-            let _ = x.all_gather(0, vec![]);
+            let _ = x.all_gather(0, Over::ALL);
         },
         expect![[r#"
             +5: take: f32[2, 3] is not of integers; convert it first (operand 0 is `x`)
@@ -266,7 +266,7 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
             let _ = grad(called.sum_all(), &Leaf(x));
             let _ = grad(x.bitcast(DType::S32).bitcast(DType::F32).sum_all(), &Leaf(x));
             let _ = grad(x.convert(DType::F16).bitcast(DType::Bf16).convert(DType::F32).sum_all(), &Leaf(x));
-            let _ = grad(x.all_reduce(Reduction::Product, vec![]).sum_all(), &Leaf(x));
+            let _ = grad(x.all_reduce(Reduction::Product, Over::ALL).sum_all(), &Leaf(x));
             // Cut off, they are constants.
             let loss = (looped.stop_gradient() * x + called.stop_gradient()).sum_all();
             assert!(!grad(loss, &Leaf(x)).0.is_error());

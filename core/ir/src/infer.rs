@@ -10,6 +10,7 @@ mod elementwise;
 mod index;
 mod reduce;
 mod shape;
+mod shard_map;
 
 use halite_core::{DType, Error, Result, TensorType};
 
@@ -73,8 +74,10 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::AllGather { dim, groups } => cx.all_gather(*dim, groups),
         Op::ReduceScatter { kind, dim, groups } => cx.reduce_scatter(*kind, *dim, groups),
         Op::AllToAll { split, concat, groups } => cx.all_to_all(*split, *concat, groups),
-        Op::CollectivePermute { pairs } => cx.collective_permute(pairs),
+        Op::CollectivePermute { pairs, groups } => cx.collective_permute(pairs, groups),
         Op::PartitionId | Op::ReplicaId => cx.device_id(),
+        Op::AxisIndex(axes) => cx.axis_index(axes),
+        Op::ShardMap(map) => cx.shard_map(map),
         Op::ShardingConstraint(spec) => cx.sharding_constraint(spec),
     }?;
     for result in &results {

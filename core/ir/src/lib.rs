@@ -56,15 +56,17 @@ mod literal;
 mod op;
 mod passes;
 mod print;
+mod varying;
 mod verify;
 
 pub use cost::{Cost, cost};
 pub use graph::{Graph, Node, Value};
 pub use infer::infer;
 pub use op::{
-    Attribute, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
-    Scatter, Unary, Window,
+    Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
+    Scatter, ShardMap, Unary, Window,
 };
 pub use passes::{common_subexpressions, dead_code, identities, optimize};
 pub use print::{Interface, Port, program, text};
+pub use varying::varying;
 pub use verify::verify;

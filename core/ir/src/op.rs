@@ -4,7 +4,7 @@
 //! Every pass over operations is a `match` without `_`: a new operation makes the compiler list each place that must
 //! answer for it.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use halite_core::{DType, PartitionSpec, TensorType};
 
@@ -198,15 +198,22 @@ pub enum Op {
         /// Who takes part with whom.
         groups: Groups,
     },
-    /// Sends along `(from, to)` pairs; a device that nothing is sent to gets zeros.
+    /// Sends along `(from, to)` pairs within each group; a device that nothing is sent to gets zeros.
     CollectivePermute {
-        /// `(from, to)`, each device at most once on each side.
+        /// `(from, to)`, positions in a group, each at most once on each side.
         pairs: Vec<(usize, usize)>,
+        /// Who takes part with whom.
+        groups: Groups,
     },
     /// No operands: which partition this device is, a `u32` scalar.
     PartitionId,
     /// No operands: which replica this device is, a `u32` scalar.
     ReplicaId,
+    /// No operands: where this device is along axes of the mesh, an `s32` scalar; of several axes the last is the fastest.
+    /// In a [`ShardMap`](Op::ShardMap) only.
+    AxisIndex(Axes),
+    /// A function that each device of a mesh runs on its own parts of the operands.
+    ShardMap(ShardMap),
     /// The operand, laid over the program's mesh by this spec.
     ShardingConstraint(PartitionSpec),
 }
@@ -260,6 +267,8 @@ impl Op {
             Op::CollectivePermute { .. } => "collective_permute",
             Op::PartitionId => "partition_id",
             Op::ReplicaId => "replica_id",
+            Op::AxisIndex(_) => "axis_index",
+            Op::ShardMap(_) => "shard_map",
             Op::ShardingConstraint(_) => "sharding_constraint",
         }
     }
@@ -269,6 +278,7 @@ impl Op {
         match self {
             Op::While { condition, body, .. } => vec![condition, body],
             Op::Case { branches } => branches.iter().collect(),
+            Op::ShardMap(map) => vec![&map.body],
             Op::Constant(_)
             | Op::Iota { .. }
             | Op::Unary(_)
@@ -306,6 +316,7 @@ impl Op {
             | Op::CollectivePermute { .. }
             | Op::PartitionId
             | Op::ReplicaId
+            | Op::AxisIndex(_)
             | Op::ShardingConstraint(_) => Vec::new(),
         }
     }
@@ -625,7 +636,88 @@ impl PartialEq for Attribute {
     }
 }
 
-/// Which devices take part in a collective together: each inner list is one group. Empty: all in one.
+/// Axes of a mesh with their sizes, slowest first.
+pub type Axes = Vec<(Arc<str>, usize)>;
+
+/// Which devices take part in a collective together.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Groups {
+    /// All of them in one group. Where the type of a result depends on the size of a group, groups are named.
+    All,
+    /// Each inner list is one group. Devices are numbered as replicas, or in a [`ShardMap`] by their place in the mesh.
+    Lists(Vec<Vec<usize>>),
+    /// Devices that differ in their places along these axes alone, in a [`ShardMap`]. Members are in the order of their
+    /// places; of several axes the last is the fastest.
+    Axes(Axes),
+}
+
+impl Groups {
+    /// What is wrong with lists that are to have each of so many devices in one group, if anything is.
+    pub fn problem(&self, devices: usize) -> Option<String> {
+        let Groups::Lists(lists) = self else { return None };
+        if let Some(device) = lists.iter().flatten().find(|&&device| device >= devices) {
+            return Some(format!("device {device} takes part, there are {devices}, from 0"));
+        }
+        let named: HashSet<usize> = lists.iter().flatten().copied().collect();
+        let missing: Vec<usize> = (0..devices).filter(|device| !named.contains(device)).collect();
+        match missing[..] {
+            [] => None,
+            _ => Some(format!("groups {lists:?} lack devices {missing:?}; each of {devices} devices is to be in one")),
+        }
+    }
+}
+
+impl From<Vec<Vec<usize>>> for Groups {
+    /// No lists are [`All`](Groups::All).
+    fn from(lists: Vec<Vec<usize>>) -> Self {
+        if lists.is_empty() { Groups::All } else { Groups::Lists(lists) }
+    }
+}
+
+/// A function that each device of a mesh runs on its own parts of the operands, and whose results are parts of wholes.
 ///
-/// Where the type of a result depends on the size of a group, groups are named: `all_reduce` alone takes none.
-pub type Groups = Vec<Vec<usize>>;
+/// Operands and results of the operation are whole tensors. Inputs and outputs of `body` are what one device holds of
+/// them, so what `body` computes is one device's work. It may use collectives over the manual axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardMap {
+    /// All axes of the program's mesh.
+    pub mesh: Axes,
+    /// Names of the axes that `body` is written for, in the order of the mesh. The compiler partitions over the others.
+    pub manual: Vec<Arc<str>>,
+    /// How each operand is cut, by manual axes. Over those that its spec leaves out, every device gets the same.
+    pub inputs: Vec<PartitionSpec>,
+    /// How each result is put together, by manual axes. Over those that its spec leaves out, all devices compute the same:
+    /// if they do not, it is not defined which one's result it is.
+    pub outputs: Vec<PartitionSpec>,
+    /// What one device does.
+    pub body: Box<Graph>,
+}
+
+impl ShardMap {
+    /// Size of a manual axis.
+    pub fn axis(&self, name: &str) -> Option<usize> {
+        let manual = self.manual.iter().any(|axis| &**axis == name);
+        self.mesh.iter().find(|(axis, _)| manual && &**axis == name).map(|&(_, size)| size)
+    }
+
+    /// The manual axes with their sizes.
+    pub fn manual_axes(&self) -> Axes {
+        self.mesh.iter().filter(|(axis, _)| self.manual.contains(axis)).cloned().collect()
+    }
+
+    /// The manual axes that `spec` leaves out.
+    pub fn axes_not_in(&self, spec: &PartitionSpec) -> Axes {
+        let used = |name: &Arc<str>| (0..spec.rank()).any(|dim| spec.axes(dim).contains(name));
+        self.manual_axes().into_iter().filter(|(axis, _)| !used(axis)).collect()
+    }
+
+    /// Whether `body` is written for all axes of the mesh.
+    pub fn is_fully_manual(&self) -> bool {
+        self.mesh.iter().all(|(axis, _)| self.manual.contains(axis))
+    }
+
+    /// How many devices the mesh has; `None` if that is more than can be counted.
+    pub fn devices(&self) -> Option<usize> {
+        self.mesh.iter().try_fold(1usize, |devices, (_, size)| devices.checked_mul(*size))
+    }
+}

@@ -12,7 +12,7 @@ use std::{
 
 use halite_core::TensorType;
 
-use crate::{Graph, Node, Op, Value};
+use crate::{Graph, Node, Op, ShardMap, Value};
 
 pub use identities::identities;
 
@@ -122,6 +122,13 @@ fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
             Op::While { carried: *carried, condition: Box::new(pass(condition)), body: Box::new(pass(body)) }
         }
         Op::Case { branches } => Op::Case { branches: branches.iter().map(pass).collect() },
+        Op::ShardMap(ShardMap { mesh, manual, inputs, outputs, body }) => Op::ShardMap(ShardMap {
+            mesh: mesh.clone(),
+            manual: manual.clone(),
+            inputs: inputs.clone(),
+            outputs: outputs.clone(),
+            body: Box::new(pass(body)),
+        }),
         other => {
             debug_assert!(other.regions().is_empty(), "{} has regions that no pass goes into", other.name());
             other.clone()

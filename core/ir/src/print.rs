@@ -4,6 +4,7 @@
 //! the graph's.
 
 mod attributes;
+mod collectives;
 mod constant;
 mod ops;
 mod regions;
@@ -113,7 +114,8 @@ pub fn text(graph: &Graph, interface: &Interface) -> Result<String> {
     check(graph, interface)?;
     let mesh = interface.mesh.as_deref().filter(|mesh| mesh.size() > 1);
     let mut writer = Writer::new(graph.nodes().len(), interface.locations);
-    let mut printer = Printer { w: &mut writer, mesh: interface.mesh.as_deref(), replicas: interface.replicas };
+    let mut printer =
+        Printer { w: &mut writer, mesh: interface.mesh.as_deref(), replicas: interface.replicas, manual: None, channels: 0 };
 
     printer.w.text("module @").symbol(&interface.name);
     printer.w.text(" attributes {mhlo.num_partitions = ").number(mesh.map_or(1, Mesh::size));
@@ -160,6 +162,10 @@ struct Printer<'a> {
     w: &'a mut Writer,
     mesh: Option<&'a Mesh>,
     replicas: usize,
+    /// In a `shard_map` over several devices: its manual axes, and whether they are all.
+    manual: Option<(Vec<Arc<str>>, bool)>,
+    /// Collectives so far that go between partitions.
+    channels: usize,
 }
 
 impl Printer<'_> {
@@ -223,6 +229,11 @@ impl Printer<'_> {
                 }
             }
             ops::Printed::Same(operand) => names[node.results[0].index()] = operand,
+            ops::Printed::Each(others) => {
+                for (result, other) in node.results.iter().zip(others) {
+                    names[result.index()] = other;
+                }
+            }
         }
         Ok(())
     }

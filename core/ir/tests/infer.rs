@@ -3,7 +3,8 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, DType::*, PartitionSpec, TensorType};
 use halite_ir::{
-    Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Literal, Op, Reduction, Scatter, Unary, Window, infer,
+    Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Groups, Literal, Op, Reduction, Scatter, Unary,
+    Window, infer,
 };
 
 /// One line per error.
@@ -477,19 +478,19 @@ fn collectives_want_groups_of_one_size() {
     let x = || vec![f32(&[4, 3])];
     check(
         vec![
-            (Op::AllReduce { kind: sum, groups: vec![vec![0, 0]] }, x()),
-            (Op::AllReduce { kind: sum, groups: vec![vec![]] }, x()),
-            (Op::AllReduce { kind: Reduction::Or, groups: vec![] }, x()),
-            (Op::AllGather { dim: 0, groups: vec![] }, x()),
-            (Op::AllGather { dim: 2, groups: vec![vec![0, 1]] }, x()),
-            (Op::AllGather { dim: 0, groups: vec![vec![0, 1], vec![2]] }, x()),
-            (Op::AllGather { dim: 0, groups: vec![vec![0, 1], vec![1, 2]] }, x()),
-            (Op::AllGather { dim: 0, groups: vec![vec![0, usize::MAX]] }, x()),
-            (Op::ReduceScatter { kind: sum, dim: 1, groups: vec![vec![0, 1]] }, x()),
-            (Op::AllToAll { split: 1, concat: 0, groups: vec![vec![0, 1]] }, x()),
-            (Op::AllToAll { split: 0, concat: 2, groups: vec![vec![0, 1]] }, x()),
-            (Op::CollectivePermute { pairs: vec![(0, 1), (0, 2)] }, x()),
-            (Op::CollectivePermute { pairs: vec![(0, 1), (2, 1)] }, x()),
+            (Op::AllReduce { kind: sum, groups: vec![vec![0, 0]].into() }, x()),
+            (Op::AllReduce { kind: sum, groups: vec![vec![]].into() }, x()),
+            (Op::AllReduce { kind: Reduction::Or, groups: Groups::All }, x()),
+            (Op::AllGather { dim: 0, groups: Groups::All }, x()),
+            (Op::AllGather { dim: 2, groups: vec![vec![0, 1]].into() }, x()),
+            (Op::AllGather { dim: 0, groups: vec![vec![0, 1], vec![2]].into() }, x()),
+            (Op::AllGather { dim: 0, groups: vec![vec![0, 1], vec![1, 2]].into() }, x()),
+            (Op::AllGather { dim: 0, groups: vec![vec![0, usize::MAX]].into() }, x()),
+            (Op::ReduceScatter { kind: sum, dim: 1, groups: vec![vec![0, 1]].into() }, x()),
+            (Op::AllToAll { split: 1, concat: 0, groups: vec![vec![0, 1]].into() }, x()),
+            (Op::AllToAll { split: 0, concat: 2, groups: vec![vec![0, 1]].into() }, x()),
+            (Op::CollectivePermute { pairs: vec![(0, 1), (0, 2)], groups: Groups::All }, x()),
+            (Op::CollectivePermute { pairs: vec![(0, 1), (2, 1)], groups: Groups::All }, x()),
             (Op::PartitionId, x()),
             (Op::ShardingConstraint(PartitionSpec::new([vec!["a"], vec![], vec!["b"]])), x()),
             (Op::ShardingConstraint(PartitionSpec::new([vec!["a"], vec!["a"]])), x()),

@@ -152,8 +152,8 @@ proptest! {
             }),
             Op::Reduce { kind: Reduction::Sum, dims: n(4..6) },
             Op::ReduceWindow { kind: Reduction::Sum, window: window.clone() },
-            Op::AllGather { dim: numbers[4], groups: vec![n(5..8), n(8..11)] },
-            Op::AllToAll { split: numbers[4], concat: numbers[5], groups: vec![n(6..8)] },
+            Op::AllGather { dim: numbers[4], groups: vec![n(5..8), n(8..11)].into() },
+            Op::AllToAll { split: numbers[4], concat: numbers[5], groups: vec![n(6..8)].into() },
         ];
         let index = TensorType::new(DType::S32, &numbers[..rank]);
         for op in ops {

@@ -9,8 +9,10 @@ mod reduce;
 mod shape;
 
 use halite_core::{DType, HostArray};
-use halite_nn::{Tensor, Trace, grad};
-use halite_tests::eval::{Function, host, noise, try_eval_replicas};
+use halite_tests::{
+    differences::{check_differences, differences},
+    eval::{Function, host, noise, try_eval_replicas},
+};
 
 /// A function to differentiate, and how exactly.
 struct Case {
@@ -67,32 +69,13 @@ impl Case {
         let count = inputs.len();
         let all: Vec<HostArray> = inputs.iter().cloned().chain(directions).collect();
         let of_device = |device: usize| all.iter().map(|array| stretched(array, device)).collect::<Vec<_>>();
-        let program = traced(move |cx, all| {
-            let (x, along) = all.split_at(count);
-            let line = Line { x, along, floats: &floats };
-            let (ahead, behind) = (line.moved(step), line.moved(-step));
-            let slope = line.slope(cx, &function, x);
-            let difference = loss(cx, &function, &ahead) - loss(cx, &function, &behind);
-            let second = line.derivative(slope, x);
-            let second_difference = line.slope(cx, &function, &ahead) - line.slope(cx, &function, &behind);
-            vec![slope, difference / (2.0 * step), second, second_difference / (2.0 * step)]
-        });
+        let program = differences(function, count, floats, step);
         let results = try_eval_replicas(&program, &(0..devices).map(of_device).collect::<Vec<_>>());
         let results = results.unwrap_or_else(|error| panic!("{name}: {error}"));
         let sum = |i: usize| results.iter().map(|results| results[i].item::<f64>().unwrap()).sum::<f64>();
         let values: Vec<f64> = (0..4).map(sum).collect();
-        for (order, pair) in values.chunks(2).enumerate() {
-            let (given, measured) = (pair[0], pair[1]);
-            let wrong = (given - measured).abs() / measured.abs().max(1.0);
-            assert!(wrong <= tolerance, "{name}: derivative {} is {given}, measured {measured}", order + 1);
-        }
-        assert!(values[0].abs() > 1e-9, "{name}: the derivative is {}, which tests nothing", values[0]);
+        check_differences(name, &values, tolerance);
     }
-}
-
-/// Says that a closure is a [`Function`], so that its lifetimes are understood.
-fn traced<F: Function>(function: F) -> F {
-    function
 }
 
 /// The floats of `array`, made others for each device but the first.
@@ -102,46 +85,4 @@ fn stretched(array: &HostArray, device: usize) -> HostArray {
     };
     let values: Vec<f64> = values.iter().map(|value| value * (1.0 + 0.3 * device as f64) + 0.1 * device as f64).collect();
     host(&values, array.ty().dims())
-}
-
-/// A point and a direction.
-struct Line<'a, 't> {
-    x: &'a [Tensor<'t>],
-    along: &'a [Tensor<'t>],
-    floats: &'a [usize],
-}
-
-impl<'t> Line<'_, 't> {
-    fn moved(&self, step: f64) -> Vec<Tensor<'t>> {
-        let mut moved = self.x.to_vec();
-        for (&i, &along) in self.floats.iter().zip(self.along) {
-            moved[i] = self.x[i] + along * step;
-        }
-        moved
-    }
-
-    fn slope(&self, cx: &'t Trace, function: &impl Function, at: &[Tensor<'t>]) -> Tensor<'t> {
-        self.derivative(loss(cx, function, at), at)
-    }
-
-    /// Of a scalar at `at`, along the direction.
-    fn derivative(&self, scalar: Tensor<'t>, at: &[Tensor<'t>]) -> Tensor<'t> {
-        let wrt: Vec<_> = self.floats.iter().map(|&i| halite_core::tree::Leaf(at[i])).collect();
-        let gradients = grad(scalar, &wrt);
-        let parts = gradients.iter().zip(self.along).map(|(gradient, &along)| (gradient.0 * along).sum_all());
-        parts.reduce(|a, b| a + b).expect("there is something to differentiate by")
-    }
-}
-
-/// A scalar that depends on each element of the results in its own way, and not only linearly.
-fn loss<'t>(cx: &'t Trace, function: &impl Function, at: &[Tensor<'t>]) -> Tensor<'t> {
-    let mut total = cx.scalar(0.0, DType::F64);
-    for (i, result) in function(cx, at).into_iter().enumerate() {
-        if result.dtype().is_float() {
-            let flat = result.convert(DType::F64).flatten();
-            let weight = (cx.arange(flat.dims()[0], DType::F64) * 1.7 + (i as f64 + 0.5)).sin();
-            total = total + (weight * (flat + flat.square() * 0.3)).sum_all();
-        }
-    }
-    total
 }

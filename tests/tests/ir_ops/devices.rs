@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::{Arg, Array, CompileOptions, DType, HostArray, HostBytes, Launch, Mesh, PartitionSpec, Sharding, TensorType};
-use halite_ir::{Binary, Dot, Graph, Interface, Op, Port, Reduction, Unary, program};
+use halite_ir::{Binary, Dot, Graph, Groups, Interface, Op, Port, Reduction, Unary, program};
 
 use crate::support::*;
 
@@ -137,24 +137,24 @@ fn collectives_exchange_between_replicas() {
     let other = [2, 3, 0, 1];
 
     let sum = each(|_| (0..4).map(|i| 60.0 + 4.0 * i as f32).collect());
-    assert_eq!(replicas(Op::AllReduce { kind: Reduction::Sum, groups: vec![] }, &x), sum);
+    assert_eq!(replicas(Op::AllReduce { kind: Reduction::Sum, groups: Groups::All }, &x), sum);
     let max = each(|r| (0..4).map(|i| (10 * r.max(other[r]) + i) as f32).collect());
-    assert_eq!(replicas(Op::AllReduce { kind: Reduction::Max, groups: pairs() }, &x), max);
+    assert_eq!(replicas(Op::AllReduce { kind: Reduction::Max, groups: pairs().into() }, &x), max);
 
     // Members are in the order of the group: 3 comes before 1.
     let group = [[0, 2], [3, 1], [0, 2], [3, 1]];
     let gathered = each(|r| group[r].iter().flat_map(|&m| (0..4).map(move |i| (10 * m + i) as f32)).collect());
-    assert_eq!(replicas(Op::AllGather { dim: 0, groups: pairs() }, &x), gathered);
+    assert_eq!(replicas(Op::AllGather { dim: 0, groups: pairs().into() }, &x), gathered);
 
     let member = |r: usize| group[r].iter().position(|&m| m == r).unwrap();
     let scattered = each(|r| (0..2).map(|i| (10 * (r + other[r]) + 2 * (2 * member(r) + i)) as f32).collect());
-    assert_eq!(replicas(Op::ReduceScatter { kind: Reduction::Sum, dim: 0, groups: pairs() }, &x), scattered);
+    assert_eq!(replicas(Op::ReduceScatter { kind: Reduction::Sum, dim: 0, groups: pairs().into() }, &x), scattered);
 
     let exchanged = each(|r| group[r].iter().flat_map(|&m| (0..2).map(move |i| (10 * m + 2 * member(r) + i) as f32)).collect());
-    assert_eq!(replicas(Op::AllToAll { split: 0, concat: 0, groups: pairs() }, &x), exchanged);
+    assert_eq!(replicas(Op::AllToAll { split: 0, concat: 0, groups: pairs().into() }, &x), exchanged);
 
     let moved = each(|r| (0..4).map(|i| if r == 3 { 0.0 } else { (10 * ((r + 3) % 4) + i) as f32 }).collect());
-    assert_eq!(replicas(Op::CollectivePermute { pairs: vec![(3, 0), (0, 1), (1, 2)] }, &x), moved);
+    assert_eq!(replicas(Op::CollectivePermute { pairs: vec![(3, 0), (0, 1), (1, 2)], groups: Groups::All }, &x), moved);
 
     let ids: Vec<HostArray> = (0..4u32).map(HostArray::scalar).collect();
     assert_eq!(replicas(Op::ReplicaId, &x), ids);
@@ -177,7 +177,7 @@ fn what_does_not_fit_the_devices_is_refused_before_compiling() {
         "print: program `two ways/parallel`: input 1 lies as (None, (model, data)) and output 1 as not said; aliases are to lie alike"
     );
     let reduced = crate::support::graph([TensorType::new(DType::F32, [4])], |graph, [x]| {
-        vec![graph.push(Op::AllReduce { kind: Reduction::Sum, groups: vec![vec![0, 4]] }, &[x], None).unwrap()[0]]
+        vec![graph.push(Op::AllReduce { kind: Reduction::Sum, groups: vec![vec![0, 4]].into() }, &[x], None).unwrap()[0]]
     });
     let error = program(&reduced, &Interface { replicas: 4, ..Interface::new("reduce") }).unwrap_err();
     assert_eq!(error.to_string(), "all_reduce: device 4 takes part, the program runs as 4 replicas");

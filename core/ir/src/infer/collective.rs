@@ -5,19 +5,19 @@ use std::collections::HashSet;
 use halite_core::{DType, PartitionSpec, Result, TensorType};
 
 use super::Infer;
-use crate::Reduction;
+use crate::{Axes, Groups, Reduction};
 
 impl Infer<'_> {
-    pub(super) fn all_reduce(self, kind: Reduction, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+    pub(super) fn all_reduce(self, kind: Reduction, groups: &Groups) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.reducible(kind, x)?;
-        if !groups.is_empty() {
+        if *groups != Groups::All {
             self.group_size(groups)?;
         }
         Ok(vec![(*x).clone()])
     }
 
-    pub(super) fn all_gather(self, dim: usize, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+    pub(super) fn all_gather(self, dim: usize, groups: &Groups) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.in_rank("dimension", dim, x)?;
         let members = self.group_size(groups)?;
@@ -26,7 +26,7 @@ impl Infer<'_> {
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn reduce_scatter(self, kind: Reduction, dim: usize, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+    pub(super) fn reduce_scatter(self, kind: Reduction, dim: usize, groups: &Groups) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.reducible(kind, x)?;
         let mut dims = x.dims().to_vec();
@@ -34,7 +34,7 @@ impl Infer<'_> {
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn all_to_all(self, split: usize, concat: usize, groups: &[Vec<usize>]) -> Result<Vec<TensorType>> {
+    pub(super) fn all_to_all(self, split: usize, concat: usize, groups: &Groups) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.in_rank("concatenated dimension", concat, x)?;
         let mut dims = x.dims().to_vec();
@@ -43,12 +43,17 @@ impl Infer<'_> {
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn collective_permute(self, pairs: &[(usize, usize)]) -> Result<Vec<TensorType>> {
+    pub(super) fn collective_permute(self, pairs: &[(usize, usize)], groups: &Groups) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
+        let members = if *groups == Groups::All { None } else { Some(self.group_size(groups)?) };
         let (mut sources, mut targets) = (HashSet::new(), HashSet::new());
         for &(source, target) in pairs {
-            self.device(source)?;
-            self.device(target)?;
+            for member in [source, target] {
+                self.device(member)?;
+                if let Some(members) = members.filter(|&members| member >= members) {
+                    return self.fail(format!("member {member} in {pairs:?} of a group of {members}, from 0 to {}", members - 1));
+                }
+            }
             if !sources.insert(source) {
                 return self.fail(format!("device {source} sends twice in {pairs:?}"));
             }
@@ -64,6 +69,12 @@ impl Infer<'_> {
         Ok(vec![TensorType::scalar(DType::U32)])
     }
 
+    pub(super) fn axis_index(self, axes: &Axes) -> Result<Vec<TensorType>> {
+        let [] = self.take()?;
+        self.axes(axes)?;
+        Ok(vec![TensorType::scalar(DType::S32)])
+    }
+
     pub(super) fn sharding_constraint(self, spec: &PartitionSpec) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         if spec.rank() > x.rank() {
@@ -77,7 +88,7 @@ impl Infer<'_> {
     }
 
     /// `dims[dim]` becomes one member's part. Returns how many members there are.
-    fn divide(self, x: &TensorType, dim: usize, dims: &mut [usize], groups: &[Vec<usize>]) -> Result<usize> {
+    fn divide(self, x: &TensorType, dim: usize, dims: &mut [usize], groups: &Groups) -> Result<usize> {
         self.in_rank("split dimension", dim, x)?;
         let members = self.group_size(groups)?;
         if !dims[dim].is_multiple_of(members) {
@@ -89,23 +100,46 @@ impl Infer<'_> {
     }
 
     /// How many members each group has.
-    fn group_size(self, groups: &[Vec<usize>]) -> Result<usize> {
-        let Some(first) = groups.first() else {
+    fn group_size(self, groups: &Groups) -> Result<usize> {
+        let lists = match groups {
+            Groups::Axes(axes) => return self.axes(axes),
+            Groups::Lists(lists) => lists.as_slice(),
+            Groups::All => &[],
+        };
+        let Some(first) = lists.first() else {
             return self.fail("the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]]");
         };
         let mut seen = HashSet::new();
-        for group in groups {
+        for group in lists {
             if group.is_empty() || group.len() != first.len() {
-                return self.fail(format!("groups {groups:?} are to have equally many members, one or more"));
+                return self.fail(format!("groups {lists:?} are to have equally many members, one or more"));
             }
             for &device in group {
                 self.device(device)?;
                 if !seen.insert(device) {
-                    return self.fail(format!("device {device} is twice in groups {groups:?}"));
+                    return self.fail(format!("device {device} is twice in groups {lists:?}"));
                 }
             }
         }
         Ok(first.len())
+    }
+
+    /// How many devices the axes have together. There is an axis, none is there twice, none is empty.
+    pub(super) fn axes(self, axes: &Axes) -> Result<usize> {
+        if axes.is_empty() {
+            return self.fail("no axis is named; name one of the mesh or more");
+        }
+        let mut members = 1usize;
+        for (i, (axis, size)) in axes.iter().enumerate() {
+            if axes[..i].iter().any(|(other, _)| other == axis) {
+                return self.fail(format!("axis `{axis}` is there twice in {}", named(axes)));
+            }
+            members = match members.checked_mul(*size) {
+                Some(members @ 1..) => members,
+                _ => return self.fail(format!("{} has no devices, or more than can be counted", named(axes))),
+            };
+        }
+        Ok(members)
     }
 
     fn device(self, device: usize) -> Result<()> {
@@ -114,4 +148,10 @@ impl Infer<'_> {
             Err(_) => self.fail(format!("device {device} is no device's number")),
         }
     }
+}
+
+/// `(data=2, model=4)`
+pub(super) fn named(axes: &Axes) -> String {
+    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    format!("({})", axes.join(", "))
 }

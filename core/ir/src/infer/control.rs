@@ -59,7 +59,7 @@ impl Infer<'_> {
         Ok(self.operands.iter().map(|&ty| ty.clone()).collect())
     }
 
-    fn takes(self, what: &str, region: &Graph, operands: &[&TensorType]) -> Result<()> {
+    pub(super) fn takes(self, what: &str, region: &Graph, operands: &[&TensorType]) -> Result<()> {
         if let Some(output) = region.outputs().iter().find(|output| output.index() >= region.value_count()) {
             return self.fail(format!("{what} gives value {}, it has {}", output.index(), region.value_count()));
         }

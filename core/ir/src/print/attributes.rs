@@ -1,11 +1,11 @@
-//! Operations whose attributes are long: gather, scatter, dot, convolution, custom calls, collectives.
+//! Operations whose attributes are long: gather, scatter, dot, convolution, custom calls.
 
 use std::collections::HashSet;
 
 use halite_core::{Error, Result, TensorType};
 
 use super::{Printer, ops::Cx};
-use crate::{Attribute, ConvDims, Convolution, CustomCall, Dot, Gather, Op, Reduction, Scatter};
+use crate::{Attribute, ConvDims, Convolution, CustomCall, Dot, Gather, Scatter};
 
 impl Printer<'_> {
     pub(super) fn gather(&mut self, cx: Cx<'_>, gather: &Gather) -> u32 {
@@ -129,109 +129,6 @@ impl Printer<'_> {
         self.function_type(cx);
         self.end(cx);
         Ok(number)
-    }
-
-    pub(super) fn all_reduce(&mut self, cx: Cx<'_>, kind: Reduction, groups: &[Vec<usize>]) -> Result<u32> {
-        let number = self.collective(cx, "all_reduce")?;
-        self.w.text("<{");
-        self.groups(cx.node.op.name(), groups)?;
-        self.w.text("}> ({");
-        self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
-        self.w.text("}) : ");
-        self.function_type(cx);
-        self.end(cx);
-        Ok(number)
-    }
-
-    pub(super) fn all_gather(&mut self, cx: Cx<'_>, dim: usize, groups: &[Vec<usize>]) -> Result<u32> {
-        let number = self.collective(cx, "all_gather")?;
-        self.w.text("<{all_gather_dim = ").number(dim).text(" : i64, ");
-        self.groups(cx.node.op.name(), groups)?;
-        self.w.text("}> : ");
-        self.function_type(cx);
-        self.end(cx);
-        Ok(number)
-    }
-
-    pub(super) fn reduce_scatter(&mut self, cx: Cx<'_>, kind: Reduction, dim: usize, groups: &[Vec<usize>]) -> Result<u32> {
-        let number = self.collective(cx, "reduce_scatter")?;
-        self.w.text("<{");
-        self.groups(cx.node.op.name(), groups)?;
-        self.w.text(", scatter_dimension = ").number(dim).text(" : i64}> ({");
-        self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
-        self.w.text("}) : ");
-        self.function_type(cx);
-        self.end(cx);
-        Ok(number)
-    }
-
-    pub(super) fn all_to_all(&mut self, cx: Cx<'_>, split: usize, concat: usize, groups: &[Vec<usize>]) -> Result<u32> {
-        let number = self.collective(cx, "all_to_all")?;
-        self.w.text("<{concat_dimension = ").number(concat).text(" : i64, ");
-        self.groups(cx.node.op.name(), groups)?;
-        self.w.text(", split_count = ").number(groups.first().map_or(0, Vec::len));
-        self.w.text(" : i64, split_dimension = ").number(split).text(" : i64}> : ");
-        self.function_type(cx);
-        self.end(cx);
-        Ok(number)
-    }
-
-    pub(super) fn collective_permute(&mut self, cx: Cx<'_>, pairs: &[(usize, usize)]) -> Result<u32> {
-        let number = self.collective(cx, "collective_permute")?;
-        for &(source, target) in pairs {
-            self.replica(cx.node.op.name(), source)?;
-            self.replica(cx.node.op.name(), target)?;
-        }
-        let rows: Vec<[usize; 2]> = pairs.iter().map(|&(source, target)| [source, target]).collect();
-        self.w.text("<{source_target_pairs = ").matrix(rows.iter().map(|row| &row[..]), 2).text("}> : ");
-        self.function_type(cx);
-        self.end(cx);
-        Ok(number)
-    }
-
-    pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>) -> Result<u32> {
-        let Op::ShardingConstraint(spec) = &cx.node.op else { unreachable!("called for a sharding constraint") };
-        let number = self.begin(cx);
-        self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(spec, cx.types[0].rank());
-        self.w.text(" : ").ty(cx.types[0]);
-        self.end(cx);
-        Ok(number)
-    }
-
-    fn collective(&mut self, cx: Cx<'_>, op: &str) -> Result<u32> {
-        if self.partitioned() {
-            return Err(Error::invalid(
-                cx.node.op.name(),
-                "the program is partitioned over a mesh, where the compiler places collectives; say how tensors lie by a \
-                 sharding constraint, or run replicas",
-            ));
-        }
-        let number = self.begin(cx);
-        self.w.text("\"stablehlo.").text(op).text("\"(").names(cx.operands).text(") ");
-        Ok(number)
-    }
-
-    fn groups(&mut self, op: &'static str, groups: &[Vec<usize>]) -> Result<()> {
-        for &replica in groups.iter().flatten() {
-            self.replica(op, replica)?;
-        }
-        self.w.text("replica_groups = ");
-        if groups.is_empty() {
-            let all: Vec<usize> = (0..self.replicas).collect();
-            self.w.matrix([&all[..]].into_iter(), self.replicas);
-        } else {
-            self.w.matrix(groups.iter().map(Vec::as_slice), groups[0].len());
-        }
-        Ok(())
-    }
-
-    fn replica(&self, op: &'static str, replica: usize) -> Result<()> {
-        match replica < self.replicas {
-            true => Ok(()),
-            false => {
-                Err(Error::invalid(op, format!("device {replica} takes part, the program runs as {} replicas", self.replicas)))
-            }
-        }
     }
 }
 

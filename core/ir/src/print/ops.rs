@@ -1,6 +1,6 @@
 //! One line per operation.
 
-use halite_core::{DType, Error, Result, TensorType};
+use halite_core::{DType, Result, TensorType};
 
 use super::{Printer, regions::comparison, writer::Name};
 use crate::{Comparison, Graph, Node, Op, Unary};
@@ -20,6 +20,8 @@ pub(super) enum Printed {
     Group(u32),
     /// As the operand is: there was nothing to print.
     Same(Name),
+    /// One by one.
+    Each(Vec<Name>),
 }
 
 impl<'a> Cx<'a> {
@@ -133,23 +135,12 @@ impl Printer<'_> {
             Op::AllGather { dim, groups } => self.all_gather(cx, *dim, groups)?,
             Op::ReduceScatter { kind, dim, groups } => self.reduce_scatter(cx, *kind, *dim, groups)?,
             Op::AllToAll { split, concat, groups } => self.all_to_all(cx, *split, *concat, groups)?,
-            Op::CollectivePermute { pairs } => self.collective_permute(cx, pairs)?,
+            Op::CollectivePermute { pairs, groups } => self.collective_permute(cx, pairs, groups)?,
             Op::PartitionId => self.device_id(cx, "partition_id"),
             Op::ReplicaId => self.device_id(cx, "replica_id"),
-            Op::ShardingConstraint(spec) => {
-                for axis in (0..spec.rank()).flat_map(|dim| spec.axes(dim)) {
-                    if let Some(mesh) = self.mesh.filter(|mesh| mesh.axis(axis).is_none()) {
-                        return Err(Error::invalid(
-                            "sharding_constraint",
-                            format!("{spec} names axis `{axis}`, which {mesh} does not have"),
-                        ));
-                    }
-                }
-                if !self.partitioned() {
-                    return Ok(Printed::Same(cx.operands[0]));
-                }
-                self.sharding_constraint(cx)?
-            }
+            Op::AxisIndex(axes) => return self.axis_index(cx, axes).map(Printed::Same),
+            Op::ShardMap(map) => return self.shard_map(cx, map),
+            Op::ShardingConstraint(spec) => return self.sharding_constraint(cx, spec),
         }))
     }
 

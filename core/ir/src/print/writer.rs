@@ -194,11 +194,20 @@ impl Writer {
 
     /// `<@mesh, [{"data"}, {}]>`
     pub(super) fn sharding(&mut self, spec: &PartitionSpec, rank: usize) -> &mut Self {
+        self.partial_sharding(spec, rank, false)
+    }
+
+    /// As [`sharding`](Self::sharding); if `open`, the compiler may split over further axes: `<@mesh, [{"data", ?}, {?}]>`.
+    pub(super) fn partial_sharding(&mut self, spec: &PartitionSpec, rank: usize, open: bool) -> &mut Self {
         self.text("<@mesh, [");
         for dim in 0..rank {
             self.comma(dim).text("{");
-            for (i, axis) in spec.axes(dim).iter().enumerate() {
+            let axes = spec.axes(dim);
+            for (i, axis) in axes.iter().enumerate() {
                 self.comma(i).string(axis);
+            }
+            if open {
+                self.comma(axes.len()).text("?");
             }
             self.text("}");
         }

@@ -1,0 +1,259 @@
+//! Operations between devices, and how tensors lie over them.
+
+use std::collections::BTreeMap;
+
+use halite_core::{DType, Error, Mesh, PartitionSpec, Result, TensorType};
+
+use super::{
+    Printer,
+    ops::{Cx, Printed},
+    writer::Name,
+};
+use crate::{Axes, Groups, Reduction, ShardMap};
+
+impl Printer<'_> {
+    pub(super) fn all_reduce(&mut self, cx: Cx<'_>, kind: Reduction, groups: &Groups) -> Result<u32> {
+        let (number, _) = self.collective(cx, "all_reduce", "", groups, true)?;
+        self.w.text("}> ({");
+        self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
+        self.w.text("}) : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn all_gather(&mut self, cx: Cx<'_>, dim: usize, groups: &Groups) -> Result<u32> {
+        let (number, _) = self.collective(cx, "all_gather", &format!("all_gather_dim = {dim} : i64, "), groups, true)?;
+        self.w.text("}> : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn reduce_scatter(&mut self, cx: Cx<'_>, kind: Reduction, dim: usize, groups: &Groups) -> Result<u32> {
+        let (number, _) = self.collective(cx, "reduce_scatter", "", groups, true)?;
+        self.w.text(", scatter_dimension = ").number(dim).text(" : i64}> ({");
+        self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
+        self.w.text("}) : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn all_to_all(&mut self, cx: Cx<'_>, split: usize, concat: usize, groups: &Groups) -> Result<u32> {
+        let (number, members) =
+            self.collective(cx, "all_to_all", &format!("concat_dimension = {concat} : i64, "), groups, false)?;
+        self.w.text(", split_count = ").number(members);
+        self.w.text(" : i64, split_dimension = ").number(split).text(" : i64}> : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    pub(super) fn collective_permute(&mut self, cx: Cx<'_>, pairs: &[(usize, usize)], groups: &Groups) -> Result<u32> {
+        let op = cx.node.op.name();
+        let mut rows: Vec<[usize; 2]> = Vec::new();
+        for group in self.groups(op, groups)? {
+            for &(source, target) in pairs {
+                let device = |member: usize| {
+                    let beyond = || format!("device {member} takes part, {} do", group.len());
+                    group.get(member).copied().ok_or_else(|| Error::invalid(op, beyond()))
+                };
+                rows.push([device(source)?, device(target)?]);
+            }
+        }
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.collective_permute\"(").names(cx.operands).text(") <{");
+        self.channel();
+        self.w.text("source_target_pairs = ").matrix(rows.iter().map(|row| &row[..]), 2).text("}> : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(number)
+    }
+
+    /// `"stablehlo.op"(%0) <{first, channel_handle = .., replica_groups = ..`. Returns the number, and how many members a
+    /// group has.
+    fn collective(&mut self, cx: Cx<'_>, op: &str, first: &str, groups: &Groups, global_ids: bool) -> Result<(u32, usize)> {
+        let groups = self.groups(cx.node.op.name(), groups)?;
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.").text(op).text("\"(").names(cx.operands).text(") <{").text(first);
+        let across_partitions = self.channel();
+        let members = groups.first().map_or(0, Vec::len);
+        self.w.text("replica_groups = ").matrix(groups.iter().map(Vec::as_slice), members);
+        if across_partitions && global_ids {
+            self.w.text(", use_global_device_ids");
+        }
+        Ok((number, members))
+    }
+
+    /// Between partitions a collective has a channel of its own; without, it is between replicas.
+    fn channel(&mut self) -> bool {
+        if self.manual.is_some() {
+            self.channels += 1;
+            self.w.text("channel_handle = #stablehlo.channel_handle<handle = ").number(self.channels).text(", type = 1>, ");
+        }
+        self.manual.is_some()
+    }
+
+    /// The groups, each device in one: replicas, or in a `shard_map` places in the mesh.
+    fn groups(&self, op: &'static str, groups: &Groups) -> Result<Vec<Vec<usize>>> {
+        let fail = |message: String| Err(Error::invalid(op, message));
+        let devices = match (&self.manual, self.mesh) {
+            (Some(_), Some(mesh)) => mesh.size(),
+            _ if self.partitioned() => {
+                return fail(
+                    "the program is partitioned over a mesh, where the compiler places collectives; use it in a `shard_map`, say \
+                     how tensors lie by a sharding constraint, or run replicas"
+                        .to_string(),
+                );
+            }
+            _ => self.replicas,
+        };
+        match (groups, self.mesh) {
+            (Groups::All, _) => Ok(vec![(0..devices).collect()]),
+            (Groups::Axes(axes), Some(mesh)) if self.manual.is_some() => Ok(groups_along(mesh, axes)),
+            // Axes of a mesh of one device: each replica by itself.
+            (Groups::Axes(axes), _) => match axes.iter().all(|&(_, size)| size == 1) {
+                true => Ok((0..devices).map(|replica| vec![replica]).collect()),
+                false => fail("axes of a mesh are known in a `shard_map` only; name replicas by lists".to_string()),
+            },
+            (Groups::Lists(lists), _) => match groups.problem(devices) {
+                Some(problem) => fail(problem),
+                None => Ok(lists.clone()),
+            },
+        }
+    }
+
+    /// `s32`: of several axes the last is the fastest.
+    pub(super) fn axis_index(&mut self, cx: Cx<'_>, axes: &Axes) -> Result<Name> {
+        let (Some(_), Some(mesh)) = (&self.manual, self.mesh) else {
+            return match axes.iter().all(|&(_, size)| size == 1) {
+                true => Ok(self.scalar(DType::S32, &[0; 4], cx.node.origin)),
+                false => Err(Error::invalid("axis_index", "axes of a mesh are known in a `shard_map` only")),
+            };
+        };
+        let stride =
+            |axis: &str| mesh.axes().skip_while(|(name, _)| *name != axis).skip(1).map(|(_, size)| size).product::<usize>();
+        let strides: Vec<(usize, usize)> = axes.iter().map(|(axis, size)| (stride(axis), *size)).collect();
+        let ty = TensorType::scalar(DType::S32);
+        let id = self.w.fresh();
+        self.w.line().results(id, 1).text("stablehlo.partition_id : ").ty(&TensorType::scalar(DType::U32));
+        self.end(cx);
+        let signed = self.w.fresh();
+        self.w.line().results(signed, 1).text("stablehlo.convert ").name(Name::Single(id)).text(" : (");
+        self.w.ty(&TensorType::scalar(DType::U32)).text(") -> ").ty(&ty);
+        self.end(cx);
+        let mut index: Option<Name> = None;
+        for (stride, size) in strides {
+            let place = self.with_scalar(cx, "divide", Name::Single(signed), stride);
+            let place = self.with_scalar(cx, "remainder", place, size);
+            index = Some(match index {
+                None => place,
+                Some(slower) => {
+                    let slower = self.with_scalar(cx, "multiply", slower, size);
+                    self.binary(cx, "add", slower, place)
+                }
+            });
+        }
+        Ok(index.expect("infer refuses no axes"))
+    }
+
+    fn with_scalar(&mut self, cx: Cx<'_>, op: &str, x: Name, value: usize) -> Name {
+        let value = self.scalar(DType::S32, &(value as i32).to_ne_bytes(), cx.node.origin);
+        self.binary(cx, op, x, value)
+    }
+
+    fn binary(&mut self, cx: Cx<'_>, op: &str, x: Name, y: Name) -> Name {
+        let number = self.w.fresh();
+        self.w.line().results(number, 1).text("stablehlo.").text(op).text(" ").names(&[x, y]).text(" : tensor<i32>");
+        self.end(cx);
+        Name::Single(number)
+    }
+
+    /// On one device the body is all there is to it.
+    pub(super) fn shard_map(&mut self, cx: Cx<'_>, map: &ShardMap) -> Result<Printed> {
+        let fail = |message: String| Err(Error::invalid("shard_map", message));
+        if !self.partitioned() {
+            if map.devices() != Some(1) {
+                let on = self.mesh.map_or("one device".to_string(), Mesh::to_string);
+                return fail(format!("it is over {}, the program is for {on}", over(&map.mesh)));
+            }
+            return self.nodes(&map.body, cx.operands.to_vec()).map(Printed::Each);
+        }
+        let mesh = self.mesh.expect("a partitioned program has a mesh");
+        if !mesh.axes().eq(map.mesh.iter().map(|(axis, size)| (&**axis, *size))) {
+            return fail(format!("it is over {}, the program is for {mesh}", over(&map.mesh)));
+        }
+        let locals: Vec<Name> = cx.operands.iter().map(|_| Name::Region(self.w.fresh())).collect();
+        let number = self.begin(cx);
+        self.w.text("sdy.manual_computation(").names(cx.operands).text(") in_shardings=[");
+        let open = !map.is_fully_manual();
+        for (i, (spec, ty)) in map.inputs.iter().zip(cx.types).enumerate() {
+            self.w.comma(i).partial_sharding(spec, ty.rank(), open);
+        }
+        self.w.text("] out_shardings=[");
+        for (i, spec) in map.outputs.iter().enumerate() {
+            self.w.comma(i).partial_sharding(spec, cx.result(i).rank(), open);
+        }
+        self.w.text("] manual_axes={");
+        for (i, axis) in map.manual.iter().enumerate() {
+            self.w.comma(i).string(axis);
+        }
+        self.w.text("} (");
+        for (i, (&local, &input)) in locals.iter().zip(map.body.inputs()).enumerate() {
+            self.w.comma(i).name(local).text(": ").ty(map.body.ty(input));
+        }
+        self.w.text(") {");
+        self.w.indent();
+        self.manual = Some((map.manual.clone(), !open));
+        let outputs = self.nodes(&map.body, locals);
+        self.manual = None;
+        self.terminator("sdy.return", &map.body, &outputs?);
+        self.w.outdent();
+        self.w.line().text("} : ");
+        self.function_type(cx);
+        self.end(cx);
+        Ok(Printed::Group(number))
+    }
+
+    pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Result<Printed> {
+        for axis in (0..spec.rank()).flat_map(|dim| spec.axes(dim)) {
+            if let Some(mesh) = self.mesh.filter(|mesh| mesh.axis(axis).is_none()) {
+                return Err(Error::invalid(
+                    "sharding_constraint",
+                    format!("{spec} names axis `{axis}`, which {mesh} does not have"),
+                ));
+            }
+        }
+        // Where all axes are manual there is nothing left to say.
+        if !self.partitioned() || matches!(self.manual, Some((_, true))) {
+            return Ok(Printed::Same(cx.operands[0]));
+        }
+        let number = self.begin(cx);
+        self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(spec, cx.types[0].rank());
+        self.w.text(" : ").ty(cx.types[0]);
+        self.end(cx);
+        Ok(Printed::Group(number))
+    }
+}
+
+/// Places in the mesh that differ along `axes` alone; members in the order of their places, the last axis the fastest.
+fn groups_along(mesh: &Mesh, axes: &Axes) -> Vec<Vec<usize>> {
+    let mut groups: BTreeMap<Vec<usize>, Vec<(usize, usize)>> = BTreeMap::new();
+    for place in 0..mesh.size() {
+        let others = mesh.axes().filter(|(name, _)| axes.iter().all(|(axis, _)| &**axis != *name));
+        let group = others.map(|(name, _)| mesh.coordinate(place, name)).collect();
+        let member = axes.iter().fold(0, |member, (axis, size)| member * size + mesh.coordinate(place, axis));
+        groups.entry(group).or_default().push((member, place));
+    }
+    let ordered = |mut group: Vec<(usize, usize)>| {
+        group.sort_unstable();
+        group.into_iter().map(|(_, place)| place).collect()
+    };
+    groups.into_values().map(ordered).collect()
+}
+
+fn over(axes: &Axes) -> String {
+    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    format!("mesh({})", axes.join(", "))
+}

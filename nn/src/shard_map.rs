@@ -1,0 +1,257 @@
+//! Code for one device of a mesh: a region that every device runs on its own parts, with collectives between them.
+//!
+//! Elsewhere the compiler cuts tensors up and places collectives. Here what one device holds, and what goes between
+//! devices, is the user's.
+
+use std::{panic::Location, sync::Arc};
+
+use halite_core::{
+    Mesh, PartitionSpec, TensorType,
+    tree::{Of, Tree, same_structure},
+};
+use halite_ir::{Axes, Op, ShardMap, varying};
+
+use crate::{
+    Tensor, Trace,
+    trace::{Region, STRAY},
+};
+
+const OP: &str = "shard_map";
+
+/// Which axes of a mesh a [`shard_map`](Trace::shard_map) is written for; made of a `&Mesh`: all of them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Manual {
+    mesh: Axes,
+    axes: Option<Vec<Arc<str>>>,
+    checked: bool,
+}
+
+impl Manual {
+    /// All axes of `mesh`.
+    pub fn over(mesh: &Mesh) -> Self {
+        Manual { mesh: mesh.axes().map(|(name, size)| (name.into(), size)).collect(), axes: None, checked: true }
+    }
+
+    /// These axes alone; over the others the compiler cuts tensors up as elsewhere.
+    pub fn only<N: Into<Arc<str>>>(mut self, axes: impl IntoIterator<Item = N>) -> Self {
+        self.axes = Some(axes.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Outputs whose specs leave an axis out are taken on trust to be the same along it. For what a device cannot be seen
+    /// to share, such as sums that went around a ring.
+    pub fn unchecked(mut self) -> Self {
+        self.checked = false;
+        self
+    }
+}
+
+impl From<&Mesh> for Manual {
+    fn from(mesh: &Mesh) -> Self {
+        Manual::over(mesh)
+    }
+}
+
+impl From<&Arc<Mesh>> for Manual {
+    fn from(mesh: &Arc<Mesh>) -> Self {
+        Manual::over(mesh)
+    }
+}
+
+/// What code in a `shard_map` knows of the devices.
+#[derive(Clone, Debug)]
+pub(crate) struct ManualAxes {
+    pub(crate) axes: Axes,
+    /// How many devices the mesh has, if all its axes are manual.
+    pub(crate) devices: Option<usize>,
+}
+
+impl Trace {
+    /// Runs `body` on each device of the mesh, on that device's parts of `inputs`, and puts the parts that it gives together.
+    ///
+    /// `in_specs` say how each input is cut, `out_specs` how each output is put together. Over an axis that a spec leaves out
+    /// every device gets the same input, and computes the same output, which is checked: reduce or gather over the axis
+    /// first. Tensors from outside that `body` uses are whole on every device.
+    ///
+    /// Gradients flow through, as if an output were the mean of all devices' copies of it and an input one tensor for all of
+    /// them. Random numbers are the same on every device, unless their key is made from [`axis_index`](Self::axis_index).
+    ///
+    /// On a mesh of one device it is what `body` is.
+    ///
+    /// ```
+    /// use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType};
+    /// use halite_ir::Reduction;
+    /// use halite_nn::Trace;
+    ///
+    /// let mesh = Mesh::new([("model", 4)], (0..4).map(DeviceId)).unwrap();
+    /// let cx = &Trace::new();
+    /// let x = cx.input(TensorType::new(DType::F32, [8, 16]), "x");
+    /// let w = cx.input(TensorType::new(DType::F32, [16, 2]), "w");
+    /// // Each device multiplies its columns of `x` with its rows of `w`; together that is `x @ w`.
+    /// let (columns, rows) = (PartitionSpec::new([vec![], vec!["model"]]), PartitionSpec::first("model"));
+    /// let y = cx.shard_map(&mesh, &[x, w], &[columns, rows], &[PartitionSpec::replicated()], |parts| {
+    ///     assert_eq!(parts[0].dims(), [8, 4]);
+    ///     vec![parts[0].matmul(parts[1]).all_reduce(Reduction::Sum, "model")]
+    /// });
+    /// assert_eq!(y[0].dims(), [8, 2]);
+    /// assert!(cx.mistakes().is_empty());
+    /// ```
+    #[track_caller]
+    pub fn shard_map<'t>(
+        &'t self,
+        over: impl Into<Manual>,
+        inputs: &[Tensor<'t>],
+        in_specs: &[PartitionSpec],
+        out_specs: &[PartitionSpec],
+        body: impl FnOnce(&[Tensor<'t>]) -> Vec<Tensor<'t>>,
+    ) -> Vec<Tensor<'t>> {
+        let location = Location::caller();
+        self.map_parts(over.into(), inputs, &|input| format!("input {input}"), in_specs, out_specs, location, |parts| {
+            Ok(body(parts))
+        })
+    }
+
+    /// As [`shard_map`](Self::shard_map), on trees of tensors with trees of specs: on a model and a batch.
+    #[track_caller]
+    pub fn shard_map_tree<'t, I: Tree<Leaf = Tensor<'t>>, O: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        over: impl Into<Manual>,
+        inputs: I,
+        in_specs: &Of<I, PartitionSpec>,
+        out_specs: &Of<O, PartitionSpec>,
+        body: impl FnOnce(I) -> O,
+    ) -> O {
+        let location = Location::caller();
+        let cloned = |specs: Vec<&PartitionSpec>| specs.into_iter().cloned().collect::<Vec<_>>();
+        let wanted = cloned(out_specs.leaves());
+        if let Err(error) = same_structure(&inputs, in_specs) {
+            let error = self.fail_at(location, OP, format!("the inputs and their specs differ: {error}"), None);
+            return out_specs.rebuild(wanted.iter().map(|_| error));
+        }
+        let paths = inputs.paths();
+        let name = |input: usize| format!("input `{}`", paths[input]);
+        let leaves: Vec<Tensor<'t>> = inputs.leaves().into_iter().copied().collect();
+        let results = self.map_parts(over.into(), &leaves, &name, &cloned(in_specs.leaves()), &wanted, location, |parts| {
+            let outputs = body(inputs.rebuild(parts.iter().copied()));
+            match same_structure(out_specs, &outputs) {
+                Ok(()) => Ok(outputs.into_leaves()),
+                Err(error) => {
+                    Err(self.fail_at(location, OP, format!("the specs of the outputs and the outputs differ: {error}"), None))
+                }
+            }
+        });
+        out_specs.rebuild(results)
+    }
+
+    /// As many results as `out_specs`.
+    #[expect(clippy::too_many_arguments, reason = "both forms of shard_map, taken apart")]
+    fn map_parts<'t>(
+        &'t self,
+        over: Manual,
+        inputs: &[Tensor<'t>],
+        name: &dyn Fn(usize) -> String,
+        in_specs: &[PartitionSpec],
+        out_specs: &[PartitionSpec],
+        location: &'static Location<'static>,
+        body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
+    ) -> Vec<Tensor<'t>> {
+        let errors = || out_specs.iter().map(|_| self.error_like(None)).collect();
+        let fail = |message: String| {
+            self.fail_at(location, OP, message, None);
+            errors()
+        };
+        let Manual { mesh, axes, checked } = over;
+        let manual: Vec<Arc<str>> = match &axes {
+            // In the order of the mesh.
+            Some(axes) => mesh.iter().map(|(axis, _)| axis.clone()).filter(|axis| axes.contains(axis)).collect(),
+            None => mesh.iter().map(|(axis, _)| axis.clone()).collect(),
+        };
+        let mut map = ShardMap { mesh, manual, inputs: in_specs.to_vec(), outputs: out_specs.to_vec(), body: Box::default() };
+        if let Some(axis) = axes.into_iter().flatten().find(|axis| !map.manual.contains(axis)) {
+            return fail(format!("no axis `{axis}`; the mesh has {}", listed(&map.mesh)));
+        }
+        if self.manual().is_some() {
+            return fail("a shard_map within a shard_map; use the collectives of the outer one".to_string());
+        }
+        if inputs.len() != in_specs.len() {
+            return fail(format!("{} inputs and {} specs of inputs; there is to be one for each", inputs.len(), in_specs.len()));
+        }
+        if inputs.iter().any(|input| input.is_error()) {
+            return errors();
+        }
+        let mut parts = Vec::with_capacity(inputs.len());
+        for (i, (input, spec)) in inputs.iter().zip(in_specs).enumerate() {
+            match map.part(&input.ty(), spec) {
+                Ok(part) => parts.push(part),
+                Err(problem) => return fail(format!("{}: {problem}{}", name(i), self.names(&[*input]))),
+            }
+        }
+
+        let (region, outputs) = self.manual_region(&map, &parts, |parts| {
+            let outputs = body(parts)?;
+            if outputs.len() != out_specs.len() {
+                let message =
+                    format!("{} outputs and {} specs of outputs; there is to be one for each", outputs.len(), out_specs.len());
+                return Err(self.fail_at(location, OP, message, None));
+            }
+            match outputs.iter().find(|output| !self.can_use(**output)) {
+                Some(_) => Err(self.fail_at(location, OP, format!("an output {STRAY}"), None)),
+                None => Ok(outputs),
+            }
+        });
+        let Ok(outputs) = outputs else { return errors() };
+        if outputs.iter().any(|output| output.is_error()) {
+            return errors();
+        }
+        let regions = vec![region.giving(&outputs)];
+        let results = self.shard_map_of(&mut map, inputs, regions, location);
+        if checked && results.iter().all(|result| !result.is_error()) {
+            for (i, (varying, spec)) in varying(&map).into_iter().zip(out_specs).enumerate() {
+                let same = map.axes_not_in(spec);
+                if let Some((axis, _)) = same.iter().find(|(axis, _)| varying.contains(axis)) {
+                    return fail(format!(
+                        "output {i} is to be the same along `{axis}`, for {spec} leaves it out, but devices compute different parts                          there: reduce or gather over `{axis}`, or name it in the spec (`Manual::unchecked` if they are the same)"
+                    ));
+                }
+            }
+        }
+        results
+    }
+
+    /// As [`region`](Self::region), of code for one device.
+    pub(crate) fn manual_region<'t, R>(
+        &'t self,
+        map: &ShardMap,
+        types: &[TensorType],
+        body: impl FnOnce(&[Tensor<'t>]) -> R,
+    ) -> (Region, R) {
+        let devices = map.devices().filter(|_| map.is_fully_manual());
+        let outer = self.enter_manual(Some(ManualAxes { axes: map.manual_axes(), devices }));
+        let result = self.region(types, body);
+        self.enter_manual(outer);
+        result
+    }
+
+    /// Records `map`, whose body is that of the one region. What the body uses from outside is whole on every device.
+    pub(crate) fn shard_map_of<'t>(
+        &'t self,
+        map: &mut ShardMap,
+        inputs: &[Tensor<'t>],
+        mut regions: Vec<Region>,
+        location: &'static Location<'static>,
+    ) -> Vec<Tensor<'t>> {
+        let captured = self.capture(&mut regions);
+        map.inputs.extend(captured.iter().map(|_| PartitionSpec::replicated()));
+        *map.body = self.region_graph(&regions[0]);
+        let operands: Vec<Tensor<'t>> = inputs.iter().copied().chain(captured.iter().map(|&id| self.tensor(id))).collect();
+        if map.outputs.is_empty() {
+            return vec![];
+        }
+        self.push_regions(Op::ShardMap(map.clone()), &operands, regions, location)
+    }
+}
+
+fn listed(axes: &Axes) -> String {
+    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    axes.join(", ")
+}
