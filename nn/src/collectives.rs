@@ -129,7 +129,7 @@ impl<'t> Tensor<'t> {
     pub fn sharding_constraint(self, spec: PartitionSpec) -> Tensor<'t> {
         let manual = self.trace.manual();
         let is_manual = |axis: &Arc<str>| manual.iter().flat_map(|manual| &manual.axes).any(|(name, _)| name == axis);
-        if let Some(axis) = (0..spec.rank()).flat_map(|dim| spec.axes(dim)).find(|axis| is_manual(axis)) {
+        if let Some(axis) = spec.all_axes().find(|axis| is_manual(axis)) {
             return self.mistake("sharding_constraint", || {
                 format!("{spec} names axis `{axis}`, which is manual in this shard_map: what one device holds is not split")
             });

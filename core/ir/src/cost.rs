@@ -94,7 +94,7 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
         Op::Constant(_) | Op::Iota { .. } | Op::Reshape { .. } | Op::OptimizationBarrier | Op::ShardingConstraint(_) => {
             return Cost::default();
         }
-        Op::PartitionId | Op::ReplicaId => return Cost::default(),
+        Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => return Cost::default(),
         Op::Unary(unary) if is_transcendental(*unary) => Cost { transcendental: elements(result(0)), ..Cost::default() },
         Op::Binary(Binary::Power | Binary::Atan2) => Cost { transcendental: elements(result(0)), ..Cost::default() },
         Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Clamp | Op::Convert(_) | Op::ReducePrecision { .. } => {
@@ -143,6 +143,12 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
         Op::Case { branches } => {
             let costs = branches.iter().map(cost);
             return costs.max_by(|a, b| a.flops().total_cmp(&b.flops())).unwrap_or_default();
+        }
+        // The body is one device's work.
+        Op::ShardMap(map) => {
+            let mut all = Cost::default();
+            all.add(cost(&map.body), map.manual_axes().iter().map(|&(_, size)| size as f64).product());
+            return all;
         }
         Op::CustomCall(call) => Cost { unknown: vec![call.target.clone()], ..Cost::default() },
     };

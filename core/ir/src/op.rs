@@ -707,8 +707,7 @@ impl ShardMap {
 
     /// The manual axes that `spec` leaves out.
     pub fn axes_not_in(&self, spec: &PartitionSpec) -> Axes {
-        let used = |name: &Arc<str>| (0..spec.rank()).any(|dim| spec.axes(dim).contains(name));
-        self.manual_axes().into_iter().filter(|(axis, _)| !used(axis)).collect()
+        self.manual_axes().into_iter().filter(|(axis, _)| spec.all_axes().all(|used| used != axis)).collect()
     }
 
     /// Whether `body` is written for all axes of the mesh.

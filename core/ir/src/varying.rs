@@ -8,10 +8,8 @@ use crate::{Axes, Graph, Groups, Op, ShardMap};
 /// they compute the same, whatever the operands.
 pub fn varying(map: &ShardMap) -> Vec<BTreeSet<Arc<str>>> {
     let axes: Axes = map.manual_axes().into_iter().filter(|&(_, size)| size > 1).collect();
-    let inputs = map.inputs.iter().map(|spec| {
-        let split = |(axis, _): &&(Arc<str>, usize)| (0..spec.rank()).any(|dim| spec.axes(dim).contains(axis));
-        mask_of(&axes, axes.iter().filter(split))
-    });
+    let inputs =
+        map.inputs.iter().map(|spec| mask_of(&axes, axes.iter().filter(|(axis, _)| spec.all_axes().any(|used| used == axis))));
     let outputs = masks(&axes, &map.body, inputs.collect());
     let named =
         |mask: Mask| axes.iter().enumerate().filter(|(i, _)| mask & bit(*i) != 0).map(|(_, (axis, _))| axis.clone()).collect();

@@ -132,6 +132,8 @@ fn has_golden_values(op: &Op) -> bool {
         | Op::CollectivePermute { .. }
         | Op::PartitionId
         | Op::ReplicaId
+        | Op::AxisIndex(_)
+        | Op::ShardMap(_)
         | Op::ShardingConstraint(_) => false,
     }
 }

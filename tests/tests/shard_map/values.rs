@@ -209,9 +209,9 @@ fn lists_name_places_in_the_mesh() {
             {
                 let mesh = mesh.clone();
                 move |cx, x| {
-                    let split = spec(&[&["data", "model"]]);
-                    cx.shard_map(&mesh, x, &[split.clone()], &[split.clone(), split], |x| {
-                        vec![x[0].all_reduce(Reduction::Sum, over()), x[0].all_gather(0, over()).slice([0..1])]
+                    let split = [spec(&[&["data", "model"]]), spec(&[&["data", "model"]])];
+                    cx.shard_map(&mesh, x, &split[..1], &split, |x| {
+                        vec![x[0].all_reduce(Reduction::Sum, over()), x[0].all_gather(0, over()).slice_dim(0, 0..1)]
                     })
                 }
             },

@@ -63,7 +63,7 @@ impl Infer<'_> {
                 Op::AxisIndex(axes) => axes_problem(map, axes),
                 Op::ShardMap(_) => Some("a shard_map within a shard_map; use the collectives of the outer one".to_string()),
                 Op::ShardingConstraint(spec) => {
-                    let manual = (0..spec.rank()).flat_map(|dim| spec.axes(dim)).find(|axis| map.manual.contains(axis));
+                    let manual = spec.all_axes().find(|axis| map.manual.contains(axis));
                     manual.map(|axis| {
                         format!("{spec} names axis `{axis}`, which is manual here: what one device holds is not split")
                     })

@@ -217,7 +217,7 @@ impl Printer<'_> {
     }
 
     pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Result<Printed> {
-        for axis in (0..spec.rank()).flat_map(|dim| spec.axes(dim)) {
+        for axis in spec.all_axes() {
             if let Some(mesh) = self.mesh.filter(|mesh| mesh.axis(axis).is_none()) {
                 return Err(Error::invalid(
                     "sharding_constraint",
