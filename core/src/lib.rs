@@ -39,6 +39,7 @@ mod host;
 mod metrics;
 mod null;
 mod pending;
+mod policy;
 mod program_cache;
 mod sharding;
 mod tensor_type;
@@ -65,6 +66,7 @@ pub use metrics::{
 };
 pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
 pub use pending::Pending;
+pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{Compiled, KeptProgram, ProgramCache, ProgramKey};
 pub use sharding::{Mesh, PartitionSpec, Sharding};
 pub use tensor_type::TensorType;

@@ -13,8 +13,8 @@ use std::{
 
 pub use halite_core::Stages;
 use halite_core::{
-    Arg, Array, Client, CompileCause, CompileOptions, DeviceBuffer, Error, InputChange, LargeBuffer, Launch, Loaded, Mesh,
-    PartitionSpec, Program, Reason, Result, Sharding, TensorType,
+    Arg, Array, Client, CompileCause, CompileOptions, DTypePolicy, DeviceBuffer, Error, InputChange, LargeBuffer, Launch, Loaded,
+    Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
     tree::{Empty, Family, Tree},
 };
 use halite_ir::{Graph, Interface, Port};
@@ -93,6 +93,7 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     name: String,
     mesh: Option<Arc<Mesh>>,
     options: CompileOptions,
+    precision: DTypePolicy,
     function: Box<Function<S, I, O>>,
     output_spec: Box<OutputSpec>,
     origin: &'static Location<'static>,
@@ -144,6 +145,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             name: "main".to_string(),
             mesh: None,
             options: CompileOptions::default(),
+            precision: DTypePolicy::F32,
             function: Box::new(function),
             output_spec: Box::new(|_, _| PartitionSpec::replicated()),
             origin: Location::caller(),
@@ -175,6 +177,12 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// Options of the plugin's compiler.
     pub fn options(mut self, options: CompileOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Which element types it computes in. Arrays keep theirs.
+    pub fn precision(mut self, policy: DTypePolicy) -> Self {
+        self.precision = policy;
         self
     }
 
@@ -282,6 +290,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let started = Instant::now();
         let _span = tracing::trace_span!("print", program = self.name).entered();
         let graph = halite_ir::optimize(&graph);
+        let graph = match self.precision.is_identity() {
+            true => graph,
+            false => halite_ir::optimize(&halite_ir::with_precision(&graph, &self.precision, &Narrowing::EVERYWHERE)),
+        };
         let port = |name: Option<String>, spec: &ArraySpec| Port { name, spec: Some(spec.sharding.spec().clone()) };
         let state_specs = state.leaves();
         let interface = Interface {

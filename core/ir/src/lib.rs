@@ -66,7 +66,7 @@ pub use op::{
     Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
     Scatter, ShardMap, Unary, Window,
 };
-pub use passes::{common_subexpressions, dead_code, identities, optimize};
+pub use passes::{common_subexpressions, dead_code, identities, optimize, with_border, with_precision};
 pub use print::{Interface, Port, program, text};
 pub use varying::varying;
 pub use verify::verify;

@@ -3,6 +3,7 @@
 //! Compilers do all this too; here it keeps what is printed, hashed and compiled small.
 
 mod identities;
+mod precision;
 
 use std::{
     collections::HashMap,
@@ -15,6 +16,7 @@ use halite_core::TensorType;
 use crate::{Graph, Node, Op, ShardMap, Value};
 
 pub use identities::identities;
+pub use precision::{with_border, with_precision};
 
 /// [`identities()`], then [`common_subexpressions`], then [`dead_code`].
 ///
