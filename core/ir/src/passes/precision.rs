@@ -488,9 +488,14 @@ impl<'a> Pass<'a> {
             Op::AllReduce { kind, groups: _ } => of(kind, false),
             Op::ReduceScatter { kind, dim: _, groups: _ } => of(kind, false),
             Op::Iota { .. } | Op::ArgReduce { .. } | Op::Sort { .. } => Class::Sensitive,
-            Op::BitcastConvert(_) | Op::While { .. } | Op::Case { .. } | Op::CustomCall(_) | Op::PartitionId | Op::ReplicaId => {
-                Class::Exact
-            }
+            Op::BitcastConvert(_)
+            | Op::While { .. }
+            | Op::Case { .. }
+            | Op::CustomCall(_)
+            | Op::ShardMap(_)
+            | Op::AxisIndex(_)
+            | Op::PartitionId
+            | Op::ReplicaId => Class::Exact,
         }
     }
 }
