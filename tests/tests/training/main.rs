@@ -2,6 +2,7 @@
 
 mod exact;
 mod finite;
+mod layouts;
 mod learns;
 mod mistakes;
 mod resume;
