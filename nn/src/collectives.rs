@@ -124,10 +124,14 @@ impl<'t> Tensor<'t> {
         self.trace.push_one(Op::CollectivePermute { pairs, groups }, &[self])
     }
 
-    /// This, laid over the program's mesh by `spec`.
+    /// This, laid over the program's mesh by `spec`: `x.sharding_constraint([Some("data"), None, Some("model")])`. Dimensions
+    /// past the end of the spec are whole. It changes where things are computed, not what.
+    ///
+    /// A model says this for any mesh it may run on, so an axis that the mesh does not have splits nothing, as if its size
+    /// were 1; the log says so at level `info`. Gradients lie as what they are gradients of.
     #[track_caller]
-    pub fn sharding_constraint(self, spec: PartitionSpec) -> Tensor<'t> {
-        let manual = self.trace.manual();
+    pub fn sharding_constraint(self, spec: impl Into<PartitionSpec>) -> Tensor<'t> {
+        let (spec, manual) = (spec.into(), self.trace.manual());
         let is_manual = |axis: &Arc<str>| manual.iter().flat_map(|manual| &manual.axes).any(|(name, _)| name == axis);
         if let Some(axis) = spec.all_axes().find(|axis| is_manual(axis)) {
             return self.mistake("sharding_constraint", || {

@@ -1,6 +1,7 @@
 //! Compiling traced functions, once per combination of input types, and running them on arrays.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
     panic::Location,
@@ -17,7 +18,7 @@ use halite_core::{
     Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
     tree::{Empty, Family, Tree},
 };
-use halite_ir::{Graph, Interface, Port};
+use halite_ir::{Graph, Interface, Op, Port};
 
 use crate::{Tensor, Trace};
 
@@ -294,6 +295,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             true => graph,
             false => halite_ir::optimize(&halite_ir::with_precision(&graph, &self.precision, &Narrowing::EVERYWHERE)),
         };
+        self.note_missing_axes(&graph, &mesh);
         let port = |name: Option<String>, spec: &ArraySpec| Port { name, spec: Some(spec.sharding.spec().clone()) };
         let state_specs = state.leaves();
         let interface = Interface {
@@ -419,6 +421,23 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             }
         }
         Ok(mesh.clone())
+    }
+
+    /// Says which axes of sharding constraints the mesh does not have: they may be misspelt.
+    fn note_missing_axes(&self, graph: &Graph, mesh: &Mesh) {
+        fn missing<'g>(graph: &'g Graph, mesh: &Mesh, found: &mut BTreeSet<&'g str>) {
+            for node in graph.nodes() {
+                if let Op::ShardingConstraint(spec) = &node.op {
+                    found.extend(spec.all_axes().map(|axis| &**axis).filter(|axis| mesh.axis(axis).is_none()));
+                }
+                node.op.regions().into_iter().for_each(|region| missing(region, mesh, found));
+            }
+        }
+        let mut axes = BTreeSet::new();
+        missing(graph, mesh, &mut axes);
+        if !axes.is_empty() && mesh.size() > 1 {
+            tracing::info!("`{}`: sharding constraints name the axes {axes:?}, which {mesh} does not have", self.name);
+        }
     }
 
     fn check_state(&self, cx: &Trace, state: &S::Of<ArraySpec>, next: &Traced<'_, S>) {

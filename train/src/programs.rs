@@ -347,3 +347,47 @@ impl Window {
         (0..3 * count).map(|index| if index < 2 * count { 0.0 } else { f32::INFINITY }).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use halite_backends::Accelerator;
+    use halite_nn::{Adam, Linear};
+
+    use super::*;
+
+    struct Fit;
+
+    impl Task for Fit {
+        type Model = Linear<()>;
+        type Batch = Leaf<()>;
+
+        fn loss<'t>(&self, _cx: &'t Trace, model: &Linear<Tensor<'t>>, Leaf(x): &Leaf<Tensor<'t>>) -> Mean<'t> {
+            Mean::of(model.forward(*x))
+        }
+    }
+
+    #[test]
+    fn no_device_ever_holds_a_parameter_that_is_split() {
+        let client = Accelerator::Cpu { devices: Some(8) }.open().unwrap();
+        let mesh = Arc::new(Mesh::new([("data", 8)], client.local_devices()).unwrap());
+        let (params, adam) = (Arc::new(Linear::new(2048, 4096)), Arc::new(Adam::new(1e-3)));
+        let whole: u64 = params.weight.ty.bytes() as u64;
+        let memory_of = |strategy: Strategy| {
+            let state = state_specs::<Fit, Adam>(&mesh, &strategy, &params, &*adam).unwrap();
+            let shards =
+                state.leaves().into_iter().map(|spec| spec.sharding.shard_type(&spec.ty).unwrap().bytes() as u64).sum::<u64>();
+            let init = init_program::<Fit, Adam>(&client, &mesh, &params, &adam, &state);
+            let key = ArraySpec { ty: TensorType::new(DType::U32, [2]), sharding: Sharding::replicated(&mesh) };
+            init.prepare(&Empty::new(), &Leaf(key)).unwrap();
+            (shards, init.with_loaded(|loaded| loaded.memory()).unwrap().unwrap())
+        };
+        let (shards, memory) = memory_of(Strategy::fsdp());
+        assert!(shards < 3 * whole / 8 + (1 << 17), "parameter and two slots, an eighth each: {shards} of {whole}");
+        // What the program gives, and the pointers to it.
+        assert!((shards..shards + 4096).contains(&memory.outputs), "{shards}: {memory:?}");
+        assert!(memory.temporary < whole / 4, "{whole}: {memory:?}");
+        // The measure sees what it should: whole parameters are told from split ones.
+        let (shards, memory) = memory_of(Strategy::data_parallel());
+        assert!(shards > 3 * whole && memory.outputs >= shards, "{shards}: {memory:?}");
+    }
+}

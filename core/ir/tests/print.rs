@@ -123,7 +123,8 @@ fn a_mesh_shardings_aliases_names_and_locations_are_said() {
     let (w, bias) = (graph.input(ty.clone()), graph.input(ty));
     let sum = graph.push(Op::Binary(Binary::Add), &[w, bias], Some(std::panic::Location::caller())).unwrap()[0];
     let line = std::panic::Location::caller().line();
-    let same = push(&mut graph, Op::ShardingConstraint(PartitionSpec::first("data")), &[sum]);
+    // The mesh has no axis `sequence`.
+    let same = push(&mut graph, Op::ShardingConstraint(PartitionSpec::from(["data", "sequence"])), &[sum]);
     graph.set_outputs(vec![same]);
     let spec = PartitionSpec::new([vec!["data", "model"]]);
     let port = |name: &str| Port { name: Some(name.to_string()), spec: Some(spec.clone()) };

@@ -1,16 +1,21 @@
 //! The same model, unchanged, on one device and on eight, laid out in every way.
 
+use std::{path::Path, sync::Arc};
+
 use halite::{
-    data::DatasetExt,
+    DeviceId, Mesh,
     models::{Classify, Cnn, ImageModel, Mlp},
     prelude::*,
     train::{
-        Strategy, TrainerBuilder,
+        LowerOptions, Strategy, TrainerBuilder,
         loggers::{CsvLog, Split},
+        lower_step,
     },
 };
 
-use crate::support::{digits, trainer};
+use halite_core::CompileOptions;
+
+use crate::support::{client, digits, error_of, latest, trainer, values};
 
 const STEPS: usize = 50;
 const BATCH: usize = 16;
@@ -84,4 +89,157 @@ fn a_dense_network_has_the_same_losses_in_every_layout() {
 #[test]
 fn a_convolutional_network_has_the_same_losses_in_every_layout() {
     the_losses_agree::<Cnn<()>>(|| Cnn::new(10));
+}
+
+#[test]
+fn each_device_is_given_what_the_layouts_say() {
+    let devices: Vec<DeviceId> = client().local_devices();
+    let fields = [TensorType::new(DType::U8, [64, 28, 28]), TensorType::new(DType::U8, [64])];
+    for (strategy, axes, parts) in [
+        ("fsdp", [("data", 4), ("fsdp", 2)], 2),
+        ("dp+tp", [("data", 2), ("model", 4)], 4),
+        ("fsdp+tp", [("data", 4), ("model", 2)], 8),
+    ] {
+        let mesh = Arc::new(Mesh::new(axes, devices.iter().copied()).unwrap());
+        let options = LowerOptions::new(&mesh, strategy.parse().unwrap());
+        let step = lower_step(Classify::<Cnn<()>>::new(), Cnn::new(10), Adam::new(1e-3), &fields, &options).unwrap();
+        let loaded =
+            client().compile(&step.program, &CompileOptions { devices: devices.clone(), ..CompileOptions::default() }).unwrap();
+        let memory = loaded.memory().unwrap();
+        let bytes = |specs: &[(String, ArraySpec)]| -> usize {
+            specs.iter().map(|(_, spec)| spec.sharding.shard_type(&spec.ty).unwrap().bytes()).sum()
+        };
+        assert_eq!(memory.arguments, bytes(&step.inputs) as u64, "{strategy}");
+        let state = &step.outputs[..step.outputs.len() - 1];
+        assert_eq!(memory.aliased, bytes(state) as u64, "{strategy}: the state takes the place of the old one");
+        // The first dense layer and its slots, nearly all of it, are split over as many devices as the axes of parameters have.
+        let whole: usize = step.inputs.iter().map(|(_, spec)| spec.ty.bytes()).sum();
+        assert!(bytes(&step.inputs) * parts < whole * 11 / 10, "{strategy}: {} of {whole}", bytes(&step.inputs));
+    }
+}
+
+/// A run of so many epochs in `dir`, gone on with if it is there.
+fn epochs(
+    count: u64,
+    dir: &Path,
+    change: impl FnOnce(TrainerBuilder) -> TrainerBuilder,
+) -> halite::train::Fitted<Classify<Mlp<()>>> {
+    let trainer = change(trainer().epochs(count).batch_size(BATCH).seed(3).resume(true).out(dir)).build().unwrap();
+    let task = Classify::<Mlp<()>>::new();
+    trainer.fit(task, Mlp::new(&[28 * 28, 128, 64, 10]), Adam::new(1e-3), digits(true, 0..320), digits(false, 0..64)).unwrap()
+}
+
+#[test]
+fn a_checkpoint_of_one_layout_goes_on_in_another() {
+    let whole = tempfile::tempdir().unwrap();
+    let expected = epochs(3, whole.path(), |t| t);
+    let dir = tempfile::tempdir().unwrap();
+    let first = epochs(1, dir.path(), |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]));
+    let saved = values(&first.model);
+    let mut checkpoint = latest(dir.path()).unwrap();
+    for (path, value) in &saved {
+        assert_eq!(&checkpoint.take(&format!("model.{path}"), value.ty()).unwrap(), value, "a checkpoint holds whole arrays");
+    }
+    // Nothing is left to do: what comes back is what was saved, bit for bit, wherever it lies.
+    for change in [(|t| t) as fn(TrainerBuilder) -> TrainerBuilder, |t| laid_out(t, "fsdp", [("fsdp", 8)])] {
+        let again = epochs(1, dir.path(), change);
+        assert_eq!(again.report.steps, 20);
+        assert_eq!(values(&again.model), saved);
+    }
+    let second = epochs(2, dir.path(), |t| laid_out(t, "dp", [("data", 2)]));
+    assert_eq!((second.report.resumed_from_step, second.report.devices), (Some(20), 2));
+    let third = epochs(3, dir.path(), |t| laid_out(t, "fsdp", [("data", 8)]));
+    assert_eq!((third.report.resumed_from_step, third.report.steps), (Some(40), 60));
+    for (name, value) in &expected.report.metrics {
+        let reached = third.report.metrics[name];
+        assert!((reached - value).abs() < 1e-5, "{name}: {reached}, and {value} on one device throughout");
+    }
+}
+
+/// A model that says itself how its tensors lie.
+struct Constrained;
+
+impl Task for Constrained {
+    type Model = Mlp<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(&self, _cx: &'t Trace, model: &Mlp<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+        let x = (batch.input.convert(DType::F32) / 255.0).flatten_from(1);
+        let x =
+            model.hidden.iter().fold(x, |x, layer| layer.forward(x).relu().sharding_constraint([Some("data"), Some("model")]));
+        // Ten classes over four devices: parts need not be equal inside a program.
+        let logits = model.out.forward(x).sharding_constraint([Some("data"), Some("model")]);
+        CrossEntropy::new().weights(batch.weight).loss(logits, batch.target)
+    }
+}
+
+#[test]
+fn constraints_within_a_model_hold_on_every_mesh_and_change_no_losses() {
+    let loss = |change: fn(TrainerBuilder) -> TrainerBuilder| {
+        let trainer = change(trainer().batch_size(BATCH)).build().unwrap();
+        let model = Mlp::new(&[28 * 28, 128, 64, 10]);
+        let fitted = trainer.fit(Constrained, model, Sgd::new(0.1), digits(true, 0..320), digits(false, 0..64)).unwrap();
+        fitted.report.metrics["loss"]
+    };
+    let one = loss(|t| t);
+    // Without the axis `model`, with it, and with parameters that lie otherwise.
+    let layouts: [fn(TrainerBuilder) -> TrainerBuilder; 3] = [
+        |t| laid_out(t, "dp", [("data", 8)]),
+        |t| laid_out(t, "dp+tp", [("data", 2), ("model", 4)]),
+        |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]),
+    ];
+    for layout in layouts {
+        assert!((loss(layout) - one).abs() < 1e-5, "{} and {one}", loss(layout));
+    }
+}
+
+#[test]
+fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
+    let error = |trainer: TrainerBuilder| trainer.build().unwrap_err().to_string();
+    let devices = |count: usize| client().local_devices()[..count].to_vec();
+    let cases = [
+        (
+            trainer().mesh([("data", 4), ("model", 4)]).strategy("dp+tp".parse().unwrap()),
+            "mesh: mesh(data=4, model=4) wants as many devices as its axes multiply to, got 8",
+        ),
+        (
+            trainer().mesh([("data", 2)]).devices(devices(3)),
+            "mesh: mesh(data=2) wants as many devices as its axes multiply to, got 3",
+        ),
+        (
+            trainer().mesh([("data", 2), ("model", 4)]),
+            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 4 devices would do the same; `tp` splits parameters over it",
+        ),
+        (
+            laid_out(trainer(), "dp+tp", [("data", 4), ("model", 2)]).batch_size(30),
+            "trainer: `batch_size` 30 does not divide among 4 parts, (data) on mesh(data=4, model=2); 28 and 32 would",
+        ),
+        (
+            trainer().devices(devices(8)).batch_size(30),
+            "trainer: `batch_size` 30 does not divide among 8 devices; 24 and 32 would",
+        ),
+        (
+            trainer().devices(devices(8)).strategy("fsdp+tp".parse().unwrap()),
+            "trainer: `fsdp+tp` on 8 devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", 4)])`",
+        ),
+    ];
+    for (trainer, expected) in cases {
+        assert_eq!(error(trainer), expected);
+    }
+
+    // What depends on the model.
+    let strategy = Strategy::data_parallel().and(Strategy::tensor_parallel()).rule("out.weight", "None, model").unwrap();
+    let refused = trainer().mesh([("data", 2), ("model", 4)]).strategy(strategy).build().unwrap();
+    let refused = refused.fit(
+        Classify::<Mlp<()>>::new(),
+        Mlp::new(&[784, 64, 10]),
+        Sgd::new(0.1),
+        digits(true, 0..256),
+        digits(false, 0..8),
+    );
+    assert_eq!(
+        error_of(refused).to_string(),
+        "strategy: `dp+tp` on mesh(data=2, model=4): `out.weight` (f32[64, 10]): rule `out.weight`: dimension 1 of f32[64, 10] is \
+         split 4 ways by (None, model) on mesh(data=2, model=4), and 10 is not a multiple of 4"
+    );
 }

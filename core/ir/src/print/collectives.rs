@@ -217,20 +217,15 @@ impl Printer<'_> {
     }
 
     pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Result<Printed> {
-        for axis in spec.all_axes() {
-            if let Some(mesh) = self.mesh.filter(|mesh| mesh.axis(axis).is_none()) {
-                return Err(Error::invalid(
-                    "sharding_constraint",
-                    format!("{spec} names axis `{axis}`, which {mesh} does not have"),
-                ));
-            }
-        }
         // Where all axes are manual there is nothing left to say.
-        if !self.partitioned() || matches!(self.manual, Some((_, true))) {
+        let all_manual = matches!(self.manual, Some((_, true)));
+        let Some(mesh) = self.mesh.filter(|mesh| mesh.size() > 1 && !all_manual) else {
             return Ok(Printed::Same(cx.operands[0]));
-        }
+        };
+        // A model says how its tensors lie on any mesh: an axis that this one lacks is as one of size 1.
+        let spec = spec.within(mesh);
         let number = self.begin(cx);
-        self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(spec, cx.types[0].rank());
+        self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(&spec, cx.types[0].rank());
         self.w.text(" : ").ty(cx.types[0]);
         self.end(cx);
         Ok(Printed::Group(number))
