@@ -72,7 +72,7 @@ pub mod models;
 
 pub use halite_backends as backends;
 pub use halite_core::{
-    Array, Client, DType, DeviceId, Error, ErrorKind, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
+    Array, Client, DType, DeviceId, Error, ErrorKind, HostArray, Mesh, MeshAxes, PartitionSpec, Result, Sharding, TensorType,
     tree::{self, Tree},
 };
 pub use halite_data as data;

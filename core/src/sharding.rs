@@ -94,6 +94,65 @@ impl fmt::Display for Mesh {
     }
 }
 
+/// Names and sizes of the axes of a mesh that is to be, outermost first. Read from text such as `data=2,model=4`.
+///
+/// ```
+/// use halite_core::MeshAxes;
+///
+/// let axes: MeshAxes = "data=2,model=4".parse()?;
+/// assert_eq!(axes.size(), Some(8));
+/// assert_eq!(axes.to_string(), "data=2,model=4");
+/// # Ok::<(), halite_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct MeshAxes(Vec<(Arc<str>, usize)>);
+
+impl MeshAxes {
+    /// How many devices a mesh of these axes has, if that can be counted.
+    pub fn size(&self) -> Option<usize> {
+        self.0.iter().try_fold(1usize, |product, (_, size)| product.checked_mul(*size))
+    }
+}
+
+impl IntoIterator for MeshAxes {
+    type Item = (Arc<str>, usize);
+    type IntoIter = std::vec::IntoIter<(Arc<str>, usize)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl fmt::Display for MeshAxes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let axes: Vec<String> = self.0.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        f.write_str(&axes.join(","))
+    }
+}
+
+impl FromStr for MeshAxes {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let axis = |axis: &str| {
+            let refused =
+                || Error::invalid("mesh", format!("`{text}`: `{axis}` is no axis; want names and sizes, such as data=2,model=4"));
+            let (name, size) = axis.split_once('=').ok_or_else(refused)?;
+            let (name, size) = (name.trim(), size.trim().parse().map_err(|_| refused())?);
+            if is_axis_name(name) && size > 0 { Ok((Arc::from(name), size)) } else { Err(refused()) }
+        };
+        let axes: Vec<(Arc<str>, usize)> = text.split(',').map(axis).collect::<Result<_>>()?;
+        match (1..axes.len()).find(|&index| axes[..index].iter().any(|(name, _)| *name == axes[index].0)) {
+            Some(twice) => Err(Error::invalid("mesh", format!("`{text}` has two axes named `{}`", axes[twice].0))),
+            None => Ok(MeshAxes(axes)),
+        }
+    }
+}
+
+fn is_axis_name(name: &str) -> bool {
+    !name.is_empty() && name != "None" && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c))
+}
+
 /// Mesh axes per tensor dimension. A dimension without axes is whole on every device; so are dimensions past the end.
 ///
 /// ```
@@ -186,7 +245,6 @@ impl FromStr for PartitionSpec {
         let refused = || {
             Error::invalid("sharding", format!("`{text}` is no spec; want axes and `None`, such as (data, None, (model, fsdp))"))
         };
-        let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c)) && !name.is_empty();
         let text_of_dims = text.trim();
         let inner = text_of_dims.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).filter(|inner| balanced(inner));
         let mut rest = inner.unwrap_or(text_of_dims).trim();
@@ -199,10 +257,11 @@ impl FromStr for PartitionSpec {
                 let end = rest.find(',').unwrap_or(rest.len());
                 (vec![rest[..end].trim()], &rest[end..])
             };
-            if !dim.iter().all(|name| is_name(name)) {
+            let dim = if dim == ["None"] { Vec::new() } else { dim };
+            if !dim.iter().all(|name| is_axis_name(name)) {
                 return Err(refused());
             }
-            dims.push(if dim == ["None"] { Vec::new() } else { dim });
+            dims.push(dim);
             rest = match after.strip_prefix(',') {
                 Some(after) if !after.trim().is_empty() => after.trim(),
                 None if after.is_empty() => after,
@@ -355,6 +414,16 @@ mod tests {
             let error = text.parse::<PartitionSpec>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}` is no spec")), "{error}");
         }
+    }
+
+    #[test]
+    fn axes_of_a_mesh_are_read_as_they_are_written() {
+        let axes = |text: &str| text.parse::<MeshAxes>().map(|axes| axes.to_string()).map_err(|error| error.to_string());
+        assert_eq!(axes("data=2, model=4").unwrap(), "data=2,model=4");
+        for text in ["", "data", "data=", "data=0", "=2", "data=2,,model=4", "data=two", "a b=2", "data=-1", "None=2"] {
+            assert!(axes(text).unwrap_err().contains("is no axis; want names and sizes, such as data=2,model=4"), "{text}");
+        }
+        assert_eq!(axes("a=1,b=2,a=3").unwrap_err(), "mesh: `a=1,b=2,a=3` has two axes named `a`");
     }
 
     #[test]

@@ -216,11 +216,11 @@ impl Printer<'_> {
         Ok(Printed::Group(number))
     }
 
-    pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Result<Printed> {
+    pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Printed {
         // Where all axes are manual there is nothing left to say.
         let all_manual = matches!(self.manual, Some((_, true)));
         let Some(mesh) = self.mesh.filter(|mesh| mesh.size() > 1 && !all_manual) else {
-            return Ok(Printed::Same(cx.operands[0]));
+            return Printed::Same(cx.operands[0]);
         };
         // A model says how its tensors lie on any mesh: an axis that this one lacks is as one of size 1.
         let spec = spec.within(mesh);
@@ -228,7 +228,7 @@ impl Printer<'_> {
         self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(&spec, cx.types[0].rank());
         self.w.text(" : ").ty(cx.types[0]);
         self.end(cx);
-        Ok(Printed::Group(number))
+        Printed::Group(number)
     }
 }
 

@@ -140,7 +140,7 @@ impl Printer<'_> {
             Op::ReplicaId => self.device_id(cx, "replica_id"),
             Op::AxisIndex(axes) => return self.axis_index(cx, axes).map(Printed::Same),
             Op::ShardMap(map) => return self.shard_map(cx, map),
-            Op::ShardingConstraint(spec) => return self.sharding_constraint(cx, spec),
+            Op::ShardingConstraint(spec) => return Ok(self.sharding_constraint(cx, spec)),
         }))
     }
 
