@@ -44,6 +44,21 @@ impl Trace {
         rng::fold_in(self.tensor(key), taken)
     }
 
+    /// Has `body` draw its keys from `key`, if there are keys at all. Says whether it drew any.
+    pub(crate) fn with_key<R>(&self, key: Option<Tensor<'_>>, body: impl FnOnce() -> R) -> (R, bool) {
+        let Some(key) = key else { return (body(), false) };
+        let outer = self.context.key.replace(Some(key.id));
+        let outer_taken = self.context.keys_taken.replace(0);
+        let result = body();
+        self.context.key.set(outer);
+        (result, self.context.keys_taken.replace(outer_taken) > 0)
+    }
+
+    /// Whether [`next_key`](Self::next_key) can be called.
+    pub(crate) fn has_key(&self) -> bool {
+        self.context.key.get().is_some()
+    }
+
     /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device. A name is used once a step.
     #[track_caller]
     pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {

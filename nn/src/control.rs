@@ -2,6 +2,8 @@
 //!
 //! A tensor made in a body belongs to it: once the body is closed it is used only by what the body returned.
 
+mod scan;
+
 use std::panic::Location;
 
 use halite_core::{
@@ -15,11 +17,15 @@ use crate::{
     trace::{Id, Region},
 };
 
+pub use scan::ScanOptions;
+pub(crate) use scan::{ScanOf, stack};
+
 impl Trace {
     /// Repeats `body` on the state as long as `condition`, a `bool` scalar, is true of it; gives the last state. The
     /// types of the state's tensors stay the same.
     ///
-    /// Gradients do not flow through: how often it runs is not known while tracing, so nor is what to keep.
+    /// Gradients do not flow through: how often it runs is not known while tracing, so nor is what to keep. They do through
+    /// [`scan`](Self::scan) and [`repeat`](Self::repeat).
     ///
     /// ```
     /// use halite_core::{DType, tree::Leaf};
@@ -50,33 +56,6 @@ impl Trace {
             },
         );
         init.rebuild(results)
-    }
-
-    /// Runs `body` so often, on the turn's number (an `s32` scalar, from 0) and the state; gives the last state. The
-    /// types of the state's tensors stay the same.
-    ///
-    /// Gradients do not flow through; for few turns use a Rust loop, which is unrolled.
-    #[track_caller]
-    pub fn repeat<'t, S: Tree<Leaf = Tensor<'t>>>(&'t self, count: usize, init: S, body: impl FnOnce(Tensor<'t>, S) -> S) -> S {
-        let location = Location::caller();
-        let Ok(turns) = i32::try_from(count) else {
-            let error = self.fail("repeat", format!("{count} turns are more than an s32 can count"), None);
-            return init.map(|_, _| error);
-        };
-        let leaves = init.leaves().into_iter().copied();
-        let initial: Vec<Tensor<'t>> = [self.scalar(0.0, DType::S32)].into_iter().chain(leaves).collect();
-        let results = self.loop_over(
-            &initial,
-            location,
-            |carried| carried[0].lt(turns),
-            |carried| {
-                let next = body(carried[0], init.rebuild(carried[1..].iter().copied()));
-                let mut next = self.same_types("repeat", ["the initial state", "the body's result"], &init, &next, location)?;
-                next.insert(0, carried[0] + 1);
-                Ok(next)
-            },
-        );
-        init.rebuild(results.into_iter().skip(1))
     }
 
     /// The result of `on_true` or of `on_false`; only that one runs. Both give tensors of the same types. Elementwise

@@ -11,6 +11,7 @@ mod elementwise;
 mod index;
 mod product;
 mod reduce;
+mod scan;
 mod shape;
 mod shard_map;
 
@@ -21,6 +22,7 @@ use halite_ir::{Op, Unary};
 
 use crate::{
     Tensor, Trace,
+    control::ScanOf,
     trace::{Id, Recorded},
 };
 
@@ -107,8 +109,17 @@ fn check_given<'t>(
 
 /// What flows back into `wrt` when each seed's second flows back into its first. `None` is zero.
 pub(crate) fn pull_back<'t>(trace: &'t Trace, seeds: &[(Tensor<'t>, Tensor<'t>)], wrt: &[Tensor<'t>]) -> Vec<Option<Tensor<'t>>> {
-    let nodes = trace.visible_nodes();
-    let tape = Tape::new(trace, &nodes, wrt);
+    pull_back_through(trace, &trace.visible_nodes(), seeds, wrt)
+}
+
+/// As [`pull_back`], through no other operations than these.
+fn pull_back_through<'t>(
+    trace: &'t Trace,
+    nodes: &[Recorded],
+    seeds: &[(Tensor<'t>, Tensor<'t>)],
+    wrt: &[Tensor<'t>],
+) -> Vec<Option<Tensor<'t>>> {
+    let tape = Tape::new(trace, nodes, wrt);
     let mut flowing: HashMap<Id, Tensor<'t>> = HashMap::new();
     for &(output, cotangent) in seeds {
         if tape.is_wanted(output.id) {
@@ -254,9 +265,13 @@ impl<'t> Step<'_, 't> {
             Op::Sort { dim, descending } => self.sort(*dim, *descending),
 
             Op::While { .. } => self.none(
-                "a loop whose turns are counted only when it runs keeps nothing to go back with; unroll it with a Rust loop, or \
-                 take the gradient inside its body",
+                "a loop whose turns are counted only when it runs keeps nothing to go back with; use `scan` or `repeat`, whose \
+                 turns are counted, or take the gradient inside its body",
             ),
+            Op::Scan { carried, scanned, length, reverse, body } => {
+                self.scan(ScanOf { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse }, body)
+            }
+            Op::Checkpoint { body, remat } => self.checkpoint(body, *remat),
             Op::Case { branches } => self.case(branches),
             Op::OptimizationBarrier => self.optimization_barrier(),
             Op::CustomCall(call) => self.none(&format!(
@@ -316,6 +331,11 @@ impl<'t> Step<'_, 't> {
         let op = self.node.op.name();
         let message = format!("`{op}` has no gradient here: {advice}; or cut it off with `stop_gradient`");
         self.trace.fail_at(self.node.origin, "grad", message, None);
+        self.broken()
+    }
+
+    /// Error tensors for all operands: something is wrong on the way back.
+    fn broken(&self) -> Back<'t> {
         self.node.operands.iter().map(|&id| Some(self.trace.error_like(Some(self.trace.type_of(id))))).collect()
     }
 }

@@ -106,6 +106,7 @@ mod trace;
 mod transformer;
 
 pub use collectives::Over;
+pub use control::ScanOptions;
 pub use conv::{ConvOptions, Padding};
 pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};

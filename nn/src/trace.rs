@@ -295,6 +295,12 @@ impl Trace {
         captured
     }
 
+    /// What the operations of a closed region, and its outputs, are made from.
+    pub(crate) fn used_in(&self, region: &Region) -> HashSet<Id> {
+        let nodes = self.nodes_of(region.scope);
+        nodes.iter().flat_map(|node| &node.operands).chain(&region.outputs).map(|&id| self.original(id)).collect()
+    }
+
     /// The graph of a closed region.
     pub(crate) fn region_graph(&self, region: &Region) -> Graph {
         self.build(region.scope, &region.inputs, &region.outputs)
@@ -309,11 +315,34 @@ impl Trace {
     /// Records what a closed region records again, on these inputs, in the current scope. Unlike [`inline`](Self::inline)
     /// it keeps what the program does not say: where gradients stop.
     pub(crate) fn replay<'t>(&'t self, region: &Region, inputs: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
-        let nodes: Vec<Recorded> =
-            self.recording.borrow().nodes.iter().filter(|node| node.scope == region.scope).cloned().collect();
-        let mut values: HashMap<Id, Tensor<'t>> = region.inputs.iter().copied().zip(inputs.iter().copied()).collect();
+        let mut values = region.inputs.iter().copied().zip(inputs.iter().copied()).collect();
+        self.replay_nodes(self.nodes_of(region.scope), &mut values);
+        region.outputs.iter().map(|&id| self.replayed(id, &mut values)).collect()
+    }
+
+    /// Records again, of these nodes of one scope, what `wanted` are made from and is not in `values`, where it puts it.
+    pub(crate) fn recompute<'t>(&'t self, nodes: &[Recorded], wanted: &[Id], values: &mut HashMap<Id, Tensor<'t>>) {
+        let mut needed: HashSet<Id> = wanted.iter().map(|&id| self.original(id)).collect();
+        let mut again = Vec::new();
+        for node in nodes.iter().rev() {
+            if node.results.iter().any(|id| needed.contains(id) && !values.contains_key(id)) {
+                needed.extend(node.operands.iter().map(|&id| self.original(id)));
+                again.push(node.clone());
+            }
+        }
+        again.reverse();
+        let known = values.clone();
+        self.replay_nodes(again, values);
+        values.extend(known);
+        for &id in wanted {
+            self.replayed(id, values);
+        }
+    }
+
+    /// Records nodes again in the current scope, on `values`, to which it adds their results.
+    pub(crate) fn replay_nodes<'t>(&'t self, nodes: Vec<Recorded>, values: &mut HashMap<Id, Tensor<'t>>) {
         for node in nodes {
-            let operands: Vec<Tensor<'t>> = node.operands.iter().map(|&id| self.replayed(id, &mut values)).collect();
+            let operands: Vec<Tensor<'t>> = node.operands.iter().map(|&id| self.replayed(id, values)).collect();
             let _site = self.located_at(node.origin);
             let results = self.push_many(node.op, &operands, node.results.len());
             if !node.regions.is_empty() && !results[0].is_error() {
@@ -321,10 +350,10 @@ impl Trace {
             }
             values.extend(node.results.into_iter().zip(results));
         }
-        region.outputs.iter().map(|&id| self.replayed(id, &mut values)).collect()
     }
 
-    fn replayed<'t>(&'t self, id: Id, values: &mut HashMap<Id, Tensor<'t>>) -> Tensor<'t> {
+    /// What a tensor of a region is when it is recorded again.
+    pub(crate) fn replayed<'t>(&'t self, id: Id, values: &mut HashMap<Id, Tensor<'t>>) -> Tensor<'t> {
         if let Some(&value) = values.get(&id) {
             return value;
         }
@@ -352,6 +381,42 @@ impl Trace {
     pub(crate) fn visible_nodes(&self) -> Vec<Recorded> {
         let recording = self.recording.borrow();
         recording.nodes.iter().filter(|node| node.scope == 0 || recording.open.contains(&node.scope)).cloned().collect()
+    }
+
+    /// The nodes of one scope, in the order of their making.
+    pub(crate) fn nodes_of(&self, scope: Scope) -> Vec<Recorded> {
+        self.recording.borrow().nodes.iter().filter(|node| node.scope == scope).cloned().collect()
+    }
+
+    /// The scope that is open.
+    pub(crate) fn scope(&self) -> Scope {
+        self.recording.borrow().scope()
+    }
+
+    /// The tensor that this is, in the program: itself, or what it was cut off from gradients.
+    pub(crate) fn original(&self, mut id: Id) -> Id {
+        let recording = self.recording.borrow();
+        while let Some(original) = recording.tensors[id as usize].alias {
+            id = original;
+        }
+        id
+    }
+
+    /// Gives an operation that is recorded already another body, which gives these results beside those it has.
+    pub(crate) fn extend(&self, node: &Recorded, op: Op, body: Region, more: Vec<TensorType>) -> Vec<Tensor<'_>> {
+        let more: Vec<Id> = more.into_iter().map(|ty| self.record(ty, false, None)).collect();
+        let mut recording = self.recording.borrow_mut();
+        for &id in &more {
+            recording.tensors[id as usize].scope = node.scope;
+        }
+        let recorded = recording.nodes.iter_mut().rev().find(|recorded| recorded.results.first() == node.results.first());
+        let recorded = recorded.expect("a node that is pulled through is recorded");
+        assert_eq!(recorded.results, node.results, "an operation is pulled through as it is recorded");
+        recorded.op = op;
+        recorded.regions = vec![body];
+        recorded.results.extend(&more);
+        drop(recording);
+        more.into_iter().map(|id| self.tensor(id)).collect()
     }
 
     /// How many tensors there are: they are numbered below this.

@@ -259,7 +259,7 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
             let _ = grad(x.sum_all().convert(DType::S32), &Leaf(x));
             let _ = vjp(&[x], &[x.sum_all()], &Leaf(x));
             let _ = vjp(&[x], &[], &Leaf(x));
-            let looped = cx.repeat(3, Leaf(x), |_, Leaf(x)| Leaf(x * 2.0)).0;
+            let looped = cx.while_loop(Leaf(x), |x| x.0.sum_all().lt(9.0), |Leaf(x)| Leaf(x * 2.0)).0;
             let _ = grad(looped.sum_all(), &Leaf(x));
             let call = CustomCall { target: "magic".into(), attributes: vec![], results: vec![x.ty()], side_effect: false };
             let called = cx.custom_call(call, &[x])[0];
@@ -276,7 +276,7 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
             +4: grad: the loss is s32[]; it is to be a scalar of floats: nothing flows back from it
             +5: grad: the output is f32[2], its cotangent f32[]; they are to be the same
             +6: grad: 1 outputs and 0 cotangents; there is to be one for each
-            +7: grad: `while` has no gradient here: a loop whose turns are counted only when it runs keeps nothing to go back with; unroll it with a Rust loop, or take the gradient inside its body; or cut it off with `stop_gradient`
+            +7: grad: `while` has no gradient here: a loop whose turns are counted only when it runs keeps nothing to go back with; use `scan` or `repeat`, whose turns are counted, or take the gradient inside its body; or cut it off with `stop_gradient`
             +10: grad: `custom_call` has no gradient here: nothing is known of `magic`; give it to `vjp` in two parts, with its own backward call between them; or cut it off with `stop_gradient`
             +13: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to go on by value; or cut it off with `stop_gradient`
             +14: grad: `all_reduce` has no gradient here: products over devices are not done; sum logarithms instead; or cut it off with `stop_gradient`

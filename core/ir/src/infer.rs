@@ -67,6 +67,8 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::SelectAndScatter { kind: _, window } => cx.select_and_scatter(window),
         Op::Sort { dim, descending: _ } => cx.sort(*dim),
         Op::While { carried, condition, body } => cx.while_loop(*carried, condition, body),
+        Op::Scan { carried, scanned, length, reverse: _, body } => cx.scan(*carried, *scanned, *length, body),
+        Op::Checkpoint { body, remat: _ } => cx.checkpoint(body),
         Op::Case { branches } => cx.case(branches),
         Op::OptimizationBarrier => cx.optimization_barrier(),
         Op::CustomCall(call) => Ok(call.results.clone()),

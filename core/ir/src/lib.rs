@@ -64,7 +64,7 @@ pub use graph::{Graph, Node, Value};
 pub use infer::infer;
 pub use op::{
     Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
-    Scatter, ShardMap, Unary, Window,
+    Remat, Scatter, ShardMap, Unary, Window,
 };
 pub use passes::{common_subexpressions, dead_code, identities, optimize, with_border, with_precision};
 pub use print::{Interface, Port, program, text};

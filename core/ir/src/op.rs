@@ -155,6 +155,29 @@ pub enum Op {
         /// One turn.
         body: Box<Graph>,
     },
+    /// Operands `(carried.., invariant.., scanned..)`: `length` turns of `body`, which takes the carried values, the invariant
+    /// ones, and one slice of each scanned one along its first dimension, and gives `(next carried.., ys..)`. Results are the
+    /// last carried values, and each of the `ys` of all turns, stacked along a new first dimension.
+    Scan {
+        /// How many operands, the first, are carried from one turn to the next.
+        carried: usize,
+        /// How many operands, the last, are taken apart: each has `length` as its first dimension.
+        scanned: usize,
+        /// How many turns.
+        length: usize,
+        /// Whether slices are taken, and `ys` put, from the last to the first.
+        reverse: bool,
+        /// One turn.
+        body: Box<Graph>,
+    },
+    /// Operands are the inputs of `body`, results its outputs: a part of the program that gradients compute again instead
+    /// of keeping what it computed. For all else it is as if its nodes stood here.
+    Checkpoint {
+        /// What is computed.
+        body: Box<Graph>,
+        /// What gradients compute again.
+        remat: Remat,
+    },
     /// Operands `(index: s32 scalar, inputs..)`. Every branch takes all `inputs` and gives results of the same types. An
     /// index out of range takes the last branch.
     Case {
@@ -257,6 +280,8 @@ impl Op {
             Op::SelectAndScatter { .. } => "select_and_scatter",
             Op::Sort { .. } => "sort",
             Op::While { .. } => "while",
+            Op::Scan { .. } => "scan",
+            Op::Checkpoint { .. } => "checkpoint",
             Op::Case { .. } => "case",
             Op::OptimizationBarrier => "optimization_barrier",
             Op::CustomCall(_) => "custom_call",
@@ -277,6 +302,7 @@ impl Op {
     pub fn regions(&self) -> Vec<&Graph> {
         match self {
             Op::While { condition, body, .. } => vec![condition, body],
+            Op::Scan { body, .. } | Op::Checkpoint { body, .. } => vec![body],
             Op::Case { branches } => branches.iter().collect(),
             Op::ShardMap(map) => vec![&map.body],
             Op::Constant(_)
@@ -481,6 +507,16 @@ pub enum Reduction {
 pub enum Extreme {
     Min,
     Max,
+}
+
+/// What gradients compute again of a [`Checkpoint`](Op::Checkpoint), instead of keeping it.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Remat {
+    /// All that they need: only the operands are kept.
+    #[default]
+    Full,
+    /// All but the results of dot products and convolutions, which are kept: dear to compute, and not so large.
+    SaveDots,
 }
 
 /// A tensor known while tracing: its type and its row-major bytes.

@@ -123,6 +123,10 @@ fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
         Op::While { carried, condition, body } => {
             Op::While { carried: *carried, condition: Box::new(pass(condition)), body: Box::new(pass(body)) }
         }
+        Op::Scan { carried, scanned, length, reverse, body } => {
+            Op::Scan { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse, body: Box::new(pass(body)) }
+        }
+        Op::Checkpoint { body, remat } => Op::Checkpoint { body: Box::new(pass(body)), remat: *remat },
         Op::Case { branches } => Op::Case { branches: branches.iter().map(pass).collect() },
         Op::ShardMap(ShardMap { mesh, manual, inputs, outputs, body }) => Op::ShardMap(ShardMap {
             mesh: mesh.clone(),

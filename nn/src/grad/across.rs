@@ -31,8 +31,8 @@ impl<'t> Step<'_, 't> {
                 }
                 filled
             });
-            if let Some(&error) = gradients.iter().find(|gradient| gradient.is_error()) {
-                return self.node.operands.iter().map(|&id| Some(error.trace.error_like(Some(self.trace.type_of(id))))).collect();
+            if gradients.iter().any(|gradient| gradient.is_error()) {
+                return self.broken();
             }
             region.outputs = gradients.iter().map(|gradient| gradient.id).collect();
             regions.push(region);

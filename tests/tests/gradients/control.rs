@@ -97,7 +97,7 @@ fn a_loop_takes_gradients_in_its_body() {
 fn a_gradient_through_a_loop_is_a_mistake_that_names_it() {
     let error = try_eval(
         |cx, x| {
-            let Leaf(y) = cx.repeat(3, Leaf(x[0]), |_, Leaf(x)| Leaf(x.sin()));
+            let Leaf(y) = cx.while_loop(Leaf(x[0]), |x| x.0.lt(3.0), |Leaf(x)| Leaf(x * 2.0));
             vec![grad(y, &Leaf(x[0])).0]
         },
         &[host(&[1.0], &[])],
@@ -105,4 +105,5 @@ fn a_gradient_through_a_loop_is_a_mistake_that_names_it() {
     .unwrap_err()
     .to_string();
     assert!(error.contains("control.rs:") && error.contains("grad: `while` has no gradient here"), "{error}");
+    assert!(error.contains("use `scan` or `repeat`"), "{error}");
 }

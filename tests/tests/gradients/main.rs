@@ -6,6 +6,7 @@ mod elementwise;
 mod index;
 mod product;
 mod reduce;
+mod scan;
 mod shape;
 
 use halite_core::{DType, HostArray};

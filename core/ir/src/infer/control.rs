@@ -27,6 +27,47 @@ impl Infer<'_> {
         Ok(next)
     }
 
+    pub(super) fn scan(self, carried: usize, scanned: usize, length: usize, body: &Graph) -> Result<Vec<TensorType>> {
+        let invariant = self.operands.len().checked_sub(carried).and_then(|rest| rest.checked_sub(scanned));
+        let Some(invariant) = invariant else {
+            return self.fail(format!("{carried} carried and {scanned} scanned values of operands {}", self.list()));
+        };
+        if i32::try_from(length).is_err() {
+            return self.fail(format!("{length} turns are more than an s32 can count"));
+        }
+        let (whole, scanned) = self.operands.split_at(carried + invariant);
+        for (i, ty) in scanned.iter().enumerate() {
+            if ty.dims().first() != Some(&length) {
+                return self
+                    .fail(format!("scanned operand {i} is {ty}; for {length} turns its first dimension is to be {length}"));
+            }
+        }
+        let slices: Vec<TensorType> = scanned.iter().map(|ty| TensorType::new(ty.dtype(), &ty.dims()[1..])).collect();
+        self.takes("the body", body, &whole.iter().copied().chain(&slices).collect::<Vec<_>>())?;
+        let mut results = body.output_types();
+        let carried_types = &self.operands[..carried];
+        if results.len() < carried || !results[..carried].iter().eq(carried_types.iter().copied()) {
+            let next = &results[..carried.min(results.len())];
+            let difference = first_difference(next, carried_types);
+            return self.fail(format!("the body gives {next:?}, the carried values are {carried_types:?}{difference}"));
+        }
+        if results.is_empty() {
+            return self.fail("the body gives nothing; it is to give one value or more");
+        }
+        for y in &mut results[carried..] {
+            *y = TensorType::new(y.dtype(), [&[length], y.dims()].concat());
+        }
+        Ok(results)
+    }
+
+    pub(super) fn checkpoint(self, body: &Graph) -> Result<Vec<TensorType>> {
+        self.takes("the body", body, self.operands)?;
+        if body.outputs().is_empty() {
+            return self.fail("the body gives nothing; it is to give one value or more");
+        }
+        Ok(body.output_types())
+    }
+
     pub(super) fn case(self, branches: &[Graph]) -> Result<Vec<TensorType>> {
         let Some((index, inputs)) = self.operands.split_first() else {
             return self.fail("takes an index and the inputs of its branches, got none");

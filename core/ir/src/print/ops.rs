@@ -2,7 +2,11 @@
 
 use halite_core::{DType, Result, TensorType};
 
-use super::{Printer, regions::comparison, writer::Name};
+use super::{
+    Printer,
+    regions::{Turns, comparison},
+    writer::Name,
+};
 use crate::{Comparison, Graph, Node, Op, Unary};
 
 /// The node that is printed.
@@ -123,6 +127,11 @@ impl Printer<'_> {
             Op::SelectAndScatter { kind, window } => self.select_and_scatter(cx, *kind, window),
             Op::Sort { dim, descending } => self.sort(cx, *dim, *descending),
             Op::While { carried, condition, body } => self.while_loop(cx, *carried, condition, body)?,
+            Op::Scan { carried, scanned, length, reverse, body } => {
+                let turns = Turns { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse };
+                return self.scan(cx, turns, body).map(Printed::Each);
+            }
+            Op::Checkpoint { body, remat: _ } => return self.nodes(body, cx.operands.to_vec()).map(Printed::Each),
             Op::Case { branches } => self.case(cx, branches)?,
             Op::OptimizationBarrier => {
                 let number = self.begin(cx);

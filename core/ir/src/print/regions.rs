@@ -152,6 +152,118 @@ impl Printer<'_> {
         Ok(number)
     }
 
+    /// A `while` of a counter, the carried values, and the stacked results so far. Returns what the results are called.
+    pub(super) fn scan(&mut self, cx: Cx<'_>, turns: Turns, body: &Graph) -> Result<Vec<Name>> {
+        let Turns { carried, scanned, length, reverse } = turns;
+        let origin = cx.node.origin;
+        let counter = TensorType::scalar(DType::S32);
+        let count = |number: usize| i32::try_from(number).expect("as inferred").to_ne_bytes();
+        let stacked: Vec<&TensorType> = (carried..cx.node.results.len()).map(|i| cx.result(i)).collect();
+        let mut initial = cx.operands[..carried].to_vec();
+        for ty in &stacked {
+            let dtype = ty.dtype();
+            let zero = self.scalar(dtype, &identity(Reduction::Sum, dtype)[..dtype.size()], origin);
+            let number = self.w.fresh();
+            self.w.line().results(number, 1).text("stablehlo.broadcast_in_dim ").name(zero).text(", dims = [] : (");
+            self.w.ty(&TensorType::scalar(dtype)).text(") -> ").ty(ty);
+            self.end(cx);
+            initial.push(Name::Single(number));
+        }
+        if length == 0 {
+            return Ok(initial);
+        }
+        let first = self.scalar(DType::S32, &count(0), origin);
+        initial.insert(0, first);
+        let types: Vec<&TensorType> =
+            [&counter].into_iter().chain(cx.types[..carried].iter().copied()).chain(stacked.iter().copied()).collect();
+        let inside: Vec<Name> = initial.iter().map(|_| Name::Region(self.w.fresh())).collect();
+        let number = self.w.fresh();
+        self.w.line().results(number, initial.len()).text("stablehlo.while(");
+        for (i, (&inside, &outside)) in inside.iter().zip(&initial).enumerate() {
+            self.w.comma(i).name(inside).text(" = ").name(outside);
+        }
+        self.w.text(") : ").types(&types);
+
+        self.w.line().text(" cond {");
+        self.w.indent();
+        let end = self.scalar(DType::S32, &count(length), origin);
+        let more = self.compare("LT", inside[0], end, &counter, comparison(DType::S32));
+        self.returns(&[more], &[&TensorType::scalar(DType::Bool)]);
+        self.w.outdent();
+
+        self.w.line().text(" } do {");
+        self.w.indent();
+        let zero = self.scalar(DType::S32, &count(0), origin);
+        let at = match reverse {
+            false => inside[0],
+            true => {
+                let last = self.scalar(DType::S32, &count(length - 1), origin);
+                self.counted("subtract", last, inside[0])
+            }
+        };
+        let whole = cx.operands.len() - scanned;
+        let mut inputs: Vec<Name> = inside[1..=carried].iter().chain(&cx.operands[carried..whole]).copied().collect();
+        for (&x, &ty) in cx.operands[whole..].iter().zip(&cx.types[whole..]) {
+            inputs.push(self.slice_at(cx, x, ty, at, zero));
+        }
+        let outputs = self.nodes(body, inputs)?;
+        let one = self.scalar(DType::S32, &count(1), origin);
+        let mut next = vec![self.counted("add", inside[0], one)];
+        next.extend(&outputs[..carried]);
+        for ((&y, &so_far), ty) in outputs[carried..].iter().zip(&inside[1 + carried..]).zip(&stacked) {
+            next.push(self.put_at(cx, so_far, y, ty, at, zero));
+        }
+        self.returns(&next, &types);
+        self.w.outdent();
+        self.w.line().text(" }");
+        self.end(cx);
+        Ok((1..initial.len()).map(|part| Name::Part(number, part as u32)).collect())
+    }
+
+    /// The slice of `x`, of type `ty`, at an index of its first dimension, without that dimension.
+    fn slice_at(&mut self, cx: Cx<'_>, x: Name, ty: &TensorType, at: Name, zero: Name) -> Name {
+        let row = TensorType::new(ty.dtype(), [&[1], &ty.dims()[1..]].concat());
+        let slice = self.w.fresh();
+        self.w.line().results(slice, 1).text("stablehlo.dynamic_slice ").name(x).text(", ").names(&starts(ty, at, zero));
+        self.w.text(", sizes = ").list(row.dims()).text(" : (").ty(ty);
+        self.start_types(ty);
+        self.w.text(") -> ").ty(&row);
+        self.end(cx);
+        self.reshaped(cx, Name::Single(slice), &row, &TensorType::new(ty.dtype(), &ty.dims()[1..]))
+    }
+
+    /// `x`, of type `ty`, with `y` at an index of its first dimension.
+    fn put_at(&mut self, cx: Cx<'_>, x: Name, y: Name, ty: &TensorType, at: Name, zero: Name) -> Name {
+        let row = TensorType::new(ty.dtype(), [&[1], &ty.dims()[1..]].concat());
+        let y = self.reshaped(cx, y, &TensorType::new(ty.dtype(), &ty.dims()[1..]), &row);
+        let number = self.w.fresh();
+        self.w.line().results(number, 1).text("stablehlo.dynamic_update_slice ").names(&[x, y]).text(", ");
+        self.w.names(&starts(ty, at, zero)).text(" : (").types(&[ty, &row]);
+        self.start_types(ty);
+        self.w.text(") -> ").ty(ty);
+        self.end(cx);
+        Name::Single(number)
+    }
+
+    fn start_types(&mut self, ty: &TensorType) {
+        for _ in ty.dims() {
+            self.w.text(", ").ty(&TensorType::scalar(DType::S32));
+        }
+    }
+
+    fn reshaped(&mut self, cx: Cx<'_>, x: Name, from: &TensorType, to: &TensorType) -> Name {
+        let number = self.w.fresh();
+        self.w.line().results(number, 1).text("stablehlo.reshape ").name(x).text(" : (").ty(from).text(") -> ").ty(to);
+        self.end(cx);
+        Name::Single(number)
+    }
+
+    fn counted(&mut self, op: &str, a: Name, b: Name) -> Name {
+        let number = self.w.fresh();
+        self.w.line().results(number, 1).text("stablehlo.").text(op).text(" ").names(&[a, b]).text(" : tensor<i32>");
+        Name::Single(number)
+    }
+
     pub(super) fn case(&mut self, cx: Cx<'_>, branches: &[Graph]) -> Result<u32> {
         let number = self.begin(cx);
         self.w.text("\"stablehlo.case\"(").name(cx.operands[0]).text(") (");
@@ -238,6 +350,20 @@ impl Printer<'_> {
         let rows: Vec<[usize; 2]> = window.padding.iter().map(|&(low, high)| [low, high]).collect();
         self.w.text("padding = ").matrix(rows.iter().map(|row| &row[..]), 2);
     }
+}
+
+/// How a scan goes: see [`Op::Scan`](crate::Op::Scan).
+#[derive(Clone, Copy)]
+pub(super) struct Turns {
+    pub(super) carried: usize,
+    pub(super) scanned: usize,
+    pub(super) length: usize,
+    pub(super) reverse: bool,
+}
+
+/// The starts of a slice along the first dimension of `ty`.
+fn starts(ty: &TensorType, at: Name, zero: Name) -> Vec<Name> {
+    (0..ty.rank()).map(|dim| if dim == 0 { at } else { zero }).collect()
 }
 
 /// The operation that combines two elements.

@@ -1,0 +1,261 @@
+//! Loops whose turns are counted, and parts of a program that are computed again: gradients flow through both.
+
+use std::panic::Location;
+
+use halite_core::{
+    DType, TensorType,
+    tree::{Empty, Tree},
+};
+use halite_ir::{Graph, Op, Remat};
+
+use super::{fine, named};
+use crate::{Tensor, Trace, rng, trace::Region};
+
+/// How a [`scan`](Trace::scan_with) goes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ScanOptions {
+    /// How many turns. By default as many as the first dimension of what is scanned; needed if nothing is.
+    pub length: Option<usize>,
+    /// Whether the turns go from the last slice to the first. What a turn gives lies where its slices lay.
+    pub reverse: bool,
+}
+
+/// The attributes of [`Op::Scan`] beside its body.
+#[derive(Clone, Copy)]
+pub(crate) struct ScanOf {
+    pub(crate) carried: usize,
+    pub(crate) scanned: usize,
+    pub(crate) length: usize,
+    pub(crate) reverse: bool,
+}
+
+impl Trace {
+    /// Runs `body` on each slice of `xs` along the first dimension, in order, and on the state that the turn before left;
+    /// gives the last state, and what each turn gave beside it, stacked along a new first dimension.
+    ///
+    /// The program holds the body once, however many turns there are. The types of the state's tensors stay the same.
+    /// Gradients flow through; they keep of each turn what they need, or what [`checkpoint`](Self::checkpoint) leaves.
+    /// [`next_key`](Self::next_key) gives each turn keys of its own.
+    ///
+    /// ```
+    /// use halite_core::{DType, TensorType, tree::Leaf};
+    /// use halite_nn::Trace;
+    ///
+    /// let cx = &Trace::new();
+    /// let xs = cx.input(TensorType::new(DType::F32, [10, 3]), "xs");
+    /// let zero = cx.full(0.0, &TensorType::new(DType::F32, [3]));
+    /// let (sum, doubled) = cx.scan(Leaf(zero), Leaf(xs), |sum, x| {
+    ///     let next = sum.0 + x.0;
+    ///     (Leaf(next), Leaf(next * 2.0))
+    /// });
+    /// assert!(cx.mistakes().is_empty());
+    /// assert_eq!(sum.0.ty().to_string(), "f32[3]");
+    /// assert_eq!(doubled.0.ty().to_string(), "f32[10, 3]");
+    /// ```
+    #[track_caller]
+    pub fn scan<'t, S, X, Y>(&'t self, init: S, xs: X, body: impl FnOnce(S, X) -> (S, Y)) -> (S, Y)
+    where
+        S: Tree<Leaf = Tensor<'t>>,
+        X: Tree<Leaf = Tensor<'t>>,
+        Y: Tree<Leaf = Tensor<'t>>,
+    {
+        self.scan_with(ScanOptions::default(), init, xs, body)
+    }
+
+    /// As [`scan`](Self::scan), in reverse, or by a number of turns for want of `xs`
+    /// ([`Empty`](halite_core::tree::Empty)).
+    #[track_caller]
+    pub fn scan_with<'t, S, X, Y>(&'t self, options: ScanOptions, init: S, xs: X, body: impl FnOnce(S, X) -> (S, Y)) -> (S, Y)
+    where
+        S: Tree<Leaf = Tensor<'t>>,
+        X: Tree<Leaf = Tensor<'t>>,
+        Y: Tree<Leaf = Tensor<'t>>,
+    {
+        let location = Location::caller();
+        let initial: Vec<Tensor<'t>> = init.leaves().into_iter().copied().collect();
+        let scanned: Vec<Tensor<'t>> = xs.leaves().into_iter().copied().collect();
+        let length = self.turns("scan", options.length, &xs, location);
+        let mut given = None;
+        let results = self.scan_leaves(length, options.reverse, &initial, scanned, location, |carried, slices| {
+            let (next, ys) = body(init.rebuild(carried.iter().copied()), xs.rebuild(slices.iter().copied()));
+            let next = self.same_types("scan", ["the initial state", "the body's result"], &init, &next, location);
+            let stacked = self.usable("scan", &ys, location);
+            given = Some(ys);
+            Ok((next?, stacked?))
+        });
+        let ys = given.expect("the body is traced once");
+        match results {
+            Ok(results) => {
+                let (state, stacked) = results.split_at(initial.len());
+                (init.rebuild(state.iter().copied()), ys.rebuild(stacked.iter().copied()))
+            }
+            Err(_) => {
+                let state = init.map(|_, leaf| self.error_like(Some(leaf.ty())));
+                (state, ys.map(|_, y| self.error_like(Some(stack(&y.ty(), length.unwrap_or(0))))))
+            }
+        }
+    }
+
+    /// Runs `body` so often, on the turn's number (an `s32` scalar, from 0) and the state; gives the last state. The
+    /// types of the state's tensors stay the same. Gradients flow through, as for [`scan`](Self::scan).
+    #[track_caller]
+    pub fn repeat<'t, S: Tree<Leaf = Tensor<'t>>>(&'t self, count: usize, init: S, body: impl FnOnce(Tensor<'t>, S) -> S) -> S {
+        let location = Location::caller();
+        let length = self.turns("repeat", Some(count), &Empty::new(), location);
+        let leaves = init.leaves().into_iter().copied();
+        let initial: Vec<Tensor<'t>> = leaves.chain([self.scalar(0.0, DType::S32)]).collect();
+        let turn = initial.len() - 1;
+        let results = self.scan_leaves(length, false, &initial, vec![], location, |carried, _| {
+            let next = body(carried[turn], init.rebuild(carried[..turn].iter().copied()));
+            let mut next = self.same_types("repeat", ["the initial state", "the body's result"], &init, &next, location)?;
+            next.push(carried[turn] + 1);
+            Ok((next, vec![]))
+        });
+        match results {
+            Ok(results) => init.rebuild(results.into_iter().take(turn)),
+            Err(_) => init.map(|_, leaf| self.error_like(Some(leaf.ty()))),
+        }
+    }
+
+    /// What `body` gives. Gradients keep of it only the tensors that it uses from outside, and compute the rest again when
+    /// they need it: less memory for more work.
+    ///
+    /// ```
+    /// use halite_core::{DType, TensorType, tree::Leaf};
+    /// use halite_nn::{Trace, grad};
+    ///
+    /// let cx = &Trace::new();
+    /// let x = cx.input(TensorType::new(DType::F32, [3]), "x");
+    /// let Leaf(y) = cx.checkpoint(|| Leaf(x.sin().exp()));
+    /// let Leaf(slope) = grad(y.sum_all(), &Leaf(x));
+    /// assert!(cx.mistakes().is_empty());
+    /// assert_eq!(slope.ty().to_string(), "f32[3]");
+    /// ```
+    #[track_caller]
+    pub fn checkpoint<'t, T: Tree<Leaf = Tensor<'t>>>(&'t self, body: impl FnOnce() -> T) -> T {
+        self.checkpoint_with(Remat::Full, body)
+    }
+
+    /// As [`checkpoint`](Self::checkpoint), with a choice of what is computed again.
+    #[track_caller]
+    pub fn checkpoint_with<'t, T: Tree<Leaf = Tensor<'t>>>(&'t self, remat: Remat, body: impl FnOnce() -> T) -> T {
+        let location = Location::caller();
+        let (region, (result, outputs)) = self.region(&[], |_| {
+            let result = body();
+            let outputs = self.usable("checkpoint", &result, location);
+            (result, outputs)
+        });
+        let outputs = match outputs {
+            Ok(outputs) if !outputs.is_empty() => outputs,
+            Ok(_) => return result,
+            Err(_) => return result.map(|_, leaf| self.error_like(Some(leaf.ty()))),
+        };
+        let mut regions = vec![region.giving(&outputs)];
+        let operands: Vec<Tensor<'t>> = self.capture(&mut regions).into_iter().map(|id| self.tensor(id)).collect();
+        let op = Op::Checkpoint { body: Box::new(self.region_graph(&regions[0])), remat };
+        result.rebuild(self.push_regions(op, &operands, regions, location))
+    }
+
+    /// Runs `body` on the carried values and the slices of a turn, for the next carried values and what is stacked. Gives
+    /// the last of the former, then the latter.
+    fn scan_leaves<'t>(
+        &'t self,
+        length: Result<usize, Tensor<'t>>,
+        reverse: bool,
+        initial: &[Tensor<'t>],
+        mut scanned: Vec<Tensor<'t>>,
+        location: &'static Location<'static>,
+        body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> Result<(Vec<Tensor<'t>>, Vec<Tensor<'t>>), Tensor<'t>>,
+    ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
+        // A body that draws random numbers scans over keys, too.
+        let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
+        let slices = scanned.iter().map(|x| slice(&x.ty()));
+        let types: Vec<TensorType> = initial.iter().map(|leaf| leaf.ty()).chain(slices).chain(key).collect();
+        let (mut region, (outputs, drew)) = self.region(&types, |inputs| {
+            let (carried, rest) = inputs.split_at(initial.len());
+            let (slices, key) = rest.split_at(scanned.len());
+            self.with_key(key.first().copied(), || body(carried, slices))
+        });
+        let (next, stacked) = outputs?;
+        let length = length?;
+        if let Some(&error) = initial.iter().chain(&scanned).find(|tensor| tensor.is_error()) {
+            return Err(error);
+        }
+        if next.is_empty() && stacked.is_empty() {
+            return Ok(vec![]);
+        }
+        if drew {
+            let _site = self.called_from(location);
+            scanned.push(rng::split_many(self.next_key(), length));
+        } else {
+            region.inputs.truncate(initial.len() + scanned.len());
+        }
+        region.outputs = next.iter().chain(&stacked).map(|tensor| tensor.id).collect();
+        let of = ScanOf { carried: initial.len(), scanned: scanned.len(), length, reverse };
+        Ok(self.scan_of(of, region, initial, &scanned, location))
+    }
+
+    /// Records a scan of a region that takes the carried values and the slices, in this order, and what it captures.
+    pub(crate) fn scan_of<'t>(
+        &'t self,
+        of: ScanOf,
+        mut region: Region,
+        initial: &[Tensor<'t>],
+        scanned: &[Tensor<'t>],
+        location: &'static Location<'static>,
+    ) -> Vec<Tensor<'t>> {
+        let captured = self.captured(&[&region]);
+        region.inputs.splice(of.carried..of.carried, captured.iter().copied());
+        let captured = captured.iter().map(|&id| self.tensor(id));
+        let operands: Vec<Tensor<'t>> = initial.iter().copied().chain(captured).chain(scanned.iter().copied()).collect();
+        self.push_regions(of.op(self.region_graph(&region)), &operands, vec![region], location)
+    }
+
+    /// How many turns a scan of `xs` has.
+    fn turns<'t, X: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        op: &str,
+        length: Option<usize>,
+        xs: &X,
+        location: &'static Location<'static>,
+    ) -> Result<usize, Tensor<'t>> {
+        let fail = |message: String| Err(self.fail_at(location, op, message, None));
+        let mut length: Option<(usize, String)> = length.map(|length| (length, "`length`".to_string()));
+        for (path, &x) in xs.named() {
+            let (ty, what) = (fine(x)?.ty(), named("what is scanned", &path));
+            let Some(&first) = ty.dims().first() else {
+                return fail(format!("{what} is {ty}; it is to have a first dimension, of which each turn gets a slice"));
+            };
+            match &length {
+                None => length = Some((first, format!("{what}, {ty},"))),
+                Some((length, _)) if *length == first => {}
+                Some((length, why)) => {
+                    return fail(format!("{why} makes {length} turns; {what} is {ty}, whose first dimension makes {first}"));
+                }
+            }
+        }
+        match length {
+            None => fail("nothing is scanned, so how many turns is not known; give `ScanOptions::length`".to_string()),
+            Some((length, _)) if i32::try_from(length).is_err() => fail(format!("{length} turns are more than an s32 can count")),
+            Some((length, _)) => Ok(length),
+        }
+    }
+}
+
+impl ScanOf {
+    /// The operation, of this body.
+    pub(crate) fn op(self, body: Graph) -> Op {
+        let ScanOf { carried, scanned, length, reverse } = self;
+        Op::Scan { carried, scanned, length, reverse, body: Box::new(body) }
+    }
+}
+
+/// The type of what one turn gets of `ty`, if it has a first dimension.
+fn slice(ty: &TensorType) -> TensorType {
+    TensorType::new(ty.dtype(), ty.dims().get(1..).unwrap_or_default())
+}
+
+/// The type of `length` tensors of type `ty`, one upon the other.
+pub(crate) fn stack(ty: &TensorType, length: usize) -> TensorType {
+    TensorType::new(ty.dtype(), [&[length], ty.dims()].concat())
+}
