@@ -22,6 +22,39 @@ case("control", "while_loop", "never", {"x": np.array([1.0], "float32")}, lambda
 case("control", "repeat", "powers", {"x": draw.normal(2, 2)}, lambda x: lax.fori_loop(0, 5, lambda i, y: y @ x + i.astype("float32"), jnp.eye(2, dtype="float32")))
 case("control", "repeat_nested", "", {"x": int32(3)}, lambda x: lax.fori_loop(0, 4, lambda i, a: lax.fori_loop(0, 3, lambda j, b: b + x * i.astype("int32") + j.astype("int32"), a), jnp.int32(0)))
 
+values = {"xs": draw.normal(6, 2, 3), "h": draw.normal(2, 4), "w": draw.normal(3, 4, scale=0.5), "u": draw.normal(4, 4, scale=0.5)}
+
+
+def recurrent(xs, h, w, u, reverse=False):
+    def turn(h, x):
+        h = jnp.tanh(x @ w + h @ u)
+        return h, h
+
+    return lax.scan(turn, h, xs, reverse=reverse)
+
+
+def recurrent_loss(xs, h, w, u):
+    last, states = recurrent(xs, h, w, u)
+    return (states * states).sum() + last.sum()
+
+
+def checkpointed(x, w):
+    def turn(carry, _):
+        y, turn = carry
+        y = jax.checkpoint(lambda y: jnp.tanh(jnp.sin(y @ w) + turn.astype("float32")))(y)
+        return (y, turn + 1), y.mean()
+
+    (y, _), means = lax.scan(turn, (x, jnp.int32(0)), None, length=4)
+    return y, means
+
+
+case("control", "scan", "", values, recurrent, grad="all", tolerance=1e-5)
+case("control", "scan_reverse", "", values, lambda *values: recurrent(*values, reverse=True), grad="all", tolerance=1e-5)
+case("control", "scan_gradient", "", values, jax.grad(recurrent_loss, (2, 3)), grad="all", tolerance=4e-5)
+values = {"x": draw.normal(2, 3), "w": draw.normal(3, 3)}
+case("control", "checkpoint", "", values, jax.checkpoint(lambda x, w: jnp.tanh(jnp.sin(x @ w) @ w)), grad="all", tolerance=1e-5)
+case("control", "checkpoint_in_scan", "", values, checkpointed, grad="all", tolerance=1e-5)
+
 case("control", "stop_gradient", "", {"x": draw.normal(3)}, lambda x: x * lax.stop_gradient(x) + jnp.sin(x), grad="x")
 case("control", "optimization_barrier", "", {"x": draw.normal(3)}, lambda x: lax.optimization_barrier(x) * 2, grad="x")
 case("control", "gradient_of_gradient", "polynomial", {"x": draw.normal(4)}, lambda x: jax.grad(lambda x: (x**3 * jnp.sin(x)).sum())(x), grad="x")

@@ -140,6 +140,13 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
             once.counted_once.push(node.origin);
             return once;
         }
+        // Taking and putting slices moves bytes; counting turns costs nothing to speak of.
+        Op::Scan { length, body, .. } => {
+            let mut turns = Cost::default();
+            turns.add(cost(body), *length as f64);
+            return turns;
+        }
+        Op::Checkpoint { body, .. } => return cost(body),
         Op::Case { branches } => {
             let costs = branches.iter().map(cost);
             return costs.max_by(|a, b| a.flops().total_cmp(&b.flops())).unwrap_or_default();

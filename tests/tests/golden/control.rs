@@ -1,8 +1,21 @@
-//! Branches and loops, what gradients pass over, gradients of gradients, attention.
+//! Branches, loops and checkpoints, what gradients pass over, gradients of gradients, attention.
 
-use halite_core::{DType, tree::Leaf};
-use halite_nn::{Tensor, cross_entropy, grad};
-use halite_tests::functions;
+use halite_core::{
+    DType,
+    tree::{Empty, Leaf},
+};
+use halite_nn::{ScanOptions, Tensor, cross_entropy, grad};
+use halite_tests::{functions, golden::Given};
+
+/// `h = tanh(x w + h u)` over `xs`: the last and all of them.
+fn recurrent<'t>(g: &Given<'t>, reverse: bool) -> (Leaf<Tensor<'t>>, Leaf<Tensor<'t>>) {
+    let [xs, h, w, u] = ["xs", "h", "w", "u"].map(|name| g.input(name));
+    let options = ScanOptions { reverse, ..ScanOptions::default() };
+    g.cx.scan_with(options, Leaf(h), Leaf(xs), |Leaf(h), Leaf(x)| {
+        let h = (x.matmul(w) + h.matmul(u)).tanh();
+        (Leaf(h), Leaf(h))
+    })
+}
 
 functions! {
     attention(g) {
@@ -50,6 +63,35 @@ functions! {
         let start = Leaf(g.cx.scalar(0.0, DType::S32));
         let outer = |i: Tensor<'t>, a: Leaf<Tensor<'t>>| g.cx.repeat(3, a, |j, Leaf(b)| Leaf(b + g.x() * i + j));
         g.cx.repeat(4, start, outer).0
+    };
+    scan(g) {
+        let (Leaf(last), Leaf(states)) = recurrent(g, false);
+        (last, states)
+    };
+    scan_reverse(g) {
+        let (Leaf(last), Leaf(states)) = recurrent(g, true);
+        (last, states)
+    };
+    scan_gradient(g) {
+        let (Leaf(last), Leaf(states)) = recurrent(g, false);
+        let (Leaf(w), Leaf(u)) = (Leaf(g.input("w")), Leaf(g.input("u")));
+        let (Leaf(dw), Leaf(du)) = grad((states * states).sum_all() + last.sum_all(), &(Leaf(w), Leaf(u)));
+        (dw, du)
+    };
+    checkpoint(g) {
+        let (x, w) = (g.input("x"), g.input("w"));
+        let Leaf(y) = g.cx.checkpoint(|| Leaf(x.matmul(w).sin().matmul(w).tanh()));
+        y
+    };
+    checkpoint_in_scan(g) {
+        let turns = ScanOptions { length: Some(4), reverse: false };
+        let start = (Leaf(g.input("x")), Leaf(g.cx.scalar(0.0, DType::S32)));
+        let w = g.input("w");
+        let ((Leaf(y), _), Leaf(means)) = g.cx.scan_with(turns, start, Empty::new(), |(Leaf(y), Leaf(turn)), _| {
+            let Leaf(next) = g.cx.checkpoint(|| Leaf((y.matmul(w).sin() + turn.convert(DType::F32)).tanh()));
+            ((Leaf(next), Leaf(turn + 1)), Leaf(next.mean_all()))
+        });
+        (y, means)
     };
     stop_gradient(g) g.x() * g.x().stop_gradient() + g.x().sin();
     while_loop(g) {

@@ -79,14 +79,14 @@ fn every_operation_is_in_a_case() {
 #[rustfmt::skip]
 const OPERATIONS: &[&str] = &[
     "abs", "add", "and", "argmax", "argmin", "atan2", "bitcast_convert", "broadcast", "case", "cbrt", "ceil",
-    "clamp", "compare", "concatenate", "constant", "convert", "convolution", "cosine", "count_leading_zeros",
-    "divide", "dot", "dynamic_slice", "dynamic_update_slice", "erf", "exponential", "exponential_minus_one",
-    "floor", "gather", "iota", "is_finite", "log", "log_plus_one", "logistic", "maximum", "minimum", "multiply",
-    "negate", "not", "optimization_barrier", "or", "pad", "population_count", "power", "reduce_and", "reduce_max",
-    "reduce_min", "reduce_or", "reduce_precision", "reduce_product", "reduce_sum", "reduce_window", "remainder",
-    "reshape", "reverse", "round_nearest_afz", "round_nearest_even", "rsqrt", "scatter", "select",
-    "select_and_scatter", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sine", "slice",
-    "sort", "sqrt", "subtract", "tan", "tanh", "transpose", "while", "xor",
+    "checkpoint", "clamp", "compare", "concatenate", "constant", "convert", "convolution", "cosine",
+    "count_leading_zeros", "divide", "dot", "dynamic_slice", "dynamic_update_slice", "erf", "exponential",
+    "exponential_minus_one", "floor", "gather", "iota", "is_finite", "log", "log_plus_one", "logistic", "maximum",
+    "minimum", "multiply", "negate", "not", "optimization_barrier", "or", "pad", "population_count", "power",
+    "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_precision", "reduce_product", "reduce_sum",
+    "reduce_window", "remainder", "reshape", "reverse", "round_nearest_afz", "round_nearest_even", "rsqrt", "scan",
+    "scatter", "select", "select_and_scatter", "shift_left", "shift_right_arithmetic", "shift_right_logical",
+    "sign", "sine", "slice", "sort", "sqrt", "subtract", "tan", "tanh", "transpose", "while", "xor",
 ];
 
 /// Without `_`, so that a new operation is asked for here: add its name above, and a case.
@@ -121,6 +121,8 @@ fn has_golden_values(op: &Op) -> bool {
         | Op::SelectAndScatter { .. }
         | Op::Sort { .. }
         | Op::While { .. }
+        | Op::Scan { .. }
+        | Op::Checkpoint { .. }
         | Op::Case { .. }
         | Op::OptimizationBarrier => true,
         // Of several devices, or of what a plugin knows by name: `ir_ops` runs them.
