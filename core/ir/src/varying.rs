@@ -67,6 +67,18 @@ fn masks(axes: &Axes, graph: &Graph, inputs: Vec<Mask>) -> Vec<Mask> {
                     turn.splice(..*carried, grown);
                 }
             }
+            Op::Scan { carried, body, .. } => {
+                let mut turn = operands;
+                loop {
+                    let results = masks(axes, body, turn.clone());
+                    let grown: Vec<Mask> = turn.iter().zip(&results).take(*carried).map(|(old, new)| old | new).collect();
+                    if grown == turn[..*carried] {
+                        break grown.into_iter().chain(results.into_iter().skip(*carried)).collect();
+                    }
+                    turn.splice(..*carried, grown);
+                }
+            }
+            Op::Checkpoint { body, .. } => masks(axes, body, operands),
             Op::Case { branches } => {
                 let results = branches.iter().map(|branch| masks(axes, branch, operands[1..].to_vec()));
                 let either = |a: Vec<Mask>, b: Vec<Mask>| a.iter().zip(b).map(|(a, b)| a | b).collect();

@@ -336,7 +336,7 @@ fn needed_again(step: &Step<'_, '_>, nodes: &[Recorded], residuals: &[Id], remat
 /// Takes hardly longer to compute again than to read back: of one result, without transcendental functions, sums or products.
 fn is_cheap(op: &Op) -> bool {
     match op {
-        Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId => true,
+        Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => true,
         Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } | Op::Reverse { .. } => true,
         Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Pad { .. } => true,
         Op::Convert(_) | Op::BitcastConvert(_) | Op::ReducePrecision { .. } => true,
@@ -357,7 +357,7 @@ fn is_cheap(op: &Op) -> bool {
         Op::Dot(_) | Op::Convolution(_) | Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ReduceWindow { .. } => false,
         Op::SelectAndScatter { .. } | Op::Sort { .. } => false,
         Op::While { .. } | Op::Scan { .. } | Op::Checkpoint { .. } | Op::Case { .. } => false,
-        Op::OptimizationBarrier | Op::CustomCall(_) => false,
+        Op::OptimizationBarrier | Op::CustomCall(_) | Op::ShardMap(_) => false,
         Op::AllReduce { .. } | Op::AllGather { .. } | Op::ReduceScatter { .. } | Op::AllToAll { .. } => false,
         Op::CollectivePermute { .. } => false,
     }

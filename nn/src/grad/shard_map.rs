@@ -45,7 +45,7 @@ impl<'t> Step<'_, 't> {
             gradients
         });
         if gradients.iter().any(|gradient| gradient.is_error()) {
-            return self.node.operands.iter().map(|&id| Some(self.trace.error_like(Some(self.trace.type_of(id))))).collect();
+            return self.broken();
         }
         let specs = |inputs: &[usize]| inputs.iter().map(|&input| map.inputs[input].clone()).collect::<Vec<PartitionSpec>>();
         let seed_specs = seeded.iter().map(|&(output, _)| map.outputs[output].clone());

@@ -490,6 +490,8 @@ impl<'a> Pass<'a> {
             Op::Iota { .. } | Op::ArgReduce { .. } | Op::Sort { .. } => Class::Sensitive,
             Op::BitcastConvert(_)
             | Op::While { .. }
+            | Op::Scan { .. }
+            | Op::Checkpoint { .. }
             | Op::Case { .. }
             | Op::CustomCall(_)
             | Op::ShardMap(_)
