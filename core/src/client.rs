@@ -457,7 +457,12 @@ impl Loaded {
         let now = Instant::now();
         metrics.timer(Metric::Launch).add_at(now, now - started);
         if metrics.clock().is_due(now) {
-            metrics.time_launch(function, number, now, outputs.first().and_then(|row| row.first()).map(|output| &**output));
+            metrics.time_launch(
+                function,
+                number,
+                (started, now),
+                outputs.first().and_then(|row| row.first()).map(|output| &**output),
+            );
         }
         if metrics.settings().watches_launches() {
             self.watch(before, Location::caller(), now - started, &outputs)?;

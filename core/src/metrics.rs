@@ -42,7 +42,8 @@ pub enum Metric {
     Load,
     /// Queueing a run, on the host.
     Launch,
-    /// Running, on the first device of the launch; of two launches in a row every 10 ms, or of all at `HALITE_DEBUG=2`.
+    /// Running, on the first device of the launch. Of launches that take less than 200 µs a sample, every 10 ms; of all at
+    /// `HALITE_DEBUG=2`.
     Execute,
     /// Queueing a copy to a device, on the host.
     Upload,

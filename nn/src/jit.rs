@@ -14,8 +14,8 @@ use std::{
 
 pub use halite_core::Stages;
 use halite_core::{
-    Arg, Array, Client, CompileCause, CompileOptions, DTypePolicy, DeviceBuffer, Error, InputChange, LargeBuffer, Launch, Loaded,
-    Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
+    Activity, Arg, Array, Client, CompileCause, CompileOptions, DTypePolicy, DeviceBuffer, Error, FunctionActivity, InputChange,
+    LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
     tree::{Empty, Family, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port};
@@ -98,6 +98,8 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     function: Box<Function<S, I, O>>,
     output_spec: Box<OutputSpec>,
     origin: &'static Location<'static>,
+    /// Whether the lines that call it are of a library, and tell a user nothing.
+    made_by_library: bool,
     /// Most recently used last. Held only to look and to add.
     programs: Mutex<Vec<Arc<Compiled<O>>>>,
     /// Held while compiling, so that threads that want the same program wait for it instead of compiling it twice.
@@ -150,6 +152,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             function: Box::new(function),
             output_spec: Box::new(|_, _| PartitionSpec::replicated()),
             origin: Location::caller(),
+            made_by_library: false,
             programs: Mutex::default(),
             compiling: Mutex::default(),
             compiles: AtomicU64::new(0),
@@ -160,7 +163,13 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// called [`new`](Self::new).
     pub fn of_line(mut self, origin: &'static Location<'static>) -> Self {
         self.origin = origin;
+        self.made_by_library = true;
         self
+    }
+
+    /// What became of this function, in what a client [did](halite_core::Metrics::activity).
+    pub fn of<'a>(&self, activity: &'a Activity) -> Option<&'a FunctionActivity> {
+        activity.functions.iter().find(|function| *function.name == *self.name && function.origin == Some(self.origin))
     }
 
     /// A name for dumps, reports and messages.
@@ -380,10 +389,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let paths = state.paths().into_iter().chain(inputs.paths());
         let cause = CompileCause {
             origin: Some(self.origin),
-            called_at: Some(Location::caller()),
+            called_at: if self.made_by_library { None } else { Some(Location::caller()) },
             reason,
             stages,
-            graph: self.client.dumps().then(|| format!("{graph:#?}\n")),
+            graph: self.client.dumps().then(|| graph.to_string()),
             largest: largest(&graph, paths.zip(&program.signature.inputs)),
         };
         let started = Instant::now();

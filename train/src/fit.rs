@@ -6,12 +6,13 @@
 use std::{
     collections::{HashSet, VecDeque},
     fmt,
+    panic::Location,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use halite_core::{
-    Array, CounterSnapshot, DeviceEvent, Error, ErrorKind, HostArray, Pending, Result, Sharding,
+    Activity, Array, DeviceEvent, Error, ErrorKind, FunctionActivity, HostArray, Pending, Result, Sharding,
     tree::{Leaf, Tree},
 };
 use halite_data::{Loader, Position};
@@ -43,6 +44,7 @@ impl InFlight {
             && let Some(oldest) = self.0.pop_front()
             && !oldest.is_ready()
         {
+            let _span = tracing::trace_span!("wait for device").entered();
             oldest.pending("step").wait()?;
         }
         Ok(())
@@ -130,7 +132,7 @@ pub(crate) struct Run<'a, K: Task, O: Optimizer> {
     interrupts: Interrupts,
     /// Paths, in the state, of the parameters that are trained.
     trained: Arc<HashSet<String>>,
-    before: CounterSnapshot,
+    before: Activity,
     started: Instant,
 }
 
@@ -161,6 +163,7 @@ where
 {
     pub(crate) fn start(
         trainer: &'a Trainer,
+        line: &'static Location<'static>,
         task: Arc<K>,
         model: Arc<ModelParams<K>>,
         optimizer: Arc<O>,
@@ -168,11 +171,11 @@ where
         validation: Loader,
     ) -> Result<Self> {
         let started = Instant::now();
-        let before = trainer.client.counters().snapshot();
+        let before = trainer.client.metrics().activity();
         let Trainer { client, mesh, strategy, options, .. } = trainer;
         let [batch, validating] = [trainer.batch_specs::<K>(&train)?, trainer.batch_specs::<K>(&validation)?];
         let (layout, batches) = ((mesh, strategy), [&batch, &validating]);
-        let programs = Programs::new(client, layout, &task, &model, &optimizer, batches, options.clip_norm)?;
+        let programs = Programs::new(client, layout, &task, &model, &optimizer, batches, options.clip_norm)?.of_line(line);
         // Mistakes of gradients and of the optimizer too are told before anything is compiled, read or written.
         programs.step.lower(&programs.state, &(batch, Leaf(programs.train_metrics.spec(mesh))))?;
         let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
@@ -333,6 +336,7 @@ where
         let queued = now.in_flight.push(&window);
         now.live = Some((state, window));
         now.step += 1;
+        self.trainer.client.metrics().step();
         now.first_step.get_or_insert_with(|| self.started.elapsed());
         self.outputs.stepped();
         queued
@@ -360,6 +364,7 @@ where
 
     /// Scores the model on the validation data; `None` if it is asked to stop on the way.
     fn validate(&self, now: &Progressing<K, O>) -> Result<Option<Metrics>> {
+        let _span = tracing::trace_span!("validate").entered();
         let Programs { evaluate, evaluate_metrics, .. } = &self.programs;
         let stop = || self.interrupts.reason().is_some();
         self.trainer.score::<K>(evaluate, evaluate_metrics, &now.live()?.0.model, &self.validation, &stop)
@@ -478,7 +483,10 @@ where
 
     fn report(&self, now: &Progressing<K, O>, train: Metrics, validation: Metrics, interrupted: bool) -> Result<Report> {
         let Trainer { client, mesh, options, .. } = self.trainer;
-        let (counted, before) = (client.counters().snapshot(), self.before);
+        let activity = client.metrics().activity().since(&self.before);
+        let (counted, step) = (activity.counters, self.programs.step.of(&activity));
+        let queued = (now.step - now.first) as f64;
+        let busy = step.and_then(FunctionActivity::execute_mean).map(|mean| mean.as_secs_f64() * queued);
         let named = |metrics: Metrics| metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
         let training = now.training.as_secs_f64();
         let samples = (now.step - now.first) * options.batch_size as u64;
@@ -489,13 +497,17 @@ where
             epochs: now.position.epoch,
             seconds: self.seconds(now),
             samples_per_second: if training > 0.0 { samples as f64 / training } else { 0.0 },
-            compiles: counted.compiles - before.compiles,
-            cache_hits: counted.cache_hits - before.cache_hits,
-            compile_seconds_saved: (counted.compile_time_saved - before.compile_time_saved).as_secs_f64(),
+            compiles: counted.compiles,
+            cache_hits: counted.cache_hits,
+            compile_seconds_saved: counted.compile_time_saved.as_secs_f64(),
             step_compiles: self.programs.step.compiles(),
-            blocking_reads: counted.blocking_reads - before.blocking_reads,
-            uploads: counted.uploads - before.uploads,
+            blocking_reads: counted.blocking_reads,
+            uploads: counted.uploads,
+            training_seconds: training,
             input_wait_seconds: now.input_wait.as_secs_f64(),
+            // Two clocks may disagree by a little.
+            device_busy_seconds: busy.map(|busy| busy.min(training)),
+            findings: activity.findings().iter().map(ToString::to_string).collect(),
             seconds_to_first_step: now.first_step.map_or(0.0, |first| first.as_secs_f64()),
             devices: mesh.size() as u64,
             plugin: client.platform().name.to_string(),

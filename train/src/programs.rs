@@ -1,6 +1,6 @@
 //! The programs of a run: initialise, step, evaluate. Each is one launch; none reads anything back.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, panic::Location, sync::Arc};
 
 use halite_core::{
     Array, Client, DType, Error, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
@@ -78,6 +78,12 @@ where
             evaluate_metrics,
             state,
         })
+    }
+
+    /// Names `line` as the one that made them.
+    pub(crate) fn of_line(self, line: &'static Location<'static>) -> Self {
+        let Programs { init, step, evaluate, .. } = self;
+        Programs { init: init.of_line(line), step: step.of_line(line), evaluate: evaluate.of_line(line), ..self }
     }
 }
 

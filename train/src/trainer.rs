@@ -1,6 +1,6 @@
 //! The trainer: what to run on, how long, where to write; and fitting, validating, predicting.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{panic::Location, path::PathBuf, sync::Arc};
 
 use halite_core::{
     Client, DeviceId, Error, HostArray, Mesh, Result, Sharding,
@@ -271,6 +271,7 @@ impl Trainer {
     /// # Errors
     /// All mistakes of the task's code at once; what the compiler says; a loss or metric that is not finite, with its name
     /// and step; a sample that cannot be read; a directory that cannot be written.
+    #[track_caller]
     pub fn fit<K: Task, O: Optimizer>(
         &self,
         task: K,
@@ -288,17 +289,19 @@ impl Trainer {
         };
         let train = Loader::new(train, training).map_err(|error| of_data("training", &error))?;
         let validation = self.in_order::<K>(validation).map_err(|error| of_data("validation", &error))?;
-        Run::start(self, Arc::new(task), Arc::new(model), Arc::new(optimizer), train, validation)?.fit()
+        let line = Location::caller();
+        Run::start(self, line, Arc::new(task), Arc::new(model), Arc::new(optimizer), train, validation)?.fit()
     }
 
     /// Scores `model` on every sample of `dataset`, exactly: the samples that fill up the last batch do not count.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
+    #[track_caller]
     pub fn validate<K: Task>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Metrics> {
         let loader = self.in_order::<K>(dataset)?;
         let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
-        let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics);
+        let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics).of_line(Location::caller());
         let scores = self.score::<K>(&program, &metrics, model, &loader, &|| false)?;
         Ok(scores.expect("nobody asks it to stop"))
     }
@@ -330,10 +333,11 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
+    #[track_caller]
     pub fn predict<K: Predict>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Answers<K>> {
         let batch_size = self.options.batch_size;
         let loader = Loader::new(dataset, self.padded())?;
-        let program = predict_program(&self.client, &self.mesh, &Arc::new(task));
+        let program = predict_program(&self.client, &self.mesh, &Arc::new(task)).of_line(Location::caller());
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
         let mut samples = 0;

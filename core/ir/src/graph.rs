@@ -1,6 +1,6 @@
 //! Programs as graphs: nodes in the order of their making, each using only values made before it.
 
-use std::panic::Location;
+use std::{fmt, panic::Location};
 
 use halite_core::{Result, TensorType};
 
@@ -138,5 +138,51 @@ impl Value {
     /// Its number in its graph.
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// A line for each value, in the order of evaluation: its number and type, what makes it of what, and the user's line. The
+/// bodies of loops and branches stand indented under theirs.
+///
+/// ```
+/// # use halite_core::{DType, TensorType};
+/// # use halite_ir::{Binary, Graph, Op};
+/// let mut graph = Graph::new();
+/// let x = graph.input(TensorType::new(DType::F32, [2]));
+/// let twice = graph.push(Op::Binary(Binary::Add), &[x, x], None).unwrap()[0];
+/// graph.set_outputs(vec![twice]);
+/// assert_eq!(graph.to_string(), "%0: f32[2] = input\n%1: f32[2] = Binary(Add)(%0, %0)\nreturn %1\n");
+/// ```
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, 0)
+    }
+}
+
+impl Graph {
+    fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
+        let indent = "  ".repeat(depth);
+        let list = |values: &[Value]| values.iter().map(|value| format!("%{}", value.0)).collect::<Vec<_>>().join(", ");
+        let typed = |values: &[Value]| {
+            values.iter().map(|&value| format!("%{}: {}", value.0, self.ty(value))).collect::<Vec<_>>().join(", ")
+        };
+        for &input in &self.inputs {
+            writeln!(f, "{indent}{} = input", typed(&[input]))?;
+        }
+        for Node { op, operands, results, origin } in &self.nodes {
+            let regions = op.regions();
+            // With its bodies, the operation would be one endless line.
+            let what = if regions.is_empty() { format!("{op:?}") } else { op.name().to_string() };
+            write!(f, "{indent}{} = {what}({})", typed(results), list(operands))?;
+            match origin {
+                Some(line) => writeln!(f, "  // {line}")?,
+                None => writeln!(f)?,
+            }
+            for region in regions {
+                writeln!(f, "{indent}  body")?;
+                region.write(f, depth + 2)?;
+            }
+        }
+        writeln!(f, "{indent}return {}", list(&self.outputs))
     }
 }

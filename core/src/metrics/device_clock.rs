@@ -1,13 +1,13 @@
 //! How long launches run on the device, found from when their results are ready.
 //!
 //! Work on a device goes in the order of its launches, so a launch has run since the one before it was done, or since it
-//! was queued, whichever is later. Being told costs about a microsecond, which tiny steps would feel: so of two launches in
-//! a row every 10 ms the ends are asked for, and the second one's time is known.
+//! was queued, whichever is later. Being told costs about a microsecond, which tiny steps would feel: where launches are
+//! short, only two in a row are asked for every 10 ms, and the second one's time is known.
 
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -21,6 +21,8 @@ pub(crate) struct DeviceClock {
     every_launch: bool,
     /// Nanoseconds since `started` before which nothing is timed.
     due: AtomicU64,
+    /// Whether launches take so long that each can be timed.
+    long: AtomicBool,
     timed: Mutex<Timed>,
 }
 
@@ -35,13 +37,22 @@ struct Timed {
 impl DeviceClock {
     const PERIOD: Duration = Duration::from_millis(10);
 
+    const LONG: Duration = Duration::from_micros(200);
+
     pub(crate) fn new(every_launch: bool) -> Self {
-        DeviceClock { started: Instant::now(), every_launch, due: AtomicU64::new(0), timed: Mutex::default() }
+        DeviceClock {
+            started: Instant::now(),
+            every_launch,
+            due: AtomicU64::new(0),
+            long: AtomicBool::new(false),
+            timed: Mutex::default(),
+        }
     }
 
     /// Whether the end of a launch that is queued at `now` is to be asked for.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.every_launch
+            || self.long.load(Relaxed)
             || self.nanos(now) >= self.due.load(Relaxed)
             || tracing::enabled!(target: "halite::device", tracing::Level::TRACE)
     }
@@ -52,12 +63,12 @@ impl DeviceClock {
 }
 
 impl Metrics {
-    /// Asks when `output` of the launch with this number, queued at `now`, is ready.
+    /// Asks when `output` of the launch with this number, which was queued from `started` to `now`, is ready.
     pub(crate) fn time_launch(
         self: &Arc<Self>,
         function: &Arc<Function>,
         number: u64,
-        now: Instant,
+        (started, now): (Instant, Instant),
         output: Option<&dyn AnyBuffer>,
     ) {
         let Some(ready) = output.and_then(|output| output.ready().ok()) else { return };
@@ -69,6 +80,8 @@ impl Metrics {
                 self.clock.due.store(self.clock.nanos(now) + DeviceClock::PERIOD.as_nanos() as u64, Relaxed);
             }
         }
+        // A launch that is done when it returns was run by the call itself.
+        let begun = if ready.is_ready() { started } else { now };
         let (metrics, function) = (self.clone(), function.clone());
         ready.on_ready(Box::new(move |result| {
             let end = Instant::now();
@@ -77,7 +90,8 @@ impl Metrics {
             if result.is_err() {
                 return;
             }
-            let took = end.saturating_duration_since(before.max(now));
+            let took = end.saturating_duration_since(before.max(begun));
+            metrics.clock.long.store(took > DeviceClock::LONG, Relaxed);
             metrics.timer(Metric::Execute).add_at(end, took);
             function.executed(took);
             tracing::trace!(target: "halite::device", program = &*function.name, nanos = took.as_nanos() as u64, "execute");

@@ -61,7 +61,7 @@ const TINY_BUSY_SHARE: f64 = 0.3;
 /// Share of the time spent compiling, in runs of at least [`LONG`].
 const COMPILE_SHARE: f64 = 0.5;
 /// Runs that are shorter are tries.
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
 
 impl Activity {
     /// What is worth changing; empty when all is well.

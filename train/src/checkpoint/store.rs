@@ -293,6 +293,7 @@ impl Writer {
     }
 
     fn write(&self, snapshot: Snapshot) -> Result<PathBuf> {
+        let _span = tracing::trace_span!("checkpoint", step = snapshot.position.step).entered();
         self.check_writable()?;
         check_names(&snapshot.arrays)?;
         let mut state = self.state();

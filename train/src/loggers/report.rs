@@ -41,8 +41,14 @@ pub struct Report {
     pub compile_seconds_saved: f64,
     /// Times the training step was compiled or taken out of the cache.
     pub step_compiles: u64,
+    /// Seconds of training steps in this process, without compiling and validation.
+    #[serde(default)]
+    pub training_seconds: f64,
     /// Seconds in which the device could have been given work and the input was not there.
     pub input_wait_seconds: f64,
+    /// Seconds of `training_seconds` in which the device worked on training steps, from those steps whose time was taken.
+    #[serde(default)]
+    pub device_busy_seconds: Option<f64>,
     /// Seconds from the start of the run until its first step was queued: tracing and compiling.
     pub seconds_to_first_step: f64,
     /// Reads that made the host wait for the device. What is fetched is not counted: it is waited for at the end of an epoch,
@@ -62,6 +68,9 @@ pub struct Report {
     pub seed: u64,
     /// Whether it was asked to stop before its last epoch.
     pub interrupted: bool,
+    /// What is worth changing: see [`Activity::findings`](halite_core::Activity::findings).
+    #[serde(default)]
+    pub findings: Vec<String>,
     /// The step this process went on from, if it resumed a run.
     pub resumed_from_step: Option<u64>,
     /// The best checkpoint.
@@ -113,6 +122,13 @@ impl Report {
         add("steps", length);
         add("time", format_seconds(self.seconds));
         add("speed", format!("{} samples/s", format_count(self.samples_per_second.max(0.0).round() as u64)));
+        let share = |seconds: f64| format!("{:.0} %", 100.0 * (seconds / self.training_seconds).min(1.0));
+        if self.training_seconds > 0.0 {
+            add("input wait", format!("{} ({})", format_seconds(self.input_wait_seconds), share(self.input_wait_seconds)));
+            if let Some(busy) = self.device_busy_seconds {
+                add("device busy", share(busy));
+            }
+        }
         add("plugin", format!("{} {}, devices: {}", self.plugin, self.plugin_version, self.devices).trim().to_string());
         let mut compiles = format_count(self.compiles);
         if self.cache_hits > 0 {
@@ -123,6 +139,9 @@ impl Report {
         add("blocking reads", format_count(self.blocking_reads));
         add("uploads", format_count(self.uploads));
         add("seed", self.seed.to_string());
+        for finding in &self.findings {
+            add("note", finding.clone());
+        }
         for (name, path) in [("best checkpoint", &self.best_checkpoint), ("last checkpoint", &self.last_checkpoint)] {
             if let Some(path) = path {
                 add(name, path.display().to_string());
@@ -187,6 +206,9 @@ mod tests {
             epochs: 2,
             seconds: 184.7,
             samples_per_second: 702.4,
+            training_seconds: 200.0,
+            input_wait_seconds: 1.4,
+            device_busy_seconds: Some(190.1),
             compiles: 2,
             uploads: 3800,
             devices: 1,
@@ -223,6 +245,8 @@ loss in training  NaN
 steps             1,876 in 2 epochs
 time              3 min 05 s
 speed             702 samples/s
+input wait        1.4 s (1 %)
+device busy       95 %
 plugin            cpu 0.115, devices: 1
 compiles          2
 blocking reads    0

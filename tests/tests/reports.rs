@@ -1,0 +1,205 @@
+//! What runs say of themselves on the real plugin: why they are slow, with the line or the input; programs on the disk.
+
+use std::{fs, time::Duration};
+
+use halite::{
+    data::{Digits, Field, InMemory, SampleMut},
+    fetch::{Bar, Cache},
+    models::{Classify, Cnn, ImageModel, Mlp},
+    prelude::*,
+    train::Fitted,
+};
+use halite_core::{CompileOptions, FindingKind, Metric, Program, Reason, Sharding, Signature};
+use halite_nn::Jit;
+
+fn client() -> Client {
+    Accelerator::cpu().open().unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
+}
+
+#[derive(Tree, Clone, Debug)]
+struct Batch<L> {
+    x: L,
+    y: L,
+}
+
+/// `rows` of `x: f32[rows, 4]` and `y: f32[rows]`.
+fn batch(client: &Client, rows: usize) -> Batch<Array> {
+    let device = Sharding::single(client.local_devices()[0]);
+    let upload = |dims: &[usize]| {
+        let host = HostArray::from_slice(&vec![1.0f32; dims.iter().product()], dims).unwrap();
+        Array::upload(client, &host, &device).unwrap()
+    };
+    Batch { x: upload(&[rows, 4]), y: upload(&[rows]) }
+}
+
+fn loss(client: &Client) -> Jit<Empty<()>, Batch<()>, Leaf<()>> {
+    Jit::<Empty<()>, Batch<()>, Leaf<()>>::function(client, |_, batch| Leaf((batch.x.sum([1]) - batch.y).square().mean([0])))
+        .named("loss")
+}
+
+#[test]
+fn a_varying_batch_is_found_with_the_input_its_types_and_the_line_of_the_call() {
+    let client = client();
+    let loss = loss(&client);
+    let mut line = 0;
+    for step in 0..11 {
+        let batch = batch(&client, 32 - step);
+        let result = loss.run(&batch).unwrap();
+        line = line!() - 1;
+        result.0.wait().unwrap();
+    }
+    let activity = client.metrics().activity();
+    let findings = activity.findings();
+    assert_eq!(findings.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [FindingKind::CompilesTooFrequent]);
+    let want = "CompileTime too frequent: `loss` was compiled 11 times in 11 calls: dimension 0 (batch) of `x` and `y` varies: f32[23] -> \
+                f32[22]; give them one size: pad, with weight 0, or bucket (";
+    let message = findings[0].to_string();
+    assert!(message.starts_with(want), "{message}");
+    assert!(message.contains(&format!("reports.rs:{line}:")), "{message}");
+
+    let record = &activity.compiles[1];
+    assert!(matches!(&record.reason, Reason::InputChanged(changes) if changes.len() == 2), "{:?}", record.reason);
+    assert_eq!(record.reason.to_string(), "`x` was f32[32, 4], is f32[31, 4]; `y` was f32[32], is f32[31]");
+    assert_eq!((record.inputs, record.outputs), (2, 1));
+    assert_eq!(record.memory.unwrap().arguments, 31 * 5 * 4);
+    assert!(record.stages.trace > Duration::ZERO && record.stages.compile > Duration::ZERO);
+}
+
+#[test]
+fn a_function_that_is_made_anew_for_each_call_is_found_with_the_line_that_makes_it() {
+    let client = client();
+    for _ in 0..10 {
+        loss(&client).run(&batch(&client, 8)).unwrap();
+    }
+    let message = client.metrics().activity().findings()[0].to_string();
+    let want = "CompileTime too frequent: `loss` was compiled 10 times in 10 calls: it is made anew each time at ";
+    assert!(message.starts_with(want) && message.contains("reports.rs:"), "{message}");
+}
+
+#[test]
+fn a_read_in_each_step_is_found_with_its_line() {
+    let client = client();
+    let (loss, batch) = (loss(&client), batch(&client, 8));
+    let (mut line, mut sum) = (0, 0.0);
+    for _ in 0..30 {
+        let Leaf(result) = loss.run(&batch).unwrap();
+        sum += result.read().unwrap().item::<f32>().unwrap();
+        line = line!() - 1;
+    }
+    assert_eq!(sum, 30.0 * 9.0);
+    let findings = client.metrics().activity().findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    let message = findings[0].to_string();
+    assert!(message.starts_with("host read per step: 30 blocking reads in 30 steps at "), "{message}");
+    assert!(message.contains(&format!("reports.rs:{line}:")), "{message}");
+}
+
+/// A dataset that takes its time.
+struct Slow(InMemory);
+
+impl Dataset for Slow {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.0.fields()
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        std::thread::sleep(Duration::from_micros(500));
+        self.0.read(index, into)
+    }
+}
+
+/// So many of the handwritten digits.
+fn digits(count: usize) -> InMemory {
+    let cache = Cache::open(None).unwrap();
+    let all =
+        Digits::Mnist.test(&cache, &mut Bar::default()).unwrap_or_else(|error| panic!("the tests need the digits: {error}"));
+    let cut = |array: &HostArray| {
+        let dims: Vec<usize> = std::iter::once(count).chain(array.ty().dims()[1..].iter().copied()).collect();
+        HostArray::from_bytes(&array.bytes()[..array.bytes().len() / all.len() * count], array.ty().with_dims(dims)).unwrap()
+    };
+    InMemory::new([("image", cut(&all.arrays()[0])), ("label", cut(&all.arrays()[1]))]).unwrap().named("mnist")
+}
+
+fn fit<M: ImageModel>(client: &Client, model: M::Of<Param>, train: impl Dataset + 'static) -> Fitted<Classify<M>>
+where
+    M::Of<Param>: Send + Sync,
+{
+    let trainer = Trainer::builder(client).epochs(2).batch_size(64).quiet(true).build().unwrap();
+    trainer.fit(Classify::<M>::new(), model, Adam::new(1e-3), train, digits(500)).unwrap()
+}
+
+#[test]
+fn an_input_that_starves_the_device_is_named_in_the_report_of_a_run() {
+    let client = client();
+    let report = fit::<Mlp<()>>(&client, Mlp::new(&[784, 128, 10]), Slow(digits(1000))).report;
+    assert_eq!(report.findings.len(), 1, "{report}");
+    let finding = &report.findings[0];
+    assert!(finding.starts_with("input pipeline starves the device: waited "), "{finding}");
+    assert!(finding.contains("(loader, dataset Slow, workers 1); try `workers(4)`, --workers 4"), "{finding}");
+    assert!(report.to_string().contains("\nnote   pipeline starves the device"), "{report}");
+    assert!(report.input_wait_seconds > 0.5 * report.training_seconds, "{report}");
+    assert!(report.device_busy_seconds.unwrap() < 0.5 * report.training_seconds, "{report}");
+}
+
+#[test]
+fn a_plain_run_has_nothing_to_change_and_names_the_line_of_fit() {
+    let client = client();
+    let report = fit::<Cnn<()>>(&client, Cnn::new(10), digits(1500)).report;
+    assert_eq!(report.findings, Vec::<String>::new(), "{report}");
+    assert_eq!(client.metrics().activity().findings(), []);
+    let busy = report.device_busy_seconds.unwrap() / report.training_seconds;
+    assert!(busy > 0.0 && busy <= 1.0, "{report}");
+    let activity = client.metrics().activity();
+    assert_eq!(activity.steps, 2 * 23);
+    for name in ["init", "train step", "evaluate"] {
+        let record = activity.compiles.iter().find(|record| *record.function == *name).unwrap();
+        assert!(record.origin.unwrap().file().ends_with("reports.rs"), "{record:?}");
+    }
+    assert!(client.metrics().timer(Metric::Execute).timing().count > 0);
+    assert_eq!(client.metrics().timer(Metric::InputWait).timing().count, 2 * (23 + 8));
+}
+
+#[test]
+fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
+    let client = client();
+    let code = "module { what is this }";
+    let program = Program {
+        name: "odd one".into(),
+        code: code.as_bytes().into(),
+        signature: Signature::default(),
+        partitions: 1,
+        replicas: 1,
+    };
+    let error = client.compile(&program, &CompileOptions::default()).unwrap_err();
+    let path = error.message().split("the program is in ").nth(1).unwrap_or_else(|| panic!("{error}"));
+    assert!(path.ends_with("-odd_one.mlir"), "{error}");
+    assert_eq!(fs::read_to_string(path).unwrap(), code);
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_dump_has_the_graph_the_program_what_became_of_it_and_its_sizes() {
+    let dir = tempfile::tempdir().unwrap();
+    let opened = Accelerator::cpu().open_with(&Default::default(), &mut Bar::default()).unwrap();
+    let client = Client::dumping(opened.plugin.client(vec![("cpu_device_count".into(), 1i64.into())]).unwrap(), dir.path());
+    loss(&client).run(&batch(&client, 8)).unwrap();
+    let file = |end: &str| {
+        let entries = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        let found: Vec<_> = entries.filter(|path| path.to_str().unwrap().ends_with(end)).collect();
+        assert_eq!(found.len(), 1, "{end}: {found:?}");
+        assert!(found[0].to_str().unwrap().contains("-0000-loss."), "{found:?}");
+        fs::read(&found[0]).unwrap()
+    };
+    let text = |end: &str| String::from_utf8(file(end)).unwrap();
+    assert!(text(".graph.txt").contains("f32[8, 4]") && text(".graph.txt").contains("reports.rs:"), "{}", text(".graph.txt"));
+    assert!(text(".stablehlo.mlir").contains("stablehlo.reduce"));
+    assert!(file(".optimized.hlo.pb").len() > 100);
+    let sizes: serde_json::Value = serde_json::from_slice(&file(".json")).unwrap();
+    assert_eq!((&sizes["function"], &sizes["reason"], &sizes["cached"]), (&"loss".into(), &"first call".into(), &false.into()));
+    assert_eq!(sizes["bytes"]["input"], 8 * 5 * 4);
+    assert!(sizes["origin"].as_str().unwrap().contains("reports.rs:"), "{sizes}");
+}
