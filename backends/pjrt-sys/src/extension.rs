@@ -5,7 +5,7 @@
 //! extensions are not in the package the layout test compares with; the offsets were verified against running
 //! plugins (0.81, 0.106, 0.115).
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use crate::base::PJRT_Extension_Base;
 use crate::buffer::{PJRT_Buffer, PJRT_Buffer_Type};
@@ -32,6 +32,19 @@ c_enum! {
         COMMAND_BUFFER_COMPATIBLE = 1,
     }
 }
+
+opaque! {
+    /// A run of a plugin's profiler.
+    PLUGIN_Profiler
+}
+
+opaque! {
+    /// An error of a plugin's profiler, which only the profiler's own functions read and free.
+    PLUGIN_Profiler_Error
+}
+
+/// Function of a profiler: takes its arguments, returns null or an error.
+pub type ProfilerEntry<A> = Option<unsafe extern "C" fn(*mut A) -> *mut PLUGIN_Profiler_Error>;
 
 /// Entry of an extension: takes its arguments, returns null or an error.
 pub type Entry<A> = Option<unsafe extern "C" fn(*mut A) -> *mut PJRT_Error>;
@@ -143,5 +156,79 @@ c_structs! {
         platform_name: *const c_char,
         platform_name_size: usize,
         traits: PJRT_FFI_Handler_TraitsBits,
+    }
+
+    /// The profiler of a plugin. Extension type 1; the same struct, without `profiler_api`, links host events to calls.
+    plain PJRT_Profiler_Extension {
+        base: PJRT_Extension_Base,
+        /// Null where the plugin has the extension and no profiler.
+        profiler_api: *mut PLUGIN_Profiler_Api,
+        /// Not read of a plugin's extension. Older plugins end before it.
+        traceme_context_id: i64,
+    }
+
+    /// The functions of a profiler (`xla/backends/profiler/plugin/profiler_c_api.h`, version 1). Its own `struct_size` says
+    /// which there are.
+    sized PLUGIN_Profiler_Api {
+        r#priv: *mut c_void,
+        error_destroy: Option<unsafe extern "C" fn(*mut PLUGIN_Profiler_Error_Destroy_Args)>,
+        error_message: Option<unsafe extern "C" fn(*mut PLUGIN_Profiler_Error_Message_Args)>,
+        error_get_code: ProfilerEntry<PLUGIN_Profiler_Error_GetCode_Args>,
+        create: ProfilerEntry<PLUGIN_Profiler_Create_Args>,
+        destroy: ProfilerEntry<PLUGIN_Profiler_Destroy_Args>,
+        start: ProfilerEntry<PLUGIN_Profiler_Start_Args>,
+        stop: ProfilerEntry<PLUGIN_Profiler_Stop_Args>,
+        collect_data: ProfilerEntry<PLUGIN_Profiler_CollectData_Args>,
+    }
+
+    /// Frees an error.
+    sized PLUGIN_Profiler_Error_Destroy_Args {
+        r#priv: *mut c_void,
+        error: *mut PLUGIN_Profiler_Error,
+    }
+
+    /// The words of an error, which live as long as it.
+    sized PLUGIN_Profiler_Error_Message_Args {
+        r#priv: *mut c_void,
+        error: *const PLUGIN_Profiler_Error,
+        message: *const c_char,
+        message_size: usize,
+    }
+
+    /// The code of an error, numbered as `PJRT_Error_Code`.
+    sized PLUGIN_Profiler_Error_GetCode_Args {
+        r#priv: *mut c_void,
+        error: *const PLUGIN_Profiler_Error,
+        code: c_int,
+    }
+
+    /// Makes a profiler that is not running. The options are a serialized `tensorflow.ProfileOptions`.
+    sized PLUGIN_Profiler_Create_Args {
+        options: *const c_char,
+        options_size: usize,
+        profiler: *mut PLUGIN_Profiler,
+    }
+
+    /// Frees a profiler.
+    sized PLUGIN_Profiler_Destroy_Args {
+        profiler: *mut PLUGIN_Profiler,
+    }
+
+    /// Begins to record.
+    sized PLUGIN_Profiler_Start_Args {
+        profiler: *mut PLUGIN_Profiler,
+    }
+
+    /// Ends recording.
+    sized PLUGIN_Profiler_Stop_Args {
+        profiler: *mut PLUGIN_Profiler,
+    }
+
+    /// What was recorded, as a serialized `tensorflow.profiler.XSpace`. With a null `buffer` plugins say the size; today's
+    /// also set `buffer` to bytes of their own, which live as long as the profiler.
+    sized PLUGIN_Profiler_CollectData_Args {
+        profiler: *mut PLUGIN_Profiler,
+        buffer: *mut u8,
+        buffer_size_in_bytes: usize,
     }
 }

@@ -171,6 +171,14 @@ fn extensions_have_the_offsets_that_plugins_use() {
     assert_eq!(at(PJRT_Shardings_Extension::LAYOUT, "output_shardings"), 32);
     assert_eq!(at(PJRT_FFI_Extension::LAYOUT, "register_handler"), 40);
     assert_eq!(PJRT_FFI_Register_Handler_Args::STRUCT_SIZE, 52);
+    assert_eq!(at(PJRT_Profiler_Extension::LAYOUT, "profiler_api"), 24);
+    assert_eq!(at(PLUGIN_Profiler_Api::LAYOUT, "collect_data"), 72);
+    assert_eq!(PLUGIN_Profiler_Api::STRUCT_SIZE, 80);
+    // libtpu checks these three.
+    assert_eq!(PLUGIN_Profiler_Error_Destroy_Args::STRUCT_SIZE, 24);
+    assert_eq!(PLUGIN_Profiler_Error_Message_Args::STRUCT_SIZE, 40);
+    assert_eq!(PLUGIN_Profiler_Error_GetCode_Args::STRUCT_SIZE, 28);
+    assert_eq!(at(PLUGIN_Profiler_CollectData_Args::LAYOUT, "buffer"), 16);
 }
 
 /// The structs that the header should have.

@@ -27,11 +27,11 @@ use halite_pjrt_sys::{
     error::*,
     event::*,
     executable::*,
-    extension::{PJRT_FFI_Extension, PJRT_Layouts_Extension, PJRT_Shardings_Extension},
+    extension::{PJRT_FFI_Extension, PJRT_Layouts_Extension, PJRT_Profiler_Extension, PJRT_Shardings_Extension},
 };
 
 use crate::{
-    Pjrt, Topology, environment,
+    Pjrt, Profiler, Topology, environment,
     frame::{Build, identity},
     library_file,
     value::{OptionValue, Options, from_named},
@@ -240,6 +240,11 @@ impl Plugin {
     /// If the bytes are not a topology of this plugin.
     pub fn deserialize_topology(&'static self, serialized: &[u8]) -> Result<Topology> {
         Topology::deserialize(self, serialized)
+    }
+
+    /// The plugin's own profiler, where it has one: those of CUDA and TPUs have, the CPU's do not.
+    pub fn profiler(&'static self) -> Option<Profiler> {
+        Profiler::of(self)
     }
 
     /// Whose the programs are that it serializes.
@@ -494,6 +499,9 @@ impl ExtensionTable for PJRT_Layouts_Extension {
 }
 impl ExtensionTable for PJRT_Shardings_Extension {
     const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Shardings;
+}
+impl ExtensionTable for PJRT_Profiler_Extension {
+    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Profiler;
 }
 impl ExtensionTable for PJRT_FFI_Extension {
     const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::FFI;
