@@ -25,8 +25,8 @@ pub use tpu::{TpuGeneration, TpuTarget};
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use halite_core::{CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, Result};
-use halite_fetch::{Cache, Progress};
+use halite_core::{CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, ProgramMemory, Result, Shortage};
+use halite_fetch::{Bytes, Cache, Progress};
 use halite_pjrt::{CompiledProgram, DeviceDescription, LoadOptions, OptionValue, Plugin, Topology};
 
 use crate::{Located, OpenOptions, Search};
@@ -73,8 +73,8 @@ impl Target {
         }
     }
 
-    /// How many parts it has that only a slower network connects: TPU slices. A program for it must have that many replicas, or
-    /// a multiple.
+    /// How many parts it has that only the data centre's network connects: TPU slices. A mesh may be over all of them, best with
+    /// an axis of this size outermost: the compiler sends what crosses slices over that network.
     pub fn slices(&self) -> usize {
         match self {
             Target::Tpu(target) => target.slices as usize,
@@ -232,13 +232,33 @@ impl OpenTarget {
     ///
     /// # Errors
     /// What the compiler says. [`OutOfMemory`](ErrorKind::OutOfMemory) where the program does not fit a device; the error's source
-    /// is a [`Shortage`](halite_core::Shortage) where the compiler says by how much.
+    /// is a [`Shortage`](halite_core::Shortage) where it is known by how much.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         let mut options = options.clone();
         if options.devices.is_empty() {
             options.devices = self.ids().take(program.devices()).collect();
         }
-        self.topology.compile(program, &options)
+        let compiled = self.topology.compile(program, &options)?;
+        // Only libtpu looks at this by itself.
+        if let (Ok(memory), Some(available)) = (compiled.memory(), self.memory_per_device()) {
+            let ProgramMemory { arguments, outputs, aliased, temporary, .. } = memory;
+            let required = memory.peak.unwrap_or(arguments + outputs + temporary - aliased.min(outputs));
+            if required > available {
+                let message = format!(
+                    "`{}` does not fit {}: its arguments are {}, its results {} (of which {} reuse arguments), and what it computes on \
+                     the way {}",
+                    program.name,
+                    self.device_kind(),
+                    Bytes(arguments),
+                    Bytes(outputs),
+                    Bytes(aliased),
+                    Bytes(temporary)
+                );
+                let error = Error::new(ErrorKind::OutOfMemory, "compile", message).on(self.topology.platform());
+                return Err(error.caused_by(Shortage { required, available }));
+            }
+        }
+        Ok(compiled)
     }
 
     fn ids(&self) -> impl Iterator<Item = DeviceId> {

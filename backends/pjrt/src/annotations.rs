@@ -11,6 +11,17 @@ pub(crate) fn uses_shardy(code: &[u8]) -> bool {
     if is_bytecode(code) { has_string(code, b"sdy") } else { mentions(code, shardy) }
 }
 
+/// How many devices each of Shardy's meshes in a text has: `sdy.mesh @mesh = <["data"=4, "model"=2]>`. Nothing of bytecode.
+pub(crate) fn mesh_sizes(code: &[u8]) -> Vec<usize> {
+    let Ok(text) = std::str::from_utf8(code) else { return Vec::new() };
+    let definitions = text.lines().filter_map(|line| line.trim_start().strip_prefix("sdy.mesh @"));
+    let size = |definition: &str| {
+        let axes = definition.split_once("= <[")?.1.split_once(']')?.0;
+        axes.split(',').try_fold(1usize, |size, axis| size.checked_mul(axis.rsplit_once('=')?.1.trim().parse().ok()?))
+    };
+    definitions.filter_map(size).collect()
+}
+
 /// Whether a program has annotations of the partitioner before Shardy.
 pub(crate) fn uses_gspmd(code: &[u8]) -> bool {
     const NAME: &[u8] = b"mhlo.sharding";
@@ -184,6 +195,14 @@ fn end_of_string(code: &[u8], mut at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn meshes_are_measured_where_they_are_defined() {
+        let text = "module @m {\n  sdy.mesh @mesh = <[\"data\"=4, \"model\"=2]>\nsdy.mesh @b = <[\"x=y\"=3], device_ids=[1, 0]>\n\
+                    sdy.mesh @one = <[], device_ids=[5]>\n  // sdy.mesh @no = <[\"a\"=9]>\n";
+        assert_eq!(mesh_sizes(text.as_bytes()), [8, 3]);
+        assert_eq!(mesh_sizes(b"ML\xefR\xff"), [0usize; 0]);
+    }
 
     #[track_caller]
     fn check(says: impl Fn(&[u8]) -> bool, cases: &[(&[u8], bool)]) {

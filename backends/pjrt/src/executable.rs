@@ -4,13 +4,13 @@ use std::{cell::Cell, fmt, sync::Arc};
 
 use halite_core::{
     Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch, Launched, MemoryKind, Placement,
-    Program, ProgramMemory, Result, Signature,
+    Program, ProgramMemory, Result, Shortage, Signature,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
-    annotations::{chooses_layouts, has_convolution, uses_gspmd, uses_shardy},
+    annotations::{chooses_layouts, has_convolution, mesh_sizes, uses_gspmd, uses_shardy},
     client::Shared,
     device::memory_kind,
     frame,
@@ -500,6 +500,10 @@ pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Resu
     if uses_shardy(&program.code) && uses_gspmd(&program.code) {
         return Err("mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each".to_owned());
     }
+    if let Some(size) = mesh_sizes(&program.code).into_iter().find(|&size| size > 1 && size != program.partitions) {
+        // libtpu ends the process on some of these.
+        return Err(format!("has a mesh of {size} devices and {} partitions; a mesh is over all partitions", program.partitions));
+    }
     for (name, _) in &options.flags {
         if name.is_empty() || name.starts_with('-') {
             return Err(format!("flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"));
@@ -569,8 +573,51 @@ pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
         kind => kind,
     };
     let named = Error::new(kind, op, format!("`{name}`: {}", error.message()));
+    let named = match shortage(error.message()) {
+        Some(shortage) if kind == ErrorKind::OutOfMemory => named.caused_by(shortage),
+        _ => named,
+    };
     match error.platform() {
         Some(platform) => named.on(&Arc::from(platform)),
         None => named,
+    }
+}
+
+/// By how much a device's memory does not suffice, in libtpu's words: `required for .. (29.60G) exceeds available HBM (15.75G)`.
+fn shortage(words: &str) -> Option<Shortage> {
+    let (required, available) = words.split_once(" exceeds available ")?;
+    let in_brackets = |text: &str| bytes_of_words(text.split_once('(')?.1.split_once(')')?.0);
+    Some(Shortage { required: in_brackets(&required[required.rfind('(')?..])?, available: in_brackets(available)? })
+}
+
+/// `29.60G` is in units of 1024 cubed.
+fn bytes_of_words(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "B" => 1.0,
+        "K" | "KiB" => 1024.0,
+        "M" | "MiB" => 1024.0 * 1024.0,
+        "G" | "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "T" | "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some((digits.parse::<f64>().ok()? * unit) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libtpus_words_on_memory_are_read() {
+        let words = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (29.50G) \
+                     exceeds available HBM (15.75G). HLO module: jit_step.";
+        let gib = |gib: f64| (gib * f64::from(1 << 30)) as u64;
+        assert_eq!(shortage(words), Some(Shortage { required: gib(29.5), available: gib(15.75) }));
+        let error = Error::new(ErrorKind::OutOfMemory, "compile", words);
+        assert_eq!(of_program(error, "compile", "step").shortage().unwrap().required, gib(29.5));
+        for words in ["", "(1G) exceeds available HBM", "a lot exceeds available (2G)", "(1G) exceeds available (2X)"] {
+            assert_eq!(shortage(words), None, "{words}");
+        }
     }
 }

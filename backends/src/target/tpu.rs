@@ -7,8 +7,8 @@ use halite_pjrt::{OptionValue, Options};
 use super::{DeviceSpec, by_x, sizes};
 
 /// What libtpu must find in the environment where there is no TPU: otherwise it asks a metadata server for minutes, refuses
-/// to be loaded by two processes at a time, and writes logs to a shared directory. The type named here does not matter: topologies
-/// say themselves what they are.
+/// to be loaded by two processes at a time, writes logs to a shared directory, and complains of this program's alignment on stderr. The
+/// type named here does not matter: topologies say themselves what they are.
 pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     ("TPU_SKIP_MDS_QUERY", "1"),
     ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"),
@@ -16,6 +16,7 @@ pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     ("TPU_WORKER_HOSTNAMES", "localhost"),
     ("TPU_WORKER_ID", "0"),
     ("TPU_LOG_DIR", "disabled"),
+    ("LIBTPU_INIT_ARGS", "--hugepage_text=false"),
 ];
 
 /// A generation of TPUs.

@@ -2,14 +2,13 @@
 
 use std::sync::OnceLock;
 
-use halite_backends::Accelerator;
 use halite_core::{Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType};
 use halite_ir::{Graph, Interface, Op, Value, program};
 
-/// The CPU with eight devices.
+/// What the tests run on: eight devices.
 pub(crate) fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
-    CLIENT.get_or_init(|| "cpu:8".parse::<Accelerator>().unwrap().open().unwrap())
+    CLIENT.get_or_init(crate::open)
 }
 
 /// A tensor of `values`.
