@@ -138,30 +138,15 @@ impl Target {
             Target::Cuda(target) => plugin.topology(target.gpu.name(), target.options())?,
             Target::Tpu(target) => plugin.topology(&target.topology(), target.options())?,
         };
-        let mut devices = topology.devices()?;
+        let devices = topology.devices()?;
         let wanted = self.device_count();
         if devices.len() != wanted {
             let message =
                 format!("the plugin makes {} devices of it, {wanted} were expected; use another build of it", devices.len());
             return Err(Error::new(ErrorKind::Internal, "open", message));
         }
-        devices.sort_by_cached_key(place);
         Ok(OpenTarget { target: self.clone(), located, plugin, topology, devices })
     }
-}
-
-/// Where a device stands: its slice, its place in it, its core. What does not say is ordered by id.
-fn place(device: &DeviceDescription) -> (i64, Vec<i64>, i64, u32) {
-    let attribute = |name: &str| device.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-    let number = |name: &str| match attribute(name) {
-        Some(OptionValue::Int(number)) => *number,
-        _ => 0,
-    };
-    let coords = match attribute("coords") {
-        Some(OptionValue::Ints(coords)) => coords.clone(),
-        _ => Vec::new(),
-    };
-    (number("slice_index"), coords, number("core_on_chip"), device.id.0)
 }
 
 /// A target whose compiler is loaded.
@@ -190,8 +175,8 @@ impl OpenTarget {
         self.plugin
     }
 
-    /// The devices, neighbours beside each other: by slice, then by place along the axes, the last of which changes fastest, then by
-    /// core.
+    /// The devices in id order, neighbours beside each other: the cores of a chip, then chips along the first axis of the slice, then
+    /// along the next, then the slices.
     pub fn devices(&self) -> &[DeviceDescription] {
         &self.devices
     }

@@ -16,8 +16,6 @@ mod devices;
 mod elementwise;
 #[path = "../ir_ops/index.rs"]
 mod index;
-#[path = "../ir_ops/random.rs"]
-mod random;
 #[path = "../ir_ops/reduce.rs"]
 mod reduce;
 #[path = "../ir_ops/shape.rs"]

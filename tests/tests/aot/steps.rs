@@ -1,1 +1,164 @@
+//! A whole training step (forward, backward, collectives, Adam, metrics) compiled for every kind of target, and what its compiler
+//! says of memory.
 
+use halite::{
+    models::{Classify, Mlp},
+    nn::Adam,
+    train::{LowerOptions, LoweredStep, Strategy, lower_step},
+};
+use halite_backends::{OpenTarget, Target, TpuGeneration};
+use halite_core::{CompileOptions, DType, ProgramMemory, TensorType};
+use halite_pjrt::{CollectiveKind, CompiledProgram};
+
+use crate::also::target;
+
+/// Samples for each device.
+const BATCH: usize = 32;
+
+/// The step for all devices of the target.
+fn step(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) -> LoweredStep {
+    let mesh = target.mesh(axes.iter().copied()).unwrap();
+    let samples = BATCH * mesh.size();
+    let batch = [TensorType::new(DType::U8, [samples, 28, 28]), TensorType::new(DType::U8, [samples])];
+    let model = Mlp::new(&[784, 512, 256, 10]);
+    lower_step(Classify::<Mlp<()>>::new(), model, Adam::new(1e-3), &batch, &LowerOptions::new(&mesh, strategy)).unwrap()
+}
+
+/// Bytes of a tensor in a device's memory.
+///
+/// A GPU and a CPU keep a tensor as it is. A TPU keeps the last two dimensions of its layout in tiles of 8 by 128 elements; of 1, 2 or 4
+/// by 128 where the first of the two is shorter, but a tile has at least 512 bytes, 1024 on v2 and v3. A vector is one column of
+/// such rows. libtpu takes as the last two dimensions those that leave the least empty.
+fn bytes_in_memory(target: &Target, ty: &TensorType) -> u64 {
+    let size = ty.dtype().size() as u64;
+    let dims: Vec<u64> = ty.dims().iter().map(|&dim| dim as u64).collect();
+    let count = dims.iter().product::<u64>();
+    let least = match target {
+        Target::Tpu(tpu) if matches!(tpu.generation, TpuGeneration::V2 | TpuGeneration::V3) => 1024,
+        Target::Tpu(_) => 512,
+        _ => return count * size,
+    };
+    let tiled = |rows: u64, columns: u64| {
+        let rows = rows.max(least / (128 * size));
+        let rows = if rows < 8 { rows.next_power_of_two() } else { rows.next_multiple_of(8) };
+        rows * columns.next_multiple_of(128) * size
+    };
+    let pairs = (0..dims.len()).flat_map(|row| (0..dims.len()).map(move |column| (row, column)));
+    let pairs = pairs.filter(|(row, column)| row != column);
+    let by_pair = pairs.map(|(row, column)| count / (dims[row] * dims[column]) * tiled(dims[row], dims[column]));
+    by_pair.min().unwrap_or_else(|| tiled(count.div_ceil(128), 128))
+}
+
+/// Compiles the step, checks what every compiler must say of it, and gives it back.
+fn compiles(name: &str, axes: &[(&str, usize)], strategy: Strategy) -> (CompiledProgram, ProgramMemory) {
+    let target = target(name).unwrap();
+    let step = step(&target, axes, strategy);
+    let signature = &step.program.signature;
+    let compiled = target.compile(&step.program, &CompileOptions::default()).unwrap();
+    let memory = compiled.memory().unwrap();
+    println!("{name} {axes:?}: {memory:?}, serialized {} bytes", compiled.serialize().unwrap().len());
+
+    let sum = |types: &mut dyn Iterator<Item = &TensorType>| types.map(|ty| bytes_in_memory(target.target(), ty)).sum::<u64>();
+    assert_eq!(memory.arguments, sum(&mut signature.inputs.iter()), "{name}: arguments are what the shardings say");
+    let state = sum(&mut signature.donated.iter().map(|&input| &signature.inputs[input]));
+    assert_eq!(memory.aliased, state, "{name}: the memory of the whole state is reused");
+    // The table of a tuple's addresses is counted by some.
+    let results = sum(&mut signature.outputs.iter());
+    let table = 8 * (signature.outputs.len() as u64 + 1);
+    assert!(
+        (results..=results + table.next_multiple_of(1024)).contains(&memory.outputs),
+        "{name}: results {results}: {memory:?}"
+    );
+
+    let peak = memory.peak.expect("every compiler here knows its peak");
+    assert!(peak >= memory.arguments, "{name}: {memory:?}");
+    // libtpu also counts what is copied to the chips' small fast memory, for a small model all of it.
+    let most = memory.arguments + memory.outputs + memory.temporary + memory.code;
+    let most = if target.target().platform() == "tpu" { 2 * most } else { most };
+    assert!(peak <= most, "{name}: {memory:?}");
+    assert!(target.memory_per_device().is_none_or(|limit| peak < limit / 100), "{name}: it is a small model");
+    // Of several slices it is the program of each.
+    let devices = compiled.replicas().unwrap() * compiled.partitions().unwrap();
+    assert_eq!(devices * target.target().slices(), target.devices().len(), "{name}");
+    let outputs: Vec<_> = compiled.output_types().unwrap().into_iter().flatten().collect();
+    assert_eq!(outputs, signature.outputs, "{name}");
+    (compiled, memory)
+}
+
+/// Every device has the whole model; gradients are summed over all.
+fn data_parallel(name: &str, devices: usize) {
+    let (compiled, _) = compiles(name, &[("data", devices)], Strategy::data_parallel());
+    let summed = sums(&compiled);
+    // 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10 parameters in f32.
+    let gradients = 535_818 * 4;
+    if devices > 1 {
+        assert!(summed >= gradients, "{name}: {summed} bytes are summed over the devices, the gradients are {gradients}");
+    } else {
+        assert_eq!(summed, 0, "{name}");
+    }
+}
+
+/// Bytes that go into sums over devices.
+fn sums(compiled: &CompiledProgram) -> u64 {
+    let collectives = compiled.collectives().unwrap();
+    let is_sum = |kind| matches!(kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter);
+    collectives.uses.iter().filter(|one| is_sum(one.kind)).map(|one| one.bytes).sum()
+}
+
+macro_rules! steps {
+    ($($test:ident: $name:literal, $devices:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            data_parallel($name, $devices);
+        })*
+    };
+}
+
+steps! {
+    the_step_compiles_for_a_v3_of_eight_cores: "tpu:v3:2x2", 8;
+    the_step_compiles_for_a_v4_of_eight_cores: "tpu:v4:2x2x1", 8;
+    the_step_compiles_for_a_v4_of_four_chips: "tpu:v4:2x2x1,megacore", 4;
+    the_step_compiles_for_a_v5e_of_sixteen_chips: "tpu:v5e:4x4", 16;
+    the_step_compiles_for_a_v5p_of_four_chips: "tpu:v5p:2x2x1", 4;
+    the_step_compiles_for_a_v6e_of_sixteen_chips: "tpu:v6e:4x4", 16;
+    the_step_compiles_for_a_tpu7x_of_eight_cores: "tpu:tpu7x:2x2x1", 8;
+    the_step_compiles_for_an_a100: "cuda:a100", 1;
+    the_step_compiles_for_eight_h100: "cuda:h100:1x8", 8;
+    the_step_compiles_for_an_h200: "cuda:h200:1x1", 1;
+    the_step_compiles_for_two_hosts_of_eight_h200: "cuda:h200:2x8", 16;
+    the_step_compiles_for_eight_b200: "cuda:b200:1x8", 8;
+    the_step_compiles_for_eight_virtual_cpus: "cpu:8", 8;
+}
+
+#[test]
+fn fully_sharded_a_device_holds_its_part_of_the_state() {
+    for name in ["tpu:v5e:4x4", "cuda:h200:2x8"] {
+        let (_, whole) = compiles(name, &[("data", 16)], Strategy::data_parallel());
+        let (compiled, parts) = compiles(name, &[("data", 16)], Strategy::fsdp());
+        // Small parameters stay whole, and a part may fill its tiles less.
+        assert!(parts.arguments < whole.arguments / 6, "{name}: {parts:?} {whole:?}");
+        let collectives = compiled.collectives().unwrap();
+        let gathered = collectives.uses.iter().any(|one| one.kind == CollectiveKind::AllGather);
+        assert!(gathered, "{name}: parameters are gathered where they are used: {collectives:?}");
+    }
+}
+
+#[test]
+fn a_mesh_of_two_axes_splits_batch_and_layers() {
+    let strategy = || Strategy::data_parallel().and(Strategy::tensor_parallel());
+    for name in ["tpu:v5e:4x4", "cuda:h200:2x8"] {
+        let (_, memory) = compiles(name, &[("data", 4), ("model", 4)], strategy());
+        let (_, whole) = compiles(name, &[("data", 16)], Strategy::data_parallel());
+        assert!(memory.arguments < whole.arguments, "{name}: {memory:?} {whole:?}");
+    }
+}
+
+#[test]
+fn a_mesh_over_several_slices_sums_gradients_between_them() {
+    let (compiled, _) = compiles("tpu:v5e:2x2,slices=2", &[("replica", 2), ("data", 4)], Strategy::data_parallel());
+    // Within a slice they are summed as on one; each device then exchanges its part over the data centre's network.
+    assert!(sums(&compiled) > 0, "{:?}", compiled.collectives());
+    let (_, code) = compiled.optimized().unwrap();
+    let exchange = b"_xla_megascale_reduce_operation";
+    assert!(code.windows(exchange.len()).any(|bytes| bytes == exchange), "nothing is reduced between slices");
+}
