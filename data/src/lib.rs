@@ -29,6 +29,7 @@ mod memory;
 mod mnist;
 mod prefetch;
 mod sampler;
+pub mod text;
 
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, DatasetExt, Field, Map, Rows, Sample, SampleMut, Subset};

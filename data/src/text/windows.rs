@@ -1,0 +1,85 @@
+//! Windows of a line of tokens.
+
+use std::sync::Arc;
+
+use halite_core::{DType, Error, Result, TensorType};
+
+use crate::{Dataset, Field, SampleMut};
+
+/// Windows of a line of tokens: sample `i` is the tokens from `i * length` on, one more than `length`, since each but the
+/// last is to tell the next. So every token but the first is told once in an epoch; what fills no window is left out.
+///
+/// The one field is `tokens: u16[length + 1]`.
+///
+/// ```
+/// use halite_data::{Dataset, Rows, text::TokenWindows};
+///
+/// let windows = TokenWindows::new((0..10).collect::<Vec<u16>>(), 3)?;
+/// assert_eq!(windows.len(), 3);
+/// let mut rows = Rows::zeros(windows.fields(), 1)?;
+/// windows.read(1, &mut rows.sample_mut(0))?;
+/// assert_eq!(rows.sample(0).values::<u16>(0)?, [3, 4, 5, 6]);
+/// # Ok::<(), halite_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TokenWindows {
+    tokens: Arc<[u16]>,
+    length: usize,
+    fields: [Field; 1],
+}
+
+impl TokenWindows {
+    /// Windows in which `length` tokens are told.
+    ///
+    /// # Errors
+    /// If `length` is 0, or there are too few tokens for one window.
+    pub fn new(tokens: impl Into<Arc<[u16]>>, length: usize) -> Result<Self> {
+        let tokens = tokens.into();
+        if length == 0 || tokens.len() <= length {
+            let message =
+                format!("{} tokens in windows in which {length} are told: want at least 1, and one more token", tokens.len());
+            return Err(Error::invalid("token windows", message));
+        }
+        let fields = [Field::new("tokens", TensorType::new(DType::U16, [length + 1]))];
+        Ok(TokenWindows { tokens, length, fields })
+    }
+
+    /// Windows to train on and to validate on: of each of `documents` the last part, of this size, is for validation.
+    ///
+    /// # Errors
+    /// If `validation` is not between 0 and 1, or as [`new`](Self::new) for either.
+    pub fn split<T: AsRef<[u16]>>(documents: &[T], length: usize, validation: f64) -> Result<[Self; 2]> {
+        if !(validation > 0.0 && validation < 1.0) {
+            let message = format!("a part of {validation} for validation; it must be between 0 and 1");
+            return Err(Error::invalid("token windows", message));
+        }
+        let (mut first, mut last) = (Vec::new(), Vec::new());
+        for document in documents {
+            let document = document.as_ref();
+            let (train, held_out) = document.split_at((document.len() as f64 * (1.0 - validation)).round() as usize);
+            first.extend(train);
+            last.extend(held_out);
+        }
+        Ok([TokenWindows::new(first, length)?, TokenWindows::new(last, length)?])
+    }
+
+    /// The line of tokens.
+    pub fn tokens(&self) -> &[u16] {
+        &self.tokens
+    }
+}
+
+impl Dataset for TokenWindows {
+    fn len(&self) -> usize {
+        (self.tokens.len() - 1) / self.length
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        let start = index * self.length;
+        into.write(0, &self.tokens[start..=start + self.length])
+    }
+}
