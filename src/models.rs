@@ -1,7 +1,11 @@
-//! Models for gray images in ten classes, and the task of telling the classes apart. `halite train mnist` trains them.
+//! Models and their tasks: gray images in ten classes, and telling the classes apart (`halite train mnist`); text, and telling
+//! the next token (`halite train text`).
+
+mod text;
 
 use std::{fmt, marker::PhantomData};
 
+pub use self::text::{LanguageModel, Sampling, TokenBatch, generate};
 use crate::{
     DType,
     data::Labeled,

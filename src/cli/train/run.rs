@@ -1,0 +1,122 @@
+//! What all trainings have: where they run, how they go on, and what is left of them.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Args;
+use halite::{
+    Error, Result,
+    backends::{Accelerator, OpenOptions},
+    fetch,
+    nn::Schedule,
+    train::{Fitted, Task, Trainer, TrainerBuilder, signals::StopReason},
+};
+use halite_core::{Client, DeviceId};
+
+/// Options of every training.
+#[derive(Args, Debug)]
+pub(super) struct Run {
+    /// What to train on: `auto`, `cpu`, `cuda`, `cuda:0,1`, `tpu`, or `plugin:PATH` of a PJRT plugin
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    accelerator: Accelerator,
+    /// Over how many devices to split each batch; on the CPU they are virtual
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    devices: usize,
+    /// All that is drawn at random is a function of it
+    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    pub(super) seed: u64,
+    /// Go on from the latest checkpoint in --out, if there is one
+    #[arg(long)]
+    resume: bool,
+    /// Directory of the run [default: runs/DATA-MODEL]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Threads that read samples; they do not change the results
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    workers: usize,
+    /// Steps between two checkpoints, besides the one after each epoch
+    #[arg(long, value_name = "N")]
+    checkpoint_every: Option<u64>,
+    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// No progress bar
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl Run {
+    /// The accelerator, and the devices of it that are asked for.
+    pub(super) fn open(&self) -> Result<(Client, Vec<DeviceId>)> {
+        let accelerator = with_devices(self.accelerator.clone(), self.devices)?;
+        let options = OpenOptions { cache: self.cache_dir.clone(), ..OpenOptions::default() };
+        let client = accelerator.open_with(&options, &mut fetch::Bar::default())?.client;
+        let local = client.local_devices();
+        let Some(devices) = local.get(..self.devices) else {
+            return Err(Error::invalid("train", format!("--devices {}: {accelerator} has {}", self.devices, local.len())));
+        };
+        let devices = devices.to_vec();
+        Ok((client, devices))
+    }
+
+    /// Where data is fetched to.
+    pub(super) fn cache(&self) -> Result<fetch::Cache> {
+        Ok(fetch::Cache::open(self.cache_dir.as_deref())?)
+    }
+
+    /// The directory of the run, which is named for what it trains unless another is asked for.
+    pub(super) fn out(&self, name: &str) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| Path::new("runs").join(name))
+    }
+
+    /// A trainer with these options.
+    pub(super) fn trainer(&self, client: &Client, devices: Vec<DeviceId>, out: &Path) -> TrainerBuilder {
+        let trainer = Trainer::builder(client)
+            .seed(self.seed)
+            .workers(self.workers)
+            .resume(self.resume)
+            .quiet(self.quiet)
+            .out(out)
+            .devices(devices);
+        match self.checkpoint_every {
+            Some(steps) => trainer.checkpoint_every(steps),
+            None => trainer,
+        }
+    }
+}
+
+/// Prints what came out; the exit code is what a shell expects.
+pub(super) fn finish<K: Task>(fitted: &Fitted<K>, out: &Path) -> ExitCode {
+    say!("{fitted}\nplot, table and report: {}", out.display());
+    let code = match fitted.stopped_by {
+        None => return ExitCode::SUCCESS,
+        Some(StopReason::Interrupt) => 130,
+        Some(StopReason::Terminate) => 143,
+        Some(StopReason::Asked) => 0,
+    };
+    eprintln!("stopped before its last epoch; the same command with --resume goes on from here");
+    ExitCode::from(code)
+}
+
+/// Warms up to `rate` for a tenth of the steps, and then goes down on a cosine.
+pub(super) fn schedule(rate: f64, steps: u64) -> Schedule {
+    let warmup = steps / 10;
+    Schedule::warmup(rate, warmup).then(Schedule::cosine(rate, steps - warmup))
+}
+
+pub(super) fn learning_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        _ => Err("a learning rate is a positive number, such as 2e-3".into()),
+    }
+}
+
+/// More than one device of the CPU are virtual ones, which have to be asked for.
+fn with_devices(accelerator: Accelerator, devices: usize) -> Result<Accelerator> {
+    match accelerator {
+        Accelerator::Auto | Accelerator::Cpu { devices: None } if devices != 1 => format!("cpu:{devices}").parse(),
+        other => Ok(other),
+    }
+}

@@ -1,0 +1,176 @@
+//! `halite train text`: a transformer that tells what comes next.
+
+use std::{fmt, fs, path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+use halite::{
+    Error, ErrorKind, Result,
+    data::{
+        Dataset, DatasetExt,
+        text::{TokenWindows, Tokenizer, books, read},
+    },
+    fetch,
+    models::{LanguageModel, Sampling, generate},
+    nn::{AdamW, Transformer, TransformerConfig},
+};
+
+use super::run::{Run, finish, learning_rate, schedule};
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  halite train text                                     18 books, character by character: minutes on two cores
+  halite train text --steps 200 --sample 400            a minute: whether all works here
+  halite train text --data moby.txt --epochs 5          a text of yours
+  halite train text --config gpt2-124m --tokens gpt2 --context 256 --batch-size 4   GPT-2's shape and tokens";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Tokens {
+    /// The characters of the text
+    Chars,
+    /// The bytes of its UTF-8
+    Bytes,
+    /// GPT-2's byte pairs
+    Gpt2,
+}
+
+/// Where text comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// The 18 books.
+    Books,
+    /// A file of the user's.
+    File(PathBuf),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Text {
+    /// The model's shape: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`, `llama-7b`, `llama-13b`, `llama3-8b`
+    #[arg(long, default_value = "small", value_name = "NAME", value_parser = config)]
+    config: (String, TransformerConfig),
+    /// The text: `books`, 18 of Project Gutenberg, or a file
+    #[arg(long, default_value = "books", value_name = "NAME", value_parser = source)]
+    data: Source,
+    /// What the text is cut into
+    #[arg(long, value_enum, default_value_t = Tokens::Chars)]
+    tokens: Tokens,
+    /// Tokens that the model sees at once [default: the model's]
+    #[arg(long, value_name = "N")]
+    context: Option<usize>,
+    /// Passes over the text
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    epochs: u64,
+    /// At most so many steps in an epoch, on windows of text drawn by the seed
+    #[arg(long, value_name = "N")]
+    steps: Option<usize>,
+    /// Windows of one step, over all devices
+    #[arg(long, default_value_t = 32, value_name = "N")]
+    batch_size: usize,
+    /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
+    #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
+    learning_rate: f64,
+    /// The part of features that is dropped in training
+    #[arg(long, default_value_t = 0.0, value_name = "PART")]
+    dropout: f64,
+    /// The part of each text, at its end, that is kept for validation
+    #[arg(long, default_value_t = 0.05, value_name = "PART")]
+    validation: f64,
+    /// Tokens to write at the end; 0 for none
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    sample: usize,
+    /// How freely it writes: 1 as it learnt, less is more careful, 0 always the most likely
+    #[arg(long, default_value_t = 0.8, value_name = "T", allow_negative_numbers = true)]
+    temperature: f64,
+    /// What it goes on with when it writes
+    #[arg(long, default_value = "The ", value_name = "TEXT")]
+    prompt: String,
+    #[command(flatten)]
+    run: Run,
+}
+
+impl Text {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
+        let texts: Vec<String> = match &self.data {
+            Source::Books => books(&cache, &mut progress)?.into_iter().map(|book| book.text).collect(),
+            Source::File(path) => vec![read(path)?],
+        };
+        let tokenizer = match self.tokens {
+            Tokens::Chars => Tokenizer::characters_of(&texts)?,
+            Tokens::Bytes => Tokenizer::Bytes,
+            Tokens::Gpt2 => Tokenizer::gpt2(&cache, &mut progress)?,
+        };
+        // Before anything is trained.
+        let prompt = tokenizer.encode(&self.prompt)?;
+        let (name, shape) = &self.config;
+        let config = TransformerConfig { dropout: self.dropout, ..shape.vocabulary(tokenizer.vocabulary()) };
+        let config = config.context(self.context.unwrap_or(shape.context));
+        let model = Transformer::new(&config)?;
+
+        let tokens = texts.iter().map(|text| tokenizer.encode(text)).collect::<Result<Vec<_>>>()?;
+        let [train, validation] = TokenWindows::split(&tokens, config.context, self.validation)?;
+        let windows = train.len();
+        let per_epoch = (windows / self.batch_size.max(1)).min(self.steps.unwrap_or(usize::MAX));
+        let used = if self.steps.is_some() { per_epoch * self.batch_size } else { windows };
+        let [train, _] = train.split(used, self.run.seed)?;
+
+        let (client, devices) = self.run.open()?;
+        let tokens_name = self.tokens.to_possible_value().expect("all have names");
+        let name = format!("{}-{name}-{}", self.data, tokens_name.get_name());
+        let out = self.run.out(&name);
+        let trainer = self
+            .run
+            .trainer(&client, devices, &out)
+            .epochs(self.epochs)
+            .batch_size(self.batch_size)
+            .clip_norm(1.0)
+            .label(format!("{name}: {config}, learning rate {}", self.learning_rate))
+            .build()?;
+        let rate = schedule(self.learning_rate, self.epochs.saturating_mul(per_epoch as u64));
+        let optimizer = AdamW::new(rate).betas(0.9, 0.99).weight_decay(0.1).decay(LanguageModel::decay());
+        eprintln!(
+            "{} parameters: {config}; {used} windows to train on, {} to validate on",
+            config.parameters()?,
+            validation.len()
+        );
+        let fitted = trainer.fit(LanguageModel, model, optimizer, train, validation)?;
+
+        tokenizer.save(&out.join("tokenizer.json"))?;
+        let code = finish(&fitted, &out);
+        if fitted.stopped_by.is_none() {
+            if let Some(loss) = fitted.report.metrics.get("loss") {
+                say!("perplexity {:.2}, {:.3} bits a token", loss.exp(), loss / std::f64::consts::LN_2);
+            }
+            if self.sample > 0 {
+                let sampling = Sampling { count: self.sample, temperature: self.temperature, seed: self.run.seed };
+                let text = tokenizer.decode(&generate(&client, &fitted.model, &prompt, sampling)?);
+                let path = out.join("sample.txt");
+                fs::write(&path, &text)
+                    .map_err(|error| Error::new(ErrorKind::Io, "train text", format!("{}: {error}", path.display())))?;
+                say!("\n{text}");
+            }
+        }
+        Ok(code)
+    }
+}
+
+fn config(name: &str) -> Result<(String, TransformerConfig)> {
+    Ok((name.to_string(), name.parse()?))
+}
+
+fn source(name: &str) -> Result<Source, String> {
+    match name {
+        "books" => Ok(Source::Books),
+        path if fs::metadata(path).is_ok_and(|file| file.is_file()) => Ok(Source::File(path.into())),
+        _ => Err("there is no such file; want `books` or a text file".into()),
+    }
+}
+
+/// As in names of directories.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Books => f.write_str("books"),
+            Source::File(path) => f.write_str(&path.file_stem().unwrap_or_default().to_string_lossy()),
+        }
+    }
+}
