@@ -2,7 +2,10 @@
 
 use std::panic::Location;
 
-use halite_core::{TensorType, Tree, tree::Of};
+use halite_core::{
+    TensorType, Tree,
+    tree::{Empty, Leaf, Of},
+};
 
 use crate::{Param, Tensor, Trace, rng, special::wide};
 
@@ -127,6 +130,20 @@ impl Init {
         self.draw(key.trace(), || key, ty)
     }
 
+    /// As many values one upon the other as the first `stacked` dimensions say, each drawn from a key of its own.
+    fn draw_each<'t>(&self, cx: &'t Trace, key: impl FnOnce() -> Tensor<'t>, ty: &TensorType, stacked: usize) -> Tensor<'t> {
+        if stacked == 0 || !self.is_random() {
+            return self.draw(cx, key, ty);
+        }
+        let layer = ty.with_dims(&ty.dims()[1..]);
+        let keys = rng::split_many(key(), ty.dims()[0]);
+        let (_, Leaf(values)) = cx.scan(Empty::new(), Leaf(keys), |nothing: Empty<Tensor<'t>>, Leaf(key)| {
+            let value: Tensor<'t> = self.draw_each(cx, Box::new(|| key) as Box<dyn FnOnce() -> Tensor<'t>>, &layer, stacked - 1);
+            (nothing, Leaf(value))
+        });
+        values
+    }
+
     fn draw<'t>(&self, cx: &'t Trace, key: impl FnOnce() -> Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
         let dims = ty.dims();
         // Scaled before it is rounded to 16 bits.
@@ -164,7 +181,8 @@ impl Init {
 /// First values of all leaves of `model`, from one random key (`u32[2]`).
 ///
 /// Each leaf has a key of its own, made of `key` and the leaf's path. So a layer more or less, or another order of
-/// fields, does not change what the other leaves get.
+/// fields, does not change what the other leaves get. Each layer of a [stacked](Param::stacked) leaf has a key of its own,
+/// split from the leaf's.
 #[track_caller]
 pub fn init<'t, M: Tree<Leaf = Param>>(cx: &'t Trace, model: &M, key: Tensor<'t>) -> Of<M, Tensor<'t>> {
     let _site = cx.called_from(Location::caller());
@@ -179,7 +197,7 @@ pub fn init<'t, M: Tree<Leaf = Param>>(cx: &'t Trace, model: &M, key: Tensor<'t>
             drawn += 1;
             rng::row(keys, drawn - 1)
         };
-        param.init.draw(cx, next, &param.ty)
+        param.init.draw_each(cx, next, &param.ty, param.stacked)
     })
 }
 

@@ -12,6 +12,7 @@ mod dropout;
 mod embedding;
 mod linear;
 mod norm;
+mod stack;
 
 pub use self::{
     activation::Activation,
@@ -21,4 +22,5 @@ pub use self::{
     embedding::Embedding,
     linear::Linear,
     norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm},
+    stack::Stack,
 };

@@ -113,7 +113,7 @@ pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Lowered, Stages, Traced};
 pub use layers::{
     Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding, FromHeads, GroupNorm, LayerNorm,
-    Linear, Mask, RmsNorm, Rotary, Rotation, ToHeads, attention,
+    Linear, Mask, RmsNorm, Rotary, Rotation, Stack, ToHeads, attention,
 };
 pub use losses::{
     CrossEntropy, bce_with_logits, bce_with_logits_each, cross_entropy, huber, huber_each, kl_divergence, mae, mae_each, mse,

@@ -44,8 +44,8 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
 
     /// New value and new slot of one parameter.
     ///
-    /// `step` is the number of updates made before, an `f32` scalar; `grad` has the type of `param`. `path` is the
-    /// parameter's, for rules that treat some of them differently.
+    /// `step` is the number of updates made before, an `f32` scalar; `grad` has the type of `param`. `named` is for rules
+    /// that treat some parameters differently.
     fn update<'t>(
         &self,
         cx: &'t Trace,
@@ -53,8 +53,17 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
         param: Tensor<'t>,
         grad: Tensor<'t>,
         slot: <Self::Slot as Family>::Of<Tensor<'t>>,
-        path: &str,
+        named: Named<'_>,
     ) -> (Tensor<'t>, <Self::Slot as Family>::Of<Tensor<'t>>);
+}
+
+/// A parameter's path and description.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<'a> {
+    /// Such as `blocks.attention.q.weight`.
+    pub path: &'a str,
+    /// What it is.
+    pub param: &'a Param,
 }
 
 /// The slots of a model for an optimizer, with leaves `L`: `Slots<Mlp<()>, Moments<()>, Array>`.
@@ -110,7 +119,8 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
         }
         match slot {
             Some(slot) if description.trainable => {
-                let (param, slot) = optimizer.update(cx, step, param, grad, slot, &path.to_string());
+                let (param, slot) =
+                    optimizer.update(cx, step, param, grad, slot, Named { path: &path.to_string(), param: description });
                 next_params.push(param);
                 Some(slot)
             }
@@ -125,5 +135,5 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
 
 /// A slot of zeros beside `param`, in `f32`; in `f64` for a parameter in `f64`.
 fn zeros(param: &Param) -> Param {
-    Param { ty: param.ty.with_dtype(wide(param.ty.dtype())), init: Init::Zeros, trainable: false }
+    Param { ty: param.ty.with_dtype(wide(param.ty.dtype())), init: Init::Zeros, trainable: false, ..param.clone() }
 }

@@ -26,12 +26,15 @@ pub struct Param {
     /// The optimizer changes it. State that is not trained, such as running statistics, is changed by
     /// [`Trace::update`](crate::Trace::update).
     pub trainable: bool,
+    /// How many of the first dimensions count layers, as those of a [`Stack`](crate::Stack) do. Each layer has its own
+    /// first value, made as if it were alone, and optimizers ask for its dimensions without these.
+    pub stacked: usize,
 }
 
 impl Param {
     /// A trained parameter of these dimensions, in `f32`.
     pub fn new(dims: impl AsRef<[usize]>, init: Init) -> Self {
-        Param { ty: TensorType::new(DType::F32, dims), init, trainable: true }
+        Param { ty: TensorType::new(DType::F32, dims), init, trainable: true, stacked: 0 }
     }
 
     /// State that is kept and saved with the parameters, but not trained: running statistics. In `f32`.
@@ -43,6 +46,18 @@ impl Param {
     pub fn with_dtype(mut self, dtype: DType) -> Self {
         self.ty = self.ty.with_dtype(dtype);
         self
+    }
+
+    /// So many of it, each for a layer of its own, with a dimension more in front.
+    pub fn stacked(mut self, layers: usize) -> Self {
+        self.ty = self.ty.with_dims([&[layers], self.ty.dims()].concat());
+        self.stacked += 1;
+        self
+    }
+
+    /// The type that one layer has of it: all of it, unless it is of a [`Stack`](crate::Stack).
+    pub fn layer_type(&self) -> TensorType {
+        self.ty.with_dims(&self.ty.dims()[self.stacked.min(self.ty.rank())..])
     }
 
     /// The same, not trained.

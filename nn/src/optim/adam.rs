@@ -1,6 +1,6 @@
 use halite_core::{DType, Tree};
 
-use super::{Decay, Optimizer, zeros};
+use super::{Decay, Named, Optimizer, zeros};
 use crate::{Param, Schedule, Tensor, Trace, special::wide};
 
 /// Adam (Kingma and Ba 2014), as `torch.optim.Adam`. With `t` the number of this update, from 1:
@@ -96,12 +96,12 @@ macro_rules! optimizer {
                 param: Tensor<'t>,
                 grad: Tensor<'t>,
                 slot: Moments<Tensor<'t>>,
-                path: &str,
+                named: Named<'_>,
             ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
                 let (ty, rate) = (param.ty(), self.0.rate.at(step));
                 let wide = wide(ty.dtype());
                 let (mut value, mut grad) = (param.convert(wide), grad.convert(wide));
-                if self.0.decays(path, param) {
+                if self.0.decays(named) {
                     (value, grad) = self.0.$decayed(rate, value, grad);
                 }
                 let (value, slot) = self.0.apply(step, rate, value, grad, slot);
@@ -114,8 +114,8 @@ optimizer!(Adam, decay_in_gradient);
 optimizer!(AdamW, decay_in_value);
 
 impl Rule {
-    fn decays(&self, path: &str, param: Tensor<'_>) -> bool {
-        self.weight_decay != 0.0 && self.decay.applies(path, &param.ty())
+    fn decays(&self, named: Named<'_>) -> bool {
+        self.weight_decay != 0.0 && self.decay.applies(named)
     }
 
     fn decay_in_gradient<'t>(&self, _rate: Tensor<'t>, value: Tensor<'t>, grad: Tensor<'t>) -> (Tensor<'t>, Tensor<'t>) {

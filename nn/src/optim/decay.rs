@@ -4,7 +4,9 @@ use std::{fmt, sync::Arc};
 
 use halite_core::TensorType;
 
-/// Says of a parameter, by path and type, whether it decays.
+use super::Named;
+
+/// Says of a parameter, by path and type, whether it decays. The type is that of one layer: see [`Param::layer_type`](crate::Param::layer_type).
 pub type DecayRule = Arc<dyn Fn(&str, &TensorType) -> bool + Send + Sync>;
 
 /// Which parameters weight decay is for.
@@ -26,7 +28,8 @@ impl Decay {
     }
 
     /// Whether this parameter decays.
-    pub fn applies(&self, path: &str, ty: &TensorType) -> bool {
+    pub fn applies(&self, named: Named<'_>) -> bool {
+        let (path, ty) = (named.path, &named.param.layer_type());
         match self {
             Decay::Matrices => ty.rank() >= 2,
             Decay::All => true,

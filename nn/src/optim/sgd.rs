@@ -1,6 +1,6 @@
 use halite_core::Tree;
 
-use super::{Decay, Optimizer, zeros};
+use super::{Decay, Named, Optimizer, zeros};
 use crate::{Param, Schedule, Tensor, Trace, special::wide};
 
 /// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013), as `torch.optim.SGD`:
@@ -80,14 +80,14 @@ impl Optimizer for Sgd {
         param: Tensor<'t>,
         grad: Tensor<'t>,
         slot: Velocity<Tensor<'t>>,
-        path: &str,
+        named: Named<'_>,
     ) -> (Tensor<'t>, Velocity<Tensor<'t>>) {
         let ty = param.ty();
         let wide = wide(ty.dtype());
         let rate = self.rate.at(step).convert(wide);
         let value = param.convert(wide);
         let mut grad = grad.convert(wide);
-        if self.weight_decay != 0.0 && self.decay.applies(path, &ty) {
+        if self.weight_decay != 0.0 && self.decay.applies(named) {
             grad = grad + value * self.weight_decay;
         }
         let mut direction = grad;

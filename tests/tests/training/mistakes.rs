@@ -3,7 +3,7 @@
 use halite::{
     data::{Digits, Field, SampleMut},
     models::{Classify, Mlp},
-    nn::{ArraySpec, Jit, Optimizer},
+    nn::{ArraySpec, Jit, Optimizer, optim::Named},
     prelude::*,
     tree::Family,
 };
@@ -211,7 +211,7 @@ impl Optimizer for Halves {
         param: Tensor<'t>,
         _: Tensor<'t>,
         slot: <Self::Slot as Family>::Of<Tensor<'t>>,
-        _: &str,
+        _: Named<'_>,
     ) -> (Tensor<'t>, <Self::Slot as Family>::Of<Tensor<'t>>) {
         (param.convert(DType::F16), slot)
     }

@@ -1,0 +1,155 @@
+use std::panic::Location;
+
+use halite_core::tree::{Empty, Family, Leaf, Of, Path, Tree};
+use halite_ir::Remat;
+
+use crate::{Param, ScanOptions, Tensor, Trace};
+
+/// Many layers of one type, each leaf with one more dimension in front, which counts them. A program holds the layer once,
+/// however many there are, and compiles as fast.
+///
+/// Paths are those of one layer: `blocks.attention.q.weight`.
+///
+/// ```
+/// use halite_core::{DType, TensorType, Tree};
+/// use halite_nn::{Linear, Param, Stack, Tensor, Trace, grad};
+///
+/// #[derive(Tree)]
+/// struct Deep<L> {
+///     blocks: Stack<Linear<L>>,
+/// }
+///
+/// let model = Deep { blocks: Stack::new(24, Linear::new(64, 64)) };
+/// assert_eq!(model.paths(), ["blocks.weight", "blocks.bias"]);
+/// assert_eq!(model.blocks.stacked().weight.ty.to_string(), "f32[24, 64, 64]");
+///
+/// let cx = &Trace::new();
+/// let model = model.map(|path, param: Param| cx.input(param.ty, path.to_string()));
+/// let x = cx.input(TensorType::new(DType::F32, [8, 64]), "x");
+/// let y = model.blocks.scan(cx, x, |layer, x| layer.forward(x).gelu());
+/// let slopes = grad(y.mean_all(), &model);
+/// assert!(cx.mistakes().is_empty());
+/// assert_eq!(slopes.blocks.stacked().weight.ty().to_string(), "f32[24, 64, 64]");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack<M> {
+    stacked: M,
+    layers: usize,
+}
+
+impl<M: Tree<Leaf = Param>> Stack<M> {
+    /// So many layers as `layer` describes. Each has its own first values, made as if it were alone.
+    pub fn new(layers: usize, layer: M) -> Self {
+        Stack { stacked: layer.map(|_, param| param.stacked(layers)), layers }
+    }
+}
+
+impl<M> Stack<M> {
+    /// All layers as one, each leaf with the dimension that counts them in front.
+    pub fn stacked(&self) -> &M {
+        &self.stacked
+    }
+
+    /// How many layers there are.
+    pub fn layers(&self) -> usize {
+        self.layers
+    }
+}
+
+impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
+    /// `x` through all layers, the first one first. What `layer` gives is of the type of `x`.
+    ///
+    /// Dropout in a layer drops other elements in each.
+    #[track_caller]
+    pub fn scan(&self, cx: &'t Trace, x: Tensor<'t>, layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {
+        self.scan_with(cx, None, x, layer)
+    }
+
+    /// As [`scan`](Self::scan); gradients keep only what goes into each layer, and compute the rest again: see
+    /// [`Trace::checkpoint`].
+    #[track_caller]
+    pub fn scan_checkpointed(
+        &self,
+        cx: &'t Trace,
+        x: Tensor<'t>,
+        layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>,
+    ) -> Tensor<'t> {
+        self.scan_with(cx, Some(Remat::Full), x, layer)
+    }
+
+    /// As [`scan`](Self::scan), with a choice of what gradients compute again; `None` keeps what they need.
+    #[track_caller]
+    pub fn scan_with(
+        &self,
+        cx: &'t Trace,
+        remat: Option<Remat>,
+        x: Tensor<'t>,
+        layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>,
+    ) -> Tensor<'t> {
+        let (Leaf(y), _) = self.scan_over(cx, remat, Leaf(x), Empty::new(), |block, Leaf(x), nothing: Empty<Tensor<'t>>| {
+            (Leaf(layer(block, x)), nothing)
+        });
+        y
+    }
+
+    /// A state through all layers, with something for each layer, and something from each: caches, masks, features. The
+    /// leaves of `xs` and of what comes back have a first dimension that counts layers.
+    #[track_caller]
+    pub fn scan_over<S, X, Y>(
+        &self,
+        cx: &'t Trace,
+        remat: Option<Remat>,
+        init: S,
+        xs: X,
+        layer: impl FnOnce(&M, S, X) -> (S, Y),
+    ) -> (S, Y)
+    where
+        S: Tree<Leaf = Tensor<'t>>,
+        X: Tree<Leaf = Tensor<'t>>,
+        Y: Tree<Leaf = Tensor<'t>>,
+    {
+        let _site = cx.called_from(Location::caller());
+        let options = ScanOptions { length: Some(self.layers), reverse: false };
+        let stacked: M = Tree::as_ref(&self.stacked).map(|_, &leaf| leaf);
+        cx.scan_with(options, init, (stacked, xs), |state, (block, x)| match remat {
+            Some(remat) => cx.checkpoint_with(remat, || layer(&block, state, x)),
+            None => layer(&block, state, x),
+        })
+    }
+
+    /// One layer, for loops that are not scans.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[track_caller]
+    pub fn layer(&self, index: usize) -> M {
+        assert!(index < self.layers, "layer {index} of {}", self.layers);
+        Tree::as_ref(&self.stacked).map(|_, leaf| leaf.index(0, index))
+    }
+}
+
+impl<F: Family> Family for Stack<F> {
+    type Of<L> = Stack<F::Of<L>>;
+}
+
+/// The path adds no segment.
+impl<M: Tree> Tree for Stack<M> {
+    type Leaf = M::Leaf;
+    type Family = Stack<M::Family>;
+
+    fn as_ref(&self) -> Of<Self, &M::Leaf> {
+        Stack { stacked: Tree::as_ref(&self.stacked), layers: self.layers }
+    }
+
+    fn as_mut(&mut self) -> Of<Self, &mut M::Leaf> {
+        Stack { stacked: Tree::as_mut(&mut self.stacked), layers: self.layers }
+    }
+
+    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, M::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E> {
+        Ok(Stack { stacked: self.stacked.try_map(at, f)?, layers: self.layers })
+    }
+
+    fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a M::Leaf)) {
+        self.stacked.visit(at, f);
+    }
+}

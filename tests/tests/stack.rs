@@ -1,0 +1,231 @@
+//! Layers stacked into one: what they compute, their first values, and what depth costs a program.
+
+use std::time::Instant;
+
+use halite_core::{
+    CompileOptions, DType, HostArray, ProgramMemory, TensorType, Tree,
+    tree::{Empty, Leaf},
+};
+use halite_ir::{Interface, Remat, optimize, program};
+use halite_nn::{
+    Distribution, Dropout, Fan, Init, LayerNorm, Linear, Param, Stack, Tensor, Trace, grad, init,
+    optim::{Decay, Named},
+    rng,
+};
+use halite_tests::eval::{client, eval, noise};
+
+/// A dense layer of four times the width, with what came in added.
+#[derive(Clone, Debug, Tree)]
+struct Block<L> {
+    norm: LayerNorm<L>,
+    up: Linear<L>,
+    down: Linear<L>,
+    dropout: Dropout,
+}
+
+impl Block<Param> {
+    fn new(width: usize) -> Self {
+        let dropout = Dropout::new(0.0);
+        Block { norm: LayerNorm::new(width), up: Linear::new(width, 4 * width), down: Linear::new(4 * width, width), dropout }
+    }
+}
+
+impl<'t> Block<Tensor<'t>> {
+    fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
+        x + self.dropout.forward(self.down.forward(self.up.forward(self.norm.forward(x)).gelu()))
+    }
+}
+
+#[derive(Clone, Debug, Tree)]
+struct Deep<L> {
+    blocks: Stack<Block<L>>,
+    out: Linear<L>,
+}
+
+impl Deep<Param> {
+    fn new(layers: usize, width: usize) -> Self {
+        Deep { blocks: Stack::new(layers, Block::new(width)), out: Linear::new(width, 1) }
+    }
+}
+
+/// How the layers are run.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    /// One by one in a Rust loop.
+    Unrolled,
+    Scanned(Option<Remat>),
+}
+
+impl<'t> Deep<Tensor<'t>> {
+    fn loss(&self, cx: &'t Trace, x: Tensor<'t>, run: Run) -> Tensor<'t> {
+        let y = match run {
+            Run::Unrolled => (0..self.blocks.layers()).fold(x, |x, layer| self.blocks.layer(layer).forward(x)),
+            Run::Scanned(None) => self.blocks.scan(cx, x, |block, x| block.forward(x)),
+            Run::Scanned(Some(remat)) => self.blocks.scan_with(cx, Some(remat), x, |block, x| block.forward(x)),
+        };
+        self.out.forward(y).square().mean_all()
+    }
+}
+
+const SCANNED: [Run; 3] = [Run::Scanned(None), Run::Scanned(Some(Remat::Full)), Run::Scanned(Some(Remat::SaveDots))];
+
+#[test]
+fn a_stack_computes_what_its_layers_do_one_by_one_and_has_their_gradients() {
+    let model = Deep::new(3, 4);
+    let inputs: Vec<HostArray> = (model.leaves().iter().map(|param| param.ty.dims().to_vec()))
+        .chain([vec![5, 4]])
+        .zip(1..)
+        .map(|(dims, seed)| noise(seed, &dims, -0.5, 0.5))
+        .collect();
+    for run in SCANNED {
+        let model = model.clone();
+        let results = eval(
+            move |cx, inputs| {
+                let (x, leaves) = inputs.split_last().expect("the last is x");
+                let of = |run| {
+                    let model: Deep<Tensor<'_>> = model.rebuild(leaves.iter().copied());
+                    let loss = model.loss(cx, *x, run);
+                    let (slopes, Leaf(slope)) = grad(loss, &(model, Leaf(*x)));
+                    [vec![loss], slopes.into_leaves(), vec![slope]].concat()
+                };
+                of(run).into_iter().zip(of(Run::Unrolled)).map(|(a, b)| (a - b).abs().flatten().max([0])).collect()
+            },
+            &inputs,
+        );
+        for (index, difference) in results.iter().enumerate() {
+            let difference = difference.item::<f64>().unwrap();
+            assert!(difference < 1e-12, "{run:?}, result {index}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn each_layer_has_first_values_of_its_own_as_if_it_were_alone() {
+    let layers = 7;
+    let results = eval(
+        move |cx, _| {
+            let kaiming = |mode| Init::VarianceScaling { scale: 3.0, mode, distribution: Distribution::Uniform };
+            let layer = vec![
+                Leaf(Param::new([64, 16], kaiming(Fan::In))),
+                Leaf(Param::new([64, 16], kaiming(Fan::Out))),
+                Leaf(Param::new([3], Init::Constant(0.5))),
+            ];
+            // Stacks of stacks, too.
+            let model = (Stack::new(layers, layer.clone()), Stack::new(2, Stack::new(3, layer)));
+            init(cx, &model, rng::constant_key(cx, rng::key(1))).into_leaves()
+        },
+        &[],
+    );
+    let uniform_within = |values: &[f32], bound: f32| {
+        let largest = values.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+        assert!(largest <= bound && largest > 0.99 * bound, "{largest} of {bound}");
+    };
+    for (stacked, count) in results.chunks(3).zip([layers, 6]) {
+        // Variance 3 / fan: uniform within 3 / sqrt(fan).
+        for (value, fan) in stacked.iter().zip([64.0f32, 16.0]) {
+            let of_layers: Vec<&[f32]> = value.as_slice().unwrap().chunks(64 * 16).collect();
+            assert_eq!(of_layers.len(), count);
+            for (index, layer) in of_layers.iter().enumerate() {
+                uniform_within(layer, 3.0 / fan.sqrt());
+                assert!(of_layers[..index].iter().all(|other| other != layer), "layer {index} is one before");
+            }
+        }
+        assert!(stacked[2].as_slice::<f32>().unwrap().iter().all(|&value| value == 0.5));
+    }
+    assert_eq!(results[3].ty().to_string(), "f32[2, 3, 64, 16]");
+}
+
+#[test]
+fn dropout_drops_other_elements_in_each_layer_and_the_same_ones_again_in_the_gradient() {
+    let results = eval(
+        |cx, x| {
+            cx.set_mode(true, Some(rng::constant_key(cx, rng::key(5))));
+            let stack = Stack::<Vec<Leaf<Param>>>::new(8, vec![]).map(|_, _| x[0]);
+            let before = cx.next_key();
+            let mut given = vec![];
+            for remat in [None, Some(Remat::Full)] {
+                let start = Leaf(x[0]);
+                let (Leaf(last), Leaf(all)) = stack.scan_over(cx, remat, start, Empty::new(), |_, Leaf(x), _: Empty<_>| {
+                    let y = Dropout::new(0.5).forward(x * 0.0 + 1.0) * 0.5;
+                    (Leaf(x + y), Leaf(y))
+                });
+                // What is not dropped has the gradient 1 / (1 - rate), of 0 x + 1: seen by a weight of all elements.
+                let w = x[1];
+                let (Leaf(sum), _) = stack.scan_over(cx, remat, Leaf(x[0]), Empty::new(), |_, Leaf(x), nothing: Empty<_>| {
+                    (Leaf(x + Dropout::new(0.5).forward(w)), nothing)
+                });
+                let Leaf(slope) = grad(sum.sum_all(), &Leaf(w));
+                given.extend([last, all, sum - x[0], slope * w]);
+            }
+            given.extend([before.convert(DType::F64), cx.next_key().convert(DType::F64)]);
+            given
+        },
+        &[noise(1, &[64], 0.0, 1.0), noise(2, &[64], 0.5, 1.0)],
+    );
+    for given in results[..8].chunks(4) {
+        let masks: Vec<&[f64]> = given[1].as_slice().unwrap().chunks(64).collect();
+        for (index, mask) in masks.iter().enumerate() {
+            assert!(mask.iter().all(|&value| value == 0.0 || value == 1.0));
+            assert!(masks[..index].iter().all(|other| other != mask), "layer {index} drops what one before drops");
+        }
+        // Linear in `w`, so the gradient times `w` is the value: if the same elements are dropped.
+        for (value, slope) in given[2].as_slice::<f64>().unwrap().iter().zip(given[3].as_slice::<f64>().unwrap()) {
+            assert!((value - slope).abs() < 1e-12, "{value} and {slope}");
+        }
+    }
+}
+
+#[test]
+fn biases_and_scales_of_a_stack_do_not_decay() {
+    let model = Deep::new(2, 4);
+    let decays: Vec<String> = (model.named().into_iter())
+        .filter(|(path, param)| Decay::Matrices.applies(Named { path, param }))
+        .map(|(path, _)| path)
+        .collect();
+    assert_eq!(decays, ["blocks.up.weight", "blocks.down.weight", "out.weight"]);
+}
+
+/// The size of a training step's text, how long it takes to compile, and what memory it takes.
+struct Costs {
+    text: usize,
+    seconds: f64,
+    memory: ProgramMemory,
+}
+
+/// Of the gradients of `layers` blocks of this width on so many rows.
+fn costs(layers: usize, width: usize, rows: usize, run: Run) -> Costs {
+    let cx = Trace::new();
+    let model = Deep::new(layers, width).map(|path, param| cx.input(param.ty, path.to_string()));
+    let x = cx.input(TensorType::new(DType::F32, [rows, width]), "x");
+    let loss = model.loss(&cx, x, run);
+    let slopes = grad(loss, &model).into_leaves();
+    let inputs: Vec<Tensor<'_>> = model.into_leaves().into_iter().chain([x]).collect();
+    let graph = optimize(&cx.graph(&inputs, &[&slopes[..], &[loss]].concat()).unwrap());
+    let program = program(&graph, &Interface::new("stack")).unwrap();
+    let start = Instant::now();
+    let loaded = client().compile(&program, &CompileOptions::default()).unwrap();
+    Costs { text: program.code.len(), seconds: start.elapsed().as_secs_f64(), memory: loaded.memory().unwrap() }
+}
+
+#[test]
+fn depth_costs_a_scan_no_text() {
+    for run in SCANNED {
+        // Depths whose numbers have as many digits.
+        let [few, many] = [costs(11, 8, 4, run), costs(91, 8, 4, run)];
+        assert_eq!(few.text, many.text, "{run:?}");
+    }
+    let [few, many] = [costs(2, 8, 4, Run::Unrolled), costs(8, 8, 4, Run::Unrolled)];
+    assert!(many.text > 3 * few.text, "{} and {}", few.text, many.text);
+}
+
+#[test]
+fn checkpoints_take_less_memory_the_more_is_computed_again() {
+    let [kept, full, dots] = SCANNED.map(|run| costs(16, 32, 256, run));
+    println!("bytes: {:?}", [&kept, &full, &dots].map(|costs| costs.memory.temporary));
+    println!("seconds: {:?}", [&kept, &full, &dots].map(|costs| costs.seconds));
+    assert!(full.memory.temporary < dots.memory.temporary, "{:?}, {:?}", full.memory, dots.memory);
+    assert!(dots.memory.temporary < kept.memory.temporary, "{:?}, {:?}", dots.memory, kept.memory);
+    // What goes into each layer is kept, `f32[256, 32]`, and little more than one layer's work.
+    let inputs = 16 * 256 * 32 * 4;
+    assert!(full.memory.temporary < 3 * inputs, "{:?}, inputs {inputs}", full.memory);
+}
