@@ -25,11 +25,15 @@ mod cpu;
 pub mod cuda;
 mod locate;
 mod plugins;
+mod profile;
 mod target;
 pub mod tpu;
+
+pub use halite_pjrt as pjrt;
 
 pub use accelerator::{Accelerator, OpenOptions, Opened};
 pub use compile_cache::{Access, CompileCache, CompileCacheOptions, KeptEntry};
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, PLUGINS, plugin};
+pub use profile::ChromeTrace;
 pub use target::{CudaTarget, DeviceSpec, Gpu, OpenTarget, Target, TpuGeneration, TpuTarget};

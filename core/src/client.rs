@@ -369,9 +369,10 @@ impl DeviceBuffer {
     /// Queues a copy to the host, and hands the row-major bytes to `then` on any thread.
     pub fn fetch_then(&self, then: OnFetched) {
         self.metrics.counters.fetches.fetch_add(1, Relaxed);
-        let (metrics, started) = (self.metrics.clone(), Instant::now());
+        let (metrics, started, size) = (self.metrics.clone(), Instant::now(), self.tensor_type().bytes());
         self.buffer.fetch(Box::new(move |bytes| {
-            metrics.timer(Metric::Fetch).add_since(started);
+            let took = metrics.timer(Metric::Fetch).add_since(started);
+            tracing::trace!(target: "halite::device", bytes = size, nanos = took.as_nanos() as u64, "fetch");
             then(bytes);
         }));
     }

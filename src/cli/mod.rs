@@ -11,9 +11,10 @@ macro_rules! say {
 mod data;
 mod devices;
 mod plugins;
+mod profile;
 mod train;
 
-use std::{io::IsTerminal, process::ExitCode};
+use std::{io::IsTerminal, path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -29,6 +30,9 @@ Examples:
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+    /// Write what happens when to FILE, a trace for <https://ui.perfetto.dev> [default: HALITE_PROFILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    profile: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
@@ -45,8 +49,11 @@ enum Command {
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("HALITE_LOG").unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).init();
+    let from_environment = || std::env::var_os("HALITE_PROFILE").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let trace = match profile::init(cli.profile.or_else(from_environment)) {
+        Ok(trace) => trace,
+        Err(error) => return say_error(&error),
+    };
     let result = match cli.command {
         None => Cli::command()
             .print_help()
@@ -57,12 +64,15 @@ pub(crate) fn run() -> ExitCode {
         Some(Command::Plugins(plugins)) => plugins.run(),
         Some(Command::Data(data)) => data.run(),
     };
-    match result {
+    let traced = trace.map_or(Ok(()), |trace| trace.finish());
+    match result.and_then(|code| traced.map(|()| code)) {
         Ok(code) => code,
-        Err(error) => {
-            let (red, plain) = if std::io::stderr().is_terminal() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-            eprintln!("{red}error{plain}: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => say_error(&error),
     }
+}
+
+fn say_error(error: &halite::Error) -> ExitCode {
+    let (red, plain) = if std::io::stderr().is_terminal() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+    eprintln!("{red}error{plain}: {error}");
+    ExitCode::FAILURE
 }

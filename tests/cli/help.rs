@@ -11,7 +11,7 @@ fn without_arguments_it_says_what_it_can_do() {
     expect![[r#"
         Train models on every accelerator that has a PJRT plugin
 
-        Usage: halite [COMMAND]
+        Usage: halite [OPTIONS] [COMMAND]
 
         Commands:
           train    Train a model

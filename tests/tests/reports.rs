@@ -1,8 +1,9 @@
 //! What runs say of themselves on the real plugin: why they are slow, with the line or the input; programs on the disk.
 
-use std::{fs, time::Duration};
+use std::{collections::HashMap, fs, time::Duration};
 
 use halite::{
+    backends::ChromeTrace,
     data::{Digits, Field, InMemory, SampleMut},
     fetch::{Bar, Cache},
     models::{Classify, Cnn, ImageModel, Mlp},
@@ -11,6 +12,7 @@ use halite::{
 };
 use halite_core::{CompileOptions, FindingKind, Metric, Program, Reason, Sharding, Signature};
 use halite_nn::Jit;
+use tracing_subscriber::prelude::*;
 
 fn client() -> Client {
     Accelerator::cpu().open().unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
@@ -202,4 +204,41 @@ fn a_dump_has_the_graph_the_program_what_became_of_it_and_its_sizes() {
     assert_eq!((&sizes["function"], &sizes["reason"], &sizes["cached"]), (&"loss".into(), &"first call".into(), &false.into()));
     assert_eq!(sizes["bytes"]["input"], 8 * 5 * 4);
     assert!(sizes["origin"].as_str().unwrap().contains("reports.rs:"), "{sizes}");
+}
+
+#[test]
+fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.json");
+    let trace = ChromeTrace::create(&path).unwrap();
+    // For all threads: those of the loader, of the uploads and of the checkpoints are in it too.
+    tracing_subscriber::registry().with(trace.layer()).init();
+    let client = client();
+    let trainer = Trainer::builder(&client).batch_size(64).quiet(true).out(dir.path().join("run")).build().unwrap();
+    trainer.fit(Classify::<Cnn<()>>::new(), Cnn::new(10), Adam::new(1e-3), digits(640), digits(100)).unwrap();
+    // Jits of the other tests may not have been traced while this was.
+    loss(&client).run(&batch(&client, 3)).unwrap().0.read().unwrap();
+    trace.finish().unwrap();
+
+    let events: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let threads: HashMap<u64, &str> = (events.iter())
+        .filter(|event| event["name"] == "thread_name")
+        .map(|event| (event["tid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
+        .collect();
+    let on = |name: &str| -> Vec<&str> {
+        let named = events.iter().filter(|event| event["name"] == name && ["X", "b"].contains(&event["ph"].as_str().unwrap()));
+        let mut on: Vec<&str> = named.map(|event| threads[&event["tid"].as_u64().unwrap()]).collect();
+        on.dedup();
+        on
+    };
+    let here = std::thread::current().name().unwrap().to_string();
+    for name in ["trace", "print", "compile", "launch", "wait for data", "validate", "read"] {
+        assert!(on(name).contains(&&*here), "{name} is on {:?}", on(name));
+    }
+    assert!(on("upload").contains(&"halite-upload"), "{:?}", on("upload"));
+    assert!(on("checkpoint").contains(&"checkpoint writer"), "{:?}", on("checkpoint"));
+    assert!(on("execute").contains(&"device") && on("fetch").contains(&"device"), "{threads:?}");
+    let step = events.iter().find(|event| event["name"] == "launch" && event["args"]["program"] == "train step").unwrap();
+    assert!(step["dur"].as_f64().unwrap() > 0.0 && step["ts"].as_f64().unwrap() > 0.0, "{step}");
+    assert!(ChromeTrace::create(dir.path().join("none/trace.json")).is_err());
 }
