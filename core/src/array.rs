@@ -1,6 +1,7 @@
 //! A logical tensor over a mesh of devices.
 
 use std::{
+    collections::HashMap,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -34,7 +35,7 @@ impl Array {
     /// If a dimension does not divide into its parts, or a device cannot be uploaded to.
     #[track_caller]
     pub fn upload(client: &Client, host: &HostArray, sharding: &Arc<Sharding>) -> Result<Self> {
-        Self::upload_parts(client, host.ty(), sharding, &|ranges| {
+        Self::upload_parts(client, host.ty(), sharding, &mut |ranges| {
             let part = if is_whole(ranges, host.ty()) { None } else { Some(cut(host, ranges)?) };
             Ok(part.map_or(Source::Host(host.bytes()), |part| Source::Part(Arc::new(part))))
         })
@@ -46,9 +47,45 @@ impl Array {
     /// As [`upload`](Self::upload).
     #[track_caller]
     pub fn upload_shared(client: &Client, host: &Arc<HostArray>, sharding: &Arc<Sharding>) -> Result<Self> {
-        Self::upload_parts(client, host.ty(), sharding, &|ranges| {
+        Self::upload_parts(client, host.ty(), sharding, &mut |ranges| {
             let whole = is_whole(ranges, host.ty());
             Ok(Source::Part(if whole { host.clone() } else { Arc::new(cut(host, ranges)?) }))
+        })
+    }
+
+    /// Builds an array of type `ty` part by part, so that the whole is never on the host. `part` is asked once for each
+    /// distinct part, by its range in each dimension; devices that hold the same part share it.
+    ///
+    /// ```
+    /// use halite_core::{Array, Client, DType, HostArray, Mesh, Null, PartitionSpec, Sharding, TensorType};
+    /// use std::sync::Arc;
+    ///
+    /// let client = Client::new(Null::new(4));
+    /// let mesh = Arc::new(Mesh::new([("rows", 4)], client.local_devices()).unwrap());
+    /// let rows = Sharding::new(&mesh, PartitionSpec::first("rows")).unwrap();
+    /// let counted = Array::from_parts(&client, &TensorType::new(DType::S32, [8]), &rows, |ranges| {
+    ///     let values: Vec<i32> = ranges[0].clone().map(|i| i as i32).collect();
+    ///     HostArray::from_slice(&values, [2])
+    /// });
+    /// assert_eq!(counted.unwrap().ty().dims(), [8]);
+    /// ```
+    ///
+    /// # Errors
+    /// That of `part`; if a part is of another type than its place; and as [`upload`](Self::upload).
+    pub fn from_parts(
+        client: &Client,
+        ty: &TensorType,
+        sharding: &Arc<Sharding>,
+        mut part: impl FnMut(&[Range<usize>]) -> Result<HostArray>,
+    ) -> Result<Self> {
+        let wanted = sharding.shard_type(ty)?;
+        Self::upload_parts(client, ty, sharding, &mut |ranges| {
+            let part = part(ranges)?;
+            if *part.ty() != wanted {
+                let message = format!("the part {ranges:?} of {ty} by {sharding} is {}, want {wanted}", part.ty());
+                return Err(Error::invalid("array", message));
+            }
+            Ok(Source::Part(Arc::new(part)))
         })
     }
 
@@ -141,6 +178,32 @@ impl Array {
         Ok(pending)
     }
 
+    /// A copy that lies by another sharding, on the same or other devices.
+    ///
+    /// Where each device's new part is a part that a device has, these are copied from device to device, and the host waits
+    /// for nothing. Otherwise the whole goes through the host, with a blocking read; on one mesh, a program does better:
+    /// `halite_nn::ArrayCollectives::reshard`.
+    ///
+    /// # Errors
+    /// If a dimension does not divide into its new parts, or a device has no room.
+    pub fn reshard(&self, client: &Client, sharding: &Arc<Sharding>) -> Result<Self> {
+        sharding.shard_type(&self.ty)?;
+        let mut have: HashMap<Vec<Range<usize>>, Vec<usize>> = HashMap::new();
+        for index in 0..self.shards.len() {
+            have.entry(self.sharding.shard_ranges(&self.ty, index)?).or_default().push(index);
+        }
+        let mut shards = Vec::with_capacity(sharding.mesh().size());
+        for (index, &device) in sharding.mesh().devices().iter().enumerate() {
+            let Some(holders) = have.get(&sharding.shard_ranges(&self.ty, index)?) else {
+                return Self::upload(client, &self.read()?, sharding);
+            };
+            // Its own, if it has it.
+            let own = holders.iter().find(|&&holder| self.shards[holder].placement().device == device);
+            shards.push(self.shards[*own.unwrap_or(&holders[0])].copy_to(device.into())?);
+        }
+        Ok(Array { ty: self.ty.clone(), sharding: sharding.clone(), shards })
+    }
+
     /// Queues a copy on the same devices.
     ///
     /// # Errors
@@ -155,23 +218,33 @@ impl Array {
         client: &Client,
         ty: &TensorType,
         sharding: &Arc<Sharding>,
-        source: &dyn Fn(&[Range<usize>]) -> Result<Source<'h>>,
+        source: &mut dyn FnMut(&[Range<usize>]) -> Result<Source<'h>>,
     ) -> Result<Self> {
         let shard_type = sharding.shard_type(ty)?;
-        let mut shards = Vec::with_capacity(sharding.mesh().size());
+        let devices = sharding.mesh().devices();
         // Devices that hold the same part share one cut of the host's bytes.
-        let mut last: Option<(Vec<Range<usize>>, Source<'h>)> = None;
-        for (index, &device) in sharding.mesh().devices().iter().enumerate() {
+        let mut parts: Vec<(Vec<Range<usize>>, Vec<usize>)> = Vec::new();
+        let mut known: HashMap<Vec<Range<usize>>, usize> = HashMap::new();
+        for index in 0..devices.len() {
             let ranges = sharding.shard_ranges(ty, index)?;
-            if last.as_ref().is_none_or(|(known, _)| *known != ranges) {
-                last = Some((ranges.clone(), source(&ranges)?));
-            }
-            let bytes = match &last.as_ref().expect("set just above").1 {
-                Source::Host(bytes) => HostBytes::Borrowed(bytes),
-                Source::Part(part) => HostBytes::Shared(part.clone()),
-            };
-            shards.push(client.upload(bytes, &shard_type, device.into())?);
+            let part = *known.entry(ranges).or_insert_with_key(|ranges| {
+                parts.push((ranges.clone(), Vec::new()));
+                parts.len() - 1
+            });
+            parts[part].1.push(index);
         }
+        let mut shards: Vec<Option<DeviceBuffer>> = devices.iter().map(|_| None).collect();
+        for (ranges, holders) in parts {
+            let source = source(&ranges)?;
+            for holder in holders {
+                let bytes = match &source {
+                    Source::Host(bytes) => HostBytes::Borrowed(bytes),
+                    Source::Part(part) => HostBytes::Shared(part.clone()),
+                };
+                shards[holder] = Some(client.upload(bytes, &shard_type, devices[holder].into())?);
+            }
+        }
+        let shards = shards.into_iter().map(|shard| shard.expect("each device holds one of the parts")).collect();
         Ok(Array { ty: ty.clone(), sharding: sharding.clone(), shards })
     }
 

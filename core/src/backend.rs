@@ -74,6 +74,11 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// The kinds of memory a buffer of this device can be in; the first is the default.
     fn memories(&self) -> &[MemoryKind];
 
+    /// The slice of the job that it is in: devices of one slice have a fast network between them. 0 when there is one.
+    fn slice(&self) -> usize {
+        0
+    }
+
     /// What else the driver says of it, as (name, value).
     fn attributes(&self) -> Vec<(String, String)> {
         Vec::new()

@@ -59,6 +59,14 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`all_gather`](Self::all_gather); if the members bring different types; if `op` has no meaning for the type.
     fn all_reduce(&self, name: &str, mine: &HostArray, op: ReduceOp, patience: Duration) -> Result<HostArray> {
+        reduce(&self.all_gather_arrays(name, mine, patience)?, op)
+    }
+
+    /// Gives each member the equal-typed arrays that all members brought, by rank.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather), and if the members bring different types.
+    fn all_gather_arrays(&self, name: &str, mine: &HostArray, patience: Duration) -> Result<Vec<HostArray>> {
         let ty = mine.ty().to_string();
         let mut message = (ty.len() as u32).to_le_bytes().to_vec();
         message.extend(ty.as_bytes());
@@ -69,11 +77,11 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
         for (rank, bytes) in all.iter().enumerate() {
             if bytes.get(..header) != Some(&message[..header]) {
                 let what = format!("member {rank} brings another type than {ty}, which member {} brings", self.rank());
-                return Err(Error::invalid(format!("all_reduce `{name}`"), what));
+                return Err(Error::invalid(format!("all_gather `{name}`"), what));
             }
             arrays.push(HostArray::from_bytes(&bytes[header..], mine.ty().clone())?);
         }
-        reduce(&arrays, op)
+        Ok(arrays)
     }
 
     /// Reduces as [`all_reduce`](Self::all_reduce), and gives each member its part of the first dimension.
@@ -125,6 +133,39 @@ pub trait Collective: std::fmt::Debug + Send + Sync {
     }
 }
 
+/// What takes a closure, for every [`Collective`].
+pub trait CollectiveExt: Collective {
+    /// Gives each member what `reduce` makes of the equal-typed arrays that all members brought, by rank. `reduce` runs on
+    /// every member, so it is to give the same everywhere.
+    ///
+    /// ```
+    /// use halite_core::{CollectiveExt, HostArray, SingleProcess};
+    /// use std::time::Duration;
+    ///
+    /// // The accuracy over all members, from what each counted: (correct, seen).
+    /// let counted = HostArray::from_slice(&[97u64, 100], [2]).unwrap();
+    /// let accuracy = SingleProcess.mesh_reduce("accuracy", &counted, Duration::from_secs(9), |all| {
+    ///     let sum = |i: usize| all.iter().map(|counts| Ok(counts.as_slice::<u64>()?[i])).sum::<halite_core::Result<u64>>();
+    ///     Ok(sum(0)? as f64 / sum(1)? as f64)
+    /// });
+    /// assert_eq!(accuracy.unwrap(), 0.97);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`all_gather_arrays`](Collective::all_gather_arrays), and that of `reduce`.
+    fn mesh_reduce<R>(
+        &self,
+        name: &str,
+        mine: &HostArray,
+        patience: Duration,
+        reduce: impl FnOnce(Vec<HostArray>) -> Result<R>,
+    ) -> Result<R> {
+        reduce(self.all_gather_arrays(name, mine, patience)?)
+    }
+}
+
+impl<C: Collective + ?Sized> CollectiveExt for C {}
+
 /// How arrays of several members become one.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(missing_docs, reason = "each name says it")]
@@ -154,7 +195,8 @@ impl Collective for SingleProcess {
     }
 }
 
-/// One member of a group of threads in one process.
+/// One member of a group of threads in one process. If it is dropped, as when its thread fails, the others are told in
+/// their next wait for it, and do not wait until its end.
 #[derive(Debug)]
 pub struct ThreadMember {
     rank: usize,
@@ -166,8 +208,15 @@ pub struct ThreadMember {
 #[derive(Debug)]
 struct Group {
     size: usize,
-    rounds: Mutex<HashMap<u64, Round>>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    rounds: HashMap<u64, Round>,
+    /// By rank: dropped, so that nothing more is to be waited for.
+    gone: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -180,8 +229,16 @@ struct Round {
 impl ThreadMember {
     /// A group of `size` members; give each to a thread.
     pub fn group(size: usize) -> Vec<ThreadMember> {
-        let group = Arc::new(Group { size, rounds: Mutex::default(), changed: Condvar::new() });
+        let state = State { rounds: HashMap::new(), gone: vec![false; size] };
+        let group = Arc::new(Group { size, state: Mutex::new(state), changed: Condvar::new() });
         (0..size).map(|rank| ThreadMember { rank, group: group.clone(), round: Mutex::new(0) }).collect()
+    }
+}
+
+impl Drop for ThreadMember {
+    fn drop(&mut self) {
+        self.group.state.lock().unwrap_or_else(PoisonError::into_inner).gone[self.rank] = true;
+        self.group.changed.notify_all();
     }
 }
 
@@ -201,8 +258,9 @@ impl Collective for ThreadMember {
         let number = *my_round;
         *my_round += 1;
         let size = self.group.size;
-        let mut rounds = self.group.rounds.lock().unwrap_or_else(PoisonError::into_inner);
-        let round = rounds.entry(number).or_insert_with(|| Round { name: name.to_string(), brought: vec![None; size], taken: 0 });
+        let mut state = self.group.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Round { name: name.to_string(), brought: vec![None; size], taken: 0 };
+        let round = state.rounds.entry(number).or_insert_with(new);
         if round.name != name {
             let message = format!("member {} is at `{name}`, others are at `{}`", self.rank, round.name);
             return Err(Error::invalid("all_gather", message));
@@ -210,6 +268,7 @@ impl Collective for ThreadMember {
         round.brought[self.rank] = Some(mine.to_vec());
         self.group.changed.notify_all();
         loop {
+            let State { rounds, gone } = &mut *state;
             let round = rounds.get_mut(&number).expect("a round stays until every member has taken from it");
             let late: Vec<usize> = (0..size).filter(|&rank| round.brought[rank].is_none()).collect();
             if late.is_empty() {
@@ -220,12 +279,17 @@ impl Collective for ThreadMember {
                 }
                 return Ok(all);
             }
+            let failed: Vec<usize> = late.iter().copied().filter(|&rank| gone[rank]).collect();
+            if !failed.is_empty() {
+                let message = format!("members {failed:?} of {size} are gone, and did not come; their own errors say why");
+                return Err(Error::new(ErrorKind::Unavailable, format!("all_gather `{name}`"), message));
+            }
             let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 let message = format!("waited {patience:?} for members {late:?} of {size}");
                 return Err(Error::new(ErrorKind::DeadlineExceeded, format!("all_gather `{name}`"), message));
             }
-            rounds = self.group.changed.wait_timeout(rounds, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.group.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -421,6 +485,49 @@ mod tests {
         let error = members[1].barrier("epoch 2", Duration::from_millis(10)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
         assert!(error.to_string().contains("`epoch 2`") && error.to_string().contains("[0, 2] of 3"), "{error}");
+    }
+
+    #[test]
+    fn a_member_that_failed_is_named_at_once() {
+        let mut members = ThreadMember::group(3);
+        let last = members.pop().unwrap();
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> =
+                members.iter().map(|member| scope.spawn(|| member.barrier("epoch 2", SOON).unwrap_err())).collect();
+            scope.spawn(move || drop(last)); // What happens to a member whose thread fails.
+            for error in waiting {
+                let error = error.join().unwrap();
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert!(error.to_string().contains("`epoch 2`: members [2] of 3 are gone"), "{error}");
+            }
+        });
+        assert!(started.elapsed() < SOON);
+    }
+
+    #[test]
+    fn what_a_member_brought_before_it_left_counts() {
+        let mut members = ThreadMember::group(2);
+        let last = members.pop().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || last.barrier("end", SOON).unwrap());
+            members[0].barrier("end", SOON).unwrap();
+        });
+    }
+
+    #[test]
+    fn host_values_are_reduced_as_the_caller_says() {
+        let median = |me: &ThreadMember| {
+            let mine = HostArray::scalar([5i64, 1, 3][me.rank()]);
+            me.mesh_reduce("median", &mine, SOON, |all| {
+                let mut values: Vec<i64> = all.iter().map(|array| array.as_slice::<i64>().unwrap()[0]).collect();
+                values.sort_unstable();
+                Ok(values[1])
+            })
+        };
+        assert_eq!(together(3, |me| median(me).unwrap()), [3, 3, 3]);
+        let anyone: &dyn Collective = &SingleProcess;
+        assert_eq!(anyone.mesh_reduce("count", &HostArray::scalar(1u8), SOON, |all| Ok(all.len())).unwrap(), 1);
     }
 
     #[test]

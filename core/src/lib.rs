@@ -51,7 +51,7 @@ pub use backend::{
     MemoryStats, OnFetched, OnReady, Placement, Platform, Program, ProgramMemory, Signature,
 };
 pub use client::{Client, CounterSnapshot, Counters, DeviceBuffer, DeviceEvent, Loaded};
-pub use collective::{Collective, ReduceOp, SingleProcess, ThreadMember};
+pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use host::{AlignedBytes, HostArray, HostBytes};

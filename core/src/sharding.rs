@@ -1,6 +1,12 @@
 //! How a logical tensor lies over devices: a mesh with named axes, and which axes split which dimension.
 
-use std::{collections::HashSet, fmt, ops::Range, str::FromStr, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    ops::Range,
+    str::FromStr,
+    sync::Arc,
+};
 
 use crate::{DeviceId, Error, Result, TensorType};
 
@@ -46,6 +52,71 @@ impl Mesh {
             return Err(Error::invalid("mesh", format!("device {} is in {mesh} twice", device.0)));
         }
         Ok(mesh)
+    }
+
+    /// A mesh over slices: groups of devices with a fast network within each, and a slow one between them.
+    ///
+    /// Each axis is a name, a size across slices, and a size within a slice; its size is their product, and its part across
+    /// slices is the slow one. So an axis that is used rarely, such as one of data parallelism, goes across: name it first.
+    /// `devices` are given with the slice that each is in ([`Device::slice`](crate::Device::slice)).
+    ///
+    /// ```
+    /// use halite_core::{DeviceId, Mesh};
+    ///
+    /// // Devices 0 to 3 are in slice 0, devices 4 to 7 in slice 1.
+    /// let devices = (0..8).map(|id| (DeviceId(id), id as usize / 4));
+    /// let mesh = Mesh::hybrid([("data", 2, 2), ("model", 1, 2)], devices).unwrap();
+    /// assert_eq!(mesh.to_string(), "mesh(data=4, model=2)");
+    /// ```
+    ///
+    /// # Errors
+    /// If there are not as many slices, or devices in one, as the axes want; and as [`new`](Self::new).
+    pub fn hybrid<N: Into<Arc<str>>>(
+        axes: impl IntoIterator<Item = (N, usize, usize)>,
+        devices: impl IntoIterator<Item = (DeviceId, usize)>,
+    ) -> Result<Self> {
+        let axes: Vec<(Arc<str>, usize, usize)> =
+            axes.into_iter().map(|(name, across, within)| (name.into(), across, within)).collect();
+        let mut slices: BTreeMap<usize, Vec<DeviceId>> = BTreeMap::new();
+        for (device, slice) in devices {
+            slices.entry(slice).or_default().push(device);
+        }
+        let said = || {
+            let axes: Vec<String> = axes.iter().map(|(name, across, within)| format!("{name}={across}x{within}")).collect();
+            format!("mesh({})", axes.join(", "))
+        };
+        let across = axes.iter().try_fold(1usize, |slices, (_, across, _)| slices.checked_mul(*across));
+        let within = axes.iter().try_fold(1usize, |devices, (_, _, within)| devices.checked_mul(*within));
+        if across != Some(slices.len()) {
+            let message = format!("{} wants as many slices as its axes have across slices, got {}", said(), slices.len());
+            return Err(Error::invalid("mesh", message));
+        }
+        if let Some((slice, devices)) = slices.iter().find(|(_, devices)| within != Some(devices.len())) {
+            let message = format!(
+                "{} wants as many devices in each slice as its axes have within a slice, slice {slice} has {}",
+                said(),
+                devices.len()
+            );
+            return Err(Error::invalid("mesh", message));
+        }
+        let slices: Vec<Vec<DeviceId>> = slices.into_values().collect();
+        let size = slices.len() * within.unwrap_or(0);
+        let mut ordered = Vec::with_capacity(size);
+        for index in 0..size {
+            // From the fastest axis to the slowest: where in the slices, and where in a slice.
+            let (mut rest, mut slice, mut place) = (index, 0, 0);
+            let (mut slice_stride, mut place_stride) = (1, 1);
+            for (_, across, within) in axes.iter().rev() {
+                let coordinate = rest % (across * within);
+                rest /= across * within;
+                slice += coordinate / within * slice_stride;
+                place += coordinate % within * place_stride;
+                slice_stride *= across;
+                place_stride *= within;
+            }
+            ordered.push(slices[slice][place]);
+        }
+        Mesh::new(axes.into_iter().map(|(name, across, within)| (name, across * within)), ordered)
     }
 
     /// One device, no axes.
@@ -430,6 +501,32 @@ mod tests {
     fn axes_that_a_mesh_does_not_have_can_be_left_out() {
         let spec: PartitionSpec = "((data, expert), sequence, model)".parse().unwrap();
         assert_eq!(spec.within(&mesh()).to_string(), "(data, None, model)");
+    }
+
+    #[test]
+    fn slices_are_the_slow_part_of_each_axis() {
+        let of = |axes: &[(&str, usize, usize)], slice: fn(u32) -> usize| {
+            let mesh = Mesh::hybrid(axes.iter().copied(), (0..8).map(|id| (DeviceId(id), slice(id))))?;
+            Ok::<_, Error>(mesh.devices().iter().map(|device| device.0).collect::<Vec<_>>())
+        };
+        // Two slices of four; then devices that alternate between slices.
+        assert_eq!(of(&[("data", 2, 1), ("model", 1, 4)], |id| id as usize / 4).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(of(&[("data", 2, 1), ("model", 1, 4)], |id| id as usize % 2).unwrap(), [0, 2, 4, 6, 1, 3, 5, 7]);
+        // An inner axis across slices: each row goes through both.
+        assert_eq!(of(&[("data", 1, 2), ("model", 2, 2)], |id| id as usize / 4).unwrap(), [0, 1, 4, 5, 2, 3, 6, 7]);
+        // Four slices over two axes.
+        assert_eq!(of(&[("data", 2, 1), ("model", 2, 2)], |id| id as usize / 2).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        let error = |axes: &[(&str, usize, usize)], slice| of(axes, slice).unwrap_err().to_string();
+        assert_eq!(
+            error(&[("data", 4, 1), ("model", 1, 2)], |id| id as usize / 4),
+            "mesh: mesh(data=4x1, model=1x2) wants as many slices as its axes have across slices, got 2"
+        );
+        assert_eq!(
+            error(&[("data", 2, 1), ("model", 1, 4)], |id| usize::from(id > 2)),
+            "mesh: mesh(data=2x1, model=1x4) wants as many devices in each slice as its axes have within a slice, slice 0 has 3"
+        );
+        assert!(error(&[("data", 2, 0)], |id| id as usize / 4).contains("slice 0 has 4"));
+        assert!(error(&[("data", usize::MAX, 1), ("model", 2, 1)], |_| 0).contains("got 1"));
     }
 
     #[test]

@@ -41,6 +41,17 @@ pub struct DeviceDescription {
     pub attributes: Vec<(String, OptionValue)>,
 }
 
+impl DeviceDescription {
+    /// The slice of the job that it is in, by its attribute `slice_index`; 0 if it has none.
+    pub fn slice(&self) -> usize {
+        let index = self.attributes.iter().find(|(name, _)| name == "slice_index").map(|(_, value)| value);
+        match index {
+            Some(OptionValue::Int(index)) => usize::try_from(*index).unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
 impl PjrtDevice {
     /// What is known of it.
     pub fn description(&self) -> &DeviceDescription {
@@ -107,6 +118,10 @@ impl Device for PjrtDevice {
 
     fn memories(&self) -> &[MemoryKind] {
         self.kinds()
+    }
+
+    fn slice(&self) -> usize {
+        self.description.slice()
     }
 
     fn attributes(&self) -> Vec<(String, String)> {
