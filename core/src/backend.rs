@@ -6,7 +6,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Error, ErrorKind, HostBytes, ProgramKey, Result, TensorType};
+use crate::{Error, ErrorKind, HostBytes, ProgramKey, Result, TensorType, Tiling};
 
 /// One kind of accelerator: the family of types that drive it together.
 pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
@@ -197,6 +197,14 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     /// [`ErrorKind::Unsupported`] where the driver does not say.
     fn memory(&self) -> Result<ProgramMemory> {
         Err(Error::new(ErrorKind::Unsupported, "program memory", "this backend does not report it"))
+    }
+
+    /// Which part of each result the devices have, as the compiler laid them. `None` is what this driver cannot say of one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the driver does not say.
+    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
+        Err(Error::new(ErrorKind::Unsupported, "output tilings", "this backend does not report them"))
     }
 
     /// The compiler's own estimates, as (name, value): `flops`, `bytes accessed`.

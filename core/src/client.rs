@@ -12,9 +12,9 @@ use std::{
 };
 
 use crate::{
-    Arg, Backend, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error, HostBytes, LargeBuffer, Launch, Launched,
-    Metric, Metrics, OnFetched, OnReady, Pending, Placement, Platform, Program, ProgramCache, ProgramMemory, Result, Signature,
-    TensorType,
+    Arg, Backend, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error, ErrorKind, HostBytes, LargeBuffer, Launch,
+    Launched, Metric, Metrics, OnFetched, OnReady, Pending, Placement, Platform, Program, ProgramCache, ProgramMemory, Result,
+    Sharding, Signature, TensorType, Tiling,
     debug::{Settings, explain_memory},
     erased::{AnyBackend, AnyBuffer, AnyEvent, AnyExecutable},
     metrics::Function,
@@ -513,6 +513,41 @@ impl Loaded {
     /// Where the driver does not say.
     pub fn cost(&self) -> Result<Vec<(String, f64)>> {
         self.executable.cost()
+    }
+
+    /// Which part of each result the devices have, as the compiler laid them. `None` is what the driver cannot say of one.
+    ///
+    /// # Errors
+    /// Where the driver does not say.
+    pub fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
+        self.executable.output_tilings()
+    }
+
+    /// That the compiler laid each result as asked for: its name, its type as a whole, and how it is to lie. What the driver
+    /// cannot say is taken to be right.
+    ///
+    /// # Errors
+    /// Which result lies otherwise, and how.
+    pub fn check_outputs<'a>(
+        &self,
+        wanted: impl IntoIterator<Item = (&'a str, &'a TensorType, &'a Arc<Sharding>)>,
+    ) -> Result<()> {
+        let given = match self.output_tilings() {
+            Ok(given) => given,
+            Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        for (i, ((name, ty, sharding), given)) in wanted.into_iter().zip(given).enumerate() {
+            let wanted = sharding.tiling(ty.rank());
+            if let Some(given) = given.filter(|given| *given != wanted) {
+                let name = if name.is_empty() { String::new() } else { format!(" (`{name}`)") };
+                let message = format!(
+                    "output {i}{name}, {ty}: asked for {sharding}, which is {wanted}; the compiler laid it {given}. Please report it"
+                );
+                return Err(Error::new(ErrorKind::Internal, "check outputs", message));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, Event, Executable, HostBytes, Launch, OnFetched, OnReady,
-    Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType,
+    Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType, Tiling,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -109,6 +109,7 @@ pub(crate) trait AnyExecutable: Debug + Send + Sync {
     fn serialize(&self) -> Result<Vec<u8>>;
     fn memory(&self) -> Result<ProgramMemory>;
     fn cost(&self) -> Result<Vec<(String, f64)>>;
+    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>>;
     fn optimized(&self) -> Result<(String, Vec<u8>)>;
 }
 
@@ -153,6 +154,9 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     }
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         self.executable.cost()
+    }
+    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
+        self.executable.output_tilings()
     }
     fn optimized(&self) -> Result<(String, Vec<u8>)> {
         self.executable.optimized()

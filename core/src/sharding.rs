@@ -275,6 +275,18 @@ impl PartitionSpec {
         PartitionSpec(self.0.iter().map(known).collect())
     }
 
+    /// The same, without these axes.
+    pub fn without(&self, axes: &[Arc<str>]) -> Self {
+        PartitionSpec(self.0.iter().map(|dim| dim.iter().filter(|axis| !axes.contains(axis)).cloned().collect()).collect())
+    }
+
+    /// The same, with dimension `dim` split over `axes` too, which are faster than those it is split over already.
+    pub fn split(mut self, dim: usize, axes: &[Arc<str>]) -> Self {
+        self.0.resize(self.0.len().max(dim + 1), Vec::new());
+        self.0[dim].extend_from_slice(axes);
+        self
+    }
+
     /// Whether no dimension is split.
     pub fn is_replicated(&self) -> bool {
         self.0.iter().all(Vec::is_empty)
@@ -401,7 +413,7 @@ impl Sharding {
 
     /// In how many parts dimension `dim` is split.
     pub fn parts(&self, dim: usize) -> usize {
-        self.spec.axes(dim).iter().map(|axis| self.mesh.axis(axis).expect("checked in Sharding::new")).product()
+        self.spec.axes(dim).iter().map(|axis| self.size_of(axis)).product()
     }
 
     /// The type of what one device holds of a tensor of type `ty`.
@@ -440,12 +452,43 @@ impl Sharding {
     pub fn shard_ranges(&self, ty: &TensorType, index: usize) -> Result<Vec<Range<usize>>> {
         let shard = self.shard_type(ty)?;
         let range = |(dim, &size): (usize, &usize)| {
-            let part = self.spec.axes(dim).iter().fold(0, |part, axis| {
-                part * self.mesh.axis(axis).expect("checked in Sharding::new") + self.mesh.coordinate(index, axis)
-            });
+            let part =
+                self.spec.axes(dim).iter().fold(0, |part, axis| part * self.size_of(axis) + self.mesh.coordinate(index, axis));
             part * size..(part + 1) * size
         };
         Ok(shard.dims().iter().enumerate().map(range).collect())
+    }
+}
+
+/// Which part of a tensor each device of a program has, without names of axes: how compilers say it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Tiling {
+    /// In how many parts each dimension is split.
+    pub parts: Vec<usize>,
+    /// For each device, in the order of launches, the number of its part: row-major over [`parts`](Self::parts).
+    pub of_device: Vec<usize>,
+}
+
+impl Sharding {
+    /// The parts of a tensor of this rank that the devices of the mesh have.
+    pub fn tiling(&self, rank: usize) -> Tiling {
+        let part = |index: usize| {
+            let axes = |dim| self.spec.axes(dim).iter();
+            let place = |dim| axes(dim).fold(0, |part, axis| part * self.size_of(axis) + self.mesh.coordinate(index, axis));
+            (0..rank).fold(0, |part, dim| part * self.parts(dim) + place(dim))
+        };
+        Tiling { parts: (0..rank).map(|dim| self.parts(dim)).collect(), of_device: (0..self.mesh.size()).map(part).collect() }
+    }
+
+    fn size_of(&self, axis: &str) -> usize {
+        self.mesh.axis(axis).expect("checked in Sharding::new")
+    }
+}
+
+impl fmt::Display for Tiling {
+    /// `in [2, 1] parts, by device [0, 0, 1, 1]`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "in {:?} parts, by device {:?}", self.parts, self.of_device)
     }
 }
 
@@ -475,6 +518,20 @@ mod tests {
     }
 
     #[test]
+    fn a_tiling_says_the_same_as_the_ranges() {
+        let ty = TensorType::new(DType::F32, [8, 16]);
+        for text in ["()", "(data)", "(None, model)", "(model, data)", "((data, model))", "(None, (model, data))"] {
+            let sharding = Sharding::new(&mesh(), text.parse().unwrap()).unwrap();
+            let (tiling, part) = (sharding.tiling(2), sharding.shard_type(&ty).unwrap());
+            for (device, &number) in tiling.of_device.iter().enumerate() {
+                let place = [number / tiling.parts[1], number % tiling.parts[1]];
+                let ranges = [0, 1].map(|dim| place[dim] * part.dims()[dim]..(place[dim] + 1) * part.dims()[dim]);
+                assert_eq!(sharding.shard_ranges(&ty, device).unwrap(), ranges, "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn a_spec_is_read_as_it_is_written() {
         for text in ["()", "(data)", "(None, model)", "((data, model))", "(data, (model, fsdp), None)", "((a, b), (c, d))"] {
             assert_eq!(text.parse::<PartitionSpec>().unwrap().to_string(), text);
@@ -495,6 +552,14 @@ mod tests {
             assert!(axes(text).unwrap_err().contains("is no axis; want names and sizes, such as data=2,model=4"), "{text}");
         }
         assert_eq!(axes("a=1,b=2,a=3").unwrap_err(), "mesh: `a=1,b=2,a=3` has two axes named `a`");
+    }
+
+    #[test]
+    fn axes_can_be_taken_out_and_put_in() {
+        let spec: PartitionSpec = "((data, expert), model)".parse().unwrap();
+        assert_eq!(spec.without(&["data".into(), "model".into()]).to_string(), "(expert, None)");
+        assert_eq!(spec.split(1, &["pod".into()]).to_string(), "((data, expert), (model, pod))");
+        assert_eq!(PartitionSpec::replicated().split(2, &["data".into()]).to_string(), "(None, None, data)");
     }
 
     #[test]

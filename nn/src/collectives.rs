@@ -78,18 +78,16 @@ impl<'t> Tensor<'t> {
     /// The mean over the devices of each group, whose size must be known: of axes, or lists. Floats only.
     #[track_caller]
     pub fn all_reduce_mean(self, over: impl Into<Over>) -> Tensor<'t> {
-        const OP: &str = "all_reduce_mean";
-        if !self.dtype().is_float() {
-            return self
-                .mistake(OP, || format!("{} has elements of type {}; takes floats (convert first)", self.ty(), self.dtype()));
-        }
-        let groups = check!(self.trace.groups(OP, over.into(), self.ty()));
-        let members = match &groups {
-            Groups::Axes(axes) => axes.iter().map(|(_, size)| size).product::<usize>(),
-            Groups::Lists(lists) => lists.first().map_or(0, Vec::len),
-            Groups::All => return self.mistake(OP, || "of how many replicas is not known; name them by lists".to_string()),
-        };
+        let (groups, members) = check!(self.mean_groups("all_reduce_mean", over.into()));
         self.all_reduce(Reduction::Sum, groups) / members as f64
+    }
+
+    /// The mean over the devices of each group, of which each gets its part of `dim`; as
+    /// [`all_reduce_mean`](Self::all_reduce_mean).
+    #[track_caller]
+    pub fn reduce_scatter_mean(self, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
+        let (groups, members) = check!(self.mean_groups("reduce_scatter_mean", over.into()));
+        self.reduce_scatter(Reduction::Sum, dim, groups) / members as f64
     }
 
     /// Concatenates over the devices of each group along `dim`.
@@ -145,6 +143,22 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     pub fn optimization_barrier(self) -> Tensor<'t> {
         self.trace.push_one(Op::OptimizationBarrier, &[self])
+    }
+
+    /// The groups that a mean is taken over, and how many members each has.
+    #[track_caller]
+    fn mean_groups(self, op: &str, over: Over) -> Checked<'t, (Groups, usize)> {
+        if !self.dtype().is_float() {
+            let message = || format!("{} has elements of type {}; takes floats (convert first)", self.ty(), self.dtype());
+            return Err(self.mistake(op, message));
+        }
+        let groups = self.trace.groups(op, over, self.ty())?;
+        let members = match &groups {
+            Groups::Axes(axes) => axes.iter().map(|(_, size)| size).product(),
+            Groups::Lists(lists) => lists.first().map_or(0, Vec::len),
+            Groups::All => return Err(self.mistake(op, || "of how many replicas is not known; name them by lists".to_string())),
+        };
+        Ok((groups, members))
     }
 }
 

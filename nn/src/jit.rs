@@ -403,6 +403,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let loaded = self.client.compile_because(&program, &options, cause)?;
         stages.compile = started.elapsed();
         self.compiles.fetch_add(1, Relaxed);
+        if loaded.devices().len() > 1 {
+            let results: Vec<_> = state.named().into_iter().chain(shape.paths().into_iter().zip(&outputs)).collect();
+            loaded.check_outputs(results.iter().map(|(path, spec)| (path.as_str(), &spec.ty, &spec.sharding)))?;
+        }
         tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
         let state = state.leaves().into_iter().cloned().collect();
         let compiled = Arc::new(Compiled { structure, inputs: specs, state, outputs, shape, loaded, stages });

@@ -78,6 +78,7 @@
 //! * Nothing here knows PJRT, a dataset or a file.
 #![forbid(unsafe_code)]
 
+mod array_collectives;
 mod check;
 mod collectives;
 mod context;
@@ -105,6 +106,7 @@ mod tensor;
 mod trace;
 mod transformer;
 
+pub use array_collectives::ArrayCollectives;
 pub use collectives::Over;
 pub use control::ScanOptions;
 pub use conv::{ConvOptions, Padding};

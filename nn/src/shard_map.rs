@@ -105,7 +105,7 @@ impl Trace {
         out_specs: &[PartitionSpec],
         body: impl FnOnce(&[Tensor<'t>]) -> Vec<Tensor<'t>>,
     ) -> Vec<Tensor<'t>> {
-        let location = Location::caller();
+        let location = self.origin(Location::caller());
         self.map_parts(over.into(), inputs, &|input| format!("input {input}"), in_specs, out_specs, location, |parts| {
             Ok(body(parts))
         })
@@ -121,7 +121,7 @@ impl Trace {
         out_specs: &Of<O, PartitionSpec>,
         body: impl FnOnce(I) -> O,
     ) -> O {
-        let location = Location::caller();
+        let location = self.origin(Location::caller());
         let cloned = |specs: Vec<&PartitionSpec>| specs.into_iter().cloned().collect::<Vec<_>>();
         let wanted = cloned(out_specs.leaves());
         if let Err(error) = same_structure(&inputs, in_specs) {
@@ -210,7 +210,8 @@ impl Trace {
                 let same = map.axes_not_in(spec);
                 if let Some((axis, _)) = same.iter().find(|(axis, _)| varying.contains(axis)) {
                     return fail(format!(
-                        "output {i} is to be the same along `{axis}`, for {spec} leaves it out, but devices compute different parts                          there: reduce or gather over `{axis}`, or name it in the spec (`Manual::unchecked` if they are the same)"
+                        "output {i} is to be the same along `{axis}`, for {spec} leaves it out, but devices compute different \
+                         parts there: reduce or gather over `{axis}`, or name it in the spec (`Manual::unchecked` if they are the same)"
                     ));
                 }
             }

@@ -447,7 +447,7 @@ impl Trace {
         CallSite { trace: self, outer: self.site.replace(Some(location)) }
     }
 
-    fn origin(&self, caller: &'static Location<'static>) -> &'static Location<'static> {
+    pub(crate) fn origin(&self, caller: &'static Location<'static>) -> &'static Location<'static> {
         self.site.get().unwrap_or(caller)
     }
 

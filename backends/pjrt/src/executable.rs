@@ -4,7 +4,7 @@ use std::{cell::Cell, fmt, sync::Arc};
 
 use halite_core::{
     Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch, Launched, MemoryKind, Placement,
-    Program, ProgramMemory, Result, Shortage, Signature,
+    Program, ProgramMemory, Result, Shortage, Signature, Tiling,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
@@ -17,6 +17,7 @@ use crate::{
     handle::Handle,
     options::{Assignment, encode, with_defaults},
     program::check_types,
+    tiling::tiling_of,
     value::slice_of,
 };
 
@@ -390,6 +391,17 @@ impl Executable<Pjrt> for PjrtExecutable {
 
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         self.program.cost()
+    }
+
+    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
+        let devices = self.devices.len();
+        let ranks = self.signature.outputs.iter().map(|ty| ty.rank());
+        // Replicas have tensors of their own, which no part of is a part of another's.
+        if devices > 1 && self.program.partitions()? != devices {
+            return Ok(vec![None; self.signature.outputs.len()]);
+        }
+        let said = self.program.output_shardings()?;
+        Ok(ranks.enumerate().map(|(i, rank)| tiling_of(said.get(i)?, rank, devices)).collect())
     }
 
     fn optimized(&self) -> Result<(String, Vec<u8>)> {

@@ -50,6 +50,7 @@ mod options;
 mod plugin;
 mod profiler;
 mod program;
+mod tiling;
 mod topology;
 mod value;
 

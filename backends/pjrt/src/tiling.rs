@@ -1,0 +1,139 @@
+//! How a plugin says that results lie over devices: `OpSharding`, as tilings.
+
+use halite_core::Tiling;
+use prost::Message;
+
+/// The fields of `OpSharding` (xla_data.proto) that say which device has which part.
+#[derive(Clone, PartialEq, Message)]
+struct OpSharding {
+    #[prost(int32, tag = "1")]
+    kind: i32,
+    #[prost(int64, repeated, tag = "3")]
+    tile_assignment_dimensions: Vec<i64>,
+    #[prost(int64, repeated, tag = "4")]
+    tile_assignment_devices: Vec<i64>,
+    #[prost(bool, tag = "6")]
+    replicate_on_last_tile_dim: bool,
+    #[prost(int32, repeated, tag = "8")]
+    last_tile_dims: Vec<i32>,
+    #[prost(int64, repeated, tag = "9")]
+    iota_reshape_dims: Vec<i64>,
+    #[prost(int32, repeated, tag = "10")]
+    iota_transpose_perm: Vec<i32>,
+}
+
+const REPLICATED: i32 = 0;
+const OTHER: i32 = 3;
+
+/// The tiling over so many devices of a tensor of this rank. `None` is what is not understood.
+pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<Tiling> {
+    let whole = Tiling { parts: vec![1; rank], of_device: vec![0; devices] };
+    if sharding.is_empty() {
+        return Some(whole);
+    }
+    let sharding = OpSharding::decode(sharding).ok()?;
+    match sharding.kind {
+        REPLICATED => return (sharding == OpSharding::default()).then_some(whole),
+        OTHER => {}
+        _ => return None,
+    }
+    let dims = sizes(&sharding.tile_assignment_dimensions)?;
+    let count = dims.iter().try_fold(1usize, |count, &dim| count.checked_mul(dim))?;
+    if count != devices || dims.len() < rank {
+        return None;
+    }
+    // Devices that differ only behind the tensor's dimensions have the same part.
+    let copies = if sharding.replicate_on_last_tile_dim { 1 } else { sharding.last_tile_dims.len() };
+    if dims.len() != rank + copies {
+        return None;
+    }
+    let sharers: usize = dims[rank..].iter().product();
+    let assigned = if sharding.iota_reshape_dims.is_empty() {
+        sizes(&sharding.tile_assignment_devices)?
+    } else {
+        iota(&sizes(&sharding.iota_reshape_dims)?, &sharding.iota_transpose_perm, devices)?
+    };
+    let mut of_device = vec![None; devices];
+    for (place, &device) in assigned.iter().enumerate() {
+        *of_device.get_mut(device)? = Some(place / sharers);
+    }
+    Some(Tiling { parts: dims[..rank].to_vec(), of_device: of_device.into_iter().collect::<Option<_>>()? })
+}
+
+fn sizes(numbers: &[i64]) -> Option<Vec<usize>> {
+    numbers.iter().map(|&number| usize::try_from(number).ok()).collect()
+}
+
+/// The numbers below `count`, arranged as `dims`, transposed by `permutation`, one after the other.
+fn iota(dims: &[usize], permutation: &[i32], count: usize) -> Option<Vec<usize>> {
+    let product = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))?;
+    if product != count || permutation.len() != dims.len() {
+        return None;
+    }
+    let permutation: Vec<usize> = permutation.iter().map(|&dim| usize::try_from(dim).ok()).collect::<Option<_>>()?;
+    let mut strides = vec![1; dims.len()];
+    for dim in (1..dims.len()).rev() {
+        strides[dim - 1] = strides[dim] * dims[dim];
+    }
+    let mut numbers = Vec::with_capacity(count);
+    for place in 0..count {
+        let (mut rest, mut number) = (place, 0);
+        for &dim in permutation.iter().rev() {
+            let size = *dims.get(dim)?;
+            number += rest % size * strides[dim];
+            rest /= size;
+        }
+        numbers.push(number);
+    }
+    Some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiling(sharding: OpSharding, rank: usize) -> Option<(Vec<usize>, Vec<usize>)> {
+        tiling_of(&sharding.encode_to_vec(), rank, 8).map(|tiling| (tiling.parts, tiling.of_device))
+    }
+
+    fn tiled(dims: &[i64]) -> OpSharding {
+        OpSharding { kind: OTHER, tile_assignment_dimensions: dims.to_vec(), ..OpSharding::default() }
+    }
+
+    #[test]
+    fn parts_by_lists_and_by_counting() {
+        let split = OpSharding { tile_assignment_devices: vec![0, 1, 2, 3, 4, 5, 6, 7], ..tiled(&[2, 4]) };
+        assert_eq!(tiling(split, 2), Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7])));
+        let counted = OpSharding { iota_reshape_dims: vec![8], iota_transpose_perm: vec![0], ..tiled(&[2, 4]) };
+        assert_eq!(tiling(counted, 2), Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7])));
+        // [4, 2]<=[2, 4]T(1, 0): the second axis of the mesh splits, the first holds copies.
+        let turned = OpSharding {
+            iota_reshape_dims: vec![2, 4],
+            iota_transpose_perm: vec![1, 0],
+            replicate_on_last_tile_dim: true,
+            ..tiled(&[4, 2])
+        };
+        assert_eq!(tiling(turned.clone(), 1), Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3])));
+        let subgroups = OpSharding { replicate_on_last_tile_dim: false, last_tile_dims: vec![REPLICATED], ..turned };
+        assert_eq!(tiling(subgroups, 1), Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3])));
+    }
+
+    #[test]
+    fn whole_is_said_by_nothing_and_in_words() {
+        assert_eq!(tiling_of(&[], 2, 4), Some(Tiling { parts: vec![1, 1], of_device: vec![0; 4] }));
+        assert_eq!(tiling(OpSharding::default(), 1), Some((vec![1], vec![0; 8])));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_not_guessed() {
+        assert_eq!(tiling_of(b"\xff\xff", 1, 8), None, "no message");
+        assert_eq!(tiling(OpSharding { kind: 4, ..OpSharding::default() }, 1), None, "manual");
+        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![0; 8], ..tiled(&[8]) }, 1), None, "a device twice");
+        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![9; 8], ..tiled(&[8]) }, 1), None, "no such device");
+        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![0, 1], ..tiled(&[2]) }, 1), None, "too few devices");
+        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![-1; 8], ..tiled(&[8]) }, 1), None, "negative");
+        assert_eq!(tiling(tiled(&[i64::MAX, i64::MAX]), 2), None, "sizes that overflow");
+        let counted = OpSharding { iota_reshape_dims: vec![2, 4], iota_transpose_perm: vec![0, 9], ..tiled(&[8]) };
+        assert_eq!(tiling(counted, 1), None, "no such dimension");
+    }
+}
