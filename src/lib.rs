@@ -69,6 +69,7 @@
 #![forbid(unsafe_code)]
 
 pub mod models;
+pub mod plan;
 
 pub use halite_backends as backends;
 pub use halite_core::{

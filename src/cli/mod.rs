@@ -10,6 +10,7 @@ macro_rules! say {
 
 mod data;
 mod devices;
+mod plan;
 mod plugins;
 mod profile;
 mod train;
@@ -26,6 +27,7 @@ Examples:
   halite train mnist --data fashion        the same on Fashion-MNIST
   halite train mnist --resume              go on where the last run stopped
   halite devices                           what there is to run on
+  halite plan gpt2-124m --target tpu:v5e:4x4   does it fit TPUs that are not here, and how fast at best
   halite plugins check PATH                whether a PJRT plugin works")]
 struct Cli {
     #[command(subcommand)]
@@ -41,6 +43,7 @@ enum Command {
     Train(train::Train),
     /// Show the devices, their memory, and the plugin behind them
     Devices(devices::Devices),
+    Plan(plan::PlanCommand),
     Plugins(plugins::Plugins),
     /// List or fetch data sets
     Data(data::Data),
@@ -61,6 +64,7 @@ pub(crate) fn run() -> ExitCode {
             .map_err(|error| halite::Error::new(halite::ErrorKind::Io, "help", "cannot print").caused_by(error)),
         Some(Command::Train(train)) => train.run(),
         Some(Command::Devices(devices)) => devices.run(),
+        Some(Command::Plan(plan)) => plan.run(),
         Some(Command::Plugins(plugins)) => plugins.run(),
         Some(Command::Data(data)) => data.run(),
     };

@@ -2,6 +2,7 @@
 
 mod environment;
 mod help;
+mod plan;
 mod resume;
 mod support;
 mod training;

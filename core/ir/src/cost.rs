@@ -4,7 +4,7 @@
 
 use std::panic::Location;
 
-use halite_core::TensorType;
+use halite_core::{DType, TensorType};
 
 use crate::{Binary, Convolution, Graph, Node, Op, Unary};
 
@@ -16,6 +16,8 @@ pub struct Cost {
     pub dot: f64,
     /// The same of [`Op::Convolution`]. What falls on padding, or between dilated elements, does not count.
     pub convolution: f64,
+    /// Those of `dot` and `convolution` whose operands are floats of 16 bits.
+    pub in_16_bits: f64,
     /// One for each element of an elementwise result, each step of a reduction, each comparison of a sort.
     pub elementwise: f64,
     /// Elements of exponentials, logarithms, roots, trigonometric functions: counted apart, for devices do them apart.
@@ -45,6 +47,7 @@ impl Cost {
     fn add(&mut self, other: Cost, times: f64) {
         self.dot += times * other.dot;
         self.convolution += times * other.convolution;
+        self.in_16_bits += times * other.in_16_bits;
         self.elementwise += times * other.elementwise;
         self.transcendental += times * other.transcendental;
         self.contraction_bytes += times * other.contraction_bytes;
@@ -163,6 +166,9 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
     cost.unfused_bytes = bytes;
     if matches!(node.op, Op::Dot(_) | Op::Convolution(_)) {
         cost.contraction_bytes = bytes;
+        if matches!(operand(0).dtype(), DType::Bf16 | DType::F16) {
+            cost.in_16_bits = cost.contractions();
+        }
     }
     cost
 }

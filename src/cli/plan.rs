@@ -1,0 +1,236 @@
+//! `halite plan`: compile a training step for devices that are not here.
+
+use std::{path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
+
+use clap::Args;
+use halite::{
+    DType, Error, MeshAxes, Result, TensorType,
+    backends::{OpenOptions, OpenTarget, Target},
+    fetch,
+    models::{Classify, Cnn, LanguageModel, Mlp},
+    nn::{Adam, AdamW, Transformer, TransformerConfig},
+    plan::{self, Plan},
+    train::{LowerOptions, Strategy},
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+/// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
+///
+/// The vendor's own compiler compiles the whole step, forward, backward, collectives and optimizer, and says what it needs.
+/// No device, no data, and nothing of the model's size is needed: a laptop plans for a pod.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PlanCommand {
+    /// `mnist-mlp`, `mnist-cnn`, or a transformer: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`, `llama-7b`,
+    /// `llama-13b`, `llama3-8b`
+    #[arg(value_name = "MODEL")]
+    model: Model,
+    /// The devices: `tpu:v5e:4x4`, `tpu:v4:4x4x4,megacore`, `cuda:h100:1x8` (hosts by devices of each), `cpu:8`
+    #[arg(long, value_name = "TARGET")]
+    target: Target,
+    /// How they are arranged: axes `data`, `fsdp`, `model` and their sizes [default: `data` over all]
+    #[arg(long, value_name = "AXES", conflicts_with = "search")]
+    mesh: Option<MeshAxes>,
+    /// What is split over the axes: `dp`, `fsdp`, `tp`, `dp+tp`, `fsdp+tp`
+    #[arg(long, default_value = "dp", value_name = "NAME", conflicts_with = "search")]
+    strategy: Strategy,
+    /// Samples of one step, over all devices [default: 8 for each device, 128 for the models of images]
+    #[arg(long, value_name = "N")]
+    batch_size: Option<usize>,
+    /// Tokens of one sample [default: the model's]
+    #[arg(long, value_name = "N")]
+    context: Option<usize>,
+    /// Try several meshes and strategies, and say which fit and which is estimated fastest
+    #[arg(long)]
+    search: bool,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Fail where the compiler's plugin is missing, instead of installing it
+    #[arg(long)]
+    offline: bool,
+    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  halite plan gpt2-124m --target tpu:v5e:4x4                          data parallel over 16 chips
+  halite plan llama-7b --target tpu:v5p:8x8x8 --strategy fsdp         does it fit 512 chips, and how fast at best
+  halite plan llama-7b --target tpu:v5e:16x16 --mesh fsdp=64,model=4 --strategy fsdp+tp
+  halite plan gpt2-xl --target cuda:h100:1x8 --search                 which layout is best on eight GPUs
+The compilers are fetched on first use: libtpu 205 MB, CUDA's 180 MB.";
+
+/// What is planned.
+#[derive(Clone, Debug)]
+enum Model {
+    Mlp,
+    Cnn,
+    Transformer(TransformerConfig),
+}
+
+impl FromStr for Model {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        match name {
+            "mnist-mlp" => Ok(Model::Mlp),
+            "mnist-cnn" => Ok(Model::Cnn),
+            _ => name.parse().map(Model::Transformer).map_err(|_| {
+                let names = TransformerConfig::NAMES.join(", ");
+                Error::invalid("model", format!("there is no model `{name}`; there are mnist-mlp, mnist-cnn, {names}"))
+            }),
+        }
+    }
+}
+
+impl PlanCommand {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let options = OpenOptions { cache: self.cache_dir.clone(), offline: self.offline, ..OpenOptions::default() };
+        let target = self.target.open(&options, &mut fetch::Bar::default())?;
+        if self.search {
+            return self.search(&target);
+        }
+        let devices = self.target.device_count();
+        let axes = self.mesh.clone().unwrap_or_else(|| axes(&[("data", devices)]));
+        let plan = self.plan(&target, &axes, &self.strategy)?;
+        if self.json {
+            say!("{}", json(&plan));
+        } else {
+            say!("{plan}");
+        }
+        Ok(if plan.fits() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_FIT) })
+    }
+
+    fn plan(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
+        let waiting = spinner(format!("compiling for {}, {strategy} on {axes}", self.target));
+        let plan = self.plan_quietly(target, axes, strategy);
+        waiting.finish_and_clear();
+        plan
+    }
+
+    fn plan_quietly(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
+        let mesh = target.mesh(axes.clone())?;
+        let options = LowerOptions::new(&mesh, strategy.clone());
+        let samples = |each: usize| self.batch_size.unwrap_or(each * mesh.size());
+        let images = || [TensorType::new(DType::U8, [samples(128), 28, 28]), TensorType::new(DType::U8, [samples(128)])];
+        match &self.model {
+            Model::Mlp => {
+                let model = Mlp::new(&[28 * 28, 512, 512, 10]);
+                plan::plan(target, Classify::<Mlp<()>>::new(), model, Adam::new(1e-3), &images(), &options)
+            }
+            Model::Cnn => plan::plan(target, Classify::<Cnn<()>>::new(), Cnn::new(10), Adam::new(1e-3), &images(), &options),
+            Model::Transformer(config) => {
+                let config = config.context(self.context.unwrap_or(config.context));
+                let batch = [TensorType::new(DType::S32, [samples(8), config.context + 1])];
+                let optimizer = AdamW::new(3e-4).decay(LanguageModel::decay());
+                plan::plan(target, LanguageModel, Transformer::new(&config)?, optimizer, &batch, &options)
+            }
+        }
+    }
+
+    fn search(&self, target: &OpenTarget) -> Result<ExitCode> {
+        let candidates = candidates(self.target.device_count());
+        let mut rows = Vec::new();
+        for (axes, strategy) in &candidates {
+            rows.push((axes, strategy, self.plan(target, axes, strategy)));
+        }
+        // What fits first, the fastest first of those; then what is least too large; then what cannot be.
+        let order = |plan: &Result<Plan>| match plan {
+            Ok(plan) if plan.fits() => (0, plan.estimate.map_or(f64::INFINITY, |estimate| estimate.step_seconds_without_overlap)),
+            Ok(plan) => (1, plan.required() as f64),
+            Err(_) => (2, 0.0),
+        };
+        rows.sort_by(|(.., a), (.., b)| {
+            let ((group, number), (other, than)) = (order(a), order(b));
+            group.cmp(&other).then(number.total_cmp(&than))
+        });
+        let fits = rows.first().is_some_and(|(.., plan)| plan.as_ref().is_ok_and(Plan::fits));
+        if self.json {
+            let values: Vec<_> = rows
+                .iter()
+                .map(|(axes, strategy, plan)| match plan {
+                    Ok(plan) => json(plan),
+                    Err(error) => json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error.to_string()}),
+                })
+                .collect();
+            say!("{}", serde_json::Value::Array(values));
+        } else {
+            say!(
+                "{:<10} {:<22} {:>10}  {:<5} {:>12} {:>12}  {:>9}",
+                "strategy",
+                "mesh",
+                "peak",
+                "fits",
+                "step, best",
+                "no overlap",
+                "MFU"
+            );
+            for (axes, strategy, plan) in &rows {
+                let start = format!("{:<10} {:<22}", strategy.to_string(), axes.to_string());
+                match plan {
+                    Ok(plan) => say!("{start} {}", plan.row()),
+                    Err(error) => say!("{start} {error}"),
+                }
+            }
+            match &rows[..] {
+                [(.., Ok(best)), ..] if fits => say!("\nestimated fastest of what fits:\n\n{best}"),
+                [(.., Ok(least)), ..] => say!("\nnothing fits; nearest to it:\n\n{least}"),
+                _ => {}
+            }
+        }
+        Ok(if fits { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_FIT) })
+    }
+}
+
+/// The exit status of a plan that does not fit.
+const DOES_NOT_FIT: u8 = 3;
+
+/// As from text.
+fn axes(axes: &[(&str, usize)]) -> MeshAxes {
+    let text: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    text.join(",").parse().expect("names and sizes of our own")
+}
+
+/// Layouts worth trying on so many devices: each strategy alone, and with tensor parallelism over 2, 4 and 8.
+fn candidates(devices: usize) -> Vec<(MeshAxes, Strategy)> {
+    let (dp, fsdp, tp) = (Strategy::data_parallel(), Strategy::fsdp(), Strategy::tensor_parallel());
+    let mut all = vec![(axes(&[("data", devices)]), dp.clone())];
+    if devices > 1 {
+        all.push((axes(&[("fsdp", devices)]), fsdp.clone()));
+    }
+    for model in [2, 4, 8].into_iter().filter(|model| devices.is_multiple_of(*model) && devices > *model) {
+        all.push((axes(&[("data", devices / model), ("model", model)]), dp.clone().and(tp.clone())));
+        all.push((axes(&[("fsdp", devices / model), ("model", model)]), fsdp.clone().and(tp.clone())));
+    }
+    all
+}
+
+fn json(plan: &Plan) -> serde_json::Value {
+    serde_json::to_value(plan).expect("a plan has names and numbers only")
+}
+
+/// Compiling for a pod takes a minute or two, in which something is to move.
+fn spinner(message: String) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(message);
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    spinner
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_to_try_use_all_devices() {
+        for devices in [1, 4, 12, 256] {
+            for (axes, strategy) in candidates(devices) {
+                assert_eq!(axes.size(), Some(devices), "{strategy}");
+            }
+        }
+        assert_eq!(candidates(1).len(), 1);
+    }
+}

@@ -1,0 +1,234 @@
+//! A plan for people: a table, and what would help.
+
+use std::fmt::{self, Write as _};
+
+use super::{Excess, Fit, Plan};
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, value: &str| writeln!(f, "{name:<22}{value}");
+        row(f, "target", &format!("{} ({} x {})", self.target, self.devices, self.device))?;
+        row(f, "layout", &format!("{} on {}", self.strategy, self.mesh))?;
+        row(f, "batch", &format!("{} samples, {} on each device", self.batch_size, per_device(self)))?;
+        row(f, "parameters", &si(self.parameters as f64, ""))?;
+        match self.memory {
+            Some(memory) => {
+                row(f, "memory on a device", "")?;
+                row(f, "  arguments", &si(memory.arguments as f64, "B"))?;
+                row(
+                    f,
+                    "  outputs",
+                    &format!("{} ({} in the arguments' place)", si(memory.outputs as f64, "B"), si(memory.aliased as f64, "B")),
+                )?;
+                row(f, "  temporary", &si(memory.temporary as f64, "B"))?;
+                row(f, "  program", &si(memory.code as f64, "B"))?;
+                row(f, "  peak", &si(memory.peak as f64, "B"))?;
+            }
+            None => row(f, "arguments", &format!("{} on each device", si(self.arguments as f64, "B")))?,
+        }
+        row(f, "fits", &verdict(self.fit))?;
+        let work = &self.work;
+        row(f, "operations", &format!("{} a step over all devices", si(work.flops, "FLOP")))?;
+        row(
+            f,
+            "  contractions",
+            &format!(
+                "{}, {} of them in 16 bits",
+                si(work.contractions, "FLOP"),
+                percent(work.contractions_in_16_bits, work.contractions)
+            ),
+        )?;
+        if let Some(flops) = work.model_flops.filter(|flops| *flops != work.contractions) {
+            row(f, "  without recomputing", &si(flops, "FLOP"))?;
+        }
+        row(f, "  intensity", &format!("{:.1} FLOP for each byte of contractions", work.intensity))?;
+        if !work.counted_once.is_empty() {
+            row(f, "  counted once", &format!("loops of unknown turns at {}", work.counted_once.join(", ")))?;
+        }
+        if let Some(collectives) = &self.collectives {
+            row(f, "collectives", if collectives.is_empty() { "none" } else { "in one step" })?;
+            for one in collectives {
+                let value = format!(
+                    "{} x, groups of {}, {} in all, each device sends {}",
+                    one.count,
+                    one.group,
+                    si(one.bytes as f64, "B"),
+                    si(one.sent, "B")
+                );
+                row(f, &format!("  {}", one.kind), &value)?;
+            }
+            if self.collective_loops_counted_once > 0 {
+                let note = format!("{} loops whose turns the compiled program does not tell", self.collective_loops_counted_once);
+                row(f, "  counted once", &note)?;
+            }
+        }
+        if let Some(estimate) = &self.estimate {
+            row(
+                f,
+                "at best, a step takes",
+                &format!(
+                    "{} if all overlaps ({} bound), {} if nothing does",
+                    seconds(estimate.step_seconds),
+                    estimate.bound(),
+                    seconds(estimate.step_seconds_without_overlap)
+                ),
+            )?;
+            row(f, "  arithmetic", &seconds(estimate.compute_seconds))?;
+            row(f, "  memory", &seconds(estimate.memory_seconds))?;
+            row(f, "  network", &seconds(estimate.network_seconds))?;
+            row(
+                f,
+                "  MFU at best",
+                &format!(
+                    "{:.0} % to {:.0} % of {}/s",
+                    100.0 * estimate.mfu_without_overlap,
+                    100.0 * estimate.mfu,
+                    si(estimate.peak_flops, "FLOP")
+                ),
+            )?;
+            row(f, "  numbers from", estimate.source)?;
+        }
+        let executable = self.executable.map_or(String::new(), |bytes| format!(", executable {}", si(bytes as f64, "B")));
+        row(f, "program", &format!("{} of StableHLO{executable}", si(self.stablehlo as f64, "B")))?;
+        write!(f, "{:<22}trace {}, compile {}", "took", seconds(self.trace_seconds), seconds(self.compile_seconds))?;
+        if !self.advice.is_empty() {
+            write!(f, "\nwhat would help")?;
+            for line in &self.advice {
+                write!(f, "\n  {line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// What matters of it when several are compared, in columns: peak, whether it fits, seconds of a step at best and without
+    /// overlap, MFU.
+    pub fn row(&self) -> String {
+        let fits = if self.fits() { "yes" } else { "NO" };
+        let peak = si(self.required() as f64, "B");
+        match self.estimate {
+            Some(estimate) => format!(
+                "{peak:>10}  {fits:<5} {:>12} {:>12}  {:>3.0} - {:.0} %",
+                seconds(estimate.step_seconds),
+                seconds(estimate.step_seconds_without_overlap),
+                100.0 * estimate.mfu_without_overlap,
+                100.0 * estimate.mfu
+            ),
+            None => format!("{peak:>10}  {fits:<5}"),
+        }
+    }
+}
+
+/// Samples for each device.
+fn per_device(plan: &Plan) -> String {
+    let samples = plan.batch_size as f64 / plan.devices.max(1) as f64;
+    if samples.fract() == 0.0 { samples.to_string() } else { format!("{samples:.2}") }
+}
+
+fn verdict(fit: Fit) -> String {
+    match fit {
+        Fit::Fits { peak, available: Some(available) } => {
+            format!("yes: {} of {} ({})", si(peak as f64, "B"), si(available as f64, "B"), percent(peak as f64, available as f64))
+        }
+        Fit::Fits { peak, available: None } => format!("{}; this target has no limit of its own", si(peak as f64, "B")),
+        Fit::TooLarge { required, available, what } => {
+            let what = match what {
+                Excess::Arguments => "state and batch alone",
+                Excess::Compiler => "as the compiler counts",
+                Excess::Peak => "at its peak",
+            };
+            let missing = si(required.saturating_sub(available) as f64, "B");
+            format!("NO: {} needed {what}, {} there, {missing} too much", si(required as f64, "B"), si(available as f64, "B"))
+        }
+    }
+}
+
+/// What would make a plan fit that does not.
+pub(super) fn advice(plan: &Plan) -> Vec<String> {
+    let Fit::TooLarge { required, available, what } = plan.fit else { return Vec::new() };
+    let mut lines = Vec::new();
+    let state = plan.arguments;
+    let sharded = plan.strategy.contains("fsdp");
+    if !sharded && state > available / 4 && plan.devices > 1 {
+        lines.push(format!(
+            "split the state: with fsdp over the {} devices each has about {} of it",
+            plan.devices,
+            si(state as f64 / plan.devices as f64, "B")
+        ));
+    }
+    if state > available / 2 {
+        let factor = (2.0 * state as f64 / available as f64).ceil() as usize;
+        let what = if sharded { "more shards" } else { "more devices and fsdp" };
+        lines.push(format!("{what}: on {factor} times the devices the state takes half of the memory"));
+    }
+    if what != Excess::Arguments {
+        let mut line = format!("a smaller batch: {} samples on each device now", per_device(plan));
+        if plan.batch_size > plan.devices {
+            let _ = write!(line, "; activations shrink with it");
+        }
+        lines.push(line);
+        lines.push("rematerialisation (--remat): activations are computed again in the backward pass instead of kept".into());
+        if plan.work.contractions_in_16_bits < plan.work.contractions / 2.0 {
+            lines.push("bf16 (--precision bf16-mixed): activations of half the size".into());
+        }
+    }
+    lines.push(format!("a device with more than {} of memory", si(required as f64, "B")));
+    lines
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    format!("{:.0} %", if whole > 0.0 { 100.0 * part / whole } else { 0.0 })
+}
+
+/// With a decimal prefix and three digits: `1.49 GB`.
+pub(crate) fn si(value: f64, unit: &str) -> String {
+    const PREFIXES: [&str; 8] = ["", "k", "M", "G", "T", "P", "E", "Z"];
+    let mut scaled = value;
+    let mut prefix = 0;
+    while scaled.abs() >= 999.5 && prefix + 1 < PREFIXES.len() {
+        scaled /= 1000.0;
+        prefix += 1;
+    }
+    let digits = match scaled.abs() {
+        _ if prefix == 0 && scaled.fract() == 0.0 => 0,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.digits$} {}{unit}", PREFIXES[prefix]).trim_end().to_string()
+}
+
+pub(crate) fn seconds(value: f64) -> String {
+    match value {
+        value if value >= 99.5 => format!("{value:.0} s"),
+        value if value >= 1.0 => format!("{value:.2} s"),
+        value if value >= 1e-3 => format!("{:.2} ms", 1e3 * value),
+        value => format!("{:.2} us", 1e6 * value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_prefix() {
+        let cases = [
+            (0.0, "0 B"),
+            (12.0, "12 B"),
+            (999.0, "999 B"),
+            (1490.0, "1.49 kB"),
+            (16_909_000_000.0, "16.9 GB"),
+            (124e6, "124 MB"),
+            (999_999.0, "1.00 MB"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(si(value, "B"), text);
+        }
+        assert_eq!(
+            (seconds(2.5e-6), seconds(0.0123), seconds(3.0), seconds(120.0)),
+            ("2.50 us".into(), "12.30 ms".into(), "3.00 s".into(), "120 s".into())
+        );
+    }
+}
