@@ -11,7 +11,7 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind, Result};
-use halite_fetch::{Cache, Check, Progress, State, sha256_of_file, stdout_of};
+use halite_fetch::{Cache, Check, Progress, State, Step, sha256_of_file, stdout_of};
 
 use crate::plugins::{KnownPlugin, PLUGINS};
 
@@ -96,6 +96,11 @@ impl<'a> Search<'a> {
     /// For TPUs: `HALITE_TPU_PLUGIN`, then `cache`, then Python.
     pub fn tpu(cache: &'a Cache) -> Self {
         Self { platform: "tpu", variable: "HALITE_TPU_PLUGIN", given: None, cache }
+    }
+
+    /// For a platform of the table: `cpu`, `cuda` or `tpu`.
+    pub fn platform(platform: &str, cache: &'a Cache) -> Option<Self> {
+        [Self::cpu(cache), Self::cuda(cache), Self::tpu(cache)].into_iter().find(|search| search.platform == platform)
     }
 
     /// Finds the library. Downloads nothing.
@@ -266,6 +271,9 @@ pub fn install(plugin: &'static KnownPlugin, cache: &Cache, progress: &mut dyn P
         let (here, this) = (env::consts::OS, env::consts::ARCH);
         let message = format!("plugin `{}` is built for {system} on {machine}, this is {here} on {this}", plugin.name);
         return Err(Error::new(ErrorKind::Unsupported, "install", message));
+    }
+    if plugin.shows_licence && cache.find(&plugin.package)?.is_none() {
+        progress.step(Step::Terms { package: &plugin.package, terms: plugin.licence });
     }
     let installed = cache.ensure(&plugin.package, progress)?;
     let source = if installed.fresh { Source::Installed } else { Source::Cache };

@@ -15,6 +15,8 @@ pub struct KnownPlugin {
     pub about: &'static str,
     /// Under which terms it is given, as its package says.
     pub licence: &'static str,
+    /// Whether that is shown before it is installed: where not all of it is open source.
+    pub shows_licence: bool,
     /// The package, with the library and its licence files.
     pub package: Package,
     /// The library among the package's files.
@@ -42,6 +44,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
         platform: "cpu",
         about: "XLA for CPU: PJRT 0.115, StableHLO 1.20; needs glibc 2.27 and libstdc++",
         licence: "Apache-2.0; its LICENSE and THIRD_PARTY_NOTICES are installed beside it",
+        shows_licence: false,
         package: Package {
             client: Client::Pip,
             name: "lammps-jax-pjrt-cpu",
@@ -60,6 +63,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
         about: "XLA for CPU: PJRT 0.106, StableHLO 1.16; needs glibc 2.27 only; ends the process on bad input to more than \
                 one device",
         licence: "Apache-2.0, as the package states; it ships no licence file",
+        shows_licence: false,
         package: Package {
             client: Client::Pip,
             name: "fastatomstruct-xla-cpu",
@@ -77,10 +81,11 @@ pub const PLUGINS: &[KnownPlugin] = &[
         platform: "tpu",
         about: "Google's libtpu: PJRT 0.116, StableHLO 1.23; compiles for TPU v2 to v6e and TPU7x without having one; needs \
                 glibc 2.31",
-        licence: "not open source: Copyright 2026 Google LLC, made available as \"Software\" under the agreement governing \
+        licence: "not open source; Copyright 2026 Google LLC, made available as \"Software\" under the agreement governing \
                   your use of Google Cloud Platform (or, if none exists, the agreement at https://cloud.google.com/terms), \
                   including the Service Specific Terms at https://cloud.google.com/terms/service-terms; installed for you \
                   alone: do not redistribute it",
+        shows_licence: true,
         package: Package {
             client: Client::Wheel { python: "3.11", platform: "manylinux_2_31_x86_64" },
             name: "libtpu",
@@ -100,6 +105,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
                 needs glibc 2.27",
         licence: "the plugin: Apache-2.0, as its package states; NVIDIA's ptxas and libdevice: the NVIDIA Software License \
                   Agreement, which is installed beside them",
+        shows_licence: true,
         package: Package {
             client: Client::Wheel { python: "3.11", platform: "manylinux_2_27_x86_64" },
             name: "jax-cuda13-pjrt",

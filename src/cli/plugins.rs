@@ -109,20 +109,26 @@ fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String
 
 fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
     let described = PLUGINS.iter().map(|plugin| describe(plugin, cache)).collect::<Result<Vec<_>>>()?;
-    let cpu = Search::cpu(cache).find();
+    let found = [Search::cpu(cache), Search::cuda(cache), Search::tpu(cache)].map(|search| (search.platform, search.find()));
     if json {
         let plugins: Vec<_> = described.into_iter().map(|(value, _)| value).collect();
-        let cpu = cpu.map_or_else(|error| json!({"error": error.to_string()}), |located| json!({"path": located.path}));
-        say!("{:#}", json!({"plugins": plugins, "cpu": cpu, "cache": cache.root()}));
+        let mut all = json!({"plugins": plugins, "cache": cache.root()});
+        for (platform, found) in found {
+            all[platform] = found.map_or_else(|error| json!({"error": error.to_string()}), |located| json!({"path": located.path}));
+        }
+        say!("{all:#}");
         return Ok(());
     }
     say!("{:<16} {:<9} {:<40} {:>9} {:>9}  where", "name", "platform", "package", "download", "unpacked");
     for (_, text) in described {
         say!("{text}");
     }
-    match cpu {
-        Ok(located) => say!("\n`--accelerator cpu` uses {located}"),
-        Err(error) => say!("\n`--accelerator cpu` finds none, and installs the first: {}", error.message()),
+    say!("");
+    for (platform, found) in found {
+        match found {
+            Ok(located) => say!("{platform:<5} uses {located}"),
+            Err(error) => say!("{platform:<5} finds none, and installs the first: {}", error.message()),
+        }
     }
     say!("install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`");
     Ok(())

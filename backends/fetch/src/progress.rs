@@ -17,6 +17,13 @@ pub enum Step<'a> {
         /// Where its files will be.
         directory: &'a Path,
     },
+    /// Before that: the terms under which its owner gives it, which the user takes by using it.
+    Terms {
+        /// Which package.
+        package: &'a Package,
+        /// The terms, or where they are.
+        terms: &'a str,
+    },
     /// What was in the cache is not what was installed there, so it is fetched again.
     Damaged {
         /// Which package.
@@ -101,6 +108,7 @@ impl Progress for Bar {
                 let size = Bytes(package.download_size());
                 eprintln!("halite: installing {package}, {size}, into {}", directory.display());
             }
+            Step::Terms { package, terms } => eprintln!("halite: {package} is given under its owner's terms: {terms}"),
             Step::Damaged { package, reason } => {
                 self.show(package, format!("damaged, fetching again: {reason}"), 0, package.archive_size);
             }

@@ -39,7 +39,7 @@ impl DeviceSpec {
             }
             TpuGeneration::V5e => (197.0, 819.0, 400.0, "Google Cloud documentation, TPU v5e"),
             TpuGeneration::V5p => (459.0, 2765.0, 1200.0, "Google Cloud documentation, TPU v5p"),
-            TpuGeneration::V6e => (918.0, 1640.0, 800.0, "Google Cloud documentation, TPU v6e"),
+            TpuGeneration::V6e => (918.0, 1638.0, 800.0, "Google Cloud documentation, TPU v6e"),
             TpuGeneration::Tpu7x => (2307.0, 7380.0, 1200.0, "Google Cloud documentation, TPU7x"),
         };
         let share = 1.0 / devices as f64;
@@ -60,7 +60,7 @@ impl DeviceSpec {
             Gpu::A100 => (312.0, 156.0, 19.5, 2.039, 600.0, "NVIDIA A100 80GB SXM data sheet"),
             Gpu::H100 => (989.5, 494.7, 67.0, 3.35, 900.0, "NVIDIA H100 SXM data sheet"),
             Gpu::H200 => (989.5, 494.7, 67.0, 4.8, 900.0, "NVIDIA H200 SXM data sheet"),
-            Gpu::B200 => (2250.0, 1100.0, 75.0, 7.7, 1800.0, "NVIDIA HGX B200 data sheet"),
+            Gpu::B200 => (2250.0, 1100.0, 80.0, 8.0, 1800.0, "NVIDIA Blackwell architecture technical brief, HGX B200"),
         };
         DeviceSpec {
             bf16_flops: bf16 * 1e12,

@@ -84,8 +84,11 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
     let mut bar = fetch::Bar::default();
     let known = PLUGINS.iter().find(|plugin| target.as_os_str() == plugin.name);
     let located = match known {
-        Some(plugin) if plugin.name == plugin.platform => Search::cpu(cache).ensure(&mut bar)?,
-        Some(plugin) => backends::install(plugin, cache, &mut bar)?,
+        Some(plugin) => match Search::platform(plugin.platform, cache) {
+            // The default is what the platform's name means elsewhere.
+            Some(search) if plugin.name == plugin.platform => search.ensure(&mut bar)?,
+            _ => backends::install(plugin, cache, &mut bar)?,
+        },
         None => {
             let shown = target.display().to_string();
             if !shown.contains(['/', '\\', '.']) && !target.exists() {
