@@ -114,7 +114,8 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
         let plugins: Vec<_> = described.into_iter().map(|(value, _)| value).collect();
         let mut all = json!({"plugins": plugins, "cache": cache.root()});
         for (platform, found) in found {
-            all[platform] = found.map_or_else(|error| json!({"error": error.to_string()}), |located| json!({"path": located.path}));
+            all[platform] =
+                found.map_or_else(|error| json!({"error": error.to_string()}), |located| json!({"path": located.path}));
         }
         say!("{all:#}");
         return Ok(());

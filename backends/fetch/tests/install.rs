@@ -383,6 +383,41 @@ fn a_download_that_was_cut_short_is_refused_with_both_sizes() {
 }
 
 #[test]
+fn the_parts_of_a_package_stand_in_one_directory_or_none_does() {
+    /// Of one wheel of several; this one is for every Python.
+    const BOTH: Package =
+        Package { client: Client::Wheel { python: "3.11", platform: "manylinux2014_x86_64" }, parts: &[TOOL], ..SIX };
+    const TOOL: Package = Package { files: &[TOOL_FILE], ..IS_NUMBER };
+    const TOOL_FILE: FileSpec = FileSpec { name: "tools/bin/is-number", transform: Transform::Executable, ..IS_NUMBER.files[0] };
+    let (_guard, cache) = cache();
+    assert_eq!((BOTH.download_size(), BOTH.installed_size()), (11_053 + 3_730, 34_549 + 411));
+    let installed = cache.ensure(&BOTH, &mut Quiet).unwrap();
+    assert!(installed.fresh && installed.path("six.py").is_file());
+    let tool = installed.path("tools/bin/is-number");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(tool.metadata().unwrap().permissions().mode() & 0o100, 0o100, "it may be run");
+        assert_eq!(installed.path("six.py").metadata().unwrap().permissions().mode() & 0o111, 0);
+    }
+    assert!(!cache.ensure(&BOTH, &mut Quiet).unwrap().fresh);
+    assert!(matches!(cache.state(&BOTH, Check::Full).unwrap(), State::Installed(_)));
+
+    // A part that is damaged damages the whole, and is fetched again with it.
+    fs::write(&tool, "exit 1").unwrap();
+    let State::Damaged(reason) = cache.state(&BOTH, Check::Quick).unwrap() else { panic!("it is taken") };
+    assert!(reason.starts_with("tools/bin/is-number has 6 bytes instead of 411"), "{reason}");
+    assert!(cache.ensure(&BOTH, &mut Quiet).unwrap().fresh);
+
+    // Nor is anything left of the first where the second is not what it should be.
+    const WRONG: Package = Package { archive_sha256: Some(ZEROS), ..TOOL };
+    let wrong = Package { parts: &[WRONG], ..BOTH };
+    assert!(matches!(cache.ensure(&wrong, &mut Quiet), Err(Error::ArchiveDigest { .. })));
+    assert_eq!(cache.state(&wrong, Check::Quick).unwrap(), State::Absent);
+    assert_nothing_partial(&cache);
+}
+
+#[test]
 fn a_full_disk_is_said_to_be_full_and_left_empty() {
     let (guard, _) = cache();
     let disk = guard.path().join("disk");

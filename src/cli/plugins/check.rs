@@ -64,11 +64,11 @@ impl Check {
             child::run(&self.target, self.devices, &self.only, skip)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (path, words) = locate(&self.target, cache)?;
+        let (target, words) = locate(&self.target, cache)?;
         let mut report = Report { json: self.json, ..Report::default() };
         report.say(&format!("plugin       {words}"));
         loop {
-            let mut process = Loading::start(&path, &self, report.cases.len())?;
+            let mut process = Loading::start(&target, &self, report.cases.len())?;
             match process.follow(&mut report)? {
                 Ended::Done => break,
                 // Each turn has seen one case more, so this comes to an end.
@@ -79,7 +79,7 @@ impl Check {
     }
 }
 
-/// The library, and how it was found.
+/// What the child is to open, an accelerator's name or a library's path, and how the library was found.
 fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
     let mut bar = fetch::Bar::default();
     let known = PLUGINS.iter().find(|plugin| target.as_os_str() == plugin.name);
@@ -100,7 +100,10 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
             return Ok((target.to_path_buf(), shown));
         }
     };
-    Ok((located.path.clone(), located.to_string()))
+    let words = located.to_string();
+    // Vendors' plugins need an environment and options of their own, and may wait for minutes where the hardware is missing.
+    let by_name = known.is_some_and(|plugin| plugin.name == plugin.platform && plugin.platform != "cpu");
+    Ok((if by_name { target.to_path_buf() } else { located.path }, words))
 }
 
 /// How long a plugin may take to load and to find its devices.
@@ -125,7 +128,7 @@ enum Ended {
 }
 
 impl Loading {
-    fn start(path: &Path, check: &Check, skip: usize) -> Result<Self> {
+    fn start(target: &Path, check: &Check, skip: usize) -> Result<Self> {
         let failed = |error: io::Error| {
             Error::new(ErrorKind::Io, "plugins check", "cannot start a process for the plugin").caused_by(error)
         };
@@ -134,7 +137,7 @@ impl Loading {
         if let Some(devices) = check.devices {
             command.args(["--devices", &devices.to_string()]);
         }
-        command.arg("--").arg(path);
+        command.arg("--").arg(target);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
         let (send, lines) = mpsc::channel();
         let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));

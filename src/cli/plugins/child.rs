@@ -18,13 +18,17 @@ use halite::{
 };
 use serde_json::{Value, json};
 
-/// Loads the plugin, says what it is, and runs the cases whose name contains `only`, without the first `skip` of them.
-pub(super) fn run(path: &Path, devices: Option<u32>, only: &str, skip: usize) -> Result<()> {
-    let path = path.to_path_buf();
+/// Loads the plugin, of an accelerator by name or a library by path, says what it is, and runs the cases whose name contains `only`,
+/// without the first `skip` of them.
+pub(super) fn run(target: &Path, devices: Option<u32>, only: &str, skip: usize) -> Result<()> {
+    let accelerator = match target.to_str() {
+        Some(name @ ("cuda" | "tpu")) => name.parse()?,
+        _ => Accelerator::Plugin(target.to_path_buf()),
+    };
     let open = move || {
         let client = devices.map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
         let options = OpenOptions { client: client.into_iter().collect(), ..OpenOptions::default() };
-        Accelerator::Plugin(path.clone()).open_with(&options, &mut fetch::Quiet)
+        accelerator.open_with(&options, &mut fetch::Quiet)
     };
     let opened = match open() {
         Ok(opened) => opened,
