@@ -17,7 +17,7 @@
 //! | `norm.scale`, `.bias` | `[width]` | |
 //! | `head.weight` | `[width, vocabulary]` | if not tied |
 //!
-//! Blocks are stacked: the first dimension counts layers. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`,
+//! Blocks are a [`Stack`]: the first dimension counts layers, and the program holds one block, however many there are. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`,
 //! `k`, `v` and `o`, `hidden` of `up`, `gate` and `down`, and `vocabulary` of `tokens` and `head`; each half of a block then
 //! needs one sum over devices. No reshape mixes a dimension that is split so with another.
 //!
@@ -31,7 +31,9 @@ use std::panic::Location;
 use halite_core::{Result, Tree};
 
 pub use self::config::{MlpKind, NormKind, Positions, TransformerConfig};
-use crate::{Activation, Attention, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param, RmsNorm, Rotary, Rotation, Tensor};
+use crate::{
+    Activation, Attention, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param, RmsNorm, Rotary, Rotation, Stack, Tensor,
+};
 
 /// A decoder-only transformer: from tokens to logits of the token that comes next.
 ///
@@ -52,8 +54,8 @@ pub struct Transformer<L> {
     pub tokens: Embedding<L>,
     /// A vector for each position, if these are learned.
     pub positions: Option<Embedding<L>>,
-    /// The blocks, stacked: each leaf has one more dimension in front, which counts layers.
-    pub blocks: Block<L>,
+    /// The blocks, one after the other.
+    pub blocks: Stack<Block<L>>,
     /// Before the output layer.
     pub norm: Norm<L>,
     /// The output layer, if it is not the table of tokens.
@@ -121,7 +123,7 @@ impl Transformer<Param> {
         Ok(Transformer {
             tokens: table(config.vocabulary),
             positions,
-            blocks: block.map(|_, param| Param { ty: param.ty.with_dims([&[config.layers], param.ty.dims()].concat()), ..param }),
+            blocks: Stack::new(config.layers, block),
             norm: Norm::new(config),
             head: (!config.tied).then_some(head),
             config: *config,
@@ -168,9 +170,8 @@ impl<'t> Transformer<Tensor<'t>> {
             (Positions::Learned, None) => return cx.fail("transformer", "learned positions without a table of them", Some(like)),
         }
         x = Dropout::new(config.dropout).forward(x);
-        for layer in 0..config.layers {
-            x = Tree::as_ref(&self.blocks).map(|_, leaf| leaf.index(0, layer)).forward(x, Mask::Causal, rotation);
-        }
+        let block = |block: &Block<Tensor<'t>>, x| block.forward(x, Mask::Causal, rotation);
+        let x = self.blocks.scan_with(cx, config.remat, x, block);
         self.norm.forward(x)
     }
 }

@@ -25,8 +25,8 @@ pub struct TokenBatch<L> {
 }
 
 impl LanguageModel {
-    /// Weights and tables decay, biases and scales do not. (The default of optimizers goes by dimensions, of which the
-    /// biases of stacked blocks have two.)
+    /// Weights and tables decay, biases and scales do not. (The default of optimizers goes by dimensions, and biases of heads
+    /// have two.)
     pub fn decay() -> Decay {
         Decay::rule(|path, _| path.ends_with(".weight") || path.ends_with(".table"))
     }

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use halite_core::{Error, Result};
+use halite_ir::Remat;
 
 use super::Transformer;
 use crate::Param;
@@ -48,6 +49,8 @@ pub struct TransformerConfig {
     pub tied: bool,
     /// The part dropped in training, of embeddings, attention weights, and what each half of a block adds.
     pub dropout: f64,
+    /// What of each block gradients compute again instead of keeping it; `None` keeps what they need.
+    pub remat: Option<Remat>,
 }
 
 /// How a token knows where it stands.
@@ -103,6 +106,7 @@ impl TransformerConfig {
             bias: true,
             tied: true,
             dropout: 0.0,
+            remat: None,
         }
     }
 
@@ -124,6 +128,7 @@ impl TransformerConfig {
             bias: false,
             tied: false,
             dropout: 0.0,
+            remat: None,
         }
     }
 

@@ -7,3 +7,4 @@ mod learns;
 mod mistakes;
 mod resume;
 mod support;
+mod text;

@@ -1,0 +1,192 @@
+//! Transformers on the CPU plugin: what must hold of them, whatever their numbers are. `golden` has those.
+
+use halite_core::{
+    DType, HostArray, TensorType,
+    tree::{Empty, Tree},
+};
+use halite_ir::Remat;
+use halite_nn::{
+    Attention, Dropout, Jit, Mask, Rotary, Tensor, Trace, Transformer, TransformerConfig, attention, cross_entropy, grad, init,
+    rng,
+};
+use halite_tests::eval::{client, eval, host};
+
+/// Llama's form with heads that share keys, and dropout; three blocks.
+fn config() -> TransformerConfig {
+    let base = TransformerConfig { heads: 4, kv_heads: 2, dropout: 0.1, ..TransformerConfig::llama(3, 16, 24) };
+    base.vocabulary(11).context(8)
+}
+
+fn tokens() -> HostArray {
+    let ids: Vec<u16> = (0..2 * 8).map(|place| (place * 7 + place / 3) % 11).collect();
+    host(&ids, &[2, 8])
+}
+
+/// A model of first values, larger than usual so that much depends on much.
+fn drawn<'t>(cx: &'t Trace, config: &TransformerConfig) -> Transformer<Tensor<'t>> {
+    let described = Transformer::new(config).unwrap();
+    init(cx, &described, rng::constant_key(cx, rng::key(7)))
+        .map(|path, leaf| if path.to_string().ends_with("scale") { leaf } else { leaf * 10.0 })
+}
+
+/// Logits, the loss, and its gradients.
+fn outputs<'t>(model: &Transformer<Tensor<'t>>, logits: Tensor<'t>, tokens: Tensor<'t>) -> Vec<Tensor<'t>> {
+    let loss = cross_entropy(logits, tokens).value();
+    [logits, loss].into_iter().chain(grad(loss, model).into_leaves()).collect()
+}
+
+fn close(what: &str, ours: &HostArray, theirs: &HostArray) {
+    let (ours, theirs): (&[f32], &[f32]) = (ours.as_slice().unwrap(), theirs.as_slice().unwrap());
+    let largest = theirs.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+    for (a, b) in ours.iter().zip(theirs) {
+        assert!((a - b).abs() <= 2e-5 * (largest + 1e-3), "{what}: {a} is not {b}");
+    }
+}
+
+#[test]
+fn blocks_in_a_scan_checkpointed_or_not_are_the_blocks_one_after_the_other() {
+    let one_by_one = eval(
+        |cx, given| {
+            let model = drawn(cx, &config());
+            let rotation = Rotary::default().rotation(cx, 8, config().head_width());
+            let mut x = model.tokens.forward(given[0]);
+            for layer in 0..model.blocks.layers() {
+                x = model.blocks.layer(layer).forward(x, Mask::Causal, Some(rotation));
+            }
+            let logits = model.head.as_ref().expect("it is not tied").forward(model.norm.forward(x));
+            outputs(&model, logits, given[0])
+        },
+        &[tokens()],
+    );
+    for remat in [None, Some(Remat::Full), Some(Remat::SaveDots)] {
+        let scanned = eval(
+            move |cx, given| {
+                let model = drawn(cx, &TransformerConfig { remat, ..config() });
+                outputs(&model, model.forward(given[0]), given[0])
+            },
+            &[tokens()],
+        );
+        assert_eq!(scanned.len(), one_by_one.len());
+        for (index, (ours, theirs)) in scanned.iter().zip(&one_by_one).enumerate() {
+            close(&format!("{remat:?}, output {index}"), ours, theirs);
+        }
+    }
+}
+
+#[test]
+fn a_program_of_many_blocks_is_as_large_as_one_of_few() {
+    let size = |layers: usize| {
+        let cx = &Trace::new();
+        let described = Transformer::new(&TransformerConfig { layers, ..config() }).unwrap();
+        let model = described.map(|path, param| cx.input(param.ty, path.to_string()));
+        let tokens = cx.input(TensorType::new(DType::S32, [2, 8]), "tokens");
+        cx.set_mode(true, Some(rng::constant_key(cx, rng::key(0))));
+        let outputs = outputs(&model, model.forward(tokens), tokens);
+        let inputs: Vec<Tensor<'_>> = model.into_leaves().into_iter().chain([tokens]).collect();
+        let graph = halite_ir::optimize(&cx.graph(&inputs, &outputs).unwrap());
+        let program = halite_ir::program(&graph, &halite_ir::Interface::new("step")).unwrap();
+        String::from_utf8_lossy(&program.code).lines().count()
+    };
+    let few = size(2);
+    assert!(few > 100, "{few} lines");
+    assert_eq!(size(24), few);
+}
+
+#[test]
+fn later_tokens_do_not_change_earlier_logits() {
+    for config in [config(), TransformerConfig::tiny().vocabulary(11).context(8)] {
+        let logits = |tokens: HostArray| eval(move |cx, given| vec![drawn(cx, &config).forward(given[0])], &[tokens]).remove(0);
+        let first = logits(tokens());
+        for changed in [1, 4, 7] {
+            let mut ids = tokens().as_slice::<u16>().unwrap().to_vec();
+            ids[changed] = (ids[changed] + 3) % 11;
+            let second = logits(host(&ids, &[2, 8]));
+            let differs: Vec<bool> = (first.as_slice::<f32>().unwrap().chunks(11))
+                .zip(second.as_slice::<f32>().unwrap().chunks(11))
+                .map(|(a, b)| a.iter().zip(b).any(|(a, b)| (a - b).abs() > 1e-4))
+                .collect();
+            // All positions of the first text from there on, and none of the second text.
+            let expected: Vec<bool> = (0..16).map(|place| (changed..8).contains(&place)).collect();
+            assert_eq!(differs, expected, "{config}, token {changed}");
+        }
+    }
+}
+
+#[test]
+fn dropout_drops_in_training_only_and_other_things_in_each_step() {
+    let logits = |training: bool, seed: u64| {
+        eval(
+            move |cx, given| {
+                let model = drawn(cx, &config());
+                cx.set_mode(training, Some(rng::constant_key(cx, rng::key(seed))));
+                vec![model.forward(given[0])]
+            },
+            &[tokens()],
+        )
+        .remove(0)
+    };
+    assert_eq!(logits(false, 1), logits(false, 2));
+    assert_eq!(logits(true, 1), logits(true, 1));
+    assert_ne!(logits(true, 1), logits(true, 2));
+    assert_ne!(logits(true, 1), logits(false, 1));
+}
+
+#[test]
+fn first_values_are_those_of_gpt_2() {
+    let config = TransformerConfig { context: 64, ..TransformerConfig::gpt2(8, 64).vocabulary(200) };
+    let described = Transformer::new(&config).unwrap();
+    let jit = Jit::<Empty<()>, Empty<()>, Transformer<()>>::function(client(), move |cx, _| {
+        init(cx, &described, rng::constant_key(cx, rng::key(0)))
+    });
+    let sharding = halite_core::Sharding::single(client().local_devices()[0]);
+    let model = jit.on(sharding.mesh()).run(&Empty::new()).unwrap();
+    for (path, array) in model.named() {
+        let host = array.fetch().unwrap().wait().unwrap();
+        let values: &[f32] = host.as_slice().unwrap();
+        let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
+        let std = (values.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt();
+        let (expected_mean, expected_std) = match path.as_str() {
+            path if path.ends_with("scale") => (1.0, 0.0),
+            path if path.ends_with("bias") => (0.0, 0.0),
+            "blocks.attention.o.weight" | "blocks.mlp.down.weight" => (0.0, 0.02 / 4.0),
+            _ => (0.0, 0.02),
+        };
+        assert!((mean - expected_mean).abs() < 1e-3, "{path}: mean {mean}");
+        assert!((std - expected_std).abs() < 0.05 * expected_std + 1e-9, "{path}: standard deviation {std}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_its_values() {
+    let cx = &Trace::new();
+    let float = |dims: &[usize]| cx.input(TensorType::new(DType::F32, dims), "x");
+    let q = float(&[2, 5, 4, 8]);
+    let none = Dropout::new(0.0);
+    let _ = attention(q, float(&[2, 6, 3, 8]), float(&[2, 6, 3, 8]), Mask::None, none);
+    let _ = attention(q, q, q, Mask::Where(float(&[5, 5])), none);
+    let _ = attention(q, q, q, Mask::Add(float(&[3, 5])), none);
+    let _ = Rotary::default().rotation(cx, 5, 7);
+    let _ = Rotary::default().rotation(cx, 4, 8).forward(q);
+    let layer = Attention::new(16, 4, 8).map(|path, param| cx.input(param.ty, path.to_string()));
+    let _ = layer.forward(float(&[2, 5, 12]), Mask::Causal, None);
+    let model = Transformer::new(&config()).unwrap().map(|path, param| cx.input(param.ty, path.to_string()));
+    let _ = model.forward(cx.input(TensorType::new(DType::S32, [2, 9]), "ids"));
+    let _ = model.forward(float(&[2, 8]));
+    let mistakes: Vec<String> = cx.mistakes().iter().map(|mistake| format!("{}: {}", mistake.op, mistake.message)).collect();
+    let parts = [
+        "attention: queries f32[2, 5, 4, 8], keys f32[2, 6, 3, 8]",
+        "attention: a mask of f32[5, 5]: want bool that broadcast to [2, 4, 5, 5]",
+        "attention: a mask of f32[3, 5]: want floats that broadcast to [2, 4, 5, 5]",
+        "rotary: heads of width 7 have no pairs",
+        "rotary: f32[2, 5, 4, 8] turned for 4 positions of width 8",
+        "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`q.weight`)",
+        "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`k.weight`)",
+        "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`v.weight`)",
+        "transformer: tokens s32[2, 9]: want integers [batch, time], time at most 8",
+        "transformer: tokens f32[2, 8]",
+    ];
+    assert_eq!(mistakes.len(), parts.len(), "{mistakes:#?}");
+    for (mistake, part) in mistakes.iter().zip(parts) {
+        assert!(mistake.starts_with(part), "{mistake}\nis not\n{part}");
+    }
+}
