@@ -8,6 +8,7 @@ macro_rules! say {
     }};
 }
 
+mod cache;
 mod data;
 mod devices;
 mod plan;
@@ -47,6 +48,7 @@ enum Command {
     Plugins(plugins::Plugins),
     /// List or fetch data sets
     Data(data::Data),
+    Cache(cache::Cache),
 }
 
 /// Runs the command line of this process.
@@ -67,6 +69,7 @@ pub(crate) fn run() -> ExitCode {
         Some(Command::Plan(plan)) => plan.run(),
         Some(Command::Plugins(plugins)) => plugins.run(),
         Some(Command::Data(data)) => data.run(),
+        Some(Command::Cache(cache)) => cache.run(),
     };
     let traced = trace.map_or(Ok(()), |trace| trace.finish());
     match result.and_then(|code| traced.map(|()| code)) {

@@ -7,7 +7,7 @@ use crate::support::{halite_alone, run, succeeds};
 #[test]
 fn without_arguments_it_says_what_it_can_do() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(12).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(13).collect();
     expect![[r#"
         Train models on every accelerator that has a PJRT plugin
 
@@ -18,6 +18,7 @@ fn without_arguments_it_says_what_it_can_do() {
           devices  Show the devices, their memory, and the plugin behind them
           plugins  List, install or check PJRT plugins
           data     List or fetch data sets
+          cache    List or remove compiled programs
           help     Print this message or the help of the given subcommand(s)
 
         Options:"#]]
