@@ -40,8 +40,10 @@ const SUFFIX: &str = ".program";
 const PARTIAL: &str = ".partial";
 /// What is being written is not for so long.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
-/// Programs that compile faster are not kept: see docs/decisions/0022.
-const WORTH_KEEPING: Duration = Duration::from_millis(20);
+/// Programs that compile faster are not kept. The smallest were measured to load in 1 ms (docs/decisions/0022).
+const WORTH_KEEPING: Duration = Duration::from_millis(5);
+/// So many programs are kept at most, also where they are small: every process that adds one looks at all.
+const MOST: usize = 10_000;
 
 /// Compiled programs in a directory, for any number of processes at once.
 ///
@@ -245,7 +247,7 @@ impl CompileCache {
         }
     }
 
-    /// Removes what was not used for longest, until the rest is within the limit; and what killed processes left.
+    /// Removes what was not used for longest, until the rest is within the limits; and what killed processes left.
     fn make_room(&self) {
         let Ok(mut files) = self.files() else { return };
         let now = SystemTime::now();
@@ -257,8 +259,9 @@ impl CompileCache {
         let mut size: u64 = files.iter().map(|file| file.bytes).sum();
         files.retain(|file| file.kind == Kind::Program);
         files.sort_by_key(|file| file.changed);
+        let mut count = files.len();
         for file in files {
-            if size <= self.limit {
+            if size <= self.limit && count <= MOST {
                 break;
             }
             // One that another process removed at the same time is gone as well.
@@ -266,6 +269,7 @@ impl CompileCache {
             if gone {
                 tracing::debug!(file = %file.path.display(), "a compiled program makes room");
                 size -= file.bytes;
+                count -= 1;
             }
         }
     }

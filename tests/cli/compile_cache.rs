@@ -1,0 +1,172 @@
+//! The compile cache between processes: what one compiled, the next loads, to the same numbers.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::{Ended, Running, arrays, fails, halite, report, succeeds};
+
+/// Ten steps, with momenta that are donated, and a validation.
+const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1 --quiet";
+
+/// A directory with a compile cache and runs in it.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn programs(&self) -> PathBuf {
+        self.0.path().join("programs")
+    }
+
+    fn run(&self, name: &str, more: &str) -> Command {
+        let mut command = halite(&format!("{RUN} {more}"));
+        command.env("HALITE_COMPILE_CACHE", self.programs()).arg("--out").arg(self.out(name));
+        command
+    }
+
+    fn out(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Compiles and cache hits of a run.
+    fn counts(&self, name: &str) -> (u64, u64) {
+        let report = report(&self.out(name));
+        let number = |name: &str| report[name].as_u64().unwrap();
+        (number("compiles"), number("cache_hits"))
+    }
+
+    fn kept(&self) -> Vec<PathBuf> {
+        let mut kept: Vec<_> = fs::read_dir(self.programs()).into_iter().flatten().map(|file| file.unwrap().path()).collect();
+        kept.sort();
+        kept
+    }
+}
+
+#[test]
+fn the_second_process_compiles_nothing_and_learns_the_same_bits() {
+    for devices in ["", "--devices 4"] {
+        let place = Place::new();
+        succeeds(&mut place.run("first", devices));
+        assert_eq!(place.counts("first"), (3, 0), "init, step, evaluate");
+        let second = succeeds(&mut place.run("second", devices));
+        assert_eq!(place.counts("second"), (0, 3));
+        assert!(second.stdout.contains("compiles              0, cache hits 3, which saved "), "{second:?}");
+        assert!(report(&place.out("second"))["compile_seconds_saved"].as_f64().unwrap() > 0.0);
+        assert_eq!(second.stderr.lines().find(|line| line.contains("loader")), None, "no words of the plugin's");
+        assert!(arrays(&place.out("first")) == arrays(&place.out("second")), "other weights");
+        for metric in ["metrics", "train_metrics"] {
+            assert_eq!(report(&place.out("first"))[metric], report(&place.out("second"))[metric]);
+        }
+    }
+}
+
+#[test]
+fn four_processes_at_once_all_succeed_and_leave_whole_programs() {
+    let place = Place::new();
+    let running: Vec<Running> = (0..4).map(|i| Running::start(&mut place.run(&i.to_string(), ""))).collect();
+    let ended: Vec<Ended> = running.into_iter().map(Running::end).collect();
+    assert!(ended.iter().all(|ended| ended.status.success()), "{ended:?}");
+    for i in 0..4 {
+        let (compiles, hits) = place.counts(&i.to_string());
+        assert_eq!(compiles + hits, 3);
+        assert!(arrays(&place.out("0")) == arrays(&place.out(&i.to_string())), "other weights in {i}");
+    }
+    assert_eq!(place.kept().len(), 3, "{:?}", place.kept());
+    succeeds(&mut place.run("later", ""));
+    assert_eq!(place.counts("later"), (0, 3));
+}
+
+#[test]
+fn damaged_programs_are_compiled_again() {
+    let place = Place::new();
+    succeeds(&mut place.run("first", ""));
+    let kept = place.kept();
+    let whole: Vec<Vec<u8>> = kept.iter().map(|path| fs::read(path).unwrap()).collect();
+    let mut flipped = whole[0].clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 4;
+    fs::write(&kept[0], flipped).unwrap();
+    fs::write(&kept[1], &whole[1][..whole[1].len() / 3]).unwrap();
+    // One that is whole, under the name of another.
+    fs::write(&kept[2], &whole[0]).unwrap();
+    let again = succeeds(&mut place.run("again", ""));
+    assert_eq!(place.counts("again"), (3, 0), "{again:?}");
+    assert!(arrays(&place.out("first")) == arrays(&place.out("again")), "other weights");
+    succeeds(&mut place.run("last", ""));
+    assert_eq!(place.counts("last"), (0, 3));
+}
+
+#[test]
+fn a_read_only_cache_is_used_and_stays_as_it_is() {
+    let place = Place::new();
+    succeeds(&mut place.run("first", ""));
+    let state = || {
+        let describe = |path: PathBuf| {
+            let metadata = fs::metadata(&path).unwrap();
+            (path, metadata.len(), metadata.modified().unwrap())
+        };
+        place.kept().into_iter().map(describe).collect::<Vec<_>>()
+    };
+    let before = state();
+    let read_only = format!("readonly:{}", place.programs().display());
+    succeeds(place.run("second", "").env("HALITE_COMPILE_CACHE", &read_only));
+    assert_eq!(place.counts("second"), (0, 3));
+    // Other programs: they are compiled, and not kept.
+    succeeds(place.run("third", "--learning-rate 1e-3").env("HALITE_COMPILE_CACHE", &read_only));
+    assert_eq!(place.counts("third"), (1, 2), "init and evaluate are the same");
+    assert_eq!(state(), before);
+    succeeds(place.run("fourth", "").env("HALITE_COMPILE_CACHE", "off"));
+    assert_eq!(place.counts("fourth"), (3, 0));
+    assert_eq!(state(), before);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_said_once_and_training_goes_on() {
+    let place = Place::new();
+    fs::write(place.programs(), "a file").unwrap();
+    let ended = succeeds(place.run("first", "").env("HALITE_COMPILE_CACHE", place.programs().join("below")));
+    assert_eq!(place.counts("first"), (3, 0));
+    assert_eq!(ended.stderr.matches("compiled programs are not kept").count(), 1, "{ended:?}");
+    assert!(ended.stderr.contains("HALITE_COMPILE_CACHE=off"), "{ended:?}");
+}
+
+#[test]
+fn settings_that_mean_nothing_are_refused() {
+    let place = Place::new();
+    for (variable, value, words) in [
+        ("HALITE_COMPILE_CACHE", "yes", "want on, off, readonly, PATH or readonly:PATH"),
+        ("HALITE_COMPILE_CACHE", "readonly:/nonexistent", "is to be read only, and is no directory"),
+        ("HALITE_COMPILE_CACHE_LIMIT", "much", "such as 500M or 8G"),
+    ] {
+        let error = fails(place.run("none", "").env(variable, value));
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn kept_programs_are_listed_and_removed() {
+    let place = Place::new();
+    succeeds(&mut place.run("first", ""));
+    let cache = |arguments: &str| {
+        let mut command = halite(&format!("cache {arguments}"));
+        command.env("HALITE_COMPILE_CACHE", place.programs());
+        command
+    };
+    let listed = succeeds(&mut cache("list")).stdout;
+    for part in ["init", "train step", "evaluate", "3 programs, ", "of at most 2.1 GB", " s ago"] {
+        assert!(listed.contains(part), "`{part}` is not in {listed}");
+    }
+    let listed: serde_json::Value = serde_json::from_str(&succeeds(&mut cache("list --json")).stdout).unwrap();
+    assert_eq!(listed["programs"].as_array().unwrap().len(), 3);
+    assert_eq!(Path::new(listed["directory"].as_str().unwrap()), place.programs());
+
+    let read_only = format!("readonly:{}", place.programs().display());
+    assert!(fails(cache("clear").env("HALITE_COMPILE_CACHE", read_only)).contains("is read only"));
+    assert!(succeeds(&mut cache("clear")).stdout.starts_with("3 programs removed, "));
+    assert!(succeeds(&mut cache("list")).stdout.starts_with("platform") && place.kept().is_empty());
+}
