@@ -9,6 +9,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -104,19 +105,59 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     programs: Mutex<Vec<Arc<Compiled<O>>>>,
     /// Held while compiling, so that threads that want the same program wait for it instead of compiling it twice.
     compiling: Mutex<()>,
+    /// Programs that threads of their own compile.
+    begun: Mutex<Vec<Begun<O>>>,
     compiles: AtomicU64,
 }
 
 /// A program with what is known of its border.
 struct Compiled<O: Family> {
+    border: Border<O>,
+    loaded: Loaded,
+    stages: Stages,
+}
+
+/// A program that a thread is compiling.
+struct Begun<O: Family> {
+    border: Border<O>,
+    stages: Stages,
+    thread: Joined,
+}
+
+/// A compiled program, and how long compiling it took.
+type Timed = (Loaded, Duration);
+
+/// A thread that compiles. A process that ends while a compiler is at work may end badly, so it is waited for also where
+/// nobody wants the program any more.
+struct Joined(Option<JoinHandle<Result<Timed>>>);
+
+impl Joined {
+    fn join(mut self) -> Result<Timed> {
+        let thread = self.0.take().expect("it is waited for once");
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        _ = self.0.take().map(JoinHandle::join);
+    }
+}
+
+/// What a program takes and gives.
+struct Border<O: Family> {
     /// What the trees of state and inputs look like: see [`structure`].
     structure: u64,
     inputs: Vec<ArraySpec>,
     state: Vec<ArraySpec>,
     outputs: Vec<ArraySpec>,
     shape: O::Of<()>,
-    loaded: Loaded,
-    stages: Stages,
+}
+
+impl<O: Family> Border<O> {
+    fn is(&self, structure: u64, inputs: &[ArraySpec]) -> bool {
+        self.structure == structure && self.inputs == inputs
+    }
 }
 
 /// A traced function as a program, with the layout of what it takes and gives.
@@ -155,6 +196,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             made_by_library: false,
             programs: Mutex::default(),
             compiling: Mutex::default(),
+            begun: Mutex::default(),
             compiles: AtomicU64::new(0),
         }
     }
@@ -228,8 +270,9 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             }
         };
         let state_shape = Tree::as_ref(&state).map(|_, _| ());
-        let devices = compiled.loaded.devices().len();
-        let count = compiled.inputs.len();
+        let Compiled { border, loaded, .. } = &*compiled;
+        let devices = loaded.devices().len();
+        let count = border.inputs.len();
         let mut args: Vec<Vec<Arg<'_, DeviceBuffer>>> = (0..devices).map(|_| Vec::with_capacity(count)).collect();
         for array in state.into_leaves() {
             for (row, shard) in args.iter_mut().zip(array.into_shards()) {
@@ -241,15 +284,15 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
                 row.push(Arg::Borrow(shard));
             }
         }
-        let launched = compiled.loaded.launch(Launch { args })?;
+        let launched = loaded.launch(Launch { args })?;
         let mut rows: Vec<_> = launched.outputs.into_iter().map(Vec::into_iter).collect();
         let mut assemble = |spec: &ArraySpec| {
             let shards = rows.iter_mut().map(|row| row.next().expect("a launch gives the results of its signature")).collect();
             Array::from_shards(spec.ty.clone(), &spec.sharding, shards)
         };
-        let state = compiled.state.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
-        let outputs = compiled.outputs.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
-        Ok((state_shape.rebuild(state), compiled.shape.rebuild(outputs)))
+        let state = border.state.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
+        let outputs = border.outputs.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
+        Ok((state_shape.rebuild(state), border.shape.rebuild(outputs)))
     }
 
     /// Compiles for arrays like these, if that is not done yet, without running.
@@ -259,6 +302,28 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     #[track_caller]
     pub fn prepare(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Stages> {
         Ok(self.compile(state, inputs)?.stages)
+    }
+
+    /// As [`prepare`](Self::prepare), but only traces now. A thread compiles, and who wants the program first waits for it.
+    ///
+    /// # Errors
+    /// All mistakes of the traced code at once. What the compiler says comes with the first call, or with `prepare`.
+    #[track_caller]
+    pub fn prepare_in_background(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<()> {
+        let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        let structure = structure(state, inputs);
+        let specs: Vec<ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).cloned().collect();
+        let begun = || self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let compiled = self.programs().iter().any(|compiled| compiled.border.is(structure, &specs));
+        if compiled || begun().iter().any(|begun| begun.border.is(structure, &specs)) {
+            return Ok(());
+        }
+        let (border, stages, compile) = self.uncompiled(state, inputs, structure, specs)?;
+        // Without a thread to be had, it is compiled when it is wanted.
+        if let Ok(thread) = thread::Builder::new().name("compile".into()).spawn(compile) {
+            begun().push(Begun { border, stages, thread: Joined(Some(thread)) });
+        }
+        Ok(())
     }
 
     /// The program for arrays like these.
@@ -346,12 +411,12 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
 
     fn find(&self, structure: u64, state: &[&Array], inputs: &[&Array]) -> Option<Arc<Compiled<O>>> {
         let mut programs = self.programs();
-        let fits = |compiled: &Compiled<O>| {
-            compiled.structure == structure
-                && compiled.inputs.len() == state.len() + inputs.len()
-                && compiled.inputs.iter().zip(state.iter().chain(inputs)).all(|(spec, array)| spec.is(array))
+        let fits = |Border { structure: known, inputs: specs, .. }: &Border<O>| {
+            *known == structure
+                && specs.len() == state.len() + inputs.len()
+                && specs.iter().zip(state.iter().chain(inputs)).all(|(spec, array)| spec.is(array))
         };
-        let index = programs.iter().rposition(|compiled| fits(compiled))?;
+        let index = programs.iter().rposition(|compiled| fits(&compiled.border))?;
         let last = programs.len() - 1;
         programs.swap(index, last);
         Some(programs[last].clone())
@@ -368,24 +433,51 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
         let structure = structure(state, inputs);
         let specs: Vec<ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).cloned().collect();
-        let (known, last) = {
-            let programs = self.programs();
-            let same = |compiled: &&Arc<Compiled<O>>| compiled.structure == structure && compiled.inputs == specs;
-            (programs.iter().find(same).cloned(), programs.last().cloned())
-        };
+        let known = self.programs().iter().find(|compiled| compiled.border.is(structure, &specs)).cloned();
         if let Some(compiled) = known {
             return Ok(compiled);
         }
+        let (border, mut stages, timed) = match self.take_begun(structure, &specs) {
+            Some(begun) => begun,
+            None => {
+                let (border, stages, compile) = self.uncompiled(state, inputs, structure, specs)?;
+                (border, stages, compile())
+            }
+        };
+        let (loaded, took) = timed?;
+        stages.compile = took;
+        self.compiles.fetch_add(1, Relaxed);
+        if loaded.devices().len() > 1 {
+            let outputs = border.shape.paths().into_iter().zip(&border.outputs);
+            let results: Vec<_> = state.named().into_iter().chain(outputs).collect();
+            loaded.check_outputs(results.iter().map(|(path, spec)| (path.as_str(), &spec.ty, &spec.sharding)))?;
+        }
+        tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
+        let compiled = Arc::new(Compiled { border, loaded, stages });
+        self.programs().push(compiled.clone());
+        Ok(compiled)
+    }
+
+    /// A program that is traced and printed, and what compiles it.
+    #[track_caller]
+    fn uncompiled(
+        &self,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+        structure: u64,
+        specs: Vec<ArraySpec>,
+    ) -> Result<(Border<O>, Stages, impl FnOnce() -> Result<Timed> + Send + use<S, I, O>)> {
+        let last = self.programs().last().cloned();
         let reason = match last {
             None => Reason::First,
             Some(last) => {
                 let paths = state.paths().into_iter().chain(inputs.paths());
-                let reason = what_changed(&last.inputs, paths.zip(&specs).collect());
+                let reason = what_changed(&last.border.inputs, paths.zip(&specs).collect());
                 tracing::warn!("`{}` ({}) is compiled again: {reason}", self.name, self.origin);
                 reason
             }
         };
-        let Lowered { program, outputs, shape, mut stages, graph } = self.lower(state, inputs)?;
+        let Lowered { program, outputs, shape, stages, graph } = self.lower(state, inputs)?;
         let paths = state.paths().into_iter().chain(inputs.paths());
         let cause = CompileCause {
             origin: Some(self.origin),
@@ -395,23 +487,27 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             graph: self.client.dumps().then(|| graph.to_string()),
             largest: largest(&graph, paths.zip(&program.signature.inputs)),
         };
-        let started = Instant::now();
         let mut options = self.options.clone();
         if options.devices.is_empty() {
             options.devices = self.mesh_of(&specs.iter().collect::<Vec<_>>())?.devices().to_vec();
         }
-        let loaded = self.client.compile_because(&program, &options, cause)?;
-        stages.compile = started.elapsed();
-        self.compiles.fetch_add(1, Relaxed);
-        if loaded.devices().len() > 1 {
-            let results: Vec<_> = state.named().into_iter().chain(shape.paths().into_iter().zip(&outputs)).collect();
-            loaded.check_outputs(results.iter().map(|(path, spec)| (path.as_str(), &spec.ty, &spec.sharding)))?;
-        }
-        tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
+        let client = self.client.clone();
+        let compile = move || {
+            let started = Instant::now();
+            let loaded = client.compile_because(&program, &options, cause)?;
+            Ok((loaded, started.elapsed()))
+        };
         let state = state.leaves().into_iter().cloned().collect();
-        let compiled = Arc::new(Compiled { structure, inputs: specs, state, outputs, shape, loaded, stages });
-        self.programs().push(compiled.clone());
-        Ok(compiled)
+        Ok((Border { structure, inputs: specs, state, outputs, shape }, stages, compile))
+    }
+
+    /// The program for these inputs out of the background, if it is there: waits until it is compiled.
+    fn take_begun(&self, structure: u64, inputs: &[ArraySpec]) -> Option<(Border<O>, Stages, Result<Timed>)> {
+        let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = all.iter().position(|begun| begun.border.is(structure, inputs))?;
+        let Begun { border, stages, thread } = all.swap_remove(index);
+        drop(all);
+        Some((border, stages, thread.join()))
     }
 
     fn mesh_of(&self, specs: &[&ArraySpec]) -> Result<Arc<Mesh>> {

@@ -7,7 +7,7 @@ use std::{
     collections::{HashSet, VecDeque},
     fmt,
     panic::Location,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -26,6 +26,7 @@ use crate::{
     outputs::{Exact, Outputs, Progressed},
     programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, Window},
     signals::{Interrupts, StopReason},
+    since_start::since_start,
 };
 
 /// Launches that may not be done yet. More than a few would only use memory, and be deaf to signals.
@@ -154,7 +155,8 @@ struct Progressing<K: Task, O: Optimizer> {
     input_wait: Duration,
     /// Time in epochs, validation and compiling excluded.
     training: Duration,
-    first_step: Option<Duration>,
+    /// When the first step was done: since the start of the run, and since that of the process.
+    first_step: Arc<OnceLock<(Duration, Option<Duration>)>>,
 }
 
 impl<'a, K: Task, O: Optimizer> Run<'a, K, O>
@@ -199,7 +201,7 @@ impl<K: Task, O: Optimizer> Progressing<K, O> {
             in_flight: InFlight::default(),
             input_wait: Duration::ZERO,
             training: Duration::ZERO,
-            first_step: None,
+            first_step: Arc::default(),
         }
     }
 
@@ -241,9 +243,26 @@ where
     /// The first state, or that of the latest checkpoint.
     fn begin(&mut self) -> Result<Progressing<K, O>> {
         let meter = Meter::new(self.programs.train_metrics.clone());
-        if let Some(saved) = self.saved.take() {
-            return self.restore(saved, meter);
+        let epochs = self.trainer.options.epochs;
+        let steps = self.saved.as_ref().is_none_or(|saved| saved.position().epoch < epochs);
+        let window = Leaf(self.programs.train_metrics.spec(&self.trainer.mesh));
+        let inputs = (self.trainer.batch_specs::<K>(&self.train)?, window);
+        if steps {
+            // It is compiled while the state is made, which needs another program, or a checkpoint.
+            self.programs.step.prepare_in_background(&self.programs.state, &inputs)?;
         }
+        let now = match self.saved.take() {
+            Some(saved) => self.restore(saved, meter)?,
+            None => self.first_state(meter)?,
+        };
+        if steps {
+            // Waits for it: what the compiler says is told before a step takes the state, and epochs are timed without it.
+            self.programs.step.prepare(&self.programs.state, &inputs)?;
+        }
+        Ok(now)
+    }
+
+    fn first_state(&self, meter: Meter) -> Result<Progressing<K, O>> {
         let (client, mesh) = (&self.trainer.client, &self.trainer.mesh);
         let key = HostArray::from_slice(&rng::key(self.trainer.options.seed), [2])?;
         let key = Array::upload(client, &key, &Sharding::replicated(mesh))?;
@@ -333,11 +352,16 @@ where
     fn step(&mut self, now: &mut Progressing<K, O>, batch: BatchArrays<K>) -> Result<()> {
         let (state, window) = now.live.take().ok_or_else(lost)?;
         let (state, Leaf(window)) = self.programs.step.call(state, &(batch, Leaf(window)))?;
+        if now.step == now.first
+            && let Some(shard) = window.shards().first()
+        {
+            let (started, first_step) = (self.started, now.first_step.clone());
+            shard.ready()?.on_ready(Box::new(move |_| _ = first_step.set((started.elapsed(), since_start()))));
+        }
         let queued = now.in_flight.push(&window);
         now.live = Some((state, window));
         now.step += 1;
         self.trainer.client.metrics().step();
-        now.first_step.get_or_insert_with(|| self.started.elapsed());
         self.outputs.stepped();
         queued
     }
@@ -508,7 +532,8 @@ where
             // Two clocks may disagree by a little.
             device_busy_seconds: busy.map(|busy| busy.min(training)),
             findings: activity.findings().iter().map(ToString::to_string).collect(),
-            seconds_to_first_step: now.first_step.map_or(0.0, |first| first.as_secs_f64()),
+            seconds_to_first_step: now.first_step.get().map_or(0.0, |(run, _)| run.as_secs_f64()),
+            process_seconds_to_first_step: now.first_step.get().and_then(|(_, process)| Some((*process)?.as_secs_f64())),
             devices: mesh.size() as u64,
             plugin: client.platform().name.to_string(),
             plugin_version: client.platform().version.clone(),

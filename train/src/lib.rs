@@ -76,6 +76,7 @@ mod lower;
 mod outputs;
 mod programs;
 pub mod signals;
+mod since_start;
 mod state;
 mod strategy;
 mod task;

@@ -64,10 +64,11 @@ impl Mnist {
     where
         M::Of<Param>: Send + Sync,
     {
-        let (client, devices) = self.run.open()?;
-        let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
-        let (train, test) = (self.data.train(&cache, &mut progress)?, self.data.test(&cache, &mut progress)?);
-        let (train, test) = (first(train, self.limit)?, first(test, self.limit)?);
+        let (client, devices, (train, test)) = self.run.open_and_load(self.data.package(), |cache| {
+            let mut progress = fetch::Bar::default();
+            let (train, test) = (self.data.train(cache, &mut progress)?, self.data.test(cache, &mut progress)?);
+            Ok((first(train, self.limit)?, first(test, self.limit)?))
+        })?;
 
         let model_name = self.model.to_possible_value().expect("every model has a name");
         let name = format!("{}-{}", self.data, model_name.get_name());

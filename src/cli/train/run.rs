@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    thread,
 };
 
 use clap::Args;
@@ -59,6 +60,28 @@ impl Run {
         };
         let devices = devices.to_vec();
         Ok((client, devices))
+    }
+
+    /// The same, while another thread reads the data, if all of `package` is here. What has to be fetched is fetched in order,
+    /// under one bar.
+    pub(super) fn open_and_load<T: Send>(
+        &self,
+        package: &fetch::Package,
+        load: impl FnOnce(&fetch::Cache) -> Result<T> + Send,
+    ) -> Result<(Client, Vec<DeviceId>, T)> {
+        let load = || load(&self.cache()?);
+        let is_here = self.cache().is_ok_and(|cache| cache.find(package).is_ok_and(|found| found.is_some()));
+        if !is_here {
+            let (client, devices) = self.open()?;
+            return Ok((client, devices, load()?));
+        }
+        let (opened, data) = thread::scope(|scope| {
+            let loading = scope.spawn(load);
+            let opened = self.open();
+            (opened, loading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let (client, devices) = opened?;
+        Ok((client, devices, data?))
     }
 
     /// Where data is fetched to.

@@ -49,8 +49,12 @@ pub struct Report {
     /// Seconds of `training_seconds` in which the device worked on training steps, from those steps whose time was taken.
     #[serde(default)]
     pub device_busy_seconds: Option<f64>,
-    /// Seconds from the start of the run until its first step was queued: tracing and compiling.
+    /// Seconds from the start of the run until its first step was done: tracing, compiling, and running it.
     pub seconds_to_first_step: f64,
+    /// The same from the start of the process: loading the program, the plugin and the data as well. `None` where the system
+    /// does not say when that was.
+    #[serde(default)]
+    pub process_seconds_to_first_step: Option<f64>,
     /// Reads that made the host wait for the device. What is fetched is not counted: it is waited for at the end of an epoch,
     /// by when it is mostly there, and for a checkpoint.
     pub blocking_reads: u64,
@@ -130,6 +134,9 @@ impl Report {
             }
         }
         add("plugin", format!("{} {}, devices: {}", self.plugin, self.plugin_version, self.devices).trim().to_string());
+        if let Some(seconds) = self.process_seconds_to_first_step {
+            add("first step", format!("{seconds:.2} s after the start of the process"));
+        }
         let mut compiles = format_count(self.compiles);
         if self.cache_hits > 0 {
             let saved = format_seconds(self.compile_seconds_saved);
@@ -256,6 +263,8 @@ best checkpoint   runs/mnist/checkpoints/step-00001876";
         assert_eq!(report().to_string(), want);
         let stopped = Report { interrupted: true, resumed_from_step: Some(938), ..report() };
         assert!(stopped.to_string().contains("steps             1,876 in 2 epochs, resumed from 938, interrupted\n"));
+        let warm = Report { process_seconds_to_first_step: Some(0.412), ..report() };
+        assert!(warm.to_string().contains("first step        0.41 s after the start of the process\n"), "{warm}");
         let warm = Report { compiles: 0, cache_hits: 3, compile_seconds_saved: 1.25, ..report() };
         assert!(warm.to_string().contains("compiles          0, cache hits 3, which saved 1.2 s\n"), "{warm}");
     }
