@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{Client, DeviceBuffer, Error, HostArray, HostBytes, Pending, Result, Sharding, TensorType};
+use crate::{Client, DeviceBuffer, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding, TensorType};
 
 /// A logical tensor laid over a mesh: one buffer per device.
 ///
@@ -135,7 +135,15 @@ impl Array {
     /// # Errors
     /// The error of the computation; a late one is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
     pub fn wait(&self) -> Result<()> {
-        self.shards.iter().try_for_each(|shard| shard.ready()?.pending("array").wait())
+        self.shards.iter().try_for_each(|shard| {
+            let late = |error: Error| match error.kind() {
+                ErrorKind::DeadlineExceeded => {
+                    error.with_note(&format!("it was waited for {} on device {}", self.ty, shard.placement().device.0))
+                }
+                _ => error,
+            };
+            shard.ready()?.pending("array").wait().map_err(late)
+        })
     }
 
     /// Blocks until the whole is on the host. Counted as a blocking read.

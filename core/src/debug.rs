@@ -126,9 +126,12 @@ pub(crate) fn explain_memory(error: Error, program: &str, largest: &[LargeBuffer
     }
     let describe = |large: &LargeBuffer| {
         let line = parenthesised(large.line);
-        format!("{} {}, {}{line}", large.what, large.ty, bytes(large.ty.bytes() as u64))
+        format!("{} {}, {}{line}", large.what, large.ty, bytes(large.ty.checked_bytes().unwrap_or(usize::MAX) as u64))
     };
-    let largest: Vec<String> = largest.iter().map(describe).collect();
+    let size = |large: &LargeBuffer| large.ty.checked_bytes().unwrap_or(usize::MAX);
+    let most = largest.iter().map(size).max().unwrap_or(0);
+    // What is a hundredth of the largest is no reason.
+    let largest: Vec<String> = largest.iter().filter(|large| size(large) > most / 100).map(describe).collect();
     let largest = if largest.is_empty() { String::new() } else { format!("its largest tensors: {}; ", largest.join("; ")) };
     error.with_note(&format!(
         "`{program}` needs more memory than there is; {largest}what helps: a smaller batch, more devices to share the model or the \

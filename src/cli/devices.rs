@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
-    Result,
+    Array, DType, HostArray, Result, Sharding, TensorType,
     backends::{Accelerator, OpenOptions},
     fetch,
 };
@@ -25,17 +25,47 @@ impl Devices {
         let options = OpenOptions { cache: self.cache_dir, ..OpenOptions::default() };
         let opened = self.accelerator.open_with(&options, &mut fetch::Bar::default())?;
         let client = opened.client;
-        say!("platform  {} ({})", client.platform().name, client.platform().version);
-        say!("plugin    {}", opened.located);
-        say!("\n{:<4} {:<8} {:<24} {:<36} memory in use / limit", "id", "process", "kind", "memories");
+        let plugin = opened.plugin;
+        say!("platform    {} ({})", client.platform().name, client.platform().version);
+        say!("plugin      {}", opened.located);
+        if let Some(versions) = plugin.stablehlo() {
+            let [major, minor, patch] = versions.minimum;
+            say!("programs    StableHLO text; portable artefacts from {major}.{minor}.{patch} on");
+        }
+        let extensions: Vec<String> = (plugin.extensions().iter())
+            .map(|extension| extension.name().map_or_else(|| extension.number.to_string(), str::to_string))
+            .collect();
+        say!("extensions  {}", extensions.join(", "));
+        let missing = plugin.missing_functions();
+        if !missing.is_empty() {
+            say!("it lacks    {}", missing.join(", "));
+        }
+        say!(
+            "profiler    {}",
+            if plugin.profiler().is_some() { "its own: --profile writes an .xplane.pb too" } else { "none of its own" }
+        );
+        say!("\n{:<4} {:<8} {:<24} {:<36} memory in use / peak / limit", "id", "process", "kind", "memories");
         for device in client.devices() {
             let memories: Vec<String> = device.memories().iter().map(|memory| format!("{memory:?}")).collect();
             let memory = match device.memory() {
-                Ok(stats) => format!("{} / {}", stats.in_use, stats.limit.map_or("?".to_string(), |limit| limit.to_string())),
+                Ok(stats) => {
+                    let known = |bytes: Option<u64>| bytes.map_or("?".to_string(), |bytes| fetch::Bytes(bytes).to_string());
+                    format!("{} / {} / {}", fetch::Bytes(stats.in_use), known(stats.peak), known(stats.limit))
+                }
                 Err(_) => "not reported".to_string(),
             };
             say!("{:<4} {:<8} {:<24} {:<36} {memory}", device.id().0, device.process(), device.kind(), memories.join(", "));
+            for (name, value) in device.attributes() {
+                say!("     {name} = {value}");
+            }
         }
+        let megabyte = HostArray::zeros(TensorType::new(DType::U8, [1 << 20]));
+        for device in client.local_devices() {
+            if let Err(error) = Array::upload(&client, &megabyte, &Sharding::single(device)).and_then(|array| array.read()) {
+                say!("device {} does not take a megabyte and give it back: {error}", device.0);
+            }
+        }
+        say!("\na megabyte to each device and back\n{}", client.metrics().report().trim_end());
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -10,7 +10,7 @@ use halite::{
     prelude::*,
     train::Fitted,
 };
-use halite_core::{CompileOptions, FindingKind, Metric, Program, Reason, Sharding, Signature};
+use halite_core::{CompileOptions, ErrorKind, FindingKind, Metric, Program, Reason, Sharding, Signature};
 use halite_nn::Jit;
 use tracing_subscriber::prelude::*;
 
@@ -181,6 +181,27 @@ fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
     assert!(path.ends_with("-odd_one.mlir"), "{error}");
     assert_eq!(fs::read_to_string(path).unwrap(), code);
     fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn memory_that_does_not_suffice_is_explained_by_the_largest_tensors_and_their_lines() {
+    let client = client();
+    let huge =
+        Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| Leaf(x.broadcast_to([1 << 21, 1 << 21]).exp()))
+            .named("huge");
+    let x = Array::upload(&client, &HostArray::scalar(1.0f32), &Sharding::single(client.local_devices()[0])).unwrap();
+    let error = huge.run(&Leaf(x)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    for part in [
+        "launch on cpu: `huge`: ",
+        "its largest tensors: broadcast f32[2097152, 2097152], 17.6 TB (",
+        "; exponential f32[2097152, 2097152], 17.6 TB (",
+        "reports.rs:",
+        "what helps: a smaller batch, more devices",
+    ] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+    assert!(!error.to_string().contains("the input"), "four bytes are no reason: {error}");
 }
 
 #[test]

@@ -130,6 +130,7 @@ pub(crate) fn time(time: Duration) -> String {
 /// Bytes in the unit that suits them: `1.50 GB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     let (value, unit) = match bytes as f64 {
+        b if b >= 1e12 => (b / 1e12, "TB"),
         b if b >= 1e9 => (b / 1e9, "GB"),
         b if b >= 1e6 => (b / 1e6, "MB"),
         b if b >= 1e3 => (b / 1e3, "kB"),
