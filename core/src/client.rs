@@ -24,7 +24,8 @@ use crate::{
 ///
 /// It counts and times what it does, so that a run can prove that it does not wait: see [`Counters`] and [`Metrics`]. With
 /// `HALITE_DEBUG=1` it says on stderr why each program is compiled, and at its end what is worth changing; with 2 also each
-/// launch. With `HALITE_DUMP_DIR` it writes each program there; with `HALITE_SYNC=1` it waits for each launch.
+/// launch. With `HALITE_DUMP_DIR` it writes each program there; with `HALITE_METRICS_FILE` it adds lines of metrics there; with
+/// `HALITE_SYNC=1` it waits for each launch.
 ///
 /// ```
 /// use halite_core::{Client, DType, HostBytes, Null, TensorType};

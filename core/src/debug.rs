@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) level: u8,
     /// `HALITE_DUMP_DIR`: where every program is written to.
     pub(crate) dump: Option<PathBuf>,
+    /// `HALITE_METRICS_FILE`: where a line of metrics is added to, with the steps and at the end.
+    pub(crate) metrics_file: Option<PathBuf>,
     /// `HALITE_SYNC`: wait for each launch, so that its error comes from the call that made it.
     pub(crate) sync: bool,
 }
@@ -40,8 +42,13 @@ impl Settings {
                 0
             }
         };
-        let dump = env::var_os("HALITE_DUMP_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        Settings { level: number("HALITE_DEBUG"), dump, sync: number("HALITE_SYNC") > 0 }
+        let path = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        Settings {
+            level: number("HALITE_DEBUG"),
+            dump: path("HALITE_DUMP_DIR"),
+            metrics_file: path("HALITE_METRICS_FILE"),
+            sync: number("HALITE_SYNC") > 0,
+        }
     }
 
     /// Whether launches are told of, or waited for.
@@ -96,13 +103,29 @@ impl Settings {
         }
     }
 
+    /// Adds a line to the file of metrics.
+    pub(crate) fn append(&self, metrics: &Metrics) {
+        let Some(path) = &self.metrics_file else { return };
+        // One write, so that the lines of several processes do not mix.
+        let line = format!("{}\n", metrics.json_line());
+        let written =
+            fs::OpenOptions::new().create(true).append(true).open(path).and_then(|mut file| file.write_all(line.as_bytes()));
+        if let Err(error) = written {
+            tracing::warn!("metrics cannot be added to {}: {error}", path.display());
+        }
+    }
+
     /// The client is gone.
     pub(crate) fn ended(&self, metrics: &Metrics) {
-        if self.level == 0 {
+        if self.level == 0 && self.metrics_file.is_none() {
             return;
         }
         let activity = metrics.activity();
         if activity.counters.compiles + activity.counters.launches == 0 {
+            return;
+        }
+        self.append(metrics);
+        if self.level == 0 {
             return;
         }
         if self.level >= 2 {

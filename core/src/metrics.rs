@@ -111,6 +111,8 @@ pub struct Metrics {
     named: Mutex<Vec<(Arc<str>, Arc<Timer>)>>,
     counted: Mutex<Vec<(Arc<str>, Arc<AtomicU64>)>>,
     steps: AtomicU64,
+    /// The second in which a line was last added to the file of metrics.
+    appended: AtomicU64,
     functions: Mutex<Vec<Arc<Function>>>,
     compiles: Mutex<VecDeque<CompileRecord>>,
     recorded: AtomicU64,
@@ -136,6 +138,7 @@ impl Metrics {
             named: Mutex::default(),
             counted: Mutex::default(),
             steps: AtomicU64::new(0),
+            appended: AtomicU64::new(u64::MAX),
             functions: Mutex::default(),
             compiles: Mutex::default(),
             recorded: AtomicU64::new(0),
@@ -163,9 +166,16 @@ impl Metrics {
         named(&self.counted, name, AtomicU64::default)
     }
 
-    /// Says that a step is done, for loops whose most launched program is not launched once a step.
+    /// Says that a step is done, for loops whose most launched program is not launched once a step. With
+    /// `HALITE_METRICS_FILE` it adds a line to that file, at most one a second.
     pub fn step(&self) {
         self.steps.fetch_add(1, Relaxed);
+        if self.settings.metrics_file.is_some() {
+            let now = self.started.elapsed().as_secs();
+            if self.appended.swap(now, Relaxed) != now {
+                self.settings.append(self);
+            }
+        }
     }
 
     /// What happened since the client was made, or since [`clear`](Self::clear).
