@@ -55,10 +55,9 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
     let from_environment = || std::env::var_os("HALITE_PROFILE").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let trace = match profile::init(cli.profile.or_else(from_environment)) {
-        Ok(trace) => trace,
-        Err(error) => return say_error(&error),
-    };
+    if let Err(error) = profile::init(cli.profile.or_else(from_environment)) {
+        return say_error(&error);
+    }
     let result = match cli.command {
         None => Cli::command()
             .print_help()
@@ -71,7 +70,7 @@ pub(crate) fn run() -> ExitCode {
         Some(Command::Data(data)) => data.run(),
         Some(Command::Cache(cache)) => cache.run(),
     };
-    let traced = trace.map_or(Ok(()), |trace| trace.finish());
+    let traced = profile::finish();
     match result.and_then(|code| traced.map(|()| code)) {
         Ok(code) => code,
         Err(error) => say_error(&error),

@@ -1,22 +1,66 @@
-//! `--profile`: what happens when, as a trace.
+//! `--profile`: what happens when, as a trace; and the plugin's own profile beside it.
 
-use std::path::PathBuf;
+use std::{cell::RefCell, fs, path::PathBuf};
 
-use halite::{Result, backends::ChromeTrace};
+use halite::{
+    Error, ErrorKind, Result,
+    backends::{ChromeTrace, pjrt},
+};
 use tracing_subscriber::{EnvFilter, prelude::*};
+
+/// What the one command of this process records.
+#[derive(Default)]
+struct Recording {
+    trace: Option<(PathBuf, ChromeTrace)>,
+    plugin: Option<pjrt::Profiling>,
+}
+
+thread_local! {
+    // A plugin's profiler stays on the thread that began it.
+    static RECORDING: RefCell<Recording> = RefCell::default();
+}
 
 /// Sends what is logged to stderr, as `HALITE_LOG` says, and spans to the file, if there is one.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(crate) fn init(path: Option<PathBuf>) -> Result<Option<ChromeTrace>> {
+pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     let filter = EnvFilter::try_from_env("HALITE_LOG").unwrap_or_else(|_| "warn".into());
     let Some(path) = path else {
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).init();
-        return Ok(None);
+        return Ok(());
     };
     let trace = ChromeTrace::create(&path)?;
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time().with_target(false);
     tracing_subscriber::registry().with(log.with_filter(filter)).with(trace.layer()).init();
-    Ok(Some(trace))
+    RECORDING.with_borrow_mut(|recording| recording.trace = Some((path, trace)));
+    Ok(())
+}
+
+/// Begins the profile of the plugin itself, if there is a trace and the plugin has a profiler. One that does not start is
+/// no reason not to train.
+pub(crate) fn plugin_opened(plugin: &'static pjrt::Plugin) {
+    RECORDING.with_borrow_mut(|recording| {
+        if let (Some(_), Some(profiler)) = (&recording.trace, plugin.profiler()) {
+            match profiler.start() {
+                Ok(profiling) => recording.plugin = Some(profiling),
+                Err(error) => eprintln!("the plugin's own profile is left out: {error}"),
+            }
+        }
+    });
+}
+
+/// Ends both, and writes what the plugin recorded beside the trace.
+///
+/// # Errors
+/// If a file cannot be written, or the plugin does not give what it recorded.
+pub(crate) fn finish() -> Result<()> {
+    let Recording { trace, plugin } = RECORDING.take();
+    let Some((path, trace)) = trace else { return Ok(()) };
+    let recorded = plugin.map(pjrt::Profiling::stop);
+    trace.finish()?;
+    let Some(recorded) = recorded else { return Ok(()) };
+    let path = path.with_extension("xplane.pb");
+    fs::write(&path, recorded?)
+        .map_err(|error| Error::new(ErrorKind::Io, "profile", format!("cannot write {}", path.display())).caused_by(error))
 }

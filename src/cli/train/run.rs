@@ -16,6 +16,8 @@ use halite::{
 };
 use halite_core::{Client, DeviceId};
 
+use crate::cli::profile;
+
 /// Options of every training.
 #[derive(Args, Debug)]
 pub(super) struct Run {
@@ -53,7 +55,9 @@ impl Run {
     pub(super) fn open(&self) -> Result<(Client, Vec<DeviceId>)> {
         let accelerator = with_devices(self.accelerator.clone(), self.devices)?;
         let options = OpenOptions { cache: self.cache_dir.clone(), ..OpenOptions::default() };
-        let client = accelerator.open_with(&options, &mut fetch::Bar::default())?.client;
+        let opened = accelerator.open_with(&options, &mut fetch::Bar::default())?;
+        profile::plugin_opened(opened.plugin);
+        let client = opened.client;
         let local = client.local_devices();
         let Some(devices) = local.get(..self.devices) else {
             return Err(Error::invalid("train", format!("--devices {}: {accelerator} has {}", self.devices, local.len())));
