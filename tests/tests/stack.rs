@@ -6,7 +6,7 @@ use halite_core::{
     CompileOptions, DType, HostArray, ProgramMemory, TensorType, Tree,
     tree::{Empty, Leaf},
 };
-use halite_ir::{Interface, Remat, optimize, program};
+use halite_ir::{Interface, Remat, cost, optimize, program};
 use halite_nn::{
     Distribution, Dropout, Fan, Init, LayerNorm, Linear, Param, Stack, Tensor, Trace, grad, init,
     optim::{Decay, Named},
@@ -186,14 +186,14 @@ fn biases_and_scales_of_a_stack_do_not_decay() {
 }
 
 /// The size of a training step's text, how long it takes to compile, and what memory it takes.
-struct Costs {
+struct Measured {
     text: usize,
     seconds: f64,
     memory: ProgramMemory,
 }
 
 /// Of the gradients of `layers` blocks of this width on so many rows.
-fn costs(layers: usize, width: usize, rows: usize, run: Run) -> Costs {
+fn measured(layers: usize, width: usize, rows: usize, run: Run) -> Measured {
     let cx = Trace::new();
     let model = Deep::new(layers, width).map(|path, param| cx.input(param.ty, path.to_string()));
     let x = cx.input(TensorType::new(DType::F32, [rows, width]), "x");
@@ -204,23 +204,23 @@ fn costs(layers: usize, width: usize, rows: usize, run: Run) -> Costs {
     let program = program(&graph, &Interface::new("stack")).unwrap();
     let start = Instant::now();
     let loaded = client().compile(&program, &CompileOptions::default()).unwrap();
-    Costs { text: program.code.len(), seconds: start.elapsed().as_secs_f64(), memory: loaded.memory().unwrap() }
+    Measured { text: program.code.len(), seconds: start.elapsed().as_secs_f64(), memory: loaded.memory().unwrap() }
 }
 
 #[test]
 fn depth_costs_a_scan_no_text() {
     for run in SCANNED {
         // Depths whose numbers have as many digits.
-        let [few, many] = [costs(11, 8, 4, run), costs(91, 8, 4, run)];
+        let [few, many] = [measured(11, 8, 4, run), measured(91, 8, 4, run)];
         assert_eq!(few.text, many.text, "{run:?}");
     }
-    let [few, many] = [costs(2, 8, 4, Run::Unrolled), costs(8, 8, 4, Run::Unrolled)];
+    let [few, many] = [measured(2, 8, 4, Run::Unrolled), measured(8, 8, 4, Run::Unrolled)];
     assert!(many.text > 3 * few.text, "{} and {}", few.text, many.text);
 }
 
 #[test]
 fn checkpoints_take_less_memory_the_more_is_computed_again() {
-    let [kept, full, dots] = SCANNED.map(|run| costs(16, 32, 256, run));
+    let [kept, full, dots] = SCANNED.map(|run| measured(16, 32, 256, run));
     println!("bytes: {:?}", [&kept, &full, &dots].map(|costs| costs.memory.temporary));
     println!("seconds: {:?}", [&kept, &full, &dots].map(|costs| costs.seconds));
     assert!(full.memory.temporary < dots.memory.temporary, "{:?}, {:?}", full.memory, dots.memory);
@@ -228,4 +228,30 @@ fn checkpoints_take_less_memory_the_more_is_computed_again() {
     // What goes into each layer is kept, `f32[256, 32]`, and little more than one layer's work.
     let inputs = 16 * 256 * 32 * 4;
     assert!(full.memory.temporary < 3 * inputs, "{:?}, inputs {inputs}", full.memory);
+}
+
+#[test]
+fn scans_cost_what_their_turns_do_and_checkpoints_what_is_computed_again() {
+    // `h = tanh(h w)`, 5 times.
+    let (layers, rows, width) = (5, 3, 4);
+    let of = |run: Option<Remat>| {
+        let cx = &Trace::new();
+        let stack = Stack::new(layers, Linear::new(width, width).without_bias());
+        let stack = stack.map(|path, param: Param| cx.input(param.ty, path.to_string()));
+        let x = cx.input(TensorType::new(DType::F32, [rows, width]), "x");
+        let y = stack.scan_with(cx, run, x, |layer, x| layer.forward(x).tanh());
+        let inputs: Vec<Tensor<'_>> = stack.leaves().into_iter().copied().chain([x]).collect();
+        let forward = cost(&optimize(&cx.graph(&inputs, &[y]).unwrap()));
+        let slopes = grad(y.sum_all(), &stack).into_leaves();
+        (forward, cost(&optimize(&cx.graph(&inputs, &slopes).unwrap())))
+    };
+    let dot = (layers * 2 * rows * width * width) as f64;
+    let tanh = (layers * rows * width) as f64;
+    for (run, dots, tanhs) in [(None, 3.0, 1.0), (Some(Remat::Full), 4.0, 2.0), (Some(Remat::SaveDots), 3.0, 2.0)] {
+        let (forward, both) = of(run);
+        assert_eq!((forward.dot, forward.transcendental), (dot, tanh), "{run:?}");
+        // Back into the layer's input, and into its weight.
+        assert_eq!((both.dot, both.transcendental), (dots * dot, tanhs * tanh), "{run:?}");
+        assert_eq!(both.counted_once, [], "{run:?}");
+    }
 }

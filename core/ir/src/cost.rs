@@ -143,10 +143,12 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
             once.counted_once.push(node.origin);
             return once;
         }
-        // Taking and putting slices moves bytes; counting turns costs nothing to speak of.
-        Op::Scan { length, body, .. } => {
+        Op::Scan { carried, scanned, length, body, .. } => {
             let mut turns = Cost::default();
             turns.add(cost(body), *length as f64);
+            // Slices are read where they lie and written for the body, or the other way round.
+            let sliced = node.operands[node.operands.len() - scanned..].iter().chain(&node.results[*carried..]);
+            turns.unfused_bytes += sliced.map(|&value| 2.0 * bytes(graph.ty(value))).sum::<f64>();
             return turns;
         }
         Op::Checkpoint { body, .. } => return cost(body),

@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, DType::*, PartitionSpec, TensorType};
 use halite_ir::{
-    Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Groups, Literal, Op, Reduction, Scatter, Unary,
-    Window, infer,
+    Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Groups, Literal, Op, Reduction, Remat, Scatter,
+    Unary, Window, infer,
 };
 
 /// One line per error.
@@ -470,6 +470,50 @@ fn regions_take_and_give_what_their_operation_has() {
             optimization_barrier: takes one operand or more, got none
         "#]],
     );
+}
+
+#[test]
+fn scans_and_checkpoints_take_slices_and_give_what_their_bodies_do() {
+    let (x, row) = (f32(&[4, 2]), f32(&[2]));
+    let scan = |carried, scanned, length, body: Graph, operands: &[TensorType]| {
+        (Op::Scan { carried, scanned, length, reverse: false, body: Box::new(body) }, operands.to_vec())
+    };
+    let both = [row.clone(), row.clone()];
+    let checkpoint =
+        |body: Graph, operands: &[TensorType]| (Op::Checkpoint { body: Box::new(body), remat: Remat::Full }, operands.to_vec());
+    check(
+        vec![
+            scan(2, 1, 4, region(&both, &[0]), &[row.clone(), x.clone()]),
+            scan(usize::MAX, 1, 4, region(&both, &[0]), &[row.clone(), x.clone()]),
+            scan(1, 1, usize::MAX, region(&both, &[0]), &[row.clone(), x.clone()]),
+            scan(1, 1, 3, region(&both, &[0]), &[row.clone(), x.clone()]),
+            scan(1, 1, 4, region(&both, &[0]), &[row.clone(), f32(&[])]),
+            scan(1, 1, 4, region(&[row.clone(), x.clone()], &[0]), &[row.clone(), x.clone()]),
+            scan(1, 1, 4, region(&both, &[]), &[row.clone(), x.clone()]),
+            scan(1, 0, 4, region(&[row.clone(), x.clone()], &[1]), &[row.clone(), x.clone()]),
+            scan(0, 1, 4, region(&both, &[]), &[row.clone(), x.clone()]),
+            scan(0, 0, usize::MAX / (1 << 33), region(&[f32(&[1 << 33, 4])], &[0]), &[f32(&[1 << 33, 4])]),
+            checkpoint(region(&both, &[0]), &[row.clone()]),
+            checkpoint(region(&both, &[]), &both),
+        ],
+        expect![[r#"
+            scan: 2 carried and 1 scanned values of operands 2 (f32[2], f32[4, 2])
+            scan: 18446744073709551615 carried and 1 scanned values of operands 2 (f32[2], f32[4, 2])
+            scan: 18446744073709551615 turns are more than an s32 can count
+            scan: scanned operand 0 is f32[4, 2]; for 3 turns its first dimension is to be 3
+            scan: scanned operand 0 is f32[]; for 4 turns its first dimension is to be 4
+            scan: the body takes [f32[2], f32[4, 2]], it is given [f32[2], f32[2]]; number 1 is f32[4, 2] and f32[2]
+            scan: the body gives [], the carried values are [f32[2]]; they are 0 and 1
+            scan: the body gives [f32[4, 2]], the carried values are [f32[2]]; number 0 is f32[4, 2] and f32[2]
+            scan: the body gives nothing; it is to give one value or more
+            scan: f32[2147483647, 8589934592, 4] is larger than any address space
+            checkpoint: the body takes [f32[2], f32[2]], it is given [f32[2]]; they are 2 and 1
+            checkpoint: the body gives nothing; it is to give one value or more
+        "#]],
+    );
+    let (op, operands) = scan(1, 1, 4, region(&[row.clone(), x.clone(), row.clone()], &[0, 1, 2]), &[row, x.clone(), x]);
+    let results = infer(&op, &operands.iter().collect::<Vec<_>>()).unwrap();
+    assert_eq!(format!("{results:?}"), "[f32[2], f32[4, 4, 2], f32[4, 2]]");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType};
 use halite_ir::{
-    Attribute, Binary, Comparison, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op, Port, Unary, Value, program, text,
+    Attribute, Binary, Comparison, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op, Port, Remat, Unary, Value, program,
+    text,
 };
 
 fn check(graph: &Graph, interface: &Interface, expected: Expect) {
@@ -109,6 +110,64 @@ fn loops_and_branches_are_indented() {
               stablehlo.return %3 : tensor<i32>
              }
             return %1 : tensor<i32>
+          }
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn a_scan_is_a_loop_over_a_counter_and_a_checkpoint_is_not_there() {
+    let row = TensorType::new(DType::F32, [2]);
+    let square = graph([row.clone()], |graph, [x]| vec![push(graph, Op::Binary(Binary::Multiply), &[x, x])]);
+    let turn = graph([row.clone(), row.clone(), row.clone()], |graph, [sum, factor, x]| {
+        let y = push(graph, Op::Binary(Binary::Multiply), &[x, factor]);
+        let checkpoint = Op::Checkpoint { body: Box::new(square), remat: Remat::Full };
+        let y = push(graph, checkpoint, &[y]);
+        let sum = push(graph, Op::Binary(Binary::Add), &[sum, y]);
+        vec![sum, y]
+    });
+    let scan = |length| Op::Scan { carried: 1, scanned: 1, length, reverse: length == 4, body: Box::new(turn.clone()) };
+    let scans = graph(
+        [row.clone(), row.clone(), TensorType::new(DType::F32, [4, 2]), TensorType::new(DType::F32, [0, 2])],
+        |graph, [start, factor, xs, none]| {
+            let backwards = graph.push(scan(4), &[start, factor, xs], None).unwrap().to_vec();
+            let nothing = graph.push(scan(0), &[backwards[0], factor, none], None).unwrap().to_vec();
+            [backwards, nothing].concat()
+        },
+    );
+    check(
+        &scans,
+        &plain(),
+        expect![[r#"
+        module @test attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+          func.func public @main(%arg0: tensor<2xf32>, %arg1: tensor<2xf32>, %arg2: tensor<4x2xf32>, %arg3: tensor<0x2xf32>) -> (tensor<2xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<0x2xf32>) {
+            %0 = stablehlo.constant dense<0.0> : tensor<f32>
+            %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<4x2xf32>
+            %2 = stablehlo.constant dense<0> : tensor<i32>
+            %6:3 = stablehlo.while(%i3 = %2, %i4 = %arg0, %i5 = %1) : tensor<i32>, tensor<2xf32>, tensor<4x2xf32>
+             cond {
+              %7 = stablehlo.constant dense<4> : tensor<i32>
+              %8 = stablehlo.compare LT, %i3, %7, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>
+              stablehlo.return %8 : tensor<i1>
+             } do {
+              %9 = stablehlo.constant dense<0> : tensor<i32>
+              %10 = stablehlo.constant dense<3> : tensor<i32>
+              %11 = stablehlo.subtract %10, %i3 : tensor<i32>
+              %12 = stablehlo.dynamic_slice %arg2, %11, %9, sizes = [1, 2] : (tensor<4x2xf32>, tensor<i32>, tensor<i32>) -> tensor<1x2xf32>
+              %13 = stablehlo.reshape %12 : (tensor<1x2xf32>) -> tensor<2xf32>
+              %14 = stablehlo.multiply %13, %arg1 : tensor<2xf32>
+              %15 = stablehlo.multiply %14, %14 : tensor<2xf32>
+              %16 = stablehlo.add %i4, %15 : tensor<2xf32>
+              %17 = stablehlo.constant dense<1> : tensor<i32>
+              %18 = stablehlo.add %i3, %17 : tensor<i32>
+              %19 = stablehlo.reshape %15 : (tensor<2xf32>) -> tensor<1x2xf32>
+              %20 = stablehlo.dynamic_update_slice %i5, %19, %11, %9 : (tensor<4x2xf32>, tensor<1x2xf32>, tensor<i32>, tensor<i32>) -> tensor<4x2xf32>
+              stablehlo.return %18, %16, %20 : tensor<i32>, tensor<2xf32>, tensor<4x2xf32>
+             }
+            %21 = stablehlo.constant dense<0.0> : tensor<f32>
+            %22 = stablehlo.broadcast_in_dim %21, dims = [] : (tensor<f32>) -> tensor<0x2xf32>
+            return %6#1, %6#2, %6#1, %22 : tensor<2xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<0x2xf32>
           }
         }
     "#]],

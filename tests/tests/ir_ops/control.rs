@@ -1,5 +1,5 @@
 use halite_core::{CompileOptions, DType, ErrorKind, HostArray, TensorType};
-use halite_ir::{Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Unary, program};
+use halite_ir::{Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Remat, Unary, program};
 
 use crate::support::*;
 
@@ -51,6 +51,38 @@ fn loops_and_branches_nest_and_see_what_is_outside() {
     }
     let (start, times) = (HostArray::scalar(0i32), HostArray::scalar(3i32));
     gives(outer, &[&start, &HostArray::scalar(1i32), &times], &[times.clone(), HostArray::scalar(expected)]);
+}
+
+#[test]
+fn a_scan_takes_slices_in_order_or_in_reverse_and_stacks_what_it_gives() {
+    // sum += n * x; y = (sum before, x is negative)
+    let body = graph([s32(), s32(), s32()], |graph, [sum, n, x]| {
+        let product = push(graph, Op::Binary(Binary::Multiply), &[n, x]);
+        let next = push(graph, Op::Binary(Binary::Add), &[sum, product]);
+        let zero = push(graph, Op::Constant(Literal::splat(0i32, [])), &[]);
+        let negative = push(graph, Op::Compare(Comparison::Lt), &[x, zero]);
+        vec![next, sum, negative]
+    });
+    let scan = |reverse| Op::Scan { carried: 1, scanned: 1, length: 3, reverse, body: Box::new(body.clone()) };
+    let (start, n, xs) = (HostArray::scalar(1i32), HostArray::scalar(10i32), host(&[1i32, -2, 3], &[3]));
+    let negative = host(&[false, true, false], &[3]);
+    let inputs = [&start, &n, &xs];
+    gives(scan(false), &inputs, &[HostArray::scalar(21i32), host(&[1i32, 11, -9], &[3]), negative.clone()]);
+    gives(scan(true), &inputs, &[HostArray::scalar(21i32), host(&[11i32, 31, 1], &[3]), negative]);
+}
+
+#[test]
+fn a_scan_may_carry_nothing_or_scan_nothing_or_not_turn_at_all() {
+    let matrix = TensorType::new(DType::F32, [2, 1]);
+    let twice = graph([matrix.clone()], |graph, [x]| vec![push(graph, Op::Binary(Binary::Add), &[x, x])]);
+    let scan = |carried, scanned, length| Op::Scan { carried, scanned, length, reverse: false, body: Box::new(twice.clone()) };
+    let (x, xs) = (host(&[1.0f32, 3.0], &[2, 1]), host(&[1.0f32, 3.0, 5.0, 7.0], &[2, 2, 1]));
+    gives(scan(0, 1, 2), &[&xs], &[host(&[2.0f32, 6.0, 10.0, 14.0], &[2, 2, 1])]);
+    gives(scan(1, 0, 5), &[&x], &[host(&[32.0f32, 96.0], &[2, 1])]);
+    gives(scan(0, 0, 2), &[&x], &[host(&[2.0f32, 6.0, 2.0, 6.0], &[2, 2, 1])]);
+    gives(scan(1, 0, 0), &[&x], &[x.clone()]);
+    gives(scan(0, 0, 0), &[&x], &[host::<f32>(&[], &[0, 2, 1])]);
+    gives(Op::Checkpoint { body: Box::new(twice.clone()), remat: Remat::Full }, &[&x], &[host(&[2.0f32, 6.0], &[2, 1])]);
 }
 
 #[test]
