@@ -19,6 +19,13 @@ pub(crate) struct Context {
     updates: RefCell<Vec<(Id, Id)>>,
 }
 
+/// What a body said beside its result: metrics as name, total and weight, and states with their new values.
+#[derive(Default)]
+pub(crate) struct Said {
+    pub(crate) metrics: Vec<(Arc<str>, Id, Id)>,
+    pub(crate) updates: Vec<(Id, Id)>,
+}
+
 impl Trace {
     /// Whether this is a training step: dropout drops, batch norm uses the batch's statistics.
     pub fn is_training(&self) -> bool {
@@ -54,12 +61,21 @@ impl Trace {
         (result, self.context.keys_taken.replace(outer_taken) > 0)
     }
 
+    /// Runs `body`, and takes away what it says of metrics and states.
+    pub(crate) fn hear<R>(&self, body: impl FnOnce() -> R) -> (R, Said) {
+        let (metrics, updates) = (self.context.metrics.borrow().len(), self.context.updates.borrow().len());
+        let result = body();
+        let metrics = self.context.metrics.borrow_mut().split_off(metrics);
+        (result, Said { metrics, updates: self.context.updates.borrow_mut().split_off(updates) })
+    }
+
     /// Whether [`next_key`](Self::next_key) can be called.
     pub(crate) fn has_key(&self) -> bool {
         self.context.key.get().is_some()
     }
 
     /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device. A name is used once a step.
+    /// In the body of a scan, it is the weighted mean over all turns, too.
     #[track_caller]
     pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {
         let Mean { total, weight } = value.into();
@@ -77,7 +93,8 @@ impl Trace {
         self.context.metrics.borrow_mut().push((Arc::from(name), total.id, weight.id));
     }
 
-    /// Says that after this step `state`, a leaf of the model that is no parameter, has this value.
+    /// Says that after this step `state`, a leaf of the model that is no parameter, has this value. In the body of a scan
+    /// `state` is a slice that the turn gets, as a leaf of a [`Stack`](crate::Stack) is.
     pub fn update(&self, state: Tensor<'_>, value: Tensor<'_>) {
         self.context.updates.borrow_mut().push((state.id, value.id));
     }

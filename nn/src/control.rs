@@ -117,7 +117,7 @@ impl Trace {
         let mut wrong = None;
         for i in 0..count {
             let (region, outputs) = self.region(&[], |_| {
-                let result = branch(i);
+                let result = self.saying_nothing(op, location, || branch(i));
                 let outputs = match &first {
                     None => self.usable(op, &result, location),
                     Some(first) => self.same_types(op, [&name(0), &name(i)], first, &result, location),
@@ -165,7 +165,7 @@ impl Trace {
     ) -> Vec<Tensor<'t>> {
         let types: Vec<TensorType> = initial.iter().map(|tensor| tensor.ty()).collect();
         let (condition, answer) = self.region(&types, |carried| {
-            let answer = condition(carried);
+            let answer = self.saying_nothing("while", location, || condition(carried));
             self.check_usable("while", "the condition", answer, location)?;
             if !answer.is_error() && answer.ty() != TensorType::scalar(DType::Bool) {
                 let message = format!("the condition gives {}; it is to give bool[]", answer.ty());
@@ -173,7 +173,7 @@ impl Trace {
             }
             Ok(answer)
         });
-        let (body, next) = self.region(&types, body);
+        let (body, next) = self.region(&types, |carried| self.saying_nothing("while", location, || body(carried)));
         let initial_error = initial.iter().copied().find(|tensor| tensor.is_error()).map_or(Ok(()), Err);
         let (Ok(answer), Ok(next), Ok(())) = (answer.and_then(fine), next, initial_error) else {
             return types.into_iter().map(|ty| self.error_like(Some(ty))).collect();
@@ -186,6 +186,20 @@ impl Trace {
         let [condition, body] = [0, 1].map(|i| Box::new(self.region_graph(&regions[i])));
         let operands: Vec<Tensor<'t>> = initial.iter().copied().chain(captured.iter().map(|&id| self.tensor(id))).collect();
         self.push_regions(Op::While { carried: initial.len(), condition, body }, &operands, regions, location)
+    }
+
+    /// Runs a body from which nothing comes out but its result.
+    fn saying_nothing<R>(&self, op: &str, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {
+        let (result, said) = self.hear(body);
+        for (name, ..) in &said.metrics {
+            let message = format!("`{name}` is reported in a body that may not run; return it, and report it outside");
+            self.fail_at(location, op, message, None);
+        }
+        if !said.updates.is_empty() {
+            let message = "a state is updated in a body that may not run; return its value, and update it outside";
+            self.fail_at(location, op, message, None);
+        }
+        result
     }
 
     /// Makes what the regions use from outside further inputs of each.

@@ -1,9 +1,12 @@
 //! What a user who makes mistakes is told: where, which operation, which values, what would work; and all at once.
 
 use expect_test::{Expect, expect};
-use halite_core::{DType, TensorType, tree::Leaf};
+use halite_core::{
+    DType, TensorType,
+    tree::{Empty, Leaf},
+};
 use halite_ir::{CustomCall, Gather, Reduction};
-use halite_nn::{ConvOptions, CrossEntropy, Mean, Over, Padding, Tensor, Trace, grad, rng, vjp};
+use halite_nn::{ConvOptions, CrossEntropy, Mean, Over, Padding, ScanOptions, Tensor, Trace, grad, rng, vjp};
 
 /// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no columns.
 #[track_caller]
@@ -223,6 +226,49 @@ fn a_tensor_of_a_closed_body_cannot_be_used() {
             +14: cond: the result belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead
             +15: reduce_sum: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead
             +16: grad: f32[2] belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead
+        "#]],
+    );
+}
+
+#[test]
+fn scans_say_what_does_not_fit_and_what_cannot_come_out() {
+    check(
+        |cx| {
+            let (x, xs) = (input(cx, "x", &[2]), input(cx, "xs", &[4, 2]));
+            let _ = cx.scan(Leaf(x), Leaf(cx.scalar(1.0, DType::F32)), |s, x| (s, x));
+            let _ = cx.scan(Leaf(x), (Leaf(xs), Leaf(x)), |s, (x, _)| (s, x));
+            let _ = cx.scan_with(ScanOptions { length: Some(3), reverse: true }, Leaf(x), Leaf(xs), |s, x| (s, x));
+            let _ = cx.scan(Leaf(x), Empty::new(), |s, nothing: Empty<Tensor<'_>>| (s, nothing));
+            let _ = cx.scan(Leaf(x), Leaf(xs), |_, Leaf(x)| (Leaf(x.sum_all()), Leaf(x)));
+            let _ = cx.repeat(usize::MAX, Leaf(x), |_, x| x);
+            let (Leaf(last), Leaf(all)) = cx.scan(Leaf(x), Leaf(xs), |s, Leaf(x)| {
+                cx.update(xs, x);
+                (s, Leaf(x))
+            });
+            let _ = cx.repeat(2, Leaf(x), |_, Leaf(x)| Leaf(x + last));
+            assert_eq!(all.ty().to_string(), "f32[4, 2]");
+            let _ = cx.cond(
+                x.sum_all().gt(0.0),
+                || Leaf(x),
+                || {
+                    cx.metric("inside", x.mean_all());
+                    Leaf(x)
+                },
+            );
+            let mut kept = None;
+            let _ = cx.checkpoint(|| Leaf(*kept.insert(x.sin())));
+            let _ = kept.unwrap() + x;
+        },
+        expect![[r#"
+            +3: scan: what is scanned is f32[]; it is to have a first dimension, of which each turn gets a slice
+            +4: scan: `0` of what is scanned, f32[4, 2], makes 4 turns; `1` of what is scanned is f32[2], whose first dimension makes 2
+            +5: scan: `length` makes 3 turns; what is scanned is f32[4, 2], whose first dimension makes 4
+            +6: scan: nothing is scanned, so how many turns is not known; give `ScanOptions::length`
+            +7: scan: the initial state is f32[2], the body's result is f32[]; they are to be the same
+            +8: repeat: 18446744073709551615 turns are more than an s32 can count
+            +9: update: the state that a turn changes is no slice that it gets: scan over it, or carry it
+            +15: cond: `inside` is reported in a body that may not run; return it, and report it outside
+            +25: add: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead (operand 1 is `x`)
         "#]],
     );
 }

@@ -8,11 +8,11 @@ use halite_core::{
 };
 use halite_ir::{Interface, Remat, cost, optimize, program};
 use halite_nn::{
-    Distribution, Dropout, Fan, Init, LayerNorm, Linear, Param, Stack, Tensor, Trace, grad, init,
+    Distribution, Dropout, Fan, Init, LayerNorm, Linear, Mean, Param, Stack, Tensor, Trace, grad, init,
     optim::{Decay, Named},
     rng,
 };
-use halite_tests::eval::{client, eval, noise};
+use halite_tests::eval::{client, eval, host, noise};
 
 /// A dense layer of four times the width, with what came in added.
 #[derive(Clone, Debug, Tree)]
@@ -172,6 +172,45 @@ fn dropout_drops_other_elements_in_each_layer_and_the_same_ones_again_in_the_gra
         for (value, slope) in given[2].as_slice::<f64>().unwrap().iter().zip(given[3].as_slice::<f64>().unwrap()) {
             assert!((value - slope).abs() < 1e-12, "{value} and {slope}");
         }
+    }
+}
+
+#[test]
+fn metrics_and_states_of_layers_come_out_of_a_scan() {
+    #[derive(Clone, Debug, Tree)]
+    struct Counting<L> {
+        seen: L,
+        scale: L,
+    }
+    for remat in [None, Some(Remat::Full)] {
+        let results = eval(
+            move |cx, x| {
+                let (seen, scale) = (Param::state([], Init::Zeros), Param::new([], Init::Ones));
+                let values = Counting { seen: x[0], scale: x[1] };
+                let stack: Stack<Counting<Tensor<'_>>> = Stack::new(3, Counting { seen, scale }).rebuild(values.into_leaves());
+                let y = stack.scan_with(cx, remat, x[2], |layer, x| {
+                    let y = x * layer.scale;
+                    cx.update(layer.seen, cx.updated(layer.seen) + y.sum_all());
+                    cx.update(layer.seen, cx.updated(layer.seen) + 100.0);
+                    cx.metric("mean", Mean { total: y.sum_all(), weight: layer.scale });
+                    y
+                });
+                let Leaf(slope) = grad(y.sum_all(), &Leaf(x[1]));
+                let (name, mean) = &cx.metrics()[0];
+                assert_eq!((&**name, cx.metrics().len()), ("mean", 1));
+                vec![y, cx.updated(x[0]), mean.total, mean.weight, slope]
+            },
+            &[host(&[1.0, 2.0, 3.0], &[3]), host(&[2.0, 3.0, 4.0], &[3]), host(&[1.0, -0.5], &[2])],
+        );
+        // The sum is 0.5 before, then 1, 3, 12.
+        let expected = [
+            host(&[24.0, -12.0], &[2]),
+            host(&[102.0, 105.0, 115.0], &[3]),
+            host(&[16.0], &[]),
+            host(&[9.0], &[]),
+            host(&[6.0, 4.0, 3.0], &[3]),
+        ];
+        assert_eq!(results, expected, "{remat:?}");
     }
 }
 

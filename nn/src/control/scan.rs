@@ -1,6 +1,6 @@
 //! Loops whose turns are counted, and parts of a program that are computed again: gradients flow through both.
 
-use std::panic::Location;
+use std::{panic::Location, sync::Arc};
 
 use halite_core::{
     DType, TensorType,
@@ -9,7 +9,12 @@ use halite_core::{
 use halite_ir::{Graph, Op, Remat};
 
 use super::{fine, named};
-use crate::{Tensor, Trace, rng, trace::Region};
+use crate::{
+    Mean, Tensor, Trace,
+    context::Said,
+    rng,
+    trace::{Id, Region},
+};
 
 /// How a [`scan`](Trace::scan_with) goes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -140,20 +145,39 @@ impl Trace {
     #[track_caller]
     pub fn checkpoint_with<'t, T: Tree<Leaf = Tensor<'t>>>(&'t self, remat: Remat, body: impl FnOnce() -> T) -> T {
         let location = Location::caller();
-        let (region, (result, outputs)) = self.region(&[], |_| {
-            let result = body();
+        let (region, (result, said, outputs)) = self.region(&[], |_| {
+            let (result, said) = self.hear(body);
             let outputs = self.usable("checkpoint", &result, location);
-            (result, outputs)
+            (result, said, outputs)
         });
-        let outputs = match outputs {
-            Ok(outputs) if !outputs.is_empty() => outputs,
-            Ok(_) => return result,
+        let mut outputs = match outputs {
+            Ok(outputs) => outputs,
             Err(_) => return result.map(|_, leaf| self.error_like(Some(leaf.ty()))),
         };
+        let given = outputs.len();
+        outputs.extend(said.leaves().map(|id| self.tensor(id)));
+        if outputs.is_empty() {
+            return result;
+        }
         let mut regions = vec![region.giving(&outputs)];
         let operands: Vec<Tensor<'t>> = self.capture(&mut regions).into_iter().map(|id| self.tensor(id)).collect();
         let op = Op::Checkpoint { body: Box::new(self.region_graph(&regions[0])), remat };
-        result.rebuild(self.push_regions(op, &operands, regions, location))
+        let mut results = self.push_regions(op, &operands, regions, location);
+        let _site = self.called_from(location);
+        let states: Vec<Tensor<'t>> = said.updates.iter().map(|&(state, _)| self.tensor(state)).collect();
+        self.say(said.with(results.split_off(given), |name, total, weight| (name, total, weight)), states.into_iter());
+        result.rebuild(results)
+    }
+
+    /// Says again, outside of a body, what was said in it.
+    #[track_caller]
+    fn say<'t>(&'t self, (metrics, values): Heard<'t>, states: impl Iterator<Item = Tensor<'t>>) {
+        for (name, total, weight) in metrics {
+            self.metric(&name, Mean { total, weight });
+        }
+        for (state, value) in states.zip(values) {
+            self.update(state, value);
+        }
     }
 
     /// Runs `body` on the carried values and the slices of a turn, for the next carried values and what is stacked. Gives
@@ -171,16 +195,21 @@ impl Trace {
         let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
         let slices = scanned.iter().map(|x| slice(&x.ty()));
         let types: Vec<TensorType> = initial.iter().map(|leaf| leaf.ty()).chain(slices).chain(key).collect();
-        let (mut region, (outputs, drew)) = self.region(&types, |inputs| {
+        let (mut region, ((outputs, said), drew)) = self.region(&types, |inputs| {
             let (carried, rest) = inputs.split_at(initial.len());
             let (slices, key) = rest.split_at(scanned.len());
-            self.with_key(key.first().copied(), || body(carried, slices))
+            self.with_key(key.first().copied(), || {
+                let (outputs, said) = self.hear(|| body(carried, slices));
+                (outputs.and_then(|outputs| Ok((outputs, self.said_in_turn(&said, slices, location)?))), said)
+            })
         });
-        let (next, stacked) = outputs?;
+        let ((next, mut stacked), updated) = outputs?;
         let length = length?;
         if let Some(&error) = initial.iter().chain(&scanned).find(|tensor| tensor.is_error()) {
             return Err(error);
         }
+        let given = initial.len() + stacked.len();
+        stacked.extend(said.leaves().map(|id| self.tensor(id)));
         if next.is_empty() && stacked.is_empty() {
             return Ok(vec![]);
         }
@@ -192,7 +221,29 @@ impl Trace {
         }
         region.outputs = next.iter().chain(&stacked).map(|tensor| tensor.id).collect();
         let of = ScanOf { carried: initial.len(), scanned: scanned.len(), length, reverse };
-        Ok(self.scan_of(of, region, initial, &scanned, location))
+        let mut results = self.scan_of(of, region, initial, &scanned, location);
+        let _site = self.called_from(location);
+        let all = said.with(results.split_off(given), |name, total, weight| (name, total.sum([0]), weight.sum([0])));
+        self.say(all, updated.into_iter().map(|slice| scanned[slice]));
+        Ok(results)
+    }
+
+    /// Which slice each state is that a turn has a new value for.
+    fn said_in_turn<'t>(
+        &'t self,
+        said: &Said,
+        slices: &[Tensor<'t>],
+        location: &'static Location<'static>,
+    ) -> Result<Vec<usize>, Tensor<'t>> {
+        let mut updated = Vec::with_capacity(said.updates.len());
+        for &(state, _) in &said.updates {
+            let Some(slice) = slices.iter().position(|slice| slice.id == state) else {
+                let message = "the state that a turn changes is no slice that it gets: scan over it, or carry it".to_string();
+                return Err(self.fail_at(location, "update", message, None));
+            };
+            updated.push(slice);
+        }
+        Ok(updated)
     }
 
     /// Records a scan of a region that takes the carried values and the slices, in this order, and what it captures.
@@ -239,6 +290,29 @@ impl Trace {
             Some((length, _)) if i32::try_from(length).is_err() => fail(format!("{length} turns are more than an s32 can count")),
             Some((length, _)) => Ok(length),
         }
+    }
+}
+
+/// Metrics as name, total and weight; and new values of states.
+type Heard<'t> = (Vec<(Arc<str>, Tensor<'t>, Tensor<'t>)>, Vec<Tensor<'t>>);
+
+impl Said {
+    /// All tensors.
+    fn leaves(&self) -> impl Iterator<Item = Id> + '_ {
+        let of_metrics = self.metrics.iter().flat_map(|&(_, total, weight)| [total, weight]);
+        of_metrics.chain(self.updates.iter().map(|&(_, value)| value))
+    }
+
+    /// The same with `leaves` instead of its own, of which `metric` makes metrics.
+    fn with<'t>(
+        self,
+        leaves: Vec<Tensor<'t>>,
+        metric: impl Fn(Arc<str>, Tensor<'t>, Tensor<'t>) -> (Arc<str>, Tensor<'t>, Tensor<'t>),
+    ) -> Heard<'t> {
+        let mut leaves = leaves.into_iter();
+        let mut next = || leaves.next().expect("as many as there were");
+        let metrics = self.metrics.into_iter().map(|(name, ..)| metric(name, next(), next())).collect();
+        (metrics, leaves.collect())
     }
 }
 

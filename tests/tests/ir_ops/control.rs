@@ -80,7 +80,7 @@ fn a_scan_may_carry_nothing_or_scan_nothing_or_not_turn_at_all() {
     gives(scan(0, 1, 2), &[&xs], &[host(&[2.0f32, 6.0, 10.0, 14.0], &[2, 2, 1])]);
     gives(scan(1, 0, 5), &[&x], &[host(&[32.0f32, 96.0], &[2, 1])]);
     gives(scan(0, 0, 2), &[&x], &[host(&[2.0f32, 6.0, 2.0, 6.0], &[2, 2, 1])]);
-    gives(scan(1, 0, 0), &[&x], &[x.clone()]);
+    gives(scan(1, 0, 0), &[&x], std::slice::from_ref(&x));
     gives(scan(0, 0, 0), &[&x], &[host::<f32>(&[], &[0, 2, 1])]);
     gives(Op::Checkpoint { body: Box::new(twice.clone()), remat: Remat::Full }, &[&x], &[host(&[2.0f32, 6.0], &[2, 1])]);
 }
