@@ -2,15 +2,16 @@
 
 use std::{path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use halite::{
     DType, Error, MeshAxes, Result, TensorType,
     backends::{OpenOptions, OpenTarget, Target},
     fetch,
+    ir::{Remat, cost},
     models::{Classify, Cnn, LanguageModel, Mlp},
     nn::{Adam, AdamW, Transformer, TransformerConfig},
     plan::{self, Plan},
-    train::{LowerOptions, Strategy},
+    train::{LowerOptions, Strategy, lower_step},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -41,6 +42,10 @@ pub(crate) struct PlanCommand {
     /// Tokens of one sample [default: the model's]
     #[arg(long, value_name = "N")]
     context: Option<usize>,
+    /// What transformers compute again in the backward pass instead of keeping it: `none`, `full` (all but the input of each
+    /// block), `save-dots` (all but the results of matrix multiplications)
+    #[arg(long, value_enum, default_value_t = Rematerialise::Full, value_name = "WHAT", hide_possible_values = true)]
+    remat: Rematerialise,
     /// Try several meshes and strategies, and say which fit and which is estimated fastest
     #[arg(long)]
     search: bool,
@@ -86,6 +91,24 @@ impl FromStr for Model {
     }
 }
 
+/// What is computed again.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Rematerialise {
+    None,
+    Full,
+    SaveDots,
+}
+
+impl Rematerialise {
+    fn remat(self) -> Option<Remat> {
+        match self {
+            Rematerialise::None => None,
+            Rematerialise::Full => Some(Remat::Full),
+            Rematerialise::SaveDots => Some(Remat::SaveDots),
+        }
+    }
+}
+
 impl PlanCommand {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let options = OpenOptions { cache: self.cache_dir.clone(), offline: self.offline, ..OpenOptions::default() };
@@ -125,8 +148,12 @@ impl PlanCommand {
             Model::Transformer(config) => {
                 let config = config.context(self.context.unwrap_or(config.context));
                 let batch = [TensorType::new(DType::S32, [samples(8), config.context + 1])];
-                let optimizer = AdamW::new(3e-4).decay(LanguageModel::decay());
-                plan::plan(target, LanguageModel, Transformer::new(&config)?, optimizer, &batch, &options)
+                let optimizer = || AdamW::new(3e-4).decay(LanguageModel::decay());
+                let model = |remat| Transformer::new(&TransformerConfig { remat, ..config });
+                let plan = plan::plan(target, LanguageModel, model(self.remat.remat())?, optimizer(), &batch, &options)?;
+                // What the model needs is what it computes if nothing is computed again.
+                let plain = lower_step(LanguageModel, model(None)?, optimizer(), &batch, &options)?;
+                Ok(plan.with_model_flops(cost(&plain.graph).contractions()))
             }
         }
     }
