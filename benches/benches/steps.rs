@@ -2,11 +2,14 @@
 //!
 //! `cargo bench -p halite-benches`. On a backend that does nothing (`null`) what is left is our own overhead.
 
+use std::sync::Arc;
+
 use criterion::{Criterion, criterion_group, criterion_main};
+
 use halite::{
-    Array, Client, HostArray, Param, Sharding,
+    Array, Client, HostArray, Mesh, MeshAxes, Param, Sharding,
     backends::Accelerator,
-    models::Mlp,
+    models::{Cnn, Mlp},
     nn::{Adam, Optimizer, Sgd},
 };
 use halite_benches::{Bare, Forward, WideCnn, data, labels};
@@ -22,6 +25,14 @@ fn tiny(client: &Client) -> Bare<Mlp<()>, Sgd> {
 fn wide_cnn(client: &Client) -> Bare<WideCnn<()>, Sgd> {
     let sgd = Sgd::new(0.01).momentum(0.9);
     Bare::new(client, WideCnn::new(), sgd, &data(&[128, 28, 28, 1]), &labels(128, 10)).expect("uploads")
+}
+
+/// The CNN of `halite train mnist` over eight devices: 26 arrays of state, two of a batch.
+fn sharded(client: &Client, strategy: &str, axes: &str) -> Bare<Cnn<()>, Adam> {
+    let axes: MeshAxes = axes.parse().expect("axes");
+    let mesh = Arc::new(Mesh::new(axes, client.local_devices()).expect("eight devices"));
+    let (x, y) = (data(&[64, 28, 28, 1]), labels(64, 10));
+    Bare::over(&mesh, &strategy.parse().expect("a strategy"), client, Cnn::new(10), Adam::new(1e-3), &x, &y).expect("uploads")
 }
 
 /// Time of one of `QUEUED` steps.
@@ -48,6 +59,12 @@ fn benchmarks(criterion: &mut Criterion) {
 
     steps(criterion, "launch/tiny step/null", tiny(&null));
     steps(criterion, "launch/tiny step/cpu", tiny(&cpu));
+
+    let null = Client::new(Null::new(8));
+    let layouts = [("dp", "data=8"), ("dp+tp", "data=2,model=4")];
+    for (strategy, axes) in layouts {
+        steps(criterion, &format!("launch/mnist step over 8/{strategy}/null"), sharded(&null, strategy, axes));
+    }
 
     let cnn = wide_cnn(&null);
     criterion

@@ -3,11 +3,13 @@
 //! The same work is written for other frameworks in `peers/`.
 #![forbid(unsafe_code)]
 
+use std::{collections::HashMap, sync::Arc};
+
 use halite::{
-    Array, Client, DType, HostArray, Param, Result, Sharding, Tree,
-    models::Mlp,
+    Array, Client, DType, HostArray, Mesh, Param, PartitionSpec, Result, Sharding, Tree,
+    models::{Cnn, Mlp},
     nn::{ArraySpec, Conv2d, Jit, Linear, Optimizer, Padding, Tensor, Trace, cross_entropy, grad, init, optim, rng},
-    train::State,
+    train::{State, Strategy},
     tree::{Empty, Family, Leaf},
 };
 
@@ -46,6 +48,12 @@ impl WideCnn<Param> {
     }
 }
 
+impl Forward for Cnn<()> {
+    fn logits<'t>(model: &Cnn<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
+        model.forward(x)
+    }
+}
+
 impl Forward for WideCnn<()> {
     fn logits<'t>(model: &WideCnn<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
         let x = model.conv1.forward(x).relu();
@@ -77,14 +85,34 @@ where
     /// # Errors
     /// If the device refuses.
     pub fn new(client: &Client, model: M::Of<Param>, optimizer: O, x: &HostArray, y: &HostArray) -> Result<Self> {
-        let device = Sharding::single(client.local_devices()[0]);
+        let device = Arc::new(Mesh::single(client.local_devices()[0]));
+        Self::over(&device, &Strategy::default(), client, model, optimizer, x, y)
+    }
+
+    /// As [`new`](Self::new), laid out over a mesh.
+    ///
+    /// # Errors
+    /// If the model, or the batch, does not divide; if a device refuses.
+    pub fn over(
+        mesh: &Arc<Mesh>,
+        strategy: &Strategy,
+        client: &Client,
+        model: M::Of<Param>,
+        optimizer: O,
+        x: &HostArray,
+        y: &HostArray,
+    ) -> Result<Self> {
+        let specs = strategy.state_specs::<M, O>(mesh, &model, &optimizer)?;
+        let specs: HashMap<String, PartitionSpec> =
+            specs.named().into_iter().map(|(path, spec)| (path, spec.sharding.spec().clone())).collect();
         let (params, rule) = (model.clone(), optimizer.clone());
         let first = Jit::<Empty<()>, Leaf<()>, State<M, O::Slot, ()>>::function(client, move |cx: &Trace, Leaf(key)| State {
             model: init(cx, &params, key),
             slots: init(cx, &optim::slots(&rule, &params), key),
             step: cx.scalar(0.0, DType::U32),
             key,
-        });
+        })
+        .output_specs(move |path, _| specs[path].clone());
         let step = Step::<M, O>::new(client, move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
             let State { model: params, slots, step, key } = state;
             let loss = cross_entropy(M::logits(&params, x), y).value();
@@ -93,11 +121,12 @@ where
             (State { model: params, slots, step: step + 1, key }, Leaf(loss))
         })
         .named("step");
-        let key = Array::upload(client, &HostArray::from_slice(&rng::key(0), [2])?, &device)?;
+        let key = Array::upload(client, &HostArray::from_slice(&rng::key(0), [2])?, &Sharding::replicated(mesh))?;
+        let by_samples = Sharding::new(mesh, strategy.batch_spec(mesh))?;
         Ok(Bare {
             step,
             state: Some(first.run(&Leaf(key))?),
-            batch: (Leaf(Array::upload(client, x, &device)?), Leaf(Array::upload(client, y, &device)?)),
+            batch: (Leaf(Array::upload(client, x, &by_samples)?), Leaf(Array::upload(client, y, &by_samples)?)),
             loss: None,
         })
     }

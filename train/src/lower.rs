@@ -97,7 +97,7 @@ where
 {
     let LowerOptions { mesh, strategy, clip_norm } = options;
     let (task, model, optimizer) = (Arc::new(task), Arc::new(model), Arc::new(optimizer));
-    let state = state_specs::<K, O>(mesh, strategy, &model, &*optimizer)?;
+    let state = state_specs::<K::Model, O>(mesh, strategy, &model, &*optimizer)?;
     let batch = batch_specs::<K>(batch, mesh, strategy)?;
     let types = Tree::as_ref(&*model).map(|_, param| param.ty.clone());
     let metrics = discover(&*task, &types, &batch, true)?;

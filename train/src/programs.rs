@@ -62,7 +62,7 @@ where
         [batch, validation]: [&<K::Batch as Family>::Of<ArraySpec>; 2],
         clip: Option<f64>,
     ) -> Result<Self> {
-        let state = state_specs::<K, O>(mesh, strategy, params, optimizer)?;
+        let state = state_specs::<K::Model, O>(mesh, strategy, params, optimizer)?;
         let types = Tree::as_ref(&**params).map(|_, param| param.ty.clone());
         let train_metrics = discover(&**task, &types, batch, true)?;
         let evaluate_metrics = discover(&**task, &types, validation, false).map_err(|error| {
@@ -89,12 +89,12 @@ where
 
 /// What every step of a run takes and gives: parameters by the strategy, what the optimizer keeps of a parameter as the
 /// parameter, numbers whole on every device.
-pub(crate) fn state_specs<K: Task, O: Optimizer>(
+pub(crate) fn state_specs<F: Family, O: Optimizer>(
     mesh: &Arc<Mesh>,
     strategy: &Strategy,
-    params: &ModelParams<K>,
+    params: &F::Of<Param>,
     optimizer: &O,
-) -> Result<RunState<K, O, ArraySpec>> {
+) -> Result<State<F, O::Slot, ArraySpec>> {
     let specs = strategy.specs(mesh, params)?;
     let spec_of =
         |ty: &TensorType, spec: PartitionSpec| Ok::<_, Error>(ArraySpec { ty: ty.clone(), sharding: Sharding::new(mesh, spec)? });
@@ -379,7 +379,7 @@ mod tests {
         let (params, adam) = (Arc::new(Linear::new(2048, 4096)), Arc::new(Adam::new(1e-3)));
         let whole: u64 = params.weight.ty.bytes() as u64;
         let memory_of = |strategy: Strategy| {
-            let state = state_specs::<Fit, Adam>(&mesh, &strategy, &params, &*adam).unwrap();
+            let state = state_specs::<Linear<()>, Adam>(&mesh, &strategy, &params, &*adam).unwrap();
             let shards =
                 state.leaves().into_iter().map(|spec| spec.sharding.shard_type(&spec.ty).unwrap().bytes() as u64).sum::<u64>();
             let init = init_program::<Fit, Adam>(&client, &mesh, &params, &adam, &state);

@@ -11,10 +11,12 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{
     Error, Mesh, PartitionSpec, Result, Sharding, TensorType,
-    tree::{Of, Tree},
+    tree::{Family, Of, Tree},
 };
-use halite_nn::Param;
+use halite_nn::{ArraySpec, Optimizer, Param};
 use indicatif::{BinaryBytes, HumanCount};
+
+use crate::{State, programs::state_specs};
 
 pub use self::{pattern::Pattern, rules::Rule};
 
@@ -174,6 +176,20 @@ impl Strategy {
     pub fn specs<M: Tree<Leaf = Param>>(&self, mesh: &Arc<Mesh>, model: &M) -> Result<Of<M, PartitionSpec>> {
         let laid = self.lay(mesh, &model.named())?;
         Ok(model.rebuild(laid.into_iter().map(|laid| laid.sharding.spec().clone())))
+    }
+
+    /// Types and layouts of all that a training step changes: the parameters, what `optimizer` keeps of them, the step's
+    /// number and the key.
+    ///
+    /// # Errors
+    /// As [`specs`](Self::specs).
+    pub fn state_specs<F: Family, O: Optimizer>(
+        &self,
+        mesh: &Arc<Mesh>,
+        model: &F::Of<Param>,
+        optimizer: &O,
+    ) -> Result<State<F, O::Slot, ArraySpec>> {
+        state_specs(mesh, self, model, optimizer)
     }
 
     /// A table of how each parameter of `model` lies over `mesh`, what each device has of it, and why.
