@@ -313,11 +313,15 @@ impl Strategy {
             let sharding = rule.sharding(mesh, ty).map_err(|error| of_rule(rule, &error))?;
             return Ok((sharding, format!("rule {}", rule.pattern)));
         }
+        let stacked = rules::is_stacked(path) || self.stacked.iter().any(|pattern| pattern.matches(path));
+        let stacked = stacked && ty.rank() > 0;
         let (mut sharding, mut whys) = (Sharding::replicated(mesh), Vec::new());
         if self.tensor {
-            let mut matching = rules::built_in_for(path, ty).peekable();
-            let first = matching.peek().map(|(what, _)| *what);
-            match (matching.find_map(|(what, rule)| Some((what, rule.sharding(mesh, ty).ok()?))), first) {
+            let mut matching = rules::built_in_for(path, ty.rank() - usize::from(stacked)).peekable();
+            let first = matching.peek().map(|built_in| built_in.what);
+            let fitting = matching.find_map(|built_in| Some((built_in.what, built_in.rule.sharding(mesh, ty).ok()?)));
+            match (fitting, first) {
+                (Some((what, fitting)), _) if fitting.spec().is_replicated() => whys.push(format!("tp: {what} are whole")),
                 (Some((what, fitting)), _) => {
                     sharding = fitting;
                     whys.push(format!("tp: {what}"));
@@ -327,7 +331,7 @@ impl Strategy {
             }
         }
         if self.fsdp {
-            let (with_fsdp, why) = self.split_largest(&sharding, path, ty)?;
+            let (with_fsdp, why) = self.split_largest(&sharding, path, ty, stacked)?;
             sharding = with_fsdp;
             whys.push(why);
         }
@@ -335,7 +339,13 @@ impl Strategy {
     }
 
     /// `sharding` of a parameter with one dimension split further, over the devices of `fsdp`; the same, if it is too small.
-    fn split_largest(&self, sharding: &Arc<Sharding>, path: &str, ty: &TensorType) -> Result<(Arc<Sharding>, String)> {
+    fn split_largest(
+        &self,
+        sharding: &Arc<Sharding>,
+        path: &str,
+        ty: &TensorType,
+        stacked: bool,
+    ) -> Result<(Arc<Sharding>, String)> {
         let mesh = sharding.mesh();
         let axis = FSDP_AXES.into_iter().find(|axis| mesh.axis(axis).is_some()).expect("checked in `check`");
         let parts = mesh.axis(axis).expect("found just above");
@@ -345,9 +355,7 @@ impl Strategy {
         if ty.elements() < self.min_elements {
             return Ok((sharding.clone(), format!("under {} elements", HumanCount(self.min_elements as u64))));
         }
-        let stacked = rules::is_stacked(path) || self.stacked.iter().any(|pattern| pattern.matches(path));
-        let dims = (usize::from(stacked && ty.rank() > 1)..ty.rank())
-            .filter(|&dim| ty.dims()[dim].is_multiple_of(sharding.parts(dim) * parts));
+        let dims = (usize::from(stacked)..ty.rank()).filter(|&dim| ty.dims()[dim].is_multiple_of(sharding.parts(dim) * parts));
         // Of equal dimensions the first; one that is split already only if no other divides.
         let best = dims.max_by_key(|&dim| (sharding.spec().axes(dim).is_empty(), ty.dims()[dim], std::cmp::Reverse(dim)));
         let Some(best) = best else {

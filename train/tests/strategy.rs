@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use expect_test::expect;
 use halite_core::{DeviceId, Mesh, Tree};
-use halite_nn::{Conv2d, Embedding, Init, Linear, Param};
+use halite_nn::{Conv2d, Embedding, Init, Linear, Param, Transformer, TransformerConfig};
 use halite_train::Strategy;
 
 #[derive(Tree, Debug)]
@@ -138,6 +139,45 @@ fn the_layers_of_a_stack_are_not_split() {
     let by = |strategy: Strategy| strategy.specs(&mesh([("data", 8)]), &linear).unwrap().weight.to_string();
     assert_eq!(by(Strategy::fsdp()), "(data, None, None)");
     assert_eq!(by(Strategy::fsdp().stacked("weight").unwrap()), "(None, None, data)");
+}
+
+#[test]
+fn a_transformer_is_split_by_heads_words_and_hidden_features() {
+    let config = TransformerConfig { vocabulary: 1001, heads: 4, kv_heads: 2, layers: 4, ..TransformerConfig::tiny() };
+    let model = Transformer::new(&config).unwrap();
+    let strategy: Strategy = "fsdp+tp".parse().unwrap();
+    let lines: Vec<String> = strategy
+        .min_elements(2048)
+        .describe(&mesh([("data", 2), ("model", 4)]), &model)
+        .unwrap()
+        .lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | "))
+        .collect();
+    let expected = expect![[r#"
+        fsdp+tp on mesh(data=2, model=4): 8 devices, a batch lies as (data)
+        parameter | type | lies as | on a device | bytes | why
+        tokens.table | f32[1001, 16] | (None, (model, data)) | f32[1001, 2] | 8,008 | tp: columns, fsdp
+        positions.table | f32[16, 16] | () | f32[16, 16] | 1,024 | tp: positions are whole, under 2,048 elements
+        blocks.attention_norm.scale | f32[4, 16] | () | f32[4, 16] | 256 | under 2,048 elements
+        blocks.attention_norm.bias | f32[4, 16] | () | f32[4, 16] | 256 | under 2,048 elements
+        blocks.attention.q.weight | f32[4, 16, 4, 4] | (None, None, model, None) | f32[4, 16, 1, 4] | 1,024 | tp: heads, under 2,048 elements
+        blocks.attention.q.bias | f32[4, 4, 4] | (None, model, None) | f32[4, 1, 4] | 64 | tp: heads, under 2,048 elements
+        blocks.attention.k.weight | f32[4, 16, 2, 4] | () | f32[4, 16, 2, 4] | 2,048 | tp: heads do not divide, under 2,048 elements
+        blocks.attention.k.bias | f32[4, 2, 4] | () | f32[4, 2, 4] | 128 | tp: heads do not divide, under 2,048 elements
+        blocks.attention.v.weight | f32[4, 16, 2, 4] | () | f32[4, 16, 2, 4] | 2,048 | tp: heads do not divide, under 2,048 elements
+        blocks.attention.v.bias | f32[4, 2, 4] | () | f32[4, 2, 4] | 128 | tp: heads do not divide, under 2,048 elements
+        blocks.attention.o.weight | f32[4, 4, 4, 16] | (None, model, None, None) | f32[4, 1, 4, 16] | 1,024 | tp: heads, under 2,048 elements
+        blocks.attention.o.bias | f32[4, 16] | () | f32[4, 16] | 256 | under 2,048 elements
+        blocks.mlp_norm.scale | f32[4, 16] | () | f32[4, 16] | 256 | under 2,048 elements
+        blocks.mlp_norm.bias | f32[4, 16] | () | f32[4, 16] | 256 | under 2,048 elements
+        blocks.mlp.up.weight | f32[4, 16, 64] | (None, data, model) | f32[4, 8, 16] | 2,048 | tp: columns, fsdp
+        blocks.mlp.up.bias | f32[4, 64] | (None, model) | f32[4, 16] | 256 | tp: columns, under 2,048 elements
+        blocks.mlp.down.weight | f32[4, 64, 16] | (None, model, data) | f32[4, 16, 8] | 2,048 | tp: rows, fsdp
+        blocks.mlp.down.bias | f32[4, 16] | () | f32[4, 16] | 256 | under 2,048 elements
+        norm.scale | f32[16] | () | f32[16] | 64 | under 2,048 elements
+        norm.bias | f32[16] | () | f32[16] | 64 | under 2,048 elements
+        110.69 KiB of parameters, 21.01 KiB on each device"#]];
+    expected.assert_eq(&lines.join("\n"));
 }
 
 #[test]

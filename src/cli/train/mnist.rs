@@ -18,7 +18,9 @@ Examples:
   halite train mnist                               both epochs, in a few minutes on two cores
   halite train mnist --model mlp --limit 2000      seconds: whether all works here
   halite train mnist --resume                      go on where it was stopped, to the same weights
-  halite train mnist --devices 8 --out runs/eight  over eight virtual devices, into a directory of your choice";
+  halite train mnist --devices 8 --out runs/eight  over eight virtual devices, into a directory of your choice
+  halite train mnist --mesh data=2,model=4 --strategy dp+tp
+                                                   the batch over two groups of four devices, the layers within each";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Model {

@@ -8,11 +8,11 @@ use std::{
 
 use clap::Args;
 use halite::{
-    Error, Result,
+    Error, MeshAxes, Result,
     backends::{Accelerator, OpenOptions},
     fetch,
     nn::Schedule,
-    train::{Fitted, Task, Trainer, TrainerBuilder, signals::StopReason},
+    train::{Fitted, Strategy, Task, Trainer, TrainerBuilder, signals::StopReason},
 };
 use halite_core::{Client, DeviceId};
 
@@ -24,9 +24,15 @@ pub(super) struct Run {
     /// What to train on: `auto`, `cpu`, `cuda`, `cuda:0,1`, `tpu`, or `plugin:PATH` of a PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
-    /// Over how many devices to split each batch; on the CPU they are virtual
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    devices: usize,
+    /// Over how many devices to train, each on its part of every batch; on the CPU they are virtual [default: 1, or all of --mesh]
+    #[arg(long, value_name = "N")]
+    devices: Option<usize>,
+    /// The devices as a grid, such as `data=2,model=4`
+    #[arg(long, value_name = "AXES")]
+    mesh: Option<MeshAxes>,
+    /// What is split over the devices: `dp` the batch, `fsdp` also the parameters, `tp` the layers, `dp+tp`, `fsdp+tp`
+    #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]
+    strategy: Strategy,
     /// All that is drawn at random is a function of it
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub(super) seed: u64,
@@ -53,14 +59,20 @@ pub(super) struct Run {
 impl Run {
     /// The accelerator, and the devices of it that are asked for.
     pub(super) fn open(&self) -> Result<(Client, Vec<DeviceId>)> {
-        let accelerator = with_devices(self.accelerator.clone(), self.devices)?;
+        let of_mesh = self.mesh.as_ref().map_or(Some(1), MeshAxes::size);
+        let count = self.devices.or(of_mesh).unwrap_or(usize::MAX);
+        let accelerator = with_devices(self.accelerator.clone(), count)?;
         let options = OpenOptions { cache: self.cache_dir.clone(), ..OpenOptions::default() };
         let opened = accelerator.open_with(&options, &mut fetch::Bar::default())?;
         profile::plugin_opened(opened.plugin);
         let client = opened.client;
         let local = client.local_devices();
-        let Some(devices) = local.get(..self.devices) else {
-            return Err(Error::invalid("train", format!("--devices {}: {accelerator} has {}", self.devices, local.len())));
+        let Some(devices) = local.get(..count) else {
+            let asked = match (&self.mesh, self.devices) {
+                (Some(mesh), None) => format!("--mesh {mesh}"),
+                _ => format!("--devices {count}"),
+            };
+            return Err(Error::invalid("train", format!("{asked}: {accelerator} has {}", local.len())));
         };
         let devices = devices.to_vec();
         Ok((client, devices))
@@ -106,7 +118,12 @@ impl Run {
             .resume(self.resume)
             .quiet(self.quiet)
             .out(out)
-            .devices(devices);
+            .devices(devices)
+            .strategy(self.strategy.clone());
+        let trainer = match &self.mesh {
+            Some(mesh) => trainer.mesh(mesh.clone()),
+            None => trainer,
+        };
         match self.checkpoint_every {
             Some(steps) => trainer.checkpoint_every(steps),
             None => trainer,

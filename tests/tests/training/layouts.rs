@@ -4,13 +4,14 @@ use std::{path::Path, sync::Arc};
 
 use halite::{
     DeviceId, Mesh,
-    models::{Classify, Cnn, ImageModel, Mlp},
+    models::{Classify, Cnn, LanguageModel, Mlp},
     prelude::*,
     train::{
         LowerOptions, Strategy, TrainerBuilder,
-        loggers::{CsvLog, Split},
+        loggers::{CsvLog, Row, Split},
         lower_step,
     },
+    tree::Family,
 };
 
 use halite_core::CompileOptions;
@@ -46,33 +47,38 @@ const CONFIGURATIONS: &[Configuration] = &[
     },
 ];
 
-/// The loss of each step.
-fn losses<M: ImageModel>(model: M::Of<Param>, trainer: TrainerBuilder) -> Vec<f64>
+/// The loss of each step of an epoch over `data`.
+fn losses<K: Task>(
+    task: K,
+    model: <K::Model as Family>::Of<Param>,
+    data: [impl Dataset + 'static; 2],
+    trainer: TrainerBuilder,
+) -> Vec<f64>
 where
-    M::Of<Param>: Send + Sync,
+    <K::Model as Family>::Of<Param>: Send + Sync,
 {
     let dir = tempfile::tempdir().unwrap();
     let trainer = trainer.batch_size(BATCH).log_every(1).out(dir.path()).build().unwrap();
-    let fitted =
-        trainer.fit(Classify::<M>::new(), model, Adam::new(1e-3), digits(true, 0..STEPS * BATCH), digits(false, 0..BATCH));
-    fitted.unwrap_or_else(|error| panic!("{error}"));
+    let [train, validation] = data;
+    trainer.fit(task, model, Adam::new(1e-3), train, validation).unwrap_or_else(|error| panic!("{error}"));
     let rows = CsvLog::resume(dir.path().join("metrics.csv"), STEPS as u64).unwrap().rows().unwrap();
-    let losses = rows
-        .into_iter()
-        .filter(|row| row.split == Split::Train)
-        .map(|row| row.metrics.iter().find(|(name, _)| name == "loss").expect("every row has a loss").1);
-    losses.collect()
+    let loss = |row: Row| row.metrics.into_iter().find(|(name, _)| name == "loss").expect("every row has a loss").1;
+    rows.into_iter().filter(|row| row.split == Split::Train).map(loss).collect()
 }
 
-fn the_losses_agree<M: ImageModel>(model: fn() -> M::Of<Param>)
-where
-    M::Of<Param>: Send + Sync,
+fn the_losses_agree<K: Task, D: Dataset + 'static>(
+    task: fn() -> K,
+    model: fn() -> <K::Model as Family>::Of<Param>,
+    data: fn() -> D,
+) where
+    <K::Model as Family>::Of<Param>: Send + Sync,
 {
-    let one = losses::<M>(model(), trainer());
+    let losses = |trainer| losses(task(), model(), [data(), data()], trainer);
+    let one = losses(trainer());
     assert_eq!(one.len(), STEPS);
     assert!(one[STEPS - 1] < 0.7 * one[0], "it learns: {one:?}");
     for Configuration { name, change, within } in CONFIGURATIONS {
-        let many = losses::<M>(model(), change(trainer()));
+        let many = losses(change(trainer()));
         assert_eq!(many.len(), STEPS, "{name}");
         let distances = one.iter().zip(&many).map(|(one, many)| (one - many).abs());
         let (step, worst) = distances.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap();
@@ -81,14 +87,33 @@ where
     }
 }
 
+fn images() -> impl Dataset {
+    digits(true, 0..STEPS * BATCH)
+}
+
 #[test]
 fn a_dense_network_has_the_same_losses_in_every_layout() {
-    the_losses_agree::<Mlp<()>>(|| Mlp::new(&[28 * 28, 128, 64, 10]));
+    the_losses_agree(Classify::<Mlp<()>>::new, || Mlp::new(&[28 * 28, 128, 64, 10]), images);
 }
 
 #[test]
 fn a_convolutional_network_has_the_same_losses_in_every_layout() {
-    the_losses_agree::<Cnn<()>>(|| Cnn::new(10));
+    the_losses_agree(Classify::<Cnn<()>>::new, || Cnn::new(10), images);
+}
+
+/// Windows that count up, from another number each.
+fn counting() -> impl Dataset {
+    let tokens: Vec<u16> = (0..STEPS * BATCH).flat_map(|start| (0..9).map(move |at| ((start * 7 + at) % 64) as u16)).collect();
+    InMemory::new([("tokens", HostArray::from_slice(&tokens, [STEPS * BATCH, 9]).unwrap())]).unwrap()
+}
+
+#[test]
+fn a_transformer_has_the_same_losses_in_every_layout() {
+    let model = || {
+        let config = TransformerConfig { width: 32, heads: 4, kv_heads: 4, ..TransformerConfig::tiny() };
+        Transformer::new(&config).unwrap()
+    };
+    the_losses_agree(|| LanguageModel, model, counting);
 }
 
 #[test]

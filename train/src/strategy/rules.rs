@@ -51,39 +51,58 @@ const LISTS: &str = "hidden|layers|linears|convs";
 /// Names of attention.
 const ATTENTION: &str = "attn|attention|self_attn|cross_attn";
 
-/// What each is called in a table, in words that fit "heads do not divide", and the rule.
-static BUILT_IN: LazyLock<Vec<(&str, Rule)>> = LazyLock::new(|| {
-    let rule = |what, pattern: &str, spec: &str| (what, Rule::new(pattern, spec).expect("the built-in rules are well formed"));
-    let heads = format!("**.{ATTENTION}.q|k|v|qkv|kv|query|key|value|c_attn");
-    let heads_back = format!("**.{ATTENTION}.o|out|proj|output|c_proj");
+/// A rule that is built in.
+pub(super) struct BuiltIn {
+    /// What it splits, in a word that fits "heads do not divide".
+    pub(super) what: &'static str,
+    pub(super) rule: Rule,
+    /// Only for parameters of just so many dimensions as the spec, besides that of a stack.
+    exact: bool,
+}
+
+static BUILT_IN: LazyLock<Vec<BuiltIn>> = LazyLock::new(|| {
+    let rule = |what, exact, pattern: &str, spec: &str| {
+        let rule = Rule::new(pattern, spec).expect("the built-in rules are well formed");
+        BuiltIn { what, rule, exact }
+    };
+    let to_heads = format!("**.{ATTENTION}.q|k|v|qkv|kv|query|key|value|c_attn");
+    let from_heads = format!("**.{ATTENTION}.o|out|proj|output|c_proj");
     let (every_second, the_others) = (format!("**.{LISTS}.<even>"), format!("**.{LISTS}.<odd>"));
     let (columns, rows) = (format!("**.{COLUMN}"), format!("**.{ROW}"));
     let logits = "**.head|lm_head|logits";
     vec![
-        rule("heads", &format!("{heads}.weight"), "None, model"),
-        rule("heads", &format!("{heads}.bias"), "model"),
-        rule("heads", &format!("{heads_back}.weight"), "model, None"),
-        rule("words", "**.table", "model, None"),
+        // `[in, heads, width]` to `[heads, width, out]`; then as dense layers, `[in, out]`.
+        rule("heads", true, &format!("{to_heads}.weight"), "None, model, None"),
+        rule("heads", true, &format!("{to_heads}.bias"), "model, None"),
+        rule("heads", true, &format!("{from_heads}.weight"), "model, None, None"),
+        rule("heads", true, &format!("{to_heads}.weight"), "None, model"),
+        rule("heads", true, &format!("{to_heads}.bias"), "model"),
+        rule("heads", true, &format!("{from_heads}.weight"), "model, None"),
+        rule("positions", false, "**.positions|pos|wpe.**", "()"),
+        rule("words", false, "**.table", "model, None"),
         // Where the number of words does not divide.
-        rule("columns", "**.table", "None, model"),
-        rule("words", &format!("{logits}.weight"), "None, model"),
-        rule("words", &format!("{logits}.bias"), "model"),
-        rule("columns", &format!("{every_second}.weight"), "None, model"),
-        rule("columns", &format!("{every_second}.bias"), "model"),
-        rule("rows", &format!("{the_others}.weight"), "model, None"),
-        rule("columns", &format!("{columns}.weight"), "None, model"),
-        rule("columns", &format!("{columns}.bias"), "model"),
-        rule("rows", &format!("{rows}.weight"), "model, None"),
+        rule("columns", false, "**.table", "None, model"),
+        rule("words", false, &format!("{logits}.weight"), "None, model"),
+        rule("words", false, &format!("{logits}.bias"), "model"),
+        rule("columns", false, &format!("{every_second}.weight"), "None, model"),
+        rule("columns", false, &format!("{every_second}.bias"), "model"),
+        rule("rows", false, &format!("{the_others}.weight"), "model, None"),
+        rule("columns", false, &format!("{columns}.weight"), "None, model"),
+        rule("columns", false, &format!("{columns}.bias"), "model"),
+        rule("rows", false, &format!("{rows}.weight"), "model, None"),
     ]
 });
 
 pub(super) fn built_in() -> Vec<Rule> {
-    BUILT_IN.iter().map(|(_, rule)| rule.clone()).collect()
+    BUILT_IN.iter().map(|built_in| built_in.rule.clone()).collect()
 }
 
-/// The built-in rules for this parameter, each with what it splits.
-pub(super) fn built_in_for(path: &str, ty: &TensorType) -> impl Iterator<Item = &'static (&'static str, Rule)> {
-    BUILT_IN.iter().filter(move |(_, rule)| rule.spec.rank() <= ty.rank() && rule.pattern.matches(path))
+/// The built-in rules for a parameter of `rank` dimensions, besides that of a stack.
+pub(super) fn built_in_for(path: &str, rank: usize) -> impl Iterator<Item = &'static BuiltIn> {
+    BUILT_IN.iter().filter(move |BuiltIn { rule, exact, .. }| {
+        let speaks_of = rule.spec.rank();
+        (if *exact { speaks_of == rank } else { speaks_of <= rank }) && rule.pattern.matches(path)
+    })
 }
 
 /// Whether this is the path of a parameter of several layers in one.
