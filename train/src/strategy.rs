@@ -62,7 +62,6 @@ pub struct Strategy {
     tensor: bool,
     min_elements: usize,
     whole: Vec<Pattern>,
-    stacked: Vec<Pattern>,
     rules: Vec<Rule>,
 }
 
@@ -80,7 +79,6 @@ impl Strategy {
         tensor: false,
         min_elements: Strategy::MIN_ELEMENTS,
         whole: Vec::new(),
-        stacked: Vec::new(),
         rules: Vec::new(),
     };
 
@@ -109,7 +107,6 @@ impl Strategy {
         self.tensor |= other.tensor;
         self.min_elements = self.min_elements.min(other.min_elements);
         self.whole.extend(other.whole);
-        self.stacked.extend(other.stacked);
         self.rules.extend(other.rules);
         self
     }
@@ -117,7 +114,7 @@ impl Strategy {
     /// Parameters of this [`Pattern`] lie by this spec, whatever the rest of the strategy would do with them. Rules are
     /// asked in the order they are given; the first that matches decides.
     ///
-    /// A spec speaks of the *last* dimensions, so that one rule serves a layer and a stack of such layers. `()` keeps a
+    /// A spec speaks of the *last* dimensions, so that one rule serves a layer and a [`Stack`](halite_nn::Stack) of such layers. `()` keeps a
     /// parameter whole.
     ///
     /// # Errors
@@ -139,17 +136,6 @@ impl Strategy {
     /// If it is no pattern.
     pub fn not_split(mut self, pattern: &str) -> Result<Self> {
         self.whole.push(pattern.parse()?);
-        Ok(self)
-    }
-
-    /// Parameters of this [`Pattern`] are those of several layers in one, the layer the first dimension. That dimension is
-    /// never split, because a scan over the layers takes them one by one. `**.blocks|layers.<name>.**` is known to be so:
-    /// what is in one struct of that name, not in a list of structs.
-    ///
-    /// # Errors
-    /// If it is no pattern.
-    pub fn stacked(mut self, pattern: &str) -> Result<Self> {
-        self.stacked.push(pattern.parse()?);
         Ok(self)
     }
 
@@ -274,14 +260,14 @@ impl Strategy {
     fn lay(&self, mesh: &Arc<Mesh>, params: &[(String, &Param)]) -> Result<Vec<Laid>> {
         self.check(mesh)?;
         let mut mistakes: Vec<String> = Vec::new();
-        for pattern in self.rules.iter().map(|rule| &rule.pattern).chain(&self.whole).chain(&self.stacked) {
+        for pattern in self.rules.iter().map(|rule| &rule.pattern).chain(&self.whole) {
             if !params.iter().any(|(path, _)| pattern.matches(path)) {
                 mistakes.push(format!("`{pattern}` is the path of no parameter; there are {}", some_of(params)));
             }
         }
         let mut laid = Vec::with_capacity(params.len());
         for (path, param) in params {
-            match self.lay_one(mesh, path, &param.ty) {
+            match self.lay_one(mesh, path, param) {
                 Ok((sharding, why)) => laid.push(Laid { path: path.clone(), ty: param.ty.clone(), sharding, why }),
                 Err(error) => mistakes.push(format!("`{path}` ({}): {}", param.ty, error.message())),
             }
@@ -305,7 +291,8 @@ impl Strategy {
     }
 
     /// How one parameter lies, and why.
-    fn lay_one(&self, mesh: &Arc<Mesh>, path: &str, ty: &TensorType) -> Result<(Arc<Sharding>, String)> {
+    fn lay_one(&self, mesh: &Arc<Mesh>, path: &str, param: &Param) -> Result<(Arc<Sharding>, String)> {
+        let ty = &param.ty;
         if mesh.size() == 1 {
             return Ok((Sharding::replicated(mesh), String::new()));
         }
@@ -313,11 +300,11 @@ impl Strategy {
             let sharding = rule.sharding(mesh, ty).map_err(|error| of_rule(rule, &error))?;
             return Ok((sharding, format!("rule {}", rule.pattern)));
         }
-        let stacked = rules::is_stacked(path) || self.stacked.iter().any(|pattern| pattern.matches(path));
-        let stacked = stacked && ty.rank() > 0;
+        // The layers of a stack are taken from it one by one, so they are never split.
+        let stacked = param.stacked.min(ty.rank());
         let (mut sharding, mut whys) = (Sharding::replicated(mesh), Vec::new());
         if self.tensor {
-            let mut matching = rules::built_in_for(path, ty.rank() - usize::from(stacked)).peekable();
+            let mut matching = rules::built_in_for(path, ty.rank() - stacked).peekable();
             let first = matching.peek().map(|built_in| built_in.what);
             let fitting = matching.find_map(|built_in| Some((built_in.what, built_in.rule.sharding(mesh, ty).ok()?)));
             match (fitting, first) {
@@ -338,13 +325,14 @@ impl Strategy {
         Ok((sharding, whys.join(", ")))
     }
 
-    /// `sharding` of a parameter with one dimension split further, over the devices of `fsdp`; the same, if it is too small.
+    /// `sharding` of a parameter with one dimension, none of the `stacked` first, split further over the devices of `fsdp`;
+    /// the same, if it is too small.
     fn split_largest(
         &self,
         sharding: &Arc<Sharding>,
         path: &str,
         ty: &TensorType,
-        stacked: bool,
+        stacked: usize,
     ) -> Result<(Arc<Sharding>, String)> {
         let mesh = sharding.mesh();
         let axis = FSDP_AXES.into_iter().find(|axis| mesh.axis(axis).is_some()).expect("checked in `check`");
@@ -355,7 +343,7 @@ impl Strategy {
         if ty.elements() < self.min_elements {
             return Ok((sharding.clone(), format!("under {} elements", HumanCount(self.min_elements as u64))));
         }
-        let dims = (usize::from(stacked)..ty.rank()).filter(|&dim| ty.dims()[dim].is_multiple_of(sharding.parts(dim) * parts));
+        let dims = (stacked..ty.rank()).filter(|&dim| ty.dims()[dim].is_multiple_of(sharding.parts(dim) * parts));
         // Of equal dimensions the first; one that is split already only if no other divides.
         let best = dims.max_by_key(|&dim| (sharding.spec().axes(dim).is_empty(), ty.dims()[dim], std::cmp::Reverse(dim)));
         let Some(best) = best else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use halite_core::{DeviceId, Mesh, Tree};
-use halite_nn::{Conv2d, Embedding, Init, Linear, Param, Transformer, TransformerConfig};
+use halite_nn::{Conv2d, Embedding, Init, Linear, Param, Stack, Transformer, TransformerConfig};
 use halite_train::Strategy;
 
 #[derive(Tree, Debug)]
@@ -117,28 +117,17 @@ fn products_split_each_dimension_once_and_take_a_split_one_only_if_no_other_divi
 
 #[test]
 fn the_layers_of_a_stack_are_not_split() {
-    #[derive(Tree, Debug)]
-    struct Stacked<L> {
-        blocks: Pair<L>,
-    }
-    let weight = |dims: [usize; 3]| Linear {
-        weight: Param::new(dims, Init::Zeros),
-        bias: Some(Param::new([dims[0], dims[2]], Init::Zeros)),
-    };
-    let stacked = Stacked { blocks: Pair { up: weight([1024, 16, 64]), down: weight([1024, 64, 16]) } };
+    let layer = || Pair { up: Linear::new(16, 64), down: Linear::new(64, 16) };
+    let stack = Stack::new(1024, layer());
     let lines = |strategy: &Strategy, mesh: Arc<Mesh>| {
-        strategy.specs(&mesh, &stacked).unwrap().leaves().into_iter().map(ToString::to_string).collect::<Vec<_>>()
+        strategy.specs(&mesh, &stack).unwrap().leaves().into_iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let fsdp = Strategy::fsdp().min_elements(1);
-    assert_eq!(lines(&fsdp, mesh([("data", 8)])), ["(None, None, data)", "(None, data)", "(None, data, None)", "(None, data)"]);
+    let expected = ["(None, None, data)", "(None, data)", "(None, data, None)", "(None, data)"];
+    assert_eq!(lines(&fsdp, mesh([("data", 8)])), expected);
     let product = fsdp.and(Strategy::tensor_parallel());
     let expected = ["(None, data, model)", "(None, (model, data))", "(None, model, data)", "(None, data)"];
     assert_eq!(lines(&product, mesh([("data", 4), ("model", 4)])), expected);
-    // Somebody's own name for a stack.
-    let linear = weight([1024, 16, 64]);
-    let by = |strategy: Strategy| strategy.specs(&mesh([("data", 8)]), &linear).unwrap().weight.to_string();
-    assert_eq!(by(Strategy::fsdp()), "(data, None, None)");
-    assert_eq!(by(Strategy::fsdp().stacked("weight").unwrap()), "(None, None, data)");
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(super) struct BuiltIn {
     /// What it splits, in a word that fits "heads do not divide".
     pub(super) what: &'static str,
     pub(super) rule: Rule,
-    /// Only for parameters of just so many dimensions as the spec, besides that of a stack.
+    /// Only for parameters of just so many dimensions as the spec, besides those of a stack.
     exact: bool,
 }
 
@@ -97,17 +97,10 @@ pub(super) fn built_in() -> Vec<Rule> {
     BUILT_IN.iter().map(|built_in| built_in.rule.clone()).collect()
 }
 
-/// The built-in rules for a parameter of `rank` dimensions, besides that of a stack.
+/// The built-in rules for a parameter of `rank` dimensions, besides those of a stack.
 pub(super) fn built_in_for(path: &str, rank: usize) -> impl Iterator<Item = &'static BuiltIn> {
     BUILT_IN.iter().filter(move |BuiltIn { rule, exact, .. }| {
         let speaks_of = rule.spec.rank();
         (if *exact { speaks_of == rank } else { speaks_of <= rank }) && rule.pattern.matches(path)
     })
-}
-
-/// Whether this is the path of a parameter of several layers in one.
-pub(super) fn is_stacked(path: &str) -> bool {
-    static STACKED: LazyLock<Pattern> =
-        LazyLock::new(|| "**.blocks|layers.<name>.**".parse().expect("the built-in pattern is well formed"));
-    STACKED.matches(path)
 }
