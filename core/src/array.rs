@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{Client, DeviceBuffer, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding, TensorType};
+use crate::{Client, DType, DeviceBuffer, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding, TensorType};
 
 /// A logical tensor laid over a mesh: one buffer per device.
 ///
@@ -24,6 +24,8 @@ use crate::{Client, DeviceBuffer, Error, ErrorKind, HostArray, HostBytes, Pendin
 #[derive(Debug)]
 pub struct Array {
     ty: TensorType,
+    /// What devices hold: the element type of `ty`, or another float that is converted on the way in and out.
+    stored: DType,
     sharding: Arc<Sharding>,
     shards: Vec<DeviceBuffer>,
 }
@@ -89,12 +91,38 @@ impl Array {
         })
     }
 
+    /// As [`upload_shared`](Self::upload_shared), but devices hold floats of the type `stored`, rounded to nearest. The array
+    /// keeps the type of `host`, and what is read back has it.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload); if `stored` is another type than that of `host`, and one of both is no float.
+    #[track_caller]
+    pub fn upload_as(client: &Client, host: &Arc<HostArray>, sharding: &Arc<Sharding>, stored: DType) -> Result<Self> {
+        if host.ty().dtype() == stored {
+            return Self::upload_shared(client, host, sharding);
+        }
+        let narrow = Self::upload_shared(client, &Arc::new(host.to_float(stored)?), sharding)?;
+        Ok(Array { ty: host.ty().clone(), ..narrow })
+    }
+
     /// Takes what each device of `sharding` already holds, in the order of its mesh.
     ///
     /// # Errors
     /// If the number of shards, or the type or device of one, is not what `sharding` says of `ty`.
     pub fn from_shards(ty: TensorType, sharding: &Arc<Sharding>, shards: Vec<DeviceBuffer>) -> Result<Self> {
-        let (devices, shard_type) = (sharding.mesh().devices(), sharding.shard_type(&ty)?);
+        let stored = ty.dtype();
+        Self::from_shards_as(ty, sharding, shards, stored)
+    }
+
+    /// As [`from_shards`](Self::from_shards), where devices hold elements of the type `stored`.
+    ///
+    /// # Errors
+    /// As [`from_shards`](Self::from_shards); if `stored` is another type than that of `ty`, and one of both is no float.
+    pub fn from_shards_as(ty: TensorType, sharding: &Arc<Sharding>, shards: Vec<DeviceBuffer>, stored: DType) -> Result<Self> {
+        if stored != ty.dtype() && !(stored.is_float() && ty.dtype().is_float()) {
+            return Err(Error::invalid("array", format!("{ty} kept as {stored}: both must be floats")));
+        }
+        let (devices, shard_type) = (sharding.mesh().devices(), sharding.shard_type(&ty)?.with_dtype(stored));
         if shards.len() != devices.len() {
             return Err(Error::invalid(
                 "array",
@@ -107,7 +135,13 @@ impl Array {
                 return Err(Error::invalid("array", message));
             }
         }
-        Ok(Array { ty, sharding: sharding.clone(), shards })
+        Ok(Array { ty, stored, sharding: sharding.clone(), shards })
+    }
+
+    /// The element type that devices hold. Mostly that of [`ty`](Self::ty); a [`DTypePolicy`](crate::DTypePolicy) can keep
+    /// parameters in a narrower one.
+    pub fn stored(&self) -> DType {
+        self.stored
     }
 
     /// Element type and dimensions of the whole.
@@ -152,7 +186,7 @@ impl Array {
     /// The error of the computation.
     #[track_caller]
     pub fn read(&self) -> Result<HostArray> {
-        let mut host = HostArray::zeros(self.ty.clone());
+        let mut host = HostArray::zeros(self.ty.with_dtype(self.stored));
         for (ranges, shard) in self.distinct_shards()? {
             if is_whole(&ranges, &self.ty) {
                 shard.read(host.bytes_mut())?;
@@ -162,7 +196,7 @@ impl Array {
                 paste(&mut host, &ranges, &part);
             }
         }
-        Ok(host)
+        if self.stored == self.ty.dtype() { Ok(host) } else { host.to_float(self.ty.dtype()) }
     }
 
     /// Queues a copy of the whole to the host.
@@ -173,7 +207,8 @@ impl Array {
         let parts = self.distinct_shards()?;
         let (pending, resolve) = Pending::new("fetch");
         let gathering = Arc::new(Mutex::new(Gathering {
-            host: Some(HostArray::zeros(self.ty.clone())),
+            host: Some(HostArray::zeros(self.ty.with_dtype(self.stored))),
+            dtype: self.ty.dtype(),
             missing: parts.len(),
             resolve: Some(Box::new(resolve)),
         }));
@@ -203,13 +238,13 @@ impl Array {
         let mut shards = Vec::with_capacity(sharding.mesh().size());
         for (index, &device) in sharding.mesh().devices().iter().enumerate() {
             let Some(holders) = have.get(&sharding.shard_ranges(&self.ty, index)?) else {
-                return Self::upload(client, &self.read()?, sharding);
+                return Self::upload_as(client, &Arc::new(self.read()?), sharding, self.stored);
             };
             // Its own, if it has it.
             let own = holders.iter().find(|&&holder| self.shards[holder].placement().device == device);
             shards.push(self.shards[*own.unwrap_or(&holders[0])].copy_to(device.into())?);
         }
-        Ok(Array { ty: self.ty.clone(), sharding: sharding.clone(), shards })
+        Ok(Array { ty: self.ty.clone(), stored: self.stored, sharding: sharding.clone(), shards })
     }
 
     /// Queues a copy on the same devices.
@@ -218,7 +253,7 @@ impl Array {
     /// If the devices have no room.
     pub fn copy(&self) -> Result<Self> {
         let shards = self.shards.iter().map(|shard| shard.copy_to(shard.placement())).collect::<Result<_>>()?;
-        Ok(Array { ty: self.ty.clone(), sharding: self.sharding.clone(), shards })
+        Ok(Array { ty: self.ty.clone(), stored: self.stored, sharding: self.sharding.clone(), shards })
     }
 
     #[track_caller]
@@ -253,7 +288,7 @@ impl Array {
             }
         }
         let shards = shards.into_iter().map(|shard| shard.expect("each device holds one of the parts")).collect();
-        Ok(Array { ty: ty.clone(), sharding: sharding.clone(), shards })
+        Ok(Array { ty: ty.clone(), stored: ty.dtype(), sharding: sharding.clone(), shards })
     }
 
     /// One device for each distinct part, with where the part lies in the whole.
@@ -282,6 +317,8 @@ enum Source<'h> {
 
 struct Gathering {
     host: Option<HostArray>,
+    /// What the host's elements are to be.
+    dtype: DType,
     missing: usize,
     resolve: Option<Box<dyn FnOnce(Result<HostArray>) + Send>>,
 }
@@ -303,7 +340,7 @@ impl Gathering {
         if self.missing == 0
             && let (Some(host), Some(resolve)) = (self.host.take(), self.resolve.take())
         {
-            resolve(Ok(host));
+            resolve(if host.ty().dtype() == self.dtype { Ok(host) } else { host.to_float(self.dtype) });
         }
     }
 }
@@ -381,6 +418,25 @@ mod tests {
             }
             assert_eq!(whole, host, "{split:?}");
         }
+    }
+
+    #[test]
+    fn what_devices_hold_in_a_narrow_type_comes_back_rounded_in_the_type_it_went_in() {
+        let client = Client::new(crate::Null::new(1));
+        let device = Sharding::single(client.local_devices()[0]);
+        let host = HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0], [3]).unwrap();
+        let array = Array::upload_as(&client, &Arc::new(host.clone()), &device, DType::Bf16).unwrap();
+        assert_eq!((array.ty(), array.stored()), (host.ty(), DType::Bf16));
+        assert_eq!(array.shards()[0].tensor_type().to_string(), "bf16[3]");
+        let rounded = [1.0f32, 0.333_984_375, 256.0];
+        assert_eq!(array.read().unwrap().as_slice::<f32>().unwrap(), rounded);
+        assert_eq!(array.copy().unwrap().fetch().unwrap().wait().unwrap().as_slice::<f32>().unwrap(), rounded);
+        let integers = Arc::new(HostArray::scalar(1i32));
+        let error = Array::upload_as(&client, &integers, &device, DType::Bf16).unwrap_err().to_string();
+        assert_eq!(error, "host array: s32[] as bf16: both must be floats");
+        // Shards of another type than the array's are taken only by name.
+        let (ty, shards) = (array.ty().clone(), array.into_shards());
+        assert!(Array::from_shards(ty, &device, shards).is_err());
     }
 
     #[test]

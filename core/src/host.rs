@@ -2,7 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Element, Error, Result, TensorType};
+use half::{bf16, f16};
+
+use crate::{DType, Element, Error, Result, TensorType};
 
 /// Bytes whose first one is aligned to [`AlignedBytes::ALIGNMENT`], which zero-copy uploads need.
 pub struct AlignedBytes {
@@ -135,6 +137,36 @@ impl HostArray {
             [value] => Ok(*value),
             _ => Err(Error::invalid("host array", format!("item() of {}, which has {} elements", self.ty, self.ty.elements()))),
         }
+    }
+
+    /// Floats as floats of another type, rounded to nearest, halves to even.
+    ///
+    /// # Errors
+    /// If either type is no float.
+    pub fn to_float(&self, dtype: DType) -> Result<Self> {
+        fn write<T: Element>(values: impl Iterator<Item = f64>, from: impl Fn(f64) -> T, into: &mut [u8]) {
+            let each = values.zip(into.chunks_exact_mut(size_of::<T>()));
+            each.for_each(|(value, into)| into.copy_from_slice(bytemuck::bytes_of(&from(value))));
+        }
+        fn into_type(values: impl Iterator<Item = f64>, into: &mut HostArray) -> Option<()> {
+            match into.ty.dtype() {
+                DType::F16 => write(values, f16::from_f64, into.bytes_mut()),
+                DType::Bf16 => write(values, bf16::from_f64, into.bytes_mut()),
+                DType::F32 => write(values, |value| value as f32, into.bytes_mut()),
+                DType::F64 => write(values, |value| value, into.bytes_mut()),
+                _ => return None,
+            }
+            Some(())
+        }
+        let mut into = HostArray::zeros(self.ty.with_dtype(dtype));
+        let done = match self.ty.dtype() {
+            DType::F16 => into_type(self.as_slice::<f16>()?.iter().map(|value| value.to_f64()), &mut into),
+            DType::Bf16 => into_type(self.as_slice::<bf16>()?.iter().map(|value| value.to_f64()), &mut into),
+            DType::F32 => into_type(self.as_slice::<f32>()?.iter().map(|&value| value.into()), &mut into),
+            DType::F64 => into_type(self.as_slice::<f64>()?.iter().copied(), &mut into),
+            _ => None,
+        };
+        done.map(|()| into).ok_or_else(|| Error::invalid("host array", format!("{} as {dtype}: both must be floats", self.ty)))
     }
 
     /// The elements, row-major, as bytes in the machine's byte order.

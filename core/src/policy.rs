@@ -70,6 +70,14 @@ pub struct Narrowing {
 impl Narrowing {
     /// Wherever the policy says so.
     pub const EVERYWHERE: Self = Narrowing { between: true, least_work: 0 };
+
+    /// On devices of this [`Platform::name`](crate::Platform).
+    pub fn on(platform: &str) -> Self {
+        match platform {
+            "cpu" => Narrowing { between: false, least_work: 0 },
+            _ => Self::EVERYWHERE,
+        }
+    }
 }
 
 impl DTypePolicy {
@@ -115,6 +123,16 @@ impl DTypePolicy {
             "tpu" => Self::BF16_MIXED,
             "cuda" if !BEFORE_AMPERE.iter().any(|old| device.contains(old)) => Self::BF16_MIXED,
             _ => Self::F32,
+        }
+    }
+
+    /// What devices hold of trained parameters that are declared as this.
+    pub fn stored(&self, declared: DType) -> DType {
+        match declared {
+            DType::F32 => self.params,
+            DType::F64 if self.double == DType::F32 => DType::F32,
+            DType::F64 if self.double != DType::F64 => self.params,
+            other => other,
         }
     }
 

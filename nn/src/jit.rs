@@ -15,8 +15,8 @@ use std::{
 
 pub use halite_core::Stages;
 use halite_core::{
-    Activity, Arg, Array, Client, CompileCause, CompileOptions, DTypePolicy, DeviceBuffer, Error, FunctionActivity, InputChange,
-    LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
+    Activity, Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, DeviceBuffer, Error, FunctionActivity,
+    InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
     tree::{Empty, Family, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port};
@@ -30,25 +30,41 @@ pub struct ArraySpec {
     pub ty: TensorType,
     /// How it lies over devices.
     pub sharding: Arc<Sharding>,
+    /// The element type that devices hold: see [`Array::stored`].
+    pub stored: DType,
 }
 
 impl ArraySpec {
+    /// Of this type, as which devices hold it, by this layout.
+    pub fn new(ty: TensorType, sharding: &Arc<Sharding>) -> Self {
+        ArraySpec { stored: ty.dtype(), ty, sharding: sharding.clone() }
+    }
+
     /// What `array` is.
     pub fn of(array: &Array) -> Self {
-        ArraySpec { ty: array.ty().clone(), sharding: array.sharding().clone() }
+        ArraySpec { ty: array.ty().clone(), sharding: array.sharding().clone(), stored: array.stored() }
+    }
+
+    /// The same, of which devices hold elements of this type.
+    pub fn stored_as(mut self, stored: DType) -> Self {
+        self.stored = stored;
+        self
     }
 
     fn is(&self, array: &Array) -> bool {
-        (Arc::ptr_eq(&self.sharding, array.sharding()) || self.sharding == *array.sharding()) && self.ty == *array.ty()
+        (Arc::ptr_eq(&self.sharding, array.sharding()) || self.sharding == *array.sharding())
+            && self.ty == *array.ty()
+            && self.stored == array.stored()
     }
 }
 
 impl fmt::Display for ArraySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.sharding.mesh().size() == 1 {
-            return write!(f, "{}", self.ty);
+        write!(f, "{}", self.ty)?;
+        if self.stored != self.ty.dtype() {
+            write!(f, " kept as {}", self.stored)?;
         }
-        write!(f, "{} by {}", self.ty, self.sharding)
+        if self.sharding.mesh().size() == 1 { Ok(()) } else { write!(f, " by {}", self.sharding) }
     }
 }
 
@@ -59,6 +75,9 @@ type Function<S, I, O> = dyn for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>)
 
 /// How an output, by path and type, lies over the devices.
 type OutputSpec = dyn Fn(&str, &TensorType) -> PartitionSpec + Send + Sync;
+
+/// Which element type devices hold of an output, by path and type.
+type OutputStored = dyn Fn(&str, &TensorType) -> DType + Send + Sync;
 
 /// A function of tensors, compiled when it is first called with arrays of new types, and kept.
 ///
@@ -98,6 +117,7 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     precision: DTypePolicy,
     function: Box<Function<S, I, O>>,
     output_spec: Box<OutputSpec>,
+    output_stored: Box<OutputStored>,
     origin: &'static Location<'static>,
     /// Whether the lines that call it are of a library, and tell a user nothing.
     made_by_library: bool,
@@ -192,6 +212,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             precision: DTypePolicy::F32,
             function: Box::new(function),
             output_spec: Box::new(|_, _| PartitionSpec::replicated()),
+            output_stored: Box::new(|_, ty| ty.dtype()),
             origin: Location::caller(),
             made_by_library: false,
             programs: Mutex::default(),
@@ -232,7 +253,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
-    /// Which element types it computes in. Arrays keep theirs.
+    /// Which element types it computes in. Arrays keep theirs: parameters that are kept in a narrow type come from a function
+    /// with [`output_stored`](Self::output_stored), or from [`Array::upload_as`].
     pub fn precision(mut self, policy: DTypePolicy) -> Self {
         self.precision = policy;
         self
@@ -242,6 +264,13 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// next state always lies as the state does.
     pub fn output_specs(mut self, spec: impl Fn(&str, &TensorType) -> PartitionSpec + Send + Sync + 'static) -> Self {
         self.output_spec = Box::new(spec);
+        self
+    }
+
+    /// Which element type devices hold of each output, by path and type. Without this, its own. The next state is always
+    /// kept as the state is.
+    pub fn output_stored(mut self, stored: impl Fn(&str, &TensorType) -> DType + Send + Sync + 'static) -> Self {
+        self.output_stored = Box::new(stored);
         self
     }
 
@@ -288,7 +317,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let mut rows: Vec<_> = launched.outputs.into_iter().map(Vec::into_iter).collect();
         let mut assemble = |spec: &ArraySpec| {
             let shards = rows.iter_mut().map(|row| row.next().expect("a launch gives the results of its signature")).collect();
-            Array::from_shards(spec.ty.clone(), &spec.sharding, shards)
+            Array::from_shards_as(spec.ty.clone(), &spec.sharding, shards, spec.stored)
         };
         let state = border.state.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
         let outputs = border.outputs.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
@@ -355,7 +384,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let mut output_specs = Vec::new();
         for (path, tensor) in outputs.named() {
             let sharding = Sharding::new(&mesh, (self.output_spec)(&path, &tensor.ty()))?;
-            output_specs.push(ArraySpec { ty: tensor.ty(), sharding });
+            let stored = (self.output_stored)(&path, &tensor.ty());
+            output_specs.push(ArraySpec { ty: tensor.ty(), sharding, stored });
         }
         let all_outputs: Vec<Tensor<'_>> = next.iter().copied().chain(outputs.into_leaves()).collect();
         let graph = cx.graph(&all_inputs, &all_outputs)?;
@@ -364,14 +394,14 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
 
         let started = Instant::now();
         let _span = tracing::trace_span!("print", program = self.name).entered();
+        let state_specs = state.leaves();
+        let [taken, given] = [&specs, &state_specs.iter().copied().chain(&output_specs).collect()]
+            .map(|specs: &Vec<&ArraySpec>| specs.iter().map(|spec| spec.stored).collect::<Vec<_>>());
+        let narrowing = Narrowing::on(&self.client.platform().name);
+        let graph = halite_ir::with_precision(halite_ir::with_border(graph, &taken, &given), &self.precision, &narrowing);
         let graph = halite_ir::optimize(&graph);
-        let graph = match self.precision.is_identity() {
-            true => graph,
-            false => halite_ir::optimize(&halite_ir::with_precision(&graph, &self.precision, &Narrowing::EVERYWHERE)),
-        };
         self.note_missing_axes(&graph, &mesh);
         let port = |name: Option<String>, spec: &ArraySpec| Port { name, spec: Some(spec.sharding.spec().clone()) };
-        let state_specs = state.leaves();
         let interface = Interface {
             name: self.name.clone(),
             mesh: Some(mesh),

@@ -142,7 +142,7 @@ fn batch_specs<K: Task>(
             return Err(of_field(format!("{ty}: the first dimension of every field counts the samples, as in {first}")));
         }
         sharding.shard_type(ty).map_err(|error| of_field(error.message().to_string()))?;
-        specs.push(ArraySpec { ty: ty.clone(), sharding: sharding.clone() });
+        specs.push(ArraySpec::new(ty.clone(), &sharding));
     }
     Ok(template.rebuild(specs))
 }

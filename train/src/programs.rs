@@ -96,8 +96,7 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
     optimizer: &O,
 ) -> Result<State<F, O::Slot, ArraySpec>> {
     let specs = strategy.specs(mesh, params)?;
-    let spec_of =
-        |ty: &TensorType, spec: PartitionSpec| Ok::<_, Error>(ArraySpec { ty: ty.clone(), sharding: Sharding::new(mesh, spec)? });
+    let spec_of = |ty: &TensorType, spec: PartitionSpec| Ok::<_, Error>(ArraySpec::new(ty.clone(), &Sharding::new(mesh, spec)?));
     let leaves = params.leaves().into_iter().zip(specs.leaves());
     let model = leaves.map(|(param, spec)| spec_of(&param.ty, spec.clone())).collect::<Result<Vec<_>>>()?;
     let described = optim::slots(optimizer, params);
@@ -285,7 +284,7 @@ impl Window {
 
     /// What it is, and that every device of `mesh` has the whole of it.
     pub(crate) fn spec(&self, mesh: &Arc<Mesh>) -> ArraySpec {
-        ArraySpec { ty: self.empty().ty().clone(), sharding: Sharding::replicated(mesh) }
+        ArraySpec::new(self.empty().ty().clone(), &Sharding::replicated(mesh))
     }
 
     /// Puts an empty window on every device of `mesh`.
@@ -383,7 +382,7 @@ mod tests {
             let shards =
                 state.leaves().into_iter().map(|spec| spec.sharding.shard_type(&spec.ty).unwrap().bytes() as u64).sum::<u64>();
             let init = init_program::<Fit, Adam>(&client, &mesh, &params, &adam, &state);
-            let key = ArraySpec { ty: TensorType::new(DType::U32, [2]), sharding: Sharding::replicated(&mesh) };
+            let key = ArraySpec::new(TensorType::new(DType::U32, [2]), &Sharding::replicated(&mesh));
             init.prepare(&Empty::new(), &Leaf(key)).unwrap();
             (shards, init.with_loaded(|loaded| loaded.memory()).unwrap().unwrap())
         };

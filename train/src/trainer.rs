@@ -404,7 +404,7 @@ impl Trainer {
 
     pub(crate) fn batch_specs<K: Task>(&self, loader: &Loader) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
         let sharding = self.batch_sharding()?;
-        let specs = loader.batch_types().into_iter().map(|ty| ArraySpec { ty, sharding: sharding.clone() }).collect();
+        let specs = loader.batch_types().into_iter().map(|ty| ArraySpec::new(ty, &sharding)).collect();
         halite_data::batch_tree(specs, &<K::Batch as Family>::Of::<()>::default())
     }
 }

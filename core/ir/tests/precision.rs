@@ -45,7 +45,7 @@ fn reduce(graph: &mut Graph, kind: Reduction, x: Value, dims: &[usize]) -> Value
 /// The operations under a policy, with the element types of operands and results; broadcasts and conversions left out.
 fn check(policy: DTypePolicy, graph: &Graph, expected: Expect) {
     verify(graph).unwrap();
-    let after = optimize(&with_precision(graph, &policy, &Narrowing::EVERYWHERE));
+    let after = optimize(&with_precision(graph.clone(), &policy, &Narrowing::EVERYWHERE));
     verify(&after).unwrap();
     assert_eq!((after.input_types(), after.output_types()), (graph.input_types(), graph.output_types()));
     let lines: Vec<String> = (after.nodes().iter())
@@ -156,7 +156,7 @@ fn gradients_of_weights_are_not_rounded_under_a_mixed_policy() {
     check(DTypePolicy::BF16_MIXED, &graph, mixed);
     // Under `bf16` it is rounded on the way: to bf16, and back for the update.
     let count = |policy| {
-        let after = with_precision(&graph, &policy, &Narrowing::EVERYWHERE);
+        let after = with_precision(graph.clone(), &policy, &Narrowing::EVERYWHERE);
         after.nodes().iter().filter(|node| matches!(node.op, Op::Convert(_))).count()
     };
     assert_eq!(count(DTypePolicy::BF16), count(DTypePolicy::BF16_MIXED) + 2);
@@ -204,7 +204,7 @@ fn f64_stays_or_becomes_what_the_policy_says() {
 fn small_products_stay_wide_where_narrow_ones_do_not_pay() {
     let graph = classifier();
     let narrowing = Narrowing { least_work: 8 * 4 * 16, ..Narrowing::EVERYWHERE };
-    let after = with_precision(&graph, &DTypePolicy::BF16_MIXED, &narrowing);
+    let after = with_precision(graph.clone(), &DTypePolicy::BF16_MIXED, &narrowing);
     let operands = after.nodes().iter().filter(|node| matches!(node.op, Op::Dot(_)));
     let types: Vec<DType> = operands.map(|node| after.ty(node.operands[0]).dtype()).collect();
     assert_eq!(types, [DType::Bf16, DType::F32], "of 512 and 384 multiplications");
@@ -221,7 +221,7 @@ fn constants_that_a_narrow_type_cannot_hold_keep_what_they_are_in_wide() {
         let y = dot(&mut graph, y, w);
         graph.set_outputs(vec![y]);
         let type_of_op = |policy: DTypePolicy| {
-            let after = with_precision(&graph, &policy, &Narrowing::EVERYWHERE);
+            let after = with_precision(graph.clone(), &policy, &Narrowing::EVERYWHERE);
             let node = after.nodes().iter().find(|node| node.op == Op::Binary(op)).unwrap().clone();
             after.ty(node.results[0]).dtype()
         };
@@ -253,7 +253,7 @@ fn a_loop_keeps_its_border_and_is_narrow_inside() {
     let inputs = state.clone().map(|ty| graph.input(ty));
     let results = graph.push(Op::While { carried: 2, condition, body }, &inputs, None).unwrap().to_vec();
     graph.set_outputs(results);
-    let after = with_precision(&graph, &DTypePolicy::USE_BF16, &Narrowing::EVERYWHERE);
+    let after = with_precision(graph.clone(), &DTypePolicy::USE_BF16, &Narrowing::EVERYWHERE);
     verify(&after).unwrap();
     let Op::While { body, .. } = &after.nodes()[0].op else { panic!("a loop") };
     let dot = body.nodes().iter().find(|node| matches!(node.op, Op::Dot(_))).unwrap();
@@ -265,12 +265,12 @@ fn the_border_can_be_of_other_types() {
     let graph = classifier();
     let inputs: Vec<DType> =
         graph.inputs().iter().enumerate().map(|(i, _)| if i == 1 { DType::Bf16 } else { DType::F32 }).collect();
-    let after = with_border(&graph, &inputs, &[DType::F64]);
+    let after = with_border(graph.clone(), &inputs, &[DType::F64]);
     verify(&after).unwrap();
     assert_eq!(after.input_types()[1].to_string(), "bf16[4, 16]");
     assert_eq!(after.output_types()[0].to_string(), "f64[]");
     // What was narrow at the border is not made wide and narrow again.
-    let after = optimize(&with_precision(&after, &DTypePolicy::BF16, &Narrowing::EVERYWHERE));
+    let after = optimize(&with_precision(after, &DTypePolicy::BF16, &Narrowing::EVERYWHERE));
     verify(&after).unwrap();
     let dot = after.nodes().iter().find(|node| matches!(node.op, Op::Dot(_))).unwrap();
     assert_eq!(dot.operands[1], after.inputs()[1]);
@@ -356,7 +356,7 @@ proptest! {
         graph.set_outputs(outputs.iter().map(|&at| values[usize::from(at) % values.len()]).collect());
         prop_assert!(verify(&graph).is_ok());
         for (name, policy) in DTypePolicy::NAMED {
-            let after = with_precision(&graph, &policy, &Narrowing { between, least_work });
+            let after = with_precision(graph.clone(), &policy, &Narrowing { between, least_work });
             for after in [&after, &optimize(&after)] {
                 prop_assert!(verify(after).is_ok(), "{}: {:?} of {:?}", name, verify(after), graph);
                 prop_assert_eq!(after.input_types(), graph.input_types());

@@ -104,7 +104,7 @@ fn three_wrong_shapes_are_told_at_once_with_lines_operations_shapes_and_paths() 
         (model, Leaf(loss))
     });
     let sharding = halite::Sharding::single(client().local_devices()[0]);
-    let spec = |ty: &TensorType| ArraySpec { ty: ty.clone(), sharding: sharding.clone() };
+    let spec = |ty: &TensorType| ArraySpec::new(ty.clone(), &sharding);
     let model = Mlp::new(&[784, 64, 10]).map(|_, param| spec(&param.ty));
     let [image, label] = Digits::batch_types(32);
     let weight = TensorType::new(DType::F32, [32]);

@@ -9,7 +9,6 @@
 //! sums within a sample, into an exponential or logarithm, a sum of everything (a loss, a metric), or the border (the
 //! gradient of a weight, on its way to the update).
 
-use half::{bf16, f16};
 use halite_core::{DType, DTypePolicy, HostArray, Narrowing, TensorType};
 
 use super::{dead_code, map_regions};
@@ -29,7 +28,7 @@ use crate::{Binary, Graph, Literal, Node, Op, Reduction, Unary, Value, Window};
 /// let y = graph.push(Op::Dot(dot), &[x, w], None).unwrap()[0];
 /// graph.set_outputs(vec![y]);
 ///
-/// let mixed = with_precision(&graph, &DTypePolicy::BF16_MIXED, &Narrowing::EVERYWHERE);
+/// let mixed = with_precision(graph.clone(), &DTypePolicy::BF16_MIXED, &Narrowing::EVERYWHERE);
 /// let names: Vec<&str> = mixed.nodes().iter().map(|node| node.op.name()).collect();
 /// assert_eq!(names, ["convert", "convert", "dot"]); // of bf16 to f32
 /// assert_eq!(mixed.output_types(), graph.output_types());
@@ -37,11 +36,8 @@ use crate::{Binary, Graph, Literal, Node, Op, Reduction, Unary, Value, Window};
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
-pub fn with_precision(graph: &Graph, policy: &DTypePolicy, narrowing: &Narrowing) -> Graph {
-    if policy.is_identity() {
-        return graph.clone();
-    }
-    dead_code(&Pass::new(graph, policy, narrowing).run())
+pub fn with_precision(graph: Graph, policy: &DTypePolicy, narrowing: &Narrowing) -> Graph {
+    if policy.is_identity() { graph } else { dead_code(&Pass::new(&graph, policy, narrowing).run()) }
 }
 
 /// The same graph, whose inputs and outputs of floats are of these types instead: converted behind the inputs and before
@@ -49,8 +45,14 @@ pub fn with_precision(graph: &Graph, policy: &DTypePolicy, narrowing: &Narrowing
 ///
 /// # Panics
 /// If there are not as many types as inputs and outputs.
-pub fn with_border(graph: &Graph, inputs: &[DType], outputs: &[DType]) -> Graph {
-    assert!(inputs.len() == graph.inputs().len() && outputs.len() == graph.outputs().len(), "a type for each of the border");
+pub fn with_border(graph: Graph, inputs: &[DType], outputs: &[DType]) -> Graph {
+    let are = |values: &[Value], dtypes: &[DType]| {
+        assert_eq!(values.len(), dtypes.len(), "a type for each value of the border");
+        values.iter().zip(dtypes).all(|(&value, &dtype)| graph.ty(value).dtype() == dtype)
+    };
+    if are(graph.inputs(), inputs) && are(graph.outputs(), outputs) {
+        return graph;
+    }
     let mut new = Graph::new();
     let mut map: Vec<Option<Value>> = vec![None; graph.value_count()];
     let given: Vec<Value> =
@@ -375,7 +377,7 @@ impl<'a> Pass<'a> {
             }
             Op::Dot(dot) => Op::Dot(crate::Dot { result: types[0].dtype(), ..dot.clone() }),
             Op::Convolution(conv) => Op::Convolution(crate::Convolution { result: types[0].dtype(), ..conv.clone() }),
-            other => map_regions(other, &|region| with_precision(region, self.policy, self.narrowing)),
+            other => map_regions(other, &|region| with_precision(region.clone(), self.policy, self.narrowing)),
         };
         self.made(node, op, operands, types);
     }
@@ -514,26 +516,15 @@ fn narrowed(literal: &Literal, dtype: DType) -> Option<Literal> {
         Some(element) => HostArray::from_bytes(element, TensorType::scalar(literal.ty().dtype())).ok()?,
         None => literal.to_host(),
     };
-    let values: Vec<f64> = match literal.ty().dtype() {
-        DType::F32 => host.as_slice::<f32>().ok()?.iter().map(|&value| value.into()).collect(),
-        DType::F64 => host.as_slice::<f64>().ok()?.to_vec(),
-        _ => return None,
-    };
-    let rounded: Vec<f64> = match dtype {
-        DType::F16 => values.iter().map(|&value| f16::from_f64(value).to_f64()).collect(),
-        DType::Bf16 => values.iter().map(|&value| bf16::from_f64(value).to_f64()).collect(),
-        DType::F32 => values.iter().map(|&value| f64::from(value as f32)).collect(),
-        _ => return None,
-    };
+    let rounded = host.to_float(dtype).ok()?;
+    let [before, after] = [host.to_float(DType::F64).ok()?, rounded.to_float(DType::F64).ok()?];
     let kept = |(before, after): (&f64, &f64)| (*before == 0.0) == (*after == 0.0) && before.is_finite() == after.is_finite();
-    if !values.iter().zip(&rounded).all(kept) {
+    if !before.as_slice::<f64>().ok()?.iter().zip(after.as_slice::<f64>().ok()?).all(kept) {
         return None;
     }
-    let bytes: Vec<u8> = match dtype {
-        DType::F16 => rounded.iter().flat_map(|&value| f16::from_f64(value).to_ne_bytes()).collect(),
-        DType::Bf16 => rounded.iter().flat_map(|&value| bf16::from_f64(value).to_ne_bytes()).collect(),
-        _ => rounded.iter().flat_map(|&value| (value as f32).to_ne_bytes()).collect(),
-    };
     let ty = literal.ty().with_dtype(dtype);
-    if literal.as_splat().is_some() { Some(Literal { ty, bytes: bytes.into() }) } else { Literal::from_bytes(&bytes, ty).ok() }
+    match literal.as_splat() {
+        Some(_) => Some(Literal { ty, bytes: rounded.bytes().into() }),
+        None => Literal::from_bytes(rounded.bytes(), ty).ok(),
+    }
 }
