@@ -229,3 +229,22 @@ impl fmt::Debug for HostBytes<'_> {
         write!(f, "HostBytes({})", self.as_ref().len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_rounded_to_nearest_and_integers_are_refused() {
+        let host = HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0, -0.0, f32::INFINITY, 1e-40], [6]).unwrap();
+        let narrow = host.to_float(DType::Bf16).unwrap();
+        let bits: Vec<u16> = narrow.as_slice::<bf16>().unwrap().iter().map(|value| value.to_bits()).collect();
+        // 257 is between 256 and 258, and goes to the one whose last bit is 0.
+        assert_eq!(bits, [0x3f80, 0x3eab, 0x4380, 0x8000, 0x7f80, 0x0001]);
+        assert_eq!(narrow.to_float(DType::F32).unwrap().as_slice::<f32>().unwrap()[1], 0.333_984_38);
+        assert_eq!(host.to_float(DType::F16).unwrap().as_slice::<f16>().unwrap()[5].to_bits(), 0);
+        assert_eq!(host.to_float(DType::F32).unwrap(), host);
+        let error = HostArray::scalar(1i32).to_float(DType::F32).unwrap_err().to_string();
+        assert_eq!(error, "host array: s32[] as f32: both must be floats");
+    }
+}
