@@ -44,19 +44,20 @@ fn main() -> Result<()> {
             slots: init(cx, &optim::slots(&rule, &params), key),
             step: cx.scalar(0.0, DType::U32),
             key,
+            scale: None,
         }
     });
 
     // Forward, backward and update are one program. The state is donated: it is updated in place.
     let step = Jit::<Everything, (Leaf<()>, Leaf<()>), (Leaf<()>, Leaf<()>)>::new(
         &client,
-        move |cx, State { model: net, slots, step, key }, (Leaf(points), Leaf(labels))| {
+        move |cx, State { model: net, slots, step, key, scale }, (Leaf(points), Leaf(labels))| {
             let logits = net.forward(points);
             let loss = cross_entropy(logits, labels).value();
             let right = accuracy(logits, labels).value();
             let gradients = grad(loss, &net);
             let (next, slots) = optim::update(&adam, cx, step, &model, net, gradients, slots);
-            (State { model: next, slots, step: step + 1, key }, (Leaf(loss), Leaf(right)))
+            (State { model: next, slots, step: step + 1, key, scale }, (Leaf(loss), Leaf(right)))
         },
     )
     .named("spirals");

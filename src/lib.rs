@@ -73,7 +73,8 @@ pub mod plan;
 
 pub use halite_backends as backends;
 pub use halite_core::{
-    Array, Client, DType, DeviceId, Error, ErrorKind, HostArray, Mesh, MeshAxes, PartitionSpec, Result, Sharding, TensorType,
+    Array, Client, DType, DTypePolicy, DeviceId, Error, ErrorKind, HostArray, Mesh, MeshAxes, PartitionSpec, Result, Sharding,
+    TensorType,
     tree::{self, Tree},
 };
 pub use halite_data as data;
@@ -86,7 +87,7 @@ pub use halite_train as train;
 pub mod prelude {
     pub use halite_backends::Accelerator;
     pub use halite_core::{
-        Array, Client, DType, Error, HostArray, Result, TensorType,
+        Array, Client, DType, DTypePolicy, Error, HostArray, Result, TensorType,
         tree::{Empty, Leaf, Tree},
     };
     pub use halite_data::{Dataset, Digits, InMemory, Labeled};

@@ -111,14 +111,15 @@ where
             slots: init(cx, &optim::slots(&rule, &params), key),
             step: cx.scalar(0.0, DType::U32),
             key,
+            scale: None,
         })
         .output_specs(move |path, _| specs[path].clone());
         let step = Step::<M, O>::new(client, move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
-            let State { model: params, slots, step, key } = state;
+            let State { model: params, slots, step, key, scale } = state;
             let loss = cross_entropy(M::logits(&params, x), y).value();
             let gradients = grad(loss, &params);
             let (params, slots) = optim::update(&optimizer, cx, step, &model, params, gradients, slots);
-            (State { model: params, slots, step: step + 1, key }, Leaf(loss))
+            (State { model: params, slots, step: step + 1, key, scale }, Leaf(loss))
         })
         .named("step");
         let key = Array::upload(client, &HostArray::from_slice(&rng::key(0), [2])?, &Sharding::replicated(mesh))?;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use halite_core::{
-    Activity, Array, DeviceEvent, Error, ErrorKind, FunctionActivity, HostArray, Pending, Result, Sharding,
+    Activity, Array, DTypePolicy, DeviceEvent, Error, ErrorKind, FunctionActivity, HostArray, Pending, Result, Sharding,
     tree::{Leaf, Tree},
 };
 use halite_data::{Loader, Position};
@@ -24,7 +24,7 @@ use crate::{
     finite,
     loggers::{Row, Split},
     outputs::{Exact, Outputs, Progressed},
-    programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, Window},
+    programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, StepOptions, Window},
     signals::{Interrupts, StopReason},
     since_start::since_start,
 };
@@ -174,10 +174,11 @@ where
     ) -> Result<Self> {
         let started = Instant::now();
         let before = trainer.client.metrics().activity();
-        let Trainer { client, mesh, strategy, options, .. } = trainer;
+        let Trainer { client, mesh, strategy, options, precision, .. } = trainer;
+        let doing = StepOptions { clip_norm: options.clip_norm, precision: *precision };
         let [batch, validating] = [trainer.batch_specs::<K>(&train)?, trainer.batch_specs::<K>(&validation)?];
         let (layout, batches) = ((mesh, strategy), [&batch, &validating]);
-        let programs = Programs::new(client, layout, &task, &model, &optimizer, batches, options.clip_norm)?.of_line(line);
+        let programs = Programs::new(client, layout, &task, &model, &optimizer, batches, doing)?.of_line(line);
         // Mistakes of gradients and of the optimizer too are told before anything is compiled, read or written.
         programs.step.lower(&programs.state, &(batch, Leaf(programs.train_metrics.spec(mesh))))?;
         let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
@@ -418,6 +419,7 @@ where
             seconds: self.seconds(now),
             best: now.best.map(Exact),
             label: self.trainer.options.label.clone(),
+            precision: Some(self.trainer.precision.to_string()),
             metrics: now.meter.window.names().iter().map(ToString::to_string).collect(),
             sums: now.meter.sums.iter().map(|sum| (Exact(sum.total), Exact(sum.weight))).collect(),
         };
@@ -477,6 +479,16 @@ where
         for (sum, (total, weight)) in meter.sums.iter_mut().zip(&progressed.sums) {
             *sum = Sum { total: total.0, weight: weight.0 };
         }
+        // Runs from before there were policies were in f32.
+        let then = progressed.precision.clone().unwrap_or_else(|| DTypePolicy::F32.to_string());
+        if then != self.trainer.precision.to_string() {
+            let message = format!(
+                "{} is of a run in the precision `{then}`, this is one in `{}`; use `{then}`, or another `out`",
+                saved.path().display(),
+                self.trainer.precision
+            );
+            return Err(Error::invalid("resume", message));
+        }
         let window = self.programs.train_metrics.spec(&self.trainer.mesh);
         let mut wanted: Vec<(String, &ArraySpec)> = self.programs.state.named();
         wanted.push((WINDOW.to_string(), &window));
@@ -492,7 +504,7 @@ where
             return Err(Error::invalid("resume", message));
         }
         let upload = |(host, (_, spec)): (HostArray, &(String, &ArraySpec))| {
-            Array::upload_shared(&self.trainer.client, &Arc::new(host), &spec.sharding)
+            Array::upload_as(&self.trainer.client, &Arc::new(host), &spec.sharding, spec.stored)
         };
         let mut arrays = hosts.into_iter().zip(&wanted).map(upload).collect::<Result<Vec<_>>>()?;
         let window = arrays.pop().expect("the window is the last that was wanted");
@@ -535,6 +547,7 @@ where
             seconds_to_first_step: now.first_step.get().map_or(0.0, |(run, _)| run.as_secs_f64()),
             process_seconds_to_first_step: now.first_step.get().and_then(|(_, process)| Some((*process)?.as_secs_f64())),
             devices: mesh.size() as u64,
+            precision: self.trainer.precision.to_string(),
             plugin: client.platform().name.to_string(),
             plugin_version: client.platform().version.clone(),
             halite_version: env!("CARGO_PKG_VERSION").to_string(),

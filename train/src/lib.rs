@@ -72,6 +72,7 @@ mod files;
 mod finite;
 mod fit;
 pub mod loggers;
+mod loss_scale;
 mod lower;
 mod outputs;
 mod programs;
@@ -84,6 +85,7 @@ mod trainer;
 
 pub use fit::Fitted;
 pub use loggers::Report;
+pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
 pub use programs::LOSS;
 pub use state::State;

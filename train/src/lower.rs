@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::{
-    Client, DType, Error, Mesh, Null, Program, Result, Sharding, TensorType,
+    Client, DType, DTypePolicy, Error, Mesh, Null, Program, Result, Sharding, TensorType,
     tree::{Family, Leaf, Tree},
 };
 use halite_ir::Graph;
@@ -11,7 +11,7 @@ use halite_nn::{ArraySpec, Optimizer, Stages};
 
 use crate::{
     Strategy, Task,
-    programs::{ModelParams, discover, state_specs, step_program},
+    programs::{ModelParams, StepOptions, discover, state_specs, step_program},
 };
 
 /// For which devices, and how, a step is lowered.
@@ -23,12 +23,14 @@ pub struct LowerOptions {
     pub strategy: Strategy,
     /// As [`TrainerOptions::clip_norm`](crate::TrainerOptions).
     pub clip_norm: Option<f64>,
+    /// As [`TrainerBuilder::precision`](crate::TrainerBuilder::precision).
+    pub precision: DTypePolicy,
 }
 
 impl LowerOptions {
-    /// Without clipping.
+    /// Without clipping, in `f32`.
     pub fn new(mesh: &Arc<Mesh>, strategy: Strategy) -> Self {
-        LowerOptions { mesh: mesh.clone(), strategy, clip_norm: None }
+        LowerOptions { mesh: mesh.clone(), strategy, clip_norm: None, precision: DTypePolicy::F32 }
     }
 }
 
@@ -39,7 +41,7 @@ pub struct LoweredStep {
     pub graph: Graph,
     /// The same for a compiler.
     pub program: Program,
-    /// What it takes, by path: the state (`model.`, `slots.`, `step`, `key`), whose memory it reuses; then the batch
+    /// What it takes, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`), whose memory it reuses; then the batch
     /// (`batch.`), and the metrics (`window`).
     pub inputs: Vec<(String, ArraySpec)>,
     /// What it gives, by path: the next state and the metrics.
@@ -95,15 +97,24 @@ pub fn lower_step<K: Task, O: Optimizer>(
 where
     ModelParams<K>: Send + Sync,
 {
-    let LowerOptions { mesh, strategy, clip_norm } = options;
+    let LowerOptions { mesh, strategy, clip_norm, precision } = options;
+    precision.check()?;
     let (task, model, optimizer) = (Arc::new(task), Arc::new(model), Arc::new(optimizer));
-    let state = state_specs::<K::Model, O>(mesh, strategy, &model, &*optimizer)?;
+    let state = state_specs::<K::Model, O>(mesh, strategy, &model, &*optimizer, precision)?;
     let batch = batch_specs::<K>(batch, mesh, strategy)?;
     let types = Tree::as_ref(&*model).map(|_, param| param.ty.clone());
-    let metrics = discover(&*task, &types, &batch, true)?;
+    let metrics = discover(&*task, &types, &batch, true)?.of_step(precision);
     // It is asked for devices only by what compiles or runs.
     let nowhere = Client::new(Null::new(0));
-    let program = step_program::<K, O>(&nowhere, mesh, &task, &model, &optimizer, *clip_norm, &metrics);
+    let program = step_program::<K, O>(
+        &nowhere,
+        mesh,
+        &task,
+        &model,
+        &optimizer,
+        StepOptions { clip_norm: *clip_norm, precision: *precision },
+        &metrics,
+    );
     let window = metrics.spec(mesh);
     let named = |path: String, spec: &ArraySpec| (path, spec.clone());
     let state_named: Vec<_> = state.named().into_iter().map(|(path, spec)| named(path, spec)).collect();

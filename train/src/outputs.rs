@@ -31,6 +31,9 @@ pub(crate) struct Progressed {
     pub(crate) best: Option<Exact>,
     /// What the run trains, in words, if it was said.
     pub(crate) label: Option<String>,
+    /// The name of its precision; checkpoints from before there were several do not say.
+    #[serde(default)]
+    pub(crate) precision: Option<String>,
     /// The training metrics, in the order of the sums.
     pub(crate) metrics: Vec<String>,
     /// Sums of the running epoch's metrics: value times weight, and weight.

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, Error, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
-    tree::{Empty, Family, Leaf, Tree},
+    Array, Client, DType, DTypePolicy, Error, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
+    tree::{Empty, Family, Leaf, Path, Tree},
 };
 use halite_ir::{Literal, Op};
 use halite_nn::{
@@ -13,7 +13,10 @@ use halite_nn::{
     rng,
 };
 
-use crate::{Metrics, Predict, State, Strategy, Task, finite};
+use crate::{
+    Metrics, Predict, Scaling, State, Strategy, Task, finite,
+    loss_scale::{LOSS_SCALE, all_finite},
+};
 
 /// The name under which the loss is reported.
 pub const LOSS: &str = "loss";
@@ -31,6 +34,14 @@ type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
 /// From a model, a batch and the window to the next window.
 pub(crate) type Evaluate<K> = Jit<Empty<()>, EvaluateInputs<K>, Leaf<()>>;
 type EvaluateInputs<K> = (<K as Task>::Model, (<K as Task>::Batch, Leaf<()>));
+
+/// What a step does besides its task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepOptions {
+    /// The most that the global norm of the gradients may be.
+    pub(crate) clip_norm: Option<f64>,
+    pub(crate) precision: DTypePolicy,
+}
 
 /// The compiled parts of a run.
 pub(crate) struct Programs<K: Task, O: Optimizer> {
@@ -60,20 +71,21 @@ where
         params: &Arc<ModelParams<K>>,
         optimizer: &Arc<O>,
         [batch, validation]: [&<K::Batch as Family>::Of<ArraySpec>; 2],
-        clip: Option<f64>,
+        options: StepOptions,
     ) -> Result<Self> {
-        let state = state_specs::<K::Model, O>(mesh, strategy, params, optimizer)?;
+        let precision = options.precision;
+        let state = state_specs::<K::Model, O>(mesh, strategy, params, optimizer, &precision)?;
         let types = Tree::as_ref(&**params).map(|_, param| param.ty.clone());
-        let train_metrics = discover(&**task, &types, batch, true)?;
+        let train_metrics = discover(&**task, &types, batch, true)?.of_step(&precision);
         let evaluate_metrics = discover(&**task, &types, validation, false).map_err(|error| {
             // What was fine a moment ago is not for other types.
             let different = differences(batch, validation);
             if different.is_empty() { error } else { Error::new(error.kind(), "fit", format!("{different}: {error}")) }
         })?;
         Ok(Programs {
-            init: init_program::<K, O>(client, mesh, params, optimizer, &state),
-            step: step_program::<K, O>(client, mesh, task, params, optimizer, clip, &train_metrics),
-            evaluate: evaluate_program(client, mesh, task, &evaluate_metrics),
+            init: init_program::<K, O>(client, mesh, params, optimizer, (&state, precision)),
+            step: step_program::<K, O>(client, mesh, task, params, optimizer, options, &train_metrics),
+            evaluate: evaluate_program(client, mesh, task, &evaluate_metrics).precision(precision),
             train_metrics,
             evaluate_metrics,
             state,
@@ -94,11 +106,22 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
     strategy: &Strategy,
     params: &F::Of<Param>,
     optimizer: &O,
+    precision: &DTypePolicy,
 ) -> Result<State<F, O::Slot, ArraySpec>> {
     let specs = strategy.specs(mesh, params)?;
     let spec_of = |ty: &TensorType, spec: PartitionSpec| Ok::<_, Error>(ArraySpec::new(ty.clone(), &Sharding::new(mesh, spec)?));
     let leaves = params.leaves().into_iter().zip(specs.leaves());
-    let model = leaves.map(|(param, spec)| spec_of(&param.ty, spec.clone())).collect::<Result<Vec<_>>>()?;
+    let model = leaves.map(|(param, spec)| {
+        let stored = if param.trainable { precision.stored(param.ty.dtype()) } else { param.ty.dtype() };
+        Ok(spec_of(&param.ty, spec.clone())?.stored_as(stored))
+    });
+    let model = model.collect::<Result<Vec<_>>>()?;
+    let scale = match precision.loss_scale {
+        Some(_) => {
+            Some(Scaling::<()>::types().try_map(&mut Path::default(), &mut |_, ty| spec_of(&ty, PartitionSpec::replicated()))?)
+        }
+        None => None,
+    };
     let described = optim::slots(optimizer, params);
     let mut slots = Vec::new();
     for ((param, spec), slot) in params.leaves().into_iter().zip(specs.leaves()).zip(described.inner().leaves()) {
@@ -112,6 +135,7 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
         slots: described.rebuild(slots),
         step: spec_of(&TensorType::scalar(DType::U32), PartitionSpec::replicated())?,
         key: spec_of(&TensorType::new(DType::U32, [2]), PartitionSpec::replicated())?,
+        scale,
     })
 }
 
@@ -121,7 +145,7 @@ fn init_program<K: Task, O: Optimizer>(
     mesh: &Arc<Mesh>,
     params: &Arc<ModelParams<K>>,
     optimizer: &Arc<O>,
-    state: &RunState<K, O, ArraySpec>,
+    (state, precision): (&RunState<K, O, ArraySpec>, DTypePolicy),
 ) -> Jit<Empty<()>, Leaf<()>, RunState<K, O, ()>>
 where
     ModelParams<K>: Send + Sync,
@@ -129,14 +153,17 @@ where
     let (params, optimizer) = (params.clone(), optimizer.clone());
     let specs: HashMap<String, PartitionSpec> =
         state.named().into_iter().map(|(path, spec)| (path, spec.sharding.spec().clone())).collect();
+    let stored: HashMap<String, DType> = state.named().into_iter().map(|(path, spec)| (path, spec.stored)).collect();
     Jit::function(client, move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
         let model = init(cx, &*params, rng::fold_in(key, 0));
         let slots = init(cx, &optim::slots(&*optimizer, &*params), rng::fold_in(key, 1));
-        State { model, slots, step: cx.scalar(0.0, DType::U32), key: rng::fold_in(key, 2) }
+        let scale = precision.loss_scale.map(|rule| Scaling::first(cx, rule));
+        State { model, slots, step: cx.scalar(0.0, DType::U32), key: rng::fold_in(key, 2), scale }
     })
     .named("init")
     .on(mesh)
     .output_specs(move |path, _| specs.get(path).cloned().expect("the first state has the leaves of the state"))
+    .output_stored(move |path, _| stored.get(path).copied().expect("the first state has the leaves of the state"))
 }
 
 pub(crate) fn step_program<K: Task, O: Optimizer>(
@@ -145,7 +172,7 @@ pub(crate) fn step_program<K: Task, O: Optimizer>(
     task: &Arc<K>,
     params: &Arc<ModelParams<K>>,
     optimizer: &Arc<O>,
-    clip: Option<f64>,
+    options: StepOptions,
     metrics: &Window,
 ) -> Jit<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>
 where
@@ -153,28 +180,59 @@ where
 {
     let (task, params, optimizer, metrics) = (task.clone(), params.clone(), optimizer.clone(), metrics.clone());
     let trained: Vec<bool> = params.leaves().into_iter().map(|param| param.trainable).collect();
+    let StepOptions { clip_norm, precision } = options;
     Jit::new(client, move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
-        let State { model, slots, step, key } = state;
+        let before = precision.loss_scale.map(|_| [state.model.leaves(), state.slots.leaves()].concat().into_iter().copied());
+        let before: Option<Vec<Tensor<'_>>> = before.map(Iterator::collect);
+        let State { model, slots, step, key, scale } = state;
         cx.set_mode(true, Some(rng::fold_in(key, step)));
         let loss = task.loss(cx, &model, &batch);
-        let gradients = grad(loss.value(), &model);
+        let gradients = match &scale {
+            Some(scale) => grad(scale.scale(loss.value()), &model).map(|_, gradient| scale.unscale(gradient)),
+            None => grad(loss.value(), &model),
+        };
         // What is not trained has no part in the norm.
         let mut trained = trained.iter();
         let gradients = gradients.map(|_, gradient| {
             let is_trained = *trained.next().expect("a gradient for every leaf of the model");
             if is_trained { gradient } else { gradient.zeros_like() }
         });
-        let gradients = match clip {
+        let finite = scale.as_ref().map(|_| all_finite(cx, &gradients.leaves().into_iter().copied().collect::<Vec<_>>()));
+        let gradients = match clip_norm {
             Some(most) => clip_global_norm(cx, gradients, most).0,
             None => gradients,
         };
         let (next, slots) = optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
         let model = next.map(|_, leaf| cx.updated(leaf));
+        if let Some(scale) = &scale {
+            cx.metric(LOSS_SCALE, scale.metric());
+        }
         let window = metrics.add(cx, window, loss, step);
-        (State { model, slots, step: step + 1, key }, Leaf(window))
+        let next = State { model, slots, step: step + 1, key, scale };
+        (rescaled(next, before, finite, precision), Leaf(window))
     })
     .named("train step")
+    .precision(precision)
     .on(mesh)
+}
+
+/// The next state under a scaled loss: where a gradient was not `finite`, what was `before` of the model and the slots stays,
+/// and the factor becomes smaller. The number of the step goes on.
+fn rescaled<'t, F: Family, S: Family>(
+    next: State<F, S, Tensor<'t>>,
+    before: Option<Vec<Tensor<'t>>>,
+    finite: Option<Tensor<'t>>,
+    precision: DTypePolicy,
+) -> State<F, S, Tensor<'t>> {
+    let (Some(scale), Some(before), Some(finite), Some(rule)) = (&next.scale, before, finite, precision.loss_scale) else {
+        return next;
+    };
+    let (accepted, scale) = (scale.accepts(finite), scale.next(finite, rule));
+    let mut before = before.into_iter();
+    let mut chosen = |new: Tensor<'t>| accepted.select(new, before.next().expect("the next state has the leaves of the state"));
+    let model = next.model.map(|_, new| chosen(new));
+    let slots = next.slots.map(|_, new| chosen(new));
+    State { model, slots, scale: Some(scale), ..next }
 }
 
 /// The program that scores a batch.
@@ -275,6 +333,12 @@ impl Window {
     /// The metrics, in order.
     pub(crate) fn names(&self) -> &[Arc<str>] {
         &self.names
+    }
+
+    /// The same for a training step under this policy, which has a metric of its own.
+    pub(crate) fn of_step(self, precision: &DTypePolicy) -> Self {
+        let own = precision.loss_scale.map(|_| Arc::from(LOSS_SCALE));
+        Window { names: self.names.iter().cloned().chain(own).collect() }
     }
 
     /// A window that nothing was added to.
@@ -378,10 +442,10 @@ mod tests {
         let (params, adam) = (Arc::new(Linear::new(2048, 4096)), Arc::new(Adam::new(1e-3)));
         let whole: u64 = params.weight.ty.bytes() as u64;
         let memory_of = |strategy: Strategy| {
-            let state = state_specs::<Linear<()>, Adam>(&mesh, &strategy, &params, &*adam).unwrap();
+            let state = state_specs::<Linear<()>, Adam>(&mesh, &strategy, &params, &*adam, &DTypePolicy::F32).unwrap();
             let shards =
                 state.leaves().into_iter().map(|spec| spec.sharding.shard_type(&spec.ty).unwrap().bytes() as u64).sum::<u64>();
-            let init = init_program::<Fit, Adam>(&client, &mesh, &params, &adam, &state);
+            let init = init_program::<Fit, Adam>(&client, &mesh, &params, &adam, (&state, DTypePolicy::F32));
             let key = ArraySpec::new(TensorType::new(DType::U32, [2]), &Sharding::replicated(&mesh));
             init.prepare(&Empty::new(), &Leaf(key)).unwrap();
             (shards, init.with_loaded(|loaded| loaded.memory()).unwrap().unwrap())

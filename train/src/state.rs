@@ -5,6 +5,8 @@ use std::fmt;
 use halite_core::tree::{Family, Path, Tree};
 use halite_nn::optim::Slots;
 
+use crate::Scaling;
+
 /// Everything that a training step changes.
 pub struct State<F: Family, S: Family, L> {
     /// Parameters, and what else the model keeps (running statistics).
@@ -15,6 +17,8 @@ pub struct State<F: Family, S: Family, L> {
     pub step: L,
     /// The key that every step's random numbers come from: `u32[2]`.
     pub key: L,
+    /// The factor on the loss, under a policy that has one.
+    pub scale: Option<Scaling<L>>,
 }
 
 impl<F: Family, S: Family> Family for State<F, S, ()> {
@@ -26,7 +30,13 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
     type Family = State<F, S, ()>;
 
     fn as_ref(&self) -> State<F, S, &L> {
-        State { model: Tree::as_ref(&self.model), slots: Tree::as_ref(&self.slots), step: &self.step, key: &self.key }
+        State {
+            model: Tree::as_ref(&self.model),
+            slots: Tree::as_ref(&self.slots),
+            step: &self.step,
+            key: &self.key,
+            scale: Tree::as_ref(&self.scale),
+        }
     }
 
     fn as_mut(&mut self) -> State<F, S, &mut L> {
@@ -35,6 +45,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             slots: Tree::as_mut(&mut self.slots),
             step: &mut self.step,
             key: &mut self.key,
+            scale: Tree::as_mut(&mut self.scale),
         }
     }
 
@@ -44,7 +55,8 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         let slots = self.slots.try_map(&mut at.field("slots"), f)?;
         let step = f(&at.field("step"), self.step)?;
         let key = f(&at.field("key"), self.key)?;
-        Ok(State { model, slots, step, key })
+        let scale = self.scale.try_map(&mut at.field("scale"), f)?;
+        Ok(State { model, slots, step, key, scale })
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a L)) {
@@ -52,6 +64,7 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         self.slots.visit(&mut at.field("slots"), f);
         f(&at.field("step"), &self.step);
         f(&at.field("key"), &self.key);
+        self.scale.visit(&mut at.field("scale"), f);
     }
 }
 

@@ -10,7 +10,7 @@ mod rules;
 use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{
-    Error, Mesh, PartitionSpec, Result, Sharding, TensorType,
+    DTypePolicy, Error, Mesh, PartitionSpec, Result, Sharding, TensorType,
     tree::{Family, Of, Tree},
 };
 use halite_nn::{ArraySpec, Optimizer, Param};
@@ -165,7 +165,7 @@ impl Strategy {
     }
 
     /// Types and layouts of all that a training step changes: the parameters, what `optimizer` keeps of them, the step's
-    /// number and the key.
+    /// number and the key; in `f32`, so that devices hold each as it is declared.
     ///
     /// # Errors
     /// As [`specs`](Self::specs).
@@ -175,7 +175,7 @@ impl Strategy {
         model: &F::Of<Param>,
         optimizer: &O,
     ) -> Result<State<F, O::Slot, ArraySpec>> {
-        state_specs(mesh, self, model, optimizer)
+        state_specs::<F, O>(mesh, self, model, optimizer, &DTypePolicy::F32)
     }
 
     /// A table of how each parameter of `model` lies over `mesh`, what each device has of it, and why.

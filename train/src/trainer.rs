@@ -3,7 +3,7 @@
 use std::{panic::Location, path::PathBuf, sync::Arc};
 
 use halite_core::{
-    Client, DeviceId, Error, HostArray, Mesh, Result, Sharding,
+    Client, DTypePolicy, DeviceId, Error, HostArray, Mesh, Result, Sharding,
     tree::{Family, Leaf, Tree},
 };
 use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Prefetch};
@@ -23,6 +23,7 @@ pub struct Trainer {
     pub(crate) mesh: Arc<Mesh>,
     pub(crate) strategy: Strategy,
     pub(crate) options: TrainerOptions,
+    pub(crate) precision: DTypePolicy,
     pub(crate) stop: Option<StopFlag>,
 }
 
@@ -45,6 +46,8 @@ pub struct TrainerOptions {
     pub checkpoint_every: Option<u64>,
     /// Scale gradients down so that their global norm is at most this.
     pub clip_norm: Option<f64>,
+    /// Which element types the programs compute in; if not set, what [`DTypePolicy::auto`] says of the device.
+    pub precision: Option<DTypePolicy>,
     /// Threads that read samples. They do not change the results.
     pub workers: usize,
     /// No progress bar.
@@ -64,6 +67,7 @@ impl Default for TrainerOptions {
             log_every: 50,
             checkpoint_every: None,
             clip_norm: None,
+            precision: None,
             workers: 1,
             quiet: false,
             label: None,
@@ -134,6 +138,9 @@ impl TrainerBuilder {
         checkpoint_every: u64 => Some(checkpoint_every);
         /// Scale gradients down so that their global norm is at most this.
         clip_norm: f64 => Some(clip_norm);
+        /// Which element types the programs compute in: `bf16-mixed` by default on TPUs and recent GPUs, else `f32`. Arrays,
+        /// checkpoints and metrics keep the types they are declared with.
+        precision: DTypePolicy => Some(precision);
         /// Threads that read samples; the results do not depend on it. Default 1.
         workers: usize => workers;
         /// No progress bar.
@@ -190,7 +197,9 @@ impl TrainerBuilder {
             let message = format!("`batch_size` {batch_size} does not divide among {parts} {over}; {would_do} would");
             return Err(Error::invalid("trainer", message));
         }
-        Ok(Trainer { client: self.client, mesh, strategy: self.strategy, options: self.options, stop: self.stop })
+        let precision = self.options.precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
+        precision.check()?;
+        Ok(Trainer { client: self.client, mesh, strategy: self.strategy, options: self.options, precision, stop: self.stop })
     }
 
     fn on_devices(&self) -> Result<Mesh> {
@@ -258,6 +267,11 @@ impl Trainer {
         &self.strategy
     }
 
+    /// Which element types its programs compute in.
+    pub fn precision(&self) -> DTypePolicy {
+        self.precision
+    }
+
     /// What it does.
     pub fn options(&self) -> &TrainerOptions {
         &self.options
@@ -301,7 +315,9 @@ impl Trainer {
     pub fn validate<K: Task>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Metrics> {
         let loader = self.in_order::<K>(dataset)?;
         let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
-        let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics).of_line(Location::caller());
+        let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics)
+            .precision(self.precision)
+            .of_line(Location::caller());
         let scores = self.score::<K>(&program, &metrics, model, &loader, &|| false)?;
         Ok(scores.expect("nobody asks it to stop"))
     }
@@ -337,7 +353,8 @@ impl Trainer {
     pub fn predict<K: Predict>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Answers<K>> {
         let batch_size = self.options.batch_size;
         let loader = Loader::new(dataset, self.padded())?;
-        let program = predict_program(&self.client, &self.mesh, &Arc::new(task)).of_line(Location::caller());
+        let program =
+            predict_program(&self.client, &self.mesh, &Arc::new(task)).precision(self.precision).of_line(Location::caller());
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
         let mut samples = 0;
@@ -407,6 +424,13 @@ impl Trainer {
         let specs = loader.batch_types().into_iter().map(|ty| ArraySpec::new(ty, &sharding)).collect();
         halite_data::batch_tree(specs, &<K::Batch as Family>::Of::<()>::default())
     }
+}
+
+/// What the first device of the mesh proposes.
+fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
+    let devices = client.devices();
+    let first = devices.iter().find(|device| mesh.devices().first() == Some(&device.id()));
+    DTypePolicy::auto(&client.platform().name, first.map_or("", |device| device.kind()))
 }
 
 /// Batches uploaded ahead of the step.

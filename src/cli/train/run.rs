@@ -14,7 +14,7 @@ use halite::{
     nn::Schedule,
     train::{Fitted, Strategy, Task, Trainer, TrainerBuilder, signals::StopReason},
 };
-use halite_core::{Client, DeviceId};
+use halite_core::{Client, DTypePolicy, DeviceId};
 
 use crate::cli::profile;
 
@@ -33,6 +33,10 @@ pub(super) struct Run {
     /// What is split over the devices: `dp` the batch, `fsdp` also the parameters, `tp` the layers, `dp+tp`, `fsdp+tp`
     #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]
     strategy: Strategy,
+    /// What the programs compute in: `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`, `downcast-bf16` [default:
+    /// bf16-mixed on TPUs and recent GPUs, else f32]
+    #[arg(long, value_name = "POLICY")]
+    precision: Option<DTypePolicy>,
     /// All that is drawn at random is a function of it
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     pub(super) seed: u64,
@@ -120,6 +124,10 @@ impl Run {
             .out(out)
             .devices(devices)
             .strategy(self.strategy.clone());
+        let trainer = match self.precision {
+            Some(policy) => trainer.precision(policy),
+            None => trainer,
+        };
         let trainer = match &self.mesh {
             Some(mesh) => trainer.mesh(mesh.clone()),
             None => trainer,

@@ -5,6 +5,7 @@ mod finite;
 mod layouts;
 mod learns;
 mod mistakes;
+mod precision;
 mod resume;
 mod support;
 mod text;

@@ -62,6 +62,9 @@ pub struct Report {
     pub uploads: u64,
     /// How many devices it ran on.
     pub devices: u64,
+    /// The policy of element types that the programs compute in: `f32`, `bf16-mixed`.
+    #[serde(default)]
+    pub precision: String,
     /// The name of the accelerator's plugin or backend.
     pub plugin: String,
     /// The version of the plugin.
@@ -133,6 +136,7 @@ impl Report {
                 add("device busy", share(busy));
             }
         }
+        add("precision", self.precision.clone());
         add("plugin", format!("{} {}, devices: {}", self.plugin, self.plugin_version, self.devices).trim().to_string());
         if let Some(seconds) = self.process_seconds_to_first_step {
             add("first step", format!("{seconds:.2} s after the start of the process"));
@@ -219,6 +223,7 @@ mod tests {
             compiles: 2,
             uploads: 3800,
             devices: 1,
+            precision: "f32".into(),
             plugin: "cpu".into(),
             plugin_version: "0.115".into(),
             halite_version: "0.1.0".into(),
@@ -254,6 +259,7 @@ time              3 min 05 s
 speed             702 samples/s
 input wait        1.4 s (1 %)
 device busy       95 %
+precision         f32
 plugin            cpu 0.115, devices: 1
 compiles          2
 blocking reads    0
