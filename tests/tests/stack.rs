@@ -1,14 +1,14 @@
 //! Layers stacked into one: what they compute, their first values, and what depth costs a program.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use halite_core::{
-    CompileOptions, DType, HostArray, ProgramMemory, TensorType, Tree,
+    Array, CompileOptions, DType, HostArray, Mesh, PartitionSpec, ProgramMemory, Sharding, TensorType, Tree,
     tree::{Empty, Leaf},
 };
 use halite_ir::{Interface, Remat, cost, optimize, program};
 use halite_nn::{
-    Distribution, Dropout, Fan, Init, LayerNorm, Linear, Mean, Param, Stack, Tensor, Trace, grad, init,
+    Distribution, Dropout, Fan, Init, Jit, LayerNorm, Linear, Mean, Param, Stack, Tensor, Trace, grad, init,
     optim::{Decay, Named},
     rng,
 };
@@ -95,6 +95,45 @@ fn a_stack_computes_what_its_layers_do_one_by_one_and_has_their_gradients() {
         for (index, difference) in results.iter().enumerate() {
             let difference = difference.item::<f64>().unwrap();
             assert!(difference < 1e-12, "{run:?}, result {index}: {difference}");
+        }
+    }
+}
+
+#[test]
+fn a_stack_whose_layers_are_split_over_devices_computes_the_same() {
+    type Many = Vec<Leaf<()>>;
+    let (layers, width) = (3, 16);
+    let described = Deep::new(layers, width);
+    // Each parameter of layers is split along its last dimension that is not theirs, the batch along its first.
+    let split = |ty: &TensorType, stacked: usize| {
+        let last = ty.rank() - 1;
+        let divides = last >= stacked && ty.dims()[last].is_multiple_of(8);
+        PartitionSpec::new((0..ty.rank()).map(|dim| if divides && dim == last { vec!["data"] } else { vec![] }))
+    };
+    let specs: Vec<PartitionSpec> =
+        (described.leaves().iter().map(|param| split(&param.ty, param.stacked))).chain([PartitionSpec::first("data")]).collect();
+    let dims = described.leaves().into_iter().map(|param| param.ty.dims().to_vec()).chain([vec![8, width]]);
+    let inputs: Vec<HostArray> = dims.zip(1..).map(|(dims, seed)| noise(seed, &dims, -0.5, 0.5)).collect();
+    let results: Vec<Vec<HostArray>> = [1, 8]
+        .map(|count| {
+            let mesh = Arc::new(Mesh::new([("data", count)], client().local_devices()[..count].iter().copied()).unwrap());
+            let described = described.clone();
+            let step = Jit::<Empty<()>, Many, Many>::function(client(), move |cx, inputs| {
+                let inputs = inputs.into_leaves();
+                let (x, leaves) = inputs.split_last().expect("the last is x");
+                let model: Deep<Tensor<'_>> = described.rebuild(leaves.iter().copied());
+                let loss = model.loss(cx, *x, Run::Scanned(Some(Remat::Full)));
+                grad(loss, &model).into_leaves().into_iter().chain([loss]).map(Leaf).collect()
+            });
+            let arrays: Vec<Leaf<Array>> = (inputs.iter().zip(&specs))
+                .map(|(input, spec)| Leaf(Array::upload(client(), input, &Sharding::new(&mesh, spec.clone()).unwrap()).unwrap()))
+                .collect();
+            step.on(&mesh).run(&arrays).unwrap().iter().map(|Leaf(output)| output.read().unwrap()).collect()
+        })
+        .into();
+    for (index, (one, eight)) in results[0].iter().zip(&results[1]).enumerate() {
+        for (a, b) in one.as_slice::<f64>().unwrap().iter().zip(eight.as_slice::<f64>().unwrap()) {
+            assert!((a - b).abs() < 1e-12, "result {index}: {a} and {b}");
         }
     }
 }
