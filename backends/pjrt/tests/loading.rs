@@ -7,11 +7,12 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, Instant},
 };
 
 use common::*;
 use halite_core::{Backend, CompileOptions, Error, ErrorKind, Executable};
-use halite_pjrt::Plugin;
+use halite_pjrt::{LoadOptions, Plugin};
 use tempfile::TempDir;
 
 #[test]
@@ -255,4 +256,42 @@ fn build(directory: &TempDir, name: &str, code: &str) -> PathBuf {
     let built = Command::new(cc).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     library
+}
+
+#[test]
+fn a_plugin_that_does_not_come_back_is_given_up_at_the_deadline_by_name() {
+    let directory = directory();
+    let code = "#include <unistd.h>
+        void* GetPjrtApi(void) { sleep(20); return 0; }";
+    let path = build(&directory, "sleeper", code);
+    let options = LoadOptions { deadline: Duration::from_millis(200), ..LoadOptions::default() };
+    let started = Instant::now();
+    for _ in 0..2 {
+        let error = Plugin::load_with(&path, &options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+        assert!(error.message().contains("sleeper") && error.message().contains("not started after 0.2 s"), "{error}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(15), "others are not held up by it: {:?}", started.elapsed());
+    // Nor are other plugins.
+    Plugin::load(cpu_plugin()).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_plugin_finds_what_its_options_set_and_what_the_user_set_stays() {
+    let directory = directory();
+    let code = "#include <stdio.h>
+        #include <stdlib.h>
+        void* GetPjrtApi(void) {
+            FILE* file = fopen(getenv(\"HALITE_TEST_OUT\"), \"w\");
+            fprintf(file, \"%s %d\", getenv(\"HALITE_TEST_SET\"), getenv(\"PATH\")[0] == '!');
+            fclose(file);
+            return 0;
+        }";
+    let path = build(&directory, "reader", code);
+    let out = directory.path().join("out");
+    let environment = [("HALITE_TEST_OUT", out.to_str().unwrap()), ("HALITE_TEST_SET", "by us"), ("PATH", "!")];
+    let error = Plugin::load_with(&path, &LoadOptions { environment: &environment, ..LoadOptions::default() }).unwrap_err();
+    assert!(error.to_string().contains("gave no table"), "{error}");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "by us 0");
 }

@@ -27,3 +27,15 @@ mod support;
 fn open() -> halite_core::Client {
     also::open().unwrap()
 }
+
+#[test]
+fn every_group_of_operations_is_compiled() {
+    let here = include_str!("main.rs");
+    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ir_ops")).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        // Random programs find the compilers' own mistakes, each time others.
+        if !["main.rs", "random.rs"].contains(&file.as_str()) {
+            assert!(here.contains(&format!("#[path = \"../ir_ops/{file}\"]")), "{file} is not compiled for the targets");
+        }
+    }
+}

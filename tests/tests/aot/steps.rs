@@ -2,8 +2,8 @@
 //! says of memory.
 
 use halite::{
-    models::{Classify, Mlp},
-    nn::Adam,
+    models::{Classify, LanguageModel, Mlp},
+    nn::{Adam, Transformer, TransformerConfig},
     train::{LowerOptions, LoweredStep, Strategy, lower_step},
 };
 use halite_backends::{OpenTarget, Target, TpuGeneration};
@@ -15,8 +15,8 @@ use crate::also::target;
 /// Samples for each device.
 const BATCH: usize = 32;
 
-/// The step for all devices of the target.
-fn step(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) -> LoweredStep {
+/// The step of a perceptron for all devices of the target.
+fn perceptron(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) -> LoweredStep {
     let mesh = target.mesh(axes.iter().copied()).unwrap();
     let samples = BATCH * mesh.size();
     let batch = [TensorType::new(DType::U8, [samples, 28, 28]), TensorType::new(DType::U8, [samples])];
@@ -49,14 +49,28 @@ fn bytes_in_memory(target: &Target, ty: &TensorType) -> u64 {
     by_pair.min().unwrap_or_else(|| tiled(count.div_ceil(128), 128))
 }
 
-/// Compiles the step, checks what every compiler must say of it, and gives it back.
+/// The step of a small transformer.
+fn transformer(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) -> LoweredStep {
+    let mesh = target.mesh(axes.iter().copied()).unwrap();
+    let config = TransformerConfig::tiny();
+    let batch = [TensorType::new(DType::U16, [2 * mesh.size(), config.context + 1])];
+    let model = Transformer::new(&config).unwrap();
+    lower_step(LanguageModel, model, Adam::new(1e-3), &batch, &LowerOptions::new(&mesh, strategy.min_elements(1))).unwrap()
+}
+
+/// Compiles the perceptron's step.
 fn compiles(name: &str, axes: &[(&str, usize)], strategy: Strategy) -> (CompiledProgram, ProgramMemory) {
     let target = target(name).unwrap();
-    let step = step(&target, axes, strategy);
+    let step = perceptron(&target, axes, strategy);
+    compiles_step(name, &target, &step)
+}
+
+/// Compiles a step, checks what every compiler must say of it, and gives it back.
+fn compiles_step(name: &str, target: &OpenTarget, step: &LoweredStep) -> (CompiledProgram, ProgramMemory) {
     let signature = &step.program.signature;
     let compiled = target.compile(&step.program, &CompileOptions::default()).unwrap();
     let memory = compiled.memory().unwrap();
-    println!("{name} {axes:?}: {memory:?}, serialized {} bytes", compiled.serialize().unwrap().len());
+    println!("{name}: {memory:?}, serialized {} bytes", compiled.serialize().unwrap().len());
 
     let sum = |types: &mut dyn Iterator<Item = &TensorType>| types.map(|ty| bytes_in_memory(target.target(), ty)).sum::<u64>();
     assert_eq!(memory.arguments, sum(&mut signature.inputs.iter()), "{name}: arguments are what the shardings say");
@@ -161,4 +175,16 @@ fn a_mesh_over_several_slices_sums_gradients_between_them() {
     let (_, code) = compiled.optimized().unwrap();
     let exchange = b"_xla_megascale_reduce_operation";
     assert!(code.windows(exchange.len()).any(|bytes| bytes == exchange), "nothing is reduced between slices");
+}
+
+#[test]
+fn a_transformer_compiles_fully_sharded() {
+    for (name, devices) in [("tpu:v5e:2x2", 4), ("cuda:h100:1x4", 4)] {
+        let target = target(name).unwrap();
+        let step = transformer(&target, &[("data", devices)], Strategy::fsdp());
+        let (compiled, _) = compiles_step(name, &target, &step);
+        let collectives = compiled.collectives().unwrap();
+        assert_eq!(collectives.loops_counted_once, 0, "{name}: {collectives:?}");
+        assert!(collectives.uses.iter().any(|one| one.kind == CollectiveKind::AllGather), "{name}: {collectives:?}");
+    }
 }
