@@ -63,7 +63,7 @@ pub enum Accelerator {
 /// How an accelerator is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Where plugins are installed; without it as [`Cache::open`] says.
+    /// Where plugins are installed; without it as [`Cache::open`](halite_fetch::Cache::open) says.
     pub cache: Option<PathBuf>,
     /// Fail where a plugin is missing, instead of installing it.
     pub offline: bool,

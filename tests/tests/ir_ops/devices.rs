@@ -180,7 +180,7 @@ fn what_does_not_fit_the_devices_is_refused_before_compiling() {
         vec![graph.push(Op::AllReduce { kind: Reduction::Sum, groups: vec![vec![0, 4]].into() }, &[x], None).unwrap()[0]]
     });
     let error = program(&reduced, &Interface { replicas: 4, ..Interface::new("reduce") }).unwrap_err();
-    assert_eq!(error.to_string(), "all_reduce: device 4 takes part, the program runs as 4 replicas");
+    assert_eq!(error.to_string(), "all_reduce: device 4 takes part, there are 4, from 0");
 }
 
 #[test]
