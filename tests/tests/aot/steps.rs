@@ -178,10 +178,11 @@ fn a_mesh_over_several_slices_sums_gradients_between_them() {
 }
 
 #[test]
-fn a_transformer_compiles_fully_sharded() {
+fn a_transformer_whose_layers_are_a_loop_compiles_fully_sharded() {
     for (name, devices) in [("tpu:v5e:2x2", 4), ("cuda:h100:1x4", 4)] {
         let target = target(name).unwrap();
         let step = transformer(&target, &[("data", devices)], Strategy::fsdp());
+        assert!(String::from_utf8_lossy(&step.program.code).contains("stablehlo.while"), "the layers are one loop");
         let (compiled, _) = compiles_step(name, &target, &step);
         let collectives = compiled.collectives().unwrap();
         assert_eq!(collectives.loops_counted_once, 0, "{name}: {collectives:?}");
