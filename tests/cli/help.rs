@@ -16,6 +16,7 @@ fn without_arguments_it_says_what_it_can_do() {
         Commands:
           train    Train a model
           devices  Show the devices, their memory, and the plugin behind them
+          plan     Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
           plugins  List, install or check PJRT plugins
           data     List or fetch data sets
           cache    List or remove compiled programs
