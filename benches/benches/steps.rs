@@ -19,12 +19,12 @@ use halite_core::Null;
 const QUEUED: usize = 32;
 
 fn tiny(client: &Client) -> Bare<Mlp<()>, Sgd> {
-    Bare::new(client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &data(&[8, 32]), &labels(8, 32)).expect("uploads")
+    Bare::new(client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &data(&[8, 32]), &labels([8], 32)).expect("uploads")
 }
 
 fn wide_cnn(client: &Client) -> Bare<WideCnn<()>, Sgd> {
     let sgd = Sgd::new(0.01).momentum(0.9);
-    Bare::new(client, WideCnn::new(), sgd, &data(&[128, 28, 28, 1]), &labels(128, 10)).expect("uploads")
+    Bare::new(client, WideCnn::new(), sgd, &data(&[128, 28, 28, 1]), &labels([128], 10)).expect("uploads")
 }
 
 /// The CNN of `halite train mnist` over eight devices: 26 arrays of state, two of a batch.
@@ -79,7 +79,7 @@ fn benchmarks(criterion: &mut Criterion) {
     }
 
     let mlp = Mlp::new(&[784, 512, 512, 10]);
-    let mlp = Bare::<Mlp<()>, _>::new(&cpu, mlp, Adam::new(1e-3), &data(&[128, 784]), &labels(128, 10)).expect("uploads");
+    let mlp = Bare::<Mlp<()>, _>::new(&cpu, mlp, Adam::new(1e-3), &data(&[128, 784]), &labels([128], 10)).expect("uploads");
     steps(criterion, "train step/mlp", mlp);
     steps(criterion, "train step/cnn", wide_cnn(&cpu));
 }

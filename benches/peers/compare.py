@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """halite beside its peers on the same work: builds them, runs them in turns, prints one table of ratios.
 
-    python3 compare.py [--rounds 7] [--seconds 1.5] [--workloads w1,w2,w6] [--peers halite,jax,..] [--no-build] [--json FILE]
+    python3 compare.py [--rounds 7] [--seconds 1.5] [--workloads w1,w2,w4,w6] [--peers halite,jax,..] [--no-build] [--json FILE]
 
 Every peer of a workload is started, one after the other, so that they do not compile at the same time. Then they are timed
 in rounds, A B C A B C ..., each for about SECONDS a round, and wait idle between their turns: what else the machine does
@@ -20,6 +20,7 @@ ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS=THREADS, MKL_NUM_THREADS=THREADS,
 WORK = {
     "w1": "MLP 784-512-512-10, batch 128, Adam",
     "w2": "CNN 28x28, batch 128, SGD with momentum",
+    "w4": "GPT 6x384, 256 tokens, batch 16, Adam",
     "w6": "MLP 32-32-32, batch 8, SGD",
 }
 # A round in which a peer's threads waited for a core longer than this part of the time is not counted, where enough others are.
@@ -40,8 +41,8 @@ def rust(path):
 
 PEERS = [
     # name, command by workload, workloads that it is worth a row in
-    ("halite", rust(TARGET / "release" / "peer"), "w1 w2 w6"),
-    ("jax", jax(), "w1 w2 w6"),
+    ("halite", rust(TARGET / "release" / "peer"), "w1 w2 w4 w6"),
+    ("jax", jax(), "w1 w2 w4 w6"),
     ("jax, pool as reshape", jax("reshape_pool"), "w2"),
     ("torch", torch(), "w1 w2 w6"),
     ("torch, channels last", torch("channels_last"), "w2"),
@@ -178,7 +179,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=1.5)
-    parser.add_argument("--workloads", default="w1,w2,w6")
+    parser.add_argument("--workloads", default="w1,w2,w4,w6")
     parser.add_argument("--peers", default="halite,jax,torch,burn,candle")
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--json", help="a file to append the results to, one line for each run")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""JAX: one jitted step with donated state. `jax_peer.py w1|w2|w6 [reshape_pool]`; see README.md for the work."""
+"""JAX: one jitted step with donated state. `jax_peer.py w1|w2|w4|w6 [reshape_pool]`; see README.md for the work."""
 import sys, time
 
 import jax, numpy as np
@@ -17,8 +17,8 @@ def normal(*shape, scale=1.0):
     return (rng.standard_normal(shape) * scale).astype(np.float32)
 
 
-def labels(count, classes):
-    return rng.integers(0, classes, count).astype(np.int32)
+def labels(dims, classes):
+    return rng.integers(0, classes, dims).astype(np.int32)
 
 
 def dense_params(inputs, outputs):
@@ -64,6 +64,32 @@ def cnn():
     return params, forward
 
 
+def gpt(layers, width, heads, time, vocabulary):
+    """GPT-2's form with an output layer of its own; queries, keys and values by one product."""
+    norm_params = lambda: {"g": np.ones(width, np.float32), "b": np.zeros(width, np.float32)}
+    block = lambda: dict(n1=norm_params(), qkv=dense_params(width, 3 * width), o=dense_params(width, width), n2=norm_params(),
+                         up=dense_params(width, 4 * width), down=dense_params(4 * width, width))
+    params = dict(tokens=normal(vocabulary, width, scale=0.02), positions=normal(time, width, scale=0.02), blocks=[block() for _ in range(layers)], norm=norm_params(),
+                  head=normal(width, vocabulary, scale=0.02))
+    mask = np.tril(np.ones((time, time), bool))
+
+    def norm(p, x):
+        centred = x - x.mean(-1, keepdims=True)
+        return centred * lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * p["g"] + p["b"]
+
+    def forward(p, ids):
+        x = p["tokens"][ids] + p["positions"]
+        for b in p["blocks"]:
+            q, k, v = (part.reshape(*ids.shape, heads, width // heads) for part in jnp.split(dense(b["qkv"], norm(b["n1"], x)), 3, -1))
+            scores = jnp.einsum("bthw,bshw->bhts", q, k) * (width // heads) ** -0.5
+            y = jnp.einsum("bhts,bshw->bthw", jax.nn.softmax(jnp.where(mask, scores, -jnp.inf)), v)
+            x = x + dense(b["o"], y.reshape(x.shape))
+            x = x + dense(b["down"], jax.nn.gelu(dense(b["up"], norm(b["n2"], x)), approximate=True))
+        return norm(p["norm"], x) @ p["head"]
+
+    return params, forward
+
+
 def sgd(rate, momentum=0.0):
     def update(params, grads, velocity):
         if momentum:
@@ -88,13 +114,14 @@ def adam(rate, b1=0.9, b2=0.999, eps=1e-8):
 WORK = {
     "w1": lambda: (mlp([784, 512, 512, 10]), adam(1e-3), (normal(128, 784), labels(128, 10))),
     "w2": lambda: (cnn(), sgd(0.01, 0.9), (normal(128, 28, 28, 1), labels(128, 10))),
+    "w4": lambda: (gpt(6, 384, 6, 256, 65), adam(3e-4), (labels((16, 256), 65), labels((16, 256), 65))),
     "w6": lambda: (mlp([32, 32, 32]), sgd(0.01), (normal(8, 32), labels(8, 32))),
 }
 (params, forward), (first_slots, update), batch = WORK[WORKLOAD]()
 
 
 def loss_of(params, x, y):
-    return -jnp.take_along_axis(jax.nn.log_softmax(forward(params, x)), y[:, None], 1).mean()
+    return -jnp.take_along_axis(jax.nn.log_softmax(forward(params, x)), y[..., None], -1).mean()
 
 
 def step(params, slots, x, y):

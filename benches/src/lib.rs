@@ -8,19 +8,26 @@ use std::{collections::HashMap, sync::Arc};
 use halite::{
     Array, Client, DType, HostArray, Mesh, Param, PartitionSpec, Result, Sharding, Tree,
     models::{Cnn, Mlp},
-    nn::{ArraySpec, Conv2d, Jit, Linear, Optimizer, Padding, Tensor, Trace, cross_entropy, grad, init, optim, rng},
+    nn::{ArraySpec, Conv2d, Jit, Linear, Optimizer, Padding, Tensor, Trace, Transformer, cross_entropy, grad, init, optim, rng},
     train::{State, Strategy},
     tree::{Empty, Family, Leaf},
 };
 
 /// A family of models that give logits.
 pub trait Forward: Family {
-    /// `x` to logits `[batch, classes]`.
+    /// `x` to logits `[.., classes]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t>;
 }
 
 impl Forward for Mlp<()> {
     fn logits<'t>(model: &Mlp<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
+        model.forward(x)
+    }
+}
+
+impl Forward for Transformer<()> {
+    /// `x`: token ids `[batch, time]`, to logits `[batch, time, vocabulary]`.
+    fn logits<'t>(model: &Transformer<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
         model.forward(x)
     }
 }
@@ -186,8 +193,9 @@ pub fn data(dims: &[usize]) -> HostArray {
     HostArray::from_slice(&values, dims).expect("as many values as the dimensions say")
 }
 
-/// Labels below `classes`, `s32[count]`.
-pub fn labels(count: usize, classes: i32) -> HostArray {
+/// Labels below `classes`: `dims`, s32.
+pub fn labels(dims: impl AsRef<[usize]>, classes: i32) -> HostArray {
+    let count: usize = dims.as_ref().iter().product();
     let values: Vec<i32> = (0..count as i32).map(|index| index * 7919 % classes).collect();
-    HostArray::from_slice(&values, [count]).expect("as many values as the dimension says")
+    HostArray::from_slice(&values, dims).expect("as many values as the dimensions say")
 }

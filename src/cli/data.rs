@@ -3,7 +3,14 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use halite::{Result, data::Digits, fetch};
+use halite::{
+    Result,
+    data::{
+        Digits,
+        text::{BOOKS, GPT2_VOCABULARY},
+    },
+    fetch,
+};
 
 /// Data sets: where they come from, and whether they are here.
 #[derive(Args, Debug)]
@@ -21,10 +28,31 @@ enum DataCommand {
     List,
     /// Fetch data sets, checking their digests
     Get {
-        /// `mnist` or `fashion`
-        #[arg(required = true)]
-        names: Vec<Digits>,
+        /// `mnist`, `fashion`, `books` or `gpt2`
+        #[arg(required = true, value_parser = named)]
+        names: Vec<Named>,
     },
+}
+
+/// A package of data by the name that it has here.
+#[derive(Clone, Debug)]
+struct Named {
+    name: String,
+    package: &'static fetch::Package,
+}
+
+/// All there are: images, the books, GPT-2's table of byte pairs.
+fn sets() -> Vec<Named> {
+    let digits = Digits::ALL.map(|digits| Named { name: digits.to_string(), package: digits.package() });
+    let texts = [("books", &BOOKS), ("gpt2", &GPT2_VOCABULARY)];
+    digits.into_iter().chain(texts.map(|(name, package)| Named { name: name.to_string(), package })).collect()
+}
+
+fn named(name: &str) -> Result<Named, String> {
+    let sets = sets();
+    let names: Vec<&str> = sets.iter().map(|set| set.name.as_str()).collect();
+    let unknown = format!("there is no dataset `{name}`; there are {}", names.join(", "));
+    sets.iter().find(|set| set.name == name).cloned().ok_or(unknown)
 }
 
 impl Data {
@@ -33,25 +61,19 @@ impl Data {
         match self.command {
             DataCommand::List => {
                 say!("{:<10} {:<44} {:<14} where", "name", "package", "state");
-                for digits in Digits::ALL {
-                    let package = digits.package();
+                for Named { name, package } in sets() {
                     let state = match cache.find(package)? {
                         Some(_) => "here",
                         None => "not here",
                     };
-                    say!(
-                        "{:<10} {:<44} {state:<14} {}",
-                        digits.to_string(),
-                        package.to_string(),
-                        cache.directory(package).display()
-                    );
+                    say!("{name:<10} {:<44} {state:<14} {}", package.to_string(), cache.directory(package).display());
                 }
                 say!("\nfetch one with `halite data get NAME`; training fetches what it needs by itself");
             }
             DataCommand::Get { names } => {
-                for digits in names {
-                    cache.ensure(digits.package(), &mut fetch::Bar::default())?;
-                    say!("{digits}: {}", cache.directory(digits.package()).display());
+                for Named { name, package } in names {
+                    cache.ensure(package, &mut fetch::Bar::default())?;
+                    say!("{name}: {}", cache.directory(package).display());
                 }
             }
         }

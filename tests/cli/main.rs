@@ -6,4 +6,5 @@ mod help;
 mod plan;
 mod resume;
 mod support;
+mod text;
 mod training;

@@ -1,7 +1,7 @@
 //! halite among its peers: trains one workload and speaks the five lines of `peers/README.md`.
 //!
-//! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum), `peer w6`
-//! (MLP 32-32-32, batch 8, SGD).
+//! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum), `peer w4`
+//! (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD).
 #![forbid(unsafe_code)]
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
@@ -10,7 +10,7 @@ use halite::{
     Param, Result,
     backends::Accelerator,
     models::Mlp,
-    nn::{Adam, Optimizer, Sgd},
+    nn::{Adam, Optimizer, Sgd, Transformer, TransformerConfig},
 };
 use halite_benches::{Bare, Forward, WideCnn, data, labels};
 
@@ -38,20 +38,25 @@ fn run(workload: &str) -> Result<()> {
             Mlp::new(&[784, 512, 512, 10]),
             Adam::new(1e-3),
             &data(&[128, 784]),
-            &labels(128, 10),
+            &labels([128], 10),
         )?),
         "w2" => serve(Bare::<WideCnn<()>, _>::new(
             &client,
             WideCnn::new(),
             Sgd::new(0.01).momentum(0.9),
             &data(&[128, 28, 28, 1]),
-            &labels(128, 10),
+            &labels([128], 10),
         )?),
+        "w4" => {
+            let config = TransformerConfig { tied: false, ..TransformerConfig::gpt2(6, 384) }.vocabulary(65).context(256);
+            let (x, y) = (labels([16, 256], 65), labels([16, 256], 65));
+            serve(Bare::<Transformer<()>, _>::new(&client, Transformer::new(&config)?, Adam::new(3e-4), &x, &y)?)
+        }
         "w6" => {
             let sgd = Sgd::new(0.01);
-            serve(Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), sgd, &data(&[8, 32]), &labels(8, 32))?)
+            serve(Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), sgd, &data(&[8, 32]), &labels([8], 32))?)
         }
-        other => Err(halite::Error::invalid("peer", format!("workload `{other}`; want w1, w2 or w6"))),
+        other => Err(halite::Error::invalid("peer", format!("workload `{other}`; want w1, w2, w4 or w6"))),
     }
 }
 
