@@ -31,7 +31,7 @@ fn wide_cnn(client: &Client) -> Bare<WideCnn<()>, Sgd> {
 fn sharded(client: &Client, strategy: &str, axes: &str) -> Bare<Cnn<()>, Adam> {
     let axes: MeshAxes = axes.parse().expect("axes");
     let mesh = Arc::new(Mesh::new(axes, client.local_devices()).expect("eight devices"));
-    let (x, y) = (data(&[64, 28, 28, 1]), labels(64, 10));
+    let (x, y) = (data(&[64, 28, 28, 1]), labels([64], 10));
     Bare::over(&mesh, &strategy.parse().expect("a strategy"), client, Cnn::new(10), Adam::new(1e-3), &x, &y).expect("uploads")
 }
 

@@ -7,7 +7,7 @@ use crate::support::{halite_alone, run, succeeds};
 #[test]
 fn without_arguments_it_says_what_it_can_do() {
     let ended = succeeds(&mut halite_alone(""));
-    let first: Vec<&str> = ended.stdout.lines().take(13).collect();
+    let first: Vec<&str> = ended.stdout.lines().take(14).collect();
     expect![[r#"
         Train models on every accelerator that has a PJRT plugin
 
