@@ -171,6 +171,10 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
         ("--devices 5000000000", vec!["`5000000000`", "from 1 to 1024"]),
         ("--devices 3 --batch-size 64", vec!["64 does not divide among 3 devices", "63 and 66 would"]),
         ("--devices 4 --accelerator cpu:2", vec!["--devices 4", "cpu:2 has 2"]),
+        ("--mesh data=2,model=4 --accelerator cpu:2", vec!["--mesh data=2,model=4", "cpu:2 has 2"]),
+        ("--mesh data=2,model=4", vec!["`dp` splits nothing over the axis `model`", "`tp` splits parameters over it"]),
+        ("--mesh data=2 --devices 4", vec!["mesh(data=2) wants as many devices", "got 4"]),
+        ("--strategy dp+tp --devices 4", vec!["`dp+tp` on 4 devices needs a mesh"]),
     ] {
         let error = fails(halite(&format!("{base} {arguments} --out")).arg(&out));
         assert_says(&error, &parts);

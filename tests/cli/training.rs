@@ -88,15 +88,18 @@ fn the_number_of_workers_does_not_change_a_bit_and_the_seed_does() {
 #[test]
 fn eight_devices_come_to_what_one_does_and_resume_to_the_same_bits() {
     let dir = tempfile::tempdir().unwrap();
-    let [one, eight, resumed] = ["one", "eight", "resumed"].map(|name| dir.path().join(name));
+    let [one, eight, resumed, grid] = ["one", "eight", "resumed", "grid"].map(|name| dir.path().join(name));
     train(&one, "--epochs 2");
     train(&eight, "--epochs 2 --devices 8");
-    assert_eq!(number(&eight, "devices"), 8.0);
-    assert_eq!((number(&eight, "step_compiles"), number(&eight, "blocking_reads")), (1.0, 0.0));
-    let (losses, expected) = (losses(&eight), losses(&one));
-    assert_eq!(losses.len(), 4);
-    for (loss, expected) in losses.iter().zip(&expected) {
-        assert!((loss - expected).abs() < 1e-4, "{losses:?} on eight devices, {expected:?} on one");
+    train(&grid, "--epochs 2 --mesh data=2,model=4 --strategy fsdp+tp");
+    let expected = losses(&one);
+    assert_eq!(expected.len(), 4);
+    for run in [&eight, &grid] {
+        assert_eq!(number(run, "devices"), 8.0);
+        assert_eq!((number(run, "step_compiles"), number(run, "blocking_reads")), (1.0, 0.0));
+        for (loss, expected) in losses(run).iter().zip(&expected) {
+            assert!((loss - expected).abs() < 1e-4, "{:?} on eight devices, {expected:?} on one", losses(run));
+        }
     }
 
     let ended = interrupted_then_resumed(&resumed, "--epochs 2 --devices 8 --checkpoint-every 3");
