@@ -183,7 +183,10 @@ impl Trace {
         for (i, (input, spec)) in inputs.iter().zip(in_specs).enumerate() {
             match map.part(&input.ty(), spec) {
                 Ok(part) => parts.push(part),
-                Err(problem) => return fail(format!("{}: {problem}{}", name(i), self.names(&[*input]))),
+                Err(problem) => {
+                    let named = input.name().map_or(String::new(), |name| format!(" (`{name}`)"));
+                    return fail(format!("{}{named}: {problem}", name(i)));
+                }
             }
         }
 

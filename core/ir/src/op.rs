@@ -694,8 +694,12 @@ impl Groups {
         if let Some(device) = lists.iter().flatten().find(|&&device| device >= devices) {
             return Some(format!("device {device} takes part, there are {devices}, from 0"));
         }
-        let named: HashSet<usize> = lists.iter().flatten().copied().collect();
-        let missing: Vec<usize> = (0..devices).filter(|device| !named.contains(device)).collect();
+        let mut named = HashSet::new();
+        if let Some(device) = lists.iter().flatten().find(|&&device| !named.insert(device)) {
+            return Some(format!("device {device} is twice in groups {lists:?}"));
+        }
+        // The first of them: there may be very many.
+        let missing: Vec<usize> = (0..devices).filter(|device| !named.contains(device)).take(8).collect();
         match missing[..] {
             [] => None,
             _ => Some(format!("groups {lists:?} lack devices {missing:?}; each of {devices} devices is to be in one")),

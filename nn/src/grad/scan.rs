@@ -18,14 +18,14 @@ use crate::{
 };
 
 /// A body with values of its own, and what flows back through it.
-struct Linear {
-    forward: Region,
+pub(super) struct Linear {
+    pub(super) forward: Region,
     /// Those of `forward`.
-    nodes: Vec<Recorded>,
+    pub(super) nodes: Vec<Recorded>,
     /// Takes what flows back into the outputs `flowing` of `forward`, gives what flows back into its inputs `reached`.
-    backward: Region,
-    flowing: Vec<usize>,
-    reached: Vec<usize>,
+    pub(super) backward: Region,
+    pub(super) flowing: Vec<usize>,
+    pub(super) reached: Vec<usize>,
 }
 
 impl<'t> Step<'_, 't> {
@@ -50,8 +50,13 @@ impl<'t> Step<'_, 't> {
         let mut outside: HashMap<Id, Tensor<'t>> =
             (0..first_scanned).filter(is_invariant).map(|input| (forward.inputs[input], self.x(input))).collect();
         trace.recompute(nodes, &kept.computed_once, &mut outside);
-        let of_turns =
-            self.more_results(forward, &kept.stacked, of.carried, |region| of.op(trace.region_graph(region)), of.length);
+        let of_turns = self.more_results(
+            forward,
+            &kept.stacked,
+            |at| at >= of.carried,
+            |region| of.op(trace.region_graph(region)),
+            |ty| stack(&ty, of.length),
+        );
 
         let split = flowing.partition_point(|&output| output < of.carried);
         let (carried, ys) = flowing.split_at(split);
@@ -141,7 +146,7 @@ impl<'t> Step<'_, 't> {
         let captured = trace.captured(&[backward]);
         let (needed, saved) = needed_again(self, nodes, &captured, remat);
         let op = |region: &Region| Op::Checkpoint { body: Box::new(trace.region_graph(region)), remat };
-        let saved_values = self.more_results(forward, &saved, 0, op, None);
+        let saved_values = self.more_results(forward, &saved, |_| true, op, |ty| ty);
 
         let inputs: Vec<usize> = (0..forward.inputs.len()).filter(|&input| needed.contains(&forward.inputs[input])).collect();
         let mut given: Vec<Tensor<'t>> = inputs.iter().map(|&input| self.x(input)).collect();
@@ -170,7 +175,7 @@ impl<'t> Step<'_, 't> {
     /// # Errors
     /// If there was a mistake on the way back.
     #[track_caller]
-    fn linear(&self, body: &Graph, carried: usize) -> Result<Linear, ()> {
+    pub(super) fn linear(&self, body: &Graph, carried: usize) -> Result<Linear, ()> {
         let trace = self.trace;
         // Values of its own: one input may be made from another outside, and that is not the body's to follow.
         let (mut forward, linear) = trace.region(&body.input_types(), |inputs| {
@@ -227,23 +232,21 @@ impl<'t> Step<'_, 't> {
         Ok(Linear { forward, nodes, backward, flowing, reached })
     }
 
-    /// The results that are `values` of `forward`: from its output `first` on there may be some already, the others the
-    /// operation gives from now on. `length` is that of a scan.
-    fn more_results(
+    /// The results that are `values` of `forward`: among its outputs that are `of_this_kind` there may be some already, the
+    /// others the operation gives from now on. `whole` is the type of a result, by that of the value.
+    pub(super) fn more_results(
         &self,
         forward: &Region,
         values: &[Id],
-        first: usize,
+        of_this_kind: impl Fn(usize) -> bool,
         op: impl Fn(&Region) -> Op,
-        length: impl Into<Option<usize>>,
+        whole: impl Fn(TensorType) -> TensorType,
     ) -> Vec<Tensor<'t>> {
-        let length = length.into();
         let mut forward = forward.clone();
         let there = forward.outputs.clone();
-        let known = |id: Id| there.iter().skip(first).position(|&output| output == id).map(|at| first + at);
+        let known = |id: Id| (0..there.len()).find(|&at| there[at] == id && of_this_kind(at));
         let more: Vec<Id> = values.iter().copied().filter(|&id| known(id).is_none()).collect();
-        let types = more.iter().map(|&id| self.trace.type_of(id));
-        let types: Vec<TensorType> = types.map(|ty| length.map_or(ty.clone(), |length| stack(&ty, length))).collect();
+        let types: Vec<TensorType> = more.iter().map(|&id| whole(self.trace.type_of(id))).collect();
         let mut new = Vec::new();
         if !more.is_empty() {
             forward.outputs.extend(&more);
@@ -334,7 +337,7 @@ fn needed_again(step: &Step<'_, '_>, nodes: &[Recorded], residuals: &[Id], remat
 }
 
 /// Takes hardly longer to compute again than to read back: of one result, without transcendental functions, sums or products.
-fn is_cheap(op: &Op) -> bool {
+pub(super) fn is_cheap(op: &Op) -> bool {
     match op {
         Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => true,
         Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } | Op::Reverse { .. } => true,

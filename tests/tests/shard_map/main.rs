@@ -2,6 +2,7 @@
 //! hand, gradients against finite differences in f64.
 
 mod arrays;
+mod golden;
 mod gradients;
 mod support;
 mod values;

@@ -1,0 +1,231 @@
+//! What a user who makes mistakes with `shard_map` is told, and what is accepted.
+
+use expect_test::{Expect, expect};
+use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType, tree::Leaf};
+use halite_ir::Reduction;
+use halite_nn::{Manual, Over, Tensor, Trace, grad};
+
+fn mesh() -> Mesh {
+    Mesh::new([("data", 2), ("model", 4)], (0..8).map(DeviceId)).unwrap()
+}
+
+fn spec(text: &str) -> PartitionSpec {
+    text.parse().unwrap()
+}
+
+fn input<'t>(cx: &'t Trace, name: &str, dims: &[usize]) -> Tensor<'t> {
+    cx.input(TensorType::new(DType::F32, dims), name)
+}
+
+/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no columns.
+#[track_caller]
+fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
+    let first = std::panic::Location::caller().line();
+    let cx = Trace::new();
+    traced(&cx);
+    let line = |mistake: &halite_nn::Mistake| {
+        assert!(mistake.location.file().ends_with("shard_map.rs"), "{mistake}");
+        format!("+{}: {}: {}\n", mistake.location.line() - first, mistake.op, mistake.message)
+    };
+    let told: String = cx.mistakes().iter().map(line).collect();
+    expected.assert_eq(&told);
+}
+
+/// `body` on `x: f32[8, 16]` that lies by `taken`; the result lies by `given`.
+#[track_caller]
+fn one<'t>(cx: &'t Trace, taken: &str, given: &str, body: impl FnOnce(Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {
+    cx.shard_map(&mesh(), &[input(cx, "x", &[8, 16])], &[spec(taken)], &[spec(given)], |x| vec![body(x[0])])[0]
+}
+
+#[test]
+fn specs_that_do_not_fit() {
+    check(
+        |cx| {
+            one(cx, "(rows)", "()", |x| x);
+            one(cx, "(data, data)", "()", |x| x);
+            one(cx, "(None, None, data)", "()", |x| x);
+            let odd = input(cx, "odd", &[6]);
+            cx.shard_map(&mesh(), &[odd], &[spec("(model)")], &[spec("(model)")], |x| x.to_vec());
+            one(cx, "(data)", "(rows)", |x| x);
+            one(cx, "(data)", "(data, None, model)", |x| x);
+            cx.shard_map(Manual::over(&mesh()).only(["rows"]), &[odd], &[spec("()")], &[spec("()")], |x| x.to_vec());
+            cx.shard_map(Manual::over(&mesh()).only(["model"]), &[odd], &[spec("(data)")], &[spec("()")], |x| x.to_vec());
+        },
+        expect![[r#"
+            +2: shard_map: input 0 (`x`): (rows) names axis `rows`, which is none of the manual axes (data=2, model=4)
+            +3: shard_map: input 0 (`x`): (data, data) uses axis `data` twice; an axis can split one dimension
+            +4: shard_map: input 0 (`x`): (None, None, data) speaks of 3 dimensions, f32[8, 16] has 2
+            +6: shard_map: input 0 (`odd`): dimension 0 of f32[6] is split 4 ways by (model) over mesh(data=2, model=4), and 6 is not a multiple of 4
+            +7: shard_map: result 0: (rows) names axis `rows`, which is none of the manual axes (data=2, model=4) (operand 0 is `x`)
+            +8: shard_map: result 0: (data, None, model) speaks of 3 dimensions, f32[4, 16] has 2 (operand 0 is `x`)
+            +9: shard_map: no axis `rows`; the mesh has data=2, model=4
+            +10: shard_map: input 0 (`odd`): (data) names axis `data`, which is none of the manual axes (model=4)
+        "#]],
+    );
+}
+
+#[test]
+fn counts_that_do_not_fit() {
+    check(
+        |cx| {
+            let x = input(cx, "x", &[8]);
+            cx.shard_map(&mesh(), &[x, x], &[spec("()")], &[spec("()")], |x| x.to_vec());
+            let results = cx.shard_map(&mesh(), &[x], &[spec("()")], &[spec("()")], |x| vec![x[0], x[0]]);
+            assert_eq!(results.len(), 1, "as many as there are specs, so that code which goes on does not panic");
+            let pair = (Leaf(x), Leaf(x));
+            cx.shard_map_tree(
+                &mesh(),
+                pair,
+                &(Leaf(spec("()")), Leaf(spec("(data)"))),
+                &vec![Leaf(spec("()"))],
+                |_| -> Vec<Leaf<Tensor<'_>>> { vec![] },
+            );
+        },
+        expect![[r#"
+            +3: shard_map: 2 inputs and 1 specs of inputs; there is to be one for each
+            +4: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
+            +7: shard_map: the specs of the outputs and the outputs differ: the trees differ in structure: only the left has `0` (number of leaves: 1 left, 0 right)
+        "#]],
+    );
+}
+
+#[test]
+fn axes_are_known_inside_and_collectives_fit_the_mesh() {
+    check(
+        |cx| {
+            let _ = input(cx, "x", &[8]).all_reduce(Reduction::Sum, "data");
+            let _ = cx.axis_index("data");
+            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, "rows"));
+            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, ["model", "model"]));
+            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, [""; 0]));
+            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, vec![vec![0, 1], vec![1, 2]]));
+            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, vec![vec![0, 1, 2], vec![4, 5, 6]]));
+            one(cx, "(data)", "(data)", |x| x.all_gather(0, vec![vec![0, 8]]));
+            one(cx, "(data)", "(data)", |x| {
+                x.reduce_scatter(Reduction::Sum, 1, "model").reduce_scatter(Reduction::Sum, 0, ["data", "model"])
+            });
+            one(cx, "(data)", "(data)", |x| x.all_to_all(0, 2, "model"));
+            one(cx, "(data)", "(data)", |x| x.collective_permute([(0, 1), (1, 2)], "data"));
+            one(cx, "(data)", "(data)", |x| x.gt(0.0).convert(DType::S32).all_reduce_mean("model"));
+            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::And, "model"));
+            one(cx, "(data)", "(data)", |x| x.sharding_constraint(spec("(model)")));
+            one(cx, "(data)", "(data)", |x| one(cx, "()", "()", |_| x));
+            let some = Manual::over(&mesh()).only(["model"]);
+            cx.shard_map(some, &[input(cx, "x", &[8])], &[spec("()")], &[spec("()")], |x| {
+                vec![x[0].all_reduce(Reduction::Sum, vec![vec![0, 1, 2, 3]]), x[0].all_reduce(Reduction::Sum, "data")]
+            });
+        },
+        expect![[r#"
+            +2: all_reduce: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint says how tensors lie
+            +3: axis_index: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint says how tensors lie
+            +4: all_reduce: no axis `rows`; the manual axes here are data=2, model=4
+            +5: all_reduce: axis `model` is there twice in (model=4, model=4)
+            +6: all_reduce: no axis is named; name one of the mesh or more
+            +7: all_reduce: device 1 is twice in groups [[0, 1], [1, 2]]
+            +8: all_reduce: groups [[0, 1, 2], [4, 5, 6]] lack devices [3, 7]; each of 8 devices is to be in one
+            +9: all_gather: device 8 takes part, there are 8, from 0
+            +11: reduce_scatter: dimension 0 of f32[4, 4] is 4, not a multiple of the 8 members of a group
+            +13: all_to_all: concatenated dimension 2 of f32[4, 16], whose dimensions are 0 to 1
+            +14: collective_permute: member 2 in [(0, 1), (1, 2)] of a group of 2, from 0 to 1
+            +15: all_reduce_mean: s32[4, 16] has elements of type s32; takes floats (convert first)
+            +16: all_reduce: f32[4, 16] has elements of type f32; takes bool and integers
+            +17: sharding_constraint: (model) names axis `model`, which is manual in this shard_map: what one device holds is not split
+            +18: shard_map: a shard_map within a shard_map; use the collectives of the outer one
+            +21: all_reduce: not all axes are manual here; name some of model=4
+            +21: all_reduce: no axis `data`; the manual axes here are model=4
+            +20: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_to_be_the_same_is_checked_to_be() {
+    check(
+        |cx| {
+            one(cx, "(data, model)", "(data)", |x| x.all_reduce(Reduction::Max, "data"));
+            one(cx, "()", "()", |x| x + cx.axis_index("model").convert(DType::F32));
+            one(cx, "()", "()", |x| x.reduce_scatter(Reduction::Sum, 0, "data"));
+            // Devices that turn another number of times have other results.
+            one(cx, "()", "()", |x| {
+                cx.while_loop(Leaf(x), |x| x.0.sum_all().lt(cx.axis_index("data").convert(DType::F32)), |x| x).0
+            });
+            // In one turn the first takes what the second was.
+            one(cx, "(data)", "()", |x| {
+                let start = [Leaf(x.zeros_like()), Leaf(x.zeros_like()), Leaf(x)];
+                cx.while_loop(start, |s| s[0].0.sum_all().lt(9.0), |[_, b, c]| [b, c, c])[0].0
+            });
+            one(cx, "(data)", "()", |x| {
+                cx.cond(x.sum_all().gt(0.0), || Leaf(cx.scalar(1.0, DType::F32)), || Leaf(cx.scalar(2.0, DType::F32))).0
+            });
+        },
+        expect![[r#"
+            +2: shard_map: output 0 is to be the same along `model`, for (data) leaves it out, but devices compute different parts there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +3: shard_map: output 0 is to be the same along `model`, for () leaves it out, but devices compute different parts there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +4: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +6: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +10: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +14: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+        "#]],
+    );
+    // And these are the same.
+    check(
+        |cx| {
+            one(cx, "(data, model)", "(data)", |x| x.all_gather(1, "model"));
+            one(cx, "(data, model)", "()", |x| x.all_reduce(Reduction::Sum, Over::ALL));
+            one(cx, "()", "()", |x| x.tanh());
+            one(cx, "(data)", "(data)", |x| x + cx.axis_index("data").convert(DType::F32));
+            let trusted = Manual::over(&mesh()).unchecked();
+            let x = input(cx, "x", &[8]);
+            let sum = cx.shard_map(trusted, &[x], &[spec("(data)")], &[spec("()")], |x| {
+                vec![x[0] + x[0].collective_permute([(0, 1), (1, 0)], "data")]
+            });
+            let _ = grad(sum[0].sum_all(), &Leaf(x));
+            let one_device = Mesh::new([("data", 1)], [DeviceId(0)]).unwrap();
+            cx.shard_map(&one_device, &[x], &[spec("(data)")], &[spec("()")], |x| x.to_vec());
+        },
+        expect![[""]],
+    );
+}
+
+#[test]
+fn a_part_does_not_leave_its_device() {
+    check(
+        |cx| {
+            let mut kept = None;
+            one(cx, "(data)", "(data)", |x| {
+                kept = Some(x);
+                x
+            });
+            let _ = kept.unwrap() + 1.0;
+        },
+        expect![[r#"
+            +7: add: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead
+        "#]],
+    );
+}
+
+#[test]
+fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
+    let cx = &Trace::new();
+    let (x, w) = (input(cx, "x", &[8, 16]), input(cx, "w", &[16, 4]));
+    let loss = cx.shard_map(&mesh(), &[x, w], &[spec("(data)"), spec("(model)")], &[spec("()")], |parts| {
+        let w = parts[1].all_gather(0, "model");
+        let y = parts[0].matmul(w).tanh();
+        let scale = y.sum_all().all_reduce(Reduction::Sum, "data").exp();
+        vec![(y * scale).sum_all().all_reduce(Reduction::Sum, "data")]
+    })[0];
+    let gradients = grad(loss, &[Leaf(x), Leaf(w)]);
+    // A second way back through the same uses what is kept already.
+    let again = grad(loss, &[Leaf(x), Leaf(w)]);
+    let outputs: Vec<Tensor<'_>> = [loss].into_iter().chain(gradients.map(|g| g.0)).chain(again.map(|g| g.0)).collect();
+    let graph = halite_ir::optimize(&cx.graph(&[x, w], &outputs).unwrap());
+    let bodies: Vec<Vec<&str>> = (graph.nodes().iter())
+        .flat_map(|node| node.op.regions())
+        .map(|body| body.nodes().iter().map(|node| node.op.name()).collect())
+        .collect();
+    assert_eq!(bodies.len(), 2, "the way there, and one way back for both");
+    let count = |body: usize, name: &str| bodies[body].iter().filter(|op| **op == name).count();
+    assert_eq!([count(0, "tanh"), count(0, "all_gather"), count(0, "dot")], [1, 1, 1]);
+    assert_eq!([count(1, "tanh"), count(1, "all_gather"), count(1, "dot")], [0, 0, 2], "{bodies:?}");
+    assert_eq!(count(1, "exponential"), 1, "of a scalar");
+}
