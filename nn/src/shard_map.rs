@@ -9,7 +9,7 @@ use halite_core::{
     Mesh, PartitionSpec, TensorType,
     tree::{Of, Tree, same_structure},
 };
-use halite_ir::{Axes, Op, ShardMap, varying};
+use halite_ir::{Axes, Op, ShardMap, Stuck, Varying, varying};
 
 use crate::{
     Tensor, Trace,
@@ -209,7 +209,16 @@ impl Trace {
         let regions = vec![region.giving(&outputs)];
         let results = self.shard_map_of(&mut map, inputs, regions, location);
         if checked && results.iter().all(|result| !result.is_error()) {
-            for (i, (varying, spec)) in varying(&map).into_iter().zip(out_specs).enumerate() {
+            let Varying { outputs, stuck } = varying(&map);
+            if let Some(Stuck { collective, origin, inside, axis }) = stuck {
+                let message = format!(
+                    "devices along `{axis}` may not all come here, for they may leave the `{inside}` around it, or take its branches, apart: \
+                     those that come would wait for ever. Decide by what is the same along `{axis}`, such as a reduction over it"
+                );
+                self.fail_at(origin.unwrap_or(location), collective, message, None);
+                return errors();
+            }
+            for (i, (varying, spec)) in outputs.into_iter().zip(out_specs).enumerate() {
                 let same = map.axes_not_in(spec);
                 if let Some((axis, _)) = same.iter().find(|(axis, _)| varying.contains(axis)) {
                     return fail(format!(

@@ -229,3 +229,33 @@ fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
     assert_eq!([count(1, "tanh"), count(1, "all_gather"), count(1, "dot")], [0, 0, 2], "{bodies:?}");
     assert_eq!(count(1, "exponential"), 1, "of a scalar");
 }
+
+#[test]
+fn a_collective_that_not_all_come_to_is_found_before_it_hangs() {
+    check(
+        |cx| {
+            fn choose<'t>(cx: &'t Trace, x: Tensor<'t>, decide: Tensor<'t>, axis: &str) -> Tensor<'t> {
+                cx.cond(decide.sum_all().gt(0.0), || Leaf(x.all_reduce(Reduction::Sum, axis)), || Leaf(x)).0
+            }
+            one(cx, "(data)", "(data)", |x| choose(cx, x, x, "data"));
+            one(cx, "(data)", "(data)", |x| {
+                cx.while_loop(
+                    Leaf(x),
+                    |x| x.0.sum_all().lt(9.0),
+                    |x| {
+                        let total = x.0.all_gather(0, ["model", "data"]).sum_all();
+                        Leaf(x.0 + total)
+                    },
+                )
+                .0
+            });
+            // All who take part decide alike.
+            one(cx, "(data)", "(data)", |x| choose(cx, x, x, "model"));
+            one(cx, "(data)", "(data)", |x| choose(cx, x, x.all_reduce(Reduction::Sum, "data"), "data"));
+        },
+        expect![[r#"
+            +3: all_reduce: devices along `data` may not all come here, for they may leave the `case` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
+            +11: all_gather: devices along `data` may not all come here, for they may leave the `while` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
+        "#]],
+    );
+}

@@ -68,5 +68,5 @@ pub use op::{
 };
 pub use passes::{common_subexpressions, dead_code, identities, optimize, with_border, with_precision};
 pub use print::{Interface, Port, program, text};
-pub use varying::varying;
+pub use varying::{Stuck, Varying, varying};
 pub use verify::verify;

@@ -345,7 +345,7 @@ fn what_does_not_fit_the_program_is_refused_when_it_is_printed() {
 fn devices_compute_what_varies_along_the_axes_it_comes_from() {
     let varies = |body: fn(&mut Graph, Value) -> Value| {
         let map = map(f32(&[4]), "(model)", &["(data, model)"], |graph, x| vec![body(graph, x)]);
-        varying(&map)[0].iter().map(|axis| axis.to_string()).collect::<Vec<_>>()
+        varying(&map).outputs[0].iter().map(|axis| axis.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(varies(|_, x| x), ["model"]);
     assert_eq!(varies(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: over_model() }, &[x])), [""; 0]);
