@@ -4,6 +4,7 @@ mod compile_cache;
 mod environment;
 mod help;
 mod plan;
+mod reports;
 mod resume;
 mod support;
 mod text;

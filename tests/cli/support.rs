@@ -47,7 +47,8 @@ pub(crate) fn halite_alone(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
     command.args(arguments.split_whitespace());
     let settings = ["HALITE_CACHE_DIR", "HALITE_CPU_PLUGIN", "HALITE_COMPILE_CACHE", "HALITE_COMPILE_CACHE_LIMIT", "HALITE_LOG"];
-    for variable in settings.into_iter().chain(["RUST_BACKTRACE"]) {
+    let reports = ["HALITE_DEBUG", "HALITE_DUMP_DIR", "HALITE_METRICS_FILE", "HALITE_PROFILE", "HALITE_SYNC"];
+    for variable in settings.into_iter().chain(reports).chain(["RUST_BACKTRACE"]) {
         command.env_remove(variable);
     }
     command
