@@ -6,9 +6,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use halite::{
-    Array, Client, DType, HostArray, Mesh, Param, PartitionSpec, Result, Sharding, Tree,
+    Array, Client, DType, DTypePolicy, HostArray, Mesh, Param, PartitionSpec, Result, Sharding, Tree,
     models::{Cnn, Mlp},
-    nn::{ArraySpec, Conv2d, Jit, Linear, Optimizer, Padding, Tensor, Trace, Transformer, cross_entropy, grad, init, optim, rng},
+    nn::{
+        ArraySpec, Conv2d, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace, Transformer, cross_entropy, grad, init,
+        optim, rng,
+    },
     train::{State, Strategy},
     tree::{Empty, Family, Leaf},
 };
@@ -66,6 +69,52 @@ impl Forward for WideCnn<()> {
         let x = model.conv1.forward(x).relu();
         let x = model.conv2.forward(x).relu().max_pool([2, 2], [2, 2], Padding::Valid);
         model.out.forward(model.hidden.forward(x.flatten_from(1)).relu())
+    }
+}
+
+/// One block of GPT-2's form, and a head: layer norm, causal attention, layer norm, two dense layers with GELU between.
+#[derive(Tree, Clone, Debug)]
+pub struct GptBlock<L> {
+    attention_norm: LayerNorm<L>,
+    query_key_value: Linear<L>,
+    attention_out: Linear<L>,
+    norm: LayerNorm<L>,
+    hidden: Linear<L>,
+    out: Linear<L>,
+    head: Linear<L>,
+    #[tree(static)]
+    heads: usize,
+}
+
+impl GptBlock<Param> {
+    /// Of this width and number of heads, to so many classes.
+    pub fn new(width: usize, heads: usize, classes: usize) -> Self {
+        GptBlock {
+            attention_norm: LayerNorm::new(width),
+            query_key_value: Linear::new(width, 3 * width),
+            attention_out: Linear::new(width, width),
+            norm: LayerNorm::new(width),
+            hidden: Linear::new(width, 4 * width),
+            out: Linear::new(4 * width, width),
+            head: Linear::new(width, classes),
+            heads,
+        }
+    }
+}
+
+impl Forward for GptBlock<()> {
+    /// `x: [batch, time, width]` to logits `[batch * time, classes]`.
+    fn logits<'t>(model: &GptBlock<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
+        let [batch, time, width] = x.dims()[..] else { panic!("x is [batch, time, width]") };
+        let by_head = |y: Tensor<'t>| y.reshape([batch, time, model.heads, width / model.heads]).transpose([0, 2, 1, 3]);
+        let parts = model.query_key_value.forward(model.attention_norm.forward(x)).split(2, 3);
+        let [query, key, value] = [0, 1, 2].map(|part| by_head(parts[part]));
+        let scores = query.matmul(key.swap_dims(2, 3)) / ((width / model.heads) as f64).sqrt();
+        let past = x.trace().lower_triangle(time, time, 0).broadcast_to(scores.dims());
+        let mixed = past.select(scores, -1e9).softmax(3).matmul(value);
+        let x = x + model.attention_out.forward(mixed.transpose([0, 2, 1, 3]).reshape([batch, time, width]));
+        let x = x + model.out.forward(model.hidden.forward(model.norm.forward(x)).gelu_tanh());
+        model.head.forward(x).reshape([batch * time, model.head.weight.dims()[1]])
     }
 }
 
@@ -148,6 +197,12 @@ where
         let specs = Tree::as_ref(state).map(|_, array| ArraySpec::of(array));
         let batch = Tree::as_ref(&self.batch).map(|_, array| ArraySpec::of(array));
         Ok(self.step.lower(&specs, &batch)?.program.code.len())
+    }
+
+    /// The same in another precision; before the first step. Parameters stay in `f32`.
+    pub fn precision(mut self, policy: DTypePolicy) -> Self {
+        self.step = self.step.precision(policy);
+        self
     }
 
     /// Queues `steps` steps.

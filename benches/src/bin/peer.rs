@@ -1,18 +1,20 @@
 //! halite among its peers: trains one workload and speaks the five lines of `peers/README.md`.
 //!
 //! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum), `peer w4`
-//! (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD).
+//! (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD); and for
+//! comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width 384, 6 heads, 8 x 128, Adam).
+//! A second argument is the precision: `peer w1 bf16-mixed`.
 #![forbid(unsafe_code)]
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
 
 use halite::{
-    Param, Result,
+    DTypePolicy, Param, Result,
     backends::Accelerator,
     models::Mlp,
     nn::{Adam, Optimizer, Sgd, Transformer, TransformerConfig},
 };
-use halite_benches::{Bare, Forward, WideCnn, data, labels};
+use halite_benches::{Bare, Forward, GptBlock, WideCnn, data, labels};
 
 /// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator that was more than half of the time
 /// of a tiny step. `override` puts it under the plugin too.
@@ -21,7 +23,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let workload = std::env::args().nth(1).unwrap_or_default();
-    match run(&workload) {
+    let precision = std::env::args().nth(2).map_or(Ok(DTypePolicy::F32), |name| name.parse());
+    match precision.and_then(|precision| run(&workload, precision)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -30,33 +33,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(workload: &str) -> Result<()> {
+fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
     let client = Accelerator::cpu().open()?;
+    let mlp = |batch: usize| {
+        let (x, y) = (data(&[batch, 784]), labels([batch], 10));
+        Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[784, 512, 512, 10]), Adam::new(1e-3), &x, &y)
+    };
     match workload {
-        "w1" => serve(Bare::<Mlp<()>, _>::new(
-            &client,
-            Mlp::new(&[784, 512, 512, 10]),
-            Adam::new(1e-3),
-            &data(&[128, 784]),
-            &labels([128], 10),
-        )?),
-        "w2" => serve(Bare::<WideCnn<()>, _>::new(
-            &client,
-            WideCnn::new(),
-            Sgd::new(0.01).momentum(0.9),
-            &data(&[128, 28, 28, 1]),
-            &labels([128], 10),
-        )?),
+        "w1" => serve(mlp(128)?.precision(precision)),
+        "mlp256" => serve(mlp(256)?.precision(precision)),
+        "w2" => {
+            let (x, y) = (data(&[128, 28, 28, 1]), labels([128], 10));
+            let sgd = Sgd::new(0.01).momentum(0.9);
+            serve(Bare::<WideCnn<()>, _>::new(&client, WideCnn::new(), sgd, &x, &y)?.precision(precision))
+        }
+        "block" => {
+            let (x, y) = (data(&[8, 128, 384]), labels([8 * 128], 256));
+            let block = GptBlock::new(384, 6, 256);
+            serve(Bare::<GptBlock<()>, _>::new(&client, block, Adam::new(1e-3), &x, &y)?.precision(precision))
+        }
         "w4" => {
             let config = TransformerConfig { tied: false, ..TransformerConfig::gpt2(6, 384) }.vocabulary(65).context(256);
             let (x, y) = (labels([16, 256], 65), labels([16, 256], 65));
-            serve(Bare::<Transformer<()>, _>::new(&client, Transformer::new(&config)?, Adam::new(3e-4), &x, &y)?)
+            serve(
+                Bare::<Transformer<()>, _>::new(&client, Transformer::new(&config)?, Adam::new(3e-4), &x, &y)?
+                    .precision(precision),
+            )
         }
         "w6" => {
-            let sgd = Sgd::new(0.01);
-            serve(Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), sgd, &data(&[8, 32]), &labels([8], 32))?)
+            let (x, y) = (data(&[8, 32]), labels([8], 32));
+            serve(Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &x, &y)?.precision(precision))
         }
-        other => Err(halite::Error::invalid("peer", format!("workload `{other}`; want w1, w2, w4 or w6"))),
+        other => Err(halite::Error::invalid("peer", format!("workload `{other}`; want w1, w2, w4, w6, mlp256 or block"))),
     }
 }
 

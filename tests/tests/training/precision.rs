@@ -121,6 +121,51 @@ fn a_step_whose_gradients_overflow_changes_nothing_and_the_next_ones_learn() {
     assert!(types.contains(&"scale.factor f32[]".to_string()) && types.contains(&"scale.good_steps u32[]".to_string()));
 }
 
+/// A product under a mixed policy is the exact sum of products of rounded factors, up to the rounding of sums in `f32`.
+#[test]
+fn products_round_their_factors_and_not_their_sums() {
+    let numbers = |count: usize, seed: usize| -> Vec<f32> {
+        (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
+    };
+    let (x, w) = (numbers(8 * 64, 1), numbers(64 * 16, 2));
+    let device = halite::Sharding::single(client().local_devices()[0]);
+    let upload = |values: &[f32], dims: [usize; 2]| {
+        Leaf(Array::upload(client(), &HostArray::from_slice(values, dims).unwrap(), &device).unwrap())
+    };
+    let inputs = (upload(&x, [8, 64]), upload(&w, [64, 16]));
+    let product = |policy| {
+        let jit = Jit::<Empty<()>, (Leaf<()>, Leaf<()>), Leaf<()>>::function(client(), |_, (Leaf(x), Leaf(w))| Leaf(x.matmul(w)));
+        jit.precision(policy).run(&inputs).unwrap().0.read().unwrap().as_slice::<f32>().unwrap().to_vec()
+    };
+    let exact = |round: &dyn Fn(f32) -> f64| -> Vec<f64> {
+        let at = |row: usize, column: usize| (0..64).map(|k| round(x[row * 64 + k]) * round(w[k * 16 + column])).sum();
+        (0..8 * 16).map(|i| at(i / 16, i % 16)).collect()
+    };
+    let furthest =
+        |got: &[f32], wanted: &[f64]| got.iter().zip(wanted).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
+    let [bf16, f16] = [exact(&|value| half::bf16::from_f32(value).to_f64()), exact(&|value| half::f16::from_f32(value).to_f64())];
+    let mixed = product(DTypePolicy::BF16_MIXED);
+    assert!(furthest(&mixed, &bf16) < 1e-5, "{}", furthest(&mixed, &bf16));
+    assert!(furthest(&mixed, &exact(&f64::from)) > 1e-3, "the factors are rounded");
+    let mixed = product(DTypePolicy::F16_MIXED);
+    assert!(furthest(&mixed, &f16) < 1e-5, "{}", furthest(&mixed, &f16));
+}
+
+#[test]
+fn what_devices_hold_in_a_narrow_type_comes_back_rounded_in_the_type_it_went_in() {
+    let device = halite::Sharding::single(client().local_devices()[0]);
+    let host = Arc::new(HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0], [3]).unwrap());
+    let array = Array::upload_as(client(), &host, &device, DType::Bf16).unwrap();
+    let rounded = [1.0f32, 0.333_984_38, 256.0];
+    assert_eq!(array.read().unwrap().as_slice::<f32>().unwrap(), rounded);
+    assert_eq!(array.copy().unwrap().fetch().unwrap().wait().unwrap().as_slice::<f32>().unwrap(), rounded);
+    // A program under any policy takes it for what it reports.
+    let double = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + x));
+    let twice = double.run(&Leaf(array)).unwrap().0;
+    assert_eq!((twice.ty().dtype(), twice.stored()), (DType::F32, DType::F32));
+    assert_eq!(twice.read().unwrap().as_slice::<f32>().unwrap(), rounded.map(|value| 2.0 * value));
+}
+
 /// For TPUs, from here: no device is asked.
 #[test]
 fn norms_softmax_losses_running_means_and_the_update_are_written_in_f32() {
