@@ -59,6 +59,8 @@ pub struct Plan {
     pub mesh: String,
     /// How parameters and batches lie over them.
     pub strategy: String,
+    /// The policy by which it computes: `bf16-mixed`.
+    pub precision: String,
     /// Samples of one step, over all devices.
     pub batch_size: usize,
     /// Numbers that are trained.
@@ -247,6 +249,7 @@ where
         devices: options.mesh.size(),
         mesh: options.mesh.to_string(),
         strategy: options.strategy.to_string(),
+        precision: options.precision.to_string(),
         batch_size,
         parameters,
         fit: Fit::Fits { peak: 0, available: target.memory_per_device() },

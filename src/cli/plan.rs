@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
 
 use clap::{Args, ValueEnum};
 use halite::{
-    DType, Error, MeshAxes, Result, TensorType,
+    DType, DTypePolicy, Error, MeshAxes, Result, TensorType,
     backends::{OpenOptions, OpenTarget, Target},
     fetch,
     ir::{Remat, cost},
@@ -42,6 +42,10 @@ pub(crate) struct PlanCommand {
     /// Tokens of one sample [default: the model's]
     #[arg(long, value_name = "N")]
     context: Option<usize>,
+    /// `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16` or `downcast-bf16` [default: `bf16-mixed` where the devices have units
+    /// for it, else `f32`]
+    #[arg(long, value_name = "POLICY")]
+    precision: Option<DTypePolicy>,
     /// What transformers compute again in the backward pass instead of keeping it: `none`, `full` (all but the input of each
     /// block), `save-dots` (all but the results of matrix multiplications)
     #[arg(long, value_enum, default_value_t = Rematerialise::Full, value_name = "WHAT", hide_possible_values = true)]
@@ -136,7 +140,8 @@ impl PlanCommand {
 
     fn plan_quietly(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
         let mesh = target.mesh(axes.clone())?;
-        let options = LowerOptions::new(&mesh, strategy.clone());
+        let precision = self.precision.unwrap_or_else(|| DTypePolicy::auto(self.target.platform(), target.device_kind()));
+        let options = LowerOptions { precision, ..LowerOptions::new(&mesh, strategy.clone()) };
         let samples = |each: usize| self.batch_size.unwrap_or(each * mesh.size());
         let images = || [TensorType::new(DType::U8, [samples(128), 28, 28]), TensorType::new(DType::U8, [samples(128)])];
         match &self.model {

@@ -8,7 +8,7 @@ impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let row = |f: &mut fmt::Formatter<'_>, name: &str, value: &str| writeln!(f, "{name:<22}{value}");
         row(f, "target", &format!("{} ({} x {})", self.target, self.devices, self.device))?;
-        row(f, "layout", &format!("{} on {}", self.strategy, self.mesh))?;
+        row(f, "layout", &format!("{} on {}, {}", self.strategy, self.mesh, self.precision))?;
         row(f, "batch", &format!("{} samples, {} on each device", self.batch_size, per_device(self)))?;
         row(f, "parameters", &si(self.parameters as f64, ""))?;
         match self.memory {
