@@ -11,7 +11,7 @@ use std::{
 use halite::{
     Error, ErrorKind, Result,
     backends::{
-        Accelerator, OpenOptions, Opened,
+        Accelerator, Access, CompileCacheOptions, OpenOptions, Opened,
         conformance::{Subject, Verdict, cases},
     },
     fetch,
@@ -27,7 +27,9 @@ pub(super) fn run(target: &Path, devices: Option<u32>, only: &str, skip: usize) 
     };
     let open = move || {
         let client = devices.map(|devices| ("cpu_device_count".to_owned(), i64::from(devices).into()));
-        let options = OpenOptions { client: client.into_iter().collect(), ..OpenOptions::default() };
+        // What is checked is the plugin's compiler, not what is left of an earlier check.
+        let compile_cache = Some(CompileCacheOptions { access: Access::Off, ..CompileCacheOptions::default() });
+        let options = OpenOptions { client: client.into_iter().collect(), compile_cache, ..OpenOptions::default() };
         accelerator.open_with(&options, &mut fetch::Quiet)
     };
     let opened = match open() {
