@@ -1,13 +1,14 @@
-//! The conformance suite on the backends of this repository: nothing at all, and the CPU plugin with one and with eight
+//! The conformance suite on the backends of this repository: nothing at all, and the CPU plugins with one and with eight
 //! devices.
 
 use std::time::Instant;
 
 use halite_backends::{
-    Accelerator,
+    Accelerator, Access, CompileCacheOptions, OpenOptions,
     conformance::{Outcome, Subject, Verdict, cases},
 };
-use halite_core::{Client, Null};
+use halite_core::{Client, Null, Result};
+use halite_fetch::{Bar, Cache};
 
 /// The groups of cases, a test each, so that a failure is seen by name and the rest still runs.
 macro_rules! on {
@@ -35,11 +36,31 @@ macro_rules! on {
 }
 
 on!(null, || Ok(Client::new(Null::new(8))));
-on!(cpu_with_one_device, || Accelerator::cpu().open());
-on!(cpu_with_eight_devices, || Accelerator::Cpu { devices: Some(8) }.open());
+on!(cpu_with_one_device, || fresh(&Accelerator::cpu()));
+on!(cpu_with_eight_devices, || fresh(&Accelerator::Cpu { devices: Some(8) }));
+on!(cpu_alternative_with_eight_devices, alternative);
+
+/// Programs are compiled here, not taken from the compile cache: what an old plugin loaded it cannot always serialize again.
+fn fresh(accelerator: &Accelerator) -> Result<Client> {
+    Ok(accelerator.open_with(&uncached(), &mut Bar::default())?.client)
+}
+
+fn uncached() -> OpenOptions {
+    let compile_cache = Some(CompileCacheOptions { access: Access::Off, ..CompileCacheOptions::default() });
+    OpenOptions { compile_cache, ..OpenOptions::default() }
+}
+
+/// The other CPU plugin, which makes four devices unless it is told.
+fn alternative() -> Result<Client> {
+    let located =
+        halite_backends::install(halite_backends::plugin("cpu-alternative")?, &Cache::open(None)?, &mut Bar::default())?;
+    let client = vec![("cpu_device_count".to_string(), 8i64.into())];
+    let options = OpenOptions { client, ..uncached() };
+    Ok(Accelerator::Plugin(located.path).open_with(&options, &mut Bar::default())?.client)
+}
 
 /// Runs the cases of a group, a line each, and fails with all that failed.
-fn check(group: &str, open: fn() -> halite_core::Result<Client>) {
+fn check(group: &str, open: fn() -> Result<Client>) {
     let subject = Subject::opened_by(open).unwrap();
     let mut outcome = Outcome::default();
     for case in cases().iter().filter(|case| case.name.starts_with(group)) {
