@@ -30,6 +30,8 @@ pub struct PjrtExecutable {
     devices: Vec<DeviceId>,
     inputs: Vec<Input>,
     output_memory: Vec<MemoryKind>,
+    /// What it was loaded from. XLA's CPU plugins lose functions of a program that they serialize a second time.
+    serialized: Option<Vec<u8>>,
     client: Arc<Shared>,
 }
 
@@ -128,12 +130,14 @@ pub(crate) fn load(
 ) -> Result<PjrtExecutable> {
     const OP: &str = "load";
     let platform = client.platform_name();
+    let framed = serialized;
     let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized).map_err(|error| error.on(platform))?;
     check_donated(signature).map_err(|message| client.invalid(OP, message))?;
     let loaded = deserialize(client, serialized, None)?;
     let wanted: Vec<u32> = options.devices.iter().map(|id| id.0).collect();
     if wanted.is_empty() || loaded.devices(OP)?.iter().map(|id| id.0).eq(wanted.iter().copied()) {
-        return PjrtExecutable::new(OP, loaded, name, signature, None);
+        let executable = PjrtExecutable::new(OP, loaded, name, signature, None)?;
+        return Ok(PjrtExecutable { serialized: Some(framed.to_vec()), ..executable });
     }
     // It knows the devices it was compiled for; others are asked for by options that override its own.
     let program = loaded.program(OP)?;
@@ -143,7 +147,8 @@ pub(crate) fn load(
     drop((program, loaded));
     let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &[], &options.flags);
     let loaded = deserialize(client, serialized, Some(&encode(&devices, &[], &flags)))?;
-    PjrtExecutable::new(OP, loaded, name, signature, Some(&devices.ids))
+    let executable = PjrtExecutable::new(OP, loaded, name, signature, Some(&devices.ids))?;
+    Ok(PjrtExecutable { serialized: Some(framed.to_vec()), ..executable })
 }
 
 /// Hands over what a plugin serialized, out of its frame.
@@ -219,6 +224,7 @@ impl PjrtExecutable {
             devices,
             inputs,
             output_memory,
+            serialized: None,
             client,
         })
     }
@@ -382,7 +388,10 @@ impl Executable<Pjrt> for PjrtExecutable {
     }
 
     fn serialize(&self) -> Result<Vec<u8>> {
-        self.program.serialize()
+        match &self.serialized {
+            Some(bytes) => Ok(bytes.clone()),
+            None => self.program.serialize(),
+        }
     }
 
     fn memory(&self) -> Result<ProgramMemory> {

@@ -182,6 +182,9 @@ fn a_program_is_serialized_and_loaded(subject: &Subject) -> Checked {
     same("the signature of what was loaded", loaded.signature(), compiled.signature())?;
     drop(compiled);
     check_add(client, &loaded)?;
+    // What was loaded is serialized as well as what was compiled.
+    let again = client.load(&optional(loaded.serialize())?, loaded.signature(), &CompileOptions::default())?;
+    check_add(client, &again)?;
     for device in client.local_devices().into_iter().skip(1).take(1) {
         let elsewhere = CompileOptions { devices: vec![device], ..CompileOptions::default() };
         let loaded = optional(client.load(&bytes, loaded.signature(), &elsewhere))?;
