@@ -57,7 +57,7 @@ const MOST: usize = 10_000;
 /// let options = CompileCacheOptions { directory: Some(directory.path().into()), access: Access::ReadWrite, ..Default::default() };
 /// let client = Client::new(Null::new(1));
 /// let client = match CompileCache::open(&options, None)? {
-///     Some(cache) => client.with_program_cache(cache.into()),
+///     Some(cache) => client.with_program_cache(std::sync::Arc::new(cache)),
 ///     None => client, // it is turned off
 /// };
 /// assert_eq!(client.counters().snapshot().cache_hits, 0);

@@ -19,7 +19,8 @@ use super::run::{Run, finish, learning_rate, schedule};
 pub(super) const EXAMPLES: &str = "\
 Examples:
   halite train text                                     18 books, character by character: minutes on two cores
-  halite train text --steps 200 --sample 400            a minute: whether all works here
+  halite train text --steps 3000                        the whole of them
+  halite train text --steps 100 --sample 400            a minute: whether all works here
   halite train text --data moby.txt --epochs 5          a text of yours
   halite train text --config gpt2-124m --tokens gpt2 --context 256 --batch-size 4   GPT-2's shape and tokens";
 
@@ -60,8 +61,8 @@ pub(super) struct Text {
     #[arg(long, default_value_t = 1, value_name = "N")]
     epochs: u64,
     /// At most so many steps in an epoch, on windows of text drawn by the seed
-    #[arg(long, value_name = "N")]
-    steps: Option<usize>,
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    steps: usize,
     /// Windows of one step, over all devices
     #[arg(long, default_value_t = 32, value_name = "N")]
     batch_size: usize,
@@ -109,8 +110,9 @@ impl Text {
         let tokens = texts.iter().map(|text| tokenizer.encode(text)).collect::<Result<Vec<_>>>()?;
         let [train, validation] = TokenWindows::split(&tokens, config.context, self.validation)?;
         let windows = train.len();
-        let per_epoch = (windows / self.batch_size.max(1)).min(self.steps.unwrap_or(usize::MAX));
-        let used = if self.steps.is_some() { per_epoch * self.batch_size } else { windows };
+        let per_epoch = (windows / self.batch_size.max(1)).min(self.steps);
+        // What is less than a batch is refused by the loader, in its words.
+        let used = if per_epoch == 0 { windows } else { per_epoch * self.batch_size };
         let [train, _] = train.split(used, self.run.seed)?;
 
         let (client, devices) = self.run.open()?;
