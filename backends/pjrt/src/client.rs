@@ -21,13 +21,14 @@ use crate::{
     PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology,
     buffer::{failed, upload},
     device::list_devices,
+    environment,
     event::in_callback,
     executable::{compile, load},
     handle::Handle,
     in_flight::{InFlight, Turn},
     key::{self, program_key},
     plugin::{Plugin, StableHloVersions, Table},
-    value::{Options, check_options, text_of, to_named},
+    value::{OptionValue, Options, check_options, text_of, to_named},
 };
 
 /// A client of a plugin: the backend that programs use.
@@ -52,7 +53,12 @@ impl Pjrt {
         let client = {
             let _lock = lock_clients();
             // SAFETY: the options live until the call returns, and no key-value store is given.
-            unsafe { plugin.table().call(OP, &mut args) }.map_err(|error| with_options(error, &options))?;
+            let mut create = || unsafe { plugin.table().call(OP, &mut args) };
+            let created = match cpu_threads(&options) {
+                Some(threads) => environment::with_missing("NPROC", &threads.to_string(), create),
+                None => create(),
+            };
+            created.map_err(|error| with_options(error, &options))?;
             // From here on the client is destroyed if anything fails.
             Owned { plugin, client: Handle::from_plugin(OP, args.client)? }
         };
@@ -141,6 +147,21 @@ impl Backend for Pjrt {
     fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
         program_key(&self.shared, program, options)
     }
+}
+
+/// How many threads XLA's CPU client is to have, where it would take too few by itself. It takes one for each device, and a
+/// collective blocks its thread until all devices have come. A device may run two at once, as one in a loop beside one after
+/// it, so that none is left for the device that all wait for; then the plugin ends the process.
+fn cpu_threads(options: &Options) -> Option<i64> {
+    const FOR_EACH_DEVICE: i64 = 4;
+
+    let devices = options.iter().find_map(|(name, value)| match value {
+        OptionValue::Int(count) if name == "cpu_device_count" => Some(*count),
+        _ => None,
+    })?;
+    let here = std::thread::available_parallelism().map_or(1, |count| count.get() as i64);
+    let threads = devices.saturating_mul(FOR_EACH_DEVICE);
+    (devices > 1 && threads > here).then_some(threads)
 }
 
 /// What every handle of a client shares, and by sharing keeps alive.

@@ -4,7 +4,12 @@
 //! set a variable is unsafe beside other threads, because the C library moves or frees what they may be reading. Here
 //! nothing is moved or freed: a longer list is built beside the old one, and then published by storing one pointer.
 
-use std::{ffi::CString, sync::Mutex};
+use std::{
+    ffi::{CString, c_char},
+    sync::Mutex,
+};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Sets those of `variables` that are not set; what the user chose stays. Where this system offers no safe way (other
 /// than Linux), nothing happens.
@@ -12,22 +17,35 @@ use std::{ffi::CString, sync::Mutex};
 /// A process that changes its environment by other means while this runs breaks the rule of those means, which is that no
 /// other thread may look at it meanwhile.
 pub(crate) fn set_missing(variables: &[(&str, &str)]) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
     let _held = ONE_AT_A_TIME.lock();
     let missing = variables.iter().filter(|(name, _)| std::env::var_os(name).is_none());
     let entries: Vec<CString> = missing.filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok()).collect();
     if !entries.is_empty() {
-        publish(entries);
+        publish(|list| list.extend(entries.into_iter().map(CString::into_raw)));
     }
 }
 
-#[cfg(target_os = "linux")]
-fn publish(entries: Vec<CString>) {
-    use std::{
-        ffi::c_char,
-        sync::atomic::{AtomicPtr, Ordering},
+/// What `work` gives, with a variable set while it runs, unless the user set it.
+pub(crate) fn with_missing<R>(name: &str, value: &str, work: impl FnOnce() -> R) -> R {
+    let entry = std::env::var_os(name).is_none().then(|| CString::new(format!("{name}={value}")).ok()).flatten();
+    // An address, which is never freed: another thread may be reading what is there.
+    let entry = entry.map(|entry| entry.into_raw() as usize);
+    let change = |change: &dyn Fn(&mut Vec<*mut c_char>, *mut c_char)| {
+        if let Some(entry) = entry {
+            let _held = ONE_AT_A_TIME.lock();
+            publish(|list| change(list, entry as *mut c_char));
+        }
     };
+    change(&|list, entry| list.push(entry));
+    let result = work();
+    change(&|list, entry| list.retain(|known| *known != entry));
+    result
+}
+
+/// Publishes the list of all variables after a change. Called by one at a time.
+#[cfg(target_os = "linux")]
+fn publish(change: impl FnOnce(&mut Vec<*mut c_char>)) {
+    use std::sync::atomic::{AtomicPtr, Ordering};
 
     unsafe extern "C" {
         /// POSIX: an array of pointers to `name=value`, ended by null.
@@ -42,14 +60,16 @@ fn publish(entries: Vec<CString>) {
         let entry = if old.is_null() { old.cast() } else { *old.add(index) };
         (!entry.is_null()).then_some(entry)
     });
-    let list: Vec<*mut c_char> = known.chain(entries.into_iter().map(CString::into_raw)).chain([std::ptr::null_mut()]).collect();
+    let mut list: Vec<*mut c_char> = known.collect();
+    change(&mut list);
+    list.push(std::ptr::null_mut());
     // Neither list is ever freed: another thread may be reading the old one, and this one stands until the process ends. The C
     // library frees only lists that it made itself.
     place.store(Box::leak(list.into_boxed_slice()).as_mut_ptr(), Ordering::Release);
 }
 
 #[cfg(not(target_os = "linux"))]
-fn publish(_: Vec<CString>) {}
+fn publish(_: impl FnOnce(&mut Vec<*mut c_char>)) {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -79,5 +99,15 @@ mod tests {
         let mut child = std::process::Command::new("sh");
         let output = child.args(["-c", "echo $HALITE_TEST_7"]).output().unwrap();
         assert_eq!(output.stdout, b"first\n", "a child inherits it");
+    }
+
+    #[test]
+    fn what_is_set_for_a_while_is_gone_afterwards_and_what_the_user_set_stays() {
+        let read = || std::env::var("HALITE_TEST_WHILE").ok();
+        assert_eq!(with_missing("HALITE_TEST_WHILE", "now", read).as_deref(), Some("now"));
+        assert_eq!(read(), None);
+        set_missing(&[("HALITE_TEST_WHILE", "the user's")]);
+        assert_eq!(with_missing("HALITE_TEST_WHILE", "now", read).as_deref(), Some("the user's"));
+        assert_eq!(read().as_deref(), Some("the user's"));
     }
 }
