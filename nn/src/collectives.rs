@@ -126,7 +126,7 @@ impl<'t> Tensor<'t> {
     /// past the end of the spec are whole. It changes where things are computed, not what.
     ///
     /// A model says this for any mesh it may run on, so an axis that the mesh does not have splits nothing, as if its size
-    /// were 1; the log says so at level `info`. Gradients lie as what they are gradients of.
+    /// were 1; the log says so at level `info`. So does a dimension that does not divide. Gradients lie as what they are gradients of.
     #[track_caller]
     pub fn sharding_constraint(self, spec: impl Into<PartitionSpec>) -> Tensor<'t> {
         let (spec, manual) = (spec.into(), self.trace.manual());

@@ -28,7 +28,7 @@ mod config;
 
 use std::panic::Location;
 
-use halite_core::{Result, Tree};
+use halite_core::{PartitionSpec, Result, Tree};
 
 pub use self::config::{MlpKind, NormKind, Positions, TransformerConfig};
 use crate::{
@@ -169,11 +169,21 @@ impl<'t> Transformer<Tensor<'t>> {
             (Positions::Learned, Some(positions)) => x = x + positions.table.slice_dim(0, ..dims[1]),
             (Positions::Learned, None) => return cx.fail("transformer", "learned positions without a table of them", Some(like)),
         }
-        x = Dropout::new(config.dropout).forward(x);
-        let block = |block: &Block<Tensor<'t>>, x| block.forward(x, Mask::Causal, rotation);
+        x = by_samples(Dropout::new(config.dropout).forward(x));
+        let block = |block: &Block<Tensor<'t>>, x| by_samples(block.forward(by_samples(x), Mask::Causal, rotation));
         let x = self.blocks.scan_with(cx, config.remat, x, block);
-        self.norm.forward(x)
+        by_samples(self.norm.forward(x))
     }
+}
+
+/// `x: [batch, ..]`, laid by samples wherever a mesh has axes for them. Weights that are fully sharded lie over the same axes;
+/// without this the compiler may split what flows between blocks as it finds the weights split, and keep all samples on every
+/// device.
+fn by_samples(x: Tensor<'_>) -> Tensor<'_> {
+    let manual = x.trace().manual();
+    let is_manual = |axis: &str| manual.iter().flat_map(|manual| &manual.axes).any(|(name, _)| **name == *axis);
+    let axes: Vec<&str> = ["replica", "data", "fsdp"].into_iter().filter(|axis| !is_manual(axis)).collect();
+    if axes.is_empty() { x } else { x.sharding_constraint(PartitionSpec::new([axes])) }
 }
 
 impl Block<Param> {

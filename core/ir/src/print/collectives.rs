@@ -224,6 +224,13 @@ impl Printer<'_> {
         };
         // A model says how its tensors lie on any mesh: an axis that this one lacks is as one of size 1.
         let spec = spec.within(mesh);
+        // Nor does a dimension lie in parts that are not equal.
+        let ty = cx.types[0];
+        let axes_of = |dim: usize| {
+            let parts: usize = spec.axes(dim).iter().filter_map(|axis| mesh.axis(axis)).product();
+            if ty.dims()[dim].is_multiple_of(parts) { spec.axes(dim).to_vec() } else { Vec::new() }
+        };
+        let spec = PartitionSpec::new((0..ty.rank().min(spec.rank())).map(axes_of));
         let number = self.begin(cx);
         self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(&spec, cx.types[0].rank());
         self.w.text(" : ").ty(cx.types[0]);
