@@ -153,7 +153,7 @@ impl Backend for Pjrt {
 /// collective blocks its thread until all devices have come. A device may run two at once, as one in a loop beside one after
 /// it, so that none is left for the device that all wait for; then the plugin ends the process.
 fn cpu_threads(options: &Options) -> Option<i64> {
-    const FOR_EACH_DEVICE: i64 = 4;
+    const FOR_EACH_DEVICE: i64 = 2;
 
     let devices = options.iter().find_map(|(name, value)| match value {
         OptionValue::Int(count) if name == "cpu_device_count" => Some(*count),

@@ -122,7 +122,7 @@ fn a_run_stopped_while_it_is_scored_is_scored_again_and_counts_nothing_twice() {
     assert_eq!([steps, epochs], [75, 3]);
     assert_eq!(rows(dir.path()), [10, 20, 25, 25, 30, 40, 50, 50, 60, 70, 75, 75]);
     let text = std::fs::read_to_string(dir.path().join("metrics.csv")).unwrap();
-    assert!(!text.contains(",0,0"), "a window without a step is no row: {text}");
+    assert!(!text.lines().any(|row| row.ends_with(",0,0")), "a window without a step is no row: {text}");
 }
 
 #[test]
