@@ -41,7 +41,7 @@ const PARTIAL: &str = ".partial";
 /// What is being written is not for so long.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// Programs that compile faster are not kept. The smallest were measured to load in 1 ms (docs/decisions/0022).
-const WORTH_KEEPING: Duration = Duration::from_millis(5);
+const WORTH_KEEPING: Duration = Duration::from_millis(1);
 /// So many programs are kept at most, also where they are small: every process that adds one looks at all.
 const MOST: usize = 10_000;
 
