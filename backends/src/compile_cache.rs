@@ -40,8 +40,6 @@ const SUFFIX: &str = ".program";
 const PARTIAL: &str = ".partial";
 /// What is being written is not for so long.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
-/// Programs that compile faster are not kept. The smallest were measured to load in 1 ms (docs/decisions/0022).
-const WORTH_KEEPING: Duration = Duration::from_millis(1);
 /// So many programs are kept at most, also where they are small: every process that adds one looks at all.
 const MOST: usize = 10_000;
 
@@ -310,7 +308,7 @@ impl ProgramCache for CompileCache {
     }
 
     fn keep(&self, key: &ProgramKey, compiled: &Compiled<'_>, serialize: &dyn Fn() -> Result<Vec<u8>>) {
-        if !self.writes || compiled.compile_time < WORTH_KEEPING || self.broken.load(Relaxed) {
+        if !self.writes || self.broken.load(Relaxed) {
             return;
         }
         let Ok(key) = self.key_of(key) else { return };

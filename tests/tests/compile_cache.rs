@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -160,6 +163,24 @@ fn another_line_is_the_same_program_and_anything_else_is_another() {
     let after = client.counters().snapshot();
     assert_eq!((after.cache_hits, after.cache_misses), (before.cache_hits, before.cache_misses), "it is not looked for");
     assert!(dumps.path().read_dir().unwrap().next().is_some());
+}
+
+#[test]
+fn a_program_is_found_while_another_client_is_created() {
+    let directory = tempfile::tempdir().unwrap();
+    let (client, plain) = (self::client(directory.path()), CompileOptions::default());
+    client.compile(&text(CODE), &plain).unwrap();
+    let creating = AtomicBool::new(true);
+    let loads = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..10).for_each(|_| drop(self::client(directory.path())));
+            creating.store(false, Relaxed);
+        });
+        let more = || creating.load(Relaxed).then(|| client.compile(&text(CODE), &plain).unwrap());
+        std::iter::from_fn(more).count() as u64
+    });
+    let counters = client.counters().snapshot();
+    assert_eq!((counters.cache_hits, counters.cache_misses), (loads, 1));
 }
 
 /// A cache that keeps programs in memory, and hands out what a test puts there.

@@ -50,8 +50,9 @@ impl Pjrt {
             num_options: named.len(),
             ..PJRT_Client_Create_Args::new()
         };
-        let client = {
+        let (client, variables) = {
             let _lock = lock_clients();
+            let variables = key::client_variables();
             // SAFETY: the options live until the call returns, and no key-value store is given.
             let mut create = || unsafe { plugin.table().call(OP, &mut args) };
             let created = match cpu_threads(&options) {
@@ -60,14 +61,14 @@ impl Pjrt {
             };
             created.map_err(|error| with_options(error, &options))?;
             // From here on the client is destroyed if anything fails.
-            Owned { plugin, client: Handle::from_plugin(OP, args.client)? }
+            (Owned { plugin, client: Handle::from_plugin(OP, args.client)? }, variables)
         };
         let name = client.platform_name()?;
         let version = described_version(plugin, &name, client.platform_version());
         let platform = Platform { name: name.into(), version };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
-        let identity = key::client_identity(plugin, &platform, &devices, &options);
+        let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
         let shared = Shared { in_flight, client, platform, devices, identity, launches: AtomicI32::new(0) };
         Ok(Pjrt { shared: Arc::new(shared) })
     }

@@ -17,10 +17,13 @@ use crate::{
 };
 
 /// What is digested, in which order. Another number, other keys.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
-/// Variables that compilers read by themselves: flags, and over how many threads a program is laid out.
-const VARIABLES: [&str; 6] = ["XLA_FLAGS", "LIBTPU_INIT_ARGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "NPROC", "PJRT_NPROC"];
+/// Variables that compilers read by themselves.
+const VARIABLES: [&str; 4] = ["XLA_FLAGS", "LIBTPU_INIT_ARGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE"];
+
+/// Variables that a client reads when it is created: over how many threads it lays out programs.
+const CLIENT_VARIABLES: [&str; 2] = ["NPROC", "PJRT_NPROC"];
 
 /// A client option that differs between processes which compile alike: the number of this one in the job.
 const NUMBER_IN_JOB: &str = "node_id";
@@ -54,10 +57,22 @@ pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &Com
     Some(ProgramKey(digest.finalize().into()))
 }
 
+/// What the user says to a client that is about to be created, beside its options. To be asked while no other client is being
+/// created: some variables are set for as long as that takes, and what is compiled meanwhile has nothing to do with them.
+pub(crate) fn client_variables() -> String {
+    CLIENT_VARIABLES.iter().filter_map(|name| Some(format!("; {name}={}", env::var_os(name)?.display()))).collect()
+}
+
 /// What decides, besides a program and its options, what a client's compiler makes of it: the build of the plugin, how the
 /// client was made, its devices, and where the code is for this machine's processor, that one.
-pub(crate) fn client_identity(plugin: &Plugin, platform: &Platform, devices: &[PjrtDevice], options: &Options) -> String {
-    let mut text = format!("{}; {}", plugin.identity(&platform.name), platform.version);
+pub(crate) fn client_identity(
+    plugin: &Plugin,
+    platform: &Platform,
+    devices: &[PjrtDevice],
+    options: &Options,
+    variables: &str,
+) -> String {
+    let mut text = format!("{}; {}{variables}", plugin.identity(&platform.name), platform.version);
     for (name, value) in options.iter().filter(|(name, _)| name != NUMBER_IN_JOB) {
         _ = write!(text, "; {name}={value:?}");
     }
