@@ -51,14 +51,14 @@ impl Trace {
         rng::fold_in(self.tensor(key), taken)
     }
 
-    /// Has `body` draw its keys from `key`, if there are keys at all. Says whether it drew any.
-    pub(crate) fn with_key<R>(&self, key: Option<Tensor<'_>>, body: impl FnOnce() -> R) -> (R, bool) {
-        let Some(key) = key else { return (body(), false) };
+    /// Has `body` draw its keys from `key`, if there are keys at all, of which `taken` are drawn already. Says how many are now.
+    pub(crate) fn with_key<R>(&self, key: Option<Tensor<'_>>, taken: u32, body: impl FnOnce() -> R) -> (R, u32) {
+        let Some(key) = key else { return (body(), taken) };
         let outer = self.context.key.replace(Some(key.id));
-        let outer_taken = self.context.keys_taken.replace(0);
+        let outer_taken = self.context.keys_taken.replace(taken);
         let result = body();
         self.context.key.set(outer);
-        (result, self.context.keys_taken.replace(outer_taken) > 0)
+        (result, self.context.keys_taken.replace(outer_taken))
     }
 
     /// Runs `body`, and takes away what it says of metrics and states.

@@ -24,6 +24,8 @@ impl Trace {
     /// Repeats `body` on the state as long as `condition`, a `bool` scalar, is true of it; gives the last state. The
     /// types of the state's tensors stay the same.
     ///
+    /// [`next_key`](Self::next_key) gives each turn keys of its own, in the condition too.
+    ///
     /// Gradients do not flow through: how often it runs is not known while tracing, so nor is what to keep. They do through
     /// [`scan`](Self::scan) and [`repeat`](Self::repeat).
     ///
@@ -163,29 +165,55 @@ impl Trace {
         condition: impl FnOnce(&[Tensor<'t>]) -> Tensor<'t>,
         body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
     ) -> Vec<Tensor<'t>> {
-        let types: Vec<TensorType> = initial.iter().map(|tensor| tensor.ty()).collect();
-        let (condition, answer) = self.region(&types, |carried| {
-            let answer = self.saying_nothing("while", location, || condition(carried));
-            self.check_usable("while", "the condition", answer, location)?;
-            if !answer.is_error() && answer.ty() != TensorType::scalar(DType::Bool) {
-                let message = format!("the condition gives {}; it is to give bool[]", answer.ty());
-                return Err(self.fail_at(location, "while", message, None));
-            }
-            Ok(answer)
+        // A loop that draws random numbers carries a key, too: a turn's first draws are the condition's, and its last is the
+        // next turn's key.
+        let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
+        let types: Vec<TensorType> = initial.iter().map(|tensor| tensor.ty()).chain(key).collect();
+        let (mut condition, (answer, asked)) = self.region(&types, |inputs| {
+            let (carried, key) = inputs.split_at(initial.len());
+            let (answer, drawn) =
+                self.with_key(key.first().copied(), 0, || self.saying_nothing("while", location, || condition(carried)));
+            (self.check_answer(answer, location), drawn)
         });
-        let (body, next) = self.region(&types, |carried| self.saying_nothing("while", location, || body(carried)));
+        let (mut body, (next, drawn)) = self.region(&types, |inputs| {
+            let (carried, key) = inputs.split_at(initial.len());
+            let (next, drawn) =
+                self.with_key(key.first().copied(), asked, || self.saying_nothing("while", location, || body(carried)));
+            let last = (drawn > 0).then(|| self.with_key(key.first().copied(), drawn, || self.next_key()).0);
+            (next.map(|next| next.into_iter().chain(last).collect::<Vec<_>>()), drawn)
+        });
         let initial_error = initial.iter().copied().find(|tensor| tensor.is_error()).map_or(Ok(()), Err);
-        let (Ok(answer), Ok(next), Ok(())) = (answer.and_then(fine), next, initial_error) else {
-            return types.into_iter().map(|ty| self.error_like(Some(ty))).collect();
+        let (Ok(answer), Ok(next), Ok(())) = (answer, next, initial_error) else {
+            return initial.iter().map(|tensor| self.error_like(Some(tensor.ty()))).collect();
         };
         if initial.is_empty() {
             return vec![];
         }
+        let mut carried = initial.to_vec();
+        if drawn > 0 {
+            let _site = self.called_from(location);
+            carried.push(self.next_key());
+        } else {
+            condition.inputs.truncate(initial.len());
+            body.inputs.truncate(initial.len());
+        }
         let mut regions = vec![condition.giving(&[answer]), body.giving(&next)];
         let captured = self.capture(&mut regions);
         let [condition, body] = [0, 1].map(|i| Box::new(self.region_graph(&regions[i])));
-        let operands: Vec<Tensor<'t>> = initial.iter().copied().chain(captured.iter().map(|&id| self.tensor(id))).collect();
-        self.push_regions(Op::While { carried: initial.len(), condition, body }, &operands, regions, location)
+        let operands: Vec<Tensor<'t>> = carried.iter().copied().chain(captured.iter().map(|&id| self.tensor(id))).collect();
+        let mut results = self.push_regions(Op::While { carried: carried.len(), condition, body }, &operands, regions, location);
+        results.truncate(initial.len());
+        results
+    }
+
+    /// The condition's result, if it is one.
+    fn check_answer<'t>(&'t self, answer: Tensor<'t>, location: &'static Location<'static>) -> Result<Tensor<'t>, Tensor<'t>> {
+        self.check_usable("while", "the condition", answer, location)?;
+        if !answer.is_error() && answer.ty() != TensorType::scalar(DType::Bool) {
+            let message = format!("the condition gives {}; it is to give bool[]", answer.ty());
+            return Err(self.fail_at(location, "while", message, None));
+        }
+        fine(answer)
     }
 
     /// Runs a body from which nothing comes out but its result.

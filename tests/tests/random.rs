@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use halite_core::{DType, HostArray, Tree, tree::Leaf};
+use halite_core::{DType, HostArray, TensorType, Tree, tree::Leaf};
 use halite_nn::{Conv2d, Dropout, Init, Linear, Param, Tensor, init, rng};
 use halite_tests::eval::eval;
 
@@ -198,4 +198,34 @@ fn halves_and_doubles_are_drawn_too() {
     let [mean, std, least, largest] = statistics(floats(&results[2]));
     let bound = (1.0 / 75f64).sqrt();
     assert!(mean.abs() < 0.03 && (std - bound / 3f64.sqrt()).abs() < 0.01 && least >= -bound && largest <= bound);
+}
+
+#[test]
+fn every_turn_of_a_while_draws_keys_of_its_own() {
+    const TURNS: usize = 6;
+    let results = eval(
+        |cx, _| {
+            cx.set_mode(true, Some(rng::constant_key(cx, rng::key(8))));
+            let before = cx.next_key().reshape([1, 2]);
+            let none = cx.full(0.0, &TensorType::new(DType::U32, [TURNS, 4]));
+            let start = [Leaf(cx.scalar(0.0, DType::S32)), Leaf(none)];
+            let [_, drawn] = cx.while_loop(
+                start,
+                // What the condition draws is never above the largest there is.
+                |[turn, _]| {
+                    let drawn = rng::bits(cx.next_key(), [], DType::U32).le(f64::from(u32::MAX));
+                    turn.0.lt(TURNS as f64).and(drawn)
+                },
+                |[turn, drawn]| {
+                    let keys = cx.concat(&[cx.next_key(), cx.next_key()], 0);
+                    let row = cx.iota(&TensorType::new(DType::S32, [TURNS, 4]), 0).eq(turn.0);
+                    [Leaf(turn.0 + 1.0), Leaf(row.select(keys.broadcast_to([TURNS, 4]), drawn.0))]
+                },
+            );
+            vec![before, drawn.0.reshape([2 * TURNS, 2]), cx.next_key().reshape([1, 2])]
+        },
+        &[],
+    );
+    let keys: HashSet<&[u32]> = results.iter().flat_map(|keys| words(keys).chunks(2)).collect();
+    assert_eq!(keys.len(), 2 * TURNS + 2, "{keys:?}");
 }

@@ -195,10 +195,10 @@ impl Trace {
         let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
         let slices = scanned.iter().map(|x| slice(&x.ty()));
         let types: Vec<TensorType> = initial.iter().map(|leaf| leaf.ty()).chain(slices).chain(key).collect();
-        let (mut region, ((outputs, said), drew)) = self.region(&types, |inputs| {
+        let (mut region, ((outputs, said), drawn)) = self.region(&types, |inputs| {
             let (carried, rest) = inputs.split_at(initial.len());
             let (slices, key) = rest.split_at(scanned.len());
-            self.with_key(key.first().copied(), || {
+            self.with_key(key.first().copied(), 0, || {
                 let (outputs, said) = self.hear(|| body(carried, slices));
                 (outputs.and_then(|outputs| Ok((outputs, self.said_in_turn(&said, slices, location)?))), said)
             })
@@ -213,7 +213,7 @@ impl Trace {
         if next.is_empty() && stacked.is_empty() {
             return Ok(vec![]);
         }
-        if drew {
+        if drawn > 0 {
             let _site = self.called_from(location);
             scanned.push(rng::split_many(self.next_key(), length));
         } else {
