@@ -32,12 +32,12 @@ mod text;
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, ErrorKind, Param, Result, TensorType,
     backends::OpenTarget,
-    ir::{Cost, cost},
+    ir::{Cost, Graph, Op, Remat, cost},
     nn::Optimizer,
     train::{LowerOptions, LoweredStep, Task, lower_step},
     tree::{Family, Tree},
@@ -46,7 +46,7 @@ use crate::{
 pub use estimate::Estimate;
 
 /// What a training step needs and does on a target.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Plan {
     /// As it is written: `tpu:v5e:4x4`.
@@ -92,7 +92,7 @@ pub struct Plan {
 }
 
 /// Whether a step fits the memory of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Fit {
     /// At its peak it uses so many bytes.
@@ -114,7 +114,7 @@ pub enum Fit {
 }
 
 /// What is too large for a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Excess {
     /// State and batch, before anything runs.
@@ -126,7 +126,7 @@ pub enum Excess {
 }
 
 /// Bytes on one device, as the compiler says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// State, batch and metrics.
     pub arguments: u64,
@@ -143,7 +143,7 @@ pub struct Memory {
 }
 
 /// Operations of one step over all devices, counted on halite's own graph with loops multiplied out; see [`Cost`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Floating point operations, transcendental ones apart.
     pub flops: f64,
@@ -184,7 +184,7 @@ impl Work {
 }
 
 /// Collectives of one kind over groups of one size, in one step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Collective {
     /// `all-reduce`, `all-gather`, ..
     pub kind: String,
@@ -226,6 +226,9 @@ impl Plan {
 /// and reads what the compiler says. `batch` are the types of the fields of a batch over all devices.
 ///
 /// What a device is given is added up first: if that alone is too much, nothing is compiled.
+///
+/// It compiles in this process, which a vendor's compiler can end on some programs. What must go on whatever happens runs it in a
+/// process of its own, as `halite plan` does with each layout: a [`Plan`] is written and read by `serde`.
 ///
 /// # Errors
 /// As [`lower_step`]; what the compiler says, except that it does not fit, which is a [`Plan`] too.
@@ -272,7 +275,7 @@ where
         available => plan.compile(target, &lowered, available)?,
     };
     plan.estimate = Estimate::of(&plan, target.target().spec());
-    plan.advice = text::advice(&plan);
+    plan.advice = text::advice(&plan, recomputed(&lowered.graph));
     Ok(plan)
 }
 
@@ -326,6 +329,16 @@ impl Plan {
     pub fn took(&self) -> Duration {
         Duration::from_secs_f64(self.trace_seconds + self.compile_seconds)
     }
+}
+
+/// What gradients compute again in `graph`: the least of its checkpoints, `None` if it has none.
+fn recomputed(graph: &Graph) -> Option<Remat> {
+    let of = |op: &Op| match op {
+        Op::Checkpoint { remat, .. } => Some(*remat),
+        other => other.regions().into_iter().find_map(recomputed),
+    };
+    let found: Vec<Remat> = graph.nodes().iter().filter_map(|node| of(&node.op)).collect();
+    if found.contains(&Remat::SaveDots) { Some(Remat::SaveDots) } else { found.first().copied() }
 }
 
 fn unless_unsupported<T>(result: Result<T, Error>) -> Result<Option<T>> {

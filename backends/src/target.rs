@@ -82,6 +82,11 @@ impl Target {
         }
     }
 
+    /// Whether parts of it are connected by the data centre's network alone: several slices, several machines of GPUs.
+    pub fn crosses_network(&self) -> bool {
+        self.slices() > 1 || matches!(self, Target::Cuda(target) if target.hosts > 1)
+    }
+
     /// What one device can do, as its vendor says; none for a CPU, of which there are too many kinds.
     pub fn spec(&self) -> Option<DeviceSpec> {
         match self {
@@ -100,7 +105,22 @@ impl Target {
         }
     }
 
+    /// Finds the plugin that compiles for it, installing it where it is missing and `options` allow it. Loads nothing.
+    ///
+    /// # Errors
+    /// If the plugin is not here and cannot be installed.
+    pub fn locate(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Located> {
+        let found = Cache::open(options.cache.as_deref()).map_err(Error::from).and_then(|cache| {
+            let search = self.search(&cache);
+            if options.offline { search.find() } else { search.ensure(progress) }
+        });
+        found.map_err(|error| self.failed(&error))
+    }
+
     /// Loads the plugin that compiles for it, installing it where it is missing and `options` allow it.
+    ///
+    /// Vendors' compilers end the process on some programs, and may take long. What must go on whatever happens opens and compiles
+    /// in a process of its own, as `halite plan` does.
     ///
     /// A plugin is loaded once in a process. What libtpu needs to know where there is no TPU is set in the environment before
     /// that (`TPU_SKIP_MDS_QUERY` and others, unless the user set them), and stays: real TPUs are opened by another process.
@@ -109,18 +129,26 @@ impl Target {
     /// If the plugin is not here and cannot be installed, does not start in time, or does not know the target.
     pub fn open(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
         let opened = self.opened(options, progress);
-        let opened = opened.map_err(|error| Error::new(error.kind(), format!("target {self}"), error.to_string()))?;
+        let opened = opened.map_err(|error| self.failed(&error))?;
         tracing::info!(target = %self, file = %opened.located, devices = opened.devices.len(), "opened");
         Ok(opened)
     }
 
+    fn failed(&self, error: &Error) -> Error {
+        Error::new(error.kind(), format!("target {self}"), error.to_string())
+    }
+
+    fn search<'a>(&self, cache: &'a Cache) -> Search<'a> {
+        match self {
+            Target::Cpu { .. } => Search::cpu(cache),
+            Target::Cuda(_) => Search::cuda(cache),
+            Target::Tpu(_) => Search::tpu(cache),
+        }
+    }
+
     fn opened(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
         let cache = Cache::open(options.cache.as_deref())?;
-        let search = match self {
-            Target::Cpu { .. } => Search::cpu(&cache),
-            Target::Cuda(_) => Search::cuda(&cache),
-            Target::Tpu(_) => Search::tpu(&cache),
-        };
+        let search = self.search(&cache);
         let (located, plugin) = {
             let environment: &[_] = if let Target::Tpu(_) = self { tpu::ENVIRONMENT } else { &[] };
             let load = |located: Located| {

@@ -13,10 +13,11 @@ mod data;
 mod devices;
 mod plan;
 mod plugins;
+mod process;
 mod profile;
 mod train;
 
-use std::{io::IsTerminal, path::PathBuf, process::ExitCode};
+use std::{fmt::Display, io::IsTerminal, path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -44,7 +45,7 @@ enum Command {
     Train(train::Train),
     /// Show the devices, their memory, and the plugin behind them
     Devices(devices::Devices),
-    Plan(plan::PlanCommand),
+    Plan(Box<plan::PlanCommand>),
     Plugins(plugins::Plugins),
     /// List or fetch data sets
     Data(data::Data),
@@ -55,7 +56,9 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
     let from_environment = || std::env::var_os("HALITE_PROFILE").filter(|path| !path.is_empty()).map(PathBuf::from);
-    if let Err(error) = profile::init(cli.profile.or_else(from_environment)) {
+    let profile = cli.profile.or_else(from_environment);
+    let profiled = profile.is_some();
+    if let Err(error) = profile::init(profile) {
         return say_error(&error);
     }
     let result = match cli.command {
@@ -65,7 +68,7 @@ pub(crate) fn run() -> ExitCode {
             .map_err(|error| halite::Error::new(halite::ErrorKind::Io, "help", "cannot print").caused_by(error)),
         Some(Command::Train(train)) => train.run(),
         Some(Command::Devices(devices)) => devices.run(),
-        Some(Command::Plan(plan)) => plan.run(),
+        Some(Command::Plan(plan)) => plan.run(profiled),
         Some(Command::Plugins(plugins)) => plugins.run(),
         Some(Command::Data(data)) => data.run(),
         Some(Command::Cache(cache)) => cache.run(),
@@ -77,7 +80,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn say_error(error: &halite::Error) -> ExitCode {
+fn say_error(error: &impl Display) -> ExitCode {
     let (red, plain) = if std::io::stderr().is_terminal() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
     eprintln!("{red}error{plain}: {error}");
     ExitCode::FAILURE

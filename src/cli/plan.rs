@@ -1,11 +1,18 @@
 //! `halite plan`: compile a training step for devices that are not here.
 
-use std::{path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
+use std::{
+    env,
+    path::PathBuf,
+    process::ExitCode,
+    str::FromStr,
+    sync::mpsc::RecvTimeoutError,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, ValueEnum};
 use halite::{
     DType, DTypePolicy, Error, MeshAxes, Result, TensorType,
-    backends::{OpenOptions, OpenTarget, Target},
+    backends::{Located, OpenOptions, OpenTarget, Target},
     fetch,
     ir::{Remat, cost},
     models::{Classify, Cnn, LanguageModel, Mlp},
@@ -14,12 +21,18 @@ use halite::{
     train::{LowerOptions, Strategy, lower_step},
 };
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+
+use super::process;
 
 /// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
 ///
 /// The vendor's own compiler compiles the whole step, forward, backward, collectives and optimizer, and says what it needs.
-/// No device, no data, and nothing of the model's size is needed: a laptop plans for a pod.
+/// No device, no data, and nothing of the model's size is needed: a laptop plans for a pod. It compiles in a process of its own: a
+/// compiler that aborts, or hangs, is an error that says so.
+///
+/// The exit code is 0 if the step fits, 3 if it does not, else 1.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanCommand {
@@ -56,12 +69,24 @@ pub(crate) struct PlanCommand {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    /// How long the compiler may take for one layout before it is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    deadline: u64,
+    /// Print what the compiler's plugin prints, also where nothing fails
+    #[arg(short, long)]
+    verbose: bool,
+    /// Compile in this process, without a deadline, as `--profile` does too: for debuggers. A compiler that aborts ends it
+    #[arg(long)]
+    in_process: bool,
     /// Fail where the compiler's plugin is missing, instead of installing it
     #[arg(long)]
     offline: bool,
     /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
+    /// This is the process that compiles; which of the layouts.
+    #[arg(long, hide = true, value_name = "NUMBER")]
+    as_child: Option<usize>,
 }
 
 const EXAMPLES: &str = "\
@@ -70,7 +95,7 @@ Examples:
   halite plan llama-7b --target tpu:v5p:8x8x8 --strategy fsdp         does it fit 512 chips, and how fast at best
   halite plan llama-7b --target tpu:v5e:16x16 --mesh fsdp=64,model=4 --strategy fsdp+tp
   halite plan gpt2-xl --target cuda:h100:1x8 --search                 which layout is best on eight GPUs
-The compilers are fetched on first use: libtpu 205 MB, CUDA's 180 MB.";
+The compilers are fetched on first use: libtpu 205 MB, CUDA's 234 MB.";
 
 /// What is planned.
 #[derive(Clone, Debug)]
@@ -113,32 +138,131 @@ impl Rematerialise {
     }
 }
 
+/// What the child says, as a line of JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Plan(Box<Plan>),
+    Error(String),
+}
+
+/// What compiles.
+enum Compiler {
+    Here(OpenTarget),
+    /// One child for each layout.
+    InChildren(Located),
+}
+
 impl PlanCommand {
-    pub(crate) fn run(self) -> Result<ExitCode> {
-        let options = OpenOptions { cache: self.cache_dir.clone(), offline: self.offline, ..OpenOptions::default() };
-        let target = self.target.open(&options, &mut fetch::Bar::default())?;
-        if self.search {
-            return self.search(&target);
+    /// `profiled` says that what this process does is recorded.
+    pub(crate) fn run(self, profiled: bool) -> Result<ExitCode> {
+        let layouts = self.layouts();
+        if let Some(layout) = self.as_child.and_then(|number| layouts.get(number)) {
+            return Ok(self.answer(layout));
         }
-        let devices = self.target.device_count();
-        let axes = self.mesh.clone().unwrap_or_else(|| axes(&[("data", devices)]));
-        let plan = self.plan(&target, &axes, &self.strategy)?;
-        if self.json {
-            say!("{}", json(&plan));
+        let (options, mut bar) = (self.open_options(), fetch::Bar::default());
+        let compiler = if self.in_process || profiled {
+            Compiler::Here(self.target.open(&options, &mut bar)?)
         } else {
-            say!("{plan}");
+            Compiler::InChildren(self.target.locate(&options, &mut bar)?)
+        };
+        let mut rows = Vec::new();
+        for (number, (axes, strategy)) in layouts.iter().enumerate() {
+            let progress = if self.search { format!(" ({} of {})", number + 1, layouts.len()) } else { String::new() };
+            let waiting = self.spinner(format!("compiling for {}, {strategy} on {axes}{progress}", self.target));
+            let plan = match &compiler {
+                Compiler::Here(target) => self.plan(target, axes, strategy).map_err(|error| error.to_string()),
+                Compiler::InChildren(located) => self.ask(number, axes, strategy, located)?,
+            };
+            waiting.finish_and_clear();
+            rows.push((axes, strategy, plan));
         }
-        Ok(if plan.fits() { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_FIT) })
+        match &rows[..] {
+            [(.., Ok(plan))] if !self.search => {
+                if self.json {
+                    say!("{}", json(plan));
+                } else {
+                    say!("{plan}");
+                }
+            }
+            [(.., Err(error))] if !self.search => return Ok(super::say_error(error)),
+            _ => self.compare(&mut rows),
+        }
+        let mut plans = rows.iter().filter_map(|(.., plan)| plan.as_ref().ok());
+        Ok(match plans.next() {
+            Some(plan) if plan.fits() || plans.any(Plan::fits) => ExitCode::SUCCESS,
+            Some(_) => ExitCode::from(DOES_NOT_FIT),
+            None => ExitCode::FAILURE,
+        })
+    }
+
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions { cache: self.cache_dir.clone(), offline: self.offline, ..OpenOptions::default() }
+    }
+
+    /// What is planned: one, or with `--search` all that are worth it.
+    fn layouts(&self) -> Vec<(MeshAxes, Strategy)> {
+        let devices = self.target.device_count();
+        if self.search {
+            return candidates(devices);
+        }
+        vec![(self.mesh.clone().unwrap_or_else(|| axes(&[("data", devices)])), self.strategy.clone())]
+    }
+
+    /// The child's part: the parent has seen to it that the plugin is there.
+    fn answer(&self, (axes, strategy): &(MeshAxes, Strategy)) -> ExitCode {
+        process::end_with_parent();
+        let options = OpenOptions { offline: true, ..self.open_options() };
+        let opened = self.target.open(&options, &mut fetch::Quiet);
+        let answer = match opened.and_then(|target| self.plan(&target, axes, strategy)) {
+            Ok(plan) => Answer::Plan(Box::new(plan)),
+            Err(error) => Answer::Error(error.to_string()),
+        };
+        say!("{}", serde_json::to_string(&answer).expect("a plan has names and numbers only"));
+        ExitCode::SUCCESS
+    }
+
+    /// The parent's part. The inner error is one of this layout, in words.
+    fn ask(&self, number: usize, axes: &MeshAxes, strategy: &Strategy, located: &Located) -> Result<Result<Plan, String>> {
+        // What is before `plan` on a command line makes a profile, and no child.
+        let first = ["plan".into(), "--as-child".into(), number.to_string().into()];
+        let arguments = first.into_iter().chain(env::args_os().skip(2));
+        let mut child = process::Child::start("plan", arguments, self.echoes())?;
+        let end = Instant::now() + Duration::from_secs(self.deadline);
+        let (how, advice) = loop {
+            match child.line(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(Answer::Plan(plan)) => return Ok(Ok(*plan)),
+                    Ok(Answer::Error(words)) => return Ok(Err(words)),
+                    Err(_) if self.echoes() => eprintln!("{line}"),
+                    Err(_) => {}
+                },
+                Err(RecvTimeoutError::Timeout) => {
+                    let how = format!("was not done after {} s, and was ended", self.deadline);
+                    break (how, "give it longer with --deadline, or take another layout or a smaller model");
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = child.status();
+                    let advice = match status.contains("SIGKILL") {
+                        true => "the system ends processes so when memory runs out: see how much is free",
+                        false => "another layout, batch size or precision may not meet this; --verbose shows all that it printed",
+                    };
+                    break (format!("ended its process ({status})"), advice);
+                }
+            }
+        };
+        let compiler = located.plugin.map_or_else(|| located.path.display().to_string(), |plugin| plugin.package.to_string());
+        let said = child.last_words().map_or_else(String::new, |words| format!("; its last words: {words}"));
+        let target = &self.target;
+        Ok(Err(format!("plan for {target}: {strategy} on {axes}: the compiler, {compiler}, {how}{said}; {advice}")))
+    }
+
+    /// Whether what the child prints on stderr is printed here too: its log is there as well.
+    fn echoes(&self) -> bool {
+        self.verbose || env::var_os("HALITE_LOG").is_some_and(|filter| !filter.is_empty())
     }
 
     fn plan(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
-        let waiting = spinner(format!("compiling for {}, {strategy} on {axes}", self.target));
-        let plan = self.plan_quietly(target, axes, strategy);
-        waiting.finish_and_clear();
-        plan
-    }
-
-    fn plan_quietly(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
         let mesh = target.mesh(axes.clone())?;
         let precision = self.precision.unwrap_or_else(|| DTypePolicy::auto(self.target.platform(), target.device_kind()));
         let options = LowerOptions { precision, ..LowerOptions::new(&mesh, strategy.clone()) };
@@ -163,15 +287,14 @@ impl PlanCommand {
         }
     }
 
-    fn search(&self, target: &OpenTarget) -> Result<ExitCode> {
-        let candidates = candidates(self.target.device_count());
-        let mut rows = Vec::new();
-        for (axes, strategy) in &candidates {
-            rows.push((axes, strategy, self.plan(target, axes, strategy)));
-        }
-        // What fits first, the fastest first of those; then what is least too large; then what cannot be.
-        let order = |plan: &Result<Plan>| match plan {
-            Ok(plan) if plan.fits() => (0, plan.estimate.map_or(f64::INFINITY, |estimate| estimate.step_seconds_without_overlap)),
+    /// Prints a table of them, and the best. Sorts them: what fits first, the fastest first of those; then what is least too large;
+    /// then what failed.
+    fn compare(&self, rows: &mut [(&MeshAxes, &Strategy, Result<Plan, String>)]) {
+        let order = |plan: &Result<Plan, String>| match plan {
+            Ok(plan) if plan.fits() => {
+                let estimate = plan.estimate.as_ref();
+                (0, estimate.map_or(f64::INFINITY, |estimate| estimate.step_seconds_without_overlap))
+            }
             Ok(plan) => (1, plan.required() as f64),
             Err(_) => (2, 0.0),
         };
@@ -179,41 +302,49 @@ impl PlanCommand {
             let ((group, number), (other, than)) = (order(a), order(b));
             group.cmp(&other).then(number.total_cmp(&than))
         });
-        let fits = rows.first().is_some_and(|(.., plan)| plan.as_ref().is_ok_and(Plan::fits));
         if self.json {
-            let values: Vec<_> = rows
-                .iter()
-                .map(|(axes, strategy, plan)| match plan {
-                    Ok(plan) => json(plan),
-                    Err(error) => json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error.to_string()}),
-                })
-                .collect();
-            say!("{}", serde_json::Value::Array(values));
-        } else {
-            say!(
-                "{:<10} {:<22} {:>10}  {:<5} {:>12} {:>12}  {:>9}",
-                "strategy",
-                "mesh",
-                "peak",
-                "fits",
-                "step, best",
-                "no overlap",
-                "MFU"
-            );
-            for (axes, strategy, plan) in &rows {
-                let start = format!("{:<10} {:<22}", strategy.to_string(), axes.to_string());
-                match plan {
-                    Ok(plan) => say!("{start} {}", plan.row()),
-                    Err(error) => say!("{start} {error}"),
-                }
-            }
-            match &rows[..] {
-                [(.., Ok(best)), ..] if fits => say!("\nestimated fastest of what fits:\n\n{best}"),
-                [(.., Ok(least)), ..] => say!("\nnothing fits; nearest to it:\n\n{least}"),
-                _ => {}
+            let value = |(axes, strategy, plan): &(&MeshAxes, &Strategy, Result<Plan, String>)| match plan {
+                Ok(plan) => json(plan),
+                Err(error) => json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error}),
+            };
+            say!("{}", rows.iter().map(value).collect::<serde_json::Value>());
+            return;
+        }
+        say!(
+            "{:<10} {:<22} {:>10}  {:<5} {:>12} {:>12}  {:>9}",
+            "strategy",
+            "mesh",
+            "peak",
+            "fits",
+            "step, best",
+            "no overlap",
+            "MFU"
+        );
+        for (axes, strategy, plan) in rows.iter() {
+            let row = plan.as_ref().map_or_else(|_| format!("{:>10}  failed, see below", "-"), Plan::row);
+            say!("{:<10} {:<22} {row}", strategy.to_string(), axes.to_string());
+        }
+        for (.., plan) in rows.iter() {
+            if let Err(error) = plan {
+                say!("\nfailed: {error}");
             }
         }
-        Ok(if fits { ExitCode::SUCCESS } else { ExitCode::from(DOES_NOT_FIT) })
+        match &rows[..] {
+            [(.., Ok(best)), ..] if best.fits() => say!("\nestimated fastest of what fits:\n\n{best}"),
+            [(.., Ok(least)), ..] => say!("\nnothing fits; nearest to it:\n\n{least}"),
+            _ => {}
+        }
+    }
+
+    /// Compiling for a pod takes a minute or two, in which something is to move.
+    fn spinner(&self, message: String) -> ProgressBar {
+        if self.echoes() {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
+        let spinner = ProgressBar::new_spinner().with_style(style).with_message(message);
+        spinner.enable_steady_tick(Duration::from_millis(200));
+        spinner
     }
 }
 
@@ -242,14 +373,6 @@ fn candidates(devices: usize) -> Vec<(MeshAxes, Strategy)> {
 
 fn json(plan: &Plan) -> serde_json::Value {
     serde_json::to_value(plan).expect("a plan has names and numbers only")
-}
-
-/// Compiling for a pod takes a minute or two, in which something is to move.
-fn spinner(message: String) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
-    let spinner = ProgressBar::new_spinner().with_style(style).with_message(message);
-    spinner.enable_steady_tick(Duration::from_millis(200));
-    spinner
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! How long a step takes at best: a roofline of three roofs.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use crate::backends::DeviceSpec;
@@ -10,8 +12,9 @@ use crate::backends::DeviceSpec;
 ///
 /// Assumed: contractions divide evenly among devices and run at the peak for their types; memory is met by the operands and
 /// results of contractions, and once by all arguments and outputs; devices send on all links at once, in rings; work between
-/// contractions takes no time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// contractions takes no time. Links are those of a slice or a machine: what crosses the data centre's network, between slices or
+/// machines, is slower than said here, and of several slices not counted, since the compiled program is that of one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Seconds of arithmetic.
     pub compute_seconds: f64,
@@ -31,7 +34,7 @@ pub struct Estimate {
     /// The peak it is a part of, floating point operations a second of one device.
     pub peak_flops: f64,
     /// Where the vendor's numbers are from.
-    pub source: &'static str,
+    pub source: Cow<'static, str>,
 }
 
 impl Estimate {
@@ -54,7 +57,7 @@ impl Estimate {
             mfu: 0.0,
             mfu_without_overlap: 0.0,
             peak_flops: if 2.0 * work.contractions_in_16_bits >= work.contractions { spec.bf16_flops } else { spec.f32_flops },
-            source: spec.source,
+            source: spec.source.into(),
         };
         estimate.set_model_flops(work.contractions, plan.devices);
         Some(estimate)

@@ -1,8 +1,9 @@
 //! A plan for people: a table, and what would help.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use super::{Excess, Fit, Plan};
+use crate::{backends::Target, ir::Remat};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,7 +76,9 @@ impl fmt::Display for Plan {
             )?;
             row(f, "  arithmetic", &seconds(estimate.compute_seconds))?;
             row(f, "  memory", &seconds(estimate.memory_seconds))?;
-            row(f, "  network", &seconds(estimate.network_seconds))?;
+            let crosses = self.target.parse().is_ok_and(|target: Target| target.crosses_network());
+            let without = if crosses { ", without what crosses the data centre's network" } else { "" };
+            row(f, "  network", &format!("{}{without}", seconds(estimate.network_seconds)))?;
             row(
                 f,
                 "  MFU at best",
@@ -86,7 +89,7 @@ impl fmt::Display for Plan {
                     si(estimate.peak_flops, "FLOP")
                 ),
             )?;
-            row(f, "  numbers from", estimate.source)?;
+            row(f, "  numbers from", &estimate.source)?;
         }
         let executable = self.executable.map_or(String::new(), |bytes| format!(", executable {}", si(bytes as f64, "B")));
         row(f, "program", &format!("{} of StableHLO{executable}", si(self.stablehlo as f64, "B")))?;
@@ -107,7 +110,7 @@ impl Plan {
     pub fn row(&self) -> String {
         let fits = if self.fits() { "yes" } else { "NO" };
         let peak = si(self.required() as f64, "B");
-        match self.estimate {
+        match &self.estimate {
             Some(estimate) => format!(
                 "{peak:>10}  {fits:<5} {:>12} {:>12}  {:>3.0} - {:.0} %",
                 seconds(estimate.step_seconds),
@@ -144,12 +147,12 @@ fn verdict(fit: Fit) -> String {
     }
 }
 
-/// What would make a plan fit that does not.
-pub(super) fn advice(plan: &Plan) -> Vec<String> {
+/// What would make a plan fit that does not. `remat` is what its gradients compute again already.
+pub(super) fn advice(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
     let Fit::TooLarge { required, available, what } = plan.fit else { return Vec::new() };
     let mut lines = Vec::new();
     let state = plan.arguments;
-    let sharded = plan.strategy.contains("fsdp");
+    let (sharded, by_layers) = (plan.strategy.contains("fsdp"), plan.strategy.contains("tp"));
     if !sharded && state > available / 4 && plan.devices > 1 {
         lines.push(format!(
             "split the state: with fsdp over the {} devices each has about {} of it",
@@ -163,14 +166,27 @@ pub(super) fn advice(plan: &Plan) -> Vec<String> {
         lines.push(format!("{what}: on {factor} times the devices the state takes half of the memory"));
     }
     if what != Excess::Arguments {
-        let mut line = format!("a smaller batch: {} samples on each device now", per_device(plan));
         if plan.batch_size > plan.devices {
-            let _ = write!(line, "; activations shrink with it");
+            let now = per_device(plan);
+            lines.push(format!("a smaller batch (--batch-size): {now} samples on each device now; activations shrink with it"));
         }
-        lines.push(line);
-        lines.push("rematerialisation (--remat): activations are computed again in the backward pass instead of kept".into());
+        let saved = match remat {
+            None => Some("activations are computed again in the backward pass instead of kept"),
+            Some(Remat::SaveDots) => Some("products are computed again too, which are kept now"),
+            Some(Remat::Full) => None,
+        };
+        if let Some(saved) = saved {
+            lines.push(format!("rematerialisation (--remat full): {saved}"));
+        }
         if plan.work.contractions_in_16_bits < plan.work.contractions / 2.0 {
             lines.push("bf16 (--precision bf16-mixed): activations of half the size".into());
+        }
+        if !by_layers && plan.devices > 1 {
+            let both = if sharded { "fsdp+tp" } else { "dp+tp" };
+            lines.push(format!("split layers too ({both}, with an axis `model`): of each a device then computes a part"));
+        }
+        if plan.batch_size <= plan.devices {
+            lines.push("shorter samples (--context, of a transformer): activations shrink with them".into());
         }
     }
     lines.push(format!("a device with more than {} of memory", si(required as f64, "B")));
@@ -230,5 +246,40 @@ mod tests {
             (seconds(2.5e-6), seconds(0.0123), seconds(3.0), seconds(120.0)),
             ("2.50 us".into(), "12.30 ms".into(), "3.00 s".into(), "120 s".into())
         );
+    }
+
+    #[test]
+    fn advice_is_what_is_not_done_already() {
+        const GB: u64 = 1_000_000_000;
+        let check = |strategy: &str, arguments: u64, batch: usize, in_16_bits: f64, remat, expected: &[&str]| {
+            let plan: Plan = serde_json::from_value(serde_json::json!({
+                "target": "tpu:v5e:2x2", "device": "TPU v5 lite", "devices": 4, "mesh": "mesh(data=4)", "strategy": strategy,
+                "precision": "f32", "batch_size": batch, "parameters": 1, "memory": null, "arguments": arguments,
+                "fit": {"verdict": "too_large", "required": 30 * GB, "available": 16 * GB,
+                    "what": if arguments > 16 * GB { "arguments" } else { "compiler" }},
+                "work": {"flops": 1.0, "contractions": 1.0, "contractions_in_16_bits": in_16_bits, "transcendentals": 0.0,
+                    "contraction_bytes": 1.0, "unfused_bytes": 1.0, "intensity": 1.0, "model_flops": null, "counted_once": []},
+                "collectives": null, "collective_loops_counted_once": 0, "estimate": null, "executable": null, "stablehlo": 1,
+                "trace_seconds": 0.0, "compile_seconds": 0.0, "advice": [],
+            }))
+            .unwrap();
+            let lines = advice(&plan, remat);
+            let starts: Vec<&str> = lines.iter().map(|line| line.split([':', ',']).next().unwrap()).collect();
+            assert_eq!(starts, expected, "{lines:?}");
+        };
+        let larger = "a device with more than 30.0 GB of memory";
+        check("dp", 20 * GB, 32, 1.0, Some(Remat::Full), &["split the state", "more devices and fsdp", larger]);
+        check(
+            "fsdp",
+            10 * GB,
+            4,
+            1.0,
+            Some(Remat::Full),
+            &["more shards", "split layers too (fsdp+tp", "shorter samples (--context", larger],
+        );
+        let (batch, remat) = ("a smaller batch (--batch-size)", "rematerialisation (--remat full)");
+        check("dp+tp", GB, 32, 0.0, None, &[batch, remat, "bf16 (--precision bf16-mixed)", larger]);
+        check("fsdp+tp", GB, 32, 1.0, Some(Remat::SaveDots), &[batch, remat, larger]);
+        check("fsdp+tp", GB, 32, 1.0, Some(Remat::Full), &[batch, larger]);
     }
 }

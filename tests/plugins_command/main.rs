@@ -1,10 +1,13 @@
-//! `halite plugins`, as a user runs it: on the real CPU plugin, and on builds of it that end their process.
+//! `halite plugins`, as a user runs it: on the real CPU plugin, and on builds of it that end their process; and `halite plan` on
+//! such builds.
 #![cfg(target_os = "linux")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 
 use halite_backends::{PLUGINS, install, plugin};
@@ -92,7 +95,7 @@ fn a_check_prints_the_versions_and_a_line_for_each_case() {
     assert!(text(&output.stderr).contains("no case has this in its name"));
 }
 
-/// The real plugin with another function in one place of its table.
+/// The real plugin with another function in one place of its table. `body` may call `replaced(arguments)`.
 fn with(real: &Path, directory: &Path, function: &str, body: &str) -> PathBuf {
     let slot = halite_pjrt_sys::SLOTS.iter().find(|slot| slot.name == function).expect("a function of the API");
     let code = format!(
@@ -100,13 +103,16 @@ fn with(real: &Path, directory: &Path, function: &str, body: &str) -> PathBuf {
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 static char table[1 << 16];
+static void *(*replaced)(void *);
 static void *instead(void *arguments) {{ {body} return 0; }}
 void *GetPjrtApi(void) {{
     void *real = dlopen("{real}", RTLD_NOW | RTLD_LOCAL);
     void *(*get)(void) = dlsym(real, "GetPjrtApi");
     void *original = get();
     memcpy(table, original, *(unsigned long *)original);
+    memcpy(&replaced, table + {offset}, sizeof replaced);
     void *function = (void *)instead;
     memcpy(table + {offset}, &function, sizeof function);
     return table;
@@ -169,4 +175,90 @@ fn a_library_full_of_holes_is_an_error_whatever_the_loader_does_with_it() {
     assert_eq!(output.status.code(), Some(1), "neither a success nor a signal");
     let words = text(&output.stderr);
     assert!(words.starts_with("error: plugins check: "), "{words}");
+}
+
+/// `halite plan` of a small model for virtual CPUs, with this plugin as the compiler.
+fn plan(plugin: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
+    command.args("plan mnist-mlp --batch-size 64 --offline".split(' ')).args(arguments.split(' '));
+    command.env("HALITE_CPU_PLUGIN", plugin).env_remove("HALITE_LOG").env_remove("HALITE_PROFILE");
+    command
+}
+
+#[test]
+fn a_compiler_that_aborts_is_an_error_of_the_plan() {
+    let directory = tempfile::tempdir().unwrap();
+    let body = r#"fprintf(stderr, "chatter\nF1121 21:14:03.5 7 compiler.cc:7] Check failed: axis <= 16\n@ 0x1\n"); abort();"#;
+    let plugin = with(&real(), directory.path(), "PJRT_Compile", body);
+    let output = plan(&plugin, "--target cpu:8 --strategy fsdp").output().unwrap();
+    let words = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()), "{words}");
+    assert_eq!(words.trim().lines().count(), 1, "one paragraph: {words}");
+    for word in [
+        "error: plan for cpu:8: fsdp on data=8: the compiler, ",
+        "PJRT_Compile.so, ended its process (signal: 6",
+        "its last words: F1121 21:14:03.5 7 compiler.cc:7] Check failed: axis <= 16; ",
+        "another layout",
+    ] {
+        assert!(words.contains(word), "`{word}` is not in: {words}");
+    }
+    let output = plan(&plugin, "--target cpu:8 --strategy fsdp --verbose").output().unwrap();
+    assert!(text(&output.stderr).starts_with("chatter\n"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_search_goes_on_after_a_layout_whose_compiler_aborted() {
+    let directory = tempfile::tempdir().unwrap();
+    let marker = directory.path().join("marker");
+    let body = format!(
+        r#"FILE *first = fopen("{}", "wx"); if (first) abort(); fprintf(stderr, "chatter\n"); return replaced(arguments);"#,
+        marker.display()
+    );
+    let plugin = with(&real(), directory.path(), "PJRT_Compile", &body);
+    let output = plan(&plugin, "--target cpu:2 --search").output().unwrap();
+    let (words, log) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), &*log), (Some(0), ""), "{words}");
+    let rows: Vec<&str> = words.lines().skip(1).take(2).collect();
+    assert!(rows[0].starts_with("fsdp       fsdp=2 ") && rows[0].contains(" yes "), "{words}");
+    assert!(rows[1].starts_with("dp         data=2 ") && rows[1].ends_with("failed, see below"), "{words}");
+    assert!(words.contains("\nfailed: plan for cpu:2: dp on data=2: the compiler, "), "{words}");
+    fs::remove_file(marker).unwrap();
+    let value = json(&plan(&plugin, "--target cpu:2 --search --json").output().unwrap());
+    assert_eq!(value[0]["fit"]["verdict"], "fits");
+    assert!(value[1]["error"].as_str().unwrap().contains("signal: 6"), "{value}");
+}
+
+#[test]
+fn a_compiler_that_never_comes_back_is_ended_at_the_deadline_and_with_its_parent() {
+    let directory = tempfile::tempdir().unwrap();
+    let pid = directory.path().join("pid");
+    let body = format!(
+        r#"FILE *file = fopen("{0}.new", "w"); fprintf(file, "%d", getpid()); fclose(file); rename("{0}.new", "{0}"); for (;;) pause();"#,
+        pid.display()
+    );
+    let plugin = with(&real(), directory.path(), "PJRT_Compile", &body);
+    let output = plan(&plugin, "--target cpu:2 --deadline 1").output().unwrap();
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("was not done after 1 s, and was ended; give it longer with --deadline"), "{words}");
+
+    // It may have been ended before it came to the compiler, or not.
+    let _ = fs::remove_file(&pid);
+    let patience = Instant::now() + Duration::from_secs(120);
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            assert!(Instant::now() < patience, "it was never {what}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let mut parent = plan(&plugin, "--target cpu:2").stderr(Stdio::null()).spawn().unwrap();
+    until("compiled", &|| pid.exists());
+    let child = Path::new("/proc").join(fs::read_to_string(&pid).unwrap());
+    assert!(child.exists() && !child.ends_with(parent.id().to_string()), "{}", child.display());
+    // Nothing that the parent could do something at.
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    // Nobody may be there to wait for it: then it is a zombie.
+    let is_gone = || fs::read_to_string(child.join("stat")).map_or(true, |stat| stat.contains(") Z "));
+    until("ended", &is_gone);
 }

@@ -4,71 +4,130 @@ use super::{Gpu, TpuGeneration};
 
 /// The vendor's numbers for one device, as the compiler counts devices: half a chip where its cores are two.
 ///
-/// They are limits that programs come near to, not what they reach.
+/// They are limits that programs come near to, not what they reach. How much memory a device has is not here: the compiler says
+/// it (`OpenTarget::memory_per_device`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceSpec {
-    /// Floating point operations a second in matrix multiplications of bf16, with f32 sums, of dense matrices.
+    /// Floating point operations a second in matrix multiplications of bf16, with f32 sums, of dense matrices: as published.
     pub bf16_flops: f64,
-    /// The same of f32 at the compilers' default precision: a TPU rounds to bf16, a GPU to TF32.
+    /// The same of f32 at the compilers' default precision. A GPU rounds to TF32: as published. A TPU rounds to bf16; not
+    /// published, taken as bf16's.
     pub f32_flops: f64,
-    /// The same of f32 at full precision (`HIGHEST`): six passes in bf16 on a TPU, the ordinary units on a GPU.
+    /// The same of f32 at full precision (`HIGHEST`). The ordinary units of a GPU: as published. Not published for a TPU;
+    /// estimated as a sixth of bf16's, for the six bf16 products that XLA makes of one.
     pub f32_highest_flops: f64,
-    /// Bytes a second to and from the device's memory.
+    /// Bytes a second to and from the device's memory: as published.
     pub memory_bandwidth: f64,
     /// Bytes a second that the device can send to its neighbours on all links at once, in one direction: ICI on a TPU, NVLink
-    /// on a GPU.
+    /// on a GPU. Half of what is published, which is both directions together. What goes between slices or machines goes over
+    /// other networks, which are slower and differ from site to site.
     pub interconnect_bandwidth: f64,
     /// Where the numbers are from.
     pub source: &'static str,
 }
 
+/// What is published of a TPU's chip.
+struct Chip {
+    /// TFLOP/s in bf16.
+    bf16: f64,
+    /// GB/s of memory.
+    memory: f64,
+    /// GB/s of all links, in both directions together.
+    links: f64,
+    source: &'static str,
+}
+
+/// What is published of a GPU.
+struct Board {
+    /// TFLOP/s in bf16, TF32 and f32, without sparsity: data sheets give the first two with it, which is twice as much.
+    bf16: f64,
+    tf32: f64,
+    f32: f64,
+    /// TB/s of memory.
+    memory: f64,
+    /// GB/s of NVLink, in both directions together.
+    links: f64,
+    source: &'static str,
+}
+
 impl DeviceSpec {
     /// Of one of the `devices` that a chip is.
     pub(super) fn of_tpu(generation: TpuGeneration, devices: usize) -> Self {
-        // TFLOPs in bf16, GB/s of memory, GB/s of interconnect in both directions together.
-        let (tflops, memory, interconnect, source) = match generation {
-            TpuGeneration::V2 => {
-                (45.0, 700.0, 496.0, "Google Cloud documentation, TPU v2; links: Jouppi et al. 2020 (4 x 496 Gbit/s)")
+        let chip = match generation {
+            // The documentation has no bandwidth of links for v2 to v4; the papers have it.
+            TpuGeneration::V2 => Chip {
+                bf16: 45.0,
+                memory: 700.0,
+                links: 2.0 * 4.0 * 62.0,
+                source: "Google Cloud documentation, TPU v2; links: Jouppi et al. 2020, 4 of 496 Gbit/s in each direction",
+            },
+            TpuGeneration::V3 => Chip {
+                bf16: 123.0,
+                memory: 900.0,
+                links: 2.0 * 4.0 * 82.0,
+                source: "Google Cloud documentation, TPU v3; links: Jouppi et al. 2020, 4 of 656 Gbit/s in each direction",
+            },
+            TpuGeneration::V4 => Chip {
+                bf16: 275.0,
+                memory: 1200.0,
+                links: 2.0 * 6.0 * 50.0,
+                source: "Google Cloud documentation, TPU v4; links: Jouppi et al. 2023, 6 of 50 GB/s in each direction",
+            },
+            TpuGeneration::V5e => {
+                Chip { bf16: 197.0, memory: 819.0, links: 400.0, source: "Google Cloud documentation, TPU v5e" }
             }
-            TpuGeneration::V3 => {
-                (123.0, 900.0, 656.0, "Google Cloud documentation, TPU v3; links: Jouppi et al. 2020 (4 x 656 Gbit/s)")
+            TpuGeneration::V5p => {
+                Chip { bf16: 459.0, memory: 2765.0, links: 1200.0, source: "Google Cloud documentation, TPU v5p" }
             }
-            TpuGeneration::V4 => {
-                (275.0, 1200.0, 600.0, "Google Cloud documentation, TPU v4; links: Jouppi et al. 2023 (6 x 50 GB/s)")
+            TpuGeneration::V6e => {
+                Chip { bf16: 918.0, memory: 1638.0, links: 800.0, source: "Google Cloud documentation, TPU v6e" }
             }
-            TpuGeneration::V5e => (197.0, 819.0, 400.0, "Google Cloud documentation, TPU v5e"),
-            TpuGeneration::V5p => (459.0, 2765.0, 1200.0, "Google Cloud documentation, TPU v5p"),
-            TpuGeneration::V6e => (918.0, 1638.0, 800.0, "Google Cloud documentation, TPU v6e"),
-            TpuGeneration::Tpu7x => (2307.0, 7380.0, 1200.0, "Google Cloud documentation, TPU7x"),
+            TpuGeneration::Tpu7x => {
+                Chip { bf16: 2307.0, memory: 7380.0, links: 1200.0, source: "Google Cloud documentation, TPU7x" }
+            }
         };
         let share = 1.0 / devices as f64;
-        let bf16_flops = tflops * 1e12 * share;
+        let bf16_flops = chip.bf16 * 1e12 * share;
         DeviceSpec {
             bf16_flops,
             f32_flops: bf16_flops,
             f32_highest_flops: bf16_flops / 6.0,
-            memory_bandwidth: memory * 1e9 * share,
-            interconnect_bandwidth: interconnect * 1e9 / 2.0 * share,
-            source,
+            memory_bandwidth: chip.memory * 1e9 * share,
+            interconnect_bandwidth: chip.links * 1e9 / 2.0 * share,
+            source: chip.source,
         }
     }
 
     pub(super) fn of_gpu(gpu: Gpu) -> Self {
-        // TFLOPs without sparsity: bf16, TF32, f32; TB/s of memory; GB/s of NVLink in both directions together.
-        let (bf16, tf32, f32, memory, interconnect, source) = match gpu {
-            Gpu::A100 => (312.0, 156.0, 19.5, 2.039, 600.0, "NVIDIA A100 80GB SXM data sheet"),
-            Gpu::H100 => (989.5, 494.7, 67.0, 3.35, 900.0, "NVIDIA H100 SXM data sheet"),
-            Gpu::H200 => (989.5, 494.7, 67.0, 4.8, 900.0, "NVIDIA H200 SXM data sheet"),
-            Gpu::B200 => (2250.0, 1100.0, 80.0, 8.0, 1800.0, "NVIDIA Blackwell architecture technical brief, HGX B200"),
+        let hopper = |memory, source| Board { bf16: 989.5, tf32: 494.7, f32: 67.0, memory, links: 900.0, source };
+        let board = match gpu {
+            Gpu::A100 => Board {
+                bf16: 312.0,
+                tf32: 156.0,
+                f32: 19.5,
+                memory: 2.039,
+                links: 600.0,
+                source: "NVIDIA A100 80GB SXM data sheet",
+            },
+            Gpu::H100 => hopper(3.35, "NVIDIA H100 SXM data sheet"),
+            Gpu::H200 => hopper(4.8, "NVIDIA H200 SXM data sheet"),
+            Gpu::B200 => Board {
+                bf16: 2250.0,
+                tf32: 1100.0,
+                f32: 75.0,
+                memory: 7.7,
+                links: 1800.0,
+                source: "NVIDIA Blackwell data sheet, HGX B200",
+            },
         };
         DeviceSpec {
-            bf16_flops: bf16 * 1e12,
-            f32_flops: tf32 * 1e12,
-            f32_highest_flops: f32 * 1e12,
-            memory_bandwidth: memory * 1e12,
-            interconnect_bandwidth: interconnect * 1e9 / 2.0,
-            source,
+            bf16_flops: board.bf16 * 1e12,
+            f32_flops: board.tf32 * 1e12,
+            f32_highest_flops: board.f32 * 1e12,
+            memory_bandwidth: board.memory * 1e12,
+            interconnect_bandwidth: board.links * 1e9 / 2.0,
+            source: board.source,
         }
     }
 }

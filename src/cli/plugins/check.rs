@@ -1,13 +1,11 @@
 //! `halite plugins check`: runs [`super::child`] in a process of its own, and says what came of it.
 
 use std::{
-    collections::VecDeque,
-    env,
-    io::{self, BufRead, BufReader, IsTerminal, Write},
+    ffi::OsString,
+    io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitCode, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
-    thread::{self, JoinHandle},
+    process::ExitCode,
+    sync::mpsc::RecvTimeoutError,
     time::{Duration, Instant},
 };
 
@@ -20,6 +18,7 @@ use halite::{
 use serde_json::{Value, json};
 
 use super::child;
+use crate::cli::process;
 
 /// Say what a plugin is, and whether it does what every backend must do
 ///
@@ -61,6 +60,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self, cache: &fetch::Cache) -> Result<ExitCode> {
         if let Some(skip) = self.as_child {
+            process::end_with_parent();
             child::run(&self.target, self.devices, &self.only, skip)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -110,15 +110,9 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
 const PATIENCE_TO_OPEN: Duration = Duration::from_secs(300);
 /// How long a case may be late before its process is ended: it has a deadline of its own.
 const PATIENCE_BESIDES: Duration = Duration::from_secs(60);
-/// How many lines of the plugin's own log are kept.
-const KEPT_LINES: usize = 60;
 
 /// The process that has the plugin.
-struct Loading {
-    child: Child,
-    lines: Receiver<String>,
-    log: Option<JoinHandle<VecDeque<String>>>,
-}
+struct Loading(process::Child);
 
 enum Ended {
     /// It ran every case.
@@ -129,38 +123,20 @@ enum Ended {
 
 impl Loading {
     fn start(target: &Path, check: &Check, skip: usize) -> Result<Self> {
-        let failed = |error: io::Error| {
-            Error::new(ErrorKind::Io, "plugins check", "cannot start a process for the plugin").caused_by(error)
-        };
-        let mut command = Command::new(env::current_exe().map_err(failed)?);
-        command.args(["plugins", "check", "--only", &check.only, "--as-child", &skip.to_string()]);
+        let mut arguments: Vec<OsString> =
+            ["plugins", "check", "--only", &check.only, "--as-child", &skip.to_string()].map(Into::into).into();
         if let Some(devices) = check.devices {
-            command.args(["--devices", &devices.to_string()]);
+            arguments.extend(["--devices".into(), devices.to_string().into()]);
         }
-        command.arg("--").arg(target);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
-        let (send, lines) = mpsc::channel();
-        let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
-        thread::spawn(move || stdout.lines().map_while(io::Result::ok).try_for_each(|line| send.send(line)));
-        let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let log = Some(thread::spawn(move || {
-            let mut kept = VecDeque::new();
-            for line in stderr.split(b'\n').map_while(io::Result::ok) {
-                kept.push_back(String::from_utf8_lossy(&line).into_owned());
-                if kept.len() > KEPT_LINES {
-                    kept.pop_front();
-                }
-            }
-            kept
-        }));
-        Ok(Loading { child, lines, log })
+        arguments.extend(["--".into(), target.into()]);
+        Ok(Loading(process::Child::start("plugins check", arguments, false)?))
     }
 
     /// Takes down what it says, until it ends.
     fn follow(&mut self, report: &mut Report) -> Result<Ended> {
         let mut patience = PATIENCE_TO_OPEN;
         loop {
-            let line = match self.lines.recv_timeout(patience) {
+            let line = match self.0.line(patience) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) => return self.died(report, Some(patience)),
                 Err(RecvTimeoutError::Disconnected) => return self.died(report, None),
@@ -187,12 +163,9 @@ impl Loading {
     fn died(&mut self, report: &mut Report, silent_for: Option<Duration>) -> Result<Ended> {
         let how = match silent_for {
             Some(time) => format!("the plugin was silent for {} s, and was ended", time.as_secs()),
-            None => {
-                let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-                format!("the plugin ended the process ({status})")
-            }
+            None => format!("the plugin ended the process ({})", self.0.status()),
         };
-        let words = match last_words(&self.end()) {
+        let words = match self.0.last_words() {
             Some(words) => format!("{how}; its last words: {words}"),
             None => how,
         };
@@ -203,28 +176,6 @@ impl Loading {
         let when = if report.plugin.is_null() { "while it was loaded" } else { "between two cases" };
         Err(Error::new(ErrorKind::Internal, "plugins check", format!("{when}, {words}; use another build of it")))
     }
-
-    /// Ends the process, if it has not ended, and gives the end of its log.
-    fn end(&mut self) -> VecDeque<String> {
-        // Both fail only if it is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        self.log.take().and_then(|log| log.join().ok()).unwrap_or_default()
-    }
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// The line of a log that tells most: the fatal one of XLA's, a panic, or the last that is no stack trace.
-fn last_words(log: &VecDeque<String>) -> Option<&str> {
-    let fatal = |line: &&str| line.starts_with("F0") || line.contains("panicked at") || line.contains("terminate called");
-    let telling = |line: &&str| !line.is_empty() && !line.starts_with('@') && !line.starts_with("***");
-    let lines = || log.iter().map(|line| line.trim());
-    lines().find(fatal).or_else(|| lines().rfind(telling))
 }
 
 /// What is known so far.
