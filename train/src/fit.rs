@@ -12,7 +12,7 @@ use std::{
 };
 
 use halite_core::{
-    Activity, Array, DTypePolicy, DeviceEvent, Error, ErrorKind, FunctionActivity, HostArray, Pending, Result, Sharding,
+    Activity, Array, DTypePolicy, Error, ErrorKind, FunctionActivity, HostArray, Pending, Result, Sharding,
     tree::{Leaf, Tree},
 };
 use halite_data::{Loader, Position};
@@ -22,35 +22,13 @@ use crate::{
     Metrics, Report, Task, Trainer, TrainerOptions,
     checkpoint::{self, Saved},
     finite,
+    in_flight::InFlight,
     loggers::{Row, Split},
     outputs::{Exact, Outputs, Progressed},
     programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, StepOptions, Window},
     signals::{Interrupts, StopReason},
     since_start::since_start,
 };
-
-/// Launches that may not be done yet. More than a few would only use memory, and be deaf to signals.
-#[derive(Default)]
-pub(crate) struct InFlight(VecDeque<DeviceEvent>);
-
-impl InFlight {
-    const MOST: usize = 8;
-
-    /// Adds the launch that gives `output`, and waits for the oldest if there are too many.
-    pub(crate) fn push(&mut self, output: &Array) -> Result<()> {
-        if let Some(shard) = output.shards().first() {
-            self.0.push_back(shard.ready()?);
-        }
-        if self.0.len() > Self::MOST
-            && let Some(oldest) = self.0.pop_front()
-            && !oldest.is_ready()
-        {
-            let _span = tracing::trace_span!("wait for device").entered();
-            oldest.pending("step").wait()?;
-        }
-        Ok(())
-    }
-}
 
 /// Sums of one metric, on the host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -199,7 +177,7 @@ impl<K: Task, O: Optimizer> Progressing<K, O> {
             first: 0,
             earlier: 0.0,
             best: None,
-            in_flight: InFlight::default(),
+            in_flight: InFlight::new(),
             input_wait: Duration::ZERO,
             training: Duration::ZERO,
             first_step: Arc::default(),

@@ -71,6 +71,7 @@ pub mod checkpoint;
 mod files;
 mod finite;
 mod fit;
+mod in_flight;
 pub mod loggers;
 mod loss_scale;
 mod lower;

@@ -11,7 +11,8 @@ use halite_nn::{ArraySpec, Optimizer};
 
 use crate::{
     Fitted, Predict, Strategy, Task,
-    fit::{InFlight, Run},
+    fit::Run,
+    in_flight::InFlight,
     programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program},
     signals::StopFlag,
 };
@@ -332,7 +333,7 @@ impl Trainer {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Metrics>> {
         let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
-        let mut in_flight = InFlight::default();
+        let mut in_flight = InFlight::new();
         for batch in self.prefetch(loader, halite_data::Position::default())? {
             if stop() {
                 return Ok(None);
