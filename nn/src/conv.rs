@@ -44,7 +44,7 @@ impl Padding {
             Padding::Same => Ok((0..sizes.len())
                 .map(|dim| {
                     let windows = sizes[dim].div_ceil(strides[dim].max(1));
-                    let reach = windows.saturating_sub(1) * strides[dim] + extents[dim];
+                    let reach = windows.saturating_sub(1).saturating_mul(strides[dim]).saturating_add(extents[dim]);
                     let total = reach.saturating_sub(sizes[dim]);
                     ((total / 2) as i64, (total - total / 2) as i64)
                 })
@@ -75,7 +75,7 @@ impl<'t> Tensor<'t> {
         let strides = check!(self.per_dimension("strides", &options.strides, spatial));
         let input_dilation = check!(self.per_dimension("input dilations", &options.input_dilation, spatial));
         let kernel_dilation = check!(self.per_dimension("kernel dilations", &options.kernel_dilation, spatial));
-        let dilate = |size: usize, by: usize| size.saturating_sub(1) * by + size.min(1);
+        let dilate = |size: usize, by: usize| size.saturating_sub(1).saturating_mul(by).saturating_add(size.min(1));
         let sizes: Vec<usize> = (0..spatial).map(|dim| dilate(x.dims()[1 + dim], input_dilation[dim])).collect();
         let extents: Vec<usize> = (0..spatial).map(|dim| dilate(k.dims()[dim], kernel_dilation[dim])).collect();
         let padding = match options.padding.resolve(&sizes, &extents, &strides) {
@@ -119,9 +119,9 @@ impl<'t> Tensor<'t> {
     pub fn avg_pool(self, window: impl AsRef<[usize]>, strides: impl AsRef<[usize]>, padding: Padding) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("average pool"));
-        let count: usize = window.as_ref().iter().product();
+        let count: f64 = window.as_ref().iter().map(|&size| size as f64).product();
         let sums = self.pool("average pool", Reduction::Sum, window.as_ref(), strides.as_ref(), &padding);
-        if sums.is_error() { sums } else { sums / count as f64 }
+        if sums.is_error() { sums } else { sums / count }
     }
 
     #[track_caller]

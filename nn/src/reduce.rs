@@ -81,8 +81,8 @@ impl<'t> Tensor<'t> {
         check!(self.check_float("mean"));
         check!(self.check_dims("mean", dims));
         let sizes = self.dims();
-        let count: usize = dims.iter().map(|&dim| sizes[dim]).product();
-        self.sum(dims) / count as f64
+        let count: f64 = dims.iter().map(|&dim| sizes[dim] as f64).product();
+        self.sum(dims) / count
     }
 
     /// Mean of floats over `dims`, which stay, with size 1.

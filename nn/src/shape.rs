@@ -41,7 +41,7 @@ impl<'t> Tensor<'t> {
             return self.mistake("flatten", || format!("from dimension {dim} of {ty}, which has {}", ty.rank()));
         }
         let mut dims = ty.dims()[..dim].to_vec();
-        dims.push(ty.dims()[dim..].iter().product());
+        dims.push(ty.dims()[dim..].iter().fold(1, |all, &size| size.saturating_mul(all)));
         self.reshape(dims)
     }
 

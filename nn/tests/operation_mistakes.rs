@@ -430,3 +430,34 @@ fn a_draw_that_no_memory_holds_is_one_mistake_and_not_a_panic() {
         "#]],
     );
 }
+
+#[test]
+fn windows_that_reach_beyond_any_number_are_mistakes_and_not_panics() {
+    check(
+        |cx| {
+            let image = input(cx, "image", &[1, 8, 8, 3]);
+            let kernel = input(cx, "kernel", &[3, 3, 3, 16]);
+            let far = vec![usize::MAX; 2];
+            for padding in [Padding::Valid, Padding::Same] {
+                let of = |strides: &[usize]| ConvOptions { strides: strides.into(), padding: padding.clone(), ..Default::default() };
+                let _ = image.conv(kernel, &ConvOptions { kernel_dilation: far.clone(), ..of(&[]) });
+                let _ = image.conv(kernel, &ConvOptions { input_dilation: far.clone(), ..of(&[]) });
+                let _ = image.conv(kernel, &of(&far));
+                let _ = image.avg_pool(&far, [], padding.clone());
+            }
+            let none = input(cx, "none", &[0, 1 << 40, 1 << 40]);
+            let _ = (none.flatten_from(1), none.mean([1, 2]));
+        },
+        expect![[r#"
+            +7: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +8: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +9: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +10: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
+            +7: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +8: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +9: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +10: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
+            +13: reshape: f32[0, 18446744073709551615] is larger than any address space (operand 0 is `none`)
+        "#]],
+    );
+}
