@@ -221,9 +221,9 @@ impl Array {
         Ok(pending)
     }
 
-    /// A copy that lies by another sharding, on the same or other devices.
+    /// A copy that lies by another sharding, on the same or other devices, or those of another client.
     ///
-    /// Where each device's new part is a part that a device has, these are copied from device to device, and the host waits
+    /// Where each device's new part is a part that a device of the client has, these are copied from device to device, and the host waits
     /// for nothing. Otherwise the whole goes through the host, with a blocking read; on one mesh, a program does better:
     /// `halite_nn::ArrayCollectives::reshard`.
     ///
@@ -232,7 +232,7 @@ impl Array {
     pub fn reshard(&self, client: &Client, sharding: &Arc<Sharding>) -> Result<Self> {
         sharding.shard_type(&self.ty)?;
         let mut have: HashMap<Vec<Range<usize>>, Vec<usize>> = HashMap::new();
-        for index in 0..self.shards.len() {
+        for index in (0..self.shards.len()).filter(|&index| self.shards[index].is_of(client)) {
             have.entry(self.sharding.shard_ranges(&self.ty, index)?).or_default().push(index);
         }
         let mut shards = Vec::with_capacity(sharding.mesh().size());
@@ -418,6 +418,19 @@ mod tests {
             }
             assert_eq!(whole, host, "{split:?}");
         }
+    }
+
+    #[test]
+    fn what_is_laid_anew_is_of_the_client_it_is_laid_by() {
+        let [here, there] = [(); 2].map(|()| Client::new(crate::Null::new(2)));
+        let [first, second] = [0, 1].map(|place| Sharding::single(here.local_devices()[place]));
+        let array = Array::upload(&here, &HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap(), &first).unwrap();
+        let uploads = |client: &Client| client.counters().snapshot().uploads;
+        let before = uploads(&here);
+        assert!(array.reshard(&here, &second).unwrap().shards()[0].is_of(&here));
+        assert_eq!((uploads(&here) - before, uploads(&there)), (0, 0), "from device to device");
+        assert!(array.reshard(&there, &second).unwrap().shards()[0].is_of(&there));
+        assert_eq!((uploads(&here) - before, uploads(&there)), (0, 1), "through the host");
     }
 
     #[test]

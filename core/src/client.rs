@@ -323,6 +323,11 @@ impl DeviceBuffer {
         self.buffer.placement()
     }
 
+    /// Whether it was made by this client: no other can use it.
+    pub(crate) fn is_of(&self, client: &Client) -> bool {
+        Arc::ptr_eq(&self.metrics, &client.metrics)
+    }
+
     /// Happens when the contents are computed.
     ///
     /// # Errors

@@ -118,7 +118,8 @@ impl DTypePolicy {
     /// The CPU stays at `f32`, so that what is compared with other frameworks there is compared in equal numbers.
     pub fn auto(platform: &str, device: &str) -> Self {
         // NVIDIA's devices without bf16, by the names their driver gives them.
-        const BEFORE_AMPERE: [&str; 10] = ["Tesla", "V100", "T4", "P100", "P40", "P4", "GTX", "TITAN", "RTX 20", "Quadro"];
+        const BEFORE_AMPERE: [&str; 12] =
+            ["Tesla", "V100", "T4", "P100", "P40", "P4", "GTX", "TITAN", "RTX 206", "RTX 207", "RTX 208", "Quadro"];
         match platform {
             "tpu" => Self::BF16_MIXED,
             "cuda" if !BEFORE_AMPERE.iter().any(|old| device.contains(old)) => Self::BF16_MIXED,
@@ -237,6 +238,9 @@ mod tests {
             ("cuda", "NVIDIA H100 80GB HBM3", "bf16-mixed"),
             ("cuda", "NVIDIA A100-SXM4-40GB", "bf16-mixed"),
             ("cuda", "NVIDIA GeForce RTX 4090", "bf16-mixed"),
+            ("cuda", "NVIDIA RTX 2000 Ada Generation", "bf16-mixed"),
+            ("cuda", "NVIDIA GeForce RTX 2050", "bf16-mixed"),
+            ("cuda", "NVIDIA GeForce RTX 2060", "f32"),
             ("cuda", "NVIDIA GeForce RTX 2080 Ti", "f32"),
             ("cuda", "Tesla V100-SXM2-16GB", "f32"),
             ("cpu", "cpu", "f32"),

@@ -439,7 +439,8 @@ fn windows_that_reach_beyond_any_number_are_mistakes_and_not_panics() {
             let kernel = input(cx, "kernel", &[3, 3, 3, 16]);
             let far = vec![usize::MAX; 2];
             for padding in [Padding::Valid, Padding::Same] {
-                let of = |strides: &[usize]| ConvOptions { strides: strides.into(), padding: padding.clone(), ..Default::default() };
+                let of =
+                    |strides: &[usize]| ConvOptions { strides: strides.into(), padding: padding.clone(), ..Default::default() };
                 let _ = image.conv(kernel, &ConvOptions { kernel_dilation: far.clone(), ..of(&[]) });
                 let _ = image.conv(kernel, &ConvOptions { input_dilation: far.clone(), ..of(&[]) });
                 let _ = image.conv(kernel, &of(&far));
