@@ -22,12 +22,7 @@ use tracing::{
     field::{Field, Visit},
     span::{Attributes, Id, Record},
 };
-use tracing_subscriber::{
-    Layer,
-    filter::filter_fn,
-    layer::Context,
-    registry::{LookupSpan, SpanRef},
-};
+use tracing_subscriber::{Layer, filter::filter_fn, layer::Context, registry::LookupSpan};
 
 const OP: &str = "profile";
 
@@ -178,7 +173,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         let Some(span) = context.span(id) else { return };
         let mut args = Fields::default();
         attributes.record(&mut args);
-        span.extensions_mut().insert(Open { args, entered: Instant::now() });
+        // Another trace may have put its own there, which is the same.
+        span.extensions_mut().replace(Open { args, entered: Instant::now() });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
@@ -200,7 +196,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let now = Instant::now();
         let Some(span) = context.span(id) else { return };
-        self.close(&span, now);
+        let extensions = span.extensions();
+        let Some(Open { args, entered }) = extensions.get::<Open>() else { return };
+        let start = self.shared.micros(*entered);
+        let took = (self.shared.micros(now) - start).max(0.0);
+        let tid = this_thread();
+        let (name, args) = (json(span.name()), &args.text);
+        let event = format!(
+            "\"name\":{name},\"cat\":\"host\",\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"ts\":{start:.3},\"dur\":{took:.3},\"args\":{{{args}}}"
+        );
+        self.shared.write(&event, Some(tid));
     }
 
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
@@ -223,21 +228,6 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         let common = format!("\"name\":{name},\"cat\":\"copy\",\"pid\":1,\"tid\":0,\"id\":{id},\"args\":{{{args}}}");
         self.shared.write(&format!("{common},\"ph\":\"b\",\"ts\":{start:.3}"), None);
         self.shared.write(&format!("{common},\"ph\":\"e\",\"ts\":{end:.3}"), None);
-    }
-}
-
-impl ChromeTrace {
-    fn close<S: for<'a> LookupSpan<'a>>(&self, span: &SpanRef<'_, S>, now: Instant) {
-        let extensions = span.extensions();
-        let Some(Open { args, entered }) = extensions.get::<Open>() else { return };
-        let start = self.shared.micros(*entered);
-        let took = (self.shared.micros(now) - start).max(0.0);
-        let tid = this_thread();
-        let (name, args) = (json(span.name()), &args.text);
-        let event = format!(
-            "\"name\":{name},\"cat\":\"host\",\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"ts\":{start:.3},\"dur\":{took:.3},\"args\":{{{args}}}"
-        );
-        self.shared.write(&event, Some(tid));
     }
 }
 
@@ -305,4 +295,23 @@ fn this_thread() -> u64 {
         }
         number.get()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn two_traces_of_one_subscriber_have_the_same_spans() {
+        let dir = tempfile::tempdir().unwrap();
+        let traces = ["one", "two"].map(|name| ChromeTrace::create(dir.path().join(name)).unwrap());
+        let subscriber = tracing_subscriber::registry().with(traces[0].layer()).with(traces[1].layer());
+        tracing::subscriber::with_default(subscriber, || drop(tracing::info_span!("work").entered()));
+        for trace in traces {
+            trace.finish().unwrap();
+            assert!(std::fs::read_to_string(&trace.shared.path).unwrap().contains(r#""name":"work""#));
+        }
+    }
 }

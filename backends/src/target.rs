@@ -152,7 +152,7 @@ impl Target {
         let (located, plugin) = {
             let environment: &[_] = if let Target::Tpu(_) = self { tpu::ENVIRONMENT } else { &[] };
             let load = |located: Located| {
-                let load = LoadOptions { environment, ..LoadOptions::default() };
+                let load = LoadOptions { environment, deadline: options.deadline };
                 Ok((Plugin::load_with(&located.path, &load)?, located))
             };
             let (plugin, located) = if options.offline { search.find_that(load) } else { search.ensure_that(progress, load) }?;

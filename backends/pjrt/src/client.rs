@@ -259,11 +259,8 @@ impl Shared {
             Some(format!("device {} uses {} of {limit} bytes", id.0, stats.in_use))
         });
         let used: Vec<_> = used.collect();
-        if used.is_empty() {
-            return error;
-        }
-        let message = format!("{}; {}", error.message(), used.join(", "));
-        Error::new(error.kind(), error.op().to_owned(), message).on(&self.platform.name)
+        let error = error.on(&self.platform.name);
+        if used.is_empty() { error } else { error.with_note(&used.join(", ")) }
     }
 
     /// Blocks until a launch over many devices may be queued, where these must be held back.
@@ -383,9 +380,6 @@ fn lock_clients() -> impl Drop {
 
 /// Says which options a client was refused with, because plugins name only the first they dislike.
 fn with_options(error: Error, options: &Options) -> Error {
-    if options.is_empty() {
-        return error;
-    }
     let given: Vec<_> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    Error::new(error.kind(), "create client", format!("{} (options: {})", error.message(), given.join(", ")))
+    if given.is_empty() { error } else { error.with_note(&format!("the options were {}", given.join(", "))) }
 }
