@@ -6,7 +6,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::{Client, DType, DeviceBuffer, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding, TensorType};
+use crate::{
+    Client, DType, DeviceBuffer, Element, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding, TensorType,
+};
 
 /// A logical tensor laid over a mesh: one buffer per device.
 ///
@@ -41,6 +43,15 @@ impl Array {
             let part = if is_whole(ranges, host.ty()) { None } else { Some(cut(host, ranges)?) };
             Ok(part.map_or(Source::Host(host.bytes()), |part| Source::Part(Arc::new(part))))
         })
+    }
+
+    /// One number on every device of `sharding`: an input that is another at each call, as the temperature of a sampler.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
+    #[track_caller]
+    pub fn scalar<T: Element>(client: &Client, value: T, sharding: &Arc<Sharding>) -> Result<Self> {
+        Self::upload(client, &HostArray::scalar(value), sharding)
     }
 
     /// As [`upload`](Self::upload), but the device may use the host's memory in place, and keeps it alive while it does.

@@ -16,7 +16,8 @@ use std::{
 pub use halite_core::Stages;
 use halite_core::{
     Activity, Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, DeviceBuffer, Error, FunctionActivity,
-    InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
+    HostArray, InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding,
+    TensorType,
     tree::{Empty, Family, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port};
@@ -89,10 +90,12 @@ type OutputStored = dyn Fn(&str, &TensorType) -> DType + Send + Sync;
 /// The whole function is one program: one launch, nothing read back. A call returns when the work is queued.
 ///
 /// Static fields of the trees, such as a dropout rate, are part of the program: they are read when it is traced, and a
-/// call whose trees differ in nothing else uses the program there is.
+/// call whose trees differ in nothing else uses the program there is. So are Rust numbers in the traced code. A number that
+/// changes from call to call is an input, `Leaf(Array::scalar(..))`; one that changes from run to run, as a learning rate, is a
+/// [hyperparameter](Trace::hyperparameter). Neither is compiled again for another value.
 ///
 /// ```
-/// use halite_core::{Array, Client, DType, HostArray, Null, Sharding, tree::Leaf};
+/// use halite_core::{Array, Client, DType, Null, Sharding, tree::Leaf};
 /// use halite_nn::Jit;
 ///
 /// # fn main() -> halite_core::Result<()> {
@@ -102,8 +105,8 @@ type OutputStored = dyn Fn(&str, &TensorType) -> DType + Send + Sync;
 ///     (Leaf(sum), Leaf(sum / 2.0))
 /// });
 /// let device = Sharding::single(client.local_devices()[0]);
-/// let upload = |value: f32| Array::upload(&client, &HostArray::scalar(value), &device);
-/// let (state, half) = count.call(Leaf(upload(0.0)?), &Leaf(upload(3.0)?))?;
+/// let scalar = |value: f32| Array::scalar(&client, value, &device);
+/// let (state, half) = count.call(Leaf(scalar(0.0)?), &Leaf(scalar(3.0)?))?;
 /// assert_eq!(half.0.ty().dtype(), DType::F32);
 /// # drop(state);
 /// # Ok(())
@@ -133,6 +136,8 @@ pub struct Jit<S: Family, I: Family, O: Family> {
 /// A program with what is known of its border.
 struct Compiled<O: Family> {
     border: Border<O>,
+    /// What it is given after state and inputs at every launch.
+    hyperparameters: Vec<Array>,
     loaded: Loaded,
     stages: Stages,
 }
@@ -172,6 +177,7 @@ struct Border<O: Family> {
     state: Vec<ArraySpec>,
     outputs: Vec<ArraySpec>,
     shape: O::Of<()>,
+    hyperparameters: Vec<(ArraySpec, HostArray)>,
 }
 
 impl<O: Family> Border<O> {
@@ -187,6 +193,9 @@ pub struct Lowered<O> {
     pub graph: Graph,
     /// The program: StableHLO and the types on its border.
     pub program: Program,
+    /// What it takes after the state and the inputs: the [hyperparameters](Trace::hyperparameter), one array for each of their
+    /// element types, with their values in the order in which they were first asked for.
+    pub hyperparameters: Vec<(ArraySpec, HostArray)>,
     /// Its outputs, state excluded.
     pub outputs: Vec<ArraySpec>,
     /// The shape of the outputs.
@@ -299,16 +308,16 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             }
         };
         let state_shape = Tree::as_ref(&state).map(|_, _| ());
-        let Compiled { border, loaded, .. } = &*compiled;
+        let Compiled { border, loaded, hyperparameters, .. } = &*compiled;
         let devices = loaded.devices().len();
-        let count = border.inputs.len();
+        let count = border.inputs.len() + hyperparameters.len();
         let mut args: Vec<Vec<Arg<'_, DeviceBuffer>>> = (0..devices).map(|_| Vec::with_capacity(count)).collect();
         for array in state.into_leaves() {
             for (row, shard) in args.iter_mut().zip(array.into_shards()) {
                 row.push(Arg::Donate(shard));
             }
         }
-        for array in borrowed {
+        for array in borrowed.into_iter().chain(hyperparameters) {
             for (row, shard) in args.iter_mut().zip(array.shards()) {
                 row.push(Arg::Borrow(shard));
             }
@@ -387,6 +396,12 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             let stored = (self.output_stored)(&path, &tensor.ty());
             output_specs.push(ArraySpec { ty: tensor.ty(), sharding, stored });
         }
+        let hyperparameters = cx.hyperparameter_inputs()?;
+        all_inputs.extend(hyperparameters.iter().map(|(input, _)| *input));
+        names.extend(hyperparameters.iter().map(|_| "hyperparameters".to_string()));
+        let replicated = Sharding::replicated(&mesh);
+        let hyperparameters: Vec<_> =
+            (hyperparameters.into_iter()).map(|(input, values)| (ArraySpec::new(input.ty(), &replicated), values)).collect();
         let all_outputs: Vec<Tensor<'_>> = next.iter().copied().chain(outputs.into_leaves()).collect();
         let graph = cx.graph(&all_inputs, &all_outputs)?;
         let trace = started.elapsed();
@@ -395,6 +410,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let started = Instant::now();
         let _span = tracing::trace_span!("print", program = self.name).entered();
         let state_specs = state.leaves();
+        let specs: Vec<&ArraySpec> = specs.into_iter().chain(hyperparameters.iter().map(|(spec, _)| spec)).collect();
         let [taken, given] = [&specs, &state_specs.iter().copied().chain(&output_specs).collect()]
             .map(|specs: &Vec<&ArraySpec>| specs.iter().map(|spec| spec.stored).collect::<Vec<_>>());
         let narrowing = Narrowing::on(&self.client.platform().name);
@@ -412,7 +428,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         };
         let program = halite_ir::program(&graph, &interface)?;
         let stages = Stages { trace, print: started.elapsed(), compile: Duration::ZERO };
-        Ok(Lowered { program, outputs: output_specs, shape, stages, graph })
+        Ok(Lowered { program, hyperparameters, outputs: output_specs, shape, stages, graph })
     }
 
     /// How often this function was compiled, or taken out of the client's cache of programs.
@@ -483,7 +499,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             loaded.check_outputs(results.iter().map(|(path, spec)| (path.as_str(), &spec.ty, &spec.sharding)))?;
         }
         tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
-        let compiled = Arc::new(Compiled { border, loaded, stages });
+        let hyperparameters = (border.hyperparameters.iter())
+            .map(|(spec, values)| Array::upload(&self.client, values, &spec.sharding))
+            .collect::<Result<_>>()?;
+        let compiled = Arc::new(Compiled { border, hyperparameters, loaded, stages });
         self.programs().push(compiled.clone());
         Ok(compiled)
     }
@@ -507,7 +526,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
                 reason
             }
         };
-        let Lowered { program, outputs, shape, stages, graph } = self.lower(state, inputs)?;
+        let Lowered { program, hyperparameters, outputs, shape, stages, graph } = self.lower(state, inputs)?;
         let paths = state.paths().into_iter().chain(inputs.paths());
         let cause = CompileCause {
             origin: Some(self.origin),
@@ -528,7 +547,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             Ok((loaded, started.elapsed()))
         };
         let state = state.leaves().into_iter().cloned().collect();
-        Ok((Border { structure, inputs: specs, state, outputs, shape }, stages, compile))
+        Ok((Border { structure, inputs: specs, state, outputs, shape, hyperparameters }, stages, compile))
     }
 
     /// The program for these inputs out of the background, if it is there: waits until it is compiled.

@@ -85,6 +85,7 @@ mod context;
 mod control;
 mod conv;
 mod grad;
+mod hyperparameter;
 mod index;
 mod init;
 mod jit;

@@ -114,7 +114,9 @@ impl<'t> CrossEntropy<'t> {
                 Some(weights) => (normaliser * weights.sum_all() - (logits * weights).sum([last])) / classes as f64,
                 None => normaliser - logits.mean([last]),
             };
-            loss = loss * (1.0 - self.label_smoothing) + uniform * self.label_smoothing;
+            let part = |name, value| cx.hyperparameter(name, value, dtype);
+            loss = loss * part("1 - label_smoothing", 1.0 - self.label_smoothing)
+                + uniform * part("label_smoothing", self.label_smoothing);
         }
         let known = target.ge(0.0).and(target.lt(classes as f64));
         loss = known.select(loss, f64::NAN);

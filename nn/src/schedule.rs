@@ -1,6 +1,9 @@
 //! Numbers that change over training, such as a learning rate.
 
-use std::panic::Location;
+use std::{
+    ops::{Add, Div, Mul, Sub},
+    panic::Location,
+};
 
 use halite_core::{DType, TensorType};
 
@@ -8,8 +11,9 @@ use crate::Tensor;
 
 /// A number for each update, counted from 0: a learning rate.
 ///
-/// It is computed on the device from the step ([`at`](Self::at)), so a changing rate costs no upload and no recompile;
-/// [`value`](Self::value) says the same on the host, for logs. A schedule with an end keeps its last value after it, and
+/// It is computed on the device from the step ([`at`](Self::at)), so a changing rate costs no upload and no recompile, and nor
+/// do other peaks, ends and lengths: they are [hyperparameters](crate::Trace::hyperparameter). [`value`](Self::value) says the
+/// same on the host, for logs. A schedule with an end keeps its last value after it, and
 /// [`then`](Self::then) puts another in its place.
 ///
 /// ```
@@ -150,7 +154,7 @@ impl Schedule {
 
     /// The value for update `step`, on the host.
     pub fn value(&self, step: u64) -> f64 {
-        self.evaluate(step as f64)
+        self.evaluate(step as f64, &mut |number| number)
     }
 
     /// The value for update `step`, an integer scalar of the trace: an `f32` scalar.
@@ -164,38 +168,43 @@ impl Schedule {
             }
             return step.trace().fail("schedule", format!("{} is no step; want an integer scalar", step.ty()), Some(like));
         }
-        self.evaluate(step.convert(DType::F32))
+        // By place, so that two numbers which happen to be the same make no other program.
+        let mut names = (0..).map(|place| format!("schedule.{place}"));
+        let mut number = |value| step.trace().hyperparameter(&names.next().expect("there is no end"), value, DType::F32);
+        self.evaluate(step.convert(DType::F32), &mut number)
     }
 
-    /// One definition for host and device, so that they agree.
-    fn evaluate<N: Number>(&self, step: N) -> N {
+    /// One definition for host and device, so that they agree. `number` is asked for each number of the schedule, in one order.
+    fn evaluate<N: Number>(&self, step: N, number: &mut dyn FnMut(f64) -> N) -> N {
         match &self.0 {
-            Kind::Constant(value) => step.number(*value),
-            Kind::Warmup { rate, steps } => progress(step.plus(1.0), *steps).times(*rate),
+            Kind::Constant(value) => number(*value),
+            Kind::Warmup { rate, steps } => progress(step + 1.0, *steps, number) * number(*rate),
             Kind::Polynomial { from, to, power, steps } => {
-                let left = progress(step, *steps).times(-1.0).plus(1.0);
-                let left = if *power == 1.0 { left } else { left.power(step.number(*power)) };
-                left.times(from - to).plus(*to)
+                let left = progress(step, *steps, number) * -1.0 + 1.0;
+                let left = if *power == 1.0 { left } else { left.power(number(*power)) };
+                left * number(from - to) + number(*to)
             }
             Kind::Cosine { from, to, steps } => {
-                let wave = progress(step, *steps).times(std::f64::consts::PI).cosine();
-                wave.plus(1.0).times((from - to) / 2.0).plus(*to)
+                let wave = (progress(step, *steps, number) * std::f64::consts::PI).cosine();
+                (wave + 1.0) * number((from - to) / 2.0) + number(*to)
             }
             Kind::Exponential { initial, factor, every } => {
-                step.number(*factor).power(step.times(1.0 / *every as f64)).times(*initial)
+                number(*factor).power(step * number(1.0 / *every as f64)) * number(*initial)
             }
             Kind::Decay { initial, factor, every } => {
-                // Half a step more: compilers divide by multiplying, and 49 * (1 / 49) is less than 1.
-                let decays = step.plus(0.5).over(*every as f64).floored();
-                step.number(*factor).power(decays).times(*initial)
+                // Half a step more: a compiler may divide by multiplying, and 49 * (1 / 49) is less than 1.
+                let decays = ((step + 0.5) / number(*every as f64)).floored();
+                number(*factor).power(decays) * number(*initial)
             }
-            Kind::Piecewise { first, later } => {
-                later.iter().fold(step.number(*first), |value, &(from, next)| step.before(from as f64, value, step.number(next)))
-            }
+            Kind::Piecewise { first, later } => later.iter().fold(number(*first), |value, &(from, next)| {
+                let from = number(from as f64);
+                step.before(from, value, number(next))
+            }),
             Kind::Then { first, at, next } => {
+                let at = number(*at as f64);
                 // What follows must not see steps before its own.
-                let after = step.at_least(*at as f64).plus(-(*at as f64));
-                step.before(*at as f64, first.evaluate(step), next.evaluate(after))
+                let after = step.at_least(at) - at;
+                step.before(at, first.evaluate(step, number), next.evaluate(after, number))
             }
         }
     }
@@ -208,38 +217,34 @@ impl From<f64> for Schedule {
 }
 
 /// Part of `steps` that is over, from 0 to 1.
-fn progress<N: Number>(step: N, steps: u64) -> N {
-    if steps == 0 { step.number(1.0) } else { step.at_most(steps as f64).over(steps as f64) }
+fn progress<N: Number>(step: N, steps: u64, number: &mut dyn FnMut(f64) -> N) -> N {
+    if steps == 0 {
+        return number(1.0);
+    }
+    let steps = number(steps as f64);
+    step.at_most(steps) / steps
 }
 
 /// What a schedule is computed with: `f64` on the host, `f32` tensors on the device.
-trait Number: Copy {
-    fn number(self, value: f64) -> Self;
-    fn plus(self, right: f64) -> Self;
-    fn times(self, right: f64) -> Self;
-    fn over(self, right: f64) -> Self;
+trait Number:
+    Copy
+    + Add<Output = Self>
+    + Add<f64, Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Mul<f64, Output = Self>
+    + Div<Output = Self>
+{
     fn power(self, exponent: Self) -> Self;
     fn cosine(self) -> Self;
     fn floored(self) -> Self;
-    fn at_least(self, low: f64) -> Self;
-    fn at_most(self, high: f64) -> Self;
+    fn at_least(self, low: Self) -> Self;
+    fn at_most(self, high: Self) -> Self;
     /// `yes` if this is less than `bound`, else `no`.
-    fn before(self, bound: f64, yes: Self, no: Self) -> Self;
+    fn before(self, bound: Self, yes: Self, no: Self) -> Self;
 }
 
 impl Number for f64 {
-    fn number(self, value: f64) -> Self {
-        value
-    }
-    fn plus(self, right: f64) -> Self {
-        self + right
-    }
-    fn times(self, right: f64) -> Self {
-        self * right
-    }
-    fn over(self, right: f64) -> Self {
-        self / right
-    }
     fn power(self, exponent: Self) -> Self {
         self.powf(exponent)
     }
@@ -249,30 +254,18 @@ impl Number for f64 {
     fn floored(self) -> Self {
         self.floor()
     }
-    fn at_least(self, low: f64) -> Self {
+    fn at_least(self, low: Self) -> Self {
         self.max(low)
     }
-    fn at_most(self, high: f64) -> Self {
+    fn at_most(self, high: Self) -> Self {
         self.min(high)
     }
-    fn before(self, bound: f64, yes: Self, no: Self) -> Self {
+    fn before(self, bound: Self, yes: Self, no: Self) -> Self {
         if self < bound { yes } else { no }
     }
 }
 
 impl Number for Tensor<'_> {
-    fn number(self, value: f64) -> Self {
-        self.trace().scalar(value, DType::F32)
-    }
-    fn plus(self, right: f64) -> Self {
-        if right == 0.0 { self } else { self + right }
-    }
-    fn times(self, right: f64) -> Self {
-        self * right
-    }
-    fn over(self, right: f64) -> Self {
-        self / right
-    }
     fn power(self, exponent: Self) -> Self {
         self.pow(exponent)
     }
@@ -282,13 +275,13 @@ impl Number for Tensor<'_> {
     fn floored(self) -> Self {
         self.floor()
     }
-    fn at_least(self, low: f64) -> Self {
+    fn at_least(self, low: Self) -> Self {
         self.maximum(low)
     }
-    fn at_most(self, high: f64) -> Self {
+    fn at_most(self, high: Self) -> Self {
         self.minimum(high)
     }
-    fn before(self, bound: f64, yes: Self, no: Self) -> Self {
+    fn before(self, bound: Self, yes: Self, no: Self) -> Self {
         self.lt(bound).select(yes, no)
     }
 }

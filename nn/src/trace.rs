@@ -17,12 +17,12 @@ use std::{
 use halite_core::{Error, Result, TensorType};
 use halite_ir::{Graph, Op, infer};
 
-use crate::{Tensor, shard_map::ManualAxes};
+use crate::{Tensor, hyperparameter::Hyperparameter, shard_map::ManualAxes};
 
 /// Records a program. The first argument of every traced function, by convention named `cx`.
 #[derive(Default)]
 pub struct Trace {
-    recording: RefCell<Recording>,
+    pub(crate) recording: RefCell<Recording>,
     /// Where the user called the layer that is being traced, if one is.
     site: Cell<Option<&'static Location<'static>>>,
     pub(crate) context: crate::context::Context,
@@ -35,14 +35,16 @@ pub(crate) type Id = u32;
 pub(crate) type Scope = u32;
 
 #[derive(Default)]
-struct Recording {
+pub(crate) struct Recording {
     tensors: Vec<Record>,
-    nodes: Vec<Recorded>,
+    pub(crate) nodes: Vec<Recorded>,
     /// The scopes that are open, innermost last; the program itself is always open and not in the list.
     open: Vec<Scope>,
     scopes: Scope,
     mistakes: Vec<Mistake>,
     constants: HashMap<(Scope, halite_ir::Literal), Id>,
+    /// Those that are not inputs yet: in a graph, constants.
+    pub(crate) hyperparameters: Vec<Hyperparameter>,
     /// In the body of a `shard_map`.
     manual: Option<ManualAxes>,
 }
@@ -183,7 +185,7 @@ impl Trace {
         if recording.mistakes.is_empty() { Ok(()) } else { Err(mistakes_error(&recording.mistakes)) }
     }
 
-    /// The program that computes `outputs` from `inputs`.
+    /// The program that computes `outputs` from `inputs`. [Hyperparameters](Self::hyperparameter) are constants in it.
     ///
     /// # Errors
     /// All mistakes of the trace in one error; or if an output, or what it is made from, belongs to the body of a loop or
@@ -199,7 +201,8 @@ impl Trace {
     /// That every value of the program is an input of it or made in it.
     fn check_complete(&self, inputs: &[Id], outputs: &[Id]) -> Result<()> {
         let recording = self.recording.borrow();
-        let mut known: HashSet<Id> = inputs.iter().copied().collect();
+        let hyperparameters = recording.hyperparameters.iter().map(|one| one.id);
+        let mut known: HashSet<Id> = inputs.iter().copied().chain(hyperparameters).collect();
         let missing = |known: &HashSet<Id>, id: Id| recording.lookup(id, |id| known.contains(&id).then_some(())).is_none();
         for node in recording.nodes.iter().filter(|node| node.scope == 0) {
             if let Some(&id) = node.operands.iter().find(|&&id| missing(&known, id)) {
@@ -404,11 +407,8 @@ impl Trace {
 
     /// Gives an operation that is recorded already another body, which gives these results beside those it has.
     pub(crate) fn extend(&self, node: &Recorded, op: Op, body: Region, more: Vec<TensorType>) -> Vec<Tensor<'_>> {
-        let more: Vec<Id> = more.into_iter().map(|ty| self.record(ty, false, None)).collect();
         let mut recording = self.recording.borrow_mut();
-        for &id in &more {
-            recording.tensors[id as usize].scope = node.scope;
-        }
+        let more: Vec<Id> = more.into_iter().map(|ty| recording.record(node.scope, ty, false, None)).collect();
         let recorded = recording.nodes.iter_mut().rev().find(|recorded| recorded.results.first() == node.results.first());
         let recorded = recorded.expect("a node that is pulled through is recorded");
         assert_eq!(recorded.results, node.results, "an operation is pulled through as it is recorded");
@@ -465,10 +465,8 @@ impl Trace {
 
     fn record(&self, ty: TensorType, error: bool, name: Option<Arc<str>>) -> Id {
         let mut recording = self.recording.borrow_mut();
-        let id = Id::try_from(recording.tensors.len()).expect("fewer than 2^32 tensors in a trace");
         let scope = recording.scope();
-        recording.tensors.push(Record { ty, scope, error, name, alias: None });
-        id
+        recording.record(scope, ty, error, name)
     }
 
     pub(crate) fn can_use(&self, tensor: Tensor<'_>) -> bool {
@@ -497,6 +495,10 @@ impl Trace {
         for &id in inputs {
             values.insert(id, graph.input(recording.tensors[id as usize].ty.clone()));
         }
+        for Hyperparameter { literal, id, origin, .. } in recording.hyperparameters.iter().filter(|_| scope == 0) {
+            let constant = graph.push(Op::Constant(literal.clone()), &[], Some(origin)).expect("a constant has no operands");
+            values.insert(*id, constant[0]);
+        }
         for node in recording.nodes.iter().filter(|node| node.scope == scope) {
             let operands: Vec<_> = node.operands.iter().map(|&id| value(&values, id)).collect();
             let results = graph.push(node.op.clone(), &operands, Some(node.origin)).expect("checked when it was recorded");
@@ -515,6 +517,13 @@ impl fmt::Debug for Trace {
 }
 
 impl Recording {
+    /// Another tensor, of this scope.
+    pub(crate) fn record(&mut self, scope: Scope, ty: TensorType, error: bool, name: Option<Arc<str>>) -> Id {
+        let id = Id::try_from(self.tensors.len()).expect("fewer than 2^32 tensors in a trace");
+        self.tensors.push(Record { ty, scope, error, name, alias: None });
+        id
+    }
+
     fn scope(&self) -> Scope {
         self.open.last().copied().unwrap_or(0)
     }

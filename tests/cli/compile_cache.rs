@@ -66,6 +66,24 @@ fn the_second_process_compiles_nothing_and_learns_the_same_bits() {
 }
 
 #[test]
+fn another_learning_rate_or_schedule_is_the_same_program_and_learns_otherwise() {
+    let place = Place::new();
+    succeeds(&mut place.run("first", ""));
+    for (name, change) in [("rate", ["--quiet", "--quiet --learning-rate 5e-2"]), ("longer", ["--epochs 1", "--epochs 2"])] {
+        let run = |name: &str, programs: &Path| {
+            let mut command = halite(&RUN.replace(change[0], change[1]));
+            succeeds(command.env("HALITE_COMPILE_CACHE", programs).arg("--out").arg(place.out(name)));
+        };
+        run(name, &place.programs());
+        assert_eq!(place.counts(name), (0, 3), "{name}");
+        assert!(arrays(&place.out("first")) != arrays(&place.out(name)), "{name}: the same weights");
+        let alone = format!("{name} alone");
+        run(&alone, Path::new("off"));
+        assert!(arrays(&place.out(name)) == arrays(&place.out(&alone)), "{name}: other weights than of a fresh compile");
+    }
+}
+
+#[test]
 fn four_processes_at_once_all_succeed_and_leave_whole_programs() {
     let place = Place::new();
     let running: Vec<Running> = (0..4).map(|i| Running::start(&mut place.run(&i.to_string(), ""))).collect();
@@ -117,8 +135,8 @@ fn a_read_only_cache_is_used_and_stays_as_it_is() {
     succeeds(place.run("second", "").env("HALITE_COMPILE_CACHE", &read_only));
     assert_eq!(place.counts("second"), (0, 3));
     // Other programs: they are compiled, and not kept.
-    succeeds(place.run("third", "--learning-rate 1e-3").env("HALITE_COMPILE_CACHE", &read_only));
-    assert_eq!(place.counts("third"), (1, 2), "init and evaluate are the same");
+    succeeds(place.run("third", "--batch-size 32").env("HALITE_COMPILE_CACHE", &read_only));
+    assert_eq!(place.counts("third"), (2, 1), "init is the same");
     assert_eq!(state(), before);
     succeeds(place.run("fourth", "").env("HALITE_COMPILE_CACHE", "off"));
     assert_eq!(place.counts("fourth"), (3, 0));

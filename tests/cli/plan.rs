@@ -19,7 +19,7 @@ fn a_plan_says_what_a_step_needs_and_does() {
     let state = 3.0 * 4.0 * (large / 8.0 + small);
     let batch = 128.0 * (28.0 * 28.0 + 1.0 + 4.0);
     let rest = number("/arguments") - state - batch;
-    assert!((0.0..100.0).contains(&rest), "{rest} bytes for the step's number, the key and the metrics");
+    assert!((0.0..100.0).contains(&rest), "{rest} bytes for the step's number, the key, the metrics and the hyperparameters");
     assert_eq!(number("/memory/arguments"), number("/arguments"));
     let kinds: Vec<&str> = plan["collectives"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert!(kinds.contains(&"all-gather"), "weights in shards are gathered: {kinds:?}");

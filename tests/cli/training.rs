@@ -29,8 +29,8 @@ fn a_run_reads_nothing_back_compiles_once_and_leaves_table_plot_report_and_check
     // Each is compiled, or was by a test before this one and is in the cache.
     assert_eq!(number(&out, "compiles") + number(&out, "cache_hits"), 3.0, "init, step, evaluate");
     // Images, labels and weights of every batch of both kinds; the key; and an empty window of metrics at the start, two at
-    // each epoch's end, and one for each validation.
-    assert_eq!(number(&out, "uploads"), f64::from(2 * (20 + 20) * 3 + 1 + 1 + 2 * 2 + 2));
+    // each epoch's end, and one for each validation; and the hyperparameters.
+    assert_eq!(number(&out, "uploads"), f64::from(2 * (20 + 20) * 3 + 1 + 1 + 2 * 2 + 2 + 1));
     assert!(number(&out, "accuracy") > 0.7, "{ended:?}");
     assert!(number(&out, "input_wait_seconds") < number(&out, "seconds"));
 

@@ -42,7 +42,7 @@ pub struct LoweredStep {
     /// The same for a compiler.
     pub program: Program,
     /// What it takes, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`), whose memory it reuses; then the batch
-    /// (`batch.`), and the metrics (`window`).
+    /// (`batch.`), the metrics (`window`), and the numbers of the optimizer (`hyperparameters`).
     pub inputs: Vec<(String, ArraySpec)>,
     /// What it gives, by path: the next state and the metrics.
     pub outputs: Vec<(String, ArraySpec)>,
@@ -121,10 +121,11 @@ where
     let batch_named: Vec<_> = batch.named().into_iter().map(|(path, spec)| named(format!("batch.{path}"), spec)).collect();
     let window_named = [("window".to_string(), window.clone())];
     let lowered = program.lower(&state, &(batch, Leaf(window)))?;
+    let given = lowered.hyperparameters.iter().map(|(spec, _)| named("hyperparameters".to_string(), spec)).collect::<Vec<_>>();
     Ok(LoweredStep {
         graph: lowered.graph,
         program: lowered.program,
-        inputs: [&state_named[..], &batch_named, &window_named].concat(),
+        inputs: [&state_named[..], &batch_named, &window_named, &given].concat(),
         outputs: [&state_named[..], &window_named].concat(),
         stages: lowered.stages,
     })

@@ -91,7 +91,7 @@ macro_rules! optimizer {
 
             fn update<'t>(
                 &self,
-                _: &'t Trace,
+                cx: &'t Trace,
                 step: Tensor<'t>,
                 param: Tensor<'t>,
                 grad: Tensor<'t>,
@@ -102,9 +102,9 @@ macro_rules! optimizer {
                 let wide = wide(ty.dtype());
                 let (mut value, mut grad) = (param.convert(wide), grad.convert(wide));
                 if self.0.decays(named) {
-                    (value, grad) = self.0.$decayed(rate, value, grad);
+                    (value, grad) = self.0.$decayed(cx, rate, value, grad);
                 }
-                let (value, slot) = self.0.apply(step, rate, value, grad, slot);
+                let (value, slot) = self.0.apply(cx, [step, rate], value, grad, slot);
                 (value.convert(ty.dtype()), slot)
             }
         }
@@ -118,33 +118,51 @@ impl Rule {
         self.weight_decay != 0.0 && self.decay.applies(named)
     }
 
-    fn decay_in_gradient<'t>(&self, _rate: Tensor<'t>, value: Tensor<'t>, grad: Tensor<'t>) -> (Tensor<'t>, Tensor<'t>) {
-        (value, grad + value * self.weight_decay)
+    fn decay_in_gradient<'t>(
+        &self,
+        cx: &'t Trace,
+        _rate: Tensor<'t>,
+        value: Tensor<'t>,
+        grad: Tensor<'t>,
+    ) -> (Tensor<'t>, Tensor<'t>) {
+        (value, grad + value * cx.hyperparameter("weight_decay", self.weight_decay, value.dtype()))
     }
 
-    fn decay_in_value<'t>(&self, rate: Tensor<'t>, value: Tensor<'t>, grad: Tensor<'t>) -> (Tensor<'t>, Tensor<'t>) {
-        (value * (rate * -self.weight_decay + 1.0).convert(value.dtype()), grad)
+    fn decay_in_value<'t>(
+        &self,
+        cx: &'t Trace,
+        rate: Tensor<'t>,
+        value: Tensor<'t>,
+        grad: Tensor<'t>,
+    ) -> (Tensor<'t>, Tensor<'t>) {
+        let weight_decay = cx.hyperparameter("weight_decay", self.weight_decay, rate.dtype());
+        (value * (rate * -weight_decay + 1.0).convert(value.dtype()), grad)
     }
 
     fn apply<'t>(
         &self,
-        step: Tensor<'t>,
-        rate: Tensor<'t>,
+        cx: &'t Trace,
+        [step, rate]: [Tensor<'t>; 2],
         value: Tensor<'t>,
         grad: Tensor<'t>,
         slot: Moments<Tensor<'t>>,
     ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
-        let first = slot.first * self.b1 + grad * (1.0 - self.b1);
-        let second = slot.second * self.b2 + grad.square() * (1.0 - self.b2);
+        let number = |name, value_of| cx.hyperparameter(name, value_of, value.dtype());
+        let first = slot.first * number("b1", self.b1) + grad * number("1 - b1", 1.0 - self.b1);
+        let second = slot.second * number("b2", self.b2) + grad.square() * number("1 - b2", 1.0 - self.b2);
         // The corrections are scalars, the same for every parameter: the compiler computes them once a step.
-        let scale = rate / correction(step, self.b1);
-        let unbias = correction(step, self.b2).rsqrt();
-        let root = second.sqrt() * unbias.convert(value.dtype()) + self.eps;
+        let scale = rate / correction(step, "log b1", self.b1);
+        let unbias = correction(step, "log b2", self.b2).rsqrt();
+        let root = second.sqrt() * unbias.convert(value.dtype()) + number("eps", self.eps);
         (value - first * scale.convert(value.dtype()) / root, Moments { first, second })
     }
 }
 
-/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`.
-fn correction(step: Tensor<'_>, beta: f64) -> Tensor<'_> {
-    if beta == 0.0 { step.trace().scalar(1.0, DType::F32) } else { -((step + 1.0) * beta.ln()).exp_m1() }
+/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`. `name` is that of the logarithm.
+fn correction<'t>(step: Tensor<'t>, name: &str, beta: f64) -> Tensor<'t> {
+    let cx = step.trace();
+    match beta {
+        0.0 => cx.scalar(1.0, DType::F32),
+        beta => -((step + 1.0) * cx.hyperparameter(name, beta.ln(), DType::F32)).exp_m1(),
+    }
 }

@@ -17,6 +17,7 @@ where
 {
     let _site = cx.called_from(Location::caller());
     let norm = global_norm(cx, &grads);
+    let max_norm = cx.hyperparameter("max_norm", max_norm, DType::F32);
     let factor = (max_norm / (norm + 1e-6)).minimum(1.0);
     (grads.map(|_, grad| grad * factor.convert(grad.dtype())), norm)
 }
@@ -33,5 +34,11 @@ pub fn global_norm<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: &G) -> 
 #[track_caller]
 pub fn clip_value<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: G, max: f64) -> Of<G, Tensor<'t>> {
     let _site = cx.called_from(Location::caller());
-    grads.map(|_, grad| grad.clamp(-max, max))
+    grads.map(|_, grad| {
+        if !grad.dtype().is_float() {
+            return grad;
+        }
+        let max = cx.hyperparameter("clip_value", max, grad.dtype());
+        grad.clamp(-max, max)
+    })
 }

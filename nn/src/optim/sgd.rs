@@ -75,7 +75,7 @@ impl Optimizer for Sgd {
 
     fn update<'t>(
         &self,
-        _: &'t Trace,
+        cx: &'t Trace,
         step: Tensor<'t>,
         param: Tensor<'t>,
         grad: Tensor<'t>,
@@ -88,7 +88,7 @@ impl Optimizer for Sgd {
         let value = param.convert(wide);
         let mut grad = grad.convert(wide);
         if self.weight_decay != 0.0 && self.decay.applies(named) {
-            grad = grad + value * self.weight_decay;
+            grad = grad + value * cx.hyperparameter("weight_decay", self.weight_decay, wide);
         }
         let mut direction = grad;
         let velocity = slot.velocity.map(|velocity| {
@@ -96,11 +96,12 @@ impl Optimizer for Sgd {
                 grad
             } else {
                 // The first gradient is taken whole.
-                let one = step.trace().scalar(1.0, step.dtype());
-                grad * step.eq(0.0).select(one, 1.0 - self.dampening).convert(wide)
+                let [one, rest] = [cx.scalar(1.0, wide), cx.hyperparameter("1 - dampening", 1.0 - self.dampening, wide)];
+                grad * step.eq(0.0).select(one, rest)
             };
-            let velocity = velocity * self.momentum + fresh;
-            direction = if self.nesterov { grad + velocity * self.momentum } else { velocity };
+            let momentum = cx.hyperparameter("momentum", self.momentum, wide);
+            let velocity = velocity * momentum + fresh;
+            direction = if self.nesterov { grad + velocity * momentum } else { velocity };
             velocity
         });
         ((value - direction * rate).convert(ty.dtype()), Velocity { velocity })
