@@ -22,7 +22,7 @@ pub(crate) struct Hyperparameter {
 }
 
 impl Trace {
-    /// A number that is an argument of the program, not a part of it: a scalar of element type `dtype`, to which floats are rounded.
+    /// A number that is an argument of the program, not a part of it: a scalar of element type `dtype`, rounded to nearest.
     ///
     /// With another value the program is the same, and is not compiled again: use this for what people try several values of.
     /// The learning rates, schedules, decays and limits of [`optim`](crate::optim) are such numbers. [`Jit`](crate::Jit) hands
@@ -32,19 +32,17 @@ impl Trace {
     /// the same name and value gives the same tensor; one name may stand for several values, as of several optimizers.
     ///
     /// ```
-    /// use halite_core::{Array, Client, HostArray, Null, Sharding, tree::Leaf};
-    /// use halite_nn::{Jit, Trace};
+    /// use halite_core::{Client, DType, Null, Sharding, TensorType, tree::{Empty, Leaf}};
+    /// use halite_nn::{ArraySpec, Jit};
     ///
     /// # fn main() -> halite_core::Result<()> {
     /// let client = Client::new(Null::new(1));
     /// let lower = |rate: f64| {
-    ///     let descend = Jit::<Leaf<()>, Leaf<()>, halite_core::tree::Empty<()>>::new(&client, move |cx, Leaf(x), Leaf(slope)| {
-    ///         let rate = cx.hyperparameter("learning_rate", rate, x.dtype());
-    ///         (Leaf(x - slope * rate), halite_core::tree::Empty::new())
+    ///     let scale = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, move |cx, Leaf(x)| {
+    ///         Leaf(x * cx.hyperparameter("rate", rate, DType::F32))
     ///     });
-    ///     let x = Array::upload(&client, &HostArray::scalar(1.0f32), &Sharding::single(client.local_devices()[0]))?;
-    ///     let spec = halite_nn::ArraySpec::of(&x);
-    ///     descend.lower(&Leaf(spec.clone()), &Leaf(spec))
+    ///     let device = Sharding::single(client.local_devices()[0]);
+    ///     scale.lower(&Empty::new(), &Leaf(ArraySpec::new(TensorType::new(DType::F32, [4]), &device)))
     /// };
     /// let (slow, fast) = (lower(1e-3)?, lower(1e-2)?);
     /// assert_eq!(slow.program.code, fast.program.code);

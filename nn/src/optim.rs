@@ -3,6 +3,10 @@
 //! An [`Optimizer`] says what it keeps for one parameter, and how one parameter changes. [`slots`] and [`update`] do that
 //! for a whole model. Nothing is read back: rates come from the step's number on the device.
 //!
+//! Learning rates, the numbers of schedules, decays, momenta, betas and limits are [hyperparameters](Trace::hyperparameter):
+//! arguments of the program, which is not compiled again for other values. What turns a term on is part of the program: a weight
+//! decay or momentum that is 0 is left out. An optimizer of your own asks `cx.hyperparameter("name", value, dtype)`.
+//!
 //! ```
 //! use halite_core::Tree;
 //! use halite_nn::{Adam, Linear, Schedule, optim, summary};
