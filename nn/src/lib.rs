@@ -73,7 +73,7 @@
 //!
 //! * Nothing runs while it is traced, and there is no hidden graph: a tensor belongs to its trace and cannot outlive it.
 //! * A program is traced once per combination of input types; compiling one again is logged with the input that changed.
-//! * Numbers that people try several values of are arguments: another learning rate is no other program ([`Trace::hyperparameter`]).
+//! * A number that people try several values of is an argument, as a learning rate: see [`Trace::hyperparameter`].
 //! * Every [`Op`](halite_ir::Op) has a gradient, or says why it has none; none is silently zero.
 //! * Random numbers are a function of their key ([`rng`]), the same bits on every backend.
 //! * Nothing here knows PJRT, a dataset or a file.
