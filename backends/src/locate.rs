@@ -175,7 +175,7 @@ impl<'a> Search<'a> {
 
     fn known(&self) -> impl Iterator<Item = &'static KnownPlugin> {
         let platform = self.platform;
-        PLUGINS.iter().filter(move |plugin| plugin.platform == platform)
+        PLUGINS.iter().filter(move |plugin| plugin.platform == platform && !plugin.only_by_name)
     }
 
     /// The library that the user names, by argument or variable.

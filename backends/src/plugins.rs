@@ -15,8 +15,10 @@ pub struct KnownPlugin {
     pub about: &'static str,
     /// Under which terms it is given, as its package says.
     pub licence: &'static str,
-    /// Whether that is shown before it is installed: where not all of it is open source.
+    /// Whether that is shown before it is installed: where not all of it is known to be open source.
     pub shows_licence: bool,
+    /// Whether it is taken only where it is named, never because it is installed and another is not.
+    pub only_by_name: bool,
     /// The package, with the library and its licence files.
     pub package: Package,
     /// The library among the package's files.
@@ -45,6 +47,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
         about: "XLA for CPU: PJRT 0.115, StableHLO 1.20; needs glibc 2.27 and libstdc++",
         licence: "Apache-2.0; its LICENSE and THIRD_PARTY_NOTICES are installed beside it",
         shows_licence: false,
+        only_by_name: false,
         package: Package {
             client: Client::Pip,
             name: "lammps-jax-pjrt-cpu",
@@ -64,6 +67,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
                 one device",
         licence: "Apache-2.0, as the package states; it ships no licence file",
         shows_licence: false,
+        only_by_name: false,
         package: Package {
             client: Client::Pip,
             name: "fastatomstruct-xla-cpu",
@@ -77,6 +81,26 @@ pub const PLUGINS: &[KnownPlugin] = &[
         target: ("linux", "x86_64"),
     },
     KnownPlugin {
+        name: "cpu-old",
+        platform: "cpu",
+        about: "XLA for CPU as it was: PJRT 0.81, StableHLO 1.13; to see that plugins of old versions work; needs glibc 2.27 and \
+                libstdc++",
+        licence: "none is stated, and no licence file is in the package",
+        shows_licence: true,
+        only_by_name: true,
+        package: Package {
+            client: Client::Pip,
+            name: "xla-cpu-pjrt",
+            version: "0.0.1",
+            archive_size: 63_461_052,
+            archive_sha256: Some("55837b6b7b47daa717f2d9a5a03563ea0ceaa338d06a81a1e2d3f060d960decc"),
+            files: &[OLD_LIBRARY],
+            parts: &[],
+        },
+        library: OLD_LIBRARY,
+        target: ("linux", "x86_64"),
+    },
+    KnownPlugin {
         name: "tpu",
         platform: "tpu",
         about: "Google's libtpu: PJRT 0.116, StableHLO 1.23; compiles for TPU v2 to v6e and TPU7x without having one; needs \
@@ -86,6 +110,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
                   including the Service Specific Terms at https://cloud.google.com/terms/service-terms; installed for you \
                   alone: do not redistribute it",
         shows_licence: true,
+        only_by_name: false,
         package: Package {
             client: Client::Wheel { python: "3.11", platform: "manylinux_2_31_x86_64" },
             name: "libtpu",
@@ -106,6 +131,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
         licence: "the plugin: Apache-2.0, as its package states; NVIDIA's ptxas and libdevice: the NVIDIA Software License \
                   Agreement, which is installed beside them",
         shows_licence: true,
+        only_by_name: false,
         package: Package {
             client: Client::Wheel { python: "3.11", platform: "manylinux_2_27_x86_64" },
             name: "jax-cuda13-pjrt",
@@ -147,6 +173,14 @@ const ALTERNATIVE_LIBRARY: FileSpec = FileSpec {
     name: "libpjrt_cpu.so",
     size: 273_768_800,
     sha256: "0a0fe56ca17be9efc7b942e89e534e5e0ad4a0f1e369b66d27b62184509015b9",
+    transform: Transform::None,
+};
+
+const OLD_LIBRARY: FileSpec = FileSpec {
+    inside: "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so",
+    name: "xla_cpu_pjrt.so",
+    size: 259_284_552,
+    sha256: "88c3f28c5900f48ad4a82cab9e79bba9537809743395e341485f8794268820dc",
     transform: Transform::None,
 };
 

@@ -1,5 +1,5 @@
-//! The conformance suite on the backends of this repository: nothing at all, and the CPU plugins with one and with eight
-//! devices.
+//! The conformance suite on the backends of this repository: nothing at all, and the three CPU plugins of the table, the
+//! default one with one device and with eight.
 
 use std::time::Instant;
 
@@ -36,26 +36,18 @@ macro_rules! on {
 }
 
 on!(null, || Ok(Client::new(Null::new(8))));
-on!(cpu_with_one_device, || fresh(&Accelerator::cpu()));
-on!(cpu_with_eight_devices, || fresh(&Accelerator::Cpu { devices: Some(8) }));
-on!(cpu_alternative_with_eight_devices, alternative);
+on!(cpu_with_one_device, || open("cpu", 1));
+on!(cpu_with_eight_devices, || open("cpu", 8));
+on!(cpu_alternative_with_eight_devices, || open("cpu-alternative", 8));
+on!(cpu_old_with_eight_devices, || open("cpu-old", 8));
 
-/// Programs are compiled here, not taken from the compile cache: what an old plugin loaded it cannot always serialize again.
-fn fresh(accelerator: &Accelerator) -> Result<Client> {
-    Ok(accelerator.open_with(&uncached(), &mut Bar::default())?.client)
-}
-
-fn uncached() -> OpenOptions {
+/// A plugin of the table, whichever others are installed. Programs are compiled here, not taken from the compile cache: what
+/// an old plugin loaded it cannot always serialize again.
+fn open(plugin: &str, devices: i64) -> Result<Client> {
+    let located = halite_backends::install(halite_backends::plugin(plugin)?, &Cache::open(None)?, &mut Bar::default())?;
+    let client = vec![("cpu_device_count".to_owned(), devices.into())];
     let compile_cache = Some(CompileCacheOptions { access: Access::Off, ..CompileCacheOptions::default() });
-    OpenOptions { compile_cache, ..OpenOptions::default() }
-}
-
-/// The other CPU plugin, which makes four devices unless it is told.
-fn alternative() -> Result<Client> {
-    let located =
-        halite_backends::install(halite_backends::plugin("cpu-alternative")?, &Cache::open(None)?, &mut Bar::default())?;
-    let client = vec![("cpu_device_count".to_string(), 8i64.into())];
-    let options = OpenOptions { client, ..uncached() };
+    let options = OpenOptions { client, compile_cache, ..OpenOptions::default() };
     Ok(Accelerator::Plugin(located.path).open_with(&options, &mut Bar::default())?.client)
 }
 

@@ -23,11 +23,11 @@ pub(super) const CASES: &[Case] = &[
     case!("threads", clients_come_and_go).seconds(300),
 ];
 
-/// Many kernels, none like another: takes a compiler some seconds.
+/// Many kernels, none like another: takes a compiler a second, or some.
 fn long_to_compile(seed: usize) -> Program {
     let mut code = String::from("func.func public @main(%v0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n");
     code += "  %zero = stablehlo.constant dense<0.0> : tensor<f32>\n";
-    const STEPS: usize = 150;
+    const STEPS: usize = 60;
     for step in 0..STEPS {
         let next = step + 1;
         let constant = 1.0 + (seed * STEPS + step) as f32 / 1024.0;
