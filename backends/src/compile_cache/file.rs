@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use halite_fetch::sha256_of_file;
@@ -82,17 +82,23 @@ pub(super) fn touch(path: &Path) -> io::Result<()> {
     File::options().append(true).open(path)?.set_modified(SystemTime::now())
 }
 
+/// A change so short after another may leave a file with the same times: that is how coarse the clocks of file systems are.
+const COARSEST_CLOCK: Duration = Duration::from_secs(2);
+
 /// The SHA-256 of a library: as remembered in `directory` for a file that is still the same by place, size and times, or taken
 /// now, and remembered if the directory may be written.
 pub(super) fn digest_of(library: &Path, directory: &Path, writes: bool) -> io::Result<String> {
     let library = fs::canonicalize(library)?;
-    let identity = owner::identity(&library, &fs::metadata(&library)?)?;
+    let metadata = fs::metadata(&library)?;
+    let identity = owner::identity(&library, &metadata)?;
     let name =
         Sha256::digest(library.as_os_str().as_encoded_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let path = directory.join(name + DIGEST);
     let remembered = read_trusted(&path, 4096, writes).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     if let Some((known, digest)) = remembered.as_deref().and_then(|text| text.trim_end().rsplit_once('\n'))
         && known == identity
+        // Else the library may have been changed again since, and look the same.
+        && fs::metadata(&path)?.modified()? >= owner::changed(&metadata)? + COARSEST_CLOCK
     {
         return Ok(digest.to_owned());
     }
@@ -106,7 +112,13 @@ pub(super) fn digest_of(library: &Path, directory: &Path, writes: bool) -> io::R
 
 #[cfg(unix)]
 mod owner {
-    use std::{fs, io, os::unix::fs::MetadataExt, path::Path, sync::OnceLock};
+    use std::{
+        fs, io,
+        os::unix::fs::MetadataExt,
+        path::Path,
+        sync::OnceLock,
+        time::{Duration, SystemTime, UNIX_EPOCH},
+    };
 
     /// Whether what is in a file was written by the user of this process.
     pub(super) fn check(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
@@ -152,11 +164,20 @@ mod owner {
         let (changed, moved) = ((metadata.mtime(), metadata.mtime_nsec()), (metadata.ctime(), metadata.ctime_nsec()));
         Ok(format!("{} {size} {device} {inode} {changed:?} {moved:?}", path.display()))
     }
+
+    /// When a file was changed last, in whatever way: unlike the time of its contents, nobody can set this one.
+    pub(super) fn changed(metadata: &fs::Metadata) -> io::Result<SystemTime> {
+        Ok(UNIX_EPOCH + Duration::new(metadata.ctime().max(0) as u64, metadata.ctime_nsec().max(0) as u32))
+    }
 }
 
 #[cfg(not(unix))]
 mod owner {
-    use std::{fs, io, path::Path, time::UNIX_EPOCH};
+    use std::{
+        fs, io,
+        path::Path,
+        time::{SystemTime, UNIX_EPOCH},
+    };
 
     /// The directory's own protection is the user's profile's.
     pub(super) fn check(_: &Path, _: &fs::Metadata) -> io::Result<()> {
@@ -167,5 +188,10 @@ mod owner {
     pub(super) fn identity(path: &Path, metadata: &fs::Metadata) -> io::Result<String> {
         let changed = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(format!("{} {} {changed:?}", path.display(), metadata.len()))
+    }
+
+    /// When a file was changed last.
+    pub(super) fn changed(metadata: &fs::Metadata) -> io::Result<SystemTime> {
+        metadata.modified()
     }
 }
