@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use halite::{
     DeviceId, Mesh,
-    models::{Classify, Cnn, LanguageModel, Mlp},
+    models::{Classify, Cnn, ImageModel, LanguageModel, Mlp},
     prelude::*,
     train::{
         LowerOptions, Strategy, TrainerBuilder,
@@ -81,6 +81,7 @@ fn the_losses_agree<K: Task, D: Dataset + 'static>(
     task: fn() -> K,
     model: fn() -> <K::Model as Family>::Of<Param>,
     data: fn() -> D,
+    configurations: &[Configuration],
 ) where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
@@ -88,7 +89,7 @@ fn the_losses_agree<K: Task, D: Dataset + 'static>(
     let one = losses(trainer());
     assert_eq!(one.len(), STEPS);
     assert!(one[STEPS - 1] < 0.7 * one[0], "it learns: {one:?}");
-    for Configuration { name, change, within } in CONFIGURATIONS {
+    for Configuration { name, change, within } in configurations {
         let many = losses(change(trainer()));
         assert_eq!(many.len(), STEPS, "{name}");
         let distances = one.iter().zip(&many).map(|(one, many)| (one - many).abs());
@@ -102,14 +103,60 @@ fn images() -> impl Dataset {
     digits(true, 0..STEPS * BATCH)
 }
 
+/// A multi-layer perceptron without kinks.
+///
+/// A layout changes the order of sums, and so does the number of threads that a machine has: by a rounding or two. A ReLU or a
+/// maximum that is this close to its kink then takes the other side, and its gradient jumps. Among millions of them some
+/// are, on one machine or another (losses of [`Cnn`] were seen 6.5e-3 apart over 24 threads). Where nothing jumps, roundings stay
+/// what they are, on every machine.
+#[derive(Tree)]
+struct Smooth<L> {
+    hidden: Vec<Linear<L>>,
+    out: Linear<L>,
+}
+
+impl Smooth<Param> {
+    fn new() -> Self {
+        Smooth { hidden: vec![Linear::new(28 * 28, 128), Linear::new(128, 64)], out: Linear::new(64, 10) }
+    }
+}
+
+impl ImageModel for Smooth<()> {
+    fn logits<'t>(model: &Smooth<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t> {
+        model.out.forward(model.hidden.iter().fold(images.flatten_from(1), |x, layer| layer.forward(x).gelu()))
+    }
+}
+
 #[test]
 fn a_dense_network_has_the_same_losses_in_every_layout() {
-    the_losses_agree(Classify::<Mlp<()>>::new, || Mlp::new(&[28 * 28, 128, 64, 10]), images);
+    the_losses_agree(Classify::<Smooth<()>>::new, Smooth::new, images, CONFIGURATIONS);
+}
+
+/// The layers of [`Cnn`], without kinks.
+#[derive(Tree)]
+struct SmoothCnn<L> {
+    layers: Cnn<L>,
+}
+
+impl ImageModel for SmoothCnn<()> {
+    fn logits<'t>(SmoothCnn { layers }: &SmoothCnn<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t> {
+        let x = layers.conv1.forward(images.unsqueeze(3)).avg_pool([2, 2], [2, 2], Padding::Valid).gelu();
+        let x = layers.conv2.forward(x).avg_pool([2, 2], [2, 2], Padding::Valid).gelu();
+        layers.out.forward(layers.hidden.forward(x.flatten_from(1)).gelu())
+    }
 }
 
 #[test]
 fn a_convolutional_network_has_the_same_losses_in_every_layout() {
-    the_losses_agree(Classify::<Cnn<()>>::new, || Cnn::new(10), images);
+    the_losses_agree(Classify::<SmoothCnn<()>>::new, || SmoothCnn { layers: Cnn::new(10) }, images, CONFIGURATIONS);
+}
+
+#[test]
+fn networks_with_kinks_have_the_same_losses_but_for_those() {
+    let change: fn(TrainerBuilder) -> TrainerBuilder = |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]);
+    let configuration = [Configuration { name: "cpu 4x2, FSDP x tensor", change, within: 0.05 }];
+    the_losses_agree(Classify::<Mlp<()>>::new, || Mlp::new(&[28 * 28, 128, 64, 10]), images, &configuration);
+    the_losses_agree(Classify::<Cnn<()>>::new, || Cnn::new(10), images, &configuration);
 }
 
 /// Windows that count up, from another number each.
@@ -124,7 +171,7 @@ fn a_transformer_has_the_same_losses_in_every_layout() {
         let config = TransformerConfig { width: 32, heads: 4, kv_heads: 4, ..TransformerConfig::tiny() };
         Transformer::new(&config).unwrap()
     };
-    the_losses_agree(|| LanguageModel, model, counting);
+    the_losses_agree(|| LanguageModel, model, counting, CONFIGURATIONS);
 }
 
 #[test]
@@ -159,10 +206,10 @@ fn epochs(
     count: u64,
     dir: &Path,
     change: impl FnOnce(TrainerBuilder) -> TrainerBuilder,
-) -> halite::train::Fitted<Classify<Mlp<()>>> {
+) -> halite::train::Fitted<Classify<Smooth<()>>> {
     let trainer = change(trainer().epochs(count).batch_size(BATCH).seed(3).resume(true).out(dir)).build().unwrap();
-    let task = Classify::<Mlp<()>>::new();
-    trainer.fit(task, Mlp::new(&[28 * 28, 128, 64, 10]), Adam::new(1e-3), digits(true, 0..320), digits(false, 0..64)).unwrap()
+    let task = Classify::<Smooth<()>>::new();
+    trainer.fit(task, Smooth::new(), Adam::new(1e-3), digits(true, 0..320), digits(false, 0..64)).unwrap()
 }
 
 #[test]
@@ -196,13 +243,13 @@ fn a_checkpoint_of_one_layout_goes_on_in_another() {
 struct Constrained;
 
 impl Task for Constrained {
-    type Model = Mlp<()>;
+    type Model = Smooth<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, _cx: &'t Trace, model: &Mlp<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(&self, _cx: &'t Trace, model: &Smooth<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
         let x = (batch.input.convert(DType::F32) / 255.0).flatten_from(1);
         let x =
-            model.hidden.iter().fold(x, |x, layer| layer.forward(x).relu().sharding_constraint([Some("data"), Some("model")]));
+            model.hidden.iter().fold(x, |x, layer| layer.forward(x).gelu().sharding_constraint([Some("data"), Some("model")]));
         // Ten classes over four devices: parts need not be equal inside a program.
         let logits = model.out.forward(x).sharding_constraint([Some("data"), Some("model")]);
         CrossEntropy::new().weights(batch.weight).loss(logits, batch.target)
@@ -213,8 +260,7 @@ impl Task for Constrained {
 fn constraints_within_a_model_hold_on_every_mesh_and_change_no_losses() {
     let loss = |change: fn(TrainerBuilder) -> TrainerBuilder| {
         let trainer = change(trainer().batch_size(BATCH)).build().unwrap();
-        let model = Mlp::new(&[28 * 28, 128, 64, 10]);
-        let fitted = trainer.fit(Constrained, model, Sgd::new(0.1), digits(true, 0..320), digits(false, 0..64)).unwrap();
+        let fitted = trainer.fit(Constrained, Smooth::new(), Sgd::new(0.1), digits(true, 0..320), digits(false, 0..64)).unwrap();
         fitted.report.metrics["loss"]
     };
     let one = loss(|t| t);
