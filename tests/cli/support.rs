@@ -42,13 +42,12 @@ pub(crate) fn halite(arguments: &str) -> Command {
     command
 }
 
-/// The command as on a machine that has nothing: no cache, no plugin, no log level.
+/// The command as on a machine that has nothing: no cache, no plugin, no log level, nor any other variable of ours.
 pub(crate) fn halite_alone(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
     command.args(arguments.split_whitespace());
-    let settings = ["HALITE_CACHE_DIR", "HALITE_CPU_PLUGIN", "HALITE_COMPILE_CACHE", "HALITE_COMPILE_CACHE_LIMIT", "HALITE_LOG"];
-    let reports = ["HALITE_DEBUG", "HALITE_DUMP_DIR", "HALITE_METRICS_FILE", "HALITE_PROFILE", "HALITE_SYNC"];
-    for variable in settings.into_iter().chain(reports).chain(["RUST_BACKTRACE"]) {
+    let settings = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("HALITE_"));
+    for variable in settings.chain(["PJRT_DEVICE", "RUST_BACKTRACE"].map(Into::into)) {
         command.env_remove(variable);
     }
     command
