@@ -2,6 +2,7 @@
 //!
 //! Compilers do all this too; here it keeps what is printed, hashed and compiled small.
 
+mod dead_code;
 mod identities;
 mod precision;
 
@@ -15,10 +16,11 @@ use halite_core::TensorType;
 
 use crate::{Graph, Node, Op, ShardMap, Value};
 
+pub use dead_code::dead_code;
 pub use identities::identities;
 pub use precision::{with_border, with_precision};
 
-/// [`identities()`], then [`common_subexpressions`], then [`dead_code`].
+/// [`identities()`], then [`common_subexpressions`], then [`dead_code()`].
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -35,30 +37,6 @@ pub use precision::{with_border, with_precision};
 /// ```
 pub fn optimize(graph: &Graph) -> Graph {
     dead_code(&common_subexpressions(&identities(graph)))
-}
-
-/// Drops nodes that no output needs. Custom calls with side effects stay, and so do all inputs.
-///
-/// # Panics
-/// If the graph is not valid, as [`verify`](crate::verify) says.
-pub fn dead_code(graph: &Graph) -> Graph {
-    let mut needed = vec![false; graph.value_count()];
-    for output in graph.outputs() {
-        needed[output.index()] = true;
-    }
-    let mut keep = vec![false; graph.nodes().len()];
-    for (node, keep) in graph.nodes().iter().zip(&mut keep).rev() {
-        *keep = node.results.iter().any(|result| needed[result.index()]) || has_side_effect(&node.op);
-        if *keep {
-            node.operands.iter().for_each(|operand| needed[operand.index()] = true);
-        }
-    }
-    let mut rewriter = Rewriter::new(graph);
-    for (node, _) in graph.nodes().iter().zip(keep).filter(|(_, keep)| *keep) {
-        let operands = rewriter.operands(node);
-        rewriter.keep(node, map_regions(&node.op, &dead_code), operands);
-    }
-    rewriter.finish()
 }
 
 /// Merges nodes that do the same to the same operands, constants among them. Custom calls with side effects and
@@ -88,7 +66,7 @@ pub fn common_subexpressions(graph: &Graph) -> Graph {
         match candidates.iter().find(same) {
             Some(&candidate) => {
                 let results = rewriter.new.nodes()[candidate].results.clone();
-                rewriter.replace(node, &results);
+                rewriter.replace(&node.results, &results);
             }
             None => {
                 candidates.push(rewriter.new.nodes().len());
@@ -152,9 +130,14 @@ struct Rewriter<'a> {
 
 impl<'a> Rewriter<'a> {
     fn new(old: &'a Graph) -> Self {
+        Self::of_inputs(old, old.inputs().iter().copied())
+    }
+
+    /// The new graph has these inputs of the old one alone.
+    fn of_inputs(old: &'a Graph, inputs: impl Iterator<Item = Value>) -> Self {
         let mut new = Graph::new();
         let mut map = vec![None; old.value_count()];
-        for &input in old.inputs() {
+        for input in inputs {
             map[input.index()] = Some(new.input(old.ty(input).clone()));
         }
         Rewriter { old, new, map }
@@ -172,7 +155,7 @@ impl<'a> Rewriter<'a> {
     fn keep(&mut self, node: &Node, op: Op, operands: Vec<Value>) {
         let types = node.results.iter().map(|&result| self.old.ty(result).clone()).collect();
         let results = self.push(op, operands, types, node.origin);
-        self.replace(node, &results);
+        self.replace(&node.results, &results);
     }
 
     /// A node of the new graph alone.
@@ -186,15 +169,20 @@ impl<'a> Rewriter<'a> {
         self.new.push_typed(op, operands, types, origin).to_vec()
     }
 
-    /// The node's results are these values of the new graph.
-    fn replace(&mut self, node: &Node, results: &[Value]) {
-        for (old, &new) in node.results.iter().zip(results) {
+    /// These results of a node are these values of the new graph.
+    fn replace(&mut self, old: &[Value], new: &[Value]) {
+        for (old, &new) in old.iter().zip(new) {
             self.map[old.index()] = Some(new);
         }
     }
 
-    fn finish(mut self) -> Graph {
-        let outputs = self.old.outputs().iter().map(|&output| self.value(output)).collect();
+    fn finish(self) -> Graph {
+        let outputs = self.old.outputs().to_vec();
+        self.finish_with(outputs)
+    }
+
+    fn finish_with(mut self, outputs: Vec<Value>) -> Graph {
+        let outputs = outputs.into_iter().map(|output| self.value(output)).collect();
         self.new.set_outputs(outputs);
         self.new
     }

@@ -19,13 +19,13 @@ pub fn identities(graph: &Graph) -> Graph {
     for node in graph.nodes() {
         let operands = rewriter.operands(node);
         if let Some(same) = unchanged(&rewriter.new, &makers, node, &operands) {
-            rewriter.replace(node, &[same]);
+            rewriter.replace(&node.results, &[same]);
             continue;
         }
         let op = map_regions(&node.op, &identities);
         let (op, operands) = merged(&rewriter.new, &makers, &op, &operands).unwrap_or((op, operands));
         if let Some(&same) = operands.first().filter(|&&operand| noop(&op, rewriter.new.ty(operand))) {
-            rewriter.replace(node, &[same]);
+            rewriter.replace(&node.results, &[same]);
             continue;
         }
         makers.resize(makers.len() + node.results.len(), Some(rewriter.new.nodes().len()));
