@@ -77,6 +77,32 @@ pub fn common_subexpressions(graph: &Graph) -> Graph {
     rewriter.finish()
 }
 
+/// The same graph with the nodes of checkpoints where these stand, which is what they are to all but gradients.
+fn without_checkpoints(graph: &Graph) -> Graph {
+    let mut new = Graph::new();
+    let inputs = graph.inputs().iter().map(|&input| new.input(graph.ty(input).clone())).collect();
+    let outputs = put_nodes(&mut new, graph, inputs);
+    new.set_outputs(outputs);
+    new
+}
+
+/// Puts the nodes of a graph into another that has what they take as inputs, and returns what they give.
+fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
+    let mut map: HashMap<Value, Value> = graph.inputs().iter().copied().zip(inputs).collect();
+    for node in graph.nodes() {
+        let operands = node.operands.iter().map(|operand| map[operand]).collect();
+        let results = match &node.op {
+            Op::Checkpoint { body, remat: _ } => put_nodes(new, body, operands),
+            op => {
+                let types = node.results.iter().map(|&result| graph.ty(result).clone()).collect();
+                new.push_typed(map_regions(op, &without_checkpoints), operands, types, node.origin).to_vec()
+            }
+        };
+        map.extend(node.results.iter().copied().zip(results));
+    }
+    graph.outputs().iter().map(|output| map[output]).collect()
+}
+
 /// Something of the attributes to tell operations apart by, cheaply.
 fn sample(op: &Op) -> Vec<u64> {
     match op {

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, DTypePolicy, Narrowing, TensorType};
 use halite_ir::{
-    Binary, Comparison, Dot, Extreme, Graph, Literal, Op, Reduction, Unary, Value, Window, optimize, verify, with_border,
+    Binary, Comparison, Dot, Extreme, Graph, Literal, Op, Reduction, Remat, Unary, Value, Window, optimize, verify, with_border,
     with_precision,
 };
 use proptest::prelude::*;
@@ -260,6 +260,182 @@ fn a_loop_keeps_its_border_and_is_narrow_inside() {
     assert_eq!(body.ty(dot.operands[0]).dtype(), DType::Bf16);
 }
 
+/// Two layers of the same form as a scan, the way back through them as another, and what is made of what both give. The first
+/// stacks `tanh(x w)`, which the second takes besides the weights; it gives the gradients of these.
+fn layers(way_back: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>) -> (Graph, Vec<Value>) {
+    let mut body = Graph::new();
+    let (x, w) = (body.input(f32(&[8, 4])), body.input(f32(&[4, 4])));
+    let hidden = dot(&mut body, x, w);
+    let hidden = push(&mut body, Op::Unary(Unary::Tanh), &[hidden]);
+    let next = binary(&mut body, Binary::Add, x, hidden);
+    body.set_outputs(vec![next, hidden]);
+    let mut graph = Graph::new();
+    let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[2, 4, 4])));
+    let op = Op::Scan { carried: 1, scanned: 1, length: 2, reverse: false, body: Box::new(body) };
+    let forward = graph.push(op, &[x, w], None).unwrap().to_vec();
+
+    let mut body = Graph::new();
+    let inputs = [f32(&[8, 4]), f32(&[8, 4]), f32(&[4, 4])].map(|ty| body.input(ty));
+    let outputs = way_back(&mut body, inputs);
+    body.set_outputs(outputs);
+    let op = Op::Scan { carried: 1, scanned: 2, length: 2, reverse: true, body: Box::new(body) };
+    let backward = graph.push(op, &[forward[0], forward[1], w], None).unwrap().to_vec();
+    graph.set_outputs(vec![backward[1]]);
+    (graph, forward)
+}
+
+fn slope(body: &mut Graph, [g, hidden, w]: [Value; 3]) -> Vec<Value> {
+    let square = binary(body, Binary::Multiply, hidden, hidden);
+    let below = dot(body, square, w);
+    let next = binary(body, Binary::Add, g, below);
+    let turned = push(body, Op::Transpose { permutation: vec![1, 0] }, &[hidden]);
+    vec![next, dot(body, turned, g)]
+}
+
+#[test]
+fn what_is_kept_of_each_turn_is_stacked_in_the_type_it_was_made_in() {
+    check(
+        DTypePolicy::BF16_MIXED,
+        &layers(slope).0,
+        expect![[r#"
+            scan f32 f32 -> f32 bf16
+            scan f32 bf16 f32 -> f32 f32"#]],
+    );
+    let (graph, _) = layers(slope);
+    let after = optimize(&with_precision(graph, &DTypePolicy::BF16_MIXED, &Narrowing::EVERYWHERE));
+    let Op::Scan { body, .. } = &after.nodes()[1].op else { panic!("the way back") };
+    // What was narrow there is narrow here.
+    let square = body.nodes().iter().find(|node| node.op == Op::Binary(Binary::Multiply)).unwrap();
+    assert_eq!(square.operands, [body.inputs()[1]; 2]);
+    assert_eq!(body.ty(square.results[0]).dtype(), DType::Bf16);
+    // Nothing was converted to be stacked, or to be unpacked.
+    let converts = after.nodes().iter().filter(|node| matches!(node.op, Op::Convert(_))).count();
+    assert_eq!(converts, 0, "{after}");
+}
+
+#[test]
+fn what_is_stacked_stays_wide_where_it_is_wanted_exactly() {
+    // In the other scan, and outside.
+    let exact_inside = |body: &mut Graph, [g, hidden, w]: [Value; 3]| {
+        let power = push(body, Op::Unary(Unary::Exponential), &[hidden]);
+        let [next, slope] = slope(body, [g, power, w])[..] else { panic!("two") };
+        vec![next, slope]
+    };
+    check(
+        DTypePolicy::BF16_MIXED,
+        &layers(exact_inside).0,
+        expect![[r#"
+            scan f32 f32 -> f32 f32
+            scan f32 f32 f32 -> f32 f32"#]],
+    );
+    let (mut graph, forward) = layers(slope);
+    graph.set_outputs([graph.outputs(), &forward[1..]].concat());
+    check(
+        DTypePolicy::BF16_MIXED,
+        &graph,
+        expect![[r#"
+            scan f32 f32 -> f32 f32
+            scan f32 f32 f32 -> f32 f32"#]],
+    );
+}
+
+/// A scan that stacks the state as each turn finds it, and another that takes it through `norm`.
+fn with_state_kept(reverse: bool, norm: impl FnOnce(&mut Graph, Value) -> Value) -> Graph {
+    let mut body = Graph::new();
+    let (x, w) = (body.input(f32(&[8, 4])), body.input(f32(&[4, 4])));
+    let hidden = dot(&mut body, x, w);
+    let next = binary(&mut body, Binary::Add, x, hidden);
+    body.set_outputs(vec![next, x]);
+    let mut graph = Graph::new();
+    let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[2, 4, 4])));
+    let op = Op::Scan { carried: 1, scanned: 1, length: 2, reverse: false, body: Box::new(body) };
+    let forward = graph.push(op, &[x, w], None).unwrap().to_vec();
+
+    let mut body = Graph::new();
+    let inputs = [f32(&[8, 4]), f32(&[8, 4]), f32(&[4, 4])].map(|ty| body.input(ty));
+    let [g, state, weight] = inputs;
+    let normed = norm(&mut body, state);
+    let below = dot(&mut body, g, weight);
+    let below = binary(&mut body, Binary::Multiply, below, normed);
+    let next = binary(&mut body, Binary::Add, g, below);
+    body.set_outputs(vec![next]);
+    let op = Op::Scan { carried: 1, scanned: 2, length: 2, reverse, body: Box::new(body) };
+    let backward = graph.push(op, &[forward[0], forward[1], w], None).unwrap().to_vec();
+    graph.set_outputs(backward);
+    graph
+}
+
+/// `x` by the root of its mean square in each row.
+fn norm(graph: &mut Graph, x: Value) -> Value {
+    let square = binary(graph, Binary::Multiply, x, x);
+    let sum = reduce(graph, Reduction::Sum, square, &[1]);
+    let root = push(graph, Op::Unary(Unary::Rsqrt), &[sum]);
+    let root = rows(graph, root, &[8, 4]);
+    binary(graph, Binary::Multiply, x, root)
+}
+
+#[test]
+fn the_state_that_gradients_keep_of_each_turn_is_rounded_and_what_is_carried_is_not() {
+    check(
+        DTypePolicy::BF16_MIXED,
+        &with_state_kept(true, norm),
+        expect![[r#"
+            scan f32 f32 -> f32 bf16
+            scan f32 bf16 f32 -> f32"#]],
+    );
+    let wide = || {
+        expect![[r#"
+            scan f32 f32 -> f32 f32
+            scan f32 f32 f32 -> f32"#]]
+    };
+    // Another scan over states is no way back.
+    check(DTypePolicy::BF16_MIXED, &with_state_kept(false, norm), wide());
+    let power = |graph: &mut Graph, x: Value| push(graph, Op::Unary(Unary::Exponential), &[x]);
+    check(DTypePolicy::BF16_MIXED, &with_state_kept(true, power), wide());
+    // A state may be too large for `f16`.
+    check(DTypePolicy::F16_MIXED, &with_state_kept(true, norm), wide());
+    let (graph, operands) = (with_state_kept(true, norm), Narrowing { between: false, least_work: 0 });
+    let after = optimize(&with_precision(graph, &DTypePolicy::BF16_MIXED, &operands));
+    assert_eq!(after.ty(after.nodes()[0].results[1]).dtype(), DType::F32, "where operands of products alone are narrow");
+}
+
+/// Weights that devices hold narrow are sliced narrow, and their gradients are stacked as they are rounded.
+#[test]
+fn what_is_narrow_at_the_border_goes_into_a_scan_narrow() {
+    let (graph, _) = layers(slope);
+    let stored = with_border(graph, &[DType::F32, DType::Bf16], &[DType::Bf16]);
+    check(
+        DTypePolicy::BF16,
+        &stored,
+        expect![[r#"
+            scan f32 bf16 -> f32 bf16
+            scan f32 bf16 bf16 -> f32 bf16"#]],
+    );
+}
+
+#[test]
+fn a_checkpoint_is_as_if_its_nodes_stood_there() {
+    let mut body = Graph::new();
+    let (x, w) = (body.input(f32(&[8, 4])), body.input(f32(&[4, 4])));
+    let hidden = dot(&mut body, x, w);
+    body.set_outputs(vec![hidden]);
+    let mut graph = Graph::new();
+    let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[4, 4])));
+    let op = Op::Checkpoint { body: Box::new(body), remat: Remat::Full };
+    let hidden = push(&mut graph, op, &[x, w]);
+    let hidden = push(&mut graph, Op::Unary(Unary::Tanh), &[hidden]);
+    let y = dot(&mut graph, hidden, w);
+    graph.set_outputs(vec![y]);
+    check(
+        DTypePolicy::BF16_MIXED,
+        &graph,
+        expect![[r#"
+            dot bf16 bf16 -> f32
+            tanh bf16 -> bf16
+            dot bf16 bf16 -> f32"#]],
+    );
+}
+
 #[test]
 fn the_border_can_be_of_other_types() {
     let graph = classifier();
@@ -303,8 +479,24 @@ fn grow(graph: &mut Graph, values: &mut Vec<Value>, (kind, a, b): (u8, u16, u16)
         branch.set_outputs(vec![out]);
         Some(branch)
     };
+    // A turn changes what is carried, and stacks a product of the slice and something plain.
+    let scan = || {
+        let (length, row) = dims.split_first()?;
+        let mut body = Graph::new();
+        let (carried, slice) = (body.input(graph.ty(y).clone()), body.input(graph.ty(x).with_dims(row)));
+        let first = if rank > 1 { row.len() - 1 } else { 0 };
+        let contract = if rank > 1 { vec![first] } else { vec![] };
+        let result = body.ty(slice).dtype();
+        let (left_contract, right_contract) = (contract.clone(), contract);
+        let product = Op::Dot(Dot { left_batch: vec![], right_batch: vec![], left_contract, right_contract, result });
+        let product = body.push(product, &[slice, slice], None).ok()?[0];
+        let plain = body.push(Op::Binary(Binary::Maximum), &[product, product], None).ok()?[0];
+        let next = body.push(Op::Binary(Binary::Add), &[carried, carried], None).ok()?[0];
+        body.set_outputs(vec![next, plain, slice, carried]);
+        Some(Op::Scan { carried: 1, scanned: 1, length: *length, reverse: b % 2 == 0, body: Box::new(body) })
+    };
     let dim = usize::from(b) % rank.max(1);
-    let (op, operands) = match kind % 24 {
+    let (op, operands) = match kind % 26 {
         0 | 1 => (Op::Dot(product(graph.ty(x).dtype())), vec![x, y]),
         2 => (Op::Dot(product(DType::F32)), vec![x, y]),
         3 => (Op::Binary(Binary::Add), vec![x, y]),
@@ -327,6 +519,10 @@ fn grow(graph: &mut Graph, values: &mut Vec<Value>, (kind, a, b): (u8, u16, u16)
         20 => (Op::OptimizationBarrier, vec![x, y]),
         21 => (Op::Concatenate { dim }, vec![x, y]),
         22 => (Op::Case { branches: branch().into_iter().collect() }, vec![pick(values, a.wrapping_mul(3)), x]),
+        23 | 24 => match scan() {
+            Some(scan) => (scan, vec![y, x]),
+            None => return,
+        },
         _ => (Op::Constant(Literal::splat(f32::from(a) / 7.0, &dims)), vec![]),
     };
     // Ranks above 4 would only make the test slow.

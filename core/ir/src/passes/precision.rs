@@ -8,11 +8,19 @@
 //! The result of a product is narrowed too, unless it is *wanted exactly*: if it flows, through plain operations and
 //! sums within a sample, into an exponential or logarithm, a sum of everything (a loss, a metric), or the border (the
 //! gradient of a weight, on its way to the update).
+//!
+//! Scans are seen through: what a scan stacks is stacked in the type that its body made it in, and a scan over it takes it
+//! in that type. Widening and stacking can change places without changing a bit, so what is kept of each turn for the way
+//! back takes no more memory than it would without the scan. What is carried keeps its type, for it may be a sum over all
+//! turns; what gradients keep of it, the state as each turn found it, is rounded to `bf16` unless they want it exactly.
+//! Checkpoints are dissolved: to all but gradients they are as if their nodes stood in their place.
 
 use halite_core::{DType, DTypePolicy, HostArray, Narrowing, TensorType};
 
-use super::{dead_code, map_regions};
+use super::{dead_code, map_regions, without_checkpoints};
 use crate::{Binary, Graph, Literal, Node, Op, Reduction, Unary, Value, Window};
+
+const MADE_BEFORE: &str = "operands of a valid graph are made before they are used";
 
 /// A graph with the same types at its border, which computes as `policy` says inside. Under [`DTypePolicy::F32`] it is the
 /// same graph.
@@ -37,7 +45,14 @@ use crate::{Binary, Graph, Literal, Node, Op, Reduction, Unary, Value, Window};
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
 pub fn with_precision(graph: Graph, policy: &DTypePolicy, narrowing: &Narrowing) -> Graph {
-    if policy.is_identity() { graph } else { dead_code(&Pass::new(&graph, policy, narrowing).run()) }
+    if policy.is_identity() { graph } else { between_borders(&without_checkpoints(&graph), policy, narrowing) }
+}
+
+/// The pass, on a graph whose border keeps its types.
+fn between_borders(graph: &Graph, policy: &DTypePolicy, narrowing: &Narrowing) -> Graph {
+    let given = |input: &Value| Given { dtype: graph.ty(*input).dtype(), origin: Origin::Leaf };
+    let outputs = vec![Taken { as_traced: true, exact: true, kept: false }; graph.outputs().len()];
+    Pass::new(graph, policy, narrowing, &outputs).run(graph.inputs().iter().map(given).collect(), &outputs).graph
 }
 
 /// The same graph, whose inputs and outputs of floats are of these types instead: converted behind the inputs and before
@@ -60,16 +75,15 @@ pub fn with_border(graph: Graph, inputs: &[DType], outputs: &[DType]) -> Graph {
     for (&old, value) in graph.inputs().iter().zip(given) {
         map[old.index()] = Some(convert(&mut new, value, graph.ty(old).dtype()));
     }
-    let made = "operands of a valid graph are made before they are used";
     for node in graph.nodes() {
-        let operands = node.operands.iter().map(|operand| map[operand.index()].expect(made)).collect();
+        let operands = node.operands.iter().map(|operand| map[operand.index()].expect(MADE_BEFORE)).collect();
         let types = node.results.iter().map(|&result| graph.ty(result).clone()).collect();
         let results = new.push_typed(node.op.clone(), operands, types, node.origin).to_vec();
         for (old, value) in node.results.iter().zip(results) {
             map[old.index()] = Some(value);
         }
     }
-    let given = graph.outputs().iter().zip(outputs).map(|(old, &dtype)| (map[old.index()].expect(made), dtype));
+    let given = graph.outputs().iter().zip(outputs).map(|(old, &dtype)| (map[old.index()].expect(MADE_BEFORE), dtype));
     let given = given.collect::<Vec<_>>().into_iter().map(|(value, dtype)| convert(&mut new, value, dtype)).collect();
     new.set_outputs(given);
     new
@@ -121,6 +135,31 @@ enum Origin {
     Wide,
 }
 
+/// What an input is.
+#[derive(Clone, Copy)]
+struct Given {
+    dtype: DType,
+    origin: Origin,
+}
+
+/// What becomes of an output.
+#[derive(Clone, Copy)]
+struct Taken {
+    /// It has the type that it was traced with; else that which it is made in.
+    as_traced: bool,
+    /// It is wanted exactly.
+    exact: bool,
+    /// It is kept for the way back alone, which does not want it exactly: it is rounded.
+    kept: bool,
+}
+
+/// What the pass makes of a graph.
+struct Passed {
+    graph: Graph,
+    /// Of the outputs.
+    origins: Vec<Origin>,
+}
+
 struct Pass<'a> {
     old: &'a Graph,
     policy: &'a DTypePolicy,
@@ -134,7 +173,7 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    fn new(old: &'a Graph, policy: &'a DTypePolicy, narrowing: &'a Narrowing) -> Self {
+    fn new(old: &'a Graph, policy: &'a DTypePolicy, narrowing: &'a Narrowing, outputs: &[Taken]) -> Self {
         let count = old.value_count();
         let mut pass = Pass {
             old,
@@ -145,16 +184,16 @@ impl<'a> Pass<'a> {
             origins: vec![Origin::Wide; count],
             exact: vec![false; count],
         };
-        pass.find_exact();
+        let exact: Vec<Value> = old.outputs().iter().zip(outputs).filter(|(_, is)| is.exact).map(|(&output, _)| output).collect();
+        pass.exact = pass.wanted_exactly(&exact, false);
         pass
     }
 
-    fn run(mut self) -> Graph {
-        for &input in self.old.inputs() {
-            let ty = self.old.ty(input).clone();
-            let value = self.new.input(ty.clone());
-            self.forms[input.index()].push((ty.dtype(), value));
-            self.origins[input.index()] = Origin::Leaf;
+    fn run(mut self, inputs: Vec<Given>, outputs: &[Taken]) -> Passed {
+        for (&input, Given { dtype, origin }) in self.old.inputs().iter().zip(inputs) {
+            let value = self.new.input(self.old.ty(input).with_dtype(dtype));
+            self.forms[input.index()].push((dtype, value));
+            self.origins[input.index()] = origin;
         }
         for &input in self.old.inputs() {
             self.both(input);
@@ -162,9 +201,18 @@ impl<'a> Pass<'a> {
         for node in self.old.nodes() {
             self.node(node);
         }
-        let outputs = self.old.outputs().iter().map(|&output| self.form(output, self.old.ty(output).dtype())).collect::<Vec<_>>();
-        self.new.set_outputs(outputs);
-        self.new
+        let mut values = Vec::with_capacity(outputs.len());
+        for (&output, taken) in self.old.outputs().iter().zip(outputs) {
+            let dtype = match taken {
+                Taken { kept: true, .. } => self.policy.compute,
+                Taken { as_traced: true, .. } => self.dtype(output),
+                Taken { as_traced: false, .. } => self.made_in(output),
+            };
+            values.push(self.form(output, dtype));
+        }
+        self.new.set_outputs(values);
+        let origins = self.old.outputs().iter().map(|output| self.origins[output.index()]).collect();
+        Passed { graph: dead_code(&self.new), origins }
     }
 
     /// The type that values of this type are narrowed to.
@@ -190,27 +238,82 @@ impl<'a> Pass<'a> {
         self.old.ty(value).dtype()
     }
 
-    /// From the outputs backwards: which values are wanted exactly.
-    fn find_exact(&mut self) {
-        for output in self.old.outputs() {
-            self.exact[output.index()] = true;
-        }
+    /// From these values backwards: which values are wanted exactly. On the way back, roots do not matter: a small error of
+    /// what they are taken of is half as large after them.
+    fn wanted_exactly(&self, from: &[Value], way_back: bool) -> Vec<bool> {
+        let mut exact = vec![false; self.old.value_count()];
+        from.iter().for_each(|value| exact[value.index()] = true);
         for node in self.old.nodes().iter().rev() {
-            let result_is = node.results.iter().any(|result| self.exact[result.index()]);
+            if let Op::Scan { carried, body, .. } = &node.op {
+                let (inside, _) = self.inside(node, *carried, body, &exact);
+                for (operand, input) in node.operands.iter().zip(body.inputs()) {
+                    exact[operand.index()] |= inside.exact[input.index()];
+                }
+                continue;
+            }
+            let result_is = node.results.iter().any(|result| exact[result.index()]);
             let class = self.class(node);
+            let is_root = matches!(node.op, Op::Unary(Unary::Cbrt | Unary::Rsqrt | Unary::Sqrt));
             for (place, operand) in node.operands.iter().enumerate() {
-                self.exact[operand.index()] |= match class {
+                exact[operand.index()] |= match class {
                     Class::Product | Class::Asks => false,
                     Class::Plain | Class::Moves => result_is,
-                    Class::Passes => self.exact[node.results[place].index()],
+                    Class::Passes => exact[node.results[place].index()],
                     Class::Sum { over_samples } => !over_samples && result_is || self.old.ty(node.results[0]).rank() == 0,
+                    Class::Sensitive if way_back && is_root => result_is,
                     Class::Sensitive | Class::Exact => true,
                 };
             }
         }
+        exact
+    }
+
+    /// The pass over the body of a scan, and what becomes of the outputs: what is carried from turn to turn may be a sum over
+    /// all of them, so it keeps its type. It is wanted exactly where the next turn wants it so.
+    fn inside<'b>(&self, node: &Node, carried: usize, body: &'b Graph, exact: &[bool]) -> (Pass<'b>, Vec<Taken>)
+    where
+        'a: 'b,
+    {
+        let results = node.results.iter().enumerate();
+        let taken = |(at, result): (usize, &Value)| Taken { as_traced: at < carried, exact: exact[result.index()], kept: false };
+        let mut taken: Vec<Taken> = results.map(taken).collect();
+        loop {
+            let inside = Pass::new(body, self.policy, self.narrowing, &taken);
+            let is_exact = |at: &usize| inside.exact[body.inputs()[*at].index()];
+            let more: Vec<usize> = (0..carried).filter(|at| is_exact(at) && !taken[*at].exact).collect();
+            if more.is_empty() {
+                return (inside, taken);
+            }
+            more.into_iter().for_each(|at| taken[at].exact = true);
+        }
+    }
+
+    /// Whether this result of a scan is what gradients keep of a state: the state as each turn found it, which only scans the
+    /// other way take; and none of them wants it exactly. In `f16` a state may be infinite.
+    fn is_kept(&self, node: &Node, at: usize) -> bool {
+        let Op::Scan { carried, reverse, body, .. } = &node.op else { return false };
+        let (result, output) = (node.results[at], body.outputs()[at]);
+        let is_state = at >= *carried && body.inputs()[..*carried].contains(&output) && self.dtype(result) == DType::F32;
+        if !is_state || self.policy.compute != DType::Bf16 || !self.narrowing.between || self.old.outputs().contains(&result) {
+            return false;
+        }
+        let mut users = self.old.nodes().iter().filter(|user| user.operands.contains(&result)).peekable();
+        users.peek().is_some()
+            && users.all(|user| {
+                let Op::Scan { scanned, reverse: back, body, .. } = &user.op else { return false };
+                let first = user.operands.len() - scanned;
+                let inside = Pass::new(body, self.policy, self.narrowing, &[]);
+                let exact = inside.wanted_exactly(&[], true);
+                let is_fine = |(place, &input): (usize, &Value)| place >= first && !exact[input.index()];
+                let places = body.inputs().iter().enumerate().filter(|(place, _)| user.operands[*place] == result);
+                back != reverse && places.into_iter().all(is_fine)
+            })
     }
 
     fn node(&mut self, node: &Node) {
+        if matches!(node.op, Op::Scan { .. }) {
+            return self.scan(node);
+        }
         match self.class(node) {
             Class::Product => self.product(node),
             Class::Plain | Class::Asks | Class::Passes => self.plain(node),
@@ -218,6 +321,35 @@ impl<'a> Pass<'a> {
             Class::Sensitive | Class::Sum { .. } => self.uniform(node, |pass, dtype| pass.wide(dtype)),
             Class::Exact => self.uniform(node, |_, dtype| dtype),
         }
+    }
+
+    fn scan(&mut self, node: &Node) {
+        let Op::Scan { carried, scanned, length, reverse, body } = &node.op else { return };
+        let mut operands = Vec::with_capacity(node.operands.len());
+        let mut inputs = Vec::with_capacity(node.operands.len());
+        for (place, &operand) in node.operands.iter().enumerate() {
+            let given = match place < *carried {
+                true => Given { dtype: self.dtype(operand), origin: Origin::Leaf },
+                false => Given { dtype: self.made_in(operand), origin: self.origins[operand.index()] },
+            };
+            operands.push(self.form(operand, given.dtype));
+            inputs.push(given);
+        }
+        let (inside, mut taken) = self.inside(node, *carried, body, &self.exact);
+        for (at, taken) in taken.iter_mut().enumerate() {
+            taken.kept = self.is_kept(node, at);
+        }
+        let passed = inside.run(inputs, &taken);
+        let made = passed.graph.outputs().iter().map(|&output| passed.graph.ty(output).dtype());
+        let types = node.results.iter().zip(made).map(|(&result, dtype)| self.old.ty(result).with_dtype(dtype)).collect();
+        for (result, origin) in node.results.iter().zip(passed.origins).skip(*carried) {
+            if origin == Origin::Narrow {
+                self.origins[result.index()] = Origin::Narrow;
+            }
+        }
+        let body = Box::new(passed.graph);
+        let op = Op::Scan { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse, body };
+        self.made(node, op, operands, types);
     }
 
     fn product(&mut self, node: &Node) {
@@ -320,7 +452,7 @@ impl<'a> Pass<'a> {
                 let from = self.dtype(node.operands[0]);
                 let operand = self.form(node.operands[0], from);
                 if from == narrow {
-                    self.forms[result.index()].push((narrow, operand));
+                    self.forms[result.index()].insert(0, (narrow, operand));
                     return;
                 }
                 vec![operand]
@@ -329,7 +461,9 @@ impl<'a> Pass<'a> {
         };
         let ty = self.old.ty(result).with_dtype(narrow);
         let value = self.new.push_typed(op, operands, vec![ty], node.origin)[0];
-        self.forms[result.index()].push((narrow, value));
+        let was_narrow = !node.operands.is_empty() && node.operands.iter().all(|&operand| self.made_in(operand) == narrow);
+        let forms = &mut self.forms[result.index()];
+        forms.insert(if was_narrow { 0 } else { forms.len() }, (narrow, value));
     }
 
     fn passes(&mut self, node: &Node) {
@@ -377,7 +511,7 @@ impl<'a> Pass<'a> {
             }
             Op::Dot(dot) => Op::Dot(crate::Dot { result: types[0].dtype(), ..dot.clone() }),
             Op::Convolution(conv) => Op::Convolution(crate::Convolution { result: types[0].dtype(), ..conv.clone() }),
-            other => map_regions(other, &|region| with_precision(region.clone(), self.policy, self.narrowing)),
+            other => map_regions(other, &|region| between_borders(region, self.policy, self.narrowing)),
         };
         self.made(node, op, operands, types);
     }
@@ -397,13 +531,18 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// The type that the value was made in: its other forms are converted from it.
+    fn made_in(&self, old: Value) -> DType {
+        self.forms[old.index()].first().expect(MADE_BEFORE).0
+    }
+
     /// The value in this element type.
     fn form(&mut self, old: Value, dtype: DType) -> Value {
         let forms = &self.forms[old.index()];
         if let Some((_, value)) = forms.iter().find(|(known, _)| *known == dtype) {
             return *value;
         }
-        let (_, first) = *forms.first().expect("operands of a valid graph are made before they are used");
+        let first = forms.first().expect(MADE_BEFORE).1;
         let value = convert(&mut self.new, first, dtype);
         self.forms[old.index()].push((dtype, value));
         value
