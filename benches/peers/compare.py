@@ -44,10 +44,10 @@ PEERS = [
     ("halite", rust(TARGET / "release" / "peer"), "w1 w2 w4 w6"),
     ("jax", jax(), "w1 w2 w4 w6"),
     ("jax, pool as reshape", jax("reshape_pool"), "w2"),
-    ("torch", torch(), "w1 w2 w6"),
+    ("torch", torch(), "w1 w2 w4 w6"),
     ("torch, channels last", torch("channels_last"), "w2"),
     ("torch, one thread", torch("one_thread"), "w6"),
-    ("torch, compiled", torch("compile"), "w1 w2 w6"),
+    ("torch, compiled", torch("compile"), "w1 w2 w4 w6"),
     ("burn", rust(TARGET / "peers" / "burn" / "release" / "burn-peer"), "w1 w2 w6"),
     ("candle", rust(TARGET / "peers" / "candle" / "release" / "candle-peer"), "w1 w2 w6"),
 ]
@@ -136,6 +136,9 @@ def compare(work, wanted, rounds, seconds):
             peers.append(peer)
         except Exception as error:
             print(f"{work}: {name} left out: {error}", file=sys.stderr, flush=True)
+    counts = {peer.ready["parameters"] for peer in peers if "parameters" in peer.ready}
+    if len(counts) > 1:
+        raise SystemExit(f"{work}: not the same model: " + ", ".join(f"{peer.name} has {peer.ready.get('parameters')} parameters" for peer in peers))
     # On past ROUNDS, at most twice as many, while a peer lacks quiet ones.
     for number in range(2 * rounds):
         for peer in peers:
@@ -152,14 +155,17 @@ def compare(work, wanted, rounds, seconds):
 
 
 def table(work, results):
-    base = {result["peer"]: result["ms"] for result in results}
+    base = {(result["peer"], what): result[what] for result in results for what in ("ms", "cpu_ms")}
     print(f"\n{work}: {WORK[work]}")
-    print(f"{'peer':<24}{'ms/step':>10}{'of halite':>11}{'of jax':>9}{'cpu ms':>10}{'spread':>9}{'quiet':>8}{'first step s':>14}{'MB':>7}")
+    print(f"{'peer':<24}{'ms/step':>10}{'of halite':>11}{'of jax':>9}{'cpu ms':>10}{'of jax':>8}{'spread':>9}{'quiet':>8}{'first step s':>14}{'MB':>7}")
     for result in results:
-        of = lambda name: f"{result['ms'] / base[name]:.2f}" if name in base else "-"
+        of = lambda name, what="ms": f"{result[what] / base[name, what]:.2f}" if (name, what) in base else "-"
         quiet = f"{result['quiet']}/{result['rounds']}"
-        print(f"{result['peer']:<24}{result['ms']:>10.4f}{of('halite'):>11}{of('jax'):>9}{result['cpu_ms']:>10.4f}{result['spread']:>8.0%} {quiet:>8}"
+        print(f"{result['peer']:<24}{result['ms']:>10.4f}{of('halite'):>11}{of('jax'):>9}{result['cpu_ms']:>10.4f}{of('jax', 'cpu_ms'):>8}{result['spread']:>8.0%} {quiet:>8}"
               f"{result['since_exec_s']:>13.2f}{result['peak_rss_mb']:>8.0f}", flush=True)
+    losses = ", ".join(f"{result['peer']} {result['loss1']:.4f} {result.get('loss5', '')}".rstrip() for result in results)
+    print(f"loss of step 1 and of step 5: {losses}")
+    print(f"parameters: {next((result['parameters'] for result in results if 'parameters' in result), '?')}")
 
 
 def ratios(results):

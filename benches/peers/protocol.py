@@ -1,7 +1,7 @@
 """The five lines that a peer and `compare.py` exchange, for peers in Python. The Rust peers speak the same.
 
-    -> READY {"first_step_s": .., "since_exec_s": .., "loss0": ..}   after the first step is done
-    <- RUN n                                                         run n training steps, wait for the last one
+    -> READY {"first_step_s": .., "since_exec_s": .., "parameters": .., "loss1": .., "loss5": ..}   after the fifth step is done
+    <- RUN n                                                                                        run n steps, wait for the last one
     -> DONE seconds
     <- QUIT
     -> BYE {"peak_rss_mb": ..}
@@ -9,8 +9,12 @@
 import json, os, sys, time
 
 
-def serve(first_step_s, run, loss0):
-    ready = {"first_step_s": round(first_step_s, 3), "since_exec_s": round(since_exec(), 3), "loss0": round(loss0, 4)}
+def serve(run, parameters):
+    """`run(n)` does n steps, one after the other, and gives the loss of the last."""
+    started = time.perf_counter()
+    loss1 = run(1)
+    ready = {"first_step_s": round(time.perf_counter() - started, 3), "since_exec_s": round(since_exec(), 3), "parameters": parameters}
+    ready |= {"loss1": round(loss1, 4), "loss5": round(run(4), 4)}
     print("READY " + json.dumps(ready), flush=True)
     for line in sys.stdin:
         words = line.split()

@@ -8,7 +8,7 @@ fn serve<L>(mut step: impl FnMut() -> L, mut finish: impl FnMut(L) -> f32) {
     let loss = step();
     let loss = finish(loss);
     let first = started.elapsed().as_secs_f64();
-    println!("READY {{\"first_step_s\": {first:.4}, \"since_exec_s\": {:.3}, \"loss0\": {loss:.4}}}", since_exec());
+    println!("READY {{\"first_step_s\": {first:.4}, \"since_exec_s\": {:.3}, \"loss1\": {loss:.4}}}", since_exec());
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("lines of text");
         let Some(steps) = line.strip_prefix("RUN ") else { break };

@@ -205,6 +205,12 @@ where
         self
     }
 
+    /// How many numbers the model has.
+    pub fn parameters(&self) -> usize {
+        let state = self.state.as_ref().expect("a step that failed ends the benchmark");
+        state.model.leaves().into_iter().map(|array| array.ty().elements()).sum()
+    }
+
     /// Queues `steps` steps.
     ///
     /// # Errors

@@ -74,9 +74,14 @@ where
 {
     let started = Instant::now();
     bare.run(1)?;
-    let loss = bare.loss()?;
-    let first = started.elapsed().as_secs_f64();
-    println!("READY {{\"first_step_s\": {first:.3}, \"since_exec_s\": {:.3}, \"loss0\": {loss:.4}}}", since_exec());
+    let (parameters, loss1) = (bare.parameters(), bare.loss()?);
+    let (first, since_exec) = (started.elapsed().as_secs_f64(), since_exec());
+    bare.run(4)?;
+    let loss5 = bare.loss()?;
+    println!(
+        "READY {{\"first_step_s\": {first:.3}, \"since_exec_s\": {since_exec:.3}, \"parameters\": {parameters}, \
+         \"loss1\": {loss1:.4}, \"loss5\": {loss5:.4}}}"
+    );
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap_or_default();
         let Some(steps) = line.strip_prefix("RUN ").and_then(|steps| steps.trim().parse().ok()) else { break };
