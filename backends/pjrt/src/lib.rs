@@ -34,6 +34,7 @@
 
 mod annotations;
 mod buffer;
+mod call_times;
 mod client;
 mod collectives;
 mod device;
@@ -55,6 +56,7 @@ mod topology;
 mod value;
 
 pub use buffer::PjrtBuffer;
+pub use call_times::CallTime;
 pub use client::Pjrt;
 pub use collectives::{CollectiveKind, CollectiveUse, Collectives};
 pub use device::{DeviceDescription, PjrtDevice};

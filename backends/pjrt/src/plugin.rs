@@ -31,7 +31,9 @@ use halite_pjrt_sys::{
 };
 
 use crate::{
-    Pjrt, Profiler, Topology, environment,
+    CallTime, Pjrt, Profiler, Topology,
+    call_times::CallTimes,
+    environment,
     frame::{Build, identity},
     library_file,
     value::{OptionValue, Options, from_named},
@@ -247,6 +249,18 @@ impl Plugin {
         Profiler::of(self)
     }
 
+    /// From now on, counts and times the calls of its functions: see [`call_times`](Self::call_times).
+    ///
+    /// It stays on, and takes two looks at the clock for each call: for measurements.
+    pub fn time_calls(&self) {
+        self.table.times.start();
+    }
+
+    /// The functions that were called since [`time_calls`](Self::time_calls), on all threads, in the order of the table.
+    pub fn call_times(&self) -> Vec<CallTime> {
+        self.table.times.called()
+    }
+
     /// Whose the programs are that it serializes.
     pub(crate) fn identity(&self, platform: &str) -> String {
         identity(platform, self.api_version(), &self.build)
@@ -283,6 +297,7 @@ pub(crate) struct Table {
     version: (i32, i32),
     /// For errors: the file's name.
     name: Arc<str>,
+    times: CallTimes,
 }
 
 // SAFETY: the table is constant after the plugin is initialised, which happens before a `Plugin` is handed out.
@@ -326,7 +341,7 @@ impl Table {
             (size, major, number(std::mem::offset_of!(PJRT_Api_Version, minor_version)))
         };
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let table = Table { start, size, version: (major, minor), name: name.into() };
+        let table = Table { start, size, version: (major, minor), name: name.into(), times: CallTimes::new() };
         table.check_version(path)?;
         table.check_required(path)?;
         Ok(table)
@@ -398,8 +413,10 @@ impl Table {
     #[inline]
     pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
         let function = self.function(args).ok_or_else(|| self.lacks::<A>(op))?;
-        // SAFETY: the caller's condition; the error is new and ours.
-        unsafe { self.check(op, function(args)) }
+        // SAFETY: the caller's condition.
+        let error = self.times.time(&A::SLOT, || unsafe { function(args) });
+        // SAFETY: the error is new and ours.
+        unsafe { self.check(op, error) }
     }
 
     /// Calls a function that frees something. What it returns cannot be acted upon; a missing one leaks.
