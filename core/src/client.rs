@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    Arg, Backend, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error, ErrorKind, HostBytes, LargeBuffer, Launch,
+    Backend, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error, ErrorKind, HostBytes, LargeBuffer, Launch,
     Launched, Metric, Metrics, OnFetched, OnReady, Pending, Placement, Platform, Program, ProgramCache, ProgramMemory, Result,
     Sharding, Signature, TensorType, Tiling,
     debug::{Settings, explain_memory},
@@ -308,8 +308,8 @@ impl Counters {
 
 /// Bytes on one device of any backend. Dropping frees them once queued work no longer needs them.
 pub struct DeviceBuffer {
-    buffer: Box<dyn AnyBuffer>,
-    metrics: Arc<Metrics>,
+    pub(crate) buffer: Box<dyn AnyBuffer>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl DeviceBuffer {
@@ -454,9 +454,8 @@ impl Loaded {
         let Loaded { executable, function, metrics, .. } = self;
         let _span = tracing::trace_span!("launch", program = %function.name).entered();
         let started = Instant::now();
-        let args = launch.args.into_iter().map(|row| row.into_iter().map(erase).collect()).collect();
-        let outputs = match executable.launch(args) {
-            Ok(outputs) => outputs,
+        let launched = match executable.launch(launch, metrics) {
+            Ok(launched) => launched,
             Err(error) => return Err(explain_memory(error, &function.name, &self.largest)),
         };
         let number = metrics.counters.launches.fetch_add(1, Relaxed);
@@ -464,27 +463,21 @@ impl Loaded {
         let now = Instant::now();
         metrics.timer(Metric::Launch).add_at(now, now - started);
         if metrics.clock().is_due(now) {
-            metrics.time_launch(
-                function,
-                number,
-                (started, now),
-                outputs.first().and_then(|row| row.first()).map(|output| &**output),
-            );
+            metrics.time_launch(function, number, (started, now), launched.outputs.first().and_then(|row| row.first()));
         }
         if metrics.settings().watches_launches() {
-            self.watch(before, Location::caller(), now - started, &outputs)?;
+            self.watch(before, Location::caller(), now - started, &launched)?;
         }
-        let wrap = |buffer| DeviceBuffer { buffer, metrics: metrics.clone() };
-        Ok(Launched { outputs: outputs.into_iter().map(|row| row.into_iter().map(wrap).collect()).collect() })
+        Ok(launched)
     }
 
     /// Says what is launched, or waits for it, if the settings want it.
     #[cold]
-    fn watch(&self, before: u64, at: &Location<'_>, queued: Duration, outputs: &[Vec<Box<dyn AnyBuffer>>]) -> Result<()> {
+    fn watch(&self, before: u64, at: &Location<'_>, queued: Duration, launched: &Launched<DeviceBuffer>) -> Result<()> {
         let settings = self.metrics.settings();
         settings.launched(&self.function, before, at, self.signature(), queued);
         if settings.sync {
-            outputs.iter().flatten().try_for_each(|output| output.ready()?.wait())?;
+            launched.outputs.iter().flatten().try_for_each(|output| output.ready()?.wait())?;
         }
         Ok(())
     }
@@ -554,13 +547,6 @@ impl Loaded {
             }
         }
         Ok(())
-    }
-}
-
-fn erase(arg: Arg<'_, DeviceBuffer>) -> Arg<'_, Box<dyn AnyBuffer>> {
-    match arg {
-        Arg::Borrow(buffer) => Arg::Borrow(&buffer.buffer),
-        Arg::Donate(buffer) => Arg::Donate(buffer.buffer),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, Event, Executable, HostBytes, Launch, OnFetched, OnReady,
-    Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType, Tiling,
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffer, DeviceId, Error, Event, Executable, HostBytes, Launch, Launched,
+    Metrics, OnFetched, OnReady, Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType, Tiling,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -99,13 +99,11 @@ impl<B: Backend> AnyBackend for B {
     }
 }
 
-/// Arguments or results as `[device][index]`.
-type Rows<T> = Vec<Vec<T>>;
-
 pub(crate) trait AnyExecutable: Debug + Send + Sync {
     fn signature(&self) -> &Signature;
     fn devices(&self) -> &[DeviceId];
-    fn launch(&self, args: Rows<Arg<'_, Box<dyn AnyBuffer>>>) -> Result<Rows<Box<dyn AnyBuffer>>>;
+    /// The results count what is done with them in `metrics`.
+    fn launch(&self, launch: Launch<'_, DeviceBuffer>, metrics: &Arc<Metrics>) -> Result<Launched<DeviceBuffer>>;
     fn serialize(&self) -> Result<Vec<u8>>;
     fn memory(&self) -> Result<ProgramMemory>;
     fn cost(&self) -> Result<Vec<(String, f64)>>;
@@ -120,15 +118,18 @@ struct Typed<B: Backend> {
 }
 
 impl<B: Backend> Typed<B> {
-    fn typed<'a>(&self, arg: Arg<'a, Box<dyn AnyBuffer>>) -> Result<Arg<'a, B::Buffer>> {
+    fn typed<'a>(&self, arg: Arg<'a, DeviceBuffer>) -> Result<Arg<'a, B::Buffer>> {
         match arg {
-            Arg::Borrow(buffer) => (&**buffer as &dyn Any).downcast_ref().map(Arg::Borrow),
-            Arg::Donate(buffer) => (buffer as Box<dyn Any>).downcast().map(|buffer| Arg::Donate(*buffer)).ok(),
+            Arg::Borrow(buffer) => (&*buffer.buffer as &dyn Any).downcast_ref().map(Arg::Borrow),
+            Arg::Donate(buffer) => (buffer.buffer as Box<dyn Any>).downcast().map(|buffer| Arg::Donate(*buffer)).ok(),
         }
-        .ok_or_else(|| {
-            let message = format!("an argument is a buffer of another backend than {}", self.platform);
-            Error::invalid("launch", message).on(&self.platform)
-        })
+        .ok_or_else(|| self.foreign())
+    }
+
+    #[cold]
+    fn foreign(&self) -> Error {
+        let message = format!("an argument is a buffer of another backend than {}", self.platform);
+        Error::invalid("launch", message).on(&self.platform)
     }
 }
 
@@ -139,12 +140,13 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     fn devices(&self) -> &[DeviceId] {
         self.executable.devices()
     }
-    fn launch(&self, args: Rows<Arg<'_, Box<dyn AnyBuffer>>>) -> Result<Rows<Box<dyn AnyBuffer>>> {
+    fn launch(&self, launch: Launch<'_, DeviceBuffer>, metrics: &Arc<Metrics>) -> Result<Launched<DeviceBuffer>> {
+        // Collected where they are, if the backend's buffers are as small as handles on them.
         let typed = |row: Vec<_>| row.into_iter().map(|arg| self.typed(arg)).collect();
-        let args = args.into_iter().map(typed).collect::<Result<_>>()?;
+        let args = launch.args.into_iter().map(typed).collect::<Result<_>>()?;
         let launched = self.executable.launch(Launch { args })?;
-        let erase = |buffer| Box::new(buffer) as Box<dyn AnyBuffer>;
-        Ok(launched.outputs.into_iter().map(|row| row.into_iter().map(erase).collect()).collect())
+        let erase = |buffer| DeviceBuffer { buffer: Box::new(buffer), metrics: metrics.clone() };
+        Ok(Launched { outputs: launched.outputs.into_iter().map(|row| row.into_iter().map(erase).collect()).collect() })
     }
     fn serialize(&self) -> Result<Vec<u8>> {
         self.executable.serialize()

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    hash::{DefaultHasher, Hash, Hasher},
     panic::Location,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -15,10 +14,9 @@ use std::{
 
 pub use halite_core::Stages;
 use halite_core::{
-    Activity, Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, DeviceBuffer, Error, FunctionActivity,
-    HostArray, InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding,
-    TensorType,
-    tree::{Empty, Family, Tree},
+    Activity, Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, Error, FunctionActivity, HostArray,
+    InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
+    tree::{Empty, Family, Path, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port};
 
@@ -171,19 +169,29 @@ impl Drop for Joined {
 
 /// What a program takes and gives.
 struct Border<O: Family> {
-    /// What the trees of state and inputs look like: see [`structure`].
-    structure: u64,
-    inputs: Vec<ArraySpec>,
-    state: Vec<ArraySpec>,
+    state: Vec<Input>,
+    inputs: Vec<Input>,
     outputs: Vec<ArraySpec>,
     shape: O::Of<()>,
     hyperparameters: Vec<(ArraySpec, HostArray)>,
 }
 
+/// A leaf of the state or of the inputs of a program: where it is in its tree, and what it is.
+type Input = (Path, ArraySpec);
+
 impl<O: Family> Border<O> {
-    fn is(&self, structure: u64, inputs: &[ArraySpec]) -> bool {
-        self.structure == structure && self.inputs == inputs
+    /// Whether these are the trees that it was made for.
+    fn is<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(&self, state: &S, inputs: &I) -> bool {
+        fits(&self.state, state, |known, spec| known == spec) && fits(&self.inputs, inputs, |known, spec| known == spec)
     }
+}
+
+/// Whether the leaves of `tree` are where the known ones are, and what those are.
+fn fits<T: Tree>(known: &[Input], tree: &T, is: impl Fn(&ArraySpec, &T::Leaf) -> bool) -> bool {
+    let mut left = known.iter();
+    let mut fits = true;
+    tree.for_each(|path, leaf| fits = fits && left.next().is_some_and(|(at, spec)| at == path && is(spec, leaf)));
+    fits && left.next().is_none()
 }
 
 /// A traced function as a program, with the layout of what it takes and gives.
@@ -299,38 +307,34 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// As [`call`](Self::call).
     #[track_caller]
     pub fn call_with(&self, state: S::Of<Array>, inputs: I::Of<&Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
-        let borrowed: Vec<&Array> = inputs.leaves().into_iter().copied().collect();
-        let compiled = {
-            let donated = state.leaves();
-            match self.find(structure(&state, &inputs), &donated, &borrowed) {
-                Some(compiled) => compiled,
-                None => self.compile_for(&Tree::as_ref(&state).map(|_, array| ArraySpec::of(array)), &inputs)?,
-            }
+        let compiled = match self.find(&state, &inputs) {
+            Some(compiled) => compiled,
+            None => self.compile_for(&state, &inputs)?,
         };
-        let state_shape = Tree::as_ref(&state).map(|_, _| ());
         let Compiled { border, loaded, hyperparameters, .. } = &*compiled;
-        let devices = loaded.devices().len();
-        let count = border.inputs.len() + hyperparameters.len();
-        let mut args: Vec<Vec<Arg<'_, DeviceBuffer>>> = (0..devices).map(|_| Vec::with_capacity(count)).collect();
-        for array in state.into_leaves() {
+        let count = border.state.len() + border.inputs.len() + hyperparameters.len();
+        let mut args: Vec<_> = loaded.devices().iter().map(|_| Vec::with_capacity(count)).collect();
+        let state_shape = state.map(|_, array| {
             for (row, shard) in args.iter_mut().zip(array.into_shards()) {
                 row.push(Arg::Donate(shard));
             }
-        }
-        for array in borrowed.into_iter().chain(hyperparameters) {
+        });
+        for array in inputs.leaves().into_iter().copied().chain(hyperparameters) {
             for (row, shard) in args.iter_mut().zip(array.shards()) {
                 row.push(Arg::Borrow(shard));
             }
         }
         let launched = loaded.launch(Launch { args })?;
         let mut rows: Vec<_> = launched.outputs.into_iter().map(Vec::into_iter).collect();
-        let mut assemble = |spec: &ArraySpec| {
+        let mut specs = border.state.iter().map(|(_, spec)| spec).chain(&border.outputs);
+        let mut next = |_: &Path, ()| {
+            let spec = specs.next().expect("a program knows what it gives");
             let shards = rows.iter_mut().map(|row| row.next().expect("a launch gives the results of its signature")).collect();
             Array::from_shards_as(spec.ty.clone(), &spec.sharding, shards, spec.stored)
         };
-        let state = border.state.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
-        let outputs = border.outputs.iter().map(&mut assemble).collect::<Result<Vec<_>>>()?;
-        Ok((state_shape.rebuild(state), border.shape.rebuild(outputs)))
+        let state = state_shape.try_map(&mut Path::new(), &mut next)?;
+        let outputs = Tree::as_ref(&border.shape).try_map(&mut Path::new(), &mut |path, _| next(path, ()))?;
+        Ok((state, outputs))
     }
 
     /// Compiles for arrays like these, if that is not done yet, without running.
@@ -349,14 +353,12 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     #[track_caller]
     pub fn prepare_in_background(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<()> {
         let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        let structure = structure(state, inputs);
-        let specs: Vec<ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).cloned().collect();
         let begun = || self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiled = self.programs().iter().any(|compiled| compiled.border.is(structure, &specs));
-        if compiled || begun().iter().any(|begun| begun.border.is(structure, &specs)) {
+        let compiled = self.programs().iter().any(|compiled| compiled.border.is(state, inputs));
+        if compiled || begun().iter().any(|begun| begun.border.is(state, inputs)) {
             return Ok(());
         }
-        let (border, stages, compile) = self.uncompiled(state, inputs, structure, specs)?;
+        let (border, stages, compile) = self.uncompiled(state, inputs)?;
         // Without a thread to be had, it is compiled when it is wanted.
         if let Ok(thread) = thread::Builder::new().name("compile".into()).spawn(compile) {
             begun().push(Begun { border, stages, thread: Joined(Some(thread)) });
@@ -376,7 +378,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let mesh = self.mesh_of(&specs)?;
         let mut all_inputs = Vec::with_capacity(specs.len());
         let mut names = Vec::with_capacity(specs.len());
-        let mut input = |path: &halite_core::tree::Path, spec: &ArraySpec| {
+        let mut input = |path: &Path, spec: &ArraySpec| {
             let name = path.to_string();
             let tensor = cx.input(spec.ty.clone(), name.as_str());
             names.push(name);
@@ -455,38 +457,35 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, structure: u64, state: &[&Array], inputs: &[&Array]) -> Option<Arc<Compiled<O>>> {
+    fn find(&self, state: &S::Of<Array>, inputs: &I::Of<&Array>) -> Option<Arc<Compiled<O>>> {
         let mut programs = self.programs();
-        let fits = |Border { structure: known, inputs: specs, .. }: &Border<O>| {
-            *known == structure
-                && specs.len() == state.len() + inputs.len()
-                && specs.iter().zip(state.iter().chain(inputs)).all(|(spec, array)| spec.is(array))
-        };
-        let index = programs.iter().rposition(|compiled| fits(&compiled.border))?;
+        let index = programs.iter().rposition(|compiled| {
+            let border = &compiled.border;
+            fits(&border.state, state, ArraySpec::is) && fits(&border.inputs, inputs, |spec, array| spec.is(array))
+        })?;
         let last = programs.len() - 1;
         programs.swap(index, last);
         Some(programs[last].clone())
     }
 
     #[track_caller]
-    fn compile_for(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<&Array>) -> Result<Arc<Compiled<O>>> {
+    fn compile_for(&self, state: &S::Of<Array>, inputs: &I::Of<&Array>) -> Result<Arc<Compiled<O>>> {
+        let state = Tree::as_ref(state).map(|_, array| ArraySpec::of(array));
         let inputs = Tree::as_ref(inputs).map(|_, array| ArraySpec::of(array));
-        self.compile(state, &inputs)
+        self.compile(&state, &inputs)
     }
 
     #[track_caller]
     fn compile(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Arc<Compiled<O>>> {
         let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        let structure = structure(state, inputs);
-        let specs: Vec<ArraySpec> = state.leaves().into_iter().chain(inputs.leaves()).cloned().collect();
-        let known = self.programs().iter().find(|compiled| compiled.border.is(structure, &specs)).cloned();
+        let known = self.programs().iter().find(|compiled| compiled.border.is(state, inputs)).cloned();
         if let Some(compiled) = known {
             return Ok(compiled);
         }
-        let (border, mut stages, timed) = match self.take_begun(structure, &specs) {
+        let (border, mut stages, timed) = match self.take_begun(state, inputs) {
             Some(begun) => begun,
             None => {
-                let (border, stages, compile) = self.uncompiled(state, inputs, structure, specs)?;
+                let (border, stages, compile) = self.uncompiled(state, inputs)?;
                 (border, stages, compile())
             }
         };
@@ -513,15 +512,14 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         &self,
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
-        structure: u64,
-        specs: Vec<ArraySpec>,
     ) -> Result<(Border<O>, Stages, impl FnOnce() -> Result<Timed> + Send + use<S, I, O>)> {
         let last = self.programs().last().cloned();
         let reason = match last {
             None => Reason::First,
             Some(last) => {
-                let paths = state.paths().into_iter().chain(inputs.paths());
-                let reason = what_changed(&last.border.inputs, paths.zip(&specs).collect());
+                let new = state.named().into_iter().chain(inputs.named()).collect();
+                let known = last.border.state.iter().chain(&last.border.inputs).map(|(_, spec)| spec).collect();
+                let reason = what_changed(known, new);
                 tracing::warn!("`{}` ({}) is compiled again: {reason}", self.name, self.origin);
                 reason
             }
@@ -538,7 +536,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         };
         let mut options = self.options.clone();
         if options.devices.is_empty() {
-            options.devices = self.mesh_of(&specs.iter().collect::<Vec<_>>())?.devices().to_vec();
+            let specs: Vec<_> = state.leaves().into_iter().chain(inputs.leaves()).collect();
+            options.devices = self.mesh_of(&specs)?.devices().to_vec();
         }
         let client = self.client.clone();
         let compile = move || {
@@ -546,14 +545,13 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             let loaded = client.compile_because(&program, &options, cause)?;
             Ok((loaded, started.elapsed()))
         };
-        let state = state.leaves().into_iter().cloned().collect();
-        Ok((Border { structure, inputs: specs, state, outputs, shape, hyperparameters }, stages, compile))
+        Ok((Border { state: known(state), inputs: known(inputs), outputs, shape, hyperparameters }, stages, compile))
     }
 
     /// The program for these inputs out of the background, if it is there: waits until it is compiled.
-    fn take_begun(&self, structure: u64, inputs: &[ArraySpec]) -> Option<(Border<O>, Stages, Result<Timed>)> {
+    fn take_begun(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Option<(Border<O>, Stages, Result<Timed>)> {
         let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = all.iter().position(|begun| begun.border.is(structure, inputs))?;
+        let index = all.iter().position(|begun| begun.border.is(state, inputs))?;
         let Begun { border, stages, thread } = all.swap_remove(index);
         drop(all);
         Some((border, stages, thread.join()))
@@ -650,23 +648,20 @@ impl<S: Family, I: Family, O: Family> fmt::Debug for Jit<S, I, O> {
     }
 }
 
-/// A digest of where the leaves of both trees are, which their number and types do not say: `([a], [b, c])` is not
-/// `([a, b], [c])`.
-fn structure<A: Tree, B: Tree>(state: &A, inputs: &B) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.for_each(|path, _| path.segments().hash(&mut hasher));
-    "inputs".hash(&mut hasher);
-    inputs.for_each(|path, _| path.segments().hash(&mut hasher));
-    hasher.finish()
+/// The leaves of a tree, to find it again.
+fn known(tree: &impl Tree<Leaf = ArraySpec>) -> Vec<Input> {
+    let mut known = Vec::new();
+    tree.for_each(|path, spec| known.push((path.clone(), spec.clone())));
+    known
 }
 
 /// What makes a function that is compiled already be compiled again.
-fn what_changed(known: &[ArraySpec], new: Vec<(String, &ArraySpec)>) -> Reason {
+fn what_changed(known: Vec<&ArraySpec>, new: Vec<(String, &ArraySpec)>) -> Reason {
     let (from, to) = (known.len(), new.len());
     if from != to {
         return Reason::Arranged { from, to };
     }
-    let changes: Vec<InputChange> = (known.iter().zip(new))
+    let changes: Vec<InputChange> = (known.into_iter().zip(new))
         .filter(|(old, (_, new))| old != new)
         .map(|(old, (path, new))| InputChange {
             path,

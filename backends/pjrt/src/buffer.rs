@@ -2,7 +2,9 @@
 
 use std::{ffi::c_void, mem::MaybeUninit, ptr::NonNull, sync::Arc};
 
-use halite_core::{Buffer, DType, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement, Result, TensorType};
+use halite_core::{
+    Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement, Result, TensorType,
+};
 use halite_pjrt_sys::{buffer::*, error::PJRT_Error_Code, event::PJRT_Event};
 
 use crate::{PjrtEvent, client::Shared, handle::Handle};
@@ -14,17 +16,38 @@ const ZERO_COPY_ALIGNMENT: usize = 64;
 #[derive(Debug)]
 pub struct PjrtBuffer {
     buffer: Handle<PJRT_Buffer>,
-    ty: TensorType,
-    placement: Placement,
+    kind: Arc<Kind>,
+    device: DeviceId,
     deleted: bool,
-    client: Arc<Shared>,
+}
+
+/// What all buffers of one type in one kind of a client's memory have in common. They share it, because a launch over many
+/// devices moves hundreds of buffers, which caches have forgotten since the last one: the smaller they are, the shorter it
+/// takes.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) client: Arc<Shared>,
+    pub(crate) ty: TensorType,
+    pub(crate) memory: MemoryKind,
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.client, &other.client) && self.memory == other.memory && self.ty == other.ty
+    }
 }
 
 impl PjrtBuffer {
     /// Owns `buffer`, whose type and place are as said.
+    pub(crate) fn new(client: &Arc<Shared>, buffer: Handle<PJRT_Buffer>, ty: TensorType, place: Placement) -> Self {
+        let kind = Kind { client: client.clone(), ty, memory: place.memory };
+        PjrtBuffer::of(&Arc::new(kind), buffer, place.device)
+    }
+
+    /// Owns `buffer`, which is of this kind and on this device.
     #[inline]
-    pub(crate) fn new(client: &Arc<Shared>, buffer: Handle<PJRT_Buffer>, ty: TensorType, placement: Placement) -> Self {
-        PjrtBuffer { buffer, ty, placement, deleted: false, client: client.clone() }
+    pub(crate) fn of(kind: &Arc<Kind>, buffer: Handle<PJRT_Buffer>, device: DeviceId) -> Self {
+        PjrtBuffer { buffer, kind: kind.clone(), device, deleted: false }
     }
 
     #[inline]
@@ -33,8 +56,13 @@ impl PjrtBuffer {
     }
 
     #[inline]
-    pub(crate) fn client(&self) -> &Arc<Shared> {
-        &self.client
+    pub(crate) fn kind(&self) -> &Arc<Kind> {
+        &self.kind
+    }
+
+    #[inline]
+    pub(crate) fn device(&self) -> DeviceId {
+        self.device
     }
 
     /// Gives the memory back now, keeping the handle: any use afterwards is refused.
@@ -45,7 +73,7 @@ impl PjrtBuffer {
         self.deleted = true;
         let mut args = PJRT_Buffer_Delete_Args { buffer: self.raw(), ..PJRT_Buffer_Delete_Args::new() };
         // SAFETY: the buffer is alive; deleting twice is allowed.
-        unsafe { self.client.call("delete buffer", &mut args) }
+        unsafe { self.kind.client.call("delete buffer", &mut args) }
     }
 
     /// Whether [`delete`](Self::delete) was called.
@@ -61,7 +89,7 @@ impl PjrtBuffer {
     pub fn is_deleted_on_device(&self) -> Result<bool> {
         let mut args = PJRT_Buffer_IsDeleted_Args { buffer: self.raw(), ..PJRT_Buffer_IsDeleted_Args::new() };
         // SAFETY: the buffer is alive, deleted or not.
-        unsafe { self.client.call("is deleted", &mut args)? };
+        unsafe { self.kind.client.call("is deleted", &mut args)? };
         Ok(args.is_deleted)
     }
 
@@ -77,7 +105,7 @@ impl PjrtBuffer {
             ..PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args::new()
         };
         // SAFETY: the buffer is alive; the address is only looked at.
-        unsafe { self.client.call("device address", &mut args)? };
+        unsafe { self.kind.client.call("device address", &mut args)? };
         Ok(args.device_memory_ptr.addr())
     }
 
@@ -89,12 +117,12 @@ impl PjrtBuffer {
         self.check_alive("device bytes")?;
         let mut args = PJRT_Buffer_OnDeviceSizeInBytes_Args { buffer: self.raw(), ..PJRT_Buffer_OnDeviceSizeInBytes_Args::new() };
         // SAFETY: the buffer is alive.
-        unsafe { self.client.call("device bytes", &mut args)? };
+        unsafe { self.kind.client.call("device bytes", &mut args)? };
         Ok(args.on_device_size_in_bytes)
     }
 
     fn check_alive(&self, op: &'static str) -> Result<()> {
-        if self.deleted { Err(self.client.invalid(op, format!("the {} buffer was deleted", self.ty))) } else { Ok(()) }
+        if self.deleted { Err(self.kind.client.invalid(op, format!("the {} buffer was deleted", self.kind.ty))) } else { Ok(()) }
     }
 
     /// Queues a copy to host memory of exactly the type's size.
@@ -103,19 +131,19 @@ impl PjrtBuffer {
     ///
     /// * `into` stays valid for writes of the type's bytes until the event is ready.
     unsafe fn copy_to_host(&self, op: &'static str, into: *mut u8) -> Result<PjrtEvent> {
-        let order = RowMajor::of(self.ty.rank());
+        let order = RowMajor::of(self.kind.ty.rank());
         let mut layout = order.layout();
         let mut args = PJRT_Buffer_ToHostBuffer_Args {
             src: self.raw(),
             // Without it the bytes would come in the device's own order.
             host_layout: &mut layout,
             dst: into.cast::<c_void>(),
-            dst_size: self.ty.bytes(),
+            dst_size: self.kind.ty.bytes(),
             ..PJRT_Buffer_ToHostBuffer_Args::new()
         };
         // SAFETY: the buffer is alive, the layout lives during the call, and `into` is the caller's condition.
-        unsafe { self.client.call(op, &mut args)? };
-        event_of(&self.client, op, args.event)
+        unsafe { self.kind.client.call(op, &mut args)? };
+        event_of(&self.kind.client, op, args.event)
     }
 }
 
@@ -123,11 +151,11 @@ impl Buffer for PjrtBuffer {
     type Event = PjrtEvent;
 
     fn tensor_type(&self) -> &TensorType {
-        &self.ty
+        &self.kind.ty
     }
 
     fn placement(&self) -> Placement {
-        self.placement
+        Placement { device: self.device, memory: self.kind.memory }
     }
 
     fn ready(&self) -> Result<PjrtEvent> {
@@ -135,15 +163,15 @@ impl Buffer for PjrtBuffer {
         self.check_alive(OP)?;
         let mut args = PJRT_Buffer_ReadyEvent_Args { buffer: self.raw(), ..PJRT_Buffer_ReadyEvent_Args::new() };
         // SAFETY: the buffer is alive.
-        unsafe { self.client.call(OP, &mut args)? };
-        event_of(&self.client, OP, args.event)
+        unsafe { self.kind.client.call(OP, &mut args)? };
+        event_of(&self.kind.client, OP, args.event)
     }
 
     fn copy_to(&self, place: Placement) -> Result<Self> {
         const OP: &str = "copy";
         self.check_alive(OP)?;
-        let (device, memory) = self.client.memory(OP, place)?;
-        let by_memory = !memory.is_null() && self.client.table().has::<PJRT_Buffer_CopyToMemory_Args>();
+        let (device, memory) = self.kind.client.memory(OP, place)?;
+        let by_memory = !memory.is_null() && self.kind.client.table().has::<PJRT_Buffer_CopyToMemory_Args>();
         let mut to_memory =
             PJRT_Buffer_CopyToMemory_Args { buffer: self.raw(), dst_memory: memory, ..PJRT_Buffer_CopyToMemory_Args::new() };
         let mut to_device = PJRT_Buffer_CopyToDevice_Args {
@@ -154,15 +182,17 @@ impl Buffer for PjrtBuffer {
         // SAFETY: the buffer and the place are alive. Plugins without this function have no memories to choose from.
         let copied = unsafe {
             if by_memory || place.memory != MemoryKind::Device {
-                self.client.call(OP, &mut to_memory).map(|()| to_memory.dst_buffer)
+                self.kind.client.call(OP, &mut to_memory).map(|()| to_memory.dst_buffer)
             } else {
-                self.client.call(OP, &mut to_device).map(|()| to_device.dst_buffer)
+                self.kind.client.call(OP, &mut to_device).map(|()| to_device.dst_buffer)
             }
         };
         match copied {
-            Ok(copy) => Ok(PjrtBuffer::new(&self.client, Handle::from_plugin(OP, copy)?, self.ty.clone(), place)),
+            Ok(copy) => Ok(PjrtBuffer::new(&self.kind.client, Handle::from_plugin(OP, copy)?, self.kind.ty.clone(), place)),
             // Plugins may refuse to copy a buffer to where it is.
-            Err(error) if place == self.placement && error.kind() == ErrorKind::InvalidArgument => self.copy_through_host(place),
+            Err(error) if place == self.placement() && error.kind() == ErrorKind::InvalidArgument => {
+                self.copy_through_host(place)
+            }
             Err(error) => Err(error),
         }
     }
@@ -170,9 +200,12 @@ impl Buffer for PjrtBuffer {
     fn read(&self, into: &mut [u8]) -> Result<()> {
         const OP: &str = "read";
         self.check_alive(OP)?;
-        let needed = self.ty.bytes();
+        let needed = self.kind.ty.bytes();
         if into.len() != needed {
-            return Err(self.client.invalid(OP, format!("{} bytes to read into, {} needs {needed}", into.len(), self.ty)));
+            return Err(self
+                .kind
+                .client
+                .invalid(OP, format!("{} bytes to read into, {} needs {needed}", into.len(), self.kind.ty)));
         }
         if needed == 0 {
             return self.ready()?.wait();
@@ -186,7 +219,7 @@ impl Buffer for PjrtBuffer {
         if let Err(error) = self.check_alive(OP) {
             return then(Err(error));
         }
-        let length = self.ty.bytes();
+        let length = self.kind.ty.bytes();
         if length == 0 {
             return match self.ready() {
                 Ok(event) => event.on_ready(Box::new(|result| then(result.map(|()| Vec::new())))),
@@ -230,9 +263,9 @@ impl Written {
 
 impl PjrtBuffer {
     fn copy_through_host(&self, place: Placement) -> Result<Self> {
-        let mut bytes = vec![0; self.ty.bytes()];
+        let mut bytes = vec![0; self.kind.ty.bytes()];
         self.read(&mut bytes)?;
-        upload(&self.client, HostBytes::Borrowed(&bytes), &self.ty, place)
+        upload(&self.kind.client, HostBytes::Borrowed(&bytes), &self.kind.ty, place)
     }
 }
 
@@ -241,7 +274,7 @@ impl Drop for PjrtBuffer {
     fn drop(&mut self) {
         let mut args = PJRT_Buffer_Destroy_Args { buffer: self.raw(), ..PJRT_Buffer_Destroy_Args::new() };
         // SAFETY: the buffer is ours and not used again; a donated one must be destroyed as well.
-        unsafe { self.client.table().free(&mut args) };
+        unsafe { self.kind.client.table().free(&mut args) };
     }
 }
 

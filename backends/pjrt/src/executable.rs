@@ -1,16 +1,17 @@
 //! Programs on the devices of a client: compiling, loading, launching.
 
-use std::{cell::Cell, fmt, sync::Arc};
+use std::{cell::Cell, fmt, ptr::NonNull, sync::Arc};
 
 use halite_core::{
     Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch, Launched, MemoryKind, Placement,
-    Program, ProgramMemory, Result, Shortage, Signature, Tiling,
+    Program, ProgramMemory, Result, Shortage, Signature, TensorType, Tiling,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
     annotations::{chooses_layouts, has_convolution, mesh_sizes, uses_gspmd, uses_shardy},
+    buffer::Kind,
     client::Shared,
     device::memory_kind,
     frame,
@@ -29,7 +30,7 @@ pub struct PjrtExecutable {
     signature: Signature,
     devices: Vec<DeviceId>,
     inputs: Vec<Input>,
-    output_memory: Vec<MemoryKind>,
+    outputs: Vec<Arc<Kind>>,
     /// What it was loaded from. XLA's CPU plugins lose functions of a program that they serialize a second time.
     serialized: Option<Vec<u8>>,
     client: Arc<Shared>,
@@ -37,7 +38,7 @@ pub struct PjrtExecutable {
 
 /// What a launch looks up for each argument.
 struct Input {
-    memory: MemoryKind,
+    kind: Arc<Kind>,
     /// The signature lists it as donated.
     donated: bool,
     /// The program may overwrite it, so a borrowed buffer must be protected.
@@ -205,17 +206,25 @@ impl PjrtExecutable {
             let kind = |name: &String| memory_kind(name).unwrap_or_default();
             names.map_or(vec![MemoryKind::Device; count], |names| names.iter().map(kind).collect())
         };
-        let inputs = kinds(program.parameter_memory_kinds(), signature.inputs.len())
-            .into_iter()
+        // One for all that is equal, so that a result which is an argument of the next launch is known at a glance.
+        let mut known: Vec<Arc<Kind>> = Vec::new();
+        let mut kind_of = |(ty, memory): (&TensorType, MemoryKind)| {
+            let kind = Kind { client: client.clone(), ty: ty.clone(), memory };
+            known.iter().find(|known| ***known == kind).cloned().unwrap_or_else(|| {
+                known.push(Arc::new(kind));
+                known[known.len() - 1].clone()
+            })
+        };
+        let inputs = (signature.inputs.iter().zip(kinds(program.parameter_memory_kinds(), signature.inputs.len())))
             .enumerate()
-            .map(|(index, memory)| Input {
-                memory,
+            .map(|(index, input)| Input {
+                kind: kind_of(input),
                 donated: signature.donated.contains(&index),
                 // A plugin that does not show its program may have been told by the text alone.
                 may_overwrite: border.as_ref().is_none_or(|border| border.donated.contains(&index)),
             })
             .collect();
-        let output_memory = kinds(program.output_memory_kinds(), outputs);
+        let outputs = signature.outputs.iter().zip(kinds(program.output_memory_kinds(), outputs)).map(kind_of).collect();
         Ok(PjrtExecutable {
             loaded,
             program,
@@ -223,7 +232,7 @@ impl PjrtExecutable {
             signature: signature.clone(),
             devices,
             inputs,
-            output_memory,
+            outputs,
             serialized: None,
             client,
         })
@@ -233,8 +242,9 @@ impl PjrtExecutable {
     #[cold]
     fn refuse(&self, row: usize, index: usize, arg: &Arg<'_, PjrtBuffer>) -> Error {
         let buffer = arg.buffer();
-        let (want, at) = (&self.signature.inputs[index], self.place_of(row, index));
-        let message = if !Arc::ptr_eq(buffer.client(), &self.client) {
+        let Kind { ty: want, memory, .. } = &*self.inputs[index].kind;
+        let at = Placement { device: self.devices[row], memory: *memory };
+        let message = if !Arc::ptr_eq(&buffer.kind().client, &self.client) {
             "is a buffer of another client".to_owned()
         } else if buffer.is_deleted() {
             format!("({want}) was deleted")
@@ -262,11 +272,6 @@ impl PjrtExecutable {
         )
     }
 
-    #[inline]
-    fn place_of(&self, row: usize, index: usize) -> Placement {
-        Placement { device: self.devices[row], memory: self.inputs[index].memory }
-    }
-
     /// Fills `scratch` with the arguments, each checked.
     #[inline]
     fn check_args(&self, args: &[Vec<Arg<'_, PjrtBuffer>>], scratch: &mut Scratch) -> Result<()> {
@@ -274,15 +279,13 @@ impl PjrtExecutable {
         if args.len() != self.devices.len() || args.iter().any(|row| row.len() != inputs) {
             return Err(self.refuse_counts(args));
         }
-        for (row, row_args) in args.iter().enumerate() {
-            for (index, arg) in row_args.iter().enumerate() {
+        for (row, (row_args, &device)) in args.iter().zip(&self.devices).enumerate() {
+            for (index, (arg, input)) in row_args.iter().zip(&self.inputs).enumerate() {
                 let buffer = arg.buffer();
-                let input = &self.inputs[index];
                 let borrowed = matches!(arg, Arg::Borrow(_));
-                let fits = Arc::ptr_eq(buffer.client(), &self.client)
+                let fits = (Arc::ptr_eq(buffer.kind(), &input.kind) || *buffer.kind() == input.kind)
+                    && buffer.device() == device
                     && !buffer.is_deleted()
-                    && halite_core::Buffer::placement(buffer) == self.place_of(row, index)
-                    && *halite_core::Buffer::tensor_type(buffer) == self.signature.inputs[index]
                     && (borrowed || input.donated);
                 if !fits {
                     return Err(self.refuse(row, index, arg));
@@ -299,7 +302,7 @@ impl PjrtExecutable {
     /// Queues the program with the checked arguments, and leaves the results in `scratch`.
     #[inline]
     fn execute(&self, scratch: &mut Scratch) -> Result<()> {
-        let (devices, inputs, outputs) = (self.devices.len(), self.inputs.len(), self.output_memory.len());
+        let (devices, inputs, outputs) = (self.devices.len(), self.inputs.len(), self.outputs.len());
         scratch.outputs.resize(devices * outputs, std::ptr::null_mut());
         // One pointer to each list, which nothing borrows again until the plugin is done with it.
         let (first_arg, first_output) = (scratch.args.as_ptr(), scratch.outputs.as_mut_ptr());
@@ -366,15 +369,14 @@ impl Executable<Pjrt> for PjrtExecutable {
         let mut complete = true;
         let mut outputs = Vec::with_capacity(self.devices.len());
         if result.is_ok() {
-            for (row, pointers) in self.devices.iter().zip(scratch.rows(self.output_memory.len())) {
-                let wrap = |(index, pointer): (usize, &*mut PJRT_Buffer)| {
-                    let buffer = Handle::from_plugin(OP_LAUNCH, *pointer).ok();
-                    complete &= buffer.is_some();
-                    let place = Placement { device: *row, memory: self.output_memory[index] };
-                    Some(PjrtBuffer::new(&self.client, buffer?, self.signature.outputs[index].clone(), place))
-                };
-                let mut buffers = Vec::with_capacity(self.output_memory.len());
-                buffers.extend(pointers.iter().enumerate().filter_map(wrap));
+            for (&device, pointers) in self.devices.iter().zip(scratch.rows(self.outputs.len())) {
+                let mut buffers = Vec::with_capacity(self.outputs.len());
+                for (kind, pointer) in self.outputs.iter().zip(pointers) {
+                    match NonNull::new(*pointer) {
+                        Some(buffer) => buffers.push(PjrtBuffer::of(kind, Handle::new(buffer), device)),
+                        None => complete = false,
+                    }
+                }
                 outputs.push(buffers);
             }
         }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{Function, Metric, Metrics, lock};
-use crate::erased::AnyBuffer;
+use crate::DeviceBuffer;
 
 #[derive(Debug)]
 pub(crate) struct DeviceClock {
@@ -69,7 +69,7 @@ impl Metrics {
         function: &Arc<Function>,
         number: u64,
         (started, now): (Instant, Instant),
-        output: Option<&dyn AnyBuffer>,
+        output: Option<&DeviceBuffer>,
     ) {
         let Some(ready) = output.and_then(|output| output.ready().ok()) else { return };
         {
