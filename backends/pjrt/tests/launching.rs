@@ -211,6 +211,20 @@ fn sharded(devices: usize) -> halite_core::Program {
 }
 
 #[test]
+fn a_plugin_counts_and_times_its_calls_if_asked() {
+    let client = cpu(1);
+    let sum = compile(&client, &add(4, false));
+    let x = upload(&client, &[1.0f32; 4], &[4], 0);
+    let launches = || client.plugin().call_times().into_iter().find(|call| call.function == "PJRT_LoadedExecutable_Execute");
+    client.plugin().time_calls();
+    let before = launches().map_or(0, |call| call.count);
+    run(&sum, vec![Arg::Borrow(&x), Arg::Borrow(&x)]).unwrap();
+    let after = launches().unwrap();
+    // Other tests of this process launch too.
+    assert!(after.count > before && !after.total.is_zero(), "{before} launches before, then {after:?}");
+}
+
+#[test]
 fn a_sharded_program_runs_on_eight_devices() {
     let client = cpu(8);
     let double = compile(&client, &sharded(8));
