@@ -244,7 +244,8 @@ fn a_disk_that_is_full_or_read_only_ends_the_run_with_one_clear_error() {
     let left = fs::read_dir(out.join("checkpoints")).unwrap().map(|entry| name(&entry.unwrap().path()));
     assert!(left.into_iter().all(|name| !name.starts_with(".tmp-")));
 
-    let remounted = Command::new("mount").args(["-o", "remount,ro"]).arg(dir.path()).status().unwrap();
+    // `bind`: the mount alone, not the file system, whose options name users that there are not in the namespace.
+    let remounted = Command::new("mount").args(["-o", "remount,bind,ro"]).arg(dir.path()).status().unwrap();
     assert!(remounted.success());
     let error = fails(halite(&format!("{RUN} --resume --out")).arg(&out));
     assert_says(&error, &["it is mounted read-only", "give an output directory elsewhere"]);

@@ -50,7 +50,8 @@ impl Mounted {
     }
 
     fn remount(&self, how: &str) {
-        let how = format!("remount,{how}");
+        // `bind`: the mount alone, not the file system, whose options name users that there are not in the namespace.
+        let how = format!("remount,bind,{how}");
         assert!(run("mount", &["-o", &how, self.path().to_str().unwrap()]), "{how}");
     }
 }
