@@ -7,7 +7,7 @@ use halite_core::{
     Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Launch, Result, Sharding, TensorType,
     tree::{Empty, Leaf, Tree},
 };
-use halite_ir::{Interface, program};
+use halite_ir::{Graph, Interface, program};
 use halite_nn::{Jit, Tensor, Trace};
 
 /// A function of tensors to tensors.
@@ -64,8 +64,15 @@ pub fn try_eval_replicas(function: &impl Function, inputs: &[Vec<HostArray>]) ->
     let traced: Vec<Tensor<'_>> =
         inputs[0].iter().enumerate().map(|(i, input)| cx.input(input.ty().clone(), format!("input {i}"))).collect();
     let outputs = function(&cx, &traced);
-    let graph = cx.graph(&traced, &outputs)?;
-    let program = program(&graph, &Interface { replicas: inputs.len(), ..Interface::new("replicas") })?;
+    try_run_replicas(&cx.graph(&traced, &outputs)?, inputs)
+}
+
+/// The results of a graph, run as in [`try_eval_replicas`].
+///
+/// # Errors
+/// What printing, compiling or running says.
+pub fn try_run_replicas(graph: &Graph, inputs: &[Vec<HostArray>]) -> Result<Vec<Vec<HostArray>>> {
+    let program = program(graph, &Interface { replicas: inputs.len(), ..Interface::new("replicas") })?;
     let devices = client().local_devices()[..inputs.len()].to_vec();
     let loaded = client().compile(&program, &CompileOptions { devices: devices.clone(), ..CompileOptions::default() })?;
     let mut buffers = Vec::new();

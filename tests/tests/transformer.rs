@@ -1,15 +1,15 @@
 //! Transformers on the CPU plugin: what must hold of them, whatever their numbers are. `golden` has those.
 
 use halite_core::{
-    DType, HostArray, TensorType,
+    DType, DTypePolicy, HostArray, Narrowing, TensorType,
     tree::{Empty, Tree},
 };
-use halite_ir::Remat;
+use halite_ir::{Op, Remat};
 use halite_nn::{
     Attention, Dropout, Jit, Mask, Rotary, Tensor, Trace, Transformer, TransformerConfig, attention, cross_entropy, grad, init,
     rng,
 };
-use halite_tests::eval::{client, eval, host};
+use halite_tests::eval::{client, eval, host, try_run_replicas};
 
 /// Llama's form with heads that share keys, and dropout; three blocks.
 fn config() -> TransformerConfig {
@@ -35,6 +35,16 @@ fn outputs<'t>(model: &Transformer<Tensor<'t>>, logits: Tensor<'t>, tokens: Tens
     [logits, loss].into_iter().chain(grad(loss, model).into_leaves()).collect()
 }
 
+/// Logits, without a scan.
+fn one_by_one<'t>(cx: &'t Trace, model: &Transformer<Tensor<'t>>, tokens: Tensor<'t>) -> Tensor<'t> {
+    let rotation = Rotary::default().rotation(cx, 8, config().head_width());
+    let mut x = model.tokens.forward(tokens);
+    for layer in 0..model.blocks.layers() {
+        x = model.blocks.layer(layer).forward(x, Mask::Causal, Some(rotation));
+    }
+    model.head.as_ref().expect("it is not tied").forward(model.norm.forward(x))
+}
+
 fn close(what: &str, ours: &HostArray, theirs: &HostArray) {
     let (ours, theirs): (&[f32], &[f32]) = (ours.as_slice().unwrap(), theirs.as_slice().unwrap());
     let largest = theirs.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
@@ -48,13 +58,7 @@ fn blocks_in_a_scan_checkpointed_or_not_are_the_blocks_one_after_the_other() {
     let one_by_one = eval(
         |cx, given| {
             let model = drawn(cx, &config());
-            let rotation = Rotary::default().rotation(cx, 8, config().head_width());
-            let mut x = model.tokens.forward(given[0]);
-            for layer in 0..model.blocks.layers() {
-                x = model.blocks.layer(layer).forward(x, Mask::Causal, Some(rotation));
-            }
-            let logits = model.head.as_ref().expect("it is not tied").forward(model.norm.forward(x));
-            outputs(&model, logits, given[0])
+            outputs(&model, one_by_one(cx, &model, given[0]), given[0])
         },
         &[tokens()],
     );
@@ -69,6 +73,53 @@ fn blocks_in_a_scan_checkpointed_or_not_are_the_blocks_one_after_the_other() {
         assert_eq!(scanned.len(), one_by_one.len());
         for (index, (ours, theirs)) in scanned.iter().zip(&one_by_one).enumerate() {
             close(&format!("{remat:?}, output {index}"), ours, theirs);
+        }
+    }
+}
+
+/// On accelerators what is between products is narrow too. Here the same program runs on the CPU.
+#[test]
+fn narrowed_as_for_accelerators_a_scan_keeps_little_and_its_gradients_are_as_good_as_without_it() {
+    let run = |policy: DTypePolicy, remat: Option<Option<Remat>>| {
+        let cx = &Trace::new();
+        let tokens = tokens();
+        let given = cx.input(tokens.ty().clone(), "tokens");
+        let config = TransformerConfig { remat: remat.flatten(), dropout: 0.0, ..config() };
+        let model = init(cx, &Transformer::new(&config).unwrap(), rng::constant_key(cx, rng::key(7)));
+        let logits = if remat.is_some() { model.forward(given) } else { one_by_one(cx, &model, given) };
+        let graph = cx.graph(&[given], &outputs(&model, logits, given)).unwrap();
+        let graph = halite_ir::optimize(&halite_ir::with_precision(graph, &policy, &Narrowing::EVERYWHERE));
+        halite_ir::verify(&graph).unwrap();
+        // What the way there stacks for the way back, by type and number of elements.
+        let is_forward = |node: &&halite_ir::Node| matches!(node.op, Op::Scan { reverse: false, length: 3, .. });
+        let forward = graph.nodes().iter().find(is_forward).map(|node| &node.results[1..]).unwrap_or_default();
+        let kept: Vec<TensorType> = forward.iter().map(|&result| graph.ty(result).clone()).collect();
+        (kept, try_run_replicas(&graph, &[vec![tokens]]).unwrap().remove(0).split_off(2))
+    };
+    let (_, exact) = run(DTypePolicy::F32, None);
+    let distance = |gradients: &[HostArray]| {
+        let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+            let pairs = gradients.iter().zip(&exact).map(|(a, b)| (a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap()));
+            pairs.flat_map(|(a, b)| a.iter().zip(b)).map(|(&a, &b)| of(a.into(), b.into())).sum()
+        };
+        (sum(&|a, b| (a - b).powi(2)) / sum(&|_, b| b * b)).sqrt()
+    };
+    let in_a_row = distance(&run(DTypePolicy::BF16_MIXED, None).1);
+    assert!(in_a_row > 1e-4 && in_a_row < 0.02, "{in_a_row}");
+    for remat in [None, Some(Remat::Full), Some(Remat::SaveDots)] {
+        let (of_f32, _) = run(DTypePolicy::F32, Some(remat));
+        let (kept, gradients) = run(DTypePolicy::BF16_MIXED, Some(remat));
+        let bytes = |types: &[TensorType]| types.iter().map(TensorType::bytes).sum::<usize>();
+        let distance = distance(&gradients);
+        println!(
+            "{remat:?}: {distance:.5}, in a row {in_a_row:.5}; keeps {} of {} bytes: {kept:?}",
+            bytes(&kept),
+            bytes(&of_f32)
+        );
+        assert!(distance < 1.25 * in_a_row, "{remat:?}: {distance}, {in_a_row} in a row");
+        match remat {
+            Some(Remat::Full) => assert_eq!(kept, [TensorType::new(DType::Bf16, [3, 2, 8, 16])], "what goes into each block"),
+            _ => assert!(3 * bytes(&kept) < 2 * bytes(&of_f32), "{kept:?} of {of_f32:?}"),
         }
     }
 }

@@ -1,0 +1,159 @@
+//! What a policy of element types costs on this processor: processor time of a training step under it, beside `f32`.
+//!
+//! `precision [WORKLOAD..] [--policy bf16-mixed] [--rounds 40] [--seconds 0.3]`. The steps of both, and of `f32` once more,
+//! take turns in one process, a round being `seconds` of processor time of each; ratios are of one round. Their median and
+//! quartiles are printed, and those of `f32` to itself, which say what the machine's other work makes of equal programs.
+#![forbid(unsafe_code)]
+
+use std::{fs, process::ExitCode};
+
+use halite::{
+    Client, DTypePolicy, Error, Param, Result,
+    backends::Accelerator,
+    models::Mlp,
+    nn::{Adam, Optimizer},
+};
+use halite_benches::{Bare, Forward, GptBlock, data, labels};
+
+/// As in `peer`: XLA's CPU plugin allocates for every launch, from several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match Options::read(std::env::args().skip(1)).and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Options {
+    workloads: Vec<String>,
+    policy: DTypePolicy,
+    rounds: usize,
+    seconds: f64,
+}
+
+impl Options {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Options { workloads: vec![], policy: DTypePolicy::BF16_MIXED, rounds: 40, seconds: 0.3 };
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| invalid(format!("`{argument}` needs a value")));
+            let number = |text: String| text.parse::<f64>().map_err(|_| invalid(format!("`{text}` is no number")));
+            match argument.as_str() {
+                "--policy" => options.policy = value()?.parse()?,
+                "--rounds" => options.rounds = number(value()?)?.max(1.0) as usize,
+                "--seconds" => options.seconds = number(value()?)?,
+                _ => options.workloads.push(argument),
+            }
+        }
+        if options.workloads.is_empty() {
+            options.workloads = ["mlp128", "mlp256", "block128", "block256"].map(String::from).to_vec();
+        }
+        Ok(options)
+    }
+}
+
+fn invalid(message: String) -> Error {
+    Error::invalid("precision", message)
+}
+
+fn run(options: &Options) -> Result<()> {
+    let client = Accelerator::cpu().open()?;
+    println!("{:10} {:>12} {:>16} {:>22} {:>22}", "step", "f32 cpu ms", "policy cpu ms", "policy / f32", "f32 / f32");
+    for workload in &options.workloads {
+        let mlp = |batch: usize| {
+            let (x, y) = (data(&[batch, 784]), labels([batch], 10));
+            move |client: &Client| Bare::<Mlp<()>, _>::new(client, Mlp::new(&[784, 512, 512, 10]), Adam::new(1e-3), &x, &y)
+        };
+        let block = |time: usize| {
+            let (x, y) = (data(&[8, time, 384]), labels([8 * time], 256));
+            move |client: &Client| Bare::<GptBlock<()>, _>::new(client, GptBlock::new(384, 6, 256), Adam::new(1e-3), &x, &y)
+        };
+        match workload.as_str() {
+            "mlp128" => compare(workload, options, &client, mlp(128))?,
+            "mlp256" => compare(workload, options, &client, mlp(256))?,
+            "block128" => compare(workload, options, &client, block(128))?,
+            "block256" => compare(workload, options, &client, block(256))?,
+            other => {
+                return Err(invalid(format!("there is no workload `{other}`; there are mlp128, mlp256, block128, block256")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compare<M: Forward, O: Optimizer + Clone>(
+    name: &str,
+    options: &Options,
+    client: &Client,
+    bare: impl Fn(&Client) -> Result<Bare<M, O>>,
+) -> Result<()>
+where
+    M::Of<Param>: Send + Sync + Clone,
+{
+    let mut exact = bare(client)?;
+    let mut again = bare(client)?;
+    let mut narrow = bare(client)?.precision(options.policy);
+    for bare in [&mut exact, &mut again, &mut narrow] {
+        time(bare, 2)?;
+    }
+    let steps = ((options.seconds / time(&mut exact, 4)?).ceil() as usize).max(1);
+    let (mut of_exact, mut of_narrow, mut ratios, mut noise) = (vec![], vec![], vec![], vec![]);
+    for round in 0..options.rounds {
+        // Each comes first in a third of the rounds.
+        let mut taken = [0.0; 3];
+        for turn in 0..3 {
+            let which = (round + turn) % 3;
+            taken[which] = time([&mut exact, &mut again, &mut narrow][which], steps)?;
+        }
+        of_exact.push(taken[0]);
+        of_narrow.push(taken[2]);
+        // Of both rounds of f32, so that the ratio is no more of one than of the other.
+        ratios.push(2.0 * taken[2] / (taken[0] + taken[1]));
+        noise.push(taken[1] / taken[0]);
+    }
+    println!(
+        "{name:10} {:>12.3} {:>16.3} {:>22} {:>22}",
+        1e3 * quartiles(of_exact)[1],
+        1e3 * quartiles(of_narrow)[1],
+        spread(quartiles(ratios)),
+        spread(quartiles(noise))
+    );
+    Ok(())
+}
+
+/// Processor time of one of so many steps, in seconds.
+fn time<M: Forward, O: Optimizer + Clone>(bare: &mut Bare<M, O>, steps: usize) -> Result<f64>
+where
+    M::Of<Param>: Send + Sync + Clone,
+{
+    let before = processor_seconds()?;
+    bare.run(steps)?;
+    bare.loss()?;
+    Ok((processor_seconds()? - before) / steps as f64)
+}
+
+/// Time that this process's threads have run, as the system counts, to a nanosecond.
+fn processor_seconds() -> Result<f64> {
+    let read = || -> std::io::Result<f64> {
+        let mut sum = 0.0;
+        for task in fs::read_dir("/proc/self/task")? {
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            sum += text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0);
+        }
+        Ok(1e-9 * sum)
+    };
+    read().map_err(|error| invalid(format!("/proc/self/task/*/schedstat: {error}; this is measured on Linux")))
+}
+
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| values[(values.len() - 1) * quarter / 4])
+}
+
+fn spread([low, median, high]: [f64; 3]) -> String {
+    format!("{median:.3} ({low:.3} to {high:.3})")
+}
