@@ -70,7 +70,7 @@ pub(crate) struct PlanCommand {
     #[arg(long)]
     json: bool,
     /// How long the compiler may take for one layout before it is ended
-    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     deadline: u64,
     /// Print what the compiler's plugin prints, also where nothing fails
     #[arg(short, long)]

@@ -12,8 +12,9 @@ use crate::backends::DeviceSpec;
 ///
 /// Assumed: contractions divide evenly among devices and run at the peak for their types; memory is met by the operands and
 /// results of contractions, and once by all arguments and outputs; devices send on all links at once, in rings; work between
-/// contractions takes no time. Links are those of a slice or a machine: what crosses the data centre's network, between slices or
-/// machines, is slower than said here, and of several slices not counted, since the compiled program is that of one.
+/// contractions takes no time, nor does beginning a collective, which is most of it in a small model. Links are those of a slice
+/// or a machine: what crosses the data centre's network, between slices or machines, is slower than said here, and of several
+/// slices not counted, since the compiled program is that of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Seconds of arithmetic.

@@ -93,7 +93,11 @@ impl fmt::Display for Plan {
         }
         let executable = self.executable.map_or(String::new(), |bytes| format!(", executable {}", si(bytes as f64, "B")));
         row(f, "program", &format!("{} of StableHLO{executable}", si(self.stablehlo as f64, "B")))?;
-        write!(f, "{:<22}trace {}, compile {}", "took", seconds(self.trace_seconds), seconds(self.compile_seconds))?;
+        let compiled = match self.compile_seconds {
+            0.0 => "nothing compiled".to_owned(),
+            took => format!("compile {}", seconds(took)),
+        };
+        write!(f, "{:<22}trace {}, {compiled}", "took", seconds(self.trace_seconds))?;
         if !self.advice.is_empty() {
             write!(f, "\nwhat would help")?;
             for line in &self.advice {

@@ -2,6 +2,7 @@
 //! operation, a training step on every kind of target. libtpu and the CUDA plugin are installed where they are missing.
 
 mod also;
+mod collectives;
 mod conformance;
 mod refusals;
 mod steps;

@@ -189,3 +189,20 @@ fn a_transformer_whose_layers_are_a_loop_compiles_fully_sharded() {
         assert!(collectives.uses.iter().any(|one| one.kind == CollectiveKind::AllGather), "{name}: {collectives:?}");
     }
 }
+
+#[test]
+fn a_transformer_in_tensor_parallel_sums_activations_within_each_layer() {
+    // After attention and after the dense layers, forwards and backwards.
+    let sums_of_layers = 4 * TransformerConfig::tiny().layers as u64;
+    for name in ["tpu:v5e:1x2", "cuda:h100:1x2"] {
+        let target = target(name).unwrap();
+        let step = transformer(&target, &[("model", 2)], Strategy::tensor_parallel());
+        let (compiled, _) = compiles_step(name, &target, &step);
+        let collectives = compiled.collectives().unwrap();
+        assert_eq!(collectives.loops_counted_once, 0, "{name}: {collectives:?}");
+        let is_sum = |kind| matches!(kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter);
+        let count: u64 = collectives.uses.iter().filter(|one| is_sum(one.kind)).map(|one| one.count).sum();
+        assert!(count >= sums_of_layers, "{name}: {collectives:?}");
+        assert!(collectives.uses.iter().all(|one| one.group == 2), "{name}: {collectives:?}");
+    }
+}
