@@ -69,7 +69,7 @@ pub struct Plan {
     pub fit: Fit,
     /// Bytes on one device, where it was compiled.
     pub memory: Option<Memory>,
-    /// Bytes of what one device is given, as the layouts say: state, batch, metrics.
+    /// Bytes of what one device is given, as the layouts say: state, batch, metrics, hyperparameters.
     pub arguments: u64,
     /// Operations of one step over all devices.
     pub work: Work,

@@ -135,8 +135,8 @@ fn a_read_only_cache_is_used_and_stays_as_it_is() {
     succeeds(place.run("second", "").env("HALITE_COMPILE_CACHE", &read_only));
     assert_eq!(place.counts("second"), (0, 3));
     // Other programs: they are compiled, and not kept.
-    succeeds(place.run("third", "--batch-size 32").env("HALITE_COMPILE_CACHE", &read_only));
-    assert_eq!(place.counts("third"), (2, 1), "init is the same");
+    succeeds(place.run("third", "--devices 2").env("HALITE_COMPILE_CACHE", &read_only));
+    assert_eq!(place.counts("third"), (3, 0), "for other devices");
     assert_eq!(state(), before);
     succeeds(place.run("fourth", "").env("HALITE_COMPILE_CACHE", "off"));
     assert_eq!(place.counts("fourth"), (3, 0));
