@@ -106,7 +106,7 @@ pub struct Opened {
 }
 
 /// More virtual devices than anyone tests with; each takes threads and memory.
-const MOST_CPU_DEVICES: u32 = 1024;
+pub(crate) const MOST_CPU_DEVICES: u32 = 1024;
 
 impl Accelerator {
     /// The best there is.

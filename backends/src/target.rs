@@ -29,7 +29,7 @@ use halite_core::{CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, Pro
 use halite_fetch::{Bytes, Cache, Progress};
 use halite_pjrt::{CompiledProgram, DeviceDescription, LoadOptions, OptionValue, Plugin, Topology};
 
-use crate::{Located, OpenOptions, Search};
+use crate::{Located, OpenOptions, Search, accelerator::MOST_CPU_DEVICES};
 
 /// Devices to compile for, here or not.
 ///
@@ -59,8 +59,6 @@ pub enum Target {
 /// What there is to choose from.
 const FORMS: &str =
     "want tpu:v5e:4x4, tpu:v4:4x4x4,megacore, tpu:v6e:16x16,slices=4, cuda:h100:1x8 (hosts by devices of each) or cpu:8";
-/// As for `Accelerator::Cpu`.
-const MOST_CPU_DEVICES: u32 = 1024;
 
 impl Target {
     /// How many devices it has, as the compiler counts them: the cores of a chip are devices of their own where the chip has

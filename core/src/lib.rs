@@ -68,6 +68,6 @@ pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
 pub use pending::Pending;
 pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{Compiled, KeptProgram, ProgramCache, ProgramKey};
-pub use sharding::{Mesh, MeshAxes, PartitionSpec, Sharding, Tiling};
+pub use sharding::{Mesh, MeshAxes, PartitionSpec, Sharding, Tiling, list_axes};
 pub use tensor_type::TensorType;
 pub use tree::{Family, Tree};

@@ -160,9 +160,14 @@ impl Mesh {
 impl fmt::Display for Mesh {
     /// `mesh(data=2, model=4)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let axes: Vec<String> = self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-        write!(f, "mesh({})", axes.join(", "))
+        write!(f, "mesh({})", list_axes(&self.axes))
     }
+}
+
+/// Axes of a mesh in words: `data=2, model=4`.
+pub fn list_axes(axes: &[(Arc<str>, usize)]) -> String {
+    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    axes.join(", ")
 }
 
 /// Names and sizes of the axes of a mesh that is to be, outermost first. Read from text such as `data=2,model=4`.

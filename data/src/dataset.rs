@@ -177,11 +177,6 @@ pub struct SampleMut<'a> {
 }
 
 impl SampleMut<'_> {
-    /// How many fields.
-    pub fn field_count(&self) -> usize {
-        self.rows.arrays.len()
-    }
-
     /// The row-major bytes of a field, to be overwritten.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use halite_core::{DType, PartitionSpec, TensorType};
+use halite_core::{DType, PartitionSpec, TensorType, list_axes};
 use halite_ir::{Axes, CustomCall, Groups, Op, Reduction};
 
 use crate::{
@@ -217,7 +217,7 @@ impl Trace {
             (Over::Groups(groups), Some(manual)) => {
                 return match (&groups, manual.devices) {
                     (Groups::Lists(_), None) => {
-                        let message = format!("not all axes are manual here; name some of {}", listed(&manual.axes));
+                        let message = format!("not all axes are manual here; name some of {}", list_axes(&manual.axes));
                         Err(self.fail(op, message, Some(like)))
                     }
                     (Groups::Lists(_), Some(devices)) => match groups.problem(devices) {
@@ -238,16 +238,11 @@ impl Trace {
         let mut axes = Axes::new();
         for name in &names {
             let Some((name, size)) = manual.axes.iter().find(|(axis, _)| axis == name) else {
-                let message = format!("no axis `{name}`; the manual axes here are {}", listed(&manual.axes));
+                let message = format!("no axis `{name}`; the manual axes here are {}", list_axes(&manual.axes));
                 return Err(self.fail(op, message, Some(like)));
             };
             axes.push((name.clone(), *size));
         }
         Ok(Groups::Axes(axes))
     }
-}
-
-fn listed(axes: &Axes) -> String {
-    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-    axes.join(", ")
 }

@@ -257,13 +257,6 @@ impl<'t> Tensor<'t> {
         self.trace.push_one(op, &[self, value.beside(self)])
     }
 
-    /// This, then `others`, along dimension `dim`.
-    #[track_caller]
-    pub fn concat_with(self, others: &[Tensor<'t>], dim: usize) -> Tensor<'t> {
-        let parts: Vec<Tensor<'t>> = [self].into_iter().chain(others.iter().copied()).collect();
-        self.trace.concat(&parts, dim)
-    }
-
     /// The elements on and below the diagonal that is `diagonal` above the main one; zero elsewhere. `[.., m, n]`.
     #[track_caller]
     pub fn tril(self, diagonal: i64) -> Tensor<'t> {

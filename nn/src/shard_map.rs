@@ -6,7 +6,7 @@
 use std::{panic::Location, sync::Arc};
 
 use halite_core::{
-    Mesh, PartitionSpec, TensorType,
+    Mesh, PartitionSpec, TensorType, list_axes,
     tree::{Of, Tree, same_structure},
 };
 use halite_ir::{Axes, Op, ShardMap, Stuck, Varying, varying};
@@ -168,7 +168,7 @@ impl Trace {
         };
         let mut map = ShardMap { mesh, manual, inputs: in_specs.to_vec(), outputs: out_specs.to_vec(), body: Box::default() };
         if let Some(axis) = axes.into_iter().flatten().find(|axis| !map.manual.contains(axis)) {
-            return fail(format!("no axis `{axis}`; the mesh has {}", listed(&map.mesh)));
+            return fail(format!("no axis `{axis}`; the mesh has {}", list_axes(&map.mesh)));
         }
         if self.manual().is_some() {
             return fail("a shard_map within a shard_map; use the collectives of the outer one".to_string());
@@ -262,9 +262,4 @@ impl Trace {
         }
         self.push_regions(Op::ShardMap(map.clone()), &operands, regions, location)
     }
-}
-
-fn listed(axes: &Axes) -> String {
-    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-    axes.join(", ")
 }

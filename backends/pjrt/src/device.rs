@@ -21,8 +21,6 @@ pub struct PjrtDevice {
     /// Kinds and the plugin's memories; the default one first.
     memories: Vec<(MemoryKind, Handle<PJRT_Memory>)>,
     kinds: Vec<MemoryKind>,
-    /// All kinds as the plugin spells them.
-    kind_names: Vec<String>,
     platform: Arc<str>,
 }
 
@@ -61,11 +59,6 @@ impl PjrtDevice {
     /// The hardware's own number, such as CUDA's.
     pub fn local_hardware_id(&self) -> Option<i32> {
         self.local_hardware_id
-    }
-
-    /// The kinds of its memories as the plugin spells them, also those that [`MemoryKind`] has no name for.
-    pub fn memory_kind_names(&self) -> &[String] {
-        &self.kind_names
     }
 
     pub(crate) fn device_id(&self) -> DeviceId {
@@ -230,7 +223,6 @@ impl PjrtDevice {
                 local_hardware_id: local_hardware_id.filter(|id| *id >= 0),
                 memories: Vec::new(),
                 kinds: vec![MemoryKind::Device],
-                kind_names: Vec::new(),
                 platform: platform.clone(),
             };
             if !it.addressable {
@@ -263,9 +255,7 @@ impl PjrtDevice {
                 Err(_) => return,
             }
         };
-        let kind = memory_kind(&name);
-        self.kind_names.push(name);
-        if let Some(kind) = kind
+        if let Some(kind) = memory_kind(&name)
             && self.memories.iter().all(|(known, known_memory)| *known != kind && *known_memory != memory)
         {
             self.memories.push((kind, memory));

@@ -65,18 +65,6 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
         self.scan_with(cx, None, x, layer)
     }
 
-    /// As [`scan`](Self::scan); gradients keep only what goes into each layer, and compute the rest again: see
-    /// [`Trace::checkpoint`].
-    #[track_caller]
-    pub fn scan_checkpointed(
-        &self,
-        cx: &'t Trace,
-        x: Tensor<'t>,
-        layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>,
-    ) -> Tensor<'t> {
-        self.scan_with(cx, Some(Remat::Full), x, layer)
-    }
-
     /// As [`scan`](Self::scan), with a choice of what gradients compute again; `None` keeps what they need.
     #[track_caller]
     pub fn scan_with(

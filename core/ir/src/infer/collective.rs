@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use halite_core::{DType, PartitionSpec, Result, TensorType};
+use halite_core::{DType, PartitionSpec, Result, TensorType, list_axes};
 
 use super::Infer;
 use crate::{Axes, Groups, Reduction};
@@ -152,6 +152,5 @@ impl Infer<'_> {
 
 /// `(data=2, model=4)`
 pub(super) fn named(axes: &Axes) -> String {
-    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-    format!("({})", axes.join(", "))
+    format!("({})", list_axes(axes))
 }

@@ -1,8 +1,8 @@
 //! Operations that move elements by indices known only when they run.
 
-use halite_core::{DType, Result, TensorType};
+use halite_core::{Result, TensorType};
 
-use super::{Infer, is_number};
+use super::{Infer, is_bool_or_integer, is_number, reduce::without};
 use crate::{Gather, Reduction, Scatter};
 
 impl Infer<'_> {
@@ -83,7 +83,7 @@ impl Infer<'_> {
                 kept.len()
             ));
         }
-        let batch = without(indices.dims(), gather.index_vector_dim);
+        let batch = without(indices.dims(), &[gather.index_vector_dim]);
         let rank = batch.len() + kept.len();
         self.placed("offset dimension", &gather.offset_dims, rank)?;
         let (mut batch, mut kept) = (batch.into_iter(), kept.into_iter());
@@ -120,7 +120,7 @@ impl Infer<'_> {
                 kept.len()
             ));
         }
-        let batch = without(indices.dims(), scatter.index_vector_dim);
+        let batch = without(indices.dims(), &[scatter.index_vector_dim]);
         if updates.rank() != batch.len() + kept.len() {
             return self.fail(format!(
                 "the updates {updates} have {} dimensions, the indices {indices} give {} and windows of {x} {}",
@@ -209,9 +209,7 @@ impl Infer<'_> {
             Reduction::Sum | Reduction::Product | Reduction::Min | Reduction::Max => {
                 self.element(x, is_number, "integers and floats")
             }
-            Reduction::And | Reduction::Or => {
-                self.element(x, |dtype| dtype == DType::Bool || dtype.is_integer(), "bool and integers")
-            }
+            Reduction::And | Reduction::Or => self.element(x, is_bool_or_integer, "bool and integers"),
         }
     }
 }
@@ -224,8 +222,4 @@ struct Indexing<'a> {
     indices_batching: &'a [usize],
     map: &'a [usize],
     vector_dim: usize,
-}
-
-fn without(dims: &[usize], dim: usize) -> Vec<usize> {
-    dims.iter().enumerate().filter(|(i, _)| *i != dim).map(|(_, &size)| size).collect()
 }

@@ -91,6 +91,7 @@ pub(super) fn window_positions(padded: i128, window: i128, stride: usize) -> i12
     }
 }
 
-fn without(dims: &[usize], gone: &[usize]) -> Vec<usize> {
+/// `dims` but for those that are gone.
+pub(super) fn without(dims: &[usize], gone: &[usize]) -> Vec<usize> {
     dims.iter().enumerate().filter(|(dim, _)| !gone.contains(dim)).map(|(_, &size)| size).collect()
 }

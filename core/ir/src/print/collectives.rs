@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halite_core::{DType, Error, Mesh, PartitionSpec, Result, TensorType};
+use halite_core::{DType, Error, Mesh, PartitionSpec, Result, TensorType, list_axes};
 
 use super::{
     Printer,
@@ -164,10 +164,9 @@ impl Printer<'_> {
     }
 
     fn binary(&mut self, cx: Cx<'_>, op: &str, x: Name, y: Name) -> Name {
-        let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.").text(op).text(" ").names(&[x, y]).text(" : tensor<i32>");
+        let result = self.elementwise(op, x, y, "i32");
         self.end(cx);
-        Name::Single(number)
+        result
     }
 
     /// On one device the body is all there is to it.
@@ -176,13 +175,13 @@ impl Printer<'_> {
         if !self.partitioned() {
             if map.devices() != Some(1) {
                 let on = self.mesh.map_or("one device".to_string(), Mesh::to_string);
-                return fail(format!("it is over {}, the program is for {on}", over(&map.mesh)));
+                return fail(format!("it is over mesh({}), the program is for {on}", list_axes(&map.mesh)));
             }
             return self.nodes(&map.body, cx.operands.to_vec()).map(Printed::Each);
         }
         let mesh = self.mesh.expect("a partitioned program has a mesh");
         if !mesh.axes().eq(map.mesh.iter().map(|(axis, size)| (&**axis, *size))) {
-            return fail(format!("it is over {}, the program is for {mesh}", over(&map.mesh)));
+            return fail(format!("it is over mesh({}), the program is for {mesh}", list_axes(&map.mesh)));
         }
         let locals: Vec<Name> = cx.operands.iter().map(|_| Name::Region(self.w.fresh())).collect();
         let number = self.begin(cx);
@@ -253,9 +252,4 @@ fn groups_along(mesh: &Mesh, axes: &Axes) -> Vec<Vec<usize>> {
         group.into_iter().map(|(_, place)| place).collect()
     };
     groups.into_values().map(ordered).collect()
-}
-
-fn over(axes: &Axes) -> String {
-    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-    format!("mesh({})", axes.join(", "))
 }

@@ -52,14 +52,14 @@ impl Printer<'_> {
             let a_is_nan = self.compare("NE", a, a, &value, "FLOAT");
             let b_is_nan = self.compare("NE", b, b, &value, "FLOAT");
             let b_is_not = self.compare("EQ", b, b, &value, "FLOAT");
-            let only_a = self.boolean("and", a_is_nan, b_is_not);
-            better = self.boolean("or", better, only_a);
-            let both = self.boolean("and", a_is_nan, b_is_nan);
-            equal = self.boolean("or", equal, both);
+            let only_a = self.elementwise("and", a_is_nan, b_is_not, "i1");
+            better = self.elementwise("or", better, only_a, "i1");
+            let both = self.elementwise("and", a_is_nan, b_is_nan, "i1");
+            equal = self.elementwise("or", equal, both, "i1");
         }
         let earlier = self.compare("LT", i, j, &index, "SIGNED");
-        let first = self.boolean("and", equal, earlier);
-        let a_wins = self.boolean("or", better, first);
+        let first = self.elementwise("and", equal, earlier, "i1");
+        let a_wins = self.elementwise("or", better, first, "i1");
         let winner = self.select(a_wins, a, b, &value);
         let at = self.select(a_wins, i, j, &index);
         self.returns(&[winner, at], &[&value, &index]);
@@ -198,7 +198,7 @@ impl Printer<'_> {
             false => inside[0],
             true => {
                 let last = self.scalar(DType::S32, &count(length - 1), origin);
-                self.counted("subtract", last, inside[0])
+                self.elementwise("subtract", last, inside[0], "i32")
             }
         };
         let whole = cx.operands.len() - scanned;
@@ -208,7 +208,7 @@ impl Printer<'_> {
         }
         let outputs = self.nodes(body, inputs)?;
         let one = self.scalar(DType::S32, &count(1), origin);
-        let mut next = vec![self.counted("add", inside[0], one)];
+        let mut next = vec![self.elementwise("add", inside[0], one, "i32")];
         next.extend(&outputs[..carried]);
         for ((&y, &so_far), ty) in outputs[carried..].iter().zip(&inside[1 + carried..]).zip(&stacked) {
             next.push(self.put_at(cx, so_far, y, ty, at, zero));
@@ -258,9 +258,11 @@ impl Printer<'_> {
         Name::Single(number)
     }
 
-    fn counted(&mut self, op: &str, a: Name, b: Name) -> Name {
+    /// A binary operation on scalars of this type.
+    pub(super) fn elementwise(&mut self, op: &str, a: Name, b: Name, ty: &str) -> Name {
         let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.").text(op).text(" ").names(&[a, b]).text(" : tensor<i32>");
+        self.w.line().results(number, 1).text("stablehlo.").text(op).text(" ").names(&[a, b]);
+        self.w.text(" : tensor<").text(ty).text(">");
         Name::Single(number)
     }
 
@@ -327,12 +329,6 @@ impl Printer<'_> {
         let number = self.w.fresh();
         self.w.line().results(number, 1).text("stablehlo.compare ").text(direction).text(", ").names(&[a, b]).text(", ");
         self.w.text(kind).text(" : (").types(&[ty, ty]).text(") -> ").ty(&ty.with_dtype(DType::Bool));
-        Name::Single(number)
-    }
-
-    fn boolean(&mut self, op: &str, a: Name, b: Name) -> Name {
-        let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.").text(op).text(" ").names(&[a, b]).text(" : tensor<i1>");
         Name::Single(number)
     }
 
