@@ -38,10 +38,9 @@ impl Mesh {
         let mesh = Mesh { axes, devices: devices.into_iter().collect() };
         let size = mesh.axes.iter().try_fold(1usize, |n, (_, size)| n.checked_mul(*size));
         if size != Some(mesh.devices.len()) || mesh.devices.is_empty() {
-            return Err(Error::invalid(
-                "mesh",
-                format!("{mesh} wants as many devices as its axes multiply to, got {}", mesh.devices.len()),
-            ));
+            let wanted = size.map_or("more devices than can be counted".to_string(), |size| format!("{size} devices"));
+            let message = format!("{mesh} is a grid of {wanted}, and {} are given", mesh.devices.len());
+            return Err(Error::invalid("mesh", message));
         }
         let mut names = HashSet::new();
         if let Some((name, _)) = mesh.axes.iter().find(|(name, _)| !names.insert(name)) {

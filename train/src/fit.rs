@@ -230,14 +230,21 @@ where
             // It is compiled while the state is made, which needs another program, or a checkpoint.
             self.programs.step.prepare_in_background(&self.programs.state, &inputs)?;
         }
+        self.outputs.waiting_for("compiling the training step");
         let now = match self.saved.take() {
-            Some(saved) => self.restore(saved, meter)?,
+            Some(saved) => {
+                let position = saved.position();
+                let now = self.restore(saved, meter)?;
+                self.outputs.resumed(position, epochs);
+                now
+            }
             None => self.first_state(meter)?,
         };
         if steps {
             // Waits for it: what the compiler says is told before a step takes the state, and epochs are timed without it.
             self.programs.step.prepare(&self.programs.state, &inputs)?;
         }
+        self.outputs.done_waiting();
         Ok(now)
     }
 
@@ -258,6 +265,7 @@ where
             interrupted = self.epoch(now)? == Next::Stop;
             if !interrupted {
                 train = now.meter.means();
+                self.outputs.validating();
                 validation = match self.validate(now) {
                     Ok(validation) => validation,
                     Err(error) => return Err(self.keep(now, error)),
@@ -278,7 +286,9 @@ where
         }
         if validation.is_none() && !interrupted {
             // All epochs were done before: a resumed run that was finished says what it had reached.
+            self.outputs.waiting_for("validating");
             validation = self.validate(now)?;
+            self.outputs.done_waiting();
             interrupted = validation.is_none();
         }
         self.outputs.finish()?;
@@ -420,6 +430,15 @@ where
     /// The run as it was when `saved` was written.
     fn restore(&mut self, mut saved: Saved, mut meter: Meter) -> Result<Progressing<K, O>> {
         let (position, progressed) = (saved.position(), Progressed::of(&saved)?);
+        if progressed.label != self.trainer.options.label {
+            let (then, now) = (progressed.label.as_deref().unwrap_or("nothing"), self.trainer.options.label.as_deref());
+            let message = format!(
+                "{} is of a run of `{then}`, this is one of `{}`. Use the same as then, or another `out`",
+                saved.path().display(),
+                now.unwrap_or("nothing")
+            );
+            return Err(Error::invalid("resume", message));
+        }
         let TrainerOptions { seed, batch_size, .. } = self.trainer.options;
         let samples = self.train.dataset().len() as u64;
         let compared = [
@@ -472,15 +491,6 @@ where
         wanted.push((WINDOW.to_string(), &window));
         let types: Vec<_> = wanted.iter().map(|(path, spec)| (path.clone(), spec.ty.clone())).collect();
         let hosts = saved.take_all(&types)?;
-        if progressed.label != self.trainer.options.label {
-            let (then, now) = (progressed.label.as_deref().unwrap_or("nothing"), self.trainer.options.label.as_deref());
-            let message = format!(
-                "{} is of a run of `{then}`, this is one of `{}`. Use the same as then, or another `out`",
-                saved.path().display(),
-                now.unwrap_or("nothing")
-            );
-            return Err(Error::invalid("resume", message));
-        }
         let upload = |(host, (_, spec)): (HostArray, &(String, &ArraySpec))| {
             Array::upload_as(&self.trainer.client, &Arc::new(host), &spec.sharding, spec.stored)
         };
@@ -521,7 +531,8 @@ where
             input_wait_seconds: now.input_wait.as_secs_f64(),
             // Two clocks may disagree by a little.
             device_busy_seconds: busy.map(|busy| busy.min(training)),
-            findings: activity.findings().iter().map(ToString::to_string).collect(),
+            // They are about training; scoring alone is none.
+            findings: activity.findings().iter().filter(|_| queued > 0.0).map(ToString::to_string).collect(),
             seconds_to_first_step: now.first_step.get().map_or(0.0, |(run, _)| run.as_secs_f64()),
             process_seconds_to_first_step: now.first_step.get().and_then(|(_, process)| Some((*process)?.as_secs_f64())),
             devices: mesh.size() as u64,

@@ -89,16 +89,39 @@ impl Outputs {
                 CsvLog::create(&table)?
             }
         };
-        if let Some(saved) = &saved {
-            let Position { step, epoch, batch } = saved.position();
-            outputs.progress.message(&format!("resumed at step {step}, epoch {}, batch {batch}", epoch + 1));
-            outputs.resumed_from_step = Some(step);
-            outputs.saved_at = Some(saved.position());
-        } else if options.resume {
+        if saved.is_none() && options.resume {
             outputs.progress.message(&format!("nothing to resume in {}: a new run begins", dir.display()));
         }
         outputs.files = Some(Files { dir: dir.clone(), store, csv });
         Ok((outputs, saved))
+    }
+
+    /// The run goes on from `position`; it is to have `epochs`.
+    pub(crate) fn resumed(&mut self, position: Position, epochs: u64) {
+        let Position { step, epoch, batch } = position;
+        self.progress.message(&match epoch < epochs {
+            true => format!("resumed at step {step}, epoch {}, batch {batch}", epoch + 1),
+            false => format!(
+                "resumed at step {step}: all {epoch} epochs are done; more than that go on from here (`epochs`, --epochs)"
+            ),
+        });
+        self.resumed_from_step = Some(step);
+        self.saved_at = Some(position);
+    }
+
+    /// Something takes its time before the first epoch.
+    pub(crate) fn waiting_for(&self, what: &str) {
+        self.progress.waiting_for(what);
+    }
+
+    /// What was waited for is there.
+    pub(crate) fn done_waiting(&self) {
+        self.progress.done_waiting();
+    }
+
+    /// The steps of the epoch are done, its scores are not.
+    pub(crate) fn validating(&self) {
+        self.progress.validating();
     }
 
     /// Whether there is anywhere to write checkpoints.

@@ -241,8 +241,11 @@ impl Strategy {
                 axis if BATCH_AXES.contains(&axis) => "; `dp` and `fsdp` split the batch over it",
                 _ => "; a rule can name it",
             };
-            let message =
-                format!("`{self}` splits nothing over the axis `{axis}` of {mesh}: {size} devices would do the same{would}");
+            let message = format!(
+                "`{self}` splits nothing over the axis `{axis}` of {mesh}: {} of its {} devices would do the same{would}",
+                mesh.size() / size,
+                mesh.size()
+            );
             return Err(Error::invalid(OP, message));
         }
         Ok(())

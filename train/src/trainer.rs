@@ -219,11 +219,12 @@ impl TrainerBuilder {
                 Some([device]) => Ok(Mesh::single(*device)),
                 Some(devices) => {
                     let axis = self.strategy.axis_of_all().ok_or_else(|| {
+                        let model = devices.len() / 2;
                         let message = format!(
-                            "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", {})])`",
+                            "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", {model})])`, \
+                             --mesh data=2,model={model}",
                             self.strategy,
-                            devices.len(),
-                            devices.len() / 2
+                            devices.len()
                         );
                         Error::invalid("trainer", message)
                     })?;

@@ -257,6 +257,9 @@ fn a_checkpoint_of_another_model_is_refused_with_every_difference_at_once() {
         dir.path().join("step-00000001").display()
     );
     assert_eq!(error.to_string(), want);
+    let other: Vec<_> = (0..40).map(|i| (format!("layers.{i}"), TensorType::scalar(DType::F32))).collect();
+    let error = saved.take_all(&other).unwrap_err().to_string();
+    assert!(error.contains(" 42 differences:\n") && error.ends_with("\n  and 30 more"), "{error}");
     // Nothing was taken; and what is not wanted can be left.
     let weight = saved.take("hidden.weight", &TensorType::new(DType::F32, [4, 3])).unwrap();
     assert_eq!(weight, array(DType::F32, &[4, 3], 1));

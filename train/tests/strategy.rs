@@ -211,12 +211,12 @@ fn what_does_not_fit_is_told_with_paths_and_numbers() {
         ),
         (
             Strategy::tensor_parallel(),
-            "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): 2 devices would do the same; `dp` \
+            "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): 4 of its 8 devices would do the same; `dp` \
              and `fsdp` split the batch over it",
         ),
         (
             Strategy::fsdp(),
-            "strategy: `fsdp` splits nothing over the axis `model` of mesh(data=2, model=4): 4 devices would do the same; \
+            "strategy: `fsdp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would do the same; \
              `tp` splits parameters over it",
         ),
     ];

@@ -282,15 +282,12 @@ fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
     let cases = [
         (
             trainer().mesh([("data", 4), ("model", 4)]).strategy("dp+tp".parse().unwrap()),
-            "mesh: mesh(data=4, model=4) wants as many devices as its axes multiply to, got 8",
+            "mesh: mesh(data=4, model=4) is a grid of 16 devices, and 8 are given",
         ),
-        (
-            trainer().mesh([("data", 2)]).devices(devices(3)),
-            "mesh: mesh(data=2) wants as many devices as its axes multiply to, got 3",
-        ),
+        (trainer().mesh([("data", 2)]).devices(devices(3)), "mesh: mesh(data=2) is a grid of 2 devices, and 3 are given"),
         (
             trainer().mesh([("data", 2), ("model", 4)]),
-            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 4 devices would do the same; `tp` splits parameters over it",
+            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would do the same; `tp` splits parameters over it",
         ),
         (
             laid_out(trainer(), "dp+tp", [("data", 4), ("model", 2)]).batch_size(30),
@@ -302,7 +299,7 @@ fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
         ),
         (
             trainer().devices(devices(8)).strategy("fsdp+tp".parse().unwrap()),
-            "trainer: `fsdp+tp` on 8 devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", 4)])`",
+            "trainer: `fsdp+tp` on 8 devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", 4)])`, --mesh data=2,model=4",
         ),
     ];
     for (trainer, expected) in cases {

@@ -10,6 +10,9 @@ use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
 use super::{Position, arrays, manifest::Manifest};
 
+/// How many differences from another model an error names.
+const SHOWN: usize = 12;
+
 /// A checkpoint that was read and found whole: marker, manifest and every file are what they say.
 pub struct Saved {
     path: PathBuf,
@@ -88,7 +91,7 @@ impl Saved {
     /// Takes every array out, in the order of `wanted`.
     ///
     /// # Errors
-    /// If an array is missing, is of another type, or is not wanted: one error that lists all differences. Nothing is
+    /// If an array is missing, is of another type, or is not wanted: one error that lists the differences. Nothing is
     /// taken then.
     pub fn take_all(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
         let names: HashSet<&str> = wanted.iter().map(|(name, _)| &**name).collect();
@@ -102,7 +105,7 @@ impl Saved {
     /// Takes the `wanted` arrays out, in their order, and leaves the others.
     ///
     /// # Errors
-    /// If an array is missing or is of another type: one error that lists all differences. Nothing is taken then.
+    /// If an array is missing or is of another type: one error that lists the differences. Nothing is taken then.
     pub fn take_some(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
         self.take_checked(wanted, Vec::new())
     }
@@ -134,7 +137,10 @@ impl Saved {
             1 => "1 difference".to_string(),
             count => format!("{count} differences"),
         };
-        let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
+        let mut lines: String = differences.iter().take(SHOWN).map(|line| format!("\n  {line}")).collect();
+        if differences.len() > SHOWN {
+            lines += &format!("\n  and {} more", differences.len() - SHOWN);
+        }
         let message = format!("the checkpoint {} is of another model, {count}:{lines}", self.path.display());
         Error::new(ErrorKind::InvalidArgument, "restore", message)
     }

@@ -4,7 +4,7 @@ use std::{
     fmt,
     io::{self, IsTerminal, Write},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
@@ -40,6 +40,8 @@ type ProgressDrawTargetMaker = Box<dyn Fn() -> ProgressDrawTarget + Send + Sync>
 struct State {
     epoch: u64,
     bar: ProgressBar,
+    /// What is waited for before the first epoch.
+    waiting: Option<ProgressBar>,
     running: bool,
     begun: Instant,
     steps: u64,
@@ -67,6 +69,7 @@ impl Progress {
         let state = State {
             epoch: 0,
             bar: ProgressBar::hidden(),
+            waiting: None,
             running: false,
             begun: Instant::now(),
             steps: 0,
@@ -76,9 +79,36 @@ impl Progress {
         Progress { epochs, steps_per_epoch, output, state: Mutex::new(state) }
     }
 
+    /// Says, on a terminal, that something is waited for, and for how long: compiling a large model takes minutes. What is waited
+    /// for next takes its place, as does an epoch.
+    pub fn waiting_for(&self, what: &str) {
+        let Output::Bar(target) = &self.output else { return };
+        let mut state = self.state();
+        state.done_waiting();
+        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("the template is well formed");
+        let spinner = ProgressBar::with_draw_target(None, target()).with_style(style).with_message(what.to_string());
+        spinner.enable_steady_tick(Duration::from_millis(200));
+        state.waiting = Some(spinner);
+    }
+
+    /// What was waited for is there.
+    pub fn done_waiting(&self) {
+        self.state().done_waiting();
+    }
+
+    /// The steps of the epoch are done; what is waited for now is the scores on the validation data.
+    pub fn validating(&self) {
+        let state = self.state();
+        if let (Output::Bar(_), true) = (&self.output, state.running) {
+            state.bar.set_style(template("{prefix} [{wide_bar}] {pos}/{len}  {msg}  validating"));
+            state.bar.tick();
+        }
+    }
+
     /// Begins `epoch`, counted from 0, with `done` of its steps done before: more than 0 after a resume.
     pub fn epoch_begun(&self, epoch: u64, done: u64) {
         let mut state = self.state();
+        state.done_waiting();
         if state.running {
             state.bar.abandon();
         }
@@ -88,7 +118,16 @@ impl Progress {
         };
         let bar = bar.with_style(style()).with_prefix(format!("epoch {}/{}", epoch + 1, self.epochs)).with_position(done);
         bar.reset_eta();
-        *state = State { epoch, bar, running: true, begun: Instant::now(), steps: done, samples: 0, metrics: String::new() };
+        *state = State {
+            epoch,
+            bar,
+            waiting: None,
+            running: true,
+            begun: Instant::now(),
+            steps: done,
+            samples: 0,
+            metrics: String::new(),
+        };
     }
 
     /// Counts one step of `samples` samples.
@@ -132,10 +171,11 @@ impl Progress {
         match &self.output {
             Output::Bar(_) => {
                 let state = self.state();
-                match state.running {
-                    true => state.bar.println(text),
+                match (&state.waiting, state.running) {
+                    (Some(spinner), _) => spinner.println(text),
+                    (None, true) => state.bar.println(text),
                     // Between epochs no bar is in the way.
-                    false => eprintln!("{text}"),
+                    (None, false) => eprintln!("{text}"),
                 }
             }
             Output::Lines(writer) => print(writer, text),
@@ -149,6 +189,12 @@ impl Progress {
 }
 
 impl State {
+    fn done_waiting(&mut self) {
+        if let Some(spinner) = self.waiting.take() {
+            spinner.finish_and_clear();
+        }
+    }
+
     fn speed(&self) -> String {
         let per_second = self.samples as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
         format!("{} samples/s", format_count(per_second.round() as u64))
@@ -158,7 +204,8 @@ impl State {
 impl Drop for Progress {
     /// A line of an epoch that did not end stays too: what is printed next is below it.
     fn drop(&mut self) {
-        let state = self.state();
+        let mut state = self.state();
+        state.done_waiting();
         if state.running {
             state.bar.abandon();
         }
@@ -409,12 +456,39 @@ mod tests {
     }
 
     #[test]
+    fn what_is_waited_for_is_seen_until_an_epoch_begins_and_leaves_no_line() {
+        let screen = Screen::default();
+        let progress = on(&screen);
+        progress.waiting_for("compiling the training step");
+        progress.message("resumed at step 7");
+        let lines = screen.lines();
+        assert_eq!((lines.len(), &*lines[0]), (2, "resumed at step 7"), "{lines:?}");
+        assert!(lines[1].contains(" compiling the training step, "), "{lines:?}");
+        progress.epoch_begun(0, 0);
+        progress.step(128);
+        progress.validating();
+        let lines = screen.lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].starts_with("epoch 1/2 [") && lines[1].ends_with("validating"), "{lines:?}");
+        progress.epoch_done(&[("loss", 0.08)]);
+        progress.waiting_for("nothing");
+        drop(progress);
+        assert!(
+            screen.lines().iter().all(|line| !line.contains("nothing") && !line.contains("validating")),
+            "{:?}",
+            screen.lines()
+        );
+    }
+
+    #[test]
     fn a_quiet_one_may_be_told_anything() {
         let progress = Progress::new(1, 10, true);
         progress.epoch_begun(0, 0);
         progress.step(1);
         progress.metrics(&[("loss", f64::NAN)]);
         progress.message("not seen");
+        progress.waiting_for("not seen either");
+        progress.validating();
         progress.epoch_done(&[]);
         assert!(matches!(progress.output, Output::Quiet));
     }

@@ -128,7 +128,9 @@ impl Report {
         }
         add("steps", length);
         add("time", format_seconds(self.seconds));
-        add("speed", format!("{} samples/s", format_count(self.samples_per_second.max(0.0).round() as u64)));
+        if self.samples_per_second > 0.0 {
+            add("speed", format!("{} samples/s", format_count(self.samples_per_second.round() as u64)));
+        }
         let share = |seconds: f64| format!("{:.0} %", 100.0 * (seconds / self.training_seconds).min(1.0));
         if self.training_seconds > 0.0 {
             add("input wait", format!("{} ({})", format_seconds(self.input_wait_seconds), share(self.input_wait_seconds)));
