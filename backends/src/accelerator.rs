@@ -103,6 +103,8 @@ pub struct Opened {
     pub plugin: &'static Plugin,
     /// The file the plugin was loaded from, and how it was found.
     pub located: Located,
+    /// What [`Accelerator::Auto`] would have taken rather, and why each is not here.
+    pub refused: Vec<String>,
 }
 
 /// More virtual devices than anyone tests with; each takes threads and memory.
@@ -176,7 +178,7 @@ fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
             _ => cpu::open(1, options, progress),
         };
         match opened {
-            Ok(opened) => return Ok(opened),
+            Ok(opened) => return Ok(Opened { refused, ..opened }),
             Err(error) => {
                 tracing::info!(accelerator = %candidate, reason = %words(&error), "not taken");
                 kind = error.kind();
@@ -218,7 +220,7 @@ pub(crate) fn load(
     deadline: Duration,
 ) -> Result<Opened> {
     let plugin = Plugin::load_with(&located.path, &LoadOptions { environment, deadline })?;
-    Ok(Opened { client: Client::new(client(plugin, options, deadline)?), plugin, located })
+    Ok(Opened { client: Client::new(client(plugin, options, deadline)?), plugin, located, refused: Vec::new() })
 }
 
 /// Makes a client in a thread of its own, which is left alone where the plugin does not come back.

@@ -143,7 +143,8 @@ impl Loader {
         }
         if last == LastBatch::Drop && dataset.len() < batch_size {
             let message = format!(
-                "a dataset of {} samples fills no batch of {batch_size}: take a smaller one, or LastBatch::Pad",
+                "a dataset of {} samples fills no batch of {batch_size}: take a batch of at most {}, or LastBatch::Pad",
+                dataset.len(),
                 dataset.len()
             );
             return invalid(message);

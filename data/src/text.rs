@@ -17,13 +17,22 @@ pub use self::{
 };
 
 /// Text of a file, whatever its bytes: UTF-8 if they are that, else Latin-1, in which every byte is a character. Line ends
-/// become `\n`.
+/// become `\n`. A file that is not UTF-8 is warned of.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the file cannot be read.
 pub fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
-    fs::read(path).map(text_of).map_err(|error| failed("read text", path, &error))
+    let bytes = bytes_of(path)?;
+    if let Err(error) = std::str::from_utf8(&bytes) {
+        let at = error.valid_up_to();
+        tracing::warn!("{} is not UTF-8, at byte {at}: it is read as Latin-1, a character for each byte", path.display());
+    }
+    Ok(text_of(bytes))
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|error| failed("read text", path, &error))
 }
 
 fn text_of(bytes: Vec<u8>) -> String {

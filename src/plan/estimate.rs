@@ -47,7 +47,8 @@ impl Estimate {
         let compute_seconds = (work.contractions_in_16_bits / spec.bf16_flops + in_32_bits / spec.f32_flops) / devices;
         let bytes = work.contraction_bytes / devices + (memory.arguments + memory.outputs) as f64;
         let memory_seconds = bytes / spec.memory_bandwidth;
-        let sent: f64 = collectives.iter().map(|collective| collective.sent).sum();
+        // An empty sum of floats is -0.
+        let sent = collectives.iter().fold(0.0, |sum, collective| sum + collective.sent);
         let network_seconds = sent / spec.interconnect_bandwidth;
         let mut estimate = Estimate {
             compute_seconds,

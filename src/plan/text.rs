@@ -7,7 +7,8 @@ use crate::{backends::Target, ir::Remat};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let row = |f: &mut fmt::Formatter<'_>, name: &str, value: &str| writeln!(f, "{name:<22}{value}");
+        let row =
+            |f: &mut fmt::Formatter<'_>, name: &str, value: &str| writeln!(f, "{}", format!("{name:<22}{value}").trim_end());
         row(f, "target", &format!("{} ({} x {})", self.target, self.devices, self.device))?;
         row(f, "layout", &format!("{} on {}, {}", self.strategy, self.mesh, self.precision))?;
         row(f, "batch", &format!("{} samples, {} on each device", self.batch_size, per_device(self)))?;
@@ -221,6 +222,7 @@ pub(crate) fn si(value: f64, unit: &str) -> String {
 
 pub(crate) fn seconds(value: f64) -> String {
     match value {
+        0.0 => "0 s".to_string(),
         value if value >= 99.5 => format!("{value:.0} s"),
         value if value >= 1.0 => format!("{value:.2} s"),
         value if value >= 1e-3 => format!("{:.2} ms", 1e3 * value),

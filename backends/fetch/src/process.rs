@@ -148,7 +148,12 @@ impl Tail {
     fn last_lines(&self) -> String {
         const LINES: usize = 12;
         let text = self.text().replace('\r', "\n");
-        let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        // npm says in a stack of its own functions, and in single fields, again what it said above them.
+        let is_noise = |line: &str| {
+            let words = line.strip_prefix("npm error").unwrap_or(line).trim();
+            words.is_empty() || words.starts_with("at ") || ["{", "}"].contains(&words) || words.starts_with("A complete log of")
+        };
+        let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
         match &lines[lines.len().saturating_sub(LINES)..] {
             [] => "  (nothing)".into(),
             last => last.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"),

@@ -20,7 +20,7 @@ pub struct Book {
 pub fn books(cache: &Cache, progress: &mut dyn Progress) -> Result<Vec<Book>> {
     let installed = cache.ensure(&BOOKS, progress)?;
     let read = |file: &FileSpec| {
-        let text = super::read(installed.path(file.name))?;
+        let text = super::text_of(super::bytes_of(&installed.path(file.name))?);
         Ok(Book { name: file.name.trim_end_matches(".txt").to_string(), text })
     };
     BOOKS.files.iter().map(read).collect()

@@ -136,7 +136,10 @@ impl Tokenizer {
 impl Characters {
     fn new(characters: Vec<char>) -> Result<Self> {
         if characters.is_empty() || characters.len() > usize::from(u16::MAX) + 1 {
-            let message = format!("{} different characters; want 1 to 65,536", characters.len());
+            let message = match characters.len() {
+                0 => "the text is empty; it must have at least one character".to_string(),
+                count => format!("{count} different characters; there can be 65,536"),
+            };
             return Err(Error::invalid("tokenizer", message));
         }
         let places = characters.iter().copied().zip(0..=u16::MAX).collect();
@@ -146,7 +149,10 @@ impl Characters {
     fn encode(&self, text: &str) -> Result<Vec<u16>> {
         let place = |character: char| {
             self.places.get(&character).copied().ok_or_else(|| {
-                let message = format!("{character:?} is none of the {} characters that there are tokens for", self.places.len());
+                let message = format!(
+                    "{character:?} is none of the {} characters of the text that the tokens are made of",
+                    self.places.len()
+                );
                 Error::invalid("tokenizer", message)
             })
         };

@@ -36,8 +36,15 @@ impl TokenWindows {
     pub fn new(tokens: impl Into<Arc<[u16]>>, length: usize) -> Result<Self> {
         let tokens = tokens.into();
         if length == 0 || tokens.len() <= length {
-            let message =
-                format!("{} tokens in windows in which {length} are told: want at least 1, and one more token", tokens.len());
+            let message = match length {
+                0 => "a context of 0 tokens; it must be at least 1".to_string(),
+                _ => {
+                    let (count, most) = (tokens.len(), tokens.len().saturating_sub(1));
+                    format!(
+                        "{count} tokens fill no window of {length} and the one after: take a context of at most {most}, or more text"
+                    )
+                }
+            };
             return Err(Error::invalid("token windows", message));
         }
         let fields = [Field::new("tokens", TensorType::new(DType::U16, [length + 1]))];
@@ -50,7 +57,7 @@ impl TokenWindows {
     /// If `validation` is not between 0 and 1, or as [`new`](Self::new) for either.
     pub fn split<T: AsRef<[u16]>>(documents: &[T], length: usize, validation: f64) -> Result<[Self; 2]> {
         if !(validation > 0.0 && validation < 1.0) {
-            let message = format!("a part of {validation} for validation; it must be between 0 and 1");
+            let message = format!("a part of {validation} for validation; it must be more than 0 and less than 1");
             return Err(Error::invalid("token windows", message));
         }
         let (mut first, mut last) = (Vec::new(), Vec::new());
@@ -60,7 +67,11 @@ impl TokenWindows {
             first.extend(train);
             last.extend(held_out);
         }
-        Ok([TokenWindows::new(first, length)?, TokenWindows::new(last, length)?])
+        let windows = |tokens: Vec<u16>, what: &str| {
+            TokenWindows::new(tokens, length)
+                .map_err(|error| Error::invalid("token windows", format!("{what}: {}", error.message())))
+        };
+        Ok([windows(first, "to train on")?, windows(last, "to validate on")?])
     }
 
     /// The line of tokens.
