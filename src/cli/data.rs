@@ -17,7 +17,7 @@ use halite::{
 pub(crate) struct Data {
     #[command(subcommand)]
     command: DataCommand,
-    /// Where packages are kept. Default: HALITE_CACHE_DIR, else the platform's cache directory
+    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, global = true, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 }
@@ -60,13 +60,14 @@ impl Data {
         let cache = fetch::Cache::open(self.cache_dir.as_deref())?;
         match self.command {
             DataCommand::List => {
-                say!("{:<10} {:<44} {:<14} where", "name", "package", "state");
+                say!("{:<8} {:<56} {:>8}  {:<9} where", "name", "package", "download", "state");
                 for Named { name, package } in sets() {
                     let state = match cache.find(package)? {
                         Some(_) => "here",
                         None => "not here",
                     };
-                    say!("{name:<10} {:<44} {state:<14} {}", package.to_string(), cache.directory(package).display());
+                    let size = fetch::Bytes(package.download_size()).to_string();
+                    say!("{name:<8} {:<56} {size:>8}  {state:<9} {}", package.to_string(), cache.directory(package).display());
                 }
                 say!("\nfetch one with `halite data get NAME`; training fetches what it needs by itself");
             }

@@ -28,6 +28,9 @@ impl Devices {
         let plugin = opened.plugin;
         say!("platform    {} ({})", client.platform().name, client.platform().version);
         say!("plugin      {}", opened.located);
+        for reason in &opened.refused {
+            say!("not here    {reason}");
+        }
         if let Some(versions) = plugin.stablehlo() {
             let [major, minor, patch] = versions.minimum;
             say!("programs    StableHLO text; portable artefacts from {major}.{minor}.{patch} on");

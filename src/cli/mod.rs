@@ -1,11 +1,9 @@
 //! The command line. Parsed once here; what it does is in the modules.
 
-/// Prints a line. A reader that has gone, as `head` does, is no reason to panic as `println!` would.
+/// Prints a line. A reader that has gone, as `head` does, is no reason to panic as `println!` would; what else keeps it from being
+/// written is told when the command is done.
 macro_rules! say {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($text)*);
-    }};
+    ($($text:tt)*) => { $crate::cli::say_line(format_args!($($text)*)) };
 }
 
 mod cache;
@@ -17,9 +15,19 @@ mod process;
 mod profile;
 mod train;
 
-use std::{fmt::Display, io::IsTerminal, path::PathBuf, process::ExitCode};
+use std::{
+    fmt::{Arguments, Display},
+    io::{self, IsTerminal, Write},
+    path::PathBuf,
+    process::ExitCode,
+    str::FromStr,
+    sync::OnceLock,
+    time::Duration,
+};
 
 use clap::{CommandFactory, Parser, Subcommand};
+use halite::{Error, ErrorKind};
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// Train models on every accelerator that has a PJRT plugin.
 #[derive(Parser, Debug)]
@@ -30,7 +38,15 @@ Examples:
   halite train mnist --resume              go on where the last run stopped
   halite devices                           what there is to run on
   halite plan gpt2-124m --target tpu:v5e:4x4   does it fit TPUs that are not here, and how fast at best
-  halite plugins check PATH                whether a PJRT plugin works")]
+  halite plugins check PATH                whether a PJRT plugin works
+
+Environment:
+  HALITE_CACHE_DIR      where plugins, data and compiled programs are kept
+  HALITE_COMPILE_CACHE  `off`, or where compiled programs are kept instead
+  HALITE_LOG            what is logged: `warn`, `info`, `debug`
+  HALITE_DEBUG          1: why each program is compiled, and what is worth changing
+  PJRT_DEVICE           `TPU`, `CUDA` or `CPU`: what `--accelerator auto` means
+More of them, and what they do, are in the README.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -65,7 +81,7 @@ pub(crate) fn run() -> ExitCode {
         None => Cli::command()
             .print_help()
             .map(|()| ExitCode::SUCCESS)
-            .map_err(|error| halite::Error::new(halite::ErrorKind::Io, "help", "cannot print").caused_by(error)),
+            .map_err(|error| Error::new(ErrorKind::Io, "help", "cannot print").caused_by(error)),
         Some(Command::Train(train)) => train.run(),
         Some(Command::Devices(devices)) => devices.run(),
         Some(Command::Plan(plan)) => plan.run(profiled),
@@ -74,10 +90,44 @@ pub(crate) fn run() -> ExitCode {
         Some(Command::Cache(cache)) => cache.run(),
     };
     let traced = profile::finish();
-    match result.and_then(|code| traced.map(|()| code)) {
+    match result.and_then(|code| traced.map(|()| code)).and_then(|code| all_said().map(|()| code)) {
         Ok(code) => code,
         Err(error) => say_error(&error),
     }
+}
+
+/// Why a line could not be printed; the first reason.
+static UNSAID: OnceLock<io::Error> = OnceLock::new();
+
+/// What `say!` does.
+fn say_line(line: Arguments<'_>) {
+    if let Err(error) = writeln!(io::stdout(), "{line}")
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        _ = UNSAID.set(error);
+    }
+}
+
+/// Whether all of the output was written: on a full disk a script would go on with half of a table.
+fn all_said() -> halite::Result<()> {
+    match UNSAID.get() {
+        None => Ok(()),
+        Some(error) => Err(Error::new(ErrorKind::Io, "print", format!("the output could not be written whole: {error}"))),
+    }
+}
+
+/// A whole number from 1 on, refused before anything is fetched or opened.
+fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
+    let number = text.parse::<T>().ok().filter(|number| *number >= T::from(1));
+    number.ok_or_else(|| "want a whole number from 1 on".to_string())
+}
+
+/// A spinner on a terminal, for what takes long and has no steps to count.
+fn waiting(message: String) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
+    let spinner = ProgressBar::new_spinner().with_style(style).with_message(message);
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    spinner
 }
 
 fn say_error(error: &impl Display) -> ExitCode {

@@ -20,11 +20,11 @@ use halite::{
     plan::{self, Plan},
     train::{LowerOptions, Strategy, lower_step},
 };
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::process;
+use super::{positive, process, waiting};
 
 /// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
 ///
@@ -50,10 +50,10 @@ pub(crate) struct PlanCommand {
     #[arg(long, default_value = "dp", value_name = "NAME", conflicts_with = "search")]
     strategy: Strategy,
     /// Samples of one step, over all devices [default: 8 for each device, 128 for the models of images]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: Option<usize>,
     /// Tokens of one sample [default: the model's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     context: Option<usize>,
     /// `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16` or `downcast-bf16` [default: `bf16-mixed` where the devices have units
     /// for it, else `f32`]
@@ -169,12 +169,12 @@ impl PlanCommand {
         let mut rows = Vec::new();
         for (number, (axes, strategy)) in layouts.iter().enumerate() {
             let progress = if self.search { format!(" ({} of {})", number + 1, layouts.len()) } else { String::new() };
-            let waiting = self.spinner(format!("compiling for {}, {strategy} on {axes}{progress}", self.target));
+            let spinner = self.spinner(format!("compiling for {}, {strategy} on {axes}{progress}", self.target));
             let plan = match &compiler {
                 Compiler::Here(target) => self.plan(target, axes, strategy).map_err(|error| error.to_string()),
                 Compiler::InChildren(located) => self.ask(number, axes, strategy, located)?,
             };
-            waiting.finish_and_clear();
+            spinner.finish_and_clear();
             rows.push((axes, strategy, plan));
         }
         match &rows[..] {
@@ -293,7 +293,8 @@ impl PlanCommand {
         let order = |plan: &Result<Plan, String>| match plan {
             Ok(plan) if plan.fits() => {
                 let estimate = plan.estimate.as_ref();
-                (0, estimate.map_or(f64::INFINITY, |estimate| estimate.step_seconds_without_overlap))
+                // Where there are no numbers to estimate time from, it is memory that they differ in.
+                (0, estimate.map_or(plan.required() as f64, |estimate| estimate.step_seconds_without_overlap))
             }
             Ok(plan) => (1, plan.required() as f64),
             Err(_) => (2, 0.0),
@@ -330,7 +331,10 @@ impl PlanCommand {
             }
         }
         match &rows[..] {
-            [(.., Ok(best)), ..] if best.fits() => say!("\nestimated fastest of what fits:\n\n{best}"),
+            [(.., Ok(best)), ..] if best.fits() && best.estimate.is_some() => say!("\nestimated fastest of what fits:\n\n{best}"),
+            [(.., Ok(least)), ..] if least.fits() => {
+                say!("\nno numbers are known of this target to estimate time from; the least memory:\n\n{least}");
+            }
             [(.., Ok(least)), ..] => say!("\nnothing fits; nearest to it:\n\n{least}"),
             _ => {}
         }
@@ -338,13 +342,7 @@ impl PlanCommand {
 
     /// Compiling for a pod takes a minute or two, in which something is to move.
     fn spinner(&self, message: String) -> ProgressBar {
-        if self.echoes() {
-            return ProgressBar::hidden();
-        }
-        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
-        let spinner = ProgressBar::new_spinner().with_style(style).with_message(message);
-        spinner.enable_steady_tick(Duration::from_millis(200));
-        spinner
+        if self.echoes() { ProgressBar::hidden() } else { waiting(message) }
     }
 }
 

@@ -128,7 +128,7 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
     for (platform, found) in found {
         match found {
             Ok(located) => say!("{platform:<5} uses {located}"),
-            Err(error) => say!("{platform:<5} finds none, and installs the first: {}", error.message()),
+            Err(_) => say!("{platform:<5} finds none; what needs one installs the first of this platform"),
         }
     }
     say!("install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`");

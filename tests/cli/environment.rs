@@ -161,24 +161,28 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
     let out = dir.path().join("run");
     let base = "train mnist --model mlp --epochs 1";
     for (arguments, parts) in [
-        ("--batch-size 0", vec!["`batch_size` is 0", "at least 1"]),
-        ("--checkpoint-every 0", vec!["`checkpoint_every` is 0", "at least 1"]),
-        ("--limit 0", vec!["no samples"]),
-        ("--limit 63 --batch-size 64", vec!["63 samples", "batch of 64"]),
+        ("--limit 63 --batch-size 64", vec!["63 samples", "batch of 64", "at most 63"]),
         ("--batch-size 18446744073709551615", vec!["60000 samples", "batch of 18446744073709551615"]),
-        ("--devices 0", vec!["from 1 to 1024"]),
         ("--devices 9999", vec!["`9999`", "from 1 to 1024"]),
         ("--devices 5000000000", vec!["`5000000000`", "from 1 to 1024"]),
         ("--devices 3 --batch-size 64", vec!["64 does not divide among 3 devices", "63 and 66 would"]),
         ("--devices 4 --accelerator cpu:2", vec!["--devices 4", "cpu:2 has 2"]),
         ("--mesh data=2,model=4 --accelerator cpu:2", vec!["--mesh data=2,model=4", "cpu:2 has 2"]),
         ("--mesh data=2,model=4", vec!["`dp` splits nothing over the axis `model`", "`tp` splits parameters over it"]),
-        ("--mesh data=2 --devices 4", vec!["mesh(data=2) wants as many devices", "got 4"]),
-        ("--strategy dp+tp --devices 4", vec!["`dp+tp` on 4 devices needs a mesh"]),
+        ("--mesh data=2 --devices 4", vec!["mesh(data=2) is a grid of 2 devices, and 4 are given"]),
+        ("--strategy dp+tp --devices 4", vec!["`dp+tp` on 4 devices needs a mesh", "--mesh data=2,model=2"]),
     ] {
         let error = fails(halite(&format!("{base} {arguments} --out")).arg(&out));
         assert_says(&error, &parts);
         assert_eq!(error.lines().count(), 1, "{error}");
+    }
+    // Before anything is fetched or opened: the cache is empty, and stays so.
+    for option in ["epochs", "batch-size", "limit", "devices", "checkpoint-every"] {
+        for number in ["0", "-1", "two"] {
+            let ended = run(halite_alone(&format!("{base} --{option} {number} --out")).arg(&out));
+            assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+            assert_says(&ended.stderr, &[&format!("invalid value '{number}' for '--{option} <N>'"), "a whole number from 1 on"]);
+        }
     }
     for rate in ["nan", "inf", "0", "-1"] {
         let ended = run(halite(&format!("{base} --learning-rate {rate} --out")).arg(&out));

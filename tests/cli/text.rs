@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{arrays, fails, halite, report, succeeds};
+use crate::support::{arrays, fails, halite, report, run, succeeds};
 
 /// A few thousand characters, of which there are 16 kinds.
 fn text(dir: &Path) -> String {
@@ -43,14 +43,55 @@ fn what_cannot_work_is_told_before_anything_is_trained() {
     let dir = tempfile::tempdir().unwrap();
     let data = text(dir.path());
     for (arguments, part) in [
-        ("--prompt Zebra", "'Z' is none of the 16 characters"),
-        ("--context 9000 --prompt row", "tokens in windows in which 9000 are told"),
+        ("--prompt Zebra", "--prompt \"Zebra\": 'Z' is none of the 16 characters"),
+        ("--context 9000", "to train on: 5130 tokens fill no window of 9000 and the one after: take a context of at most 5129"),
         ("--dropout 1 --prompt row", "dropout 1 is not in 0 to 1"),
         ("--validation 0 --prompt row", "a part of 0 for validation"),
-        ("--batch-size 0 --prompt row", "`batch_size` is 0"),
     ] {
         let error =
             fails(halite("train text --config tiny").args(["--data", &data]).args(arguments.split(' ')).current_dir(dir.path()));
         assert!(error.contains(part), "{arguments}: {error}");
     }
+    fs::write(dir.path().join("empty.txt"), "").unwrap();
+    for (arguments, code, part) in [
+        ("--data empty.txt", 1, "empty.txt is empty; there is nothing to learn from"),
+        ("--data .", 2, "it is a directory; want `books`, or one text file"),
+        ("--data song.txt --batch-size 0", 2, "'--batch-size <N>': want a whole number from 1 on"),
+        ("--data song.txt --steps 0", 2, "'--steps <N>': want a whole number from 1 on"),
+        ("--data song.txt --temperature -1", 2, "'--temperature <T>': a temperature is a number from 0 on"),
+        ("--data song.txt --prompt=", 2, "'--prompt <TEXT>'"),
+    ] {
+        let ended = run(halite("train text --config tiny").args(arguments.split(' ')).current_dir(dir.path()));
+        assert_eq!(ended.status.code(), Some(code), "{arguments}: {ended:?}");
+        assert!(ended.stderr.contains(part), "{arguments}: {ended:?}");
+    }
+}
+
+#[test]
+fn without_a_prompt_a_text_of_other_letters_is_gone_on_with_from_its_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    let song = "Брка, брка\n".repeat(60);
+    fs::write(dir.path().join("song.txt"), &song).unwrap();
+    let run = "train text --config tiny --batch-size 8 --steps 2 --quiet --sample 5 --data song.txt --out run";
+    succeeds(halite(run).current_dir(dir.path()));
+    let sample = fs::read_to_string(dir.path().join("run/sample.txt")).unwrap();
+    assert!(sample.starts_with("Брка") && sample.chars().count() == 9, "{sample}");
+
+    // As Latin-1 it is another text, which is said.
+    fs::write(dir.path().join("latin.txt"), [&b"r\xf6w, "[..]; 90].concat()).unwrap();
+    let run = "train text --config tiny --batch-size 8 --steps 2 --quiet --sample 5 --data latin.txt --out latin";
+    let ended = succeeds(halite(run).current_dir(dir.path()));
+    assert!(ended.stderr.contains("latin.txt is not UTF-8, at byte 1: it is read as Latin-1"), "{ended:?}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_at_the_end() {
+    if !Path::new("/dev/full").exists() {
+        return;
+    }
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = halite("cache list").stdout(full).output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let error = String::from_utf8(ended.stderr).unwrap();
+    assert!(error.contains("print: the output could not be written whole: No space left on device"), "{error}");
 }

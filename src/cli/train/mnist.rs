@@ -11,6 +11,8 @@ use halite::{
     nn::Adam,
 };
 
+use crate::cli::positive;
+
 use super::run::{Run, finish, learning_rate, schedule};
 
 pub(super) const EXAMPLES: &str = "\
@@ -39,16 +41,16 @@ pub(super) struct Mnist {
     #[arg(long, default_value_t = Digits::Mnist)]
     data: Digits,
     /// Passes over the training images
-    #[arg(long, default_value_t = 2, value_name = "N")]
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     epochs: u64,
     /// Images of one step, over all devices
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
     /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
     /// Train on the first N of the 60,000 images and score on at most N of the 10,000: a quick look at whether all works
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     limit: Option<usize>,
     #[command(flatten)]
     run: Run,

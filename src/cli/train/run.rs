@@ -16,7 +16,7 @@ use halite::{
 };
 use halite_core::{Client, DTypePolicy, DeviceId};
 
-use crate::cli::profile;
+use crate::cli::{positive, profile};
 
 /// Options of every training.
 #[derive(Args, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Run {
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Over how many devices to train, each on its part of every batch; on the CPU they are virtual [default: 1, or all of --mesh]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     devices: Option<usize>,
     /// The devices as a grid, such as `data=2,model=4`
     #[arg(long, value_name = "AXES")]
@@ -38,7 +38,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "POLICY")]
     precision: Option<DTypePolicy>,
     /// All that is drawn at random is a function of it
-    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    #[arg(long, default_value_t = 0, value_name = "SEED", allow_negative_numbers = true)]
     pub(super) seed: u64,
     /// Go on from the latest checkpoint in --out, if there is one
     #[arg(long)]
@@ -47,10 +47,10 @@ pub(super) struct Run {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Threads that read samples; they do not change the results
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
     workers: usize,
     /// Steps between two checkpoints, besides the one after each epoch
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     checkpoint_every: Option<u64>,
     /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]

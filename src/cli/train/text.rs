@@ -13,6 +13,9 @@ use halite::{
     models::{LanguageModel, Sampling, generate},
     nn::{AdamW, Transformer, TransformerConfig},
 };
+use indicatif::HumanCount;
+
+use crate::cli::{positive, waiting};
 
 use super::run::{Run, finish, learning_rate, schedule};
 
@@ -55,35 +58,35 @@ pub(super) struct Text {
     #[arg(long, value_enum, default_value_t = Tokens::Chars)]
     tokens: Tokens,
     /// Tokens that the model sees at once [default: the model's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     context: Option<usize>,
     /// Passes over the text
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     epochs: u64,
     /// At most so many steps in an epoch, on windows of text drawn by the seed
-    #[arg(long, default_value_t = 500, value_name = "N")]
+    #[arg(long, default_value_t = 500, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     steps: usize,
     /// Windows of one step, over all devices
-    #[arg(long, default_value_t = 32, value_name = "N")]
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
     /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
     /// The part of features that is dropped in training
-    #[arg(long, default_value_t = 0.0, value_name = "PART")]
+    #[arg(long, default_value_t = 0.0, value_name = "PART", allow_negative_numbers = true)]
     dropout: f64,
     /// The part of each text, at its end, that is kept for validation
-    #[arg(long, default_value_t = 0.05, value_name = "PART")]
+    #[arg(long, default_value_t = 0.05, value_name = "PART", allow_negative_numbers = true)]
     validation: f64,
     /// Tokens to write at the end; 0 for none
-    #[arg(long, default_value_t = 200, value_name = "N")]
+    #[arg(long, default_value_t = 200, value_name = "N", allow_negative_numbers = true)]
     sample: usize,
     /// How freely it writes: 1 as it learnt, less is more careful, 0 always the most likely
-    #[arg(long, default_value_t = 0.8, value_name = "T", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.8, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     temperature: f64,
-    /// What it goes on with when it writes
-    #[arg(long, default_value = "The ", value_name = "TEXT")]
-    prompt: String,
+    /// What it goes on with when it writes [default: `The `, or how the text begins if it has not all of these letters]
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    prompt: Option<String>,
     #[command(flatten)]
     run: Run,
 }
@@ -95,13 +98,27 @@ impl Text {
             Source::Books => books(&cache, &mut progress)?.into_iter().map(|book| book.text).collect(),
             Source::File(path) => vec![read(path)?],
         };
+        if let (Source::File(path), [text]) = (&self.data, &texts[..])
+            && text.is_empty()
+        {
+            return Err(Error::invalid("train text", format!("{} is empty; there is nothing to learn from", path.display())));
+        }
         let tokenizer = match self.tokens {
             Tokens::Chars => Tokenizer::characters_of(&texts)?,
             Tokens::Bytes => Tokenizer::Bytes,
             Tokens::Gpt2 => Tokenizer::gpt2(&cache, &mut progress)?,
         };
         // Before anything is trained.
-        let prompt = tokenizer.encode(&self.prompt)?;
+        let prompt = match &self.prompt {
+            Some(prompt) => {
+                let said = |error: Error| Error::invalid("train text", format!("--prompt {prompt:?}: {}", error.message()));
+                tokenizer.encode(prompt).map_err(said)?
+            }
+            None => match tokenizer.encode("The ") {
+                Ok(prompt) => prompt,
+                Err(_) => tokenizer.encode(&texts[0].chars().take(4).collect::<String>())?,
+            },
+        };
         let (name, shape) = &self.config;
         let config = TransformerConfig { dropout: self.dropout, ..shape.vocabulary(tokenizer.vocabulary()) };
         let config = config.context(self.context.unwrap_or(shape.context));
@@ -131,7 +148,7 @@ impl Text {
         let optimizer = AdamW::new(rate).betas(0.9, 0.99).weight_decay(0.1).decay(LanguageModel::decay());
         eprintln!(
             "{} parameters: {config}; {used} windows to train on, {} to validate on",
-            config.parameters()?,
+            HumanCount(config.parameters()? as u64),
             validation.len()
         );
         let fitted = trainer.fit(LanguageModel, model, optimizer, train, validation)?;
@@ -144,7 +161,10 @@ impl Text {
             }
             if self.sample > 0 {
                 let sampling = Sampling { count: self.sample, temperature: self.temperature, seed: self.run.seed };
-                let text = tokenizer.decode(&generate(&client, &fitted.model, &prompt, sampling)?);
+                let spinner = waiting("writing a sample".into());
+                let tokens = generate(&client, &fitted.model, &prompt, sampling);
+                spinner.finish_and_clear();
+                let text = tokenizer.decode(&tokens?);
                 let path = out.join("sample.txt");
                 fs::write(&path, &text)
                     .map_err(|error| Error::new(ErrorKind::Io, "train text", format!("{}: {error}", path.display())))?;
@@ -159,10 +179,19 @@ fn config(name: &str) -> Result<(String, TransformerConfig)> {
     Ok((name.to_string(), name.parse()?))
 }
 
+fn temperature(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "a temperature is a number from 0 on, such as 0.8".to_string())
+}
+
 fn source(name: &str) -> Result<Source, String> {
     match name {
         "books" => Ok(Source::Books),
-        path if fs::metadata(path).is_ok_and(|file| file.is_file()) => Ok(Source::File(path.into())),
+        path if fs::metadata(path).is_ok_and(|file| file.is_dir()) => {
+            Err("it is a directory; want `books`, or one text file".into())
+        }
+        // A pipe, as of a shell's <(..), is read as well.
+        path if fs::metadata(path).is_ok() => Ok(Source::File(path.into())),
         _ => Err("there is no such file; want `books` or a text file".into()),
     }
 }
