@@ -179,7 +179,7 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
     // Before anything is fetched or opened: the cache is empty, and stays so.
     for option in ["epochs", "batch-size", "limit", "devices", "checkpoint-every"] {
         for number in ["0", "-1", "two"] {
-            let ended = run(halite_alone(&format!("{base} --{option} {number} --out")).arg(&out));
+            let ended = run(&mut halite_alone(&format!("train mnist --{option} {number}")));
             assert_eq!(ended.status.code(), Some(2), "{ended:?}");
             assert_says(&ended.stderr, &[&format!("invalid value '{number}' for '--{option} <N>'"), "a whole number from 1 on"]);
         }
