@@ -64,6 +64,7 @@ fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
         "batch.target",
         "batch.weight",
         "window",
+        "hyperparameters",
     ];
     assert_eq!(paths, expected);
     let outputs: Vec<&str> = step.outputs.iter().map(|(path, _)| &**path).collect();
