@@ -1,0 +1,249 @@
+//! What operations hold beside their operands, where it is more than a number: which dimensions, which groups of devices.
+
+use std::{collections::HashSet, sync::Arc};
+
+use halite_core::{DType, PartitionSpec, TensorType};
+
+use crate::{Graph, Reduction};
+
+/// A tensor known while tracing: its type and its row-major bytes.
+///
+/// Equal bits are equal, so NaN equals itself and 0 is not -0.
+#[derive(Clone, Eq, Hash, PartialEq)]
+pub struct Literal {
+    pub(crate) ty: TensorType,
+    /// One element if all are the same, else all.
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// As in the spec of `gather`, dimension lists ascending.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Gather {
+    /// Dimensions of the result that come from the slices.
+    pub offset_dims: Vec<usize>,
+    /// Dimensions of the operand that are dropped from the slices, which have size 1 there.
+    pub collapsed_slice_dims: Vec<usize>,
+    /// Dimensions of the operand that are batched with `indices_batching_dims`.
+    pub operand_batching_dims: Vec<usize>,
+    /// Dimensions of the indices that are batched with `operand_batching_dims`.
+    pub indices_batching_dims: Vec<usize>,
+    /// Which dimension of the operand each component of an index is for.
+    pub start_index_map: Vec<usize>,
+    /// The dimension of the indices that holds their components; the rank of the indices if they have one component.
+    pub index_vector_dim: usize,
+    /// Dimensions of each slice of the operand.
+    pub slice_sizes: Vec<usize>,
+}
+
+/// As in the spec of `scatter`, dimension lists ascending.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Scatter {
+    /// How an update and what is there become one; `None` replaces.
+    pub combine: Option<Reduction>,
+    /// Dimensions of the updates that are windows.
+    pub update_window_dims: Vec<usize>,
+    /// Dimensions of the operand that windows have size 1 in, and lack.
+    pub inserted_window_dims: Vec<usize>,
+    /// Dimensions of the operand that are batched with `indices_batching_dims`.
+    pub operand_batching_dims: Vec<usize>,
+    /// Dimensions of the indices that are batched with `operand_batching_dims`.
+    pub indices_batching_dims: Vec<usize>,
+    /// Which dimension of the operand each component of an index is for.
+    pub scatter_dims_to_operand_dims: Vec<usize>,
+    /// The dimension of the indices that holds their components; the rank of the indices if they have one component.
+    pub index_vector_dim: usize,
+    /// No two indices are the same: lets the compiler go in parallel.
+    pub unique_indices: bool,
+}
+
+/// As in the spec of `dot_general`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Dot {
+    /// Batch dimensions of the left operand.
+    pub left_batch: Vec<usize>,
+    /// Batch dimensions of the right operand, paired with the left's.
+    pub right_batch: Vec<usize>,
+    /// Dimensions of the left operand that are summed over.
+    pub left_contract: Vec<usize>,
+    /// Dimensions of the right operand that are summed over, paired with the left's.
+    pub right_contract: Vec<usize>,
+    /// Element type of the result; at least as wide as the operands'. This is how bf16 operands accumulate in f32.
+    pub result: DType,
+}
+
+/// As in the spec of `convolution`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Convolution {
+    /// Where batch, feature and spatial dimensions are in `x`.
+    pub input: ConvDims,
+    /// Where output feature (`batch`), input feature (`feature`) and spatial dimensions are in the kernel.
+    pub kernel: ConvDims,
+    /// Where batch, feature and spatial dimensions are in the result.
+    pub output: ConvDims,
+    /// Step of the window, per spatial dimension.
+    pub strides: Vec<usize>,
+    /// Elements before and after `x`, per spatial dimension; may be negative.
+    pub padding: Vec<(i64, i64)>,
+    /// 1 + zeros between elements of `x`, per spatial dimension: more than 1 is a transposed convolution.
+    pub input_dilation: Vec<usize>,
+    /// 1 + zeros between elements of the kernel, per spatial dimension.
+    pub kernel_dilation: Vec<usize>,
+    /// Whether the kernel is turned around, per spatial dimension.
+    pub reversal: Vec<bool>,
+    /// Features are convolved in so many separate groups.
+    pub feature_groups: usize,
+    /// Batches are convolved in so many separate groups (gradients of grouped convolutions need it).
+    pub batch_groups: usize,
+    /// Element type of the result.
+    pub result: DType,
+}
+
+/// Where the dimensions of a convolution's tensor are.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct ConvDims {
+    /// The batch; of a kernel, the output feature.
+    pub batch: usize,
+    /// The feature; of a kernel, the input feature.
+    pub feature: usize,
+    /// The spatial dimensions, in order.
+    pub spatial: Vec<usize>,
+}
+
+/// Windows over every dimension of an operand.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Window {
+    /// Size of the window in each dimension.
+    pub sizes: Vec<usize>,
+    /// Step of the window in each dimension.
+    pub strides: Vec<usize>,
+    /// 1 + gaps between elements of the operand, in each dimension.
+    pub base_dilations: Vec<usize>,
+    /// 1 + gaps between elements of the window, in each dimension.
+    pub window_dilations: Vec<usize>,
+    /// Padding before and after, in each dimension; not negative.
+    pub padding: Vec<(usize, usize)>,
+}
+
+/// A function that the backend knows by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CustomCall {
+    /// Its name.
+    pub target: String,
+    /// Attributes by name, in order.
+    pub attributes: Vec<(String, Attribute)>,
+    /// Types of the results.
+    pub results: Vec<TensorType>,
+    /// It must not be dropped or merged, even if its results are not used.
+    pub side_effect: bool,
+}
+
+/// Value of an attribute of a [`CustomCall`]. Floats are equal if their bits are.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the types of attributes")]
+pub enum Attribute {
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(String),
+}
+
+impl PartialEq for Attribute {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Attribute::Bool(a), Attribute::Bool(b)) => a == b,
+            (Attribute::Int(a), Attribute::Int(b)) => a == b,
+            (Attribute::Float(a), Attribute::Float(b)) => a.to_bits() == b.to_bits(),
+            (Attribute::Str(a), Attribute::Str(b)) => a == b,
+            (Attribute::Bool(_) | Attribute::Int(_) | Attribute::Float(_) | Attribute::Str(_), _) => false,
+        }
+    }
+}
+
+/// Axes of a mesh with their sizes, slowest first.
+pub type Axes = Vec<(Arc<str>, usize)>;
+
+/// Which devices take part in a collective together.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub enum Groups {
+    /// All of them in one group. Where the type of a result depends on the size of a group, groups are named.
+    All,
+    /// Each inner list is one group. Devices are numbered as replicas, or in a [`ShardMap`] by their place in the mesh.
+    Lists(Vec<Vec<usize>>),
+    /// Devices that differ in their places along these axes alone, in a [`ShardMap`]. Members are in the order of their
+    /// places; of several axes the last is the fastest.
+    Axes(Axes),
+}
+
+impl Groups {
+    /// What is wrong with lists that are to have each of so many devices in one group, if anything is.
+    pub fn problem(&self, devices: usize) -> Option<String> {
+        let Groups::Lists(lists) = self else { return None };
+        if let Some(device) = lists.iter().flatten().find(|&&device| device >= devices) {
+            return Some(format!("device {device} takes part, there are {devices}, from 0"));
+        }
+        let mut named = HashSet::new();
+        if let Some(device) = lists.iter().flatten().find(|&&device| !named.insert(device)) {
+            return Some(format!("device {device} is twice in groups {lists:?}"));
+        }
+        // The first of them: there may be very many.
+        let missing: Vec<usize> = (0..devices).filter(|device| !named.contains(device)).take(8).collect();
+        match missing[..] {
+            [] => None,
+            _ => Some(format!("groups {lists:?} lack devices {missing:?}; each of {devices} devices is to be in one")),
+        }
+    }
+}
+
+impl From<Vec<Vec<usize>>> for Groups {
+    /// No lists are [`All`](Groups::All).
+    fn from(lists: Vec<Vec<usize>>) -> Self {
+        if lists.is_empty() { Groups::All } else { Groups::Lists(lists) }
+    }
+}
+
+/// A function that each device of a mesh runs on its own parts of the operands, and whose results are parts of wholes.
+///
+/// Operands and results of the operation are whole tensors. Inputs and outputs of `body` are what one device holds of
+/// them, so what `body` computes is one device's work. It may use collectives over the manual axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardMap {
+    /// All axes of the program's mesh.
+    pub mesh: Axes,
+    /// Names of the axes that `body` is written for, in the order of the mesh. The compiler partitions over the others.
+    pub manual: Vec<Arc<str>>,
+    /// How each operand is cut, by manual axes. Over those that its spec leaves out, every device gets the same.
+    pub inputs: Vec<PartitionSpec>,
+    /// How each result is put together, by manual axes. Over those that its spec leaves out, all devices compute the same:
+    /// if they do not, it is not defined which one's result it is.
+    pub outputs: Vec<PartitionSpec>,
+    /// What one device does.
+    pub body: Box<Graph>,
+}
+
+impl ShardMap {
+    /// Size of a manual axis.
+    pub fn axis(&self, name: &str) -> Option<usize> {
+        let manual = self.manual.iter().any(|axis| &**axis == name);
+        self.mesh.iter().find(|(axis, _)| manual && &**axis == name).map(|&(_, size)| size)
+    }
+
+    /// The manual axes with their sizes.
+    pub fn manual_axes(&self) -> Axes {
+        self.mesh.iter().filter(|(axis, _)| self.manual.contains(axis)).cloned().collect()
+    }
+
+    /// The manual axes that `spec` leaves out.
+    pub fn axes_not_in(&self, spec: &PartitionSpec) -> Axes {
+        self.manual_axes().into_iter().filter(|(axis, _)| spec.all_axes().all(|used| used != axis)).collect()
+    }
+
+    /// Whether `body` is written for all axes of the mesh.
+    pub fn is_fully_manual(&self) -> bool {
+        self.mesh.iter().all(|(axis, _)| self.manual.contains(axis))
+    }
+
+    /// How many devices the mesh has; `None` if that is more than can be counted.
+    pub fn devices(&self) -> Option<usize> {
+        self.mesh.iter().try_fold(1usize, |devices, (_, size)| devices.checked_mul(*size))
+    }
+}
