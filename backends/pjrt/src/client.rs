@@ -52,7 +52,7 @@ impl Pjrt {
         };
         let (client, variables) = {
             let _lock = lock_clients();
-            let variables = key::client_variables();
+            let variables = key::client_variables(plugin);
             // SAFETY: the options live until the call returns, and no key-value store is given.
             let mut create = || unsafe { plugin.table().call(OP, &mut args) };
             let created = match cpu_threads(&options) {

@@ -3,7 +3,17 @@
 //! Too much in it costs a compile; too little would give wrong results. So what is not known to be without effect is in it,
 //! and of what the text says only its locations are left out: which file and line an operation came from is for messages.
 
-use std::{env, fmt::Write, fs, io::Read, sync::Arc};
+use std::{
+    env,
+    fmt::Write,
+    fs,
+    io::Read,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use halite_core::{CompileOptions, Device, FlagValue, Platform, Program, ProgramKey, Signature};
 use sha2::{Digest, Sha256};
@@ -13,14 +23,28 @@ use crate::{
     annotations::without_locations,
     client::Shared,
     executable::{devices_for, options_for},
+    frame::is_host_platform,
     value::Options,
 };
 
 /// What is digested, in which order. Another number, other keys.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Variables that compilers read by themselves.
-const VARIABLES: [&str; 4] = ["XLA_FLAGS", "LIBTPU_INIT_ARGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE"];
+const VARIABLES: [&str; 4] = [XLA_FLAGS, LIBTPU_INIT_ARGS, TF_XLA_FLAGS, "NVIDIA_TF32_OVERRIDE"];
+const XLA_FLAGS: &str = "XLA_FLAGS";
+const TF_XLA_FLAGS: &str = "TF_XLA_FLAGS";
+const LIBTPU_INIT_ARGS: &str = "LIBTPU_INIT_ARGS";
+
+/// Flags that are read when a program runs and change nothing in its code: how long a collective
+/// waits for its devices. halite sets some of them itself.
+const RUN_TIME_FLAGS: [&str; 2] = ["--xla_cpu_collective_call_", "--xla_cpu_collective_timeout_"];
+
+/// A directory of the CUDA toolkit, whose contents are not digested.
+const CUDA_DIRECTORY: &str = "xla_gpu_cuda_data_dir";
+
+/// Largest file of flags, or file that a flag names, that is digested.
+const LARGEST_FILE: u64 = 64 << 20;
 
 /// Variables that a client reads when it is created: over how many threads it lays out programs.
 const CLIENT_VARIABLES: [&str; 2] = ["NPROC", "PJRT_NPROC"];
@@ -28,15 +52,130 @@ const CLIENT_VARIABLES: [&str; 2] = ["NPROC", "PJRT_NPROC"];
 /// A client option that differs between processes which compile alike: the number of this one in the job.
 const NUMBER_IN_JOB: &str = "node_id";
 
-/// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for what would not compile, and for what is
-/// compiled to have its intermediate forms written to disk.
-pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
-    let variables = VARIABLES.map(|name| env::var_os(name).unwrap_or_default());
-    let asks_for_dump = |text: &str| text.contains("xla_dump");
-    let flag =
-        |(name, value): &(String, FlagValue)| asks_for_dump(name) || matches!(value, FlagValue::Str(text) if asks_for_dump(text));
-    if options.flags.iter().any(flag) || variables.iter().any(|value| asks_for_dump(&value.to_string_lossy())) {
+/// Values of [`VARIABLES`] when a plugin was loaded.
+///
+/// XLA reads its flags once in a process, at a moment between loading the plugin and the first
+/// compilation that no caller can observe. A key therefore exists only while the environment still
+/// says what it said when the plugin was loaded.
+#[derive(Debug)]
+pub(crate) struct EnvironmentFlags {
+    at_load: [Option<String>; VARIABLES.len()],
+    /// By variable: whether another value was seen since.
+    changed: [AtomicBool; VARIABLES.len()],
+}
+
+impl EnvironmentFlags {
+    /// Reads the variables, and the files that they name.
+    pub(crate) fn read() -> Self {
+        EnvironmentFlags { at_load: VARIABLES.map(effective_value), changed: Default::default() }
+    }
+
+    /// The flags of all variables that `platform` may read. `None` if a variable has changed since the
+    /// plugin was loaded, if a file cannot be read, and where flags ask for dumps.
+    fn current(&self, platform: &str) -> Option<String> {
+        self.note_changes();
+        let mut text = String::new();
+        for ((name, value), changed) in VARIABLES.iter().zip(&self.at_load).zip(&self.changed) {
+            // Opening a target sets this one for libtpu alone.
+            if *name == LIBTPU_INIT_ARGS && ["cpu", "cuda", "rocm"].contains(&platform) {
+                continue;
+            }
+            if changed.load(Relaxed) {
+                return None;
+            }
+            _ = writeln!(text, "{name}={}", value.as_deref()?);
+        }
+        Some(text)
+    }
+
+    /// Compares the environment with what it was when the plugin was loaded.
+    fn note_changes(&self) {
+        for ((name, value), changed) in VARIABLES.iter().zip(&self.at_load).zip(&self.changed) {
+            if !changed.load(Relaxed) && effective_value(name) != *value {
+                changed.store(true, Relaxed);
+            }
+        }
+    }
+}
+
+/// The flags that a variable gives. `None` where programs must not be cached under them.
+///
+/// XLA takes the value as a file name where it does not begin with `-`.
+fn effective_value(name: &str) -> Option<String> {
+    let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) else { return Some(String::new()) };
+    let text = value.to_str()?;
+    if ![XLA_FLAGS, TF_XLA_FLAGS, LIBTPU_INIT_ARGS].contains(&name) {
+        return Some(text.to_owned());
+    }
+    match text.trim_start().starts_with('-') {
+        true => effective_flags(text),
+        false => effective_flags(std::str::from_utf8(&read_regular(Path::new(text))?).ok()?),
+    }
+}
+
+/// Flags as text, without those that change no code, and with digests of the files that they name.
+fn effective_flags(text: &str) -> Option<String> {
+    let mut tokens = Vec::new();
+    for token in text.split_ascii_whitespace() {
+        // The second and third are flags that read other flags: from a file, or from variables.
+        if ["xla_dump", "flagfile", "fromenv", "tryfromenv"].iter().any(|word| token.contains(word)) {
+            return None;
+        }
+        if RUN_TIME_FLAGS.iter().any(|flag| token.starts_with(flag)) {
+            continue;
+        }
+        tokens.push(token.to_owned());
+        if let Some((name, value)) = token.split_once('=') {
+            tokens.extend(named_files(name, value)?);
+        }
+    }
+    // Where whitespace may be part of a value, it is part of the key.
+    if text.contains(['"', '\'', '\\']) {
+        tokens.push(text.to_owned());
+    }
+    Some(tokens.join(" "))
+}
+
+/// Digests of the files that the value of a flag names, of which it may list several. `None` for
+/// directories, whose contents may change.
+fn named_files(flag: &str, value: &str) -> Option<Vec<String>> {
+    let mut digests = Vec::new();
+    for path in value.split([',', ':', '"', '\'']).filter(|path| path.contains(['/', '.'])) {
+        let Ok(metadata) = fs::metadata(path) else { continue };
+        if metadata.is_dir() && flag.ends_with(CUDA_DIRECTORY) {
+            continue;
+        }
+        let digest = Sha256::digest(read_regular(Path::new(path))?);
+        digests.push(digest.iter().map(|byte| format!("{byte:02x}")).collect());
+    }
+    Some(digests)
+}
+
+/// The bytes of a regular file of at most [`LARGEST_FILE`].
+fn read_regular(path: &Path) -> Option<Vec<u8>> {
+    // Before it is opened: opening a pipe waits for a writer.
+    let metadata = fs::metadata(path).ok().filter(|metadata| metadata.is_file())?;
+    if metadata.len() > LARGEST_FILE {
         return None;
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(LARGEST_FILE + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= LARGEST_FILE).then_some(bytes)
+}
+
+/// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for what would not compile, for what is compiled to
+/// have its intermediate forms written to disk, and where the compiler's flags are not known for certain.
+pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
+    let environment = client.plugin().environment_flags().current(client.platform_name())?;
+    let asks_for_dump = |text: &str| text.contains("xla_dump");
+    let mut files = Vec::new();
+    for (name, value) in &options.flags {
+        if asks_for_dump(name) {
+            return None;
+        }
+        if let FlagValue::Str(text) = value {
+            files.extend(if asks_for_dump(text) { None } else { named_files(name, text) }?);
+        }
     }
     let devices = devices_for(client, program, options).ok()?;
 
@@ -48,7 +187,8 @@ pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &Com
     };
     part(&VERSION.to_le_bytes());
     part(client.identity().as_bytes());
-    variables.iter().for_each(|value| part(value.as_encoded_bytes()));
+    part(environment.as_bytes());
+    part(files.concat().as_bytes());
     part(&options_for(client, program, options, &devices));
     let Signature { inputs, outputs, donated } = &program.signature;
     part(format!("{inputs:?} {outputs:?} {donated:?} {} {}", program.replicas, program.partitions).as_bytes());
@@ -57,9 +197,10 @@ pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &Com
     Some(ProgramKey(digest.finalize().into()))
 }
 
-/// What the user says to a client that is about to be created, beside its options. To be asked while no other client is being
+/// Values of the variables that a client of `plugin` reads while it is created. Called while no other client is being
 /// created: some variables are set for as long as that takes, and what is compiled meanwhile has nothing to do with them.
-pub(crate) fn client_variables() -> String {
+pub(crate) fn client_variables(plugin: &Plugin) -> String {
+    plugin.environment_flags().note_changes();
     CLIENT_VARIABLES.iter().filter_map(|name| Some(format!("; {name}={}", env::var_os(name)?.display()))).collect()
 }
 
@@ -79,7 +220,7 @@ pub(crate) fn client_identity(
     for device in devices {
         _ = write!(text, "; {} {} {:?}", device.id().0, device.kind(), device.attributes());
     }
-    if &*platform.name == "cpu" {
+    if is_host_platform(&platform.name) {
         let threads = std::thread::available_parallelism().map_or(0, usize::from);
         _ = write!(text, "; {threads} threads; {}", processor_model());
     }
@@ -113,4 +254,48 @@ fn processor_model() -> String {
     }
     let first = text.lines().take_while(|line| !line.is_empty());
     first.filter(|line| line.split_once(':').is_some_and(|(name, _)| NAMED.contains(&name.trim()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_run_time_are_left_out() {
+        let flags = "--a=1  --xla_cpu_collective_call_terminate_timeout_seconds=900\n--b=x";
+        assert_eq!(effective_flags(flags).as_deref(), Some("--a=1 --b=x"));
+    }
+
+    #[test]
+    fn flags_that_read_other_flags_forbid_caching() {
+        for flags in ["--flagfile=/etc/flags", "--fromenv=a", "--tryfromenv=b", "--xla_dump_to=/tmp/x"] {
+            assert_eq!(effective_flags(&format!("--a=1 {flags}")), None, "{flags}");
+        }
+    }
+
+    #[test]
+    fn whitespace_in_quotes_is_kept() {
+        assert_ne!(effective_flags("--a='b c'"), effective_flags("--a='b  c'"));
+    }
+
+    #[test]
+    fn contents_of_named_files_are_digested() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("results.txt");
+        let flags = format!("--a=1 --xla_gpu_load_autotune_results_from={}", file.display());
+        let missing = effective_flags(&flags).unwrap();
+        fs::write(&file, "one").unwrap();
+        let one = effective_flags(&flags).unwrap();
+        fs::write(&file, "two").unwrap();
+        let two = effective_flags(&flags).unwrap();
+        assert!(missing != one && one != two && missing != two);
+    }
+
+    #[test]
+    fn a_directory_that_a_flag_names_forbids_caching() {
+        let directory = tempfile::tempdir().unwrap();
+        let flag = |name: &str| effective_flags(&format!("--{name}={}", directory.path().display()));
+        assert_eq!(flag("xla_gpu_per_fusion_autotune_cache_dir"), None);
+        assert!(flag(CUDA_DIRECTORY).is_some());
+    }
 }

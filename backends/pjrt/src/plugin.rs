@@ -35,6 +35,7 @@ use crate::{
     call_times::CallTimes,
     environment,
     frame::{Build, identity},
+    key::EnvironmentFlags,
     library_file,
     value::{OptionValue, Options, from_named},
 };
@@ -48,6 +49,7 @@ pub struct Plugin {
     table: Table,
     attributes: Options,
     build: Build,
+    environment_flags: EnvironmentFlags,
 }
 
 /// The versions of StableHLO a plugin takes.
@@ -171,12 +173,13 @@ impl Plugin {
         let unreadable =
             |error| Error::new(ErrorKind::Io, OP, format!("{} cannot be read to its end", path.display())).caused_by(error);
         let build = Build::of_file(&path).map_err(unreadable)?;
+        let environment_flags = EnvironmentFlags::read();
         let table = Table::of_library(&path)?;
         // SAFETY: initialising has no condition but to be the first call, once, which the caller's lock sees to.
         unsafe { table.call("initialise plugin", &mut PJRT_Plugin_Initialize_Args::new()) }
             .map_err(|error| Error::new(error.kind(), OP, format!("{} refuses to start", path.display())).caused_by(error))?;
         let attributes = table.attributes();
-        Ok(Box::leak(Box::new(Plugin { path, table, attributes, build })))
+        Ok(Box::leak(Box::new(Plugin { path, table, attributes, build, environment_flags })))
     }
 
     /// The file it was loaded from.
@@ -264,6 +267,11 @@ impl Plugin {
     /// Whose the programs are that it serializes.
     pub(crate) fn identity(&self, platform: &str) -> String {
         identity(platform, self.api_version(), &self.build)
+    }
+
+    /// The compiler's flags in the environment, as they were when it was loaded.
+    pub(crate) fn environment_flags(&self) -> &EnvironmentFlags {
+        &self.environment_flags
     }
 
     pub(crate) fn table(&self) -> &Table {
