@@ -5,12 +5,13 @@ use std::{
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
     client::{Work, file_name},
     error::{Context, Error, Result},
+    files::{replaceable_by_others, writable_by_others},
     lock::{Acquire, Lock},
     manifest::{self, MARKER, Manifest, sha256_of_file},
     package::Package,
@@ -28,18 +29,29 @@ pub struct Cache {
 /// How long to wait for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For one run of a client, in all.
+    /// For downloading and opening one archive, however often its client must be run.
     pub download: Duration,
     /// For a client that writes nothing to disk.
     pub stall: Duration,
-    /// For another process that installs the same package.
-    pub lock: Duration,
+    /// For another process that installs the same package. `None` for as long as that may take: `download` for each of the
+    /// package's archives, and five minutes.
+    pub lock: Option<Duration>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
-        Self { download: minutes(30), stall: minutes(3), lock: minutes(35) }
+        Self { download: minutes(30), stall: minutes(3), lock: None }
+    }
+}
+
+impl Limits {
+    /// How long another process may hold the lock of a package.
+    fn longest_wait(&self, package: &Package) -> Duration {
+        // To write and sync what was downloaded.
+        const BESIDES: Duration = Duration::from_secs(5 * 60);
+        let archives = u32::try_from(package.archives().count()).unwrap_or(u32::MAX);
+        self.lock.unwrap_or_else(|| self.download.saturating_mul(archives).saturating_add(BESIDES))
     }
 }
 
@@ -62,8 +74,11 @@ impl Installed {
 /// How closely to look at files that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Sizes and times of change; the digest only of a file whose time has changed since it was verified.
+    /// Sizes and times of change; the digest of a file whose time has changed since it was verified, and of one that other
+    /// users than this process's and root may change. Files of terms (`LICENSE`) may be missing.
     Quick,
+    /// As [`Quick`](Self::Quick), and the digests of these files.
+    Files(&'static [&'static str]),
     /// The digest of every file.
     Full,
 }
@@ -153,21 +168,40 @@ impl Cache {
     ///
     /// When the table entry is wrong in itself: a name with a `/`, a digest that is not one.
     pub fn ensure(&self, package: &Package, progress: &mut dyn Progress) -> Result<Installed> {
+        self.ensure_checked(package, Check::Quick, progress)
+    }
+
+    /// As [`ensure`](Self::ensure), looking as closely as `check` says at what is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`ensure`](Self::ensure).
+    ///
+    /// # Panics
+    ///
+    /// As [`ensure`](Self::ensure).
+    pub fn ensure_checked(&self, package: &Package, check: Check, progress: &mut dyn Progress) -> Result<Installed> {
         package.assert_well_formed();
-        if let Some(installed) = self.find(package)? {
+        if let State::Installed(installed) = self.state(package, check)? {
             return Ok(installed);
         }
         let lock = self.lock(package, progress)?;
-        match self.state(package, Check::Quick)? {
+        let damage = match self.state(package, check)? {
             State::Installed(installed) => return Ok(installed),
-            State::Damaged(reason) => progress.step(Step::Damaged { package, reason: &reason }),
-            State::Absent => {}
-        }
+            State::Damaged(reason) => {
+                progress.step(Step::Damaged { package, reason: &reason });
+                Some(reason)
+            }
+            State::Absent => None,
+        };
         if lock.is_exclusive() {
             self.remove_leftovers(package);
         }
         progress.step(Step::Starting { package, directory: &self.directory(package) });
-        let installed = self.install(package, progress)?;
+        let installed = self.install(package, progress).map_err(|error| match damage {
+            Some(reason) => Error::Damaged { package: package.to_string(), reason, source: Box::new(error) },
+            None => error,
+        })?;
         progress.step(Step::Installed { package, directory: &installed.directory });
         Ok(installed)
     }
@@ -195,14 +229,19 @@ impl Cache {
         if !manifest.agrees_with(package) {
             return Ok(State::Damaged(format!("{MARKER} speaks of other files")));
         }
+        // What the marker says of times is as good as the protection of the marker.
+        let is_private = self.is_private(&directory, package);
         let mut touched = false;
-        for entry in &mut manifest.files {
+        for (entry, file) in manifest.files.iter_mut().zip(package.installed_files()) {
             let path = directory.join(&entry.name);
             let refused = |action, source| Error::Io { action, path: path.clone(), source };
             let metadata = match fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_file() => metadata,
                 Ok(_) => return Ok(State::Damaged(format!("{} is not a file", entry.name))),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if check != Check::Full && file.is_notice() {
+                        continue;
+                    }
                     return Ok(State::Damaged(format!("{} is missing", entry.name)));
                 }
                 Err(error) => return Err(refused("look at", error)),
@@ -212,7 +251,12 @@ impl Cache {
                 return Ok(State::Damaged(reason));
             }
             let modified = manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
-            if modified == entry.modified && check == Check::Quick {
+            let asked = match check {
+                Check::Quick => false,
+                Check::Files(names) => names.contains(&&*entry.name),
+                Check::Full => true,
+            };
+            if modified == entry.modified && !asked && is_private && writable_by_others(&metadata).is_none() {
                 continue;
             }
             let (digest, _) = sha256_of_file(&path).map_err(|error| refused("read", error))?;
@@ -230,6 +274,18 @@ impl Cache {
         Ok(State::Installed(Installed { directory, fresh: false }))
     }
 
+    /// Whether only the user of this process and root may replace the files of a package.
+    fn is_private(&self, directory: &Path, package: &Package) -> bool {
+        let private = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| writable_by_others(&metadata).is_none());
+        let below = |file: &&str| {
+            let parents = Path::new(file).ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
+            parents.into_iter().all(|parent| private(&directory.join(parent)))
+        };
+        replaceable_by_others(directory).is_ok_and(|reason| reason.is_none())
+            && private(&directory.join(MARKER))
+            && package.installed_files().map(|file| file.name).all(|file| below(&file))
+    }
+
     fn lock(&self, package: &Package, progress: &mut dyn Progress) -> Result<Lock> {
         let context = Context { package, root: &self.root };
         let locks = self.root.join(".locks");
@@ -242,14 +298,16 @@ impl Cache {
                 _ => context.error("create the directory", directory, error),
             })?;
         }
-        let path = locks.join(package.key());
-        let acquired = Lock::acquire(&path, self.limits.lock, |waited| progress.step(Step::Waiting { package, waited }));
+        let path = self.lock_of(&package.key());
+        let acquired = Lock::acquire(&path, self.limits.longest_wait(package), |waited, holder| {
+            progress.step(Step::Waiting { package, waited, holder });
+        });
         match acquired.map_err(|error| context.error("lock", &path, error))? {
             Acquire::Held(lock) => Ok(lock),
-            Acquire::TimedOut(waited) => Err(Error::Timeout {
+            Acquire::TimedOut { waited, holder } => Err(Error::Timeout {
                 what: format!("waiting for another process that installs {package}"),
                 waited,
-                detail: format!(" (it holds the lock {})", path.display()),
+                detail: format!(" (the lock {} is held by {holder})", path.display()),
             }),
         }
     }
@@ -270,7 +328,7 @@ impl Cache {
             create(&download)?;
             create(&scratch)?;
             let context = Context { package: part, root: &self.root };
-            let work = Work { context, limits: &self.limits, download, scratch };
+            let work = Work { context, limits: &self.limits, started: Instant::now(), download, scratch };
             let archive = work.download(progress)?;
             digests.push(verify_archive(&work.context, &archive)?);
             unpack::unpack(&work, &archive, &install, progress)?;
@@ -280,8 +338,13 @@ impl Cache {
         }
 
         let cannot_commit = |error| context().error("write the marker in", &install, error);
+        for file in package.installed_files() {
+            for path in Path::new(file.name).ancestors() {
+                protect(&install.join(path)).map_err(cannot_commit)?;
+            }
+        }
         let manifest = Manifest::of(package, digests.join(" "), &install).map_err(cannot_commit)?;
-        manifest.write(&install.join(MARKER)).map_err(cannot_commit)?;
+        manifest.write(&install.join(MARKER)).and_then(|()| protect(&install.join(MARKER))).map_err(cannot_commit)?;
         for file in package.installed_files() {
             for directory in Path::new(file.name).ancestors().skip(1) {
                 sync_directory(&install.join(directory));
@@ -311,27 +374,51 @@ impl Cache {
 
     fn rewrite_marker(&self, manifest: &Manifest, directory: &Path) -> io::Result<()> {
         let temporary = directory.join(format!(".{MARKER}.{}", unique()));
-        let written = manifest.write(&temporary).and_then(|()| fs::rename(&temporary, directory.join(MARKER)));
+        let written = manifest
+            .write(&temporary)
+            .and_then(|()| protect(&temporary))
+            .and_then(|()| fs::rename(&temporary, directory.join(MARKER)));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
         written
     }
 
-    fn partial(&self) -> PathBuf {
+    pub(crate) fn partial(&self) -> PathBuf {
         self.root.join(".partial")
     }
 
-    /// Removes what killed processes left of this package. The caller holds the lock, so nobody is at work on it.
+    /// The file that is locked while a package is installed.
+    pub(crate) fn lock_of(&self, key: &str) -> PathBuf {
+        self.root.join(".locks").join(key)
+    }
+
+    /// Removes what killed processes left: of this package, whose lock the caller holds, and of others that nobody installs.
     fn remove_leftovers(&self, package: &Package) {
-        let prefix = format!("{}.", package.key());
         for entry in fs::read_dir(self.partial()).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            let name = entry.file_name();
+            let Some(key) = name.to_str().and_then(key_of_partial) else { continue };
+            let free = key == package.key() || Lock::if_free(&self.lock_of(key)).is_some();
+            if free {
                 // What cannot be removed costs space but is never used.
                 remove(&entry.path());
             }
         }
     }
+}
+
+/// The package's key in the name of a partial directory, `KEY.PROCESS-TIME-COUNT`.
+pub(crate) fn key_of_partial(name: &str) -> Option<&str> {
+    let (key, unique) = name.rsplit_once('.')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_key(key) && unique.split('-').count() == 3 && unique.split('-').all(is_number)).then_some(key)
+}
+
+/// Whether a name has the form of [`Package::key`]: client, name, version and 16 digits of a digest.
+pub(crate) fn is_key(name: &str) -> bool {
+    let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let client = ["pip-", "npm-", "apt-"].iter().any(|client| name.starts_with(client));
+    client && name.split('-').count() >= 4 && name.rsplit_once('-').is_some_and(|(_, digest)| is_hex(digest))
 }
 
 /// A directory for one installation under way, removed with its owner.
@@ -340,7 +427,7 @@ struct Partial(PathBuf);
 impl Partial {
     fn create(parent: &Path, package: &Package) -> io::Result<Self> {
         let path = parent.join(format!("{}.{}", package.key(), unique()));
-        fs::create_dir(&path)?;
+        create_private(&path)?;
         Ok(Self(path))
     }
 }
@@ -351,8 +438,29 @@ impl Drop for Partial {
     }
 }
 
+/// Makes a directory that only its owner can look into.
+fn create_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// Takes write permission from all but the owner, whatever this process's umask is.
+fn protect(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode & !0o022))?;
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
 /// Removes a directory in which a client that was just killed may still be creating files for a moment.
-fn remove(directory: &Path) {
+pub(crate) fn remove(directory: &Path) {
     for _ in 0..3 {
         if fs::remove_dir_all(directory).is_ok() {
             break;
@@ -365,6 +473,11 @@ fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
     let package = context.package;
     let (found, found_size) = sha256_of_file(archive).map_err(|error| context.error("read the archive", archive, error))?;
     match package.archive_sha256 {
+        None if found_size > package.most_bytes() => Err(Error::ArchiveBroken {
+            package: package.to_string(),
+            archive: file_name(archive),
+            reason: format!("it has {found_size} bytes, expected about {}", package.archive_size),
+        }),
         Some(expected) if expected != found => Err(Error::ArchiveDigest {
             package: package.to_string(),
             archive: file_name(archive),
@@ -378,7 +491,7 @@ fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
 }
 
 /// A name no other process or thread uses: other machines may share the directory, so the time is in it too.
-fn unique() -> String {
+pub(crate) fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("{}-{}-{}", process::id(), now.as_nanos(), COUNT.fetch_add(1, Ordering::Relaxed))
@@ -389,5 +502,40 @@ fn sync_directory(path: &Path) {
     if cfg!(unix) {
         // Some file systems refuse to sync a directory; there is nothing to do about it.
         let _ = fs::File::open(path).and_then(|directory| directory.sync_all());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::package::Client;
+
+    const PART: Package = Package {
+        client: Client::Npm,
+        name: "part",
+        version: "1",
+        archive_size: 0,
+        archive_sha256: None,
+        files: &[],
+        parts: &[],
+    };
+
+    #[test]
+    fn waiting_lasts_as_long_as_the_work() {
+        let limits = Limits::default();
+        let wait = limits.longest_wait(&Package { parts: &[PART, PART], ..PART });
+        assert!(wait > 3 * limits.download, "{wait:?}");
+    }
+
+    #[test]
+    fn keys_are_told_from_other_names() {
+        assert!(is_key(&PART.key()) && is_key("pip-fastatomstruct-xla-cpu-2026.6.23-4ac675590f3190ad"));
+        for name in ["programs", "pip-x-0123456789abcdef", "mine-x-1-0123456789abcdef", "npm-x-1-0123456789ABCDEF"] {
+            assert!(!is_key(name), "{name}");
+        }
+        assert_eq!(key_of_partial(&format!("{}.1-22-3", PART.key())), Some(&*PART.key()));
+        for name in ["thesis.1-2-3", "pip-x-1-0123456789abcdef.1-2", "pip-x-1-0123456789abcdef.1-b-3"] {
+            assert_eq!(key_of_partial(name), None, "{name}");
+        }
     }
 }

@@ -4,13 +4,14 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     process::Command,
+    time::Instant,
 };
 
 use crate::{
     cache::Limits,
     error::{Context, Error, Result},
     package::Client,
-    process::{self, Deadline, Outcome},
+    process::{self, Deadline, Limited, Outcome},
     progress::{Bytes, Progress, Step},
 };
 
@@ -18,6 +19,8 @@ use crate::{
 pub(crate) struct Work<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) limits: &'a Limits,
+    /// When work on this archive began.
+    pub(crate) started: Instant,
     /// Where the client puts the archive.
     pub(crate) download: PathBuf,
     /// The client's temporary files and caches, so that nothing is left elsewhere and the growing file can be seen.
@@ -113,7 +116,11 @@ impl Work<'_> {
         let cache = self.scratch.join("apt-cache");
         let apt = |private: bool, arguments: &[&str]| {
             let mut command = Command::new("apt-get");
-            command.args(["-q", "-y"]).env("LC_ALL", "C").current_dir(&self.download);
+            // What apt cannot verify against signed lists is refused, whatever its configuration says.
+            command
+                .args(["-q", "-y", "-o", "APT::Get::AllowUnauthenticated=false"])
+                .env("LC_ALL", "C")
+                .current_dir(&self.download);
             if private {
                 for (name, path) in [("Dir::State::lists", &lists), ("Dir::Cache", &cache)] {
                     let mut option = std::ffi::OsString::from(format!("{name}="));
@@ -164,7 +171,18 @@ impl Work<'_> {
         let file = fs::File::create(&tar).map_err(|error| self.context.error("create", &tar, error))?;
         let mut command = Command::new("dpkg-deb");
         command.arg("--fsys-tarfile").arg(archive).env("LC_ALL", "C");
-        match self.run_to(&mut command, Some(file), &mut crate::progress::Quiet)? {
+        // Its digest is not known, so that it may unpack to any size.
+        let most = self.context.package.most_bytes_unpacked();
+        let stdout = Limited { file, most };
+        let ran = self.run_to(&mut command, Some(stdout), &mut crate::progress::Quiet)?;
+        if fs::metadata(&tar).is_ok_and(|metadata| metadata.len() > most) {
+            return Err(Error::ArchiveBroken {
+                package: self.context.package.to_string(),
+                archive: file_name(archive),
+                reason: format!("it unpacks to more than {most} bytes"),
+            });
+        }
+        match ran {
             Ran::Succeeded => Ok(tar),
             Ran::Missing => Err(Error::ClientMissing {
                 package: self.context.package.to_string(),
@@ -205,9 +223,10 @@ impl Work<'_> {
         self.run_to(command, None, progress)
     }
 
-    fn run_to(&self, command: &mut Command, stdout: Option<fs::File>, progress: &mut dyn Progress) -> Result<Ran> {
+    fn run_to(&self, command: &mut Command, stdout: Option<Limited>, progress: &mut dyn Progress) -> Result<Ran> {
         let package = self.context.package;
-        let deadline = Deadline { total: self.limits.download, stall: self.limits.stall };
+        let left = self.limits.download.saturating_sub(self.started.elapsed());
+        let deadline = Deadline { total: left, stall: self.limits.stall };
         let mut done = 0;
         let outcome = process::run(command, stdout, deadline, || {
             let (mut all, mut largest) = (0, 0);
@@ -234,7 +253,7 @@ impl Work<'_> {
                     ", with {} of {} there (at most {} s in all, {} s without progress)",
                     Bytes(done),
                     Bytes(package.archive_size),
-                    deadline.total.as_secs(),
+                    self.limits.download.as_secs(),
                     deadline.stall.as_secs()
                 ),
             }),

@@ -169,6 +169,17 @@ pub enum Error {
         found_size: String,
     },
 
+    /// Files in the cache are damaged, and could not be replaced.
+    #[error("{package} in the cache is damaged and not used ({reason}), and fetching it again failed: {source}")]
+    Damaged {
+        /// Which package.
+        package: String,
+        /// Which file, and what is wrong with it.
+        reason: String,
+        /// Why it could not be replaced.
+        source: Box<Error>,
+    },
+
     /// The system refused something else.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -184,15 +195,19 @@ pub enum Error {
 /// The same words, with the kind that says what a caller can do.
 impl From<Error> for halite_core::Error {
     fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::NoHome { .. } | Error::ClientMissing { .. } | Error::ClientFailed { .. } => ErrorKind::Unavailable,
-            Error::NotWritable { .. } | Error::DiskFull { .. } | Error::Io { .. } => ErrorKind::Io,
-            Error::Timeout { .. } => ErrorKind::DeadlineExceeded,
-            Error::ArchiveDigest { .. } | Error::ArchiveBroken { .. } | Error::FileMissing { .. } | Error::FileDigest { .. } => {
-                ErrorKind::Corrupt
+        fn kind_of(error: &Error) -> ErrorKind {
+            match error {
+                Error::NoHome { .. } | Error::ClientMissing { .. } | Error::ClientFailed { .. } => ErrorKind::Unavailable,
+                Error::NotWritable { .. } | Error::DiskFull { .. } | Error::Io { .. } => ErrorKind::Io,
+                Error::Timeout { .. } => ErrorKind::DeadlineExceeded,
+                Error::ArchiveDigest { .. }
+                | Error::ArchiveBroken { .. }
+                | Error::FileMissing { .. }
+                | Error::FileDigest { .. } => ErrorKind::Corrupt,
+                Error::Damaged { source, .. } => kind_of(source),
             }
-        };
-        Self::new(kind, "install", error.to_string())
+        }
+        Self::new(kind_of(&error), "install", error.to_string())
     }
 }
 

@@ -37,7 +37,7 @@
 //! ```text
 //! <cache>/pip-six-1.16.0-4f0c…/       one installed package: its files and the commit marker `halite.json`
 //! <cache>/.partial/<key>.<process>/   an installation under way, or what a killed one left; never read as a result
-//! <cache>/.locks/<key>                empty files, locked while a package is being installed
+//! <cache>/.locks/<key>                locked while a package is being installed, by the process named in it
 //! ```
 //!
 //! The marker is written and synced inside the partial directory, which then gets its final name by one rename. So a
@@ -48,16 +48,20 @@
 mod cache;
 mod client;
 mod error;
+mod files;
 mod lock;
 mod manifest;
 mod package;
 mod process;
 mod progress;
+mod stored;
 mod unpack;
 
 pub use cache::{Cache, Check, Installed, Limits, State};
 pub use error::{Error, Result};
+pub use files::{file_size_limit, open_regular, writable_by_others};
 pub use manifest::sha256_of_file;
 pub use package::{Client, FileSpec, Package, Transform};
 pub use process::stdout_of;
 pub use progress::{Bar, Bytes, Progress, Quiet, Step};
+pub use stored::{Stored, StoredKind};

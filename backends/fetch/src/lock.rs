@@ -2,11 +2,13 @@
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
-    io,
+    io::{self, Read, Seek, Write},
     path::Path,
-    thread,
-    time::{Duration, Instant},
+    process, thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+
+use crate::files::{Links, open_regular_with};
 
 /// Held while a package is being installed. The system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
@@ -17,23 +19,33 @@ pub(crate) struct Lock {
 
 pub(crate) enum Acquire {
     Held(Lock),
-    TimedOut(Duration),
+    TimedOut { waited: Duration, holder: String },
 }
 
+/// Most bytes that are read of what a holder wrote of itself.
+const LONGEST_NOTE: u64 = 300;
+
 impl Lock {
-    /// Waits at most `deadline`, calling `waiting` now and then.
-    pub(crate) fn acquire(path: &Path, deadline: Duration, mut waiting: impl FnMut(Duration)) -> io::Result<Acquire> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    /// Waits at most `deadline`, calling `waiting` at once and then several times a second, with how long it has waited and
+    /// who holds the lock.
+    pub(crate) fn acquire(path: &Path, deadline: Duration, mut waiting: impl FnMut(Duration, &str)) -> io::Result<Acquire> {
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(false).read(true).write(true);
+        let mut file = open_regular_with(options, path, Links::Refuse)?;
         let start = Instant::now();
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Acquire::Held(Self { file: Some(file) })),
+                Ok(()) => {
+                    // For people: a disk that is full is no reason not to hold the lock.
+                    _ = note_holder(&mut file);
+                    return Ok(Acquire::Held(Self { file: Some(file) }));
+                }
                 Err(TryLockError::WouldBlock) => {
-                    let waited = start.elapsed();
+                    let (waited, holder) = (start.elapsed(), holder(&mut file));
                     if waited >= deadline {
-                        return Ok(Acquire::TimedOut(waited));
+                        return Ok(Acquire::TimedOut { waited, holder });
                     }
-                    waiting(waited);
+                    waiting(waited, &holder);
                     thread::sleep(Duration::from_millis(50));
                 }
                 Err(TryLockError::Error(error)) if has_no_locks(&error) => {
@@ -44,10 +56,61 @@ impl Lock {
         }
     }
 
+    /// The lock, if nobody holds it now. Makes no file: where there is none, nobody has ever held it.
+    pub(crate) fn if_free(path: &Path) -> Option<Option<Self>> {
+        match open_regular_with(OpenOptions::new().read(true).write(true), path, Links::Refuse) {
+            Ok(file) => match file.try_lock() {
+                Ok(()) => Some(Some(Self { file: Some(file) })),
+                Err(_) => None,
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(None),
+            Err(_) => None,
+        }
+    }
+
     /// Whether no other process can be installing the same package now.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.file.is_some()
     }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Nobody holds it from now on.
+        _ = self.file.as_ref().map(|file| file.set_len(0));
+    }
+}
+
+/// Writes who holds the lock into its file.
+fn note_holder(file: &mut File) -> io::Result<()> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(format!("{} {since} {}\n", process::id(), host_name()).as_bytes())
+}
+
+/// Who holds a lock, as its file says: `process 4711 on host, for 35 s`.
+fn holder(file: &mut File) -> String {
+    let mut note = String::new();
+    let read = file.rewind().and_then(|()| file.take(LONGEST_NOTE).read_to_string(&mut note));
+    let mut words = note.trim().splitn(3, ' ');
+    let (Ok(_), Some(Ok(id)), Some(Ok(since)), Some(host)) = (
+        read,
+        words.next().map(str::parse::<u32>),
+        words.next().map(str::parse::<u64>),
+        words.next().filter(|host| !host.contains(char::is_control)),
+    ) else {
+        return "a process that did not note its number".into();
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    format!("process {id} on {host}, for {} s", now.saturating_sub(since))
+}
+
+fn host_name() -> String {
+    #[cfg(unix)]
+    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "this host".into())
 }
 
 fn has_no_locks(error: &io::Error) -> bool {

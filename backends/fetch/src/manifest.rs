@@ -10,7 +10,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::package::Package;
+use crate::{files::open_regular, package::Package};
 
 /// File name of the marker in an installed package's directory.
 pub(crate) const MARKER: &str = "halite.json";
@@ -20,7 +20,7 @@ const FORMAT: u32 = 1;
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: u32,
-    package: String,
+    pub(crate) package: String,
     /// Of all parts, with a space between.
     archive_sha256: String,
     pub(crate) files: Vec<Entry>,
@@ -47,7 +47,9 @@ impl Manifest {
     }
 
     pub(crate) fn read(directory: &Path) -> io::Result<Self> {
-        let bytes = fs::read(directory.join(MARKER))?;
+        const LARGEST: u64 = 4 << 20;
+        let mut bytes = Vec::new();
+        open_regular(directory.join(MARKER))?.take(LARGEST).read_to_end(&mut bytes)?;
         serde_json::from_slice(&bytes).map_err(io::Error::from)
     }
 
@@ -81,9 +83,9 @@ pub(crate) fn modified(metadata: &fs::Metadata) -> io::Result<u64> {
 ///
 /// # Errors
 ///
-/// When the file cannot be opened or read.
+/// When the file cannot be opened or read, or is not a regular file.
 pub fn sha256_of_file(path: impl AsRef<Path>) -> io::Result<(String, u64)> {
-    let mut file = File::open(path.as_ref())?;
+    let mut file = open_regular(path)?;
     let (mut hasher, mut size) = (Sha256::new(), 0);
     let mut piece = vec![0; 1 << 18];
     loop {

@@ -64,7 +64,7 @@ pub struct Package {
     /// Size of the archive in bytes: exact where `archive_sha256` is given, else only a hint for the progress bar.
     pub archive_size: u64,
     /// SHA-256 of the archive in lower-case hex. `None` where every distribution builds its own archive around the
-    /// same files (apt); the digests of the files decide alone then.
+    /// same files (apt, which verifies them against its signed lists); the digests of the files decide then.
     pub archive_sha256: Option<&'static str>,
     /// The files to take out of the archive. Everything else in it is ignored.
     pub files: &'static [FileSpec],
@@ -100,6 +100,14 @@ pub enum Transform {
     Gunzip,
 }
 
+impl FileSpec {
+    /// Whether it holds terms, for people: a package works without it.
+    pub(crate) fn is_notice(&self) -> bool {
+        let name = self.name.rsplit('/').next().unwrap_or_default().to_ascii_uppercase();
+        ["LICENSE", "LICENCE", "NOTICE", "THIRD_PARTY_NOTICES", "COPYING"].iter().any(|notice| name.starts_with(notice))
+    }
+}
+
 impl Package {
     /// Total size of the installed files in bytes, of all parts.
     pub fn installed_size(&self) -> u64 {
@@ -109,6 +117,16 @@ impl Package {
     /// Total size of the archives in bytes, of all parts.
     pub fn download_size(&self) -> u64 {
         self.archives().map(|part| part.archive_size).sum()
+    }
+
+    /// Most bytes of an archive without a digest.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.archive_size.saturating_mul(4).saturating_add(1 << 20)
+    }
+
+    /// Most bytes that an archive may have once it is decompressed.
+    pub(crate) fn most_bytes_unpacked(&self) -> u64 {
+        self.archive_size.saturating_mul(16).saturating_add(64 << 20)
     }
 
     /// This package and its parts.

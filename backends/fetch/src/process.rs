@@ -28,6 +28,12 @@ pub(crate) struct Deadline {
     pub(crate) stall: Duration,
 }
 
+/// A file for at most so many bytes, and one more of what is longer. A command that writes more finds its pipe closed.
+pub(crate) struct Limited {
+    pub(crate) file: File,
+    pub(crate) most: u64,
+}
+
 /// Runs `command` to its end. stdout goes to the file where one is given. `progress` returns a number that grows while
 /// there is progress.
 ///
@@ -36,26 +42,42 @@ pub(crate) struct Deadline {
 /// When the command cannot be started; `NotFound` when there is no such program.
 pub(crate) fn run(
     command: &mut Command,
-    stdout: Option<File>,
+    stdout: Option<Limited>,
     deadline: Deadline,
     mut progress: impl FnMut() -> u64,
 ) -> io::Result<Outcome> {
     // In memory and not in a file: what a client says about a full disk must not be lost to it.
     let (reader, writer) = io::pipe()?;
-    let stdout = match stdout {
-        Some(file) => Stdio::from(file),
-        None => Stdio::from(writer.try_clone()?),
+    let (stdout, to_file) = match stdout {
+        Some(limited) => {
+            let (from, into) = io::pipe()?;
+            (Stdio::from(into), Some((from, limited)))
+        }
+        None => (Stdio::from(writer.try_clone()?), None),
     };
     let spawned = command.stdin(Stdio::null()).stdout(stdout).stderr(writer).spawn();
     // The command keeps the writing ends until then, and the pipe would never end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Running(spawned?);
     let tail = Tail::follow(reader);
+    let copying = to_file.map(|(from, Limited { mut file, most })| {
+        thread::spawn(move || io::copy(&mut from.take(most.saturating_add(1)), &mut file).map(|_| ()))
+    });
     let start = Instant::now();
     let (mut seen, mut seen_at) = (0, start);
     let mut pause = Duration::from_millis(5);
     loop {
         if let Some(status) = running.0.try_wait()? {
+            // Only what is in the pipe is left to write, unless a grandchild holds it open.
+            if let Some(copying) = copying {
+                while !copying.is_finished() {
+                    if start.elapsed() >= deadline.total {
+                        return Ok(Outcome::TimedOut { waited: start.elapsed() });
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                }
+                copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
             return Ok(Outcome::Ended { status, output: tail.last_lines() });
         }
         let (now, progress) = (Instant::now(), progress());

@@ -1,6 +1,11 @@
 //! Telling the user what an installation is doing.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{
+    fmt,
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -37,6 +42,8 @@ pub enum Step<'a> {
         package: &'a Package,
         /// How long so far.
         waited: Duration,
+        /// Who installs it, as its lock says: `process 4711 on host, for 35 s`.
+        holder: &'a str,
     },
     /// The client is downloading.
     Downloading {
@@ -83,9 +90,24 @@ impl Progress for Quiet {
 #[derive(Debug, Default)]
 pub struct Bar {
     bar: Option<ProgressBar>,
+    /// How long another process had been waited for when that was last said.
+    waiting_said: Option<Duration>,
 }
 
 impl Bar {
+    /// Time between two lines that say what is waited for, where there is no terminal.
+    const WAITING: Duration = Duration::from_secs(30);
+
+    /// Says who is waited for: at once, and then now and then.
+    fn waits(&mut self, package: &Package, waited: Duration, holder: &str) {
+        if self.waiting_said.is_none_or(|said| waited >= said + Self::WAITING) {
+            self.waiting_said = Some(waited);
+            let line = format!("halite: waiting for another process to install {package}: {holder}\n");
+            // Nobody may be reading.
+            _ = io::stderr().lock().write_all(line.as_bytes());
+        }
+    }
+
     fn show(&mut self, package: &Package, message: String, done: u64, total: u64) {
         let bar = self.bar.get_or_insert_with(|| {
             let style = ProgressStyle::with_template("{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {msg}")
@@ -112,7 +134,8 @@ impl Progress for Bar {
             Step::Damaged { package, reason } => {
                 self.show(package, format!("damaged, fetching again: {reason}"), 0, package.archive_size);
             }
-            Step::Waiting { package, waited } => {
+            Step::Waiting { package, waited, holder } => {
+                self.waits(package, waited, holder);
                 let message = format!("another process is installing it ({} s)", waited.as_secs());
                 self.show(package, message, 0, package.archive_size);
             }

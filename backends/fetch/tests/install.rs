@@ -304,7 +304,7 @@ fn waiting_for_another_process_ends_at_the_deadline() {
     fs::remove_dir_all(cache.directory(&SIX)).unwrap();
     let held = fs::File::open(lock).unwrap();
     held.lock().unwrap();
-    let limits = Limits { lock: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { lock: Some(Duration::from_millis(300)), ..Limits::default() };
     let mut steps = Recorder::default();
     let error = cache.clone().with_limits(limits).ensure(&SIX, &mut steps).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains("six 1.16.0"), "{error}");
@@ -387,6 +387,19 @@ fn a_download_that_was_cut_short_is_refused_with_both_sizes() {
     // The same where no digest of the archive is known: the reader of the archive has to notice.
     let said = answer(&child(cache.root(), "six unpinned").env("PATH", path_with(&bin)).output().unwrap());
     assert!(said.starts_with("failed ArchiveBroken"), "{said}");
+    assert_nothing_partial(&cache);
+}
+
+#[test]
+fn an_archive_that_unpacks_without_end_is_refused() {
+    if Command::new("apt-get").arg("--version").output().is_err() {
+        println!("skipped: there is no apt-get here");
+        return;
+    }
+    let (guard, cache) = cache();
+    let bin = script(guard.path(), "dpkg-deb", "exec head -c 80000000 /dev/zero");
+    let said = answer(&child(cache.root(), "cowsay").env("PATH", path_with(&bin)).output().unwrap());
+    assert!(said.starts_with("failed ArchiveBroken") && said.contains("unpacks to more than"), "{said}");
     assert_nothing_partial(&cache);
 }
 
