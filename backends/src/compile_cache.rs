@@ -8,12 +8,16 @@
 //! Serialized programs hold machine code, and a digest can be written by anybody. So the directory is made for its owner
 //! alone, and only files are loaded that belong to the user of this process and that nobody else may write, except out of a
 //! [read-only](Access::ReadOnly) cache, which the user vouches for by naming it.
+//!
+//! Files of other names than those given here are never read, counted or removed: the directory may be the user's own.
 
 mod entry;
 mod file;
+mod loading;
 mod options;
 
 use std::{
+    collections::HashMap,
     fmt, fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -31,6 +35,7 @@ pub use options::{Access, CompileCacheOptions};
 
 use crate::locate::Located;
 use entry::{Entry, Header};
+use loading::{Begun, Loading};
 
 /// The directory within the cache directory.
 const DIRECTORY: &str = "programs";
@@ -38,6 +43,14 @@ const DIRECTORY: &str = "programs";
 const SUFFIX: &str = ".program";
 /// How names end of what is being written, or was by a process that was killed.
 const PARTIAL: &str = ".partial";
+/// How names of markers end: of a load under way, or of one that killed its process.
+const LOADING: &str = ".loading";
+/// How names of notes end, of programs whose load killed a process.
+const ASIDE: &str = ".aside";
+/// A program whose load killed so many processes is not kept again.
+const DEATHS: u32 = 2;
+/// Time after which notes of deaths are forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What is being written is not for so long.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// So many programs are kept at most, also where they are small: every process that adds one looks at all.
@@ -72,6 +85,8 @@ pub struct CompileCache {
     stored_bytes: AtomicU64,
     /// Of those, since the directory was last looked through for what is too much.
     unchecked_bytes: Mutex<Option<u64>>,
+    /// Programs that were given out and are being loaded.
+    loading: Mutex<HashMap<ProgramKey, Loading>>,
 }
 
 /// A plugin's library.
@@ -132,6 +147,7 @@ impl CompileCache {
             broken: AtomicBool::new(false),
             stored_bytes: AtomicU64::new(0),
             unchecked_bytes: Mutex::new(None),
+            loading: Mutex::default(),
         }))
     }
 
@@ -191,6 +207,74 @@ impl CompileCache {
         Ok((count, bytes))
     }
 
+    /// What there is besides programs.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn other_files(&self) -> Result<OtherFiles> {
+        let mut other = OtherFiles::default();
+        for file in self.files()? {
+            let count = match file.kind {
+                Kind::Program => continue,
+                Kind::Partial => &mut other.partial,
+                Kind::Digest => &mut other.digests,
+                Kind::Loading | Kind::Aside => &mut other.markers,
+            };
+            count.files += 1;
+            count.bytes += file.bytes;
+        }
+        Ok(other)
+    }
+
+    /// Removes what processes left that were killed while they wrote, an hour ago or more.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn remove_abandoned(&self) -> Result<FileCount> {
+        let mut removed = FileCount::default();
+        for file in self.files()?.iter().filter(|file| file.is_abandoned()) {
+            if fs::remove_file(&file.path).is_ok() {
+                removed.files += 1;
+                removed.bytes += file.bytes;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Takes all digests again, of programs and of the libraries whose digests are remembered. Returns how many files were
+    /// looked at, and what is wrong with which.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn verify(&self) -> Result<(usize, Vec<(PathBuf, String)>)> {
+        let (mut count, mut wrong) = (0, Vec::new());
+        for file in self.files()? {
+            let reason = match file.kind {
+                Kind::Program => self.verify_program(&file.path),
+                Kind::Digest => file::verify_digest(&file.path).unwrap_or_else(|error| Some(error.to_string())),
+                Kind::Partial | Kind::Loading | Kind::Aside => continue,
+            };
+            count += 1;
+            wrong.extend(reason.map(|reason| (file.path, reason)));
+        }
+        Ok((count, wrong))
+    }
+
+    /// Why a program would not be used.
+    fn verify_program(&self, path: &Path) -> Option<String> {
+        let bytes = match file::read_trusted(path, self.limit, self.writes) {
+            Ok(bytes) => bytes,
+            Err(error) => return Some(error.to_string()),
+        };
+        let key = Header::of_file(path).map(|header| header.key);
+        let is_of_name = |key: &ProgramKey| self.path_of(key) == path;
+        match key {
+            Ok(key) if !is_of_name(&key) => Some(format!("it is the program {key}")),
+            Ok(key) => Entry::parse(&bytes, &key).err(),
+            Err(reason) => Some(reason),
+        }
+    }
+
     /// Our files in the directory: other names are not looked at and never removed.
     fn files(&self) -> Result<Vec<OnDisk>> {
         let listed = match fs::read_dir(&self.directory) {
@@ -215,7 +299,38 @@ impl CompileCache {
     }
 
     fn path_of(&self, key: &ProgramKey) -> PathBuf {
-        self.directory.join(format!("{key}{SUFFIX}"))
+        self.named(key, SUFFIX)
+    }
+
+    fn named(&self, key: &ProgramKey, suffix: &str) -> PathBuf {
+        self.directory.join(format!("{key}{suffix}"))
+    }
+
+    /// Marks the load of a program that is about to be given out. `false` if the last one killed its process: the program is
+    /// gone then, and may be kept once more.
+    fn begin_load(&self, key: &ProgramKey, name: &str) -> bool {
+        match loading::begin(&self.named(key, LOADING)) {
+            Begun::Marked(marker) => {
+                self.loading.lock().unwrap_or_else(PoisonError::into_inner).insert(*key, marker);
+                true
+            }
+            Begun::Unmarked => true,
+            Begun::Died(_marker, by) => {
+                let note = self.named(key, ASIDE);
+                let times = loading::times_aside(&note) + 1;
+                tracing::warn!("{by} ended while it loaded the compiled program `{name}` ({key}); it is compiled again");
+                // Before the marker goes, so that no process finds the program without it.
+                let removed = fs::remove_file(self.path_of(key));
+                if let Err(error) = removed.and_then(|()| file::replace(&note, format!("{times}\n").as_bytes())) {
+                    tracing::debug!("{} is not set aside: {error}", self.path_of(key).display());
+                }
+                false
+            }
+        }
+    }
+
+    fn end_load(&self, key: &ProgramKey) -> Option<Loading> {
+        self.loading.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
     }
 
     /// Says once that nothing more will be written, and why.
@@ -248,12 +363,7 @@ impl CompileCache {
     /// Removes what was not used for longest, until the rest is within the limits; and what killed processes left.
     fn make_room(&self) {
         let Ok(mut files) = self.files() else { return };
-        let now = SystemTime::now();
-        files.retain(|file| {
-            let age = now.duration_since(file.changed).unwrap_or_default();
-            let abandoned = file.kind == Kind::Partial && age > ABANDONED;
-            !(abandoned && fs::remove_file(&file.path).is_ok())
-        });
+        files.retain(|file| !(file.is_abandoned() && fs::remove_file(&file.path).is_ok()));
         let mut size: u64 = files.iter().map(|file| file.bytes).sum();
         files.retain(|file| file.kind == Kind::Program);
         files.sort_by_key(|file| file.changed);
@@ -295,6 +405,9 @@ impl ProgramCache for CompileCache {
         match Entry::parse(&bytes, &key) {
             Ok(entry) => {
                 if self.writes {
+                    if !self.begin_load(&key, &entry.header.name) {
+                        return None;
+                    }
                     // When it was last used decides what makes room. If that cannot be noted, it goes earlier.
                     _ = file::touch(&path);
                 }
@@ -312,6 +425,10 @@ impl ProgramCache for CompileCache {
             return;
         }
         let Ok(key) = self.key_of(key) else { return };
+        if loading::times_aside(&self.named(&key, ASIDE)) >= DEATHS {
+            tracing::debug!("`{}` is not kept: loading it killed {DEATHS} processes", compiled.name);
+            return;
+        }
         let payload = match serialize() {
             Ok(payload) => payload,
             Err(error) => {
@@ -330,8 +447,18 @@ impl ProgramCache for CompileCache {
         }
     }
 
+    fn loaded(&self, key: &ProgramKey) {
+        if let Ok(key) = self.key_of(key)
+            && self.end_load(&key).is_some()
+        {
+            // It loads, after all.
+            _ = fs::remove_file(self.named(&key, ASIDE));
+        }
+    }
+
     fn refused(&self, key: &ProgramKey, reason: &Error) {
         if let Ok(key) = self.key_of(key) {
+            self.end_load(&key);
             self.remove(&self.path_of(&key), reason);
         }
     }
@@ -367,15 +494,60 @@ enum Kind {
     Program,
     Partial,
     Digest,
+    Loading,
+    Aside,
+}
+
+impl Kind {
+    /// By the whole form of the name: what only ends as ours does is somebody else's.
+    fn of_name(name: &str) -> Option<Self> {
+        let stem = |suffix| name.strip_suffix(suffix);
+        let keyed = |suffix| stem(suffix).is_some_and(|stem| file::is_hex(stem, 64));
+        match () {
+            () if keyed(SUFFIX) => Some(Kind::Program),
+            () if keyed(LOADING) => Some(Kind::Loading),
+            () if keyed(ASIDE) => Some(Kind::Aside),
+            () if stem(file::DIGEST).is_some_and(|stem| file::is_hex(stem, 32)) => Some(Kind::Digest),
+            () if stem(PARTIAL).is_some_and(file::is_partial) => Some(Kind::Partial),
+            () => None,
+        }
+    }
 }
 
 impl OnDisk {
     fn of(listed: &fs::DirEntry) -> Option<Self> {
-        let name = listed.file_name();
-        let name = name.to_str()?;
-        let kinds = [(SUFFIX, Kind::Program), (PARTIAL, Kind::Partial), (file::DIGEST, Kind::Digest)];
-        let (_, kind) = kinds.into_iter().find(|(suffix, _)| name.ends_with(suffix))?;
+        let kind = Kind::of_name(listed.file_name().to_str()?)?;
         let metadata = listed.metadata().ok().filter(fs::Metadata::is_file)?;
         Some(OnDisk { path: listed.path(), kind, bytes: metadata.len(), changed: metadata.modified().unwrap_or(UNIX_EPOCH) })
     }
+
+    /// Whether it is of no use any more.
+    fn is_abandoned(&self) -> bool {
+        let age = SystemTime::now().duration_since(self.changed).unwrap_or_default();
+        match self.kind {
+            Kind::Partial => age > ABANDONED,
+            Kind::Loading | Kind::Aside => age > FORGOTTEN,
+            Kind::Program | Kind::Digest => false,
+        }
+    }
+}
+
+/// Files of a compile cache besides programs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct OtherFiles {
+    /// Remembered digests of plugins' libraries.
+    pub digests: FileCount,
+    /// Programs that are being written, or were by processes that were killed.
+    pub partial: FileCount,
+    /// Markers of loads under way, and of loads that killed their process.
+    pub markers: FileCount,
+}
+
+/// Files and their sizes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct FileCount {
+    /// How many.
+    pub files: usize,
+    /// Bytes of all of them.
+    pub bytes: u64,
 }

@@ -54,6 +54,7 @@ fn what_one_keeps_another_finds() {
     let other = open(&programs);
     let kept = other.find(&key(1)).unwrap();
     assert_eq!((kept.serialized, kept.compile_time), (b"machine code".to_vec(), LONG));
+    other.loaded(&key(1));
     assert_eq!(found(&other, 2), None);
     let [entry] = &other.entries().unwrap()[..] else { panic!() };
     assert_eq!((&*entry.name, &*entry.platform, entry.key), ("step", "cpu", key(1)));
@@ -180,9 +181,11 @@ fn what_was_not_used_for_longest_makes_room() {
 
 #[test]
 fn what_killed_processes_left_goes_and_strange_files_stay() {
+    let partial = |number: u8| format!("{}.{number}-2-3.partial", key(number));
+    let (abandoned, fresh) = (partial(1), partial(2));
     let directory = tempfile::tempdir().unwrap();
     let old = SystemTime::now() - Duration::from_secs(2 * 60 * 60);
-    for (name, is_old) in [("a.1-2-3.partial", true), ("b.4-5-6.partial", false), ("notes.txt", true), ("c.program.bak", true)] {
+    for (name, is_old) in [(&*abandoned, true), (&*fresh, false), ("notes.txt", true), ("c.program.bak", true)] {
         let file = fs::File::create(directory.path().join(name)).unwrap();
         if is_old {
             file.set_modified(old).unwrap();
@@ -190,7 +193,7 @@ fn what_killed_processes_left_goes_and_strange_files_stay() {
     }
     keep(&open(directory.path()), 1, b"code");
     let program = format!("{}.program", key(1));
-    assert_eq!(names(directory.path()), [&*program, "b.4-5-6.partial", "c.program.bak", "notes.txt"]);
+    assert_eq!(names(directory.path()), [&*program, &*fresh, "c.program.bak", "notes.txt"]);
 }
 
 #[test]

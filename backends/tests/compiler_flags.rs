@@ -8,8 +8,7 @@ use std::{fs, path::Path, process::Command};
 
 use halite_backends::{Accelerator, CompileCacheOptions, OpenOptions};
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DType, DeviceId, FlagValue, HostArray, Launch, Program, Sharding,
-    Signature, TensorType,
+    Arg, Array, Client, CompileOptions, DType, DeviceId, FlagValue, HostArray, Launch, Program, Sharding, Signature, TensorType,
 };
 use halite_fetch::Bar;
 use halite_pjrt::{LoadOptions, Plugin};

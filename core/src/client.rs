@@ -138,6 +138,7 @@ impl Client {
             if let Some(found) = cache.find(key) {
                 match self.backend.load(&found.serialized, &program.name, &program.signature, options) {
                     Ok(executable) => {
+                        cache.loaded(key);
                         counters.hit(found.serialized.len(), found.compile_time.saturating_sub(started.elapsed()));
                         return Ok(self.loaded(program, cause, started.elapsed(), true, executable));
                     }

@@ -12,9 +12,10 @@
 //! ```
 //! Numbers are little-endian.
 
-use std::{fs::File, io::Read, path::Path, time::Duration};
+use std::{io::Read, path::Path, time::Duration};
 
 use halite_core::{Compiled, ProgramKey};
+use halite_fetch::open_regular;
 use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8; 8] = b"HALITEPC";
@@ -49,7 +50,7 @@ impl Header {
     pub(super) fn of_file(path: &Path) -> Result<Self, String> {
         let mut start = Vec::new();
         let most = 8 + 4 + 32 + 8 + 2 * (4 + LONGEST_NAME);
-        let file = File::open(path).map_err(|error| error.to_string())?;
+        let file = open_regular(path).map_err(|error| error.to_string())?;
         file.take(most as u64).read_to_end(&mut start).map_err(|error| error.to_string())?;
         Header::parse(&mut &start[..])
     }

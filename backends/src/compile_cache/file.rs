@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use halite_fetch::sha256_of_file;
+use halite_fetch::{file_size_limit, open_regular, sha256_of_file, writable_by_others};
 use sha2::{Digest, Sha256};
 
 use super::PARTIAL;
@@ -17,20 +17,17 @@ use super::PARTIAL;
 /// How the names of remembered digests end.
 pub(super) const DIGEST: &str = ".digest";
 
-/// The whole file, of at most `limit` bytes; with `check_owner` only if the user of this process owns it, and nobody else
-/// may write it.
+/// The whole file, of at most `limit` bytes; with `check_owner` only if nobody but the user of this process and root may
+/// write it.
 pub(super) fn read_trusted(path: &Path, limit: u64, check_owner: bool) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = open_regular(path)?;
     // Of the open file: what the name stands for may change meanwhile.
     let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
     if metadata.len() > limit {
         return Err(io::Error::other(format!("it has {} bytes, more than the whole cache may", metadata.len())));
     }
-    if check_owner {
-        owner::check(path, &metadata)?;
+    if check_owner && let Some(reason) = writable_by_others(&metadata) {
+        return Err(io::Error::other(reason));
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize + 1);
     Read::by_ref(&mut file).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -57,6 +54,11 @@ pub(super) fn create_for_owner(directory: &Path) -> io::Result<()> {
 
 /// Writes `bytes` under another name, and gives them this one in one step. Nothing is left of it if it fails.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Such a write would be ended by a signal, which kills a process that does not ignore it.
+    if file_size_limit().is_some_and(|limit| bytes.len() as u64 > limit) {
+        let message = format!("{} bytes are more than a file of this process may have (`ulimit -f`)", bytes.len());
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
     let partial = partial(path);
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -75,6 +77,37 @@ fn partial(path: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     path.with_extension(format!("{}-{now}-{}{PARTIAL}", process::id(), COUNT.fetch_add(1, Relaxed)))
+}
+
+/// Whether a name has `digits` hexadecimal digits of lower case.
+pub(super) fn is_hex(name: &str, digits: usize) -> bool {
+    name.len() == digits && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether a name, without [`PARTIAL`], is one that [`partial`] gives.
+pub(super) fn is_partial(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    name.split_once('.').is_some_and(|(stem, unique)| {
+        (is_hex(stem, 64) || is_hex(stem, 32)) && unique.split('-').count() == 3 && unique.split('-').all(is_number)
+    })
+}
+
+/// What is wrong with a remembered digest: takes the digest of the library again, if it is still the same by place, size and
+/// times.
+pub(super) fn verify_digest(path: &Path) -> io::Result<Option<String>> {
+    let text = String::from_utf8(read_trusted(path, 4096, false)?).unwrap_or_default();
+    // The path may have spaces in it; the numbers behind it are seven words.
+    let parts = text.trim_end().rsplit_once('\n').and_then(|(known, digest)| {
+        let words: Vec<_> = known.rsplitn(8, ' ').collect();
+        Some((known, digest, Path::new(*words.get(7)?)))
+    });
+    let Some((known, digest, library)) = parts else { return Ok(Some("it is no digest".to_owned())) };
+    let same = fs::metadata(library).and_then(|metadata| owner::identity(library, &metadata)).is_ok_and(|now| now == known);
+    if !same {
+        return Ok(None);
+    }
+    let (found, _) = sha256_of_file(library)?;
+    Ok((found != digest).then(|| format!("{} has SHA-256 {found}, {digest} is noted", library.display())))
 }
 
 /// Notes that a file was used now.
@@ -116,47 +149,8 @@ mod owner {
         fs, io,
         os::unix::fs::MetadataExt,
         path::Path,
-        sync::OnceLock,
         time::{Duration, SystemTime, UNIX_EPOCH},
     };
-
-    /// Whether what is in a file was written by the user of this process.
-    pub(super) fn check(path: &Path, metadata: &fs::Metadata) -> io::Result<()> {
-        let (owner, mode) = (metadata.uid(), metadata.mode());
-        let user = user(path)?;
-        if owner != user {
-            return Err(io::Error::other(format!("it belongs to user {owner}, this is user {user}")));
-        }
-        if mode & 0o022 != 0 {
-            return Err(io::Error::other(format!("others than its owner may write it (mode {:o})", mode & 0o777)));
-        }
-        Ok(())
-    }
-
-    /// The user as whom this process makes files.
-    fn user(near: &Path) -> io::Result<u32> {
-        static USER: OnceLock<u32> = OnceLock::new();
-        if let Some(user) = USER.get() {
-            return Ok(*user);
-        }
-        let user = match of_proc() {
-            Some(user) => user,
-            // Elsewhere than on Linux a new file tells.
-            None => {
-                let probe = super::partial(near);
-                let user = fs::File::create(&probe)?.metadata()?.uid();
-                fs::remove_file(&probe)?;
-                user
-            }
-        };
-        Ok(*USER.get_or_init(|| user))
-    }
-
-    /// Real, effective, saved and file system's user are in this line of Linux's description of a process.
-    fn of_proc() -> Option<u32> {
-        let status = fs::read_to_string("/proc/self/status").ok()?;
-        status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(3)?.parse().ok()
-    }
 
     /// What changes when a file does.
     pub(super) fn identity(path: &Path, metadata: &fs::Metadata) -> io::Result<String> {
@@ -178,11 +172,6 @@ mod owner {
         path::Path,
         time::{SystemTime, UNIX_EPOCH},
     };
-
-    /// The directory's own protection is the user's profile's.
-    pub(super) fn check(_: &Path, _: &fs::Metadata) -> io::Result<()> {
-        Ok(())
-    }
 
     /// What changes when a file does.
     pub(super) fn identity(path: &Path, metadata: &fs::Metadata) -> io::Result<String> {
