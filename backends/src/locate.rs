@@ -261,7 +261,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Installs a known plugin in the cache, if it is not there yet.
+/// Installs a known plugin in the cache, if it is not there yet. The digests of files that are there are taken again.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] if it is not built for this machine; otherwise as [`Cache::ensure`].
@@ -275,7 +275,7 @@ pub fn install(plugin: &'static KnownPlugin, cache: &Cache, progress: &mut dyn P
     if plugin.shows_licence && cache.find(&plugin.package)?.is_none() {
         progress.step(Step::Terms { package: &plugin.package, terms: plugin.licence });
     }
-    let installed = cache.ensure(&plugin.package, progress)?;
+    let installed = cache.ensure_checked(&plugin.package, Check::Full, progress)?;
     let source = if installed.fresh { Source::Installed } else { Source::Cache };
     Ok(Located { path: installed.path(plugin.library.name), source, plugin: Some(plugin) })
 }

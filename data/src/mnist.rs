@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use halite_core::{Error, ErrorKind, Result, TensorType};
-use halite_fetch::{Cache, Client, FileSpec, Package, Progress, Transform};
+use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
 
 use crate::{InMemory, idx};
 
@@ -28,7 +28,7 @@ impl Digits {
     /// # Errors
     /// If the package cannot be installed.
     pub fn train(self, cache: &Cache, progress: &mut dyn Progress) -> Result<InMemory> {
-        self.load(cache, progress, [TRAIN_IMAGES, TRAIN_LABELS])
+        self.load(cache, progress, &[TRAIN_IMAGES, TRAIN_LABELS])
     }
 
     /// The 10,000 test samples, installed first if they are not in the cache.
@@ -36,7 +36,7 @@ impl Digits {
     /// # Errors
     /// If the package cannot be installed.
     pub fn test(self, cache: &Cache, progress: &mut dyn Progress) -> Result<InMemory> {
-        self.load(cache, progress, [TEST_IMAGES, TEST_LABELS])
+        self.load(cache, progress, &[TEST_IMAGES, TEST_LABELS])
     }
 
     /// Where it comes from.
@@ -67,8 +67,9 @@ impl Digits {
         }
     }
 
-    fn load(self, cache: &Cache, progress: &mut dyn Progress, names: [&str; 2]) -> Result<InMemory> {
-        let installed = cache.ensure(self.package(), progress)?;
+    fn load(self, cache: &Cache, progress: &mut dyn Progress, names: &'static [&'static str; 2]) -> Result<InMemory> {
+        // A bit that has changed on the disk would change what is learned. Taking the digests costs less than reading.
+        let installed = cache.ensure_checked(self.package(), Check::Files(names), progress)?;
         let [images, labels] = names.map(|name| idx::read(installed.path(name)));
         let (images, labels) = (images?, labels?);
         let dims = images.ty().dims();

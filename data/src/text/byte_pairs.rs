@@ -7,7 +7,7 @@ use std::{
 };
 
 use halite_core::{Error, ErrorKind, Result};
-use halite_fetch::{Cache, Client, FileSpec, Package, Progress, Transform};
+use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
 use regex::Regex;
 
 /// An encoder of byte pairs (Sennrich et al. 2016) over bytes, as of GPT-2 (Radford et al. 2019): text is cut into words,
@@ -32,7 +32,7 @@ impl BytePairs {
     /// # Errors
     /// If the package cannot be installed.
     pub fn gpt2(cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
-        let path = cache.ensure(&GPT2_VOCABULARY, progress)?.path(TABLE_FILE);
+        let path = cache.ensure_checked(&GPT2_VOCABULARY, Check::Full, progress)?.path(TABLE_FILE);
         let text = fs::read_to_string(&path).map_err(|error| super::failed("byte pairs", &path, &error))?;
         BytePairs::parse(&text)
     }
