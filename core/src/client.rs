@@ -118,7 +118,7 @@ impl Client {
     /// [cache](Self::with_program_cache) if it is there. Blocks until it can be launched.
     ///
     /// # Errors
-    /// What the compiler says, and the file that the program was written to.
+    /// What the compiler says, and with `HALITE_DUMP_DIR` the file that the program was written to.
     #[track_caller]
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Loaded> {
         let line = Some(Location::caller());

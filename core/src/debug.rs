@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     panic::Location,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -27,9 +27,14 @@ pub(crate) struct Settings {
     pub(crate) dump: Option<PathBuf>,
     /// `HALITE_METRICS_FILE`: where a line of metrics is added to, with the steps and at the end.
     pub(crate) metrics_file: Option<PathBuf>,
+    /// Whether the last line of metrics could not be added.
+    pub(crate) metrics_failed: AtomicBool,
     /// `HALITE_SYNC`: wait for each launch, so that its error comes from the call that made it.
     pub(crate) sync: bool,
 }
+
+/// Largest size of the file of metrics, in bytes; some hours of a run.
+const METRICS_LIMIT: u64 = 16 << 20;
 
 impl Settings {
     pub(crate) fn of_environment() -> Self {
@@ -47,6 +52,7 @@ impl Settings {
             level: number("HALITE_DEBUG"),
             dump: path("HALITE_DUMP_DIR"),
             metrics_file: path("HALITE_METRICS_FILE"),
+            metrics_failed: AtomicBool::new(false),
             sync: number("HALITE_SYNC") > 0,
         }
     }
@@ -89,29 +95,32 @@ impl Settings {
         }
     }
 
-    /// Writes the program that could not be compiled to a file, which the error then names.
+    /// Writes the program that could not be compiled to a file of `HALITE_DUMP_DIR`, which the error then names.
     #[cold]
     pub(crate) fn keep_refused(&self, program: &Program, error: Error) -> Error {
         static REFUSED: AtomicU64 = AtomicU64::new(0);
+        let Some(dir) = &self.dump else {
+            return error.with_note("HALITE_DUMP_DIR=DIR writes the program to a file of DIR");
+        };
         let number = REFUSED.fetch_add(1, Relaxed);
-        let dir = self.dump.clone().unwrap_or_else(|| env::temp_dir().join(format!("halite-{}", std::process::id())));
-        let path = dir.join(format!("refused-{number:04}-{}.mlir", file_name(&program.name)));
-        let written = fs::create_dir_all(&dir).and_then(|()| fs::File::create_new(&path)?.write_all(&program.code));
+        let name = format!("{}-refused-{number:04}-{}.mlir", std::process::id(), file_name(&program.name));
+        let path = dir.join(name);
+        let written = fs::create_dir_all(dir).and_then(|()| fs::File::create_new(&path)?.write_all(&program.code));
         match written {
             Ok(()) => error.with_note(&format!("the program is in {}", path.display())),
-            Err(_) => error,
+            Err(reason) => error.with_note(&format!("the program cannot be written to {}: {reason}", path.display())),
         }
     }
 
-    /// Adds a line to the file of metrics.
+    /// Adds a line to the file of metrics. What keeps it from being written is said once.
     pub(crate) fn append(&self, metrics: &Metrics) {
         let Some(path) = &self.metrics_file else { return };
-        // One write, so that the lines of several processes do not mix.
-        let line = format!("{}\n", metrics.json_line());
-        let written =
-            fs::OpenOptions::new().create(true).append(true).open(path).and_then(|mut file| file.write_all(line.as_bytes()));
-        if let Err(error) = written {
-            tracing::warn!("metrics cannot be added to {}: {error}", path.display());
+        match append_bounded(path, &format!("{}\n", metrics.json_line()), METRICS_LIMIT) {
+            Ok(()) => self.metrics_failed.store(false, Relaxed),
+            Err(error) if !self.metrics_failed.swap(true, Relaxed) => {
+                tracing::warn!("metrics cannot be added to {}: {error}; tried again with each line", path.display());
+            }
+            Err(_) => {}
         }
     }
 
@@ -138,6 +147,45 @@ impl Settings {
         for finding in findings {
             say(&format!("analysis: {finding}\n"));
         }
+    }
+}
+
+/// Adds a line to a file. One that would grow beyond `limit` bytes is first renamed to `PATH.1`, in place of the one before it,
+/// so that at most twice `limit` is on the disk.
+fn append_bounded(path: &Path, line: &str, limit: u64) -> io::Result<()> {
+    let mut file = open_for_lines(path)?;
+    let metadata = file.metadata()?;
+    // Another process may be renaming it: this line is then in the old file.
+    if metadata.is_file() && metadata.len() + line.len() as u64 > limit && file.try_lock().is_ok() && is_at(&metadata, path) {
+        let mut older = path.as_os_str().to_owned();
+        older.push(".1");
+        fs::rename(path, older)?;
+        file = open_for_lines(path)?;
+    }
+    // One write, so that the lines of several processes do not mix.
+    file.write_all(line.as_bytes())
+}
+
+fn open_for_lines(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.create(true).append(true);
+    // A pipe that nobody reads is an error then, and not a wait.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    options.open(path)
+}
+
+/// Whether `path` is still the name of an open file.
+fn is_at(open: &fs::Metadata, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        _ = (open, path);
+        true
     }
 }
 
@@ -256,4 +304,69 @@ fn parenthesised(line: Option<&'static Location<'static>>) -> String {
 fn say(text: &str) {
     let lines: String = text.lines().map(|line| format!("halite: {line}\n")).collect();
     let _ = io::stderr().lock().write_all(lines.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    #[test]
+    fn the_file_of_metrics_is_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, older) = (directory.path().join("m.jsonl"), directory.path().join("m.jsonl.1"));
+        for number in 0..25 {
+            append_bounded(&path, &format!("line {number:04}\n"), 100).unwrap();
+        }
+        assert_eq!(text(&path).lines().next(), Some("line 0020"));
+        assert_eq!((text(&older).lines().count(), text(&older).lines().next()), (10, Some("line 0010")));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_another_renames_is_not_renamed_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m.jsonl");
+        fs::write(&path, "0123456789").unwrap();
+        let other = fs::File::open(&path).unwrap();
+        other.lock().unwrap();
+        append_bounded(&path, "line\n", 10).unwrap();
+        assert_eq!(text(&path), "0123456789line\n");
+        assert!(!directory.path().join("m.jsonl.1").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("m.jsonl");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (send, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || send.send(append_bounded(&path, "line\n", 100)));
+        done.recv_timeout(Duration::from_secs(60)).expect("it hangs").unwrap_err();
+    }
+
+    #[test]
+    fn refused_programs_are_written_only_when_asked() {
+        let program = Program {
+            name: "odd one".into(),
+            code: b"module {"[..].into(),
+            signature: Signature::default(),
+            partitions: 1,
+            replicas: 1,
+        };
+        let refuse = |settings: Settings| settings.keep_refused(&program, Error::invalid("compile", "no")).to_string();
+        let error = refuse(Settings::default());
+        assert!(error.contains("HALITE_DUMP_DIR=DIR writes the program") && !error.contains(".mlir"), "{error}");
+        let directory = tempfile::tempdir().unwrap();
+        let settings = || Settings { dump: Some(directory.path().into()), ..Settings::default() };
+        for _ in 0..2 {
+            let error = refuse(settings());
+            let path = error.split("the program is in ").nth(1).unwrap_or_else(|| panic!("{error}"));
+            assert_eq!(text(Path::new(path)), "module {");
+        }
+    }
 }

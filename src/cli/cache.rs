@@ -1,19 +1,26 @@
-//! `halite cache`: compiled programs that are kept for the next process.
+//! `halite cache`: compiled programs and packages that are kept for the next process.
 
-use std::{path::PathBuf, process::ExitCode, time::SystemTime};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::SystemTime,
+};
 
 use clap::{Args, Subcommand};
 use halite::{
-    Error, Result,
-    backends::{Access, CompileCache, CompileCacheOptions, KeptEntry},
-    fetch::Bytes,
+    Error, ErrorKind, Result,
+    backends::{Access, CompileCache, CompileCacheOptions, FileCount, KeptEntry, OtherFiles, PLUGINS},
+    fetch::{self, Bytes, Check, State, Stored, StoredKind},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// List or remove compiled programs
+use super::data;
+
+/// List, verify or remove what is kept on the disk
 ///
 /// Every program that an accelerator compiles is kept, and the next process that wants the same one loads it. What was not
-/// used for longest makes room. HALITE_COMPILE_CACHE says where: `on`, `off`, PATH, `readonly` or `readonly:PATH`.
+/// used for longest makes room. HALITE_COMPILE_CACHE says where: `on`, `off`, PATH, `readonly` or `readonly:PATH`. Plugins and
+/// data sets are installed once, and stay until they are removed here.
 #[derive(Args, Debug)]
 pub(crate) struct Cache {
     #[command(subcommand)]
@@ -25,23 +32,65 @@ pub(crate) struct Cache {
 
 #[derive(Subcommand, Debug)]
 enum CacheCommand {
-    /// The programs that are kept, the last used first
+    /// Compiled programs, the last used first; packages; and what killed processes left
     List {
         /// Print JSON instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Remove them all; a process that runs is not disturbed
-    Clear,
+    /// Take the digests of all packages and programs again; fails if one is damaged
+    Verify,
+    /// Remove compiled programs, or what the options name; a process that runs is not disturbed
+    Clear(Clear),
+}
+
+/// What is removed.
+#[derive(Args, Debug)]
+struct Clear {
+    /// Compiled programs; the default
+    #[arg(long)]
+    programs: bool,
+    /// Packages that this version of halite does not use: others may
+    #[arg(long)]
+    old: bool,
+    /// Downloads and programs that killed processes left half written
+    #[arg(long)]
+    partial: bool,
+    /// All packages: plugins and data sets, which are fetched again when they are needed
+    #[arg(long)]
+    packages: bool,
+    /// Everything
+    #[arg(long)]
+    all: bool,
+}
+
+/// The two caches that there are.
+struct Caches {
+    programs: CompileCache,
+    packages: fetch::Cache,
+    /// Whether programs may be removed.
+    read_only: bool,
+    /// Of the programs' cache, in words.
+    state: &'static str,
 }
 
 impl Cache {
     pub(crate) fn run(self) -> Result<ExitCode> {
+        let caches = self.open()?;
+        match self.command {
+            CacheCommand::List { json } => list(&caches, json)?,
+            CacheCommand::Verify => verify(&caches)?,
+            CacheCommand::Clear(clear) => clear.run(&caches)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn open(&self) -> Result<Caches> {
         let options = CompileCacheOptions::from_environment()?;
         let off = options.access == Access::Off;
         // What was kept before it was turned off is still there.
         let shown = CompileCacheOptions { access: if off { Access::ReadWrite } else { options.access }, ..options };
-        let Some(cache) = CompileCache::open(&shown, self.cache_dir.as_deref())? else {
+        let Some(programs) = CompileCache::open(&shown, self.cache_dir.as_deref())? else {
             return Err(Error::invalid("cache", "there is no cache directory; name one with --cache-dir"));
         };
         let state = match options.access {
@@ -49,49 +98,207 @@ impl Cache {
             Access::ReadOnly => ", read only",
             Access::ReadWrite => "",
         };
-        match self.command {
-            CacheCommand::List { json } => list(&cache, state, json)?,
-            CacheCommand::Clear if options.access == Access::ReadOnly => {
-                let message = format!("{} is read only, as HALITE_COMPILE_CACHE says", cache.directory().display());
-                return Err(Error::invalid("cache", message));
-            }
-            CacheCommand::Clear => {
-                let (count, bytes) = cache.clear()?;
-                say!("{count} programs removed, {}", Bytes(bytes));
-            }
-        }
-        Ok(ExitCode::SUCCESS)
+        let packages = fetch::Cache::open(self.cache_dir.as_deref())?;
+        Ok(Caches { programs, packages, read_only: options.access == Access::ReadOnly, state })
     }
 }
 
-fn list(cache: &CompileCache, state: &str, json: bool) -> Result<()> {
-    let entries = cache.entries()?;
-    let bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
-    let age = |entry: &KeptEntry| SystemTime::now().duration_since(entry.used).unwrap_or_default().as_secs();
+/// A package of this version's tables, by the command that installs it.
+struct Known {
+    package: &'static fetch::Package,
+    install: String,
+}
+
+fn known() -> Vec<Known> {
+    let plugin = |plugin: &'static halite::backends::KnownPlugin| Known {
+        package: &plugin.package,
+        install: format!("halite plugins install {}", plugin.name),
+    };
+    let data =
+        data::sets().into_iter().map(|set| Known { install: format!("halite data get {}", set.name), package: set.package });
+    PLUGINS.iter().map(plugin).chain(data).collect()
+}
+
+impl Caches {
+    /// Packages, with whether this version of halite uses them; and partial installations.
+    fn stored(&self) -> Result<(Vec<(Stored, bool)>, Vec<Stored>)> {
+        let used: Vec<PathBuf> = known().iter().map(|known| self.packages.directory(known.package)).collect();
+        let is_package = |stored: &Stored| matches!(stored.kind, StoredKind::Package(_));
+        let (packages, partial): (Vec<_>, Vec<_>) = self.packages.stored()?.into_iter().partition(is_package);
+        let packages = packages.into_iter().map(|stored| {
+            let is_used = used.contains(&stored.path);
+            (stored, is_used)
+        });
+        Ok((packages.collect(), partial))
+    }
+}
+
+impl Clear {
+    fn run(self, caches: &Caches) -> Result<()> {
+        let Clear { programs, old, partial, packages, all } = self;
+        let programs = programs || all || !(old || partial || packages);
+        if programs && caches.read_only {
+            let message = format!("{} is read only, as HALITE_COMPILE_CACHE says", caches.programs.directory().display());
+            return Err(Error::invalid("cache", message));
+        }
+        if programs {
+            let (count, bytes) = caches.programs.clear()?;
+            say!("{count} programs removed, {}", Bytes(bytes));
+        }
+        let (kept, unfinished) = caches.stored()?;
+        if old || packages || all {
+            let chosen = kept.iter().filter(|(_, is_used)| packages || all || !is_used).map(|(stored, _)| stored);
+            let (count, bytes) = remove(caches, chosen)?;
+            say!("{count} packages removed, {}", Bytes(bytes));
+        }
+        if partial || all {
+            let (count, bytes) = remove(caches, unfinished.iter())?;
+            let abandoned = if caches.read_only { FileCount::default() } else { caches.programs.remove_abandoned()? };
+            say!("{} partial files removed, {}", count + abandoned.files, Bytes(bytes + abandoned.bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Removes what is not in use; says what is.
+fn remove<'a>(caches: &Caches, chosen: impl Iterator<Item = &'a Stored>) -> Result<(usize, u64)> {
+    let (mut count, mut bytes) = (0, 0);
+    for stored in chosen {
+        if caches.packages.remove(stored)? {
+            count += 1;
+            bytes += stored.bytes;
+        } else {
+            say!("{} stays: another process is installing it", stored.name);
+        }
+    }
+    Ok((count, bytes))
+}
+
+/// Takes all digests again.
+fn verify(caches: &Caches) -> Result<()> {
+    let (mut whole, mut damaged) = (0, Vec::new());
+    let mut report = |what: String, reason: Option<String>| match reason {
+        None => whole += 1,
+        Some(reason) => damaged.push(format!("{what}: {reason}")),
+    };
+    for Known { package, install } in known() {
+        match caches.packages.state(package, Check::Full)? {
+            State::Absent => {}
+            State::Installed(_) => report(package.to_string(), None),
+            State::Damaged(reason) => report(package.to_string(), Some(format!("{reason}; `{install}` fetches it again"))),
+        }
+    }
+    for (stored, _) in caches.stored()?.0.into_iter().filter(|(_, is_used)| !is_used) {
+        let reason = stored.verify()?.map(|reason| format!("{reason}; `halite cache clear --old` removes it"));
+        report(stored.name, reason);
+    }
+    let (files, wrong) = caches.programs.verify()?;
+    whole += files - wrong.len();
+    damaged.extend(wrong.iter().map(|(path, reason)| format!("{}: {reason}; it is not used", path.display())));
+    for line in &damaged {
+        say!("damaged: {line}");
+    }
+    say!("{whole} packages and programs are whole, {} damaged", damaged.len());
+    match damaged.len() {
+        0 => Ok(()),
+        count => Err(Error::new(ErrorKind::Corrupt, "cache", format!("{count} damaged, as listed above"))),
+    }
+}
+
+fn age(of: SystemTime) -> u64 {
+    SystemTime::now().duration_since(of).unwrap_or_default().as_secs()
+}
+
+fn list(caches: &Caches, json: bool) -> Result<()> {
+    let entries = caches.programs.entries()?;
+    let other = caches.programs.other_files()?;
+    let (packages, partial) = caches.stored()?;
     if json {
-        let one = |entry: &KeptEntry| {
-            json!({
-                "key": entry.key.to_string(),
-                "name": entry.name,
-                "platform": entry.platform,
-                "bytes": entry.bytes,
-                "compile_seconds": entry.compile_time.as_secs_f64(),
-                "used_seconds_ago": age(entry),
-            })
-        };
-        let programs: Vec<_> = entries.iter().map(one).collect();
-        say!("{:#}", json!({"directory": cache.directory(), "bytes": bytes, "limit": cache.limit(), "programs": programs}));
+        list_as_json(caches, &entries, other, &packages, &partial);
         return Ok(());
     }
+    list_programs(caches, &entries, other);
+    say!("");
+    say!("{:>10} {:>10}  {:<5} package", "size", "installed", "used");
+    for (stored, is_used) in &packages {
+        let StoredKind::Package(package) = &stored.kind else { continue };
+        let (size, used) = (Bytes(stored.bytes).to_string(), if *is_used { "yes" } else { "no" });
+        say!("{size:>10} {:>10}  {used:<5} {package}", ago(age(stored.changed)));
+    }
+    let bytes: u64 = packages.iter().map(|(stored, _)| stored.bytes).sum();
+    say!("{} packages, {}, in {}", packages.len(), Bytes(bytes), caches.packages.root().display());
+    let old: Vec<&Stored> = packages.iter().filter(|(_, is_used)| !is_used).map(|(stored, _)| stored).collect();
+    if !old.is_empty() {
+        let bytes = old.iter().map(|stored| stored.bytes).sum();
+        say!("{} of them are not used by this version, {}; `halite cache clear --old` removes them", old.len(), Bytes(bytes));
+    }
+    for stored in &partial {
+        let state = match stored.kind {
+            StoredKind::Partial { in_use: true } => "is being installed",
+            _ => "was left by a process that was killed; `halite cache clear --partial` removes it",
+        };
+        say!("{} {state}, {}", stored.name, Bytes(stored.bytes));
+    }
+    Ok(())
+}
+
+fn list_programs(caches: &Caches, entries: &[KeptEntry], other: OtherFiles) {
     say!("{:<8} {:<32} {:>10} {:>10} {:>10}  key", "platform", "name", "size", "compiled", "used");
-    for entry in &entries {
+    for entry in entries {
         let (size, compiled) = (Bytes(entry.bytes).to_string(), format!("{:.2} s", entry.compile_time.as_secs_f64()));
         let key = entry.key.to_string();
-        say!("{:<8} {:<32} {size:>10} {compiled:>10} {:>10}  {}", entry.platform, entry.name, ago(age(entry)), &key[..12]);
+        let used = ago(age(entry.used));
+        say!("{:<8} {:<32} {size:>10} {compiled:>10} {used:>10}  {}", entry.platform, entry.name, &key[..12]);
     }
-    let (used, limit, place) = (Bytes(bytes), Bytes(cache.limit()), cache.directory().display());
-    say!("{} programs, {used} of at most {limit}, in {place}{state}", entries.len());
-    Ok(())
+    let bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    let (used, limit, place) = (Bytes(bytes), Bytes(caches.programs.limit()), caches.programs.directory().display());
+    say!("{} programs, {used} of at most {limit}, in {place}{}", entries.len(), caches.state);
+    let OtherFiles { digests, partial, markers } = other;
+    for (what, count) in [("digests of plugins", digests), ("partial programs", partial), ("markers of loads", markers)] {
+        if count.files > 0 {
+            say!("{} {what}, {}", count.files, Bytes(count.bytes));
+        }
+    }
+}
+
+fn list_as_json(caches: &Caches, entries: &[KeptEntry], other: OtherFiles, packages: &[(Stored, bool)], partial: &[Stored]) {
+    let program = |entry: &KeptEntry| {
+        json!({
+            "key": entry.key.to_string(),
+            "name": entry.name,
+            "platform": entry.platform,
+            "bytes": entry.bytes,
+            "compile_seconds": entry.compile_time.as_secs_f64(),
+            "used_seconds_ago": age(entry.used),
+        })
+    };
+    let stored = |stored: &Stored, more: (&str, Value)| {
+        json!({
+            "name": stored.name,
+            "bytes": stored.bytes,
+            "changed_seconds_ago": age(stored.changed),
+            more.0: more.1,
+        })
+    };
+    let count = |count: FileCount| json!({"files": count.files, "bytes": count.bytes});
+    let bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    let in_use = |one: &Stored| one.kind == StoredKind::Partial { in_use: true };
+    let directory: &Path = caches.programs.directory();
+    say!(
+        "{:#}",
+        json!({
+            "directory": directory,
+            "bytes": bytes,
+            "limit": caches.programs.limit(),
+            "programs": entries.iter().map(program).collect::<Vec<_>>(),
+            "digests": count(other.digests),
+            "partial_programs": count(other.partial),
+            "markers": count(other.markers),
+            "package_directory": caches.packages.root(),
+            "packages": packages.iter().map(|(one, used)| stored(one, ("used", json!(used)))).collect::<Vec<_>>(),
+            "partial": partial.iter().map(|one| stored(one, ("in_use", json!(in_use(one))))).collect::<Vec<_>>(),
+        })
+    );
 }
 
 fn ago(seconds: u64) -> String {

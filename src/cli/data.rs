@@ -26,7 +26,7 @@ pub(crate) struct Data {
 enum DataCommand {
     /// The data sets that can be fetched, and which are here
     List,
-    /// Fetch data sets, checking their digests
+    /// Fetch data sets; the digests of those that are here are taken again
     Get {
         /// `mnist`, `fashion`, `books` or `gpt2`
         #[arg(required = true, value_parser = named)]
@@ -36,13 +36,13 @@ enum DataCommand {
 
 /// A package of data by the name that it has here.
 #[derive(Clone, Debug)]
-struct Named {
-    name: String,
-    package: &'static fetch::Package,
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) package: &'static fetch::Package,
 }
 
 /// All there are: images, the books, GPT-2's table of byte pairs.
-fn sets() -> Vec<Named> {
+pub(super) fn sets() -> Vec<Named> {
     let digits = Digits::ALL.map(|digits| Named { name: digits.to_string(), package: digits.package() });
     let texts = [("books", &BOOKS), ("gpt2", &GPT2_VOCABULARY)];
     digits.into_iter().chain(texts.map(|(name, package)| Named { name: name.to_string(), package })).collect()
@@ -73,7 +73,7 @@ impl Data {
             }
             DataCommand::Get { names } => {
                 for Named { name, package } in names {
-                    cache.ensure(package, &mut fetch::Bar::default())?;
+                    cache.ensure_checked(package, fetch::Check::Full, &mut fetch::Bar::default())?;
                     say!("{name}: {}", cache.directory(package).display());
                 }
             }

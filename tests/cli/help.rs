@@ -19,7 +19,7 @@ fn without_arguments_it_says_what_it_can_do() {
           plan     Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
           plugins  List, install or check PJRT plugins
           data     List or fetch data sets
-          cache    List or remove compiled programs
+          cache    List, verify or remove what is kept on the disk
           help     Print this message or the help of the given subcommand(s)
 
         Options:"#]]

@@ -1,5 +1,6 @@
 //! The `halite` command, run as a user runs it: in child processes, each with a deadline.
 
+mod caches;
 mod compile_cache;
 mod environment;
 mod help;

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fs, time::Duration};
 
 use halite::{
-    backends::ChromeTrace,
+    backends::{ChromeTrace, OpenOptions},
     data::{Digits, Field, InMemory, SampleMut},
     fetch::{Bar, Cache},
     models::{Classify, Cnn, ImageModel, Mlp},
@@ -172,7 +172,9 @@ fn a_plain_run_has_nothing_to_change_and_names_the_line_of_fit() {
 
 #[test]
 fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
-    let client = client();
+    let directory = tempfile::tempdir().unwrap();
+    let plugin = Accelerator::cpu().open_with(&OpenOptions::default(), &mut Bar::default()).expect("the CPU plugin").plugin;
+    let client = Client::dumping(plugin.client(vec![]).unwrap(), directory.path());
     let code = "module { what is this }";
     let program = Program {
         name: "odd one".into(),
@@ -185,7 +187,6 @@ fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
     let path = error.message().split("the program is in ").nth(1).unwrap_or_else(|| panic!("{error}"));
     assert!(path.ends_with("-odd_one.mlir"), "{error}");
     assert_eq!(fs::read_to_string(path).unwrap(), code);
-    fs::remove_file(path).unwrap();
 }
 
 #[test]
