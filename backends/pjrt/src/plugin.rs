@@ -173,7 +173,7 @@ impl Plugin {
         let unreadable =
             |error| Error::new(ErrorKind::Io, OP, format!("{} cannot be read to its end", path.display())).caused_by(error);
         let build = Build::of_file(&path).map_err(unreadable)?;
-        let environment_flags = EnvironmentFlags::read();
+        let environment_flags = EnvironmentFlags::checked()?;
         let table = Table::of_library(&path)?;
         // SAFETY: initialising has no condition but to be the first call, once, which the caller's lock sees to.
         unsafe { table.call("initialise plugin", &mut PJRT_Plugin_Initialize_Args::new()) }
