@@ -9,7 +9,8 @@
 //! alone, and only files are loaded that belong to the user of this process and that nobody else may write, except out of a
 //! [read-only](Access::ReadOnly) cache, which the user vouches for by naming it.
 //!
-//! Files of other names than those given here are never read, counted or removed: the directory may be the user's own.
+//! Files of other names than those given here are never read, counted or removed: the directory may
+//! be the user's own.
 
 mod entry;
 mod file;
@@ -241,23 +242,22 @@ impl CompileCache {
         Ok(removed)
     }
 
-    /// Takes all digests again, of programs and of the libraries whose digests are remembered. Returns how many files were
-    /// looked at, and what is wrong with which.
+    /// Takes all digests again, of programs and of the libraries whose digests are remembered.
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub fn verify(&self) -> Result<(usize, Vec<(PathBuf, String)>)> {
-        let (mut count, mut wrong) = (0, Vec::new());
+    pub fn verify(&self) -> Result<Verified> {
+        let mut verified = Verified::default();
         for file in self.files()? {
             let reason = match file.kind {
                 Kind::Program => self.verify_program(&file.path),
                 Kind::Digest => file::verify_digest(&file.path).unwrap_or_else(|error| Some(error.to_string())),
                 Kind::Partial | Kind::Loading | Kind::Aside => continue,
             };
-            count += 1;
-            wrong.extend(reason.map(|reason| (file.path, reason)));
+            verified.files += 1;
+            verified.damaged.extend(reason.map(|reason| DamagedFile { path: file.path, reason }));
         }
-        Ok((count, wrong))
+        Ok(verified)
     }
 
     /// Why a program would not be used.
@@ -306,8 +306,8 @@ impl CompileCache {
         self.directory.join(format!("{key}{suffix}"))
     }
 
-    /// Marks the load of a program that is about to be given out. `false` if the last one killed its process: the program is
-    /// gone then, and may be kept once more.
+    /// Marks the load of a program that is about to be given out. `false` if the last one killed
+    /// its process: the program is gone then, and may be kept once more.
     fn begin_load(&self, key: &ProgramKey, name: &str) -> bool {
         match loading::begin(&self.named(key, LOADING)) {
             Begun::Marked(marker) => {
@@ -541,6 +541,24 @@ pub struct OtherFiles {
     pub partial: FileCount,
     /// Markers of loads under way, and of loads that killed their process.
     pub markers: FileCount,
+}
+
+/// Result of taking the digests of a compile cache again.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Verified {
+    /// Number of files whose digests were taken.
+    pub files: usize,
+    /// Those of them that are not used as they are.
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// A file that would not be used.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DamagedFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
 }
 
 /// Files and their sizes.

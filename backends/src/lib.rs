@@ -32,7 +32,7 @@ pub mod tpu;
 pub use halite_pjrt as pjrt;
 
 pub use accelerator::{Accelerator, OpenOptions, Opened};
-pub use compile_cache::{Access, CompileCache, CompileCacheOptions, FileCount, KeptEntry, OtherFiles};
+pub use compile_cache::{Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles, Verified};
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, PLUGINS, plugin};
 pub use profile::ChromeTrace;

@@ -261,7 +261,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Installs a known plugin in the cache, if it is not there yet. The digests of files that are there are taken again.
+/// Installs a known plugin in the cache, if it is not there yet. The digests of files that are
+/// there are taken again.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] if it is not built for this machine; otherwise as [`Cache::ensure`].

@@ -1,6 +1,8 @@
 //! The plugins that halite knows, as data.
 //!
-//! A plugin is loaded only from a path that the user gave, or from a file whose SHA-256 is in this table.
+//! A plugin is loaded only from a path that the user gave, or from a file whose SHA-256 is in this
+//! table. The digest is taken when it is installed, and again whenever the file has another time,
+//! or other users than this process's and root could have replaced it.
 
 use halite_fetch::{Client, FileSpec, Package, Transform};
 

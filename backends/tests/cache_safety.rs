@@ -211,7 +211,8 @@ fn damaged_files_are_named_by_verify() {
     let located = Located { path: library.clone(), source: Source::Given, plugin: None };
     let cache = open(&programs).for_plugin(&located);
     (1..=3).for_each(|number| keep(&cache, number, b"code"));
-    assert_eq!(cache.verify().unwrap(), (4, Vec::new()), "three programs, and the digest of the library");
+    let verified = cache.verify().unwrap();
+    assert_eq!((verified.files, verified.damaged), (4, Vec::new()), "three programs, and the digest");
 
     let named = |suffix: &str| names(&programs).into_iter().find(|name| name.ends_with(suffix)).unwrap();
     let (program, digest) = (programs.join(named(".program")), programs.join(named(".digest")));
@@ -221,11 +222,12 @@ fn damaged_files_are_named_by_verify() {
     let noted = fs::read_to_string(&digest).unwrap();
     let (identity, _) = noted.trim_end().rsplit_once('\n').unwrap();
     fs::write(&digest, format!("{identity}\n{}\n", "0".repeat(64))).unwrap();
-    let (count, mut wrong) = cache.verify().unwrap();
+    let verified = cache.verify().unwrap();
+    let mut wrong: Vec<_> = verified.damaged.into_iter().map(|file| file.path).collect();
     wrong.sort();
     let mut want = [program, digest];
     want.sort();
-    assert_eq!((count, wrong.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>()), (4, want.to_vec()));
+    assert_eq!((verified.files, wrong), (4, want.to_vec()));
 }
 
 #[test]

@@ -95,7 +95,8 @@ impl Settings {
         }
     }
 
-    /// Writes the program that could not be compiled to a file of `HALITE_DUMP_DIR`, which the error then names.
+    /// Writes the program that could not be compiled to a file of `HALITE_DUMP_DIR`, which the
+    /// error then names.
     #[cold]
     pub(crate) fn keep_refused(&self, program: &Program, error: Error) -> Error {
         static REFUSED: AtomicU64 = AtomicU64::new(0);
@@ -150,8 +151,8 @@ impl Settings {
     }
 }
 
-/// Adds a line to a file. One that would grow beyond `limit` bytes is first renamed to `PATH.1`, in place of the one before it,
-/// so that at most twice `limit` is on the disk.
+/// Adds a line to a file. One that would grow beyond `limit` bytes is first renamed to `PATH.1`, in
+/// place of the one before it, so that at most twice `limit` is on the disk.
 fn append_bounded(path: &Path, line: &str, limit: u64) -> io::Result<()> {
     let mut file = open_for_lines(path)?;
     let metadata = file.metadata()?;

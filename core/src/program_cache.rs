@@ -15,8 +15,8 @@ pub trait ProgramCache: fmt::Debug + Send + Sync + 'static {
     /// Keeps a program that was just compiled, if it is worth it. Errors of `serialize` mean that it cannot be kept.
     fn keep(&self, key: &ProgramKey, compiled: &Compiled<'_>, serialize: &dyn Fn() -> Result<Vec<u8>>);
 
-    /// The backend has loaded what [`find`](Self::find) gave. A program that was given out, and neither loaded nor refused by
-    /// the end of the process, may have ended it.
+    /// The backend has loaded what [`find`](Self::find) gave. A program that was given out, and
+    /// neither loaded nor refused by the end of the process, may have ended it.
     fn loaded(&self, _key: &ProgramKey) {}
 
     /// The backend refuses what [`find`](Self::find) gave, for this reason.

@@ -68,8 +68,8 @@ impl Digits {
     }
 
     fn load(self, cache: &Cache, progress: &mut dyn Progress, names: &'static [&'static str; 2]) -> Result<InMemory> {
-        // A bit that has changed on the disk would change what is learned. The digest of all 47 MB takes some 60 ms, in which
-        // the command opens the plugin.
+        // A bit that has changed on the disk would change what is learned. The digest of all 47 MB
+        // takes some 60 ms, in which the command opens the plugin.
         let installed = cache.ensure_checked(self.package(), Check::Files(names), progress)?;
         let [images, labels] = names.map(|name| idx::read(installed.path(name)));
         let (images, labels) = (images?, labels?);

@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, Subcommand};
 use halite::{
     Error, ErrorKind, Result,
-    backends::{Access, CompileCache, CompileCacheOptions, FileCount, KeptEntry, OtherFiles, PLUGINS},
+    backends::{Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles, PLUGINS},
     fetch::{self, Bytes, Check, State, Stored, StoredKind},
 };
 use serde_json::{Value, json};
@@ -18,9 +18,10 @@ use super::data;
 
 /// List, verify or remove what is kept on the disk
 ///
-/// Every program that an accelerator compiles is kept, and the next process that wants the same one loads it. What was not
-/// used for longest makes room. HALITE_COMPILE_CACHE says where: `on`, `off`, PATH, `readonly` or `readonly:PATH`. Plugins and
-/// data sets are installed once, and stay until they are removed here.
+/// Every program that an accelerator compiles is kept, and the next process that wants the same one
+/// loads it. What was not used for longest makes room. HALITE_COMPILE_CACHE says where: `on`,
+/// `off`, PATH, `readonly` or `readonly:PATH`. Plugins and data sets are installed once, and stay
+/// until they are removed here.
 #[derive(Args, Debug)]
 pub(crate) struct Cache {
     #[command(subcommand)]
@@ -119,17 +120,29 @@ fn known() -> Vec<Known> {
     PLUGINS.iter().map(plugin).chain(data).collect()
 }
 
+/// What the cache of packages holds.
+struct Contents {
+    packages: Vec<Kept>,
+    partial: Vec<Stored>,
+}
+
+/// An installed package.
+struct Kept {
+    stored: Stored,
+    /// Whether this version of halite uses it.
+    is_used: bool,
+}
+
 impl Caches {
-    /// Packages, with whether this version of halite uses them; and partial installations.
-    fn stored(&self) -> Result<(Vec<(Stored, bool)>, Vec<Stored>)> {
+    fn contents(&self) -> Result<Contents> {
         let used: Vec<PathBuf> = known().iter().map(|known| self.packages.directory(known.package)).collect();
         let is_package = |stored: &Stored| matches!(stored.kind, StoredKind::Package(_));
         let (packages, partial): (Vec<_>, Vec<_>) = self.packages.stored()?.into_iter().partition(is_package);
         let packages = packages.into_iter().map(|stored| {
             let is_used = used.contains(&stored.path);
-            (stored, is_used)
+            Kept { stored, is_used }
         });
-        Ok((packages.collect(), partial))
+        Ok(Contents { packages: packages.collect(), partial })
     }
 }
 
@@ -145,33 +158,33 @@ impl Clear {
             let (count, bytes) = caches.programs.clear()?;
             say!("{count} programs removed, {}", Bytes(bytes));
         }
-        let (kept, unfinished) = caches.stored()?;
+        let contents = caches.contents()?;
         if old || packages || all {
-            let chosen = kept.iter().filter(|(_, is_used)| packages || all || !is_used).map(|(stored, _)| stored);
-            let (count, bytes) = remove(caches, chosen)?;
-            say!("{count} packages removed, {}", Bytes(bytes));
+            let chosen = contents.packages.iter().filter(|kept| packages || all || !kept.is_used);
+            let removed = remove(caches, chosen.map(|kept| &kept.stored))?;
+            say!("{} packages removed, {}", removed.files, Bytes(removed.bytes));
         }
         if partial || all {
-            let (count, bytes) = remove(caches, unfinished.iter())?;
+            let removed = remove(caches, contents.partial.iter())?;
             let abandoned = if caches.read_only { FileCount::default() } else { caches.programs.remove_abandoned()? };
-            say!("{} partial files removed, {}", count + abandoned.files, Bytes(bytes + abandoned.bytes));
+            say!("{} partial files removed, {}", removed.files + abandoned.files, Bytes(removed.bytes + abandoned.bytes));
         }
         Ok(())
     }
 }
 
 /// Removes what is not in use; says what is.
-fn remove<'a>(caches: &Caches, chosen: impl Iterator<Item = &'a Stored>) -> Result<(usize, u64)> {
-    let (mut count, mut bytes) = (0, 0);
+fn remove<'a>(caches: &Caches, chosen: impl Iterator<Item = &'a Stored>) -> Result<FileCount> {
+    let mut removed = FileCount::default();
     for stored in chosen {
         if caches.packages.remove(stored)? {
-            count += 1;
-            bytes += stored.bytes;
+            removed.files += 1;
+            removed.bytes += stored.bytes;
         } else {
             say!("{} stays: another process is installing it", stored.name);
         }
     }
-    Ok((count, bytes))
+    Ok(removed)
 }
 
 /// Takes all digests again.
@@ -188,13 +201,14 @@ fn verify(caches: &Caches) -> Result<()> {
             State::Damaged(reason) => report(package.to_string(), Some(format!("{reason}; `{install}` fetches it again"))),
         }
     }
-    for (stored, _) in caches.stored()?.0.into_iter().filter(|(_, is_used)| !is_used) {
+    for Kept { stored, .. } in caches.contents()?.packages.into_iter().filter(|kept| !kept.is_used) {
         let reason = stored.verify()?.map(|reason| format!("{reason}; `halite cache clear --old` removes it"));
         report(stored.name, reason);
     }
-    let (files, wrong) = caches.programs.verify()?;
-    whole += files - wrong.len();
-    damaged.extend(wrong.iter().map(|(path, reason)| format!("{}: {reason}; it is not used", path.display())));
+    let programs = caches.programs.verify()?;
+    whole += programs.files - programs.damaged.len();
+    let describe = |file: &DamagedFile| format!("{}: {}; it is not used", file.path.display(), file.reason);
+    damaged.extend(programs.damaged.iter().map(describe));
     for line in &damaged {
         say!("damaged: {line}");
     }
@@ -212,22 +226,23 @@ fn age(of: SystemTime) -> u64 {
 fn list(caches: &Caches, json: bool) -> Result<()> {
     let entries = caches.programs.entries()?;
     let other = caches.programs.other_files()?;
-    let (packages, partial) = caches.stored()?;
+    let contents = caches.contents()?;
     if json {
-        list_as_json(caches, &entries, other, &packages, &partial);
+        list_as_json(caches, &entries, other, &contents);
         return Ok(());
     }
     list_programs(caches, &entries, other);
     say!("");
     say!("{:>10} {:>10}  {:<5} package", "size", "installed", "used");
-    for (stored, is_used) in &packages {
+    let Contents { packages, partial } = contents;
+    for Kept { stored, is_used } in &packages {
         let StoredKind::Package(package) = &stored.kind else { continue };
         let (size, used) = (Bytes(stored.bytes).to_string(), if *is_used { "yes" } else { "no" });
         say!("{size:>10} {:>10}  {used:<5} {package}", ago(age(stored.changed)));
     }
-    let bytes: u64 = packages.iter().map(|(stored, _)| stored.bytes).sum();
+    let bytes: u64 = packages.iter().map(|kept| kept.stored.bytes).sum();
     say!("{} packages, {}, in {}", packages.len(), Bytes(bytes), caches.packages.root().display());
-    let old: Vec<&Stored> = packages.iter().filter(|(_, is_used)| !is_used).map(|(stored, _)| stored).collect();
+    let old: Vec<&Stored> = packages.iter().filter(|kept| !kept.is_used).map(|kept| &kept.stored).collect();
     if !old.is_empty() {
         let bytes = old.iter().map(|stored| stored.bytes).sum();
         say!("{} of them are not used by this version, {}; `halite cache clear --old` removes them", old.len(), Bytes(bytes));
@@ -261,7 +276,8 @@ fn list_programs(caches: &Caches, entries: &[KeptEntry], other: OtherFiles) {
     }
 }
 
-fn list_as_json(caches: &Caches, entries: &[KeptEntry], other: OtherFiles, packages: &[(Stored, bool)], partial: &[Stored]) {
+fn list_as_json(caches: &Caches, entries: &[KeptEntry], other: OtherFiles, contents: &Contents) {
+    let Contents { packages, partial } = contents;
     let program = |entry: &KeptEntry| {
         json!({
             "key": entry.key.to_string(),
@@ -295,7 +311,7 @@ fn list_as_json(caches: &Caches, entries: &[KeptEntry], other: OtherFiles, packa
             "partial_programs": count(other.partial),
             "markers": count(other.markers),
             "package_directory": caches.packages.root(),
-            "packages": packages.iter().map(|(one, used)| stored(one, ("used", json!(used)))).collect::<Vec<_>>(),
+            "packages": packages.iter().map(|kept| stored(&kept.stored, ("used", json!(kept.is_used)))).collect::<Vec<_>>(),
             "partial": partial.iter().map(|one| stored(one, ("in_use", json!(in_use(one))))).collect::<Vec<_>>(),
         })
     );

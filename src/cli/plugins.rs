@@ -35,7 +35,8 @@ enum PluginsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Fetch a plugin's package, verify its SHA-256, and unpack it into the cache; one that is here is verified again
+    /// Fetch a plugin's package, verify its SHA-256, and unpack it into the cache; one that is here
+    /// is verified again
     ///
     /// pip downloads the pinned version from the registry it is configured for. The library is taken only if its digest is
     /// the one that halite knows; a download that breaks off leaves nothing behind.

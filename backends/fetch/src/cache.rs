@@ -33,8 +33,8 @@ pub struct Limits {
     pub download: Duration,
     /// For a client that writes nothing to disk.
     pub stall: Duration,
-    /// For another process that installs the same package. `None` for as long as that may take: `download` for each of the
-    /// package's archives, and five minutes.
+    /// For another process that installs the same package. `None` for as long as that may take:
+    /// `download` for each of the package's archives, and five minutes.
     pub lock: Option<Duration>,
 }
 
@@ -74,8 +74,9 @@ impl Installed {
 /// How closely to look at files that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
-    /// Sizes and times of change; the digest of a file whose time has changed since it was verified, and of one that other
-    /// users than this process's and root may change. Files of terms (`LICENSE`) may be missing.
+    /// Sizes and times of change; the digest of a file whose time has changed since it was
+    /// verified, and of one that other users than this process's and root may change. Files of
+    /// terms (`LICENSE`) may be missing.
     Quick,
     /// As [`Quick`](Self::Quick), and the digests of these files.
     Files(&'static [&'static str]),
@@ -393,7 +394,8 @@ impl Cache {
         self.root.join(".locks").join(key)
     }
 
-    /// Removes what killed processes left: of this package, whose lock the caller holds, and of others that nobody installs.
+    /// Removes what killed processes left: of this package, whose lock the caller holds, and of
+    /// others that nobody installs.
     fn remove_leftovers(&self, package: &Package) {
         for entry in fs::read_dir(self.partial()).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -414,7 +416,8 @@ pub(crate) fn key_of_partial(name: &str) -> Option<&str> {
     (is_key(key) && unique.split('-').count() == 3 && unique.split('-').all(is_number)).then_some(key)
 }
 
-/// Whether a name has the form of [`Package::key`]: client, name, version and 16 digits of a digest.
+/// Whether a name has the form of [`Package::key`]: client, name, version and 16 digits of a
+/// digest.
 pub(crate) fn is_key(name: &str) -> bool {
     let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let client = ["pip-", "npm-", "apt-"].iter().any(|client| name.starts_with(client));

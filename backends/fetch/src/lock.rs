@@ -26,8 +26,8 @@ pub(crate) enum Acquire {
 const LONGEST_NOTE: u64 = 300;
 
 impl Lock {
-    /// Waits at most `deadline`, calling `waiting` at once and then several times a second, with how long it has waited and
-    /// who holds the lock.
+    /// Waits at most `deadline`, calling `waiting` at once and then several times a second, with
+    /// how long it has waited and who holds the lock.
     pub(crate) fn acquire(path: &Path, deadline: Duration, mut waiting: impl FnMut(Duration, &str)) -> io::Result<Acquire> {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).read(true).write(true);
@@ -56,7 +56,8 @@ impl Lock {
         }
     }
 
-    /// The lock, if nobody holds it now. Makes no file: where there is none, nobody has ever held it.
+    /// The lock, if nobody holds it now. Makes no file: where there is none, nobody has ever held
+    /// it.
     pub(crate) fn if_free(path: &Path) -> Option<Option<Self>> {
         match open_regular_with(OpenOptions::new().read(true).write(true), path, Links::Refuse) {
             Ok(file) => match file.try_lock() {

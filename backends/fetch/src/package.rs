@@ -63,8 +63,9 @@ pub struct Package {
     pub version: &'static str,
     /// Size of the archive in bytes: exact where `archive_sha256` is given, else only a hint for the progress bar.
     pub archive_size: u64,
-    /// SHA-256 of the archive in lower-case hex. `None` where every distribution builds its own archive around the
-    /// same files (apt, which verifies them against its signed lists); the digests of the files decide then.
+    /// SHA-256 of the archive in lower-case hex. `None` where every distribution builds its own
+    /// archive around the same files (apt, which verifies them against its signed lists); the
+    /// digests of the files decide then.
     pub archive_sha256: Option<&'static str>,
     /// The files to take out of the archive. Everything else in it is ignored.
     pub files: &'static [FileSpec],

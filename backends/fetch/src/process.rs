@@ -28,7 +28,8 @@ pub(crate) struct Deadline {
     pub(crate) stall: Duration,
 }
 
-/// A file for at most so many bytes, and one more of what is longer. A command that writes more finds its pipe closed.
+/// A file for at most so many bytes, and one more of what is longer. A command that writes more
+/// finds its pipe closed.
 pub(crate) struct Limited {
     pub(crate) file: File,
     pub(crate) most: u64,

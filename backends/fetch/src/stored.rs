@@ -1,4 +1,5 @@
-//! Everything that a cache directory holds: to list it, to verify it, and to remove what is not wanted.
+//! Everything that a cache directory holds: to list it, to verify it, and to remove what is not
+//! wanted.
 
 use std::{
     fs, io,
@@ -68,7 +69,8 @@ impl Cache {
         Ok(stored)
     }
 
-    /// Removes what [`stored`](Self::stored) listed. `false` if it is in use: being installed by another process.
+    /// Removes what [`stored`](Self::stored) listed. `false` if it is in use: being installed by
+    /// another process.
     ///
     /// # Errors
     ///
@@ -102,8 +104,8 @@ impl Stored {
         Stored { name, kind, path, bytes, changed, key }
     }
 
-    /// Takes the digests of all files of a package, and compares them with those in its marker. What is wrong, if anything is;
-    /// nothing is verified of an installation.
+    /// Takes the digests of all files of a package, and compares them with those in its marker.
+    /// What is wrong, if anything is; nothing is verified of an installation.
     ///
     /// # Errors
     ///

@@ -148,7 +148,8 @@ fn pipes_in_a_cache_are_refused_at_once() {
     assert!(error.contains("not a regular file") && error.contains(".locks"), "{error}");
 }
 
-/// A cache that cannot install anything: `PATH` is not changed, but the package's digest is not the registry's.
+/// A cache that cannot install anything: `PATH` is not changed, but the package's digest is not the
+/// registry's.
 fn fails_to_install(cache: &Cache, check: Check) -> Error {
     let error = cache.ensure_checked(&PACKAGE, check, &mut Quiet).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error:?}");

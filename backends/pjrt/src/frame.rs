@@ -125,8 +125,8 @@ pub(crate) fn identity(platform: &str, (major, minor): (i32, i32), build: &Build
 /// Platforms whose programs run on a device, whatever processor the host has.
 const DEVICE_PLATFORMS: [&str; 5] = ["cuda", "metal", "rocm", "sycl", "tpu"];
 
-/// Whether programs of a platform may be machine code for this machine's processor: of `cpu`, and of every platform that is
-/// not known to be an accelerator's.
+/// Whether programs of a platform may be machine code for this machine's processor: of `cpu`, and
+/// of every platform that is not known to be an accelerator's.
 pub(crate) fn is_host_platform(platform: &str) -> bool {
     !DEVICE_PLATFORMS.iter().any(|known| platform.eq_ignore_ascii_case(known))
 }

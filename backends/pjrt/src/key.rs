@@ -70,7 +70,8 @@ impl EnvironmentFlags {
         EnvironmentFlags { at_load: VARIABLES.map(effective_value), changed: Default::default() }
     }
 
-    /// As [`read`](Self::read), refusing a file of flags that cannot be read: XLA ends the process for that.
+    /// As [`read`](Self::read), refusing a file of flags that cannot be read: XLA ends the process
+    /// for that.
     pub(crate) fn checked() -> Result<Self> {
         if let Some(value) = env::var_os(XLA_FLAGS)
             && !value.is_empty()
@@ -87,8 +88,8 @@ impl EnvironmentFlags {
         Ok(Self::read())
     }
 
-    /// The flags of all variables that `platform` may read. `None` if a variable has changed since the
-    /// plugin was loaded, if a file cannot be read, and where flags ask for dumps.
+    /// The flags of all variables that `platform` may read. `None` if a variable has changed since
+    /// the plugin was loaded, if a file cannot be read, and where flags ask for dumps.
     fn current(&self, platform: &str) -> Option<String> {
         self.note_changes();
         let mut text = String::new();
@@ -146,9 +147,14 @@ fn effective_flags(text: &str) -> Option<String> {
             tokens.extend(named_files(name, value)?);
         }
     }
-    // Where whitespace may be part of a value, it is part of the key.
+    // Where whitespace may be part of a value, it is part of the key. halite's own flags are the
+    // first.
     if text.contains(['"', '\'', '\\']) {
-        tokens.push(text.to_owned());
+        let mut rest = text.trim_ascii();
+        while RUN_TIME_FLAGS.iter().any(|flag| rest.starts_with(flag)) {
+            rest = rest.split_once(|c: char| c.is_ascii_whitespace()).map_or("", |(_, rest)| rest.trim_ascii_start());
+        }
+        tokens.push(rest.to_owned());
     }
     Some(tokens.join(" "))
 }
@@ -189,8 +195,9 @@ fn read_regular(path: &Path) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= LARGEST_FILE).then_some(bytes)
 }
 
-/// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for what would not compile, for what is compiled to
-/// have its intermediate forms written to disk, and where the compiler's flags are not known for certain.
+/// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for what would not
+/// compile, for what is compiled to have its intermediate forms written to disk, and where the
+/// compiler's flags are not known for certain.
 pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
     let environment = client.plugin().environment_flags().current(client.platform_name())?;
     let asks_for_dump = |text: &str| text.contains("xla_dump");
@@ -223,8 +230,9 @@ pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &Com
     Some(ProgramKey(digest.finalize().into()))
 }
 
-/// Values of the variables that a client of `plugin` reads while it is created. Called while no other client is being
-/// created: some variables are set for as long as that takes, and what is compiled meanwhile has nothing to do with them.
+/// Values of the variables that a client of `plugin` reads while it is created. Called while no
+/// other client is being created: some variables are set for as long as that takes, and what is
+/// compiled meanwhile has nothing to do with them.
 pub(crate) fn client_variables(plugin: &Plugin) -> String {
     plugin.environment_flags().note_changes();
     CLIENT_VARIABLES.iter().filter_map(|name| Some(format!("; {name}={}", env::var_os(name)?.display()))).collect()
@@ -290,6 +298,9 @@ mod tests {
     fn flags_of_run_time_are_left_out() {
         let flags = "--a=1  --xla_cpu_collective_call_terminate_timeout_seconds=900\n--b=x";
         assert_eq!(effective_flags(flags).as_deref(), Some("--a=1 --b=x"));
+        let quoted = "--a='b  c'";
+        let longer = format!("--xla_cpu_collective_call_terminate_timeout_seconds=900 {quoted}\n");
+        assert_eq!(effective_flags(&longer), effective_flags(quoted));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use super::PARTIAL;
 /// How the names of remembered digests end.
 pub(super) const DIGEST: &str = ".digest";
 
-/// The whole file, of at most `limit` bytes; with `check_owner` only if nobody but the user of this process and root may
-/// write it.
+/// The whole file, of at most `limit` bytes; with `check_owner` only if nobody but the user of this
+/// process and root may write it.
 pub(super) fn read_trusted(path: &Path, limit: u64, check_owner: bool) -> io::Result<Vec<u8>> {
     let mut file = open_regular(path)?;
     // Of the open file: what the name stands for may change meanwhile.
@@ -92,8 +92,8 @@ pub(super) fn is_partial(name: &str) -> bool {
     })
 }
 
-/// What is wrong with a remembered digest: takes the digest of the library again, if it is still the same by place, size and
-/// times.
+/// What is wrong with a remembered digest: takes the digest of the library again, if it is still
+/// the same by place, size and times.
 pub(super) fn verify_digest(path: &Path) -> io::Result<Option<String>> {
     let text = String::from_utf8(read_trusted(path, 4096, false)?).unwrap_or_default();
     // The path may have spaces in it; the numbers behind it are seven words.

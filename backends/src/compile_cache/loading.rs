@@ -1,9 +1,11 @@
 //! Markers of loads under way, by which a program is recognized whose load killed the process.
 //!
-//! A serialized program is machine code that the plugin maps and links; where that goes wrong, there is no error but a signal.
-//! So a marker is written before a program is handed out, and removed once it is loaded. While the load lasts, the marker's
-//! file is locked, and the system unlocks it when the process ends in whatever way: a marker that nobody holds is of a load
-//! that did not come back. A process that was killed for another reason at that moment costs one compilation.
+//! A serialized program is machine code that the plugin maps and links; where that goes wrong,
+//! there is no error but a signal. So a marker is written before a program is handed out, and
+//! removed once it is loaded. While the load lasts, the marker's file is locked, and the system
+//! unlocks it when the process ends in whatever way: a marker that nobody holds is of a load that
+//! did not come back. A process that was killed for another reason at that moment costs one
+//! compilation.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -37,7 +39,8 @@ impl Drop for Loading {
 pub(super) enum Begun {
     /// The load is marked from now on.
     Marked(Loading),
-    /// It cannot be marked: another load of the same program is under way, or markers do not work here.
+    /// It cannot be marked: another load of the same program is under way, or markers do not work
+    /// here.
     Unmarked,
     /// A process died in its load. The marker is this call's to remove.
     Died(Loading, String),
