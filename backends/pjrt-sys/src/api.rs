@@ -15,7 +15,7 @@ use crate::transfer::*;
 use crate::{Call, Slot};
 
 /// The one symbol a plugin exports: `GetPjrtApi`. The table lives as long as the process.
-pub type GetPjrtApi = unsafe extern "C" fn() -> *const PJRT_Api;
+pub type GetPjrtApi = unsafe extern "C-unwind" fn() -> *const PJRT_Api;
 
 /// The name of [`GetPjrtApi`] in a plugin's symbol table.
 pub const GET_PJRT_API: &str = "GetPjrtApi";
@@ -44,7 +44,7 @@ macro_rules! api_table {
             pub pjrt_api_version: PJRT_Api_Version,
             $(
                 #[doc = concat!("Takes [`", stringify!($args), "`].")]
-                pub $slot: Option<unsafe extern "C" fn(*mut $args) -> returns!($($ret)?)>,
+                pub $slot: Option<unsafe extern "C-unwind" fn(*mut $args) -> returns!($($ret)?)>,
             )*
         }
 

@@ -149,7 +149,7 @@ c_structs! {
         attributes: *const PJRT_NamedValue,
         num_attributes: usize,
         device_attributes: *mut PJRT_Device_Attributes,
-        attributes_deleter: Option<unsafe extern "C" fn(*mut PJRT_Device_Attributes)>,
+        attributes_deleter: Option<unsafe extern "C-unwind" fn(*mut PJRT_Device_Attributes)>,
     }
 
     /// Resets the peak counters of a device.

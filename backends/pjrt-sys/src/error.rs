@@ -35,7 +35,7 @@ c_enum! {
 /// Given by a plugin to the caller's callbacks, so that they can return an error of the plugin's kind.
 /// The message is copied.
 pub type PJRT_CallbackError =
-    Option<unsafe extern "C" fn(code: PJRT_Error_Code, message: *const c_char, message_size: usize) -> *mut PJRT_Error>;
+    Option<unsafe extern "C-unwind" fn(code: PJRT_Error_Code, message: *const c_char, message_size: usize) -> *mut PJRT_Error>;
 
 /// Receives one key and payload (both with sizes, not terminated by NUL) and the caller's `user_arg`.
 pub type PJRT_Error_PayloadVisitor = Option<

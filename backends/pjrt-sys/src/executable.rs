@@ -112,7 +112,7 @@ c_structs! {
         serialized_bytes: *const c_char,
         serialized_bytes_size: usize,
         serialized_device_assignment: *mut PJRT_DeviceAssignmentSerialized,
-        serialized_device_assignment_deleter: Option<unsafe extern "C" fn(*mut PJRT_DeviceAssignmentSerialized)>,
+        serialized_device_assignment_deleter: Option<unsafe extern "C-unwind" fn(*mut PJRT_DeviceAssignmentSerialized)>,
     }
 
     /// The name of an executable; lives as long as it.
@@ -287,7 +287,7 @@ c_structs! {
         serialized_bytes: *const c_char,
         serialized_bytes_size: usize,
         serialized_executable: *mut PJRT_SerializedExecutable,
-        serialized_executable_deleter: Option<unsafe extern "C" fn(*mut PJRT_SerializedExecutable)>,
+        serialized_executable_deleter: Option<unsafe extern "C-unwind" fn(*mut PJRT_SerializedExecutable)>,
     }
 
     /// Loads bytes of `PJRT_Executable_Serialize`, of the same platform and version.
@@ -324,7 +324,7 @@ c_structs! {
         serialized_bytes: *const c_char,
         serialized_bytes_size: usize,
         serialized_compile_options: *mut PJRT_SerializedCompileOptions,
-        serialized_compile_options_deleter: Option<unsafe extern "C" fn(*mut PJRT_SerializedCompileOptions)>,
+        serialized_compile_options_deleter: Option<unsafe extern "C-unwind" fn(*mut PJRT_SerializedCompileOptions)>,
     }
 
     /// Loads an executable compiled for a topology.

@@ -44,10 +44,10 @@ opaque! {
 }
 
 /// Function of a profiler: takes its arguments, returns null or an error.
-pub type ProfilerEntry<A> = Option<unsafe extern "C" fn(*mut A) -> *mut PLUGIN_Profiler_Error>;
+pub type ProfilerEntry<A> = Option<unsafe extern "C-unwind" fn(*mut A) -> *mut PLUGIN_Profiler_Error>;
 
 /// Entry of an extension: takes its arguments, returns null or an error.
-pub type Entry<A> = Option<unsafe extern "C" fn(*mut A) -> *mut PJRT_Error>;
+pub type Entry<A> = Option<unsafe extern "C-unwind" fn(*mut A) -> *mut PJRT_Error>;
 
 c_structs! {
     /// Layouts of buffers and executables. Extension type 4.
@@ -75,7 +75,7 @@ c_structs! {
         serialized_bytes: *const c_char,
         serialized_bytes_size: usize,
         serialized_layout: *mut PJRT_Layouts_SerializedLayout,
-        serialized_layout_deleter: Option<unsafe extern "C" fn(*mut PJRT_Layouts_SerializedLayout)>,
+        serialized_layout_deleter: Option<unsafe extern "C-unwind" fn(*mut PJRT_Layouts_SerializedLayout)>,
     }
 
     /// The layout a client gives to a type and shape; the caller owns it.
@@ -142,8 +142,8 @@ c_structs! {
     /// Custom calls: handlers written by the caller. Extension type 5.
     plain PJRT_FFI_Extension {
         base: PJRT_Extension_Base,
-        type_register: Option<unsafe extern "C" fn(*mut c_void) -> *mut PJRT_Error>,
-        user_data_add: Option<unsafe extern "C" fn(*mut c_void) -> *mut PJRT_Error>,
+        type_register: Option<unsafe extern "C-unwind" fn(*mut c_void) -> *mut PJRT_Error>,
+        user_data_add: Option<unsafe extern "C-unwind" fn(*mut c_void) -> *mut PJRT_Error>,
         register_handler: Entry<PJRT_FFI_Register_Handler_Args>,
     }
 
@@ -171,8 +171,8 @@ c_structs! {
     /// which there are.
     sized PLUGIN_Profiler_Api {
         r#priv: *mut c_void,
-        error_destroy: Option<unsafe extern "C" fn(*mut PLUGIN_Profiler_Error_Destroy_Args)>,
-        error_message: Option<unsafe extern "C" fn(*mut PLUGIN_Profiler_Error_Message_Args)>,
+        error_destroy: Option<unsafe extern "C-unwind" fn(*mut PLUGIN_Profiler_Error_Destroy_Args)>,
+        error_message: Option<unsafe extern "C-unwind" fn(*mut PLUGIN_Profiler_Error_Message_Args)>,
         error_get_code: ProfilerEntry<PLUGIN_Profiler_Error_GetCode_Args>,
         create: ProfilerEntry<PLUGIN_Profiler_Create_Args>,
         destroy: ProfilerEntry<PLUGIN_Profiler_Destroy_Args>,

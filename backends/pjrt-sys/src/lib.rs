@@ -12,6 +12,10 @@
 //! * The table only grows. A slot exists if the table's `struct_size` covers it and it is not null;
 //!   [`Call::SLOT`] has the offset. The same holds for each extension and its own size.
 //! * Numbers of C enums may be newer than ours, so they are integers with names, not Rust enums.
+//! * Functions of a plugin are declared `extern "C-unwind"`: plugins are C++, and an exception that leaves one
+//!   of their functions would be undefined behaviour through `extern "C"`. Rust cannot catch it
+//!   (`catch_unwind` ends the process); `halite-pjrt` says what it does instead. Callbacks that the caller
+//!   provides never unwind and stay `extern "C"`.
 //!
 //! ```
 //! use halite_pjrt_sys::{CStruct, Call, event::PJRT_Event_IsReady_Args};

@@ -59,7 +59,7 @@ c_structs! {
         serialized_bytes: *const c_char,
         serialized_bytes_size: usize,
         serialized_topology: *mut PJRT_SerializedTopology,
-        serialized_topology_deleter: Option<unsafe extern "C" fn(*mut PJRT_SerializedTopology)>,
+        serialized_topology_deleter: Option<unsafe extern "C-unwind" fn(*mut PJRT_SerializedTopology)>,
     }
 
     /// A topology from bytes.
@@ -92,7 +92,7 @@ c_structs! {
         layout: *mut PJRT_Buffer_MemoryLayout,
         serialized_shape: *const c_char,
         serialized_shape_size: usize,
-        serialized_shape_deleter: Option<unsafe extern "C" fn(*const c_char)>,
+        serialized_shape_deleter: Option<unsafe extern "C-unwind" fn(*const c_char)>,
     }
 
     /// The kinds of memory a topology has.

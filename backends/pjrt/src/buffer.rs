@@ -1,6 +1,12 @@
 //! Buffers: uploads, reads, copies, deletion.
 
-use std::{ffi::c_void, mem::MaybeUninit, ptr::NonNull, sync::Arc};
+use std::{
+    collections::HashSet,
+    ffi::c_void,
+    mem::MaybeUninit,
+    ptr::NonNull,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use halite_core::{
     Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement, Result, TensorType,
@@ -130,7 +136,7 @@ impl PjrtBuffer {
     /// # Safety
     ///
     /// * `into` stays valid for writes of the type's bytes until the event is ready.
-    unsafe fn copy_to_host(&self, op: &'static str, into: *mut u8) -> Result<PjrtEvent> {
+    unsafe fn copy_to_host(&self, op: &'static str, into: *mut u8) -> Result<PjrtEvent, CopyError> {
         let order = RowMajor::of(self.kind.ty.rank());
         let mut layout = order.layout();
         let mut args = PJRT_Buffer_ToHostBuffer_Args {
@@ -142,8 +148,41 @@ impl PjrtBuffer {
             ..PJRT_Buffer_ToHostBuffer_Args::new()
         };
         // SAFETY: the buffer is alive, the layout lives during the call, and `into` is the caller's condition.
-        unsafe { self.kind.client.call(op, &mut args)? };
-        event_of(&self.kind.client, op, args.event)
+        unsafe { self.kind.client.call(op, &mut args) }.map_err(CopyError::Refused)?;
+        event_of(&self.kind.client, op, args.event).map_err(CopyError::NoEvent)
+    }
+
+    /// Reads by way of bytes that the plugin may keep writing, should it give no event that says when it is done.
+    fn read_checked(&self, op: &'static str, into: &mut [u8]) -> Result<()> {
+        let mut bytes = vec![0; into.len()].into_boxed_slice();
+        // SAFETY: the bytes are freed when the event is ready or the copy is refused, and else never.
+        match unsafe { self.copy_to_host(op, bytes.as_mut_ptr()) } {
+            Ok(event) => event.wait()?,
+            Err(CopyError::Refused(error)) => return Err(error),
+            Err(CopyError::NoEvent(error)) => {
+                std::mem::forget(bytes);
+                return Err(error);
+            }
+        }
+        self.kind.client.reads_checked.store(true, Relaxed);
+        into.copy_from_slice(&bytes);
+        Ok(())
+    }
+}
+
+/// Why there is nothing to wait for after a copy to the host.
+enum CopyError {
+    /// The plugin does not copy.
+    Refused(Error),
+    /// It copies, and does not say when it is done.
+    NoEvent(Error),
+}
+
+impl CopyError {
+    fn into_error(self) -> Error {
+        match self {
+            CopyError::Refused(error) | CopyError::NoEvent(error) => error,
+        }
     }
 }
 
@@ -210,8 +249,11 @@ impl Buffer for PjrtBuffer {
         if needed == 0 {
             return self.ready()?.wait();
         }
-        // SAFETY: `into` is ours until the event is ready, which is waited for.
-        unsafe { self.copy_to_host(OP, into.as_mut_ptr()) }?.wait()
+        if !self.kind.client.reads_checked.load(Relaxed) {
+            return self.read_checked(OP, into);
+        }
+        // SAFETY: `into` is ours until the event is ready, which is waited for. The plugin was seen to give an event.
+        unsafe { self.copy_to_host(OP, into.as_mut_ptr()) }.map_err(CopyError::into_error)?.wait()
     }
 
     fn fetch(&self, then: OnFetched) {
@@ -236,11 +278,13 @@ impl Buffer for PjrtBuffer {
                 // SAFETY: the copy succeeded, so every byte is written.
                 then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
             })),
-            Err(error) => {
-                // SAFETY: the plugin refused the copy, or gave nothing to wait for, so the bytes are ours alone.
+            Err(CopyError::Refused(error)) => {
+                // SAFETY: the plugin refused the copy, so the bytes are ours alone.
                 drop(unsafe { bytes.into_box() });
                 then(Err(error));
             }
+            // The plugin may write the bytes at any time, so they are never freed.
+            Err(CopyError::NoEvent(error)) => then(Err(error)),
         }
     }
 }
@@ -290,7 +334,7 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
     let shared = matches!(bytes, HostBytes::Shared(_));
     let aligned = data.as_ptr().addr().is_multiple_of(ZERO_COPY_ALIGNMENT);
     let in_host_memory = to.memory == MemoryKind::Device && &**client.platform_name() == "cpu";
-    let semantics = match (shared, aligned && in_host_memory) {
+    let semantics = match (shared && !client.copies_uploads.load(Relaxed), aligned && in_host_memory) {
         (false, _) => PJRT_HostBufferSemantics::kImmutableOnlyDuringCall,
         (true, false) => PJRT_HostBufferSemantics::kImmutableUntilTransferCompletes,
         (true, true) => PJRT_HostBufferSemantics::kImmutableZeroCopy,
@@ -314,11 +358,19 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
         _ => error,
     })?;
     let buffer = PjrtBuffer::new(client, Handle::from_plugin(OP, args.buffer)?, ty.clone(), to);
-    // A plugin that copied everything may give no event.
     let done = NonNull::new(args.done_with_host_buffer).map(|event| PjrtEvent::new(client, OP, event));
-    if let (HostBytes::Shared(owner), Some(done)) = (bytes, done) {
+    match (bytes, done) {
         // Whatever the result: after it, the plugin does not read the bytes.
-        done.on_ready(Box::new(move |_| drop(owner)));
+        (HostBytes::Shared(owner), Some(done)) => done.on_ready(Box::new(move |_| drop(owner))),
+        (HostBytes::Shared(owner), None) if semantics != PJRT_HostBufferSemantics::kImmutableOnlyDuringCall => {
+            // The plugin keeps the bytes and does not say for how long. They are never freed, and from now on it gets
+            // bytes that it has to copy during the call.
+            std::mem::forget(owner.clone());
+            client.copies_uploads.store(true, Relaxed);
+            return upload(client, HostBytes::Shared(owner), ty, to);
+        }
+        // Without an event, what was copied during the call is done with.
+        _ => {}
     }
     Ok(buffer)
 }
@@ -349,12 +401,22 @@ pub(crate) fn failed(client: &Arc<Shared>, ty: &TensorType, to: Placement, messa
     Ok(PjrtBuffer::new(client, Handle::from_plugin(OP, args.buffer)?, ty.clone(), to))
 }
 
+/// Whether a plugin returned one buffer as several results, or an argument as a result: each is owned, and would be freed
+/// twice.
+pub(crate) fn is_shared(results: &[*mut PJRT_Buffer], args: &[*mut PJRT_Buffer]) -> bool {
+    let mut seen: HashSet<_> = args.iter().collect();
+    results.iter().any(|result| !result.is_null() && !seen.insert(result))
+}
+
 fn dims_of(ty: &TensorType) -> Vec<i64> {
     ty.dims().iter().map(|&dim| dim as i64).collect()
 }
 
 fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> Result<PjrtEvent> {
-    let none = || Error::new(ErrorKind::Internal, op, "the plugin gave no event").on(client.platform_name());
+    let none = || {
+        let message = format!("{} gave no event for it; use another build of it", client.table().name());
+        Error::new(ErrorKind::Internal, op, message).on(client.platform_name())
+    };
     NonNull::new(event).map(|event| PjrtEvent::new(client, op, event)).ok_or_else(none)
 }
 

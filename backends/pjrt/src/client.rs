@@ -5,17 +5,26 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicI32, Ordering::Relaxed},
+        atomic::{
+            AtomicBool, AtomicI32,
+            Ordering::{Relaxed, SeqCst},
+        },
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, DeviceId, Error, HostBytes, MemoryKind, Placement, Platform, Program, ProgramKey, Result,
-    Signature, TensorType,
+    Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, MemoryKind, Placement, Platform, Program, ProgramKey,
+    Result, Signature, TensorType,
 };
-use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
+use halite_pjrt_sys::{
+    Call,
+    client::*,
+    error::PJRT_Error,
+    executable::{PJRT_Client_Compile_Args, PJRT_LoadedExecutable, PJRT_Program},
+    memory::PJRT_Memory,
+};
 
 use crate::{
     PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology,
@@ -24,12 +33,16 @@ use crate::{
     environment,
     event::in_callback,
     executable::{compile, load},
+    gate::{Closed, Gate},
     handle::Handle,
     in_flight::{InFlight, Turn},
+    isolate::{self, Isolation},
     key::{self, program_key},
     plugin::{Plugin, StableHloVersions, Table},
     value::{OptionValue, Options, check_options, text_of, to_named},
 };
+
+const OP_CREATE: &str = "create client";
 
 /// A client of a plugin: the backend that programs use.
 ///
@@ -41,17 +54,37 @@ pub struct Pjrt {
 }
 
 impl Pjrt {
-    pub(crate) fn create(plugin: &'static Plugin, options: Options) -> Result<Self> {
-        const OP: &str = "create client";
-        check_options(OP, &options)?;
+    pub(crate) fn create(plugin: &'static Plugin, options: Options, deadline: Duration) -> Result<Self> {
+        check_options(OP_CREATE, &options)?;
+        // What such a client needs in the environment, another one must not see.
+        static ENVIRONMENT: Gate = Gate::new();
+        let entered = cpu_threads(&options).and_then(|_| ENVIRONMENT.enter("making a client", deadline).ok());
+        let made = alone(plugin, OP_CREATE, "making a client", deadline, move || Self::create_now(plugin, options));
+        if let (Some(entered), Err(Alone::Late(waited))) = (entered, &made) {
+            entered.is_stuck(*waited);
+        }
+        made.map_err(|error| match error {
+            Alone::Failed(error) => error,
+            Alone::Late(waited) => {
+                let message = format!(
+                    "{} has been looking for its devices for {} s and was left alone",
+                    plugin.shown(),
+                    waited.as_secs_f32()
+                );
+                Error::new(ErrorKind::DeadlineExceeded, OP_CREATE, message)
+            }
+        })
+    }
+
+    fn create_now(plugin: &'static Plugin, options: Options) -> Result<Self> {
+        const OP: &str = OP_CREATE;
         let named = to_named(&options);
         let mut args = PJRT_Client_Create_Args {
             create_options: named.as_ptr(),
             num_options: named.len(),
             ..PJRT_Client_Create_Args::new()
         };
-        let (client, variables) = {
-            let _lock = lock_clients();
+        let (mut client, variables) = {
             let variables = key::client_variables(plugin);
             // SAFETY: the options live until the call returns, and no key-value store is given.
             let mut create = || unsafe { plugin.table().call(OP, &mut args) };
@@ -61,15 +94,29 @@ impl Pjrt {
             };
             created.map_err(|error| with_options(error, &options))?;
             // From here on the client is destroyed if anything fails.
-            (Owned { plugin, client: Handle::from_plugin(OP, args.client)? }, variables)
+            (Owned { plugin, client: Handle::from_plugin(OP, args.client)?, in_creation: true }, variables)
         };
         let name = client.platform_name()?;
-        let version = described_version(plugin, &name, client.platform_version());
+        let version = described_version(plugin, &name, client.platform_version()?);
         let platform = Platform { name: name.into(), version };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
+        if !devices.iter().any(Device::is_local) {
+            let what = if devices.is_empty() { "lists no device" } else { "lists only devices of other processes" };
+            return Err(Error::new(ErrorKind::Unavailable, OP, format!("{} {what}", plugin.shown())));
+        }
         let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
         let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
-        let shared = Shared { in_flight, client, platform, devices, identity, launches: AtomicI32::new(0) };
+        client.in_creation = false;
+        let shared = Shared {
+            in_flight,
+            client,
+            platform,
+            devices,
+            identity,
+            launches: AtomicI32::new(0),
+            reads_checked: AtomicBool::new(false),
+            copies_uploads: AtomicBool::new(false),
+        };
         Ok(Pjrt { shared: Arc::new(shared) })
     }
 
@@ -176,6 +223,110 @@ pub(crate) struct Shared {
     /// What decides, besides a program and its options, what compiling it gives.
     identity: String,
     launches: AtomicI32,
+    /// Whether the plugin was seen to give an event of a copy to the host.
+    pub(crate) reads_checked: AtomicBool,
+    /// Whether the plugin was seen to keep host memory without saying for how long.
+    pub(crate) copies_uploads: AtomicBool,
+}
+
+/// Why a call that had the plugin to itself gave nothing.
+enum Alone {
+    Failed(Error),
+    /// It did not return in time.
+    Late(Duration),
+}
+
+/// Runs `call` on a thread of its own while no other client of the plugin is made or destroyed: some plugins race then.
+fn alone<T: Send + 'static>(
+    plugin: &'static Plugin,
+    op: &'static str,
+    doing: &'static str,
+    deadline: Duration,
+    call: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T, Alone> {
+    let (gate, started) = (plugin.gate(), Instant::now());
+    let entered = gate.enter(doing, deadline).map_err(|Closed { doing, waited }| {
+        let message = format!(
+            "{} has been {doing} for more than {} s, and takes no other request meanwhile",
+            plugin.shown(),
+            waited.as_secs_f32()
+        );
+        Alone::Failed(Error::new(ErrorKind::DeadlineExceeded, op, message))
+    })?;
+    let isolation = Isolation {
+        thread: if op == OP_CREATE { "pjrt-open" } else { "pjrt-destroy" },
+        op,
+        plugin: plugin.shown(),
+        deadline: deadline.saturating_sub(started.elapsed()),
+        notice: isolate::first_notice(deadline),
+    };
+    let returned = Arc::new(AtomicBool::new(false));
+    let result = isolate::run(isolation, {
+        let returned = returned.clone();
+        move || {
+            let result = call();
+            returned.store(true, SeqCst);
+            gate.returned();
+            result
+        }
+    });
+    if let Some(result) = result {
+        return result.map_err(Alone::Failed);
+    }
+    entered.is_stuck(deadline);
+    if returned.load(SeqCst) {
+        // It returned just before it was given up.
+        gate.returned();
+    }
+    Err(Alone::Late(deadline))
+}
+
+/// Compiles for the client's devices, on a thread of its own: what XLA's compiler throws is an error then.
+///
+/// # Errors
+/// What the compiler says; [`ErrorKind::DeadlineExceeded`] after [`compile_deadline`](isolate::compile_deadline).
+pub(crate) fn compile_code(
+    client: &Arc<Shared>,
+    op: &'static str,
+    mut code: Vec<u8>,
+    options: Vec<u8>,
+) -> Result<Handle<PJRT_LoadedExecutable>> {
+    // Large programs take minutes, and users know which of theirs do.
+    const NOTICE: Duration = Duration::from_secs(600);
+
+    let deadline = isolate::compile_deadline().map_err(|error| error.on(client.platform_name()))?;
+    let plugin = client.plugin().shown();
+    let isolation = Isolation { thread: "pjrt-compile", op, plugin, deadline, notice: NOTICE };
+    let held = client.clone();
+    let compiled = isolate::run(isolation, move || {
+        let format = "mlir";
+        let program = PJRT_Program {
+            code: code.as_mut_ptr().cast(),
+            code_size: code.len(),
+            format: format.as_ptr().cast(),
+            format_size: format.len(),
+            ..PJRT_Program::new()
+        };
+        let mut args = PJRT_Client_Compile_Args {
+            client: held.raw(),
+            program: &program,
+            compile_options: options.as_ptr().cast(),
+            compile_options_size: options.len(),
+            ..PJRT_Client_Compile_Args::new()
+        };
+        // SAFETY: the client is alive; program and options live during the call, and the options have a replica and a
+        // partition, without which XLA aborts.
+        unsafe { held.call(op, &mut args) }?;
+        Handle::from_plugin(op, args.executable)
+    });
+    let late = || {
+        let seconds = deadline.as_secs();
+        let message = format!(
+            "{plugin} has not compiled it after {seconds} s, and was left alone; HALITE_COMPILE_DEADLINE=SECONDS gives it longer"
+        );
+        Err(Error::new(ErrorKind::DeadlineExceeded, op, message).on(client.platform_name()))
+    };
+    compiled.unwrap_or_else(late)
 }
 
 impl Shared {
@@ -284,6 +435,8 @@ impl fmt::Debug for Shared {
 struct Owned {
     plugin: &'static Plugin,
     client: Handle<PJRT_Client>,
+    /// Whether the thread that makes the client still works on it.
+    in_creation: bool,
 }
 
 impl Owned {
@@ -292,19 +445,19 @@ impl Owned {
         // SAFETY: the client is alive, and so is its name.
         unsafe {
             self.plugin.table().call("platform name", &mut args)?;
-            Ok(text_of(args.platform_name, args.platform_name_size))
+            text_of(self.plugin.table().name(), args.platform_name, args.platform_name_size)
         }
     }
 
     /// Empty where the plugin does not say.
-    fn platform_version(&self) -> String {
+    fn platform_version(&self) -> Result<String> {
         let mut args =
             PJRT_Client_PlatformVersion_Args { client: self.client.as_ptr(), ..PJRT_Client_PlatformVersion_Args::new() };
         // SAFETY: the client is alive, and so is its version.
         unsafe {
             match self.plugin.table().call("platform version", &mut args) {
-                Ok(()) => text_of(args.platform_version, args.platform_version_size),
-                Err(_) => String::new(),
+                Ok(()) => text_of(self.plugin.table().name(), args.platform_version, args.platform_version_size),
+                Err(_) => Ok(String::new()),
             }
         }
     }
@@ -324,12 +477,25 @@ fn described_version(plugin: &Plugin, name: &str, said: String) -> String {
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        const OP: &str = "destroy client";
         let (plugin, client) = (self.plugin, self.client);
         let destroy = move || {
-            let _lock = lock_clients();
             let mut args = PJRT_Client_Destroy_Args { client: client.as_ptr(), ..PJRT_Client_Destroy_Args::new() };
             // SAFETY: every handle made by the client held it, so this is the last use.
             unsafe { plugin.table().free(&mut args) };
+            Ok(())
+        };
+        if self.in_creation {
+            // On the thread that has the plugin to itself.
+            _ = destroy();
+            return;
+        }
+        let destroy = move || match alone(plugin, OP, "destroying a client", plugin.deadline(), destroy) {
+            Ok(()) => {}
+            Err(Alone::Failed(error)) => tracing::warn!("{error}; the client stays until the process ends"),
+            Err(Alone::Late(waited)) => {
+                tracing::warn!("{OP}: {} has not returned after {} s, and was left alone", plugin.shown(), waited.as_secs_f32());
+            }
         };
         if in_callback() {
             // A callback may run on a thread of this very client, which destroying would wait for.
@@ -370,12 +536,6 @@ fn in_background(work: impl FnOnce() + Send + 'static) {
 
 unsafe extern "C" {
     fn atexit(callback: extern "C" fn()) -> c_int;
-}
-
-/// Some plugins race when two clients are made or destroyed at once.
-fn lock_clients() -> impl Drop {
-    static CLIENTS: Mutex<()> = Mutex::new(());
-    CLIENTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says which options a client was refused with, because plugins name only the first they dislike.

@@ -142,7 +142,7 @@ pub(crate) fn list_devices(table: &'static Table, client: Handle<PJRT_Client>, p
     // SAFETY: the client is alive, and so is its list of devices.
     let raw = unsafe {
         table.call(OP, &mut args)?;
-        slice_of(args.devices, args.num_devices)
+        slice_of(table.name(), args.devices, args.num_devices)?
     };
     let mut devices = Vec::with_capacity(raw.len());
     for &device in raw {
@@ -186,11 +186,19 @@ pub(crate) unsafe fn describe(table: &Table, description: Handle<PJRT_DeviceDesc
         let number = u32::try_from(id.id)
             .map_err(|_| Error::new(ErrorKind::Internal, OP, format!("the plugin gave a device the id {}", id.id)))?;
         let process = table.call(OP, &mut process).map_or(0, |()| process.process_index.max(0) as u32);
-        let kind = table.call(OP, &mut kind).map_or(String::new(), |()| text_of(kind.device_kind, kind.device_kind_size));
-        let debug = table.call(OP, &mut debug).map_or(String::new(), |()| text_of(debug.debug_string, debug.debug_string_size));
-        let attributes = table
-            .call(OP, &mut attributes)
-            .map_or(Options::new(), |()| from_named(attributes.attributes, attributes.num_attributes));
+        let name = table.name();
+        let kind = match table.call(OP, &mut kind) {
+            Ok(()) => text_of(name, kind.device_kind, kind.device_kind_size)?,
+            Err(_) => String::new(),
+        };
+        let debug = match table.call(OP, &mut debug) {
+            Ok(()) => text_of(name, debug.debug_string, debug.debug_string_size)?,
+            Err(_) => String::new(),
+        };
+        let attributes = match table.call(OP, &mut attributes) {
+            Ok(()) => from_named(name, attributes.attributes, attributes.num_attributes)?,
+            Err(_) => Options::new(),
+        };
         Ok(DeviceDescription { id: DeviceId(number), process, kind, debug, attributes })
     }
 }
@@ -235,8 +243,8 @@ impl PjrtDevice {
                 it.memories.push((MemoryKind::Device, memory));
             }
             if table.call(OP, &mut memories).is_ok() {
-                for &memory in slice_of(memories.memories, memories.num_memories) {
-                    it.add_memory(Handle::from_plugin(OP, memory)?);
+                for &memory in slice_of(table.name(), memories.memories, memories.num_memories)? {
+                    it.add_memory(Handle::from_plugin(OP, memory)?)?;
                 }
             }
             Ok(it)
@@ -246,13 +254,13 @@ impl PjrtDevice {
     /// # Safety
     ///
     /// * `memory` is a memory of this device.
-    unsafe fn add_memory(&mut self, memory: Handle<PJRT_Memory>) {
+    unsafe fn add_memory(&mut self, memory: Handle<PJRT_Memory>) -> Result<()> {
         let mut args = PJRT_Memory_Kind_Args { memory: memory.as_ptr(), ..PJRT_Memory_Kind_Args::new() };
         // SAFETY: this function's condition; the text lives as long as the memory.
         let name = unsafe {
             match self.table.call("memory kind", &mut args) {
-                Ok(()) => text_of(args.kind, args.kind_size),
-                Err(_) => return,
+                Ok(()) => text_of(self.table.name(), args.kind, args.kind_size)?,
+                Err(_) => return Ok(()),
             }
         };
         if let Some(kind) = memory_kind(&name)
@@ -263,6 +271,7 @@ impl PjrtDevice {
                 self.kinds.push(kind);
             }
         }
+        Ok(())
     }
 }
 

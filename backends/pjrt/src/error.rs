@@ -5,7 +5,10 @@ use std::ptr::NonNull;
 use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::error::*;
 
-use crate::{plugin::Table, value::bytes_of};
+use crate::{
+    plugin::Table,
+    value::{bytes_of, printable},
+};
 
 impl Table {
     /// Takes the error over: reads it, frees it, and names the operation that failed.
@@ -31,7 +34,10 @@ impl Table {
         // to be there when the plugin was loaded. An error of `GetCode` itself is freed the same way.
         let (text, code) = unsafe {
             self.function(&message).expect("checked when loaded")(&mut message);
-            let text = String::from_utf8_lossy(bytes_of(message.message, message.message_size)).into_owned();
+            let text = match bytes_of(self.name(), message.message, message.message_size) {
+                Ok(bytes) => shortened(bytes),
+                Err(lie) => lie.message().to_owned(),
+            };
             let nested = self.function(&code).expect("checked when loaded")(&mut code);
             let number = if nested.is_null() { code.code } else { failed_to_tell };
             let free = self.function(&destroy).expect("checked when loaded");
@@ -42,6 +48,16 @@ impl Table {
             (text, number)
         };
         Error::new(kind_of(code), op, describe(&text, code))
+    }
+}
+
+/// The text to show of a message: compilers put whole programs into theirs.
+fn shortened(message: &[u8]) -> String {
+    const SHOWN: usize = 16 << 10;
+    let text = printable(&String::from_utf8_lossy(&message[..message.len().min(SHOWN)]));
+    match message.len().saturating_sub(SHOWN) {
+        0 => text,
+        more => format!("{text} .. ({more} more bytes)"),
     }
 }
 

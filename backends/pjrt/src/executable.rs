@@ -1,6 +1,14 @@
 //! Programs on the devices of a client: compiling, loading, launching.
 
-use std::{cell::Cell, fmt, ptr::NonNull, sync::Arc};
+use std::{
+    cell::Cell,
+    fmt,
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use halite_core::{
     Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch, Launched, MemoryKind, Placement,
@@ -11,8 +19,8 @@ use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
     annotations::{chooses_layouts, has_convolution, mesh_sizes, uses_gspmd, uses_shardy},
-    buffer::Kind,
-    client::Shared,
+    buffer::{Kind, is_shared},
+    client::{Shared, compile_code},
     device::memory_kind,
     frame,
     handle::Handle,
@@ -33,6 +41,8 @@ pub struct PjrtExecutable {
     outputs: Vec<Arc<Kind>>,
     /// What it was loaded from. XLA's CPU plugins lose functions of a program that they serialize a second time.
     serialized: Option<Vec<u8>>,
+    /// Whether the results of a launch were seen to be buffers of their own.
+    results_checked: AtomicBool,
     client: Arc<Shared>,
 }
 
@@ -83,27 +93,10 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
         );
         return Err(Error::new(ErrorKind::Unsupported, OP, message).on(client.platform_name()));
     }
-    let mut code = program.code.to_vec();
-    let format = "mlir";
-    let c_program = PJRT_Program {
-        code: code.as_mut_ptr().cast(),
-        code_size: code.len(),
-        format: format.as_ptr().cast(),
-        format_size: format.len(),
-        ..PJRT_Program::new()
-    };
     let options = options_for(client, program, options, &devices);
-    let mut args = PJRT_Client_Compile_Args {
-        client: client.raw(),
-        program: &c_program,
-        compile_options: options.as_ptr().cast(),
-        compile_options_size: options.len(),
-        ..PJRT_Client_Compile_Args::new()
-    };
-    // SAFETY: the client is alive; program and options live during the call, and the options have a replica and a
-    // partition, without which XLA aborts.
-    unsafe { client.call(OP, &mut args) }.map_err(|error| of_program(error, OP, &program.name))?;
-    let loaded = Loaded { executable: Handle::from_plugin(OP, args.executable)?, client: client.clone() };
+    let compiled = compile_code(client, OP, program.code.to_vec(), options);
+    let executable = compiled.map_err(|error| of_program(error, OP, &program.name))?;
+    let loaded = Loaded { executable, client: client.clone() };
     PjrtExecutable::new(OP, loaded, &program.name, &program.signature, Some(&devices.ids))
 }
 
@@ -234,6 +227,7 @@ impl PjrtExecutable {
             inputs,
             outputs,
             serialized: None,
+            results_checked: AtomicBool::new(false),
             client,
         })
     }
@@ -340,6 +334,22 @@ impl PjrtExecutable {
         if let Some(turn) = turn {
             turn.launched(&scratch.done);
         }
+        // A plugin that does it does it always.
+        if !self.results_checked.load(Relaxed) {
+            self.check_results(scratch)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_results(&self, scratch: &Scratch) -> Result<()> {
+        if is_shared(&scratch.outputs, &scratch.args) {
+            // Nobody knows which of them may be freed, so none is.
+            let plugin = self.client.table().name();
+            let message = format!("`{}`: {plugin} returned the same buffer twice; use another build of it", self.name);
+            return Err(Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name()));
+        }
+        self.results_checked.store(true, Relaxed);
         Ok(())
     }
 
@@ -489,7 +499,7 @@ impl Loaded {
         // SAFETY: the loaded executable is alive, and so is its list.
         let raw = unsafe {
             self.client.call(op, &mut args)?;
-            slice_of(args.addressable_devices, args.num_addressable_devices)
+            slice_of(self.client.table().name(), args.addressable_devices, args.num_addressable_devices)?
         };
         let id = |device| self.client.devices().iter().find(|known| known.raw() == device).map(Device::id);
         let unknown = || Error::new(ErrorKind::Internal, op, "the plugin put it on a device that it does not list");

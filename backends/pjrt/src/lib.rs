@@ -19,10 +19,18 @@
 //!
 //! # What this crate promises
 //!
-//! * No input aborts the process or is read as something else: plugins trust their callers, so every argument's type,
-//!   shape, device and state is checked here first, and what the caller says of a program's types is compared with
-//!   the compiled program. The exception is the environment: plugins read `XLA_FLAGS` by themselves, and end the process
-//!   at a flag in it that they do not know.
+//! * No argument of a call is read as something else: plugins trust their callers, so every argument's type, shape,
+//!   device and state is checked here first, and what the caller says of a program's types is compared with the
+//!   compiled program. Programs and flags that are known to end the process are refused.
+//! * A plugin that does not return costs its deadline once, while it is loaded, makes or destroys a client, or compiles;
+//!   it blocks no other plugin, and no drop of another plugin's client. What it claims is bounded before it is believed.
+//! * C++ exceptions that leave the plugin while it is opened or compiles are errors. In other calls they end the
+//!   process, with a message that names the plugin and the function.
+//!
+//! What remains can end the process: a failed check of the vendor's own code (`LOG(FATAL)`, `abort`), a crash in it, and a
+//! flag in `XLA_FLAGS` that the plugin does not know. Only a process of its own contains these: `halite plugins check`
+//! and `halite plan` run plugins in one. Further:
+//!
 //! * A function that a plugin does not have is [`Unsupported`](halite_core::ErrorKind::Unsupported), with the
 //!   plugin's version and the one that brought it.
 //! * Handles are `Send + Sync` and can be dropped in any order on any thread: each holds its client, and no plugin is
@@ -43,12 +51,15 @@ mod error;
 mod event;
 mod executable;
 mod frame;
+mod gate;
 mod handle;
 mod in_flight;
+mod isolate;
 mod key;
 mod library_file;
 mod options;
 mod plugin;
+mod probe;
 mod profiler;
 mod program;
 mod tiling;
@@ -66,4 +77,4 @@ pub use plugin::{Extension, LoadOptions, OLDEST_MINOR, Plugin, StableHloVersions
 pub use profiler::{Profiler, Profiling};
 pub use program::{CompiledProgram, ShardingBytes};
 pub use topology::Topology;
-pub use value::{OptionValue, Options};
+pub use value::{OptionValue, Options, printable};

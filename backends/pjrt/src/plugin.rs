@@ -9,12 +9,8 @@ use std::{
     fmt,
     path::{Path, PathBuf},
     ptr::NonNull,
-    sync::{
-        Arc, Mutex, PoisonError,
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use halite_core::{Error, ErrorKind, Result};
@@ -35,8 +31,11 @@ use crate::{
     call_times::CallTimes,
     environment,
     frame::{Build, identity},
+    gate::Gate,
+    isolate::{self, Boundary, Isolation},
     key::EnvironmentFlags,
     library_file,
+    probe::probe,
     value::{OptionValue, Options, from_named},
 };
 
@@ -46,10 +45,16 @@ pub const OLDEST_MINOR: i32 = 58;
 /// A loaded plugin. It stays loaded until the process ends.
 pub struct Plugin {
     path: PathBuf,
+    /// `path`, for messages.
+    shown: &'static str,
     table: Table,
     attributes: Options,
     build: Build,
     environment_flags: EnvironmentFlags,
+    /// Passed by those who make or destroy a client.
+    gate: Gate,
+    /// How long making or destroying a client may take.
+    deadline: Duration,
 }
 
 /// The versions of StableHLO a plugin takes.
@@ -83,13 +88,18 @@ pub struct LoadOptions<'a> {
     /// Environment variables that are set first, where the user has not set them (on Linux only). Plugins read them when they
     /// are loaded or make their first client, so a plugin that is loaded already has had its chance.
     pub environment: &'a [(&'a str, &'a str)],
-    /// How long it may take. Some plugins ask servers that do not answer.
+    /// How long it may take. Some plugins ask servers that do not answer. As long may each of their clients take to be made
+    /// and to be destroyed.
     pub deadline: Duration,
+    /// Whether the library is first loaded in a process of its own (on Linux), about 50 ms. Its constructors run while it is
+    /// loaded; one that does not return would block every later load and the end of this process. Not needed for a
+    /// library that is known by its digest. `HALITE_PLUGIN_PROBE=off` turns it off.
+    pub probe: bool,
 }
 
 impl Default for LoadOptions<'_> {
     fn default() -> Self {
-        LoadOptions { environment: &[], deadline: Duration::from_secs(180) }
+        LoadOptions { environment: &[], deadline: Duration::from_secs(180), probe: true }
     }
 }
 
@@ -145,31 +155,34 @@ impl Plugin {
         }
         environment::set_missing(&[("TF_CPP_MIN_LOG_LEVEL", "3")]);
         environment::set_missing(options.environment);
-        // In a thread of its own, which is left alone where the plugin does not come back.
-        let (send, loaded) = mpsc::sync_channel(1);
-        let spawned = {
-            let path = path.clone();
-            thread::Builder::new().name("pjrt-load".into()).spawn(move || {
-                // Nobody may be waiting any more.
-                let _ = send.send(Self::load_now(path));
-            })
+        let started = Instant::now();
+        if options.probe {
+            probe(OP, &path, options.deadline).inspect_err(|error| {
+                if error.kind() == ErrorKind::DeadlineExceeded {
+                    *slot = Slot::Stuck(options.deadline);
+                }
+            })?;
+        }
+        // For messages, also those of the process's end; a file is loaded once.
+        let shown: &'static str = String::leak(path.display().to_string());
+        let isolation = Isolation {
+            thread: "pjrt-load",
+            op: OP,
+            plugin: shown,
+            deadline: options.deadline.saturating_sub(started.elapsed()),
+            notice: isolate::first_notice(options.deadline),
         };
-        spawned.map_err(|error| Error::new(ErrorKind::Unavailable, OP, "no thread to load it in").caused_by(error))?;
-        let plugin = match loaded.recv_timeout(options.deadline) {
-            Ok(plugin) => plugin?,
-            Err(RecvTimeoutError::Timeout) => {
-                *slot = Slot::Stuck(options.deadline);
-                return Err(stuck(&path, options.deadline));
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::new(ErrorKind::Internal, OP, format!("loading {} panicked", path.display())));
-            }
+        let (file, deadline) = (path.clone(), options.deadline);
+        let Some(loaded) = isolate::run(isolation, move || Self::load_now(file, shown, deadline)) else {
+            *slot = Slot::Stuck(options.deadline);
+            return Err(stuck(&path, options.deadline));
         };
+        let plugin = loaded?;
         *slot = Slot::Loaded(plugin);
         Ok(plugin)
     }
 
-    fn load_now(path: PathBuf) -> Result<&'static Plugin> {
+    fn load_now(path: PathBuf, shown: &'static str, deadline: Duration) -> Result<&'static Plugin> {
         let unreadable =
             |error| Error::new(ErrorKind::Io, OP, format!("{} cannot be read to its end", path.display())).caused_by(error);
         let build = Build::of_file(&path).map_err(unreadable)?;
@@ -178,8 +191,16 @@ impl Plugin {
         // SAFETY: initialising has no condition but to be the first call, once, which the caller's lock sees to.
         unsafe { table.call("initialise plugin", &mut PJRT_Plugin_Initialize_Args::new()) }
             .map_err(|error| Error::new(error.kind(), OP, format!("{} refuses to start", path.display())).caused_by(error))?;
-        let attributes = table.attributes();
-        Ok(Box::leak(Box::new(Plugin { path, table, attributes, build, environment_flags })))
+        let attributes = table.attributes()?;
+        let gate = Gate::new();
+        let plugin = Plugin { path, shown, table, attributes, build, environment_flags, gate, deadline };
+        Ok(Box::leak(Box::new(plugin)))
+    }
+
+    /// A library whose constructors have not returned, if there is one. While there is, no library can be loaded, and the
+    /// process can end by `_exit` or a signal only: `exit`, as at the end of `main`, waits for the loader.
+    pub fn stuck_in_loader() -> Option<PathBuf> {
+        IN_LOADER.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
     }
 
     /// The file it was loaded from.
@@ -216,7 +237,8 @@ impl Plugin {
         halite_pjrt_sys::SLOTS.iter().filter(|slot| self.table.entry(slot.offset).is_none()).map(|slot| slot.name).collect()
     }
 
-    /// Makes a client: a backend on the devices that the plugin finds. Blocks, and only one is made at a time.
+    /// Makes a client: a backend on the devices that the plugin finds. Blocks, at most as long as the plugin's
+    /// [`LoadOptions::deadline`]; a plugin makes one client at a time.
     ///
     /// ```no_run
     /// // Needs a plugin: the path of its shared library.
@@ -226,9 +248,18 @@ impl Plugin {
     /// ```
     ///
     /// # Errors
-    /// If an option has a wrong type or an unknown name, or the plugin finds no device.
+    /// If an option has a wrong type or an unknown name, or the plugin finds no device. [`ErrorKind::DeadlineExceeded`] if the
+    /// plugin does not return in time; while it does not, it makes no other client.
     pub fn client(&'static self, options: Options) -> Result<Pjrt> {
-        Pjrt::create(self, options)
+        self.client_within(options, self.deadline)
+    }
+
+    /// As [`client`](Self::client), with another deadline.
+    ///
+    /// # Errors
+    /// As [`client`](Self::client).
+    pub fn client_within(&'static self, options: Options, deadline: Duration) -> Result<Pjrt> {
+        Pjrt::create(self, options, deadline)
     }
 
     /// Describes devices that need not be here, to compile for: `v5e:4x4` on a TPU plugin.
@@ -277,6 +308,19 @@ impl Plugin {
     pub(crate) fn table(&self) -> &Table {
         &self.table
     }
+
+    /// Its path, for messages.
+    pub(crate) fn shown(&self) -> &'static str {
+        self.shown
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
 }
 
 impl fmt::Debug for Plugin {
@@ -288,10 +332,18 @@ impl fmt::Debug for Plugin {
 
 const OP: &str = "load plugin";
 
+/// The libraries whose constructors run, in the order of their loads.
+static IN_LOADER: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
 fn stuck(path: &Path, waited: Duration) -> Error {
+    let why = match Plugin::stuck_in_loader() {
+        Some(other) if other != path => {
+            format!("the constructors of {} do not return, and block the loading of any other library", other.display())
+        }
+        _ => "it may wait for a server or a device that does not answer".to_owned(),
+    };
     let message = format!(
-        "{} has not started after {} s, and is not tried again in this process; it may wait for a server or a device that does \
-         not answer",
+        "{} has not started after {} s, and is not tried again in this process; {why}",
         path.display(),
         waited.as_secs_f32()
     );
@@ -316,7 +368,11 @@ unsafe impl Sync for Table {}
 impl Table {
     fn of_library(path: &Path) -> Result<Table> {
         let shown = path.display();
-        let library = open(path).map_err(|error| {
+        let in_loader = || IN_LOADER.lock().unwrap_or_else(PoisonError::into_inner);
+        in_loader().push(path.to_owned());
+        let opened = open(path);
+        in_loader().retain(|other| other != path);
+        let library = opened.map_err(|error| {
             let message = format!("{shown} cannot be loaded; install the library it lacks, or fetch it again if it is damaged");
             // The loader's own words stand one level deeper.
             let words = std::error::Error::source(&error).unwrap_or(&error).to_string();
@@ -333,8 +389,11 @@ impl Table {
         });
         // Its constructors ran and may have started threads: it stays, plugin or not.
         std::mem::forget(library);
+        let get = get?;
+        let boundary = Boundary { plugin: &shown.to_string(), function: GET_PJRT_API };
         // SAFETY: the function takes nothing and is the first one called.
-        let start = unsafe { get?() };
+        let start = unsafe { get() };
+        std::mem::forget(boundary);
         let start = NonNull::new(start.cast_mut())
             .ok_or_else(|| Error::invalid(OP, format!("{shown} gave no table of functions; use another build of it")))?;
         // SAFETY: every version of the table begins with its size and, 16 bytes on, the version.
@@ -421,8 +480,10 @@ impl Table {
     #[inline]
     pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
         let function = self.function(args).ok_or_else(|| self.lacks::<A>(op))?;
+        let boundary = Boundary { plugin: &self.name, function: A::SLOT.name };
         // SAFETY: the caller's condition.
         let error = self.times.time(&A::SLOT, || unsafe { function(args) });
+        std::mem::forget(boundary);
         // SAFETY: the error is new and ours.
         unsafe { self.check(op, error) }
     }
@@ -438,6 +499,11 @@ impl Table {
         let _ = unsafe { self.call("free", args) };
     }
 
+    /// The plugin's file name, for errors.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether the plugin has the function that takes these arguments.
     pub(crate) fn has<A: Call>(&self) -> bool {
         self.entry(A::SLOT.offset).is_some()
@@ -445,10 +511,10 @@ impl Table {
 
     /// The function that takes these arguments, if the table has it.
     #[inline]
-    pub(crate) fn function<A: Call>(&self, _: &A) -> Option<unsafe extern "C" fn(*mut A) -> A::Return> {
+    pub(crate) fn function<A: Call>(&self, _: &A) -> Option<unsafe extern "C-unwind" fn(*mut A) -> A::Return> {
         let entry = self.entry(A::SLOT.offset)?;
         // SAFETY: `Call` says that the entry at this offset has this type.
-        Some(unsafe { std::mem::transmute::<NonNull<()>, unsafe extern "C" fn(*mut A) -> A::Return>(entry) })
+        Some(unsafe { std::mem::transmute::<NonNull<()>, unsafe extern "C-unwind" fn(*mut A) -> A::Return>(entry) })
     }
 
     #[inline]
@@ -501,14 +567,14 @@ impl Table {
         NonNull::new(unsafe { start.cast::<u8>().add(offset).cast::<*mut ()>().read() })
     }
 
-    fn attributes(&self) -> Options {
+    fn attributes(&self) -> Result<Options> {
         let mut args = PJRT_Plugin_Attributes_Args::new();
         // SAFETY: the plugin is initialised, and the list lives as long as the process. A plugin without attributes
         // is allowed.
         unsafe {
             match self.call("plugin attributes", &mut args) {
-                Ok(()) => from_named(args.attributes, args.num_attributes),
-                Err(_) => Options::new(),
+                Ok(()) => from_named(self.name(), args.attributes, args.num_attributes),
+                Err(_) => Ok(Options::new()),
             }
         }
     }

@@ -12,7 +12,11 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::{CStruct, extension::*};
 use prost::Message;
 
-use crate::{handle::Handle, plugin::Plugin, value::text_of};
+use crate::{
+    handle::Handle,
+    plugin::Plugin,
+    value::{MOST_CODE, not_believed, text_of},
+};
 
 const OP: &str = "profiler";
 
@@ -32,8 +36,8 @@ pub struct Profiling {
 /// The table's functions, all there.
 #[derive(Clone, Copy)]
 struct Functions {
-    error_destroy: unsafe extern "C" fn(*mut PLUGIN_Profiler_Error_Destroy_Args),
-    error_message: unsafe extern "C" fn(*mut PLUGIN_Profiler_Error_Message_Args),
+    error_destroy: unsafe extern "C-unwind" fn(*mut PLUGIN_Profiler_Error_Destroy_Args),
+    error_message: unsafe extern "C-unwind" fn(*mut PLUGIN_Profiler_Error_Message_Args),
     create: Function<PLUGIN_Profiler_Create_Args>,
     destroy: Function<PLUGIN_Profiler_Destroy_Args>,
     start: Function<PLUGIN_Profiler_Start_Args>,
@@ -41,7 +45,7 @@ struct Functions {
     collect_data: Function<PLUGIN_Profiler_CollectData_Args>,
 }
 
-type Function<A> = unsafe extern "C" fn(*mut A) -> *mut PLUGIN_Profiler_Error;
+type Function<A> = unsafe extern "C-unwind" fn(*mut A) -> *mut PLUGIN_Profiler_Error;
 
 /// `tensorflow.ProfileOptions`.
 #[derive(Clone, PartialEq, Message)]
@@ -113,9 +117,9 @@ impl Profiler {
         // SAFETY: the error is alive until it is destroyed, and its words are copied before.
         let words = unsafe {
             (self.functions.error_message)(&mut message);
-            let words = text_of(message.message, message.message_size);
+            let words = text_of(self.plugin.table().name(), message.message, message.message_size);
             (self.functions.error_destroy)(&mut destroy);
-            words
+            words?
         };
         Err(Error::new(ErrorKind::Unavailable, OP, format!("{doing}, {:?}: {words}", self.plugin)))
     }
@@ -136,6 +140,9 @@ impl Profiling {
         // SAFETY: the profiler is alive, and stopped.
         profiler.check("collect", unsafe { (profiler.functions.collect_data)(&mut args) })?;
         let size = args.buffer_size_in_bytes;
+        if size > MOST_CODE {
+            return Err(not_believed(profiler.plugin.table().name(), size, MOST_CODE));
+        }
         let mut bytes = vec![0; size];
         if args.buffer.is_null() {
             // As the header says: a second call fills the caller's bytes.

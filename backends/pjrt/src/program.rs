@@ -14,8 +14,9 @@ use crate::{
     collectives::{Collectives, Computations, ModuleWithConfig},
     frame,
     handle::Handle,
+    isolate::Boundary,
     plugin::{Plugin, Table},
-    value::{bytes_of, from_named, slice_of, text_of},
+    value::{MOST_CODE, bytes_of, code_of, from_named, not_believed, slice_of, text_of},
 };
 
 /// A compiled program.
@@ -50,7 +51,7 @@ impl CompiledProgram {
         // SAFETY: the executable is alive, and so is its name.
         unsafe {
             self.call("program name", &mut args)?;
-            Ok(text_of(args.executable_name, args.executable_name_size))
+            text_of(self.table().name(), args.executable_name, args.executable_name_size)
         }
     }
 
@@ -64,8 +65,8 @@ impl CompiledProgram {
         // SAFETY: the executable is alive; the bytes live until the deleter is called, once.
         unsafe {
             self.call("serialize", &mut args)?;
-            let bytes =
-                frame::wrap(&self.plugin.identity(&self.platform), bytes_of(args.serialized_bytes, args.serialized_bytes_size));
+            let bytes = code_of(self.table().name(), args.serialized_bytes, args.serialized_bytes_size)?;
+            let bytes = frame::wrap(&self.plugin.identity(&self.platform), bytes);
             if let Some(delete) = args.serialized_executable_deleter {
                 delete(args.serialized_executable);
             }
@@ -82,7 +83,7 @@ impl CompiledProgram {
         // SAFETY: the executable is alive, and so is its fingerprint.
         unsafe {
             self.call("fingerprint", &mut args)?;
-            Ok(text_of(args.executable_fingerprint, args.executable_fingerprint_size))
+            text_of(self.table().name(), args.executable_fingerprint, args.executable_fingerprint_size)
         }
     }
 
@@ -119,7 +120,7 @@ impl CompiledProgram {
         // SAFETY: the executable is alive, and so are its properties.
         let properties = unsafe {
             self.call("program cost", &mut args)?;
-            from_named(args.properties.cast::<PJRT_NamedValue>(), args.num_properties)
+            from_named(self.table().name(), args.properties.cast::<PJRT_NamedValue>(), args.num_properties)?
         };
         let number = |(name, value)| match value {
             OptionValue::Float(value) => Some((name, f64::from(value))),
@@ -145,12 +146,17 @@ impl CompiledProgram {
         // format is a text of the plugin's.
         unsafe {
             self.call(OP, &mut args)?;
-            let mut code = vec![0; program.code_size];
+            let size = program.code_size;
+            let mut code = Vec::new();
+            if size > MOST_CODE || code.try_reserve_exact(size).is_err() {
+                return Err(not_believed(self.table().name(), size, MOST_CODE).on(&self.platform));
+            }
+            code.resize(size, 0);
             program.code = code.as_mut_ptr().cast();
             args.program = &mut program;
             self.call(OP, &mut args)?;
             code.truncate(program.code_size);
-            Ok((text_of(program.format, program.format_size), code))
+            Ok((text_of(self.table().name(), program.format, program.format_size)?, code))
         }
     }
 
@@ -221,7 +227,7 @@ impl CompiledProgram {
         unsafe {
             let offset = std::mem::offset_of!(PJRT_Shardings_Extension, parameter_shardings);
             self.call_extension::<PJRT_Shardings_Extension, _>(OP, offset, &mut args)?;
-            Ok(texts(args.shardings, args.sharding_sizes, args.num_parameters))
+            texts(self.table().name(), args.shardings, args.sharding_sizes, args.num_parameters)
         }
     }
 
@@ -239,7 +245,7 @@ impl CompiledProgram {
         unsafe {
             let offset = std::mem::offset_of!(PJRT_Shardings_Extension, output_shardings);
             self.call_extension::<PJRT_Shardings_Extension, _>(OP, offset, &mut args)?;
-            Ok(texts(args.shardings, args.sharding_sizes, args.num_outputs))
+            texts(self.table().name(), args.shardings, args.sharding_sizes, args.num_outputs)
         }
     }
 
@@ -250,7 +256,7 @@ impl CompiledProgram {
         // SAFETY: the executable is alive; the texts live as long as it.
         unsafe {
             self.call("output memory kinds", &mut args)?;
-            Ok(strings(args.memory_kinds, args.memory_kind_sizes, args.num_outputs))
+            strings(self.table().name(), args.memory_kinds, args.memory_kind_sizes, args.num_outputs)
         }
     }
 
@@ -263,7 +269,7 @@ impl CompiledProgram {
         // SAFETY: the executable is alive; the texts live as long as it.
         unsafe {
             self.call("parameter memory kinds", &mut args)?;
-            Ok(strings(args.memory_kinds, args.memory_kind_sizes, args.num_parameters))
+            strings(self.table().name(), args.memory_kinds, args.memory_kind_sizes, args.num_parameters)
         }
     }
 
@@ -281,9 +287,11 @@ impl CompiledProgram {
         let (types, ranks, dims) = unsafe {
             self.call(OP, &mut types)?;
             self.call(OP, &mut dims)?;
-            let ranks = slice_of(dims.dim_sizes, dims.num_outputs);
-            let types = slice_of(types.output_types.cast_const(), types.num_output_types);
-            (types, ranks, slice_of(dims.dims, ranks.iter().sum()))
+            let plugin = self.table().name();
+            let ranks = slice_of(plugin, dims.dim_sizes, dims.num_outputs)?;
+            let types = slice_of(plugin, types.output_types.cast_const(), types.num_output_types)?;
+            let count = ranks.iter().fold(0usize, |sum, rank| sum.saturating_add(*rank));
+            (types, ranks, slice_of(plugin, dims.dims, count)?)
         };
         let mut rest = dims.iter();
         let read = |(ty, rank): (&PJRT_Buffer_Type, &usize)| {
@@ -350,8 +358,12 @@ impl CompiledProgram {
         };
         // SAFETY: the caller's condition.
         unsafe {
-            let entry = std::mem::transmute::<std::ptr::NonNull<()>, unsafe extern "C" fn(*mut A) -> *mut PJRT_Error>(entry);
-            self.table().check(op, entry(args)).map_err(|error| error.on(&self.platform))
+            let entry =
+                std::mem::transmute::<std::ptr::NonNull<()>, unsafe extern "C-unwind" fn(*mut A) -> *mut PJRT_Error>(entry);
+            let boundary = Boundary { plugin: self.table().name(), function: "a function of an extension" };
+            let error = entry(args);
+            std::mem::forget(boundary);
+            self.table().check(op, error).map_err(|error| error.on(&self.platform))
         }
     }
 }
@@ -404,21 +416,26 @@ pub(crate) fn check_types(what: &str, real: &[Option<TensorType>], said: &[Tenso
 /// # Safety
 ///
 /// * `starts` and `sizes` have `count` entries, which are texts that are alive.
-unsafe fn texts(starts: *const *const std::ffi::c_char, sizes: *const usize, count: usize) -> Vec<Vec<u8>> {
+unsafe fn texts(plugin: &str, starts: *const *const std::ffi::c_char, sizes: *const usize, count: usize) -> Result<Vec<Vec<u8>>> {
     // SAFETY: this function's condition.
     unsafe {
-        let pairs = slice_of(starts, count).iter().zip(slice_of(sizes, count));
-        pairs.map(|(start, size)| bytes_of(*start, *size).to_vec()).collect()
+        let pairs = slice_of(plugin, starts, count)?.iter().zip(slice_of(plugin, sizes, count)?);
+        pairs.map(|(start, size)| Ok(bytes_of(plugin, *start, *size)?.to_vec())).collect()
     }
 }
 
 /// # Safety
 ///
 /// * As for [`texts`].
-unsafe fn strings(starts: *const *const std::ffi::c_char, sizes: *const usize, count: usize) -> Vec<String> {
+unsafe fn strings(
+    plugin: &str,
+    starts: *const *const std::ffi::c_char,
+    sizes: *const usize,
+    count: usize,
+) -> Result<Vec<String>> {
     // SAFETY: this function's condition.
-    let texts = unsafe { texts(starts, sizes, count) };
-    texts.into_iter().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect()
+    let texts = unsafe { texts(plugin, starts, sizes, count)? };
+    Ok(texts.into_iter().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect())
 }
 
 /// `HloModuleProtoWithConfig`.

@@ -80,7 +80,7 @@ impl Topology {
         // SAFETY: the topology is alive, and so is its platform's name.
         it.platform = unsafe {
             it.call("platform name", &mut args)?;
-            text_of(args.platform_name, args.platform_name_size).into()
+            text_of(plugin.table().name(), args.platform_name, args.platform_name_size)?.into()
         };
         Ok(it)
     }
@@ -102,7 +102,7 @@ impl Topology {
         // SAFETY: the topology is alive, and so is the text.
         unsafe {
             self.call("platform version", &mut args)?;
-            Ok(text_of(args.platform_version, args.platform_version_size))
+            text_of(self.plugin.table().name(), args.platform_version, args.platform_version_size)
         }
     }
 
@@ -119,7 +119,7 @@ impl Topology {
         // SAFETY: the topology is alive, and so are its descriptions.
         let mut devices = unsafe {
             self.call(OP, &mut args)?;
-            let raw = slice_of(args.descriptions, args.num_descriptions);
+            let raw = slice_of(self.plugin.table().name(), args.descriptions, args.num_descriptions)?;
             let describe = |description: &*mut _| describe(self.plugin.table(), Handle::from_plugin(OP, *description)?);
             raw.iter().map(describe).collect::<Result<Vec<_>>>()?
         };
@@ -137,7 +137,7 @@ impl Topology {
         // SAFETY: the topology is alive, and so are its attributes.
         unsafe {
             self.call("topology attributes", &mut args)?;
-            Ok(from_named(args.attributes, args.num_attributes))
+            from_named(self.plugin.table().name(), args.attributes, args.num_attributes)
         }
     }
 
@@ -165,7 +165,7 @@ impl Topology {
         // SAFETY: the topology is alive; the bytes live until the deleter is called, once.
         unsafe {
             self.call("serialize topology", &mut args)?;
-            let bytes = bytes_of(args.serialized_bytes, args.serialized_bytes_size).to_vec();
+            let bytes = bytes_of(self.plugin.table().name(), args.serialized_bytes, args.serialized_bytes_size)?.to_vec();
             if let Some(delete) = args.serialized_topology_deleter {
                 delete(args.serialized_topology);
             }

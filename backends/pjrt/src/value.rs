@@ -2,7 +2,7 @@
 
 use std::{ffi::c_char, fmt};
 
-use halite_core::{Error, Result};
+use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::base::*;
 
 /// The value of an option or attribute. Plugins are strict about the type.
@@ -118,63 +118,162 @@ pub(crate) fn to_named(options: &Options) -> Vec<PJRT_NamedValue> {
     options.iter().map(named).collect()
 }
 
+/// The longest list that is believed: of devices, attributes, results.
+const MOST_VALUES: usize = 1 << 20;
+/// The longest text that is believed, in bytes.
+const MOST_TEXT: usize = 1 << 24;
+/// The most bytes of a program that are believed. A protobuf has at most half of this.
+pub(crate) const MOST_CODE: usize = 1 << 32;
+
 /// Copies a plugin's list. Values of a type newer than ours are left out.
+///
+/// # Errors
+/// If a size cannot be true.
 ///
 /// # Safety
 ///
 /// * `values` points at `count` named values with their texts and lists alive, or `count` is 0.
-pub(crate) unsafe fn from_named(values: *const PJRT_NamedValue, count: usize) -> Options {
+pub(crate) unsafe fn from_named(plugin: &str, values: *const PJRT_NamedValue, count: usize) -> Result<Options> {
     // SAFETY: the caller's condition, also for the texts and lists below.
-    let values = unsafe { slice_of(values, count) };
+    let values = unsafe { slice_of(plugin, values, count)? };
     let read = |value: &PJRT_NamedValue| {
         // SAFETY: `type` says which member of the union is set.
         let read = unsafe {
             match value.r#type {
-                PJRT_NamedValue_Type::kString => OptionValue::Str(text_of(value.value.string_value, value.value_size)),
+                PJRT_NamedValue_Type::kString => OptionValue::Str(text_of(plugin, value.value.string_value, value.value_size)?),
                 PJRT_NamedValue_Type::kInt64 => OptionValue::Int(value.value.int64_value),
                 PJRT_NamedValue_Type::kInt64List => {
-                    OptionValue::Ints(slice_of(value.value.int64_array_value, value.value_size).to_vec())
+                    OptionValue::Ints(slice_of(plugin, value.value.int64_array_value, value.value_size)?.to_vec())
                 }
                 PJRT_NamedValue_Type::kFloat => OptionValue::Float(value.value.float_value),
                 PJRT_NamedValue_Type::kBool => OptionValue::Bool(value.value.bool_value),
-                _ => return None,
+                _ => return Ok(None),
             }
         };
         // SAFETY: as above.
-        Some((unsafe { text_of(value.name, value.name_size) }, read))
+        Ok(Some((unsafe { text_of(plugin, value.name, value.name_size)? }, read)))
     };
-    values.iter().filter_map(read).collect()
+    values.iter().filter_map(|value| read(value).transpose()).collect()
 }
 
 /// A plugin's text, which is not ended by NUL.
 ///
+/// # Errors
+/// If the length cannot be true.
+///
 /// # Safety
 ///
 /// * `start` points at `length` bytes that live as long as the result is used, or `length` is 0.
-pub(crate) unsafe fn bytes_of<'a>(start: *const c_char, length: usize) -> &'a [u8] {
+pub(crate) unsafe fn bytes_of<'a>(plugin: &str, start: *const c_char, length: usize) -> Result<&'a [u8]> {
     // SAFETY: the caller's condition.
-    unsafe { slice_of(start.cast::<u8>(), length) }
+    unsafe { at_most(MOST_TEXT, plugin, start.cast::<u8>(), length) }
 }
 
-/// A plugin's text as a string of ours.
+/// A plugin's text as a string of ours, which is safe to print.
+///
+/// # Errors
+/// If the length cannot be true.
 ///
 /// # Safety
 ///
 /// * As for [`bytes_of`].
-pub(crate) unsafe fn text_of(start: *const c_char, length: usize) -> String {
+pub(crate) unsafe fn text_of(plugin: &str, start: *const c_char, length: usize) -> Result<String> {
     // SAFETY: the caller's condition.
-    String::from_utf8_lossy(unsafe { bytes_of(start, length) }).into_owned()
+    Ok(printable(&String::from_utf8_lossy(unsafe { bytes_of(plugin, start, length)? })))
 }
 
 /// A plugin's list, which may be null when it is empty.
 ///
+/// # Errors
+/// If the length cannot be true.
+///
 /// # Safety
 ///
 /// * `start` points at `length` values that live as long as the result is used, or `length` is 0.
-pub(crate) unsafe fn slice_of<'a, T>(start: *const T, length: usize) -> &'a [T] {
+pub(crate) unsafe fn slice_of<'a, T>(plugin: &str, start: *const T, length: usize) -> Result<&'a [T]> {
+    // SAFETY: the caller's condition.
+    unsafe { at_most(MOST_VALUES, plugin, start, length) }
+}
+
+/// The bytes of a plugin's program.
+///
+/// # Errors
+/// If the length cannot be true.
+///
+/// # Safety
+///
+/// * As for [`bytes_of`].
+pub(crate) unsafe fn code_of<'a>(plugin: &str, start: *const c_char, length: usize) -> Result<&'a [u8]> {
+    // SAFETY: the caller's condition.
+    unsafe { at_most(MOST_CODE, plugin, start.cast::<u8>(), length) }
+}
+
+/// # Safety
+///
+/// * As for [`slice_of`].
+unsafe fn at_most<'a, T>(most: usize, plugin: &str, start: *const T, length: usize) -> Result<&'a [T]> {
     if start.is_null() || length == 0 {
-        return &[];
+        return Ok(&[]);
+    }
+    if length > most {
+        return Err(not_believed(plugin, length, most));
+    }
+    if !start.is_aligned() {
+        let message = format!("{plugin} gives a list of {length} values at {start:p}, where none can be; {ANOTHER_BUILD}");
+        return Err(Error::new(ErrorKind::Internal, READ, message));
     }
     // SAFETY: the caller's condition.
-    unsafe { std::slice::from_raw_parts(start, length) }
+    Ok(unsafe { std::slice::from_raw_parts(start, length) })
+}
+
+const READ: &str = "read of a plugin";
+const ANOTHER_BUILD: &str = "use another build of it";
+
+/// The error of a length that cannot be true.
+#[cold]
+pub(crate) fn not_believed(plugin: &str, length: usize, most: usize) -> Error {
+    let message = format!("{plugin} claims a length of {length}, more than the {most} that are believed; {ANOTHER_BUILD}");
+    Error::new(ErrorKind::Internal, READ, message)
+}
+
+/// A foreign text with what a terminal would act upon written out: control characters other than the ends of lines and
+/// tabs, and marks that change the direction of a text. `\u{1b}[31m` is then what is seen of a colour.
+pub fn printable(text: &str) -> String {
+    let acted_upon =
+        |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(acted_upon) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match acted_upon(c) {
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printable_text_has_no_control_characters() {
+        assert_eq!(printable("two\nlines\tand \u{e9}"), "two\nlines\tand \u{e9}");
+        assert_eq!(printable("\x1b[31m\x07\u{9b}\u{202e}\r"), r"\u{1b}[31m\u{7}\u{9b}\u{202e}\u{d}");
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused_unread() {
+        // SAFETY: nothing is read at these addresses: that is what is tested.
+        unsafe {
+            let start = std::ptr::without_provenance(1 << 20);
+            let error = text_of("x.so", start, 1 << 50).unwrap_err().to_string();
+            assert!(error.contains("x.so claims a length of 1125899906842624"), "{error}");
+            let error = slice_of::<u64>("x.so", std::ptr::without_provenance(9), 2).unwrap_err().to_string();
+            assert!(error.contains("where none can be"), "{error}");
+            assert_eq!(slice_of::<u64>("x.so", std::ptr::null(), 1 << 50).unwrap(), [0u64; 0]);
+        }
+    }
 }

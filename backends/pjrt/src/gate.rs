@@ -1,0 +1,83 @@
+//! One client at a time is made or destroyed by a plugin, because some race otherwise.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Lets one caller in at a time, and nobody while one is stuck inside.
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// What the caller inside does.
+    inside: Option<&'static str>,
+    /// After how long the caller inside was given up.
+    stuck: Option<Duration>,
+}
+
+/// Why a caller was not let in.
+pub(crate) struct Closed {
+    /// What the one inside does.
+    pub(crate) doing: &'static str,
+    /// For how long it was waited for.
+    pub(crate) waited: Duration,
+}
+
+/// The right to be inside, until it is dropped.
+pub(crate) struct Entered<'a>(&'a Gate);
+
+impl Gate {
+    pub(crate) const fn new() -> Self {
+        Gate { state: Mutex::new(State { inside: None, stuck: None }), changed: Condvar::new() }
+    }
+
+    /// Waits until nobody is inside, at most `deadline`. Does not wait for one that is stuck.
+    pub(crate) fn enter(&self, doing: &'static str, deadline: Duration) -> Result<Entered<'_>, Closed> {
+        let started = Instant::now();
+        let mut state = self.lock();
+        while let Some(doing) = state.inside {
+            if let Some(waited) = state.stuck {
+                return Err(Closed { doing, waited });
+            }
+            let left = deadline.saturating_sub(started.elapsed());
+            if left.is_zero() {
+                return Err(Closed { doing, waited: deadline });
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.inside = Some(doing);
+        Ok(Entered(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens it again, when a call that was given up returned all the same.
+    pub(crate) fn returned(&self) {
+        let mut state = self.lock();
+        if state.stuck.is_some() {
+            *state = State { inside: None, stuck: None };
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl Entered<'_> {
+    /// Says that the caller inside was given up after so long: nobody is let in until it returns.
+    pub(crate) fn is_stuck(self, waited: Duration) {
+        self.0.lock().stuck = Some(waited);
+        self.0.changed.notify_all();
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.lock().inside = None;
+        self.0.changed.notify_all();
+    }
+}

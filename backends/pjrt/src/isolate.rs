@@ -1,0 +1,165 @@
+//! Calls into a plugin that may hang, throw or end the process.
+//!
+//! Opening a plugin and compiling run whole subsystems of a vendor's code, and are rare. They go through [`run`], on a
+//! thread of their own:
+//!
+//! * A call that does not return is given up at its deadline; its thread is left behind.
+//! * A C++ exception that leaves the plugin becomes an error. Rust cannot catch it (`catch_unwind` ends the process), so
+//!   the thread reports it and never resumes the unwinding.
+//! * A call of `exit`, which would end the process with the plugin's status, ends it with a message and status 1.
+//!
+//! All other calls are made on the caller's thread. An exception in one of these ends the process with a message that
+//! names the plugin and the function ([`Boundary`]); nothing else is sound.
+
+use std::{
+    cell::{Cell, RefCell},
+    ffi::c_int,
+    sync::{
+        Once,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+
+/// How a call is isolated.
+#[derive(Clone, Copy)]
+pub(crate) struct Isolation {
+    /// The name of the thread.
+    pub(crate) thread: &'static str,
+    /// The operation, for errors.
+    pub(crate) op: &'static str,
+    /// The plugin's file.
+    pub(crate) plugin: &'static str,
+    /// How long the call may take.
+    pub(crate) deadline: Duration,
+    /// When the first warning says that the call has not returned.
+    pub(crate) notice: Duration,
+}
+
+thread_local! {
+    /// Operation and plugin of the isolated call on this thread. Without a destructor, so that it can be read at exit.
+    static CALL: Cell<Option<(&'static str, &'static str)>> = const { Cell::new(None) };
+    /// Where an exception on this thread is reported.
+    static REPORT: RefCell<Option<Box<dyn FnOnce(Error)>>> = const { RefCell::new(None) };
+}
+
+/// Runs `call` on a thread of its own; `None` if it has not returned at the deadline. Its result is dropped then.
+pub(crate) fn run<T: Send + 'static>(
+    isolation: Isolation,
+    call: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Option<Result<T>> {
+    /// XLA's compiler is recursive, and was made for the stack of a main thread.
+    const STACK: usize = 8 << 20;
+
+    static AT_EXIT: Once = Once::new();
+    // SAFETY: `atexit` is C's own, and the function lives as long as the program.
+    AT_EXIT.call_once(|| _ = unsafe { atexit(explain_exit) });
+
+    let Isolation { thread, op, plugin, .. } = isolation;
+    let (send, receive) = mpsc::channel();
+    let spawned = thread::Builder::new().name(thread.into()).stack_size(STACK).spawn(move || {
+        CALL.set(Some((op, plugin)));
+        let report = send.clone();
+        // Nobody may be waiting any more, here and below.
+        REPORT.set(Some(Box::new(move |error| _ = report.send(Err(error)))));
+        let result = call();
+        CALL.set(None);
+        _ = send.send(result);
+    });
+    if let Err(error) = spawned {
+        return Some(Err(Error::new(ErrorKind::Unavailable, op, "no thread to call the plugin on").caused_by(error)));
+    }
+    wait(&isolation, &receive)
+}
+
+fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option<Result<T>> {
+    let Isolation { op, plugin, deadline, .. } = *isolation;
+    let started = Instant::now();
+    let mut notice = isolation.notice;
+    loop {
+        match receive.recv_timeout(deadline.min(notice).saturating_sub(started.elapsed())) {
+            Ok(result) => return Some(result),
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = format!("a panic while {plugin} was called; this is a bug in halite");
+                return Some(Err(Error::new(ErrorKind::Internal, op, message)));
+            }
+            Err(RecvTimeoutError::Timeout) if started.elapsed() >= deadline => return None,
+            Err(RecvTimeoutError::Timeout) => {
+                say_waiting(op, plugin, started.elapsed(), deadline);
+                notice *= 3;
+            }
+        }
+    }
+}
+
+/// A sign of life.
+pub(crate) fn say_waiting(op: &str, plugin: &str, waited: Duration, deadline: Duration) {
+    let (waited, deadline) = (waited.as_secs_f32().round(), deadline.as_secs_f32());
+    tracing::warn!("{op}: {plugin} has not returned after {waited} s; it is given up after {deadline} s");
+}
+
+/// When the first sign of life of a wait is given that takes a second or so where all is well.
+pub(crate) fn first_notice(deadline: Duration) -> Duration {
+    Duration::from_secs(10).min(deadline / 2)
+}
+
+/// How long the compiler of a plugin may take for one program: `HALITE_COMPILE_DEADLINE` seconds, or two hours.
+pub(crate) fn compile_deadline() -> Result<Duration> {
+    const NAME: &str = "HALITE_COMPILE_DEADLINE";
+    let Some(value) = std::env::var_os(NAME).filter(|value| !value.is_empty()) else {
+        return Ok(Duration::from_secs(7200));
+    };
+    let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
+    let refused = || Error::invalid("compile", format!("{NAME} is `{}`; it is a whole number of seconds", value.display()));
+    seconds.map(Duration::from_secs).ok_or_else(refused)
+}
+
+/// Stands between Rust and one call of a plugin's function. It is forgotten when the function returns, so that only an
+/// exception drops it.
+pub(crate) struct Boundary<'a> {
+    pub(crate) plugin: &'a str,
+    pub(crate) function: &'static str,
+}
+
+impl Drop for Boundary<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let Boundary { plugin, function } = self;
+        let message = format!(
+            "{plugin}: {function} threw a C++ exception, which no function of a plugin may do; use another build of it, \
+             and report this to those who make it"
+        );
+        let op = CALL.get().map_or("call plugin", |(op, _)| op);
+        let error = Error::new(ErrorKind::Internal, op, message);
+        match REPORT.try_with(RefCell::take) {
+            Ok(Some(report)) => {
+                report(error);
+                // Rust has no way to end the unwinding but to let it end the process.
+                loop {
+                    thread::park();
+                }
+            }
+            _ => {
+                eprintln!("fatal: {error}");
+                std::process::abort();
+            }
+        }
+    }
+}
+
+unsafe extern "C" {
+    fn atexit(callback: extern "C" fn()) -> c_int;
+    fn _exit(status: c_int) -> !;
+}
+
+/// Runs at the end of the process, on the thread that called `exit`.
+extern "C" fn explain_exit() {
+    if let Ok(Some((op, plugin))) = CALL.try_with(Cell::get) {
+        eprintln!("error: {op}: {plugin} ended the process (it called `exit`); use another build of it");
+        // SAFETY: it ends the process without running anything else of it.
+        unsafe { _exit(1) }
+    }
+}
