@@ -24,6 +24,7 @@ use crate::{
     device::memory_kind,
     frame,
     handle::Handle,
+    hostile::refusal,
     options::{Assignment, encode, with_defaults},
     program::check_types,
     tiling::tiling_of,
@@ -546,6 +547,9 @@ pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Resu
         && has_convolution(&program.code)
     {
         return Err(format!("flag `{name}` on a program with convolutions can end the process; compile it without this flag"));
+    }
+    if let Some(reason) = refusal(&program.code, &program.signature, &options.flags) {
+        return Err(reason);
     }
     check_donated(&program.signature)
 }

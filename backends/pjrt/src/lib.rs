@@ -53,6 +53,7 @@ mod executable;
 mod frame;
 mod gate;
 mod handle;
+mod hostile;
 mod in_flight;
 mod isolate;
 mod key;
