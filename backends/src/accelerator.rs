@@ -4,17 +4,13 @@ use std::{
     fmt,
     path::PathBuf,
     str::FromStr,
-    sync::{
-        Arc,
-        mpsc::{self, RecvTimeoutError},
-    },
-    thread,
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use halite_core::{Client, Error, ErrorKind, Result};
 use halite_fetch::{Bar, Progress};
-use halite_pjrt::{LoadOptions, OptionValue, Pjrt, Plugin};
+use halite_pjrt::{LoadOptions, OptionValue, Plugin};
 
 use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
@@ -75,9 +71,20 @@ pub struct OpenOptions {
     pub cuda: CudaOptions,
     /// Of a TPU.
     pub tpu: TpuOptions,
-    /// How long loading the plugin, and then finding its devices, may each take. Vendors' code may wait for servers and for
-    /// other hosts.
+    /// How long loading the plugin and finding its devices may take together: vendors' code may wait for servers and for
+    /// other hosts. By default the seconds in `HALITE_PLUGIN_DEADLINE`, or 180.
     pub deadline: Duration,
+}
+
+/// The variable that says how many seconds a plugin may take to open.
+const DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
+
+/// The deadline that the environment gives, if it gives one.
+fn deadline_from_environment() -> Result<Option<Duration>> {
+    let Some(value) = std::env::var_os(DEADLINE).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
+    let refused = || Error::invalid(OPEN, format!("{DEADLINE} is `{}`; it is a whole number of seconds", value.display()));
+    seconds.map(|seconds| Some(Duration::from_secs(seconds))).ok_or_else(refused)
 }
 
 impl Default for OpenOptions {
@@ -89,7 +96,8 @@ impl Default for OpenOptions {
             client: Vec::new(),
             cuda: CudaOptions::default(),
             tpu: TpuOptions::default(),
-            deadline: LoadOptions::default().deadline,
+            // What is there and no number is refused when something is opened.
+            deadline: deadline_from_environment().ok().flatten().unwrap_or(LoadOptions::default().deadline),
         }
     }
 }
@@ -137,6 +145,7 @@ impl Accelerator {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_with(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
+        deadline_from_environment()?;
         let kept = options.compile_cache.clone().map_or_else(CompileCacheOptions::from_environment, Ok)?;
         let opened = match self {
             Self::Auto => auto(options, progress),
@@ -212,36 +221,22 @@ fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
     load(Located { path, source: Source::Given, plugin: None }, options.client.clone(), &[], options.deadline)
 }
 
-/// Loads a plugin and makes its client, each within the deadline.
+/// Loads a plugin and makes its client, both within the deadline.
 pub(crate) fn load(
     located: Located,
     options: Vec<(String, OptionValue)>,
     environment: &[(&str, &str)],
     deadline: Duration,
 ) -> Result<Opened> {
-    let plugin = Plugin::load_with(&located.path, &LoadOptions { environment, deadline })?;
-    Ok(Opened { client: Client::new(client(plugin, options, deadline)?), plugin, located, refused: Vec::new() })
+    let started = Instant::now();
+    let plugin = Plugin::load_with(&located.path, &load_options(&located, environment, deadline))?;
+    let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
+    Ok(Opened { client: Client::new(client), plugin, located, refused: Vec::new() })
 }
 
-/// Makes a client in a thread of its own, which is left alone where the plugin does not come back.
-fn client(plugin: &'static Plugin, options: Vec<(String, OptionValue)>, deadline: Duration) -> Result<Pjrt> {
-    let (send, made) = mpsc::sync_channel(1);
-    let spawned = thread::Builder::new().name("pjrt-open".into()).spawn(move || {
-        // Nobody may be waiting any more.
-        let _ = send.send(plugin.client(options));
-    });
-    spawned.map_err(|error| Error::new(ErrorKind::Unavailable, OPEN, "no thread to open devices in").caused_by(error))?;
-    match made.recv_timeout(deadline) {
-        Ok(client) => client,
-        Err(RecvTimeoutError::Timeout) => {
-            let path = plugin.path().display();
-            let message = format!("{path} has been looking for its devices for {} s and was left alone", deadline.as_secs());
-            Err(Error::new(ErrorKind::DeadlineExceeded, OPEN, message))
-        }
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(Error::new(ErrorKind::Internal, OPEN, format!("opening {} panicked", plugin.path().display())))
-        }
-    }
+/// A library whose digest is known is loaded without a probe.
+pub(crate) fn load_options<'a>(located: &Located, environment: &'a [(&'a str, &'a str)], deadline: Duration) -> LoadOptions<'a> {
+    LoadOptions { environment, deadline, probe: located.plugin.is_none() }
 }
 
 impl fmt::Display for Accelerator {

@@ -137,6 +137,7 @@ const OLDEST_DRIVER: &str = "580";
 ///
 /// # Errors
 /// [`ErrorKind::Unavailable`] if there is no driver, no device, or the driver is too old, with what to do.
+/// [`ErrorKind::DeadlineExceeded`] if the driver does not answer within a minute; it is not asked again while it does not.
 pub fn probe() -> Result<Driver> {
     judge(driver::ask(), Path::new("/"))
 }
@@ -152,6 +153,14 @@ fn judge(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result<Driver
         ),
         Err(driver::NoDriver::Missing) => unavailable(format!(
             "no NVIDIA driver (no libcuda.so.1, no /dev/nvidiactl); where there is a GPU, install driver {OLDEST_DRIVER} or newer"
+        )),
+        Err(driver::NoDriver::Silent(waited)) => Err(Error::new(
+            ErrorKind::DeadlineExceeded,
+            "cuda",
+            format!(
+                "NVIDIA's driver has not answered for {} s; a GPU may be stuck: see whether `nvidia-smi` answers",
+                waited.as_secs()
+            ),
         )),
         Err(driver::NoDriver::Refused(words)) => unavailable(format!("NVIDIA's driver says: {words}")),
         Ok(driver) if driver.devices.is_empty() => {
@@ -200,6 +209,7 @@ mod tests {
         let says = |answer| judge(answer, root.path()).unwrap_err().to_string();
         assert!(says(Err(driver::NoDriver::Missing)).contains("install driver 580"));
         assert!(says(Err(driver::NoDriver::Refused("no device".into()))).ends_with("says: no device"));
+        assert!(says(Err(driver::NoDriver::Silent(std::time::Duration::from_secs(60)))).contains("not answered for 60 s"));
         assert!(says(Ok(driver((13, 0), 0))).contains("shows no devices"));
         assert!(says(Ok(driver((12, 8), 1))).contains("up to 12.8"));
         assert_eq!(judge(Ok(driver((13, 1), 1)), root.path()).unwrap(), driver((13, 1), 1));

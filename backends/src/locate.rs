@@ -150,6 +150,10 @@ impl<'a> Search<'a> {
                 missed.tried.extend(located.plugin.map(|plugin| plugin.name));
                 match take(located) {
                     Ok(taken) => return Ok(Ok(taken)),
+                    // Another copy would wait for the same device or server; only a CPU's plugin waits for neither.
+                    Err(error) if error.kind() == ErrorKind::DeadlineExceeded && self.platform != Self::CPU => {
+                        return Err(error);
+                    }
                     Err(error) => missed.refused.push(format!("{description}: {error}")),
                 }
             }

@@ -27,9 +27,12 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, ProgramMemory, Result, Shortage};
 use halite_fetch::{Bytes, Cache, Progress};
-use halite_pjrt::{CompiledProgram, DeviceDescription, LoadOptions, OptionValue, Plugin, Topology};
+use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topology};
 
-use crate::{Located, OpenOptions, Search, accelerator::MOST_CPU_DEVICES};
+use crate::{
+    Located, OpenOptions, Search,
+    accelerator::{MOST_CPU_DEVICES, load_options},
+};
 
 /// Devices to compile for, here or not.
 ///
@@ -150,7 +153,7 @@ impl Target {
         let (located, plugin) = {
             let environment: &[_] = if let Target::Tpu(_) = self { tpu::ENVIRONMENT } else { &[] };
             let load = |located: Located| {
-                let load = LoadOptions { environment, deadline: options.deadline };
+                let load = load_options(&located, environment, options.deadline);
                 Ok((Plugin::load_with(&located.path, &load)?, located))
             };
             let (plugin, located) = if options.offline { search.find_that(load) } else { search.ensure_that(progress, load) }?;
