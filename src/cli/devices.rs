@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use halite::{
-    Array, DType, HostArray, Result, Sharding, TensorType,
+    Array, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
     backends::{Accelerator, OpenOptions},
     fetch,
 };
@@ -23,6 +23,7 @@ pub(crate) struct Devices {
 impl Devices {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let options = OpenOptions { cache: self.cache_dir, ..OpenOptions::default() };
+        let deadline = options.deadline;
         let opened = self.accelerator.open_with(&options, &mut fetch::Bar::default())?;
         let client = opened.client;
         let plugin = opened.plugin;
@@ -63,12 +64,19 @@ impl Devices {
             }
         }
         let megabyte = HostArray::zeros(TensorType::new(DType::U8, [1 << 20]));
+        let mut failed = false;
         for device in client.local_devices() {
-            if let Err(error) = Array::upload(&client, &megabyte, &Sharding::single(device)).and_then(|array| array.read()) {
+            let fetched = Array::upload(&client, &megabyte, &Sharding::single(device)).and_then(|array| array.fetch());
+            if let Err(error) = fetched.and_then(|pending| pending.wait_for(deadline)) {
                 say!("device {} does not take a megabyte and give it back: {error}", device.0);
+                failed = true;
             }
         }
         say!("\na megabyte to each device and back\n{}", client.metrics().report().trim_end());
+        if failed {
+            let message = format!("{} does not work; `halite plugins check PATH` says more", opened.located.path.display());
+            return Err(Error::new(ErrorKind::Unavailable, "devices", message));
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use halite::{
     DType, DTypePolicy, Error, MeshAxes, Result, TensorType,
-    backends::{Located, OpenOptions, OpenTarget, Target},
+    backends::{Located, OpenOptions, OpenTarget, Target, pjrt::printable},
     fetch,
     ir::{Remat, cost},
     models::{Classify, Cnn, LanguageModel, Mlp},
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{positive, process, waiting};
+use crate::panics;
 
 /// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
 ///
@@ -234,12 +235,20 @@ impl PlanCommand {
                 Ok(line) => match serde_json::from_str(&line) {
                     Ok(Answer::Plan(plan)) => return Ok(Ok(*plan)),
                     Ok(Answer::Error(words)) => return Ok(Err(words)),
-                    Err(_) if self.echoes() => eprintln!("{line}"),
+                    Err(_) if self.echoes() => eprintln!("{}", printable(&line)),
                     Err(_) => {}
                 },
                 Err(RecvTimeoutError::Timeout) => {
                     let how = format!("was not done after {} s, and was ended", self.deadline);
                     break (how, "give it longer with --deadline, or take another layout or a smaller model");
+                }
+                Err(RecvTimeoutError::Disconnected) if child.panicked() => {
+                    let words = child.last_words().unwrap_or_default();
+                    let (target, bug) = (&self.target, panics::BUG);
+                    return Ok(Err(format!(
+                        "plan for {target}: {strategy} on {axes}: halite panicked: {words}; {bug}, not in the compiler: {}",
+                        panics::REPORT
+                    )));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = child.status();

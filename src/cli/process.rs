@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use halite::{Error, ErrorKind, Result};
+use halite::{Error, ErrorKind, Result, backends::pjrt::printable};
+
+use crate::panics;
 
 /// How many lines of what the plugin prints on stderr are kept.
 const KEPT_LINES: usize = 60;
@@ -49,6 +51,7 @@ impl Child {
         thread::spawn(move || {
             let _reading = reading;
             for line in stderr {
+                let line = printable(&line);
                 if echo {
                     eprintln!("{line}");
                 }
@@ -70,6 +73,14 @@ impl Child {
     /// How it ended, for one whose stdout has: `signal: 6 (SIGABRT)`.
     pub(super) fn status(&mut self) -> String {
         self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+
+    /// Whether a panic of halite ended it, for one whose stdout has ended.
+    pub(super) fn panicked(&mut self) -> bool {
+        let code = self.process.wait().ok().and_then(|status| status.code());
+        // What it started itself, as compilers do with assemblers, may live on and have its stderr.
+        let _ = self.log_read.recv_timeout(Duration::from_secs(2));
+        is_panic(code, &self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends it, if it has not ended, and gives the lines of its stderr that tell most, if there are any.
@@ -98,6 +109,12 @@ fn lines_of(pipe: impl io::Read) -> impl Iterator<Item = String> {
     BufReader::new(pipe).split(b'\n').map_while(io::Result::ok).map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
+/// Whether an exit code and a log are those of a panic. A plugin may exit with any code.
+fn is_panic(code: Option<i32>, log: &VecDeque<String>) -> bool {
+    const PANIC: i32 = 101;
+    code == Some(PANIC) && log.iter().any(|line| line.contains(panics::BUG))
+}
+
 /// Called in the child: ends it when its parent has ended, of whatever, so that no compiler goes on for nobody.
 pub(super) fn end_with_parent() {
     thread::spawn(|| {
@@ -119,8 +136,11 @@ fn last_words(log: &VecDeque<String>) -> Option<String> {
     };
     let is_telling = |line: &&str| !line.is_empty() && !line.starts_with(['@', '*']) && !line.starts_with("https://symbolize");
     let lines = || log.iter().map(|line| line.trim());
-    if let Some(line) = lines().find(is_fatal) {
-        return Some(line.to_owned());
+    if let Some(at) = lines().position(|line| is_fatal(&line)) {
+        let line = log[at].trim();
+        // A panic's reason stands below its place.
+        let reason = log.get(at + 1).filter(|_| line.contains("panicked at"));
+        return Some(reason.map_or_else(|| line.to_owned(), |reason| format!("{line} {}", reason.trim())));
     }
     let mut last: Vec<&str> = lines().rev().filter(is_telling).take(LAST).collect();
     last.reverse();
@@ -132,11 +152,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn plugin_exit_is_no_panic_of_halite() {
+        let log: VecDeque<String> = ["thread 'main' panicked at x.rs:1:1:".to_owned(), panics::advice()].into();
+        assert!(is_panic(Some(101), &log));
+        assert!(!is_panic(Some(101), &VecDeque::from(["terminate called".to_owned()])));
+        assert!(!is_panic(Some(1), &log));
+        assert!(!is_panic(None, &log));
+    }
+
+    #[test]
     fn the_last_words_are_the_fatal_line_or_the_last_that_are_no_trace() {
         let words = |text: &str| last_words(&text.lines().map(str::to_owned).collect());
         assert_eq!(words(""), None);
         assert_eq!(words("one\ntwo\nthree\nfour\n\n  @ 0x1234 main"), Some("two | three | four".into()));
         let fatal = "F1121 21:14:03.123456 77 topology.cc:7] Check failed: x <= 16";
         assert_eq!(words(&format!("loaded\n{fatal}\n*** stack trace: ***\n@ 0x12\nFinally")), Some(fatal.into()));
+        let panic = "thread 'main' panicked at a.rs:1:2:\n1 is not 2\nnote: run with";
+        assert_eq!(words(panic), Some("thread 'main' panicked at a.rs:1:2: 1 is not 2".into()));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, Result,
-    backends::{self, PLUGINS, Search},
+    backends::{self, OpenOptions, PLUGINS, Search, conformance::cases, pjrt::printable},
     fetch,
 };
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use crate::cli::process;
 /// was wanted.
 ///
 /// The plugin is loaded in a process of its own: one that ends the process, as plugins do on some input, fails the case
-/// that was running, and the rest still runs.
+/// that was running, and the rest still runs. After three cases that hang, the rest is left out.
 ///
 /// The exit code is 0 if no case failed, else 1.
 #[derive(Args, Debug)]
@@ -49,6 +49,9 @@ pub(super) struct Check {
     /// Run only the cases whose name contains this, such as `transfers` or `donation::`
     #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
     only: String,
+    /// How long one case may take before it counts as hung [default: 120, or what the case needs]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    deadline: Option<u64>,
     /// Print JSON instead of text, when all is done
     #[arg(long)]
     json: bool,
@@ -61,7 +64,7 @@ impl Check {
     pub(super) fn run(self, cache: &fetch::Cache) -> Result<ExitCode> {
         if let Some(skip) = self.as_child {
             process::end_with_parent();
-            child::run(&self.target, self.devices, &self.only, skip)?;
+            child::run(&self.target, self.devices, &self.only, self.deadline.map(Duration::from_secs), skip)?;
             return Ok(ExitCode::SUCCESS);
         }
         let (target, words) = locate(&self.target, cache)?;
@@ -71,6 +74,10 @@ impl Check {
             let mut process = Loading::start(&target, &self, report.cases.len())?;
             match process.follow(&mut report)? {
                 Ended::Done => break,
+                Ended::Hung => {
+                    report.leave_out_rest(&self.only);
+                    break;
+                }
                 // Each turn has seen one case more, so this comes to an end.
                 Ended::Died => {}
             }
@@ -106,10 +113,10 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
     Ok((if by_name { target.to_path_buf() } else { located.path }, words))
 }
 
-/// How long a plugin may take to load and to find its devices.
-const PATIENCE_TO_OPEN: Duration = Duration::from_secs(300);
-/// How long a case may be late before its process is ended: it has a deadline of its own.
+/// How long a plugin's process may be late before it is ended: opening and each case have deadlines of their own there.
 const PATIENCE_BESIDES: Duration = Duration::from_secs(60);
+/// After so many cases that hang, the rest would.
+const MOST_HUNG: usize = 3;
 
 /// The process that has the plugin.
 struct Loading(process::Child);
@@ -119,12 +126,17 @@ enum Ended {
     Done,
     /// The plugin ended it during a case.
     Died,
+    /// Too many cases hung.
+    Hung,
 }
 
 impl Loading {
     fn start(target: &Path, check: &Check, skip: usize) -> Result<Self> {
         let mut arguments: Vec<OsString> =
             ["plugins", "check", "--only", &check.only, "--as-child", &skip.to_string()].map(Into::into).into();
+        if let Some(seconds) = check.deadline {
+            arguments.extend(["--deadline".into(), seconds.to_string().into()]);
+        }
         if let Some(devices) = check.devices {
             arguments.extend(["--devices".into(), devices.to_string().into()]);
         }
@@ -134,26 +146,43 @@ impl Loading {
 
     /// Takes down what it says, until it ends.
     fn follow(&mut self, report: &mut Report) -> Result<Ended> {
-        let mut patience = PATIENCE_TO_OPEN;
+        let to_open = OpenOptions::default().deadline;
+        let (mut patience, mut silent_since) = (to_open + PATIENCE_BESIDES, Instant::now());
+        // While it opens, nothing else on the screen says that it is alive.
+        let mut notice = Duration::from_secs(10).min(to_open / 2);
         loop {
-            let line = match self.0.line(patience) {
+            let silent = silent_since.elapsed();
+            let opens = report.running.is_none();
+            let line = match self.0.line(if opens { patience.min(notice) } else { patience }.saturating_sub(silent)) {
                 Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) if opens && silent_since.elapsed() < patience => {
+                    let waited = silent_since.elapsed().as_secs();
+                    eprintln!("the plugin has not opened after {waited} s; it may take {} s", to_open.as_secs());
+                    notice *= 3;
+                    continue;
+                }
                 Err(RecvTimeoutError::Timeout) => return self.died(report, Some(patience)),
                 Err(RecvTimeoutError::Disconnected) => return self.died(report, None),
             };
+            silent_since = Instant::now();
             // A plugin may write to stdout as well.
             let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
             match message["event"].as_str() {
                 Some("opened") => report.opened(&message["plugin"]),
                 Some("refused") => {
                     let words = message["message"].as_str().unwrap_or_default();
-                    return Err(Error::new(ErrorKind::Unavailable, "plugins check", words));
+                    return Err(Error::new(ErrorKind::Unavailable, "plugins check", printable(words)));
                 }
                 Some("begin") => {
                     patience = Duration::from_secs(message["seconds"].as_u64().unwrap_or(0)) + PATIENCE_BESIDES;
                     report.begin(&message);
                 }
-                Some("end") => report.end(&message),
+                Some("end") => {
+                    report.end(&message);
+                    if report.hung >= MOST_HUNG {
+                        return Ok(Ended::Hung);
+                    }
+                }
                 Some("done") => return Ok(Ended::Done),
                 _ => {}
             }
@@ -170,8 +199,8 @@ impl Loading {
             None => how,
         };
         if report.running.is_some() {
-            report.end(&json!({"verdict": "failed", "words": words}));
-            return Ok(Ended::Died);
+            report.end(&json!({"verdict": "failed", "words": words, "hung": silent_for.is_some()}));
+            return Ok(if report.hung >= MOST_HUNG { Ended::Hung } else { Ended::Died });
         }
         let when = if report.plugin.is_null() { "while it was loaded" } else { "between two cases" };
         Err(Error::new(ErrorKind::Internal, "plugins check", format!("{when}, {words}; use another build of it")))
@@ -185,6 +214,8 @@ struct Report {
     plugin: Value,
     cases: Vec<Value>,
     running: Option<(String, Instant)>,
+    /// How many cases were not done in time.
+    hung: usize,
     seconds: f64,
 }
 
@@ -200,7 +231,7 @@ impl Report {
             return;
         }
         self.plugin = plugin.clone();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let text = |value: &Value| printable(value.as_str().unwrap_or_default());
         let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ");
         let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
         self.say(&format!("platform     {} ({})", text(&plugin["platform"]), text(&plugin["version"])));
@@ -229,7 +260,7 @@ impl Report {
         self.running = Some((name("case").to_owned(), Instant::now()));
         if !self.json {
             // Without its end: if this process is ended too, the last line names the case.
-            print!("{} ... ", name("sentence"));
+            print!("{} ... ", printable(name("sentence")));
             let _ = io::stdout().flush();
         }
     }
@@ -237,7 +268,8 @@ impl Report {
     fn end(&mut self, message: &Value) {
         let Some((name, began)) = self.running.take() else { return };
         let verdict = message["verdict"].as_str().unwrap_or("failed");
-        let words = message["words"].as_str().unwrap_or_default();
+        let words = &*printable(message["words"].as_str().unwrap_or_default());
+        self.hung += usize::from(message["hung"].as_bool() == Some(true));
         let seconds = message["seconds"].as_f64().unwrap_or_else(|| began.elapsed().as_secs_f64());
         self.seconds += seconds;
         let colour = |code: &str, word: &str| match io::stdout().is_terminal() {
@@ -251,6 +283,19 @@ impl Report {
         });
         let words = (!words.is_empty()).then_some(words);
         self.cases.push(json!({"case": name, "verdict": verdict, "words": words, "seconds": seconds}));
+    }
+
+    /// Notes the cases that did not run because others hung.
+    fn leave_out_rest(&mut self, only: &str) {
+        let words = format!("not run: {} cases hung", self.hung);
+        let cases = cases();
+        let rest: Vec<_> = cases.iter().filter(|case| case.name.contains(only)).skip(self.cases.len()).collect();
+        if !rest.is_empty() {
+            self.say(&format!("{} more cases are {words}", rest.len()));
+        }
+        for case in rest {
+            self.cases.push(json!({"case": case.name, "verdict": "skipped", "words": words, "seconds": 0.0}));
+        }
     }
 
     fn finish(self) -> Result<ExitCode> {

@@ -5,7 +5,7 @@
 use std::{
     io::{self, Write},
     path::Path,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use halite::{
@@ -19,8 +19,8 @@ use halite::{
 use serde_json::{Value, json};
 
 /// Loads the plugin, of an accelerator by name or a library by path, says what it is, and runs the cases whose name contains `only`,
-/// without the first `skip` of them.
-pub(super) fn run(target: &Path, devices: Option<u32>, only: &str, skip: usize) -> Result<()> {
+/// without the first `skip` of them. No case may take longer than `deadline`.
+pub(super) fn run(target: &Path, devices: Option<u32>, only: &str, deadline: Option<Duration>, skip: usize) -> Result<()> {
     let accelerator = match target.to_str() {
         Some(name @ ("cuda" | "tpu")) => name.parse()?,
         _ => Accelerator::Plugin(target.to_path_buf()),
@@ -39,7 +39,8 @@ pub(super) fn run(target: &Path, devices: Option<u32>, only: &str, skip: usize) 
     say(&json!({"event": "opened", "plugin": describe(&opened)}))?;
     drop(opened);
     let subject = Subject::opened_by(move || Ok(open()?.client))?;
-    for case in cases().iter().filter(|case| case.name.contains(only)).skip(skip) {
+    for mut case in cases().into_iter().filter(|case| case.name.contains(only)).skip(skip) {
+        case.deadline = deadline.map_or(case.deadline, |deadline| deadline.min(case.deadline));
         say(&json!({"event": "begin", "case": case.name, "sentence": case.sentence(), "seconds": case.deadline.as_secs()}))?;
         let started = Instant::now();
         let (verdict, words) = match case.run(&subject) {
@@ -47,8 +48,10 @@ pub(super) fn run(target: &Path, devices: Option<u32>, only: &str, skip: usize) 
             Verdict::Failed(message) => ("failed", Some(message)),
             Verdict::Skipped(reason) => ("skipped", Some(reason)),
         };
-        let seconds = started.elapsed().as_secs_f64();
-        say(&json!({"event": "end", "verdict": verdict, "words": words, "seconds": seconds}))?;
+        let took = started.elapsed();
+        let hung = verdict == "failed" && took >= case.deadline;
+        let seconds = took.as_secs_f64();
+        say(&json!({"event": "end", "verdict": verdict, "words": words, "seconds": seconds, "hung": hung}))?;
     }
     say(&json!({"event": "done"}))
 }
