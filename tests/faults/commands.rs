@@ -1,0 +1,410 @@
+//! The commands on faulty plugins.
+
+use std::{
+    io::Read,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use crate::library::faulty;
+
+/// No command takes longer, not even on a busy machine; one that does hangs.
+const DEADLINE: Duration = Duration::from_secs(150);
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// One faulty plugin, and the commands to run on it.
+pub(crate) struct Faulty {
+    directory: TempDir,
+    plugin: PathBuf,
+    /// Seconds that the plugin may take to open, and for a case of `plugins check`.
+    deadline: &'static str,
+}
+
+impl Faulty {
+    pub(crate) fn new(fault: &str) -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let plugin = faulty(directory.path(), fault);
+        // What must not expire is generous.
+        let hangs = fault.ends_with(":sleep") || fault == "never-ready";
+        Faulty { directory, plugin, deadline: if hangs { "3" } else { "60" } }
+    }
+
+    fn accelerator(&self) -> String {
+        format!("plugin:{}", self.plugin.display())
+    }
+
+    pub(crate) fn devices(&self) -> Ended {
+        run(self.halite().args(["devices", "--accelerator", &self.accelerator()]))
+    }
+
+    pub(crate) fn train(&self) -> Ended {
+        let out = self.directory.path().join("run");
+        let mut command = self.halite();
+        command.args("train mnist --model mlp --limit 256 --epochs 1 --accelerator".split(' '));
+        run(command.arg(self.accelerator()).arg("--out").arg(out))
+    }
+
+    /// `halite plugins check` of the cases whose name contains `only`.
+    pub(crate) fn check(&self, only: &str) -> Ended {
+        let mut command = self.halite();
+        command.args("plugins check --devices 1 --deadline".split(' ')).arg(self.deadline);
+        run(command.args(["--only", only]).arg(&self.plugin))
+    }
+
+    fn halite(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
+        let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| {
+            let name = name.to_string_lossy();
+            name.starts_with("HALITE_") && name != "HALITE_CACHE_DIR"
+        });
+        for name in ours {
+            command.env_remove(name);
+        }
+        command.env_remove("RUST_BACKTRACE").env("HALITE_COMPILE_CACHE", "off");
+        command.env("HALITE_PLUGIN_DEADLINE", self.deadline).env("HALITE_COMPILE_DEADLINE", self.deadline);
+        command
+    }
+}
+
+fn run(command: &mut Command) -> Ended {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdout = text_of(child.stdout.take().expect("stdout is piped"));
+    let stderr = text_of(child.stderr.take().expect("stderr is piped"));
+    let status = end(&mut child);
+    let text = |reader: JoinHandle<String>| reader.join().expect("reading a pipe does not panic");
+    let ended = Ended { status, stdout: text(stdout), stderr: text(stderr) };
+    println!("{command:?}\n{}\n{}{}", ended.status, ended.stdout, ended.stderr);
+    ended
+}
+
+/// The child's status, which is that of a SIGKILL if it hangs.
+fn end(child: &mut Child) -> ExitStatus {
+    let begun = Instant::now();
+    while begun.elapsed() < DEADLINE {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap()
+}
+
+fn text_of(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+impl Ended {
+    /// It failed with exit code 1, and said these words.
+    #[track_caller]
+    pub(crate) fn fails_with(&self, words: &[&str]) -> &Self {
+        assert_eq!(self.status.code(), Some(1), "{} {}", self.status, self.stderr);
+        self.says(words)
+    }
+
+    /// It said these words, and nothing that a terminal would act upon.
+    #[track_caller]
+    pub(crate) fn says(&self, words: &[&str]) -> &Self {
+        let said = format!("{}{}", self.stdout, self.stderr);
+        for word in words {
+            assert!(said.contains(word), "`{word}` is not said: {said}");
+        }
+        let acted_upon = said.chars().find(|&c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
+        assert_eq!(acted_upon, None, "a control character reaches the terminal: {said:?}");
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn succeeds(&self) -> &Self {
+        assert!(self.status.success(), "{} {}", self.status, self.stderr);
+        self.says(&[])
+    }
+
+    /// A signal ended it: what the plugin did itself cannot be contained in process.
+    #[track_caller]
+    pub(crate) fn dies_of(&self, signal: i32) -> &Self {
+        assert_eq!(self.status.signal(), Some(signal), "{} {}", self.status, self.stderr);
+        self
+    }
+}
+
+const SIGABRT: i32 = 6;
+const SIGSEGV: i32 = 11;
+
+#[test]
+fn plugin_without_table_is_refused() {
+    let plugin = Faulty::new("null-table");
+    plugin.devices().fails_with(&["null-table.so", "no table of functions"]);
+    plugin.train().fails_with(&["null-table.so", "no table of functions"]);
+    plugin.check("").fails_with(&["null-table.so", "no table of functions"]);
+}
+
+#[test]
+fn plugin_with_a_tiny_table_is_refused() {
+    let plugin = Faulty::new("tiny-table");
+    plugin.devices().fails_with(&["tiny-table.so", "a table of 8 bytes"]);
+    plugin.check("").fails_with(&["tiny-table.so", "a table of 8 bytes"]);
+}
+
+#[test]
+fn plugin_without_devices_fails_every_command() {
+    let plugin = Faulty::new("no-devices");
+    plugin.devices().fails_with(&["no-devices.so", "lists no device"]);
+    plugin.train().fails_with(&["no-devices.so", "lists no device"]);
+    plugin.check("").fails_with(&["no-devices.so", "lists no device"]);
+}
+
+#[test]
+fn plugin_with_a_device_listed_twice_is_refused() {
+    let plugin = Faulty::new("same-ids");
+    plugin.devices().fails_with(&["same-ids.so", "device 0 twice"]);
+}
+
+#[test]
+fn lying_counts_are_not_believed() {
+    for (fault, words) in
+        [("many-devices", "1125899906842624"), ("many-attributes", "1125899906842624"), ("create:lying", "1125899906842624")]
+    {
+        let plugin = Faulty::new(fault);
+        let file = fault.replace(':', "-");
+        plugin.devices().fails_with(&[&file, words]);
+        plugin.check("").fails_with(&[&file, words]);
+    }
+}
+
+#[test]
+fn lying_program_size_is_not_believed() {
+    let plugin = Faulty::new("large-program");
+    // What the optimized program is asked for can be had in other ways.
+    plugin.train().succeeds();
+    plugin.check("programs::").says(&[" passed, "]);
+}
+
+#[test]
+fn lying_serialized_size_is_not_believed() {
+    let plugin = Faulty::new("large-serialized");
+    plugin.check("programs::a_program_is_serialized").fails_with(&["1125899906842624"]);
+}
+
+#[test]
+fn odd_error_texts_are_shown_as_text() {
+    for (fault, words) in [
+        ("create:escapes", r"\u{1b}[2J"),
+        ("create:not-utf8", "in Latin-1"),
+        ("create:huge", "more bytes"),
+        ("create:error", "refused on purpose"),
+    ] {
+        let plugin = Faulty::new(fault);
+        let ended = plugin.devices();
+        ended.fails_with(&[&fault.replace(':', "-"), words]);
+        assert!(ended.stderr.len() < 1 << 16, "{} bytes are printed", ended.stderr.len());
+        plugin.check("").fails_with(&[words]);
+    }
+}
+
+#[test]
+fn escapes_in_names_do_not_reach_the_terminal() {
+    let plugin = Faulty::new("escapes-in-kind");
+    plugin.devices().succeeds();
+    plugin.check("donation::state").succeeds();
+}
+
+#[test]
+fn missing_output_is_an_error() {
+    let plugin = Faulty::new("missing-output");
+    plugin.train().fails_with(&["fewer results than the program has"]);
+    plugin.check("donation::state").fails_with(&["fewer results than the program has"]);
+}
+
+#[test]
+fn buffer_returned_twice_is_an_error() {
+    let plugin = Faulty::new("same-output");
+    plugin.train().fails_with(&["same-output.so", "the same buffer"]);
+}
+
+#[test]
+fn argument_returned_as_result_is_an_error() {
+    let plugin = Faulty::new("argument-output");
+    plugin.train().fails_with(&["argument-output.so", "the same buffer"]);
+    plugin.check("donation::").fails_with(&["the same buffer"]);
+}
+
+#[test]
+fn callback_called_twice_runs_once() {
+    let plugin = Faulty::new("calls-twice");
+    plugin.devices().succeeds();
+    plugin.train().succeeds();
+    plugin.check("events::a_callback_runs_once").succeeds();
+}
+
+#[test]
+fn callback_called_by_a_call_that_fails_runs_once() {
+    let plugin = Faulty::new("calls-and-fails");
+    plugin.devices().succeeds();
+    plugin.train().succeeds();
+    plugin.check("events::a_callback").succeeds();
+}
+
+#[test]
+fn refused_callbacks_are_replaced_by_waiting() {
+    let plugin = Faulty::new("refuses-callbacks");
+    plugin.devices().succeeds();
+    plugin.train().succeeds();
+    plugin.check("events::a_callback").succeeds();
+}
+
+#[test]
+fn read_without_an_event_is_an_error() {
+    let plugin = Faulty::new("no-read-event");
+    plugin.devices().fails_with(&["no-read-event.so", "gave no event"]);
+    plugin.train().fails_with(&["no-read-event.so", "gave no event"]);
+    plugin.check("transfers::every_type").fails_with(&["gave no event"]);
+}
+
+#[test]
+fn upload_without_a_done_event_is_copied() {
+    let plugin = Faulty::new("no-done-event");
+    plugin.devices().succeeds();
+    plugin.train().succeeds();
+    plugin.check("transfers::every_type").succeeds();
+}
+
+#[test]
+fn event_that_never_fires_is_a_deadline_of_devices() {
+    let plugin = Faulty::new("never-ready");
+    plugin.devices().fails_with(&["does not take a megabyte", "3s"]);
+}
+
+#[test]
+fn check_stops_after_cases_that_hang() {
+    let plugin = Faulty::new("never-ready");
+    let ended = plugin.check("");
+    ended.fails_with(&["hangs: not done after 3 s", "not run: 3 cases hung", " 3 failed, "]);
+}
+
+#[test]
+fn constructor_that_hangs_costs_its_deadline() {
+    let plugin = Faulty::new("constructor:sleep");
+    let words = ["constructor-sleep.so", "constructors", "3 s"];
+    plugin.devices().fails_with(&words);
+    plugin.check("").fails_with(&words);
+}
+
+#[test]
+fn constructor_that_ends_the_process_is_refused() {
+    for (fault, how) in [
+        ("constructor:abort", "SIGABRT"),
+        ("constructor:crash", "SIGSEGV"),
+        ("constructor:exit", "exit status: 0"),
+        ("constructor:throw", "SIGABRT"),
+    ] {
+        let plugin = Faulty::new(fault);
+        plugin.devices().fails_with(&[&fault.replace(':', "-"), how]);
+    }
+}
+
+#[test]
+fn hang_while_opening_costs_its_deadline() {
+    for (fault, words) in [
+        ("get:sleep", "has not started after 3 s"),
+        ("initialize:sleep", "has not started after 3 s"),
+        ("create:sleep", "has been looking for its devices"),
+    ] {
+        let plugin = Faulty::new(fault);
+        let file = fault.replace(':', "-");
+        plugin.devices().fails_with(&[&file, words, "has not returned after"]);
+        plugin.check("").fails_with(&[&file, words]);
+    }
+    Faulty::new("create:sleep").train().fails_with(&["create-sleep.so", "has been looking for its devices"]);
+}
+
+#[test]
+fn client_that_is_never_destroyed_does_not_block() {
+    let plugin = Faulty::new("destroy:sleep");
+    plugin.devices().succeeds().says(&["destroy-sleep.so"]);
+    plugin.train().succeeds();
+}
+
+#[test]
+fn exit_while_opening_is_an_error() {
+    for fault in ["get:exit", "initialize:exit", "create:exit"] {
+        let plugin = Faulty::new(fault);
+        let file = fault.replace(':', "-");
+        plugin.devices().fails_with(&[&file, "ended the process"]);
+        plugin.check("").fails_with(&[&file, "ended the process"]);
+    }
+}
+
+#[test]
+fn exit_while_compiling_is_an_error() {
+    let plugin = Faulty::new("compile:exit");
+    plugin.train().fails_with(&["compile-exit.so", "ended the process"]);
+    plugin.check("donation::state").fails_with(&["ended the process"]);
+}
+
+#[test]
+fn exception_while_opening_is_an_error() {
+    for fault in ["get:throw", "initialize:throw", "create:throw"] {
+        let plugin = Faulty::new(fault);
+        let file = fault.replace(':', "-");
+        plugin.devices().fails_with(&[&file, "exception"]);
+        plugin.check("").fails_with(&[&file, "exception"]);
+    }
+}
+
+#[test]
+fn exception_while_compiling_is_an_error() {
+    let plugin = Faulty::new("compile:throw");
+    plugin.train().fails_with(&["compile-throw.so", "PJRT_Client_Compile threw a C++ exception"]);
+    plugin.check("donation::state").fails_with(&["PJRT_Client_Compile threw a C++ exception"]);
+}
+
+#[test]
+fn exception_of_a_launch_names_the_plugin() {
+    let plugin = Faulty::new("execute:throw");
+    plugin.train().dies_of(SIGABRT).says(&["execute-throw.so", "PJRT_LoadedExecutable_Execute threw"]);
+    plugin.check("donation::state").fails_with(&["PJRT_LoadedExecutable_Execute threw"]);
+}
+
+#[test]
+fn compiler_that_hangs_costs_its_deadline() {
+    let plugin = Faulty::new("compile:sleep");
+    plugin.check("donation::state").fails_with(&["hangs: not done after 3 s"]);
+    plugin.train().fails_with(&["compile-sleep.so", "HALITE_COMPILE_DEADLINE"]);
+}
+
+#[test]
+fn check_contains_a_plugin_that_dies() {
+    for (fault, signal, name) in [
+        ("create:abort", SIGABRT, "SIGABRT"),
+        ("create:crash", SIGSEGV, "SIGSEGV"),
+        ("upload:abort", SIGABRT, "SIGABRT"),
+        ("execute:crash", SIGSEGV, "SIGSEGV"),
+    ] {
+        let plugin = Faulty::new(fault);
+        // In process nothing can be done about it.
+        plugin.train().dies_of(signal);
+        plugin.check("donation::state").fails_with(&[name]);
+    }
+}
+
+#[test]
+fn check_ends_a_launch_that_hangs() {
+    Faulty::new("execute:sleep").check("donation::state").fails_with(&["hangs: not done after 3 s"]);
+}
