@@ -26,7 +26,7 @@ use std::{
 };
 
 use clap::{CommandFactory, Parser, Subcommand};
-use halite::{Error, ErrorKind};
+use halite::{Error, ErrorKind, backends::pjrt::Plugin};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Train models on every accelerator that has a PJRT plugin.
@@ -89,6 +89,15 @@ pub(crate) fn run() -> ExitCode {
         Some(Command::Data(data)) => data.run(),
         Some(Command::Cache(cache)) => cache.run(),
     };
+    if Plugin::stuck_in_loader().is_some() {
+        // A constructor that hangs holds the loader's lock. The process's end waits for it, and so does a thread's first
+        // use of a variable that has a destructor: nothing else can be done here.
+        let failed = result.is_err();
+        if let Err(error) = result {
+            say_error(&error);
+        }
+        signal_hook::low_level::exit(i32::from(failed));
+    }
     let traced = profile::finish();
     match result.and_then(|code| traced.map(|()| code)).and_then(|code| all_said().map(|()| code)) {
         Ok(code) => code,

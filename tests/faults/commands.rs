@@ -45,6 +45,12 @@ impl Faulty {
         format!("plugin:{}", self.plugin.display())
     }
 
+    /// As [`devices`](Self::devices), loading the plugin without a probe.
+    pub(crate) fn devices_unprobed(&self) -> Ended {
+        let mut command = self.halite();
+        run(command.env("HALITE_PLUGIN_PROBE", "off").args(["devices", "--accelerator", &self.accelerator()]))
+    }
+
     pub(crate) fn devices(&self) -> Ended {
         run(self.halite().args(["devices", "--accelerator", &self.accelerator()]))
     }
@@ -307,6 +313,18 @@ fn constructor_that_hangs_costs_its_deadline() {
 }
 
 #[test]
+fn constructor_that_hangs_does_not_block_the_end() {
+    let plugin = Faulty::new("constructor:sleep");
+    plugin.devices_unprobed().fails_with(&["constructor-sleep.so has not started after 3 s"]);
+}
+
+#[test]
+fn unreadable_deadline_is_refused() {
+    let plugin = Faulty { deadline: "soon", ..Faulty::new("null-table") };
+    plugin.devices().fails_with(&["HALITE_PLUGIN_DEADLINE is `soon`; it is a whole number of seconds"]);
+}
+
+#[test]
 fn constructor_that_ends_the_process_is_refused() {
     for (fault, how) in [
         ("constructor:abort", "SIGABRT"),
@@ -385,7 +403,7 @@ fn exception_of_a_launch_names_the_plugin() {
 #[test]
 fn compiler_that_hangs_costs_its_deadline() {
     let plugin = Faulty::new("compile:sleep");
-    plugin.check("donation::state").fails_with(&["hangs: not done after 3 s"]);
+    plugin.check("donation::state").fails_with(&["after 3 s"]);
     plugin.train().fails_with(&["compile-sleep.so", "HALITE_COMPILE_DEADLINE"]);
 }
 

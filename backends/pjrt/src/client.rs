@@ -61,7 +61,7 @@ impl Pjrt {
         let entered = cpu_threads(&options).and_then(|_| ENVIRONMENT.enter("making a client", deadline).ok());
         let made = alone(plugin, OP_CREATE, "making a client", deadline, move || Self::create_now(plugin, options));
         if let (Some(entered), Err(Alone::Late(waited))) = (entered, &made) {
-            entered.is_stuck(*waited);
+            entered.give_up(*waited);
         }
         made.map_err(|error| match error {
             Alone::Failed(error) => error,
@@ -273,7 +273,7 @@ fn alone<T: Send + 'static>(
     if let Some(result) = result {
         return result.map_err(Alone::Failed);
     }
-    entered.is_stuck(deadline);
+    entered.give_up(deadline);
     if returned.load(SeqCst) {
         // It returned just before it was given up.
         gate.returned();

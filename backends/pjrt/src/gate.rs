@@ -68,7 +68,7 @@ impl Gate {
 
 impl Entered<'_> {
     /// Says that the caller inside was given up after so long: nobody is let in until it returns.
-    pub(crate) fn is_stuck(self, waited: Duration) {
+    pub(crate) fn give_up(self, waited: Duration) {
         self.0.lock().stuck = Some(waited);
         self.0.changed.notify_all();
         std::mem::forget(self);
@@ -79,5 +79,35 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         self.0.lock().inside = None;
         self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn gate_lets_one_in_at_a_time() {
+        let gate = Gate::new();
+        let inside = gate.enter("making", LONG).ok().unwrap();
+        let closed = gate.enter("destroying", Duration::from_millis(10)).err().unwrap();
+        assert_eq!((closed.doing, closed.waited), ("making", Duration::from_millis(10)));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| gate.enter("destroying", LONG).is_ok());
+            drop(inside);
+            assert!(waits.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn stuck_caller_is_not_waited_for() {
+        let gate = Gate::new();
+        gate.enter("making", LONG).ok().unwrap().give_up(Duration::from_secs(3));
+        let closed = gate.enter("destroying", Duration::MAX).err().unwrap();
+        assert_eq!((closed.doing, closed.waited), ("making", Duration::from_secs(3)));
+        gate.returned();
+        assert!(gate.enter("destroying", LONG).is_ok());
     }
 }

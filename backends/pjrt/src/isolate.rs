@@ -24,6 +24,8 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 
+use crate::plugin::Plugin;
+
 /// How a call is isolated.
 #[derive(Clone, Copy)]
 pub(crate) struct Isolation {
@@ -39,11 +41,14 @@ pub(crate) struct Isolation {
     pub(crate) notice: Duration,
 }
 
+/// Takes the error that an exception is reported as.
+type Report = Box<dyn FnOnce(Error)>;
+
 thread_local! {
     /// Operation and plugin of the isolated call on this thread. Without a destructor, so that it can be read at exit.
     static CALL: Cell<Option<(&'static str, &'static str)>> = const { Cell::new(None) };
     /// Where an exception on this thread is reported.
-    static REPORT: RefCell<Option<Box<dyn FnOnce(Error)>>> = const { RefCell::new(None) };
+    static REPORT: RefCell<Option<Report>> = const { RefCell::new(None) };
 }
 
 /// Runs `call` on a thread of its own; `None` if it has not returned at the deadline. Its result is dropped then.
@@ -88,7 +93,11 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
             }
             Err(RecvTimeoutError::Timeout) if started.elapsed() >= deadline => return None,
             Err(RecvTimeoutError::Timeout) => {
-                say_waiting(op, plugin, started.elapsed(), deadline);
+                // While a constructor runs, a thread's first use of a variable with a destructor blocks on the loader's
+                // lock, and logging is one.
+                if Plugin::stuck_in_loader().is_none() {
+                    say_waiting(op, plugin, started.elapsed(), deadline);
+                }
                 notice *= 3;
             }
         }
