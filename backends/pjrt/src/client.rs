@@ -40,6 +40,7 @@ use crate::{
     key::{self, program_key},
     plugin::{Plugin, StableHloVersions, Table},
     value::{OptionValue, Options, check_options, text_of, to_named},
+    xla_flags,
 };
 
 const OP_CREATE: &str = "create client";
@@ -88,10 +89,10 @@ impl Pjrt {
             let variables = key::client_variables(plugin);
             // SAFETY: the options live until the call returns, and no key-value store is given.
             let mut create = || unsafe { plugin.table().call(OP, &mut args) };
-            let created = match cpu_threads(&options) {
+            let created = xla_flags::with_patient_collectives(plugin, &options, || match cpu_threads(&options) {
                 Some(threads) => environment::with_missing("NPROC", &threads.to_string(), create),
                 None => create(),
-            };
+            });
             created.map_err(|error| with_options(error, &options))?;
             // From here on the client is destroyed if anything fails.
             (Owned { plugin, client: Handle::from_plugin(OP, args.client)?, in_creation: true }, variables)

@@ -25,18 +25,24 @@ pub(crate) fn set_missing(variables: &[(&str, &str)]) {
     }
 }
 
-/// What `work` gives, with a variable set while it runs, unless the user set it.
+/// Runs `work` with a variable set, unless the user set it.
 pub(crate) fn with_missing<R>(name: &str, value: &str, work: impl FnOnce() -> R) -> R {
-    let entry = std::env::var_os(name).is_none().then(|| CString::new(format!("{name}={value}")).ok()).flatten();
+    if std::env::var_os(name).is_some() { work() } else { with_override(name, value.as_bytes(), work) }
+}
+
+/// Runs `work` with a variable set, whatever the user set it to; the user's value is back afterwards.
+///
+/// A value with a NUL byte, which no variable can hold, changes nothing.
+pub(crate) fn with_override<R>(name: &str, value: &[u8], work: impl FnOnce() -> R) -> R {
+    let Ok(entry) = CString::new([name.as_bytes(), b"=", value].concat()) else { return work() };
     // An address, which is never freed: another thread may be reading what is there.
-    let entry = entry.map(|entry| entry.into_raw() as usize);
+    let entry = entry.into_raw() as usize;
     let change = |change: &dyn Fn(&mut Vec<*mut c_char>, *mut c_char)| {
-        if let Some(entry) = entry {
-            let _held = ONE_AT_A_TIME.lock();
-            publish(|list| change(list, entry as *mut c_char));
-        }
+        let _held = ONE_AT_A_TIME.lock();
+        publish(|list| change(list, entry as *mut c_char));
     };
-    change(&|list, entry| list.push(entry));
+    // Of two entries with one name the C library takes the first, so the user's entry stays in place.
+    change(&|list, entry| list.insert(0, entry));
     let result = work();
     change(&|list, entry| list.retain(|known| *known != entry));
     result
@@ -99,6 +105,15 @@ mod tests {
         let mut child = std::process::Command::new("sh");
         let output = child.args(["-c", "echo $HALITE_TEST_7"]).output().unwrap();
         assert_eq!(output.stdout, b"first\n", "a child inherits it");
+    }
+
+    #[test]
+    fn an_override_hides_the_users_value_for_a_while() {
+        let read = || std::env::var("HALITE_TEST_OVERRIDE").ok();
+        set_missing(&[("HALITE_TEST_OVERRIDE", "the user's")]);
+        assert_eq!(with_override("HALITE_TEST_OVERRIDE", b"ours", read).as_deref(), Some("ours"));
+        assert_eq!(read().as_deref(), Some("the user's"));
+        assert_eq!(with_override("HALITE_TEST_OVERRIDE", b"nul\0", read).as_deref(), Some("the user's"));
     }
 
     #[test]

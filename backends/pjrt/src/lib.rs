@@ -66,6 +66,7 @@ mod program;
 mod tiling;
 mod topology;
 mod value;
+mod xla_flags;
 
 pub use buffer::PjrtBuffer;
 pub use call_times::CallTime;
