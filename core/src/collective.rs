@@ -197,11 +197,14 @@ impl Collective for SingleProcess {
 
 /// One member of a group of threads in one process. If it is dropped, as when its thread fails, the others are told in
 /// their next wait for it, and do not wait until its end.
+///
+/// An operation that fails leaves the group as if this member had not called it, so it can be called again: a retry after a
+/// [`DeadlineExceeded`](ErrorKind::DeadlineExceeded) meets the members that come late.
 #[derive(Debug)]
 pub struct ThreadMember {
     rank: usize,
     group: Arc<Group>,
-    /// How many operations this member has taken part in.
+    /// Operations that this member has completed.
     round: Mutex<u64>,
 }
 
@@ -217,6 +220,18 @@ struct State {
     rounds: HashMap<u64, Round>,
     /// By rank: dropped, so that nothing more is to be waited for.
     gone: Vec<bool>,
+}
+
+impl State {
+    /// Takes back what a member brought to a round that is not complete: nobody has taken from it.
+    fn withdraw(&mut self, number: u64, rank: usize) {
+        let Some(round) = self.rounds.get_mut(&number) else { return };
+        round.brought[rank] = None;
+        if round.brought.iter().all(Option::is_none) {
+            // The next to come names it anew.
+            self.rounds.remove(&number);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -256,7 +271,6 @@ impl Collective for ThreadMember {
         let deadline = Instant::now().checked_add(patience);
         let mut my_round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
         let number = *my_round;
-        *my_round += 1;
         let size = self.group.size;
         let mut state = self.group.state.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Round { name: name.to_string(), brought: vec![None; size], taken: 0 };
@@ -277,15 +291,18 @@ impl Collective for ThreadMember {
                 if round.taken == size {
                     rounds.remove(&number);
                 }
+                *my_round += 1;
                 return Ok(all);
             }
             let failed: Vec<usize> = late.iter().copied().filter(|&rank| gone[rank]).collect();
             if !failed.is_empty() {
+                state.withdraw(number, self.rank);
                 let message = format!("members {failed:?} of {size} are gone, and did not come; their own errors say why");
                 return Err(Error::new(ErrorKind::Unavailable, format!("all_gather `{name}`"), message));
             }
             let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_zero() {
+                state.withdraw(number, self.rank);
                 let message = format!("waited {patience:?} for members {late:?} of {size}");
                 return Err(Error::new(ErrorKind::DeadlineExceeded, format!("all_gather `{name}`"), message));
             }
@@ -485,6 +502,54 @@ mod tests {
         let error = members[1].barrier("epoch 2", Duration::from_millis(10)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
         assert!(error.to_string().contains("`epoch 2`") && error.to_string().contains("[0, 2] of 3"), "{error}");
+    }
+
+    #[test]
+    fn a_retry_after_a_deadline_meets_the_late_members() {
+        let members = ThreadMember::group(2);
+        for _ in 0..3 {
+            let error = members[1].all_gather("step 1", b"early", Duration::from_millis(5)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+        }
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| members[0].all_gather("step 1", b"late", SOON));
+            let retried = members[1].all_gather("step 1", b"again", SOON).unwrap();
+            assert_eq!(retried, [&b"late"[..], b"again"]);
+            assert_eq!(late.join().unwrap().unwrap(), retried);
+            // The group is in step for what follows.
+            let other = scope.spawn(|| members[0].all_gather("step 2", b"a", SOON));
+            assert_eq!(members[1].all_gather("step 2", b"b", SOON).unwrap(), [b"a", b"b"]);
+            other.join().unwrap().unwrap();
+        });
+        assert!(members[0].group.state.lock().unwrap().rounds.is_empty(), "no round is kept");
+    }
+
+    #[test]
+    fn a_member_that_gave_up_may_go_to_another_operation() {
+        let members = ThreadMember::group(2);
+        members[0].barrier("epoch 1", Duration::from_millis(5)).unwrap_err();
+        std::thread::scope(|scope| {
+            scope.spawn(|| members[0].barrier("save", SOON).unwrap());
+            members[1].barrier("save", SOON).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_wrong_name_does_not_put_a_member_out_of_step() {
+        let members = ThreadMember::group(2);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| members[0].barrier("save", SOON));
+            // Until the other is there.
+            let error = loop {
+                match members[1].barrier("epoch 1", Duration::from_millis(1)) {
+                    Err(error) if error.kind() == ErrorKind::InvalidArgument => break error,
+                    other => assert_eq!(other.unwrap_err().kind(), ErrorKind::DeadlineExceeded),
+                }
+            };
+            assert!(error.to_string().contains("member 1 is at `epoch 1`, others are at `save`"), "{error}");
+            members[1].barrier("save", SOON).unwrap();
+            first.join().unwrap().unwrap();
+        });
     }
 
     #[test]
