@@ -1,10 +1,11 @@
 //! A plugin's own profiler: what the device did, kernel by kernel, as the vendor's tools read it.
 //!
-//! The functions are those of XLA's `profiler_c_api.h`, reached through PJRT's extension of type 1. They are used as that
-//! header says: one thread creates, starts, stops, collects and destroys.
+//! The functions are those of XLA's `profiler_c_api.h`, reached through PJRT's extension of type 1. The header says nothing
+//! of threads, so one thread creates, starts, stops, collects and destroys, as in XLA's own use.
 
 use std::{
     fmt,
+    marker::PhantomData,
     ptr::{self, NonNull},
 };
 
@@ -28,9 +29,18 @@ pub struct Profiler {
 }
 
 /// A profiler that is recording. Dropping it throws away what it recorded.
+///
+/// It stays on the thread that started it, because no plugin promises that another may stop it.
+///
+/// ```compile_fail,E0277
+/// fn stop_elsewhere(profiling: halite_pjrt::Profiling) {
+///     std::thread::spawn(move || profiling.stop());
+/// }
+/// ```
 pub struct Profiling {
     profiler: Profiler,
     handle: Handle<PLUGIN_Profiler>,
+    on_one_thread: PhantomData<*const ()>,
 }
 
 /// The table's functions, all there.
@@ -100,7 +110,7 @@ impl Profiler {
         // SAFETY: the options live during the call.
         self.check("create", unsafe { (self.functions.create)(&mut args) })?;
         // From here on it is destroyed if anything fails.
-        let profiling = Profiling { profiler: self, handle: Handle::from_plugin(OP, args.profiler)? };
+        let profiling = Profiling { profiler: self, handle: Handle::from_plugin(OP, args.profiler)?, on_one_thread: PhantomData };
         let mut args = PLUGIN_Profiler_Start_Args { profiler: profiling.handle.as_ptr(), ..PLUGIN_Profiler_Start_Args::new() };
         // SAFETY: the profiler is alive.
         self.check("start", unsafe { (self.functions.start)(&mut args) })?;
@@ -132,7 +142,7 @@ impl Profiling {
     /// # Errors
     /// What the plugin says.
     pub fn stop(self) -> Result<Vec<u8>> {
-        let Profiling { profiler, handle } = &self;
+        let Profiling { profiler, handle, .. } = &self;
         let mut args = PLUGIN_Profiler_Stop_Args { profiler: handle.as_ptr(), ..PLUGIN_Profiler_Stop_Args::new() };
         // SAFETY: the profiler is alive.
         profiler.check("stop", unsafe { (profiler.functions.stop)(&mut args) })?;
