@@ -129,11 +129,25 @@ pub trait Event: Send + Sync + 'static {
     /// Whether it has happened, well or not.
     fn is_ready(&self) -> bool;
 
-    /// Blocks until it has happened; an error of the work is returned here, also when it is long past.
+    /// Blocks until it has happened; an error of the work is returned here, also when it is long past. A wait that takes
+    /// longer than the backend allows is [`ErrorKind::DeadlineExceeded`].
     fn wait(&self) -> Result<()>;
 
-    /// Runs `then` once, on any thread; at once if it has happened. The event may be dropped before.
+    /// Runs `then` once, on any thread; at once if it has happened. It may launch; one that blocks holds up later callbacks.
+    /// The event may be dropped before.
     fn on_ready(&self, then: OnReady);
+
+    /// As [`on_ready`](Self::on_ready), for a `notify` that only signals: it must neither block, launch nor read. It may run
+    /// on a thread that the driver's work needs, which saves a switch of threads.
+    fn notify_when_ready(&self, notify: OnReady) {
+        self.on_ready(notify);
+    }
+
+    /// The launches over several devices that are not done, for the message of a wait that is late: which programs, since
+    /// when, on which devices. Empty where the driver does not know.
+    fn unfinished(&self) -> String {
+        String::new()
+    }
 }
 
 /// One argument of a launch.

@@ -413,10 +413,22 @@ impl DeviceEvent {
         self.0.on_ready(then);
     }
 
+    /// As [`on_ready`](Self::on_ready), for a `notify` that only signals: it must neither block, launch nor read. It may run
+    /// on a thread that the driver's work needs, which saves a switch of threads.
+    pub fn notify_when_ready(&self, notify: OnReady) {
+        self.0.notify_when_ready(notify);
+    }
+
+    /// The launches over several devices that are not done, for the message of a wait that is late. Empty where the driver
+    /// does not know.
+    pub fn unfinished(&self) -> String {
+        self.0.unfinished()
+    }
+
     /// The same as something to wait for with a deadline, or to `.await`. `name` is for the error of a wait that is late.
     pub fn pending(&self, name: &'static str) -> Pending<()> {
         let (pending, resolve) = Pending::new(name);
-        self.0.on_ready(Box::new(resolve));
+        self.0.notify_when_ready(Box::new(resolve));
         pending
     }
 }

@@ -11,6 +11,8 @@ pub(crate) trait AnyEvent: Send + Sync {
     fn is_ready(&self) -> bool;
     fn wait(&self) -> Result<()>;
     fn on_ready(&self, then: OnReady);
+    fn notify_when_ready(&self, notify: OnReady);
+    fn unfinished(&self) -> String;
 }
 
 impl<E: Event> AnyEvent for E {
@@ -22,6 +24,12 @@ impl<E: Event> AnyEvent for E {
     }
     fn on_ready(&self, then: OnReady) {
         Event::on_ready(self, then);
+    }
+    fn notify_when_ready(&self, notify: OnReady) {
+        Event::notify_when_ready(self, notify);
+    }
+    fn unfinished(&self) -> String {
+        Event::unfinished(self)
     }
 }
 

@@ -151,23 +151,6 @@ impl PjrtBuffer {
         unsafe { self.kind.client.call(op, &mut args) }.map_err(CopyError::Refused)?;
         event_of(&self.kind.client, op, args.event).map_err(CopyError::NoEvent)
     }
-
-    /// Reads by way of bytes that the plugin may keep writing, should it give no event that says when it is done.
-    fn read_checked(&self, op: &'static str, into: &mut [u8]) -> Result<()> {
-        let mut bytes = vec![0; into.len()].into_boxed_slice();
-        // SAFETY: the bytes are freed when the event is ready or the copy is refused, and else never.
-        match unsafe { self.copy_to_host(op, bytes.as_mut_ptr()) } {
-            Ok(event) => event.wait()?,
-            Err(CopyError::Refused(error)) => return Err(error),
-            Err(CopyError::NoEvent(error)) => {
-                std::mem::forget(bytes);
-                return Err(error);
-            }
-        }
-        self.kind.client.reads_checked.store(true, Relaxed);
-        into.copy_from_slice(&bytes);
-        Ok(())
-    }
 }
 
 /// Why there is nothing to wait for after a copy to the host.
@@ -176,14 +159,6 @@ enum CopyError {
     Refused(Error),
     /// It copies, and does not say when it is done.
     NoEvent(Error),
-}
-
-impl CopyError {
-    fn into_error(self) -> Error {
-        match self {
-            CopyError::Refused(error) | CopyError::NoEvent(error) => error,
-        }
-    }
 }
 
 impl Buffer for PjrtBuffer {
@@ -249,11 +224,32 @@ impl Buffer for PjrtBuffer {
         if needed == 0 {
             return self.ready()?.wait();
         }
-        if !self.kind.client.reads_checked.load(Relaxed) {
-            return self.read_checked(OP, into);
+        // Not straight into `into`: when the wait ends at its deadline, the plugin may still write.
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(needed).map_err(|error| {
+            let message = format!("no {needed} bytes of memory for {}", self.kind.ty);
+            Error::new(ErrorKind::OutOfMemory, OP, message).on(self.kind.client.platform_name()).caused_by(error)
+        })?;
+        // SAFETY: the memory is kept until the event is ready or the copy is refused, or for ever.
+        match unsafe { self.copy_to_host(OP, bytes.as_mut_ptr()) } {
+            Ok(copied) => {
+                if let Err(error) = copied.wait() {
+                    if !copied.is_done() {
+                        std::mem::forget(bytes);
+                    }
+                    return Err(error);
+                }
+            }
+            Err(CopyError::Refused(error)) => return Err(error),
+            Err(CopyError::NoEvent(error)) => {
+                std::mem::forget(bytes);
+                return Err(error);
+            }
         }
-        // SAFETY: `into` is ours until the event is ready, which is waited for. The plugin was seen to give an event.
-        unsafe { self.copy_to_host(OP, into.as_mut_ptr()) }.map_err(CopyError::into_error)?.wait()
+        // SAFETY: the copy succeeded, so every byte is written.
+        unsafe { bytes.set_len(needed) };
+        into.copy_from_slice(&bytes);
+        Ok(())
     }
 
     fn fetch(&self, then: OnFetched) {
@@ -272,12 +268,16 @@ impl Buffer for PjrtBuffer {
         let bytes = Written(Box::into_raw(Box::<[u8]>::new_uninit_slice(length)));
         // SAFETY: the bytes are given up in the callback only, which runs when the event is ready.
         match unsafe { self.copy_to_host(OP, bytes.0.cast()) } {
-            Ok(event) => event.on_ready(Box::new(move |result| {
-                // SAFETY: the plugin is done with them, so they are ours alone again.
-                let bytes = unsafe { bytes.into_box() };
-                // SAFETY: the copy succeeded, so every byte is written.
-                then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
-            })),
+            Ok(event) => {
+                let arrived = Box::new(move |result: Result<()>| {
+                    // SAFETY: the plugin is done with them, so they are ours alone again.
+                    let bytes = unsafe { bytes.into_box() };
+                    // SAFETY: the copy succeeded, so every byte is written.
+                    then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
+                });
+                // A plugin that takes no callback may still write: dropping this cancels the request and keeps the bytes.
+                drop(event.queue_when_done(arrived));
+            }
             Err(CopyError::Refused(error)) => {
                 // SAFETY: the plugin refused the copy, so the bytes are ours alone.
                 drop(unsafe { bytes.into_box() });
@@ -361,7 +361,12 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
     let done = NonNull::new(args.done_with_host_buffer).map(|event| PjrtEvent::new(client, OP, event));
     match (bytes, done) {
         // Whatever the result: after it, the plugin does not read the bytes.
-        (HostBytes::Shared(owner), Some(done)) => done.on_ready(Box::new(move |_| drop(owner))),
+        (HostBytes::Shared(owner), Some(done)) => {
+            if let Err((_, keep)) = done.when_done(Box::new(move |_| drop(owner))) {
+                // A plugin that takes no callback never says when it is done.
+                std::mem::forget(keep);
+            }
+        }
         (HostBytes::Shared(owner), None) if semantics != PJRT_HostBufferSemantics::kImmutableOnlyDuringCall => {
             // The plugin keeps the bytes and does not say for how long. They are never freed, and from now on it gets
             // bytes that it has to copy during the call.

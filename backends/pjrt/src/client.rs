@@ -29,17 +29,18 @@ use halite_pjrt_sys::{
 use crate::{
     PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology,
     buffer::{failed, upload},
+    callbacks::{Callbacks, in_callback},
     device::list_devices,
     environment,
-    event::in_callback,
     executable::{compile, load},
     gate::{Closed, Gate},
     handle::Handle,
-    in_flight::{InFlight, Turn},
+    in_flight::{Described, InFlight, Turn},
     isolate::{self, Isolation},
     key::{self, program_key},
     plugin::{Plugin, StableHloVersions, Table},
     value::{OptionValue, Options, check_options, text_of, to_named},
+    wait_limit::WaitLimit,
     xla_flags,
 };
 
@@ -57,10 +58,12 @@ pub struct Pjrt {
 impl Pjrt {
     pub(crate) fn create(plugin: &'static Plugin, options: Options, deadline: Duration) -> Result<Self> {
         check_options(OP_CREATE, &options)?;
+        let wait_limit = WaitLimit::of_environment()?;
         // What such a client needs in the environment, another one must not see.
         static ENVIRONMENT: Gate = Gate::new();
         let entered = cpu_threads(&options).and_then(|_| ENVIRONMENT.enter("making a client", deadline).ok());
-        let made = alone(plugin, OP_CREATE, "making a client", deadline, move || Self::create_now(plugin, options));
+        let create = move || Self::create_now(plugin, options, wait_limit);
+        let made = alone(plugin, OP_CREATE, "making a client", deadline, create);
         if let (Some(entered), Err(Alone::Late(waited))) = (entered, &made) {
             entered.give_up(*waited);
         }
@@ -77,7 +80,7 @@ impl Pjrt {
         })
     }
 
-    fn create_now(plugin: &'static Plugin, options: Options) -> Result<Self> {
+    fn create_now(plugin: &'static Plugin, options: Options, wait_limit: WaitLimit) -> Result<Self> {
         const OP: &str = OP_CREATE;
         let named = to_named(&options);
         let mut args = PJRT_Client_Create_Args {
@@ -95,7 +98,8 @@ impl Pjrt {
             });
             created.map_err(|error| with_options(error, &options))?;
             // From here on the client is destroyed if anything fails.
-            (Owned { plugin, client: Handle::from_plugin(OP, args.client)?, in_creation: true }, variables)
+            let client = Handle::from_plugin(OP, args.client)?;
+            (Owned { plugin, client, in_creation: true, stuck: AtomicBool::new(false) }, variables)
         };
         let name = client.platform_name()?;
         let version = described_version(plugin, &name, client.platform_version()?);
@@ -105,17 +109,18 @@ impl Pjrt {
             let what = if devices.is_empty() { "lists no device" } else { "lists only devices of other processes" };
             return Err(Error::new(ErrorKind::Unavailable, OP, format!("{} {what}", plugin.shown())));
         }
-        let in_flight = (&*platform.name == "cpu").then(|| InFlight::new(plugin));
+        let in_flight = InFlight::new(plugin, &*platform.name == "cpu");
         let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
         client.in_creation = false;
         let shared = Shared {
             in_flight,
+            callbacks: Callbacks::default(),
+            wait_limit,
             client,
             platform,
             devices,
             identity,
             launches: AtomicI32::new(0),
-            reads_checked: AtomicBool::new(false),
             copies_uploads: AtomicBool::new(false),
         };
         Ok(Pjrt { shared: Arc::new(shared) })
@@ -124,6 +129,13 @@ impl Pjrt {
     /// The plugin behind it.
     pub fn plugin(&self) -> &'static Plugin {
         self.shared.plugin()
+    }
+
+    /// Sets the longest time that a wait of this client takes: [`Event::wait`](halite_core::Event::wait), a read, or a launch
+    /// over several devices that waits for earlier ones. The default is the number of seconds in `HALITE_WAIT_LIMIT`, or a
+    /// day. A wait that takes a minute and more says on what, as a warning.
+    pub fn set_wait_limit(&self, limit: Duration) {
+        self.shared.wait_limit.set(limit);
     }
 
     /// A buffer whose contents failed to be computed, for tests of what follows from that. Reading it, waiting for it
@@ -215,8 +227,10 @@ fn cpu_threads(options: &Options) -> Option<i64> {
 
 /// What every handle of a client shares, and by sharing keeps alive.
 pub(crate) struct Shared {
-    /// Where launches over many devices must be held back. Before the client, so that its events are destroyed first.
-    in_flight: Option<InFlight>,
+    /// Launches over several devices. Before the client, so that its events are destroyed first.
+    in_flight: InFlight,
+    callbacks: Callbacks,
+    wait_limit: WaitLimit,
     client: Owned,
     platform: Platform,
     /// In id order.
@@ -224,8 +238,6 @@ pub(crate) struct Shared {
     /// What decides, besides a program and its options, what compiling it gives.
     identity: String,
     launches: AtomicI32,
-    /// Whether the plugin was seen to give an event of a copy to the host.
-    pub(crate) reads_checked: AtomicBool,
     /// Whether the plugin was seen to keep host memory without saying for how long.
     pub(crate) copies_uploads: AtomicBool,
 }
@@ -415,9 +427,33 @@ impl Shared {
         if used.is_empty() { error } else { error.with_note(&used.join(", ")) }
     }
 
-    /// Blocks until a launch over many devices may be queued, where these must be held back.
-    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
-        self.in_flight.as_ref().map(InFlight::turn)
+    /// Blocks until a launch of this program over several devices may be queued.
+    pub(crate) fn turn<'a>(&'a self, program: &'a Arc<Described>) -> Result<Turn<'a>> {
+        self.in_flight.turn(self, program)
+    }
+
+    /// The launches over several devices that are not done, for messages.
+    pub(crate) fn unfinished(&self) -> String {
+        self.in_flight.unfinished(self)
+    }
+
+    pub(crate) fn callbacks(&self) -> &Callbacks {
+        &self.callbacks
+    }
+
+    pub(crate) fn wait_limit(&self) -> Duration {
+        self.wait_limit.get()
+    }
+
+    /// The error of a wait that took as long as it may. From now on nothing waits for the end of the client's work.
+    #[cold]
+    pub(crate) fn late(&self, op: &'static str, limit: Duration) -> Error {
+        self.client.stuck.store(true, Relaxed);
+        let unfinished = self.unfinished();
+        let unfinished = if unfinished.is_empty() { unfinished } else { format!("; {unfinished}") };
+        let message =
+            format!("nothing arrived within {limit:?}{unfinished}; the device is stuck, or HALITE_WAIT_LIMIT must be longer");
+        Error::new(ErrorKind::DeadlineExceeded, op, message).on(&self.platform.name)
     }
 
     /// A number for the next launch over many devices; the same in every process that launches in the same order.
@@ -438,6 +474,8 @@ struct Owned {
     client: Handle<PJRT_Client>,
     /// Whether the thread that makes the client still works on it.
     in_creation: bool,
+    /// Whether a wait ended at its deadline: destroying the client may wait for the same work.
+    stuck: AtomicBool,
 }
 
 impl Owned {
@@ -498,7 +536,7 @@ impl Drop for Owned {
                 tracing::warn!("{OP}: {} has not returned after {} s, and was left alone", plugin.shown(), waited.as_secs_f32());
             }
         };
-        if in_callback() {
+        if in_callback() || self.stuck.load(Relaxed) {
             // A callback may run on a thread of this very client, which destroying would wait for.
             in_background(destroy);
         } else {

@@ -1,19 +1,31 @@
 //! Events: work of a plugin that completes once.
+//!
+//! Every wait has a deadline, the client's wait limit. Waiting is done with a callback of the plugin, because the API's own
+//! function for it has no deadline.
 
 use std::{
-    cell::Cell,
+    collections::HashMap,
     ffi::c_void,
-    panic::{AssertUnwindSafe, catch_unwind},
-    ptr::NonNull,
-    sync::Arc,
+    sync::{
+        Arc, LazyLock, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
-use halite_core::{Event, OnReady, Result};
+use halite_core::{Error, ErrorKind, Event, OnReady, Result};
 use halite_pjrt_sys::{error::PJRT_Error, event::*};
 
-use crate::{client::Shared, handle::Handle, plugin::Plugin};
+use crate::{
+    callbacks::{self, Job},
+    client::Shared,
+    handle::Handle,
+    plugin::Plugin,
+};
 
-/// Something that will have happened on a device of a plugin.
+/// Completion event of work on a device of a plugin.
 #[derive(Debug)]
 pub struct PjrtEvent {
     event: Handle<PJRT_Event>,
@@ -23,41 +35,49 @@ pub struct PjrtEvent {
 
 impl PjrtEvent {
     /// Owns `event`; `op` is what its errors are named after.
-    pub(crate) fn new(client: &Arc<Shared>, op: &'static str, event: NonNull<PJRT_Event>) -> Self {
+    pub(crate) fn new(client: &Arc<Shared>, op: &'static str, event: std::ptr::NonNull<PJRT_Event>) -> Self {
         PjrtEvent { event: Handle::new(event), op, client: client.clone() }
+    }
+
+    /// Runs `then` on any thread when the event has happened, and never before. A plugin that takes no callback gives `then`
+    /// back: what it owns may still be in use.
+    pub(crate) fn when_done(&self, then: OnReady) -> Result<(), (Error, OnReady)> {
+        register(&self.client, self.op, &self.event, then, None)
+    }
+
+    /// As [`when_done`](Self::when_done), through the client's queue of callbacks.
+    pub(crate) fn queue_when_done(&self, then: OnReady) -> Result<(), (Error, OnReady)> {
+        register(&self.client, self.op, &self.event, then, self.client.callbacks().queue())
+    }
+
+    /// Whether the event has happened for certain, so that nothing it stands for goes on.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(is_ready(&self.client, self.op, &self.event), Ok(true))
     }
 }
 
 impl Event for PjrtEvent {
     fn is_ready(&self) -> bool {
-        let mut args = PJRT_Event_IsReady_Args { event: self.event.as_ptr(), ..PJRT_Event_IsReady_Args::new() };
-        // SAFETY: the event is alive. If it cannot be asked, `wait` is what tells why.
-        unsafe { self.client.call(self.op, &mut args) }.is_err() || args.is_ready
+        is_ready(&self.client, self.op, &self.event).unwrap_or(true)
     }
 
     fn wait(&self) -> Result<()> {
-        let mut args = PJRT_Event_Await_Args { event: self.event.as_ptr(), ..PJRT_Event_Await_Args::new() };
-        // Also for an event that is ready: this is what returns its error.
-        // SAFETY: the event is alive.
-        unsafe { self.client.call(self.op, &mut args) }
+        await_event(&self.client, self.op, &self.event)
     }
 
     fn on_ready(&self, then: OnReady) {
-        let platform = self.client.platform_name().clone();
-        let callback = Box::new(Callback { plugin: self.client.plugin(), op: self.op, platform, then });
-        let user_arg = Box::into_raw(callback);
-        let mut args = PJRT_Event_OnReady_Args {
-            event: self.event.as_ptr(),
-            callback: Some(run_callback),
-            user_arg: user_arg.cast(),
-            ..PJRT_Event_OnReady_Args::new()
-        };
-        // SAFETY: the event is alive; the callback owns what `user_arg` points at and needs nothing else.
-        if unsafe { self.client.call(self.op, &mut args) }.is_err() {
-            // SAFETY: the plugin refused the callback, so the box is still ours.
-            let callback = unsafe { Box::from_raw(user_arg) };
-            // Never before the event: the closure may own memory that the plugin still writes.
-            (callback.then)(self.wait());
+        if let Err((error, then)) = self.queue_when_done(then) {
+            then(Err(error));
+        }
+    }
+
+    fn unfinished(&self) -> String {
+        self.client.unfinished()
+    }
+
+    fn notify_when_ready(&self, notify: OnReady) {
+        if let Err((error, notify)) = self.when_done(notify) {
+            notify(Err(error));
         }
     }
 }
@@ -70,37 +90,144 @@ impl Drop for PjrtEvent {
     }
 }
 
+/// Whether the event has happened; an error if the plugin cannot tell.
+pub(crate) fn is_ready(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> Result<bool> {
+    let mut args = PJRT_Event_IsReady_Args { event: event.as_ptr(), ..PJRT_Event_IsReady_Args::new() };
+    // SAFETY: the handle owns the event, which is alive.
+    unsafe { client.call(op, &mut args) }.map(|()| args.is_ready)
+}
+
+/// Blocks until the event has happened, at most as long as the client's wait limit, and gives the error of the work.
+pub(crate) fn await_event(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> Result<()> {
+    if let Ok(true) = is_ready(client, op, event) {
+        return result_of(client, op, event);
+    }
+    let started = Instant::now();
+    let (send, arrived) = mpsc::sync_channel(1);
+    // On the plugin's thread, so that a callback may wait too: it may be the one that runs the queue.
+    let notify = Box::new(move |result| _ = send.send(result));
+    if let Err((refused, _)) = register(client, op, event, notify, None) {
+        return poll(client, op, event, started, refused);
+    }
+    let mut notice = FIRST_NOTICE;
+    loop {
+        let limit = client.wait_limit();
+        let waited = started.elapsed();
+        if waited >= limit {
+            return Err(client.late(op, limit));
+        }
+        if waited >= notice {
+            tracing::warn!(unfinished = client.unfinished(), "still waiting for `{op}` after {} s", waited.as_secs());
+            notice *= 2;
+        }
+        match arrived.recv_timeout(notice.min(limit) - waited) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = "the plugin dropped the callback that was to say when the work is done";
+                return Err(Error::new(ErrorKind::Internal, op, message).on(client.platform_name()));
+            }
+        }
+    }
+}
+
+/// Time until the first sign of life of a wait; each further one comes after twice the time.
+const FIRST_NOTICE: Duration = Duration::from_secs(60);
+
+/// As [`await_event`], for a plugin that takes no callback.
+#[cold]
+fn poll(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>, started: Instant, refused: Error) -> Result<()> {
+    loop {
+        match is_ready(client, op, event) {
+            Ok(true) => return result_of(client, op, event),
+            Ok(false) => {}
+            Err(_) => return Err(refused),
+        }
+        let limit = client.wait_limit();
+        if started.elapsed() >= limit {
+            return Err(client.late(op, limit));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The error of work that is done.
+fn result_of(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> Result<()> {
+    let mut args = PJRT_Event_Await_Args { event: event.as_ptr(), ..PJRT_Event_Await_Args::new() };
+    // SAFETY: the handle owns the event, which is alive.
+    unsafe { client.call(op, &mut args) }
+}
+
+/// Has the plugin call `then` when the event has happened: through `queue`, or on the plugin's thread without one. `then` runs
+/// at once on this thread if the event has happened already. Gives `then` back if the plugin refuses.
+fn register(
+    client: &Shared,
+    op: &'static str,
+    event: &Handle<PJRT_Event>,
+    then: OnReady,
+    queue: Option<Sender<Job>>,
+) -> Result<(), (Error, OnReady)> {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+    let callback = Callback {
+        plugin: client.plugin(),
+        op,
+        platform: client.platform_name().clone(),
+        then,
+        queue: queue.map(|queue| (queue, thread::current().id())),
+    };
+    let key = NEXT.fetch_add(1, Relaxed);
+    registered().insert(key, callback);
+    let mut args = PJRT_Event_OnReady_Args {
+        event: event.as_ptr(),
+        callback: Some(run_callback),
+        user_arg: std::ptr::without_provenance_mut(key),
+        ..PJRT_Event_OnReady_Args::new()
+    };
+    // SAFETY: the event is alive; the callback takes any argument.
+    let refused = unsafe { client.call(op, &mut args) };
+    match refused {
+        Ok(()) => Ok(()),
+        // A plugin may call back and then return an error.
+        Err(error) => registered().remove(&key).map_or(Ok(()), |callback| Err((error, callback.then))),
+    }
+}
+
 /// What a callback needs, and all it needs: the event and even the client may be gone by then.
 struct Callback {
     plugin: &'static Plugin,
     op: &'static str,
     platform: Arc<str>,
     then: OnReady,
+    /// The client's queue, and the thread that registered the callback.
+    queue: Option<(Sender<Job>, thread::ThreadId)>,
+}
+
+/// Callbacks that plugins still have to call, by the number that plugins have of them. A plugin that calls back twice finds
+/// nothing the second time.
+fn registered() -> MutexGuard<'static, HashMap<usize, Callback>> {
+    static REGISTERED: LazyLock<Mutex<HashMap<usize, Callback>>> = LazyLock::new(Mutex::default);
+    REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Called by the plugin, once, on a thread of its choice.
 ///
 /// # Safety
 ///
-/// * `user_arg` is a `Callback` from `Box::into_raw`, and `error` is null or an error of its plugin.
+/// * `error` is null or an error of the plugin that `user_arg` was registered with.
 unsafe extern "C" fn run_callback(error: *mut PJRT_Error, user_arg: *mut c_void) {
+    let Some(callback) = registered().remove(&user_arg.addr()) else { return };
+    let Callback { plugin, op, platform, then, queue } = callback;
     // SAFETY: this function's condition.
-    let Callback { plugin, op, platform, then } = *unsafe { Box::from_raw(user_arg.cast::<Callback>()) };
-    let outer = IN_CALLBACK.replace(true);
-    // A panic must not unwind into the plugin. It was reported by the panic hook; there is nobody to hand it to.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: this function's condition.
-        let result = unsafe { plugin.table().check(op, error) };
-        then(result.map_err(|error| error.on(&platform)));
-    }));
-    IN_CALLBACK.set(outer);
-}
-
-thread_local! {
-    static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread is running a callback, so that it may be one of the plugin's own.
-pub(crate) fn in_callback() -> bool {
-    IN_CALLBACK.get()
+    let result = unsafe { plugin.table().check(op, error) }.map_err(|error| error.on(&platform));
+    let job: Job = Box::new(move || then(result));
+    match queue {
+        // The thread that registered it is not one of the plugin's that others wait for: the event had happened before.
+        Some((queue, from)) if thread::current().id() != from => {
+            if let Err(mpsc::SendError(job)) = queue.send(job) {
+                callbacks::run(job);
+            }
+        }
+        _ => callbacks::run(job),
+    }
 }

@@ -25,6 +25,7 @@ use crate::{
     frame,
     handle::Handle,
     hostile::refusal,
+    in_flight::{Described, Turn},
     options::{Assignment, encode, with_defaults},
     program::check_types,
     tiling::tiling_of,
@@ -35,9 +36,8 @@ use crate::{
 pub struct PjrtExecutable {
     loaded: Loaded,
     program: CompiledProgram,
-    name: Arc<str>,
+    described: Arc<Described>,
     signature: Signature,
-    devices: Vec<DeviceId>,
     inputs: Vec<Input>,
     outputs: Vec<Arc<Kind>>,
     /// What it was loaded from. XLA's CPU plugins lose functions of a program that they serialize a second time.
@@ -64,15 +64,21 @@ impl PjrtExecutable {
 
     /// The name it was compiled under.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.described.name
     }
 }
 
 impl fmt::Debug for PjrtExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Signature { inputs, outputs, .. } = &self.signature;
-        let devices: Vec<_> = self.devices.iter().map(|device| device.0).collect();
-        write!(f, "PjrtExecutable({}, {} inputs, {} outputs, devices {devices:?})", self.name, inputs.len(), outputs.len())
+        let devices: Vec<_> = self.described.devices.iter().map(|device| device.0).collect();
+        write!(
+            f,
+            "PjrtExecutable({}, {} inputs, {} outputs, devices {devices:?})",
+            self.described.name,
+            inputs.len(),
+            outputs.len()
+        )
     }
 }
 
@@ -222,9 +228,8 @@ impl PjrtExecutable {
         Ok(PjrtExecutable {
             loaded,
             program,
-            name: name.clone(),
+            described: Arc::new(Described { name: name.clone(), devices }),
             signature: signature.clone(),
-            devices,
             inputs,
             outputs,
             serialized: None,
@@ -238,7 +243,7 @@ impl PjrtExecutable {
     fn refuse(&self, row: usize, index: usize, arg: &Arg<'_, PjrtBuffer>) -> Error {
         let buffer = arg.buffer();
         let Kind { ty: want, memory, .. } = &*self.inputs[index].kind;
-        let at = Placement { device: self.devices[row], memory: *memory };
+        let at = Placement { device: self.described.devices[row], memory: *memory };
         let message = if !Arc::ptr_eq(&buffer.kind().client, &self.client) {
             "is a buffer of another client".to_owned()
         } else if buffer.is_deleted() {
@@ -254,16 +259,17 @@ impl PjrtExecutable {
         } else {
             format!("({want}) is donated, but the program does not take it over; it donates {:?}", self.signature.donated)
         };
-        self.client.invalid(OP_LAUNCH, format!("`{}`: argument {index} for device {} {message}", self.name, at.device.0))
+        self.client
+            .invalid(OP_LAUNCH, format!("`{}`: argument {index} for device {} {message}", self.described.name, at.device.0))
     }
 
     #[cold]
     fn refuse_counts(&self, args: &[Vec<Arg<'_, PjrtBuffer>>]) -> Error {
         let given: Vec<_> = args.iter().map(Vec::len).collect();
-        let (devices, inputs) = (self.devices.len(), self.inputs.len());
+        let (devices, inputs) = (self.described.devices.len(), self.inputs.len());
         self.client.invalid(
             OP_LAUNCH,
-            format!("`{}`: arguments per device are {given:?}, want {inputs} for each of {devices} devices", self.name),
+            format!("`{}`: arguments per device are {given:?}, want {inputs} for each of {devices} devices", self.described.name),
         )
     }
 
@@ -271,10 +277,10 @@ impl PjrtExecutable {
     #[inline]
     fn check_args(&self, args: &[Vec<Arg<'_, PjrtBuffer>>], scratch: &mut Scratch) -> Result<()> {
         let inputs = self.inputs.len();
-        if args.len() != self.devices.len() || args.iter().any(|row| row.len() != inputs) {
+        if args.len() != self.described.devices.len() || args.iter().any(|row| row.len() != inputs) {
             return Err(self.refuse_counts(args));
         }
-        for (row, (row_args, &device)) in args.iter().zip(&self.devices).enumerate() {
+        for (row, (row_args, &device)) in args.iter().zip(&self.described.devices).enumerate() {
             for (index, (arg, input)) in row_args.iter().zip(&self.inputs).enumerate() {
                 let buffer = arg.buffer();
                 let borrowed = matches!(arg, Arg::Borrow(_));
@@ -297,7 +303,7 @@ impl PjrtExecutable {
     /// Queues the program with the checked arguments, and leaves the results in `scratch`.
     #[inline]
     fn execute(&self, scratch: &mut Scratch) -> Result<()> {
-        let (devices, inputs, outputs) = (self.devices.len(), self.inputs.len(), self.outputs.len());
+        let (devices, inputs, outputs) = (self.described.devices.len(), self.inputs.len(), self.outputs.len());
         scratch.outputs.resize(devices * outputs, std::ptr::null_mut());
         // One pointer to each list, which nothing borrows again until the plugin is done with it.
         let (first_arg, first_output) = (scratch.args.as_ptr(), scratch.outputs.as_mut_ptr());
@@ -308,8 +314,9 @@ impl PjrtExecutable {
             scratch.output_rows.push(outputs);
         }
         // Held until the launch is queued.
-        let turn = if devices > 1 { self.client.turn() } else { None };
-        if turn.is_some() {
+        let turn = if devices > 1 { Some(self.client.turn(&self.described)?) } else { None };
+        let wants_events = turn.as_ref().is_some_and(Turn::wants_events);
+        if wants_events {
             scratch.done.resize(devices, std::ptr::null_mut());
         }
         let mut options = PJRT_ExecuteOptions {
@@ -326,7 +333,7 @@ impl PjrtExecutable {
             num_args: inputs,
             output_lists: scratch.output_rows.as_ptr(),
             // Otherwise completion is asked of the results, and only when somebody wants to know.
-            device_complete_events: if turn.is_some() { scratch.done.as_mut_ptr() } else { std::ptr::null_mut() },
+            device_complete_events: if wants_events { scratch.done.as_mut_ptr() } else { std::ptr::null_mut() },
             ..PJRT_LoadedExecutable_Execute_Args::new()
         };
         // SAFETY: every argument is alive, of this client, on the right device and of the right type; the lists have
@@ -347,7 +354,7 @@ impl PjrtExecutable {
         if is_shared(&scratch.outputs, &scratch.args) {
             // Nobody knows which of them may be freed, so none is.
             let plugin = self.client.table().name();
-            let message = format!("`{}`: {plugin} returned the same buffer twice; use another build of it", self.name);
+            let message = format!("`{}`: {plugin} returned the same buffer twice; use another build of it", self.name());
             return Err(Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name()));
         }
         self.results_checked.store(true, Relaxed);
@@ -356,8 +363,8 @@ impl PjrtExecutable {
 
     #[cold]
     fn explain(&self, error: Error) -> Error {
-        let error = of_program(error, OP_LAUNCH, &self.name);
-        if error.kind() == ErrorKind::OutOfMemory { self.client.with_memory(error, &self.devices) } else { error }
+        let error = of_program(error, OP_LAUNCH, &self.described.name);
+        if error.kind() == ErrorKind::OutOfMemory { self.client.with_memory(error, &self.described.devices) } else { error }
     }
 }
 
@@ -369,7 +376,7 @@ impl Executable<Pjrt> for PjrtExecutable {
     }
 
     fn devices(&self) -> &[DeviceId] {
-        &self.devices
+        &self.described.devices
     }
 
     fn launch(&self, launch: Launch<'_, PjrtBuffer>) -> Result<Launched<PjrtBuffer>> {
@@ -378,9 +385,9 @@ impl Executable<Pjrt> for PjrtExecutable {
         // Donated handles are destroyed here, whether the launch took their memory or failed.
         drop(launch);
         let mut complete = true;
-        let mut outputs = Vec::with_capacity(self.devices.len());
+        let mut outputs = Vec::with_capacity(self.described.devices.len());
         if result.is_ok() {
-            for (&device, pointers) in self.devices.iter().zip(scratch.rows(self.outputs.len())) {
+            for (&device, pointers) in self.described.devices.iter().zip(scratch.rows(self.outputs.len())) {
                 let mut buffers = Vec::with_capacity(self.outputs.len());
                 for (kind, pointer) in self.outputs.iter().zip(pointers) {
                     match NonNull::new(*pointer) {
@@ -394,7 +401,7 @@ impl Executable<Pjrt> for PjrtExecutable {
         scratch.put_back();
         result?;
         if !complete {
-            let message = format!("`{}`: the plugin returned fewer results than the program has", self.name);
+            let message = format!("`{}`: the plugin returned fewer results than the program has", self.described.name);
             return Err(Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name()));
         }
         Ok(Launched { outputs })
@@ -416,7 +423,7 @@ impl Executable<Pjrt> for PjrtExecutable {
     }
 
     fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
-        let devices = self.devices.len();
+        let devices = self.described.devices.len();
         let ranks = self.signature.outputs.iter().map(|ty| ty.rank());
         // Replicas have tensors of their own, which no part of is a part of another's.
         if devices > 1 && self.program.partitions()? != devices {

@@ -1,96 +1,191 @@
-//! Launches over many devices of XLA's CPU plugin, one after the other and few at a time.
+//! Launches over several devices: queued one after the other, and on XLA's CPU plugin few at a time.
 //!
-//! The plugin lets each device have 32 launches in flight and makes its threads wait for a place. When
-//! launches of a program with collectives fill them, some devices of one launch wait for a place while the others wait
-//! for them in the collective, for ever: after a while the plugin says "Expected 8 threads to join the rendezvous, but
-//! only 7 arrived" and ends the process. Two host threads that launch at once could also give two devices different
-//! orders, with the same end. So launches over more than one device go through [`InFlight`], which holds them to one
-//! order and to [`InFlight::MOST`] at a time; four already keep the devices busy. Other launches do not come here.
+//! All devices must get launches with collectives in one order. Two host threads that launch at once could give two devices
+//! different orders, and then each waits for the other for ever, on every platform. So launches over more than one device
+//! are queued one after the other ([`InFlight::turn`]); launches over one device do not come here.
+//!
+//! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads wait for a place. When
+//! launches of a program with collectives fill them, some devices of one launch wait for a place while the others wait for
+//! them in the collective. So there at most [`InFlight::MOST`] are in flight; four already keep the devices busy.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    fmt::Write,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
+use halite_core::{DeviceId, Result};
 use halite_pjrt_sys::event::*;
 
-use crate::{event::in_callback, handle::Handle, plugin::Plugin};
+use crate::{
+    client::Shared,
+    event::{await_event, is_ready},
+    handle::Handle,
+    plugin::Plugin,
+};
 
-/// The launches of one client over many devices that may not be done yet, oldest first.
+/// Launches of one client over several devices.
 pub(crate) struct InFlight {
     plugin: &'static Plugin,
-    launches: Mutex<VecDeque<Arc<Done>>>,
+    /// Whether at most [`MOST`](Self::MOST) launches may be in flight.
+    limited: bool,
+    state: Mutex<State>,
+    turn_over: Condvar,
 }
 
+#[derive(Default)]
+struct State {
+    /// The launch that is being queued, and since when.
+    queuing: Option<(Arc<Described>, Instant)>,
+    /// Launches that may not be done yet, oldest first. Empty where their number is not limited.
+    launches: VecDeque<Arc<Launched>>,
+}
+
+/// A program as messages name it.
+pub(crate) struct Described {
+    pub(crate) name: Arc<str>,
+    pub(crate) devices: Vec<DeviceId>,
+}
+
+const OP: &str = "launch";
+
 impl InFlight {
-    /// How many launches are queued at once.
+    /// Most launches in flight where there is a limit.
     const MOST: usize = 8;
 
-    pub(crate) fn new(plugin: &'static Plugin) -> Self {
-        InFlight { plugin, launches: Mutex::default() }
+    pub(crate) fn new(plugin: &'static Plugin, limited: bool) -> Self {
+        InFlight { plugin, limited, state: Mutex::default(), turn_over: Condvar::new() }
     }
 
-    /// Blocks until one more launch may be queued. Nobody else queues one until the turn is over.
-    pub(crate) fn turn(&self) -> Turn<'_> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks until a launch of `program` may be queued. Nobody else queues one until the turn is dropped.
+    ///
+    /// # Errors
+    /// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded) after the client's wait limit.
+    pub(crate) fn turn<'a>(&'a self, client: &Shared, program: &'a Arc<Described>) -> Result<Turn<'a>> {
+        let mut state = self.state();
         loop {
-            let mut launches = self.launches.lock().unwrap_or_else(PoisonError::into_inner);
-            while launches.front().is_some_and(|oldest| oldest.is_ready()) {
-                launches.pop_front();
+            if let Some((other, since)) = &state.queuing {
+                let (limit, waited) = (client.wait_limit(), since.elapsed());
+                if waited >= limit {
+                    let note = format!("`{}` waits while `{}` is queued, for {waited:.1?} now", program.name, other.name);
+                    drop(state);
+                    return Err(client.late(OP, limit).with_note(&note));
+                }
+                let woken = self.turn_over.wait_timeout(state, limit - waited);
+                state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
             }
-            // A callback may run on a thread that the oldest launch needs, so it must not wait for it.
-            if launches.len() < Self::MOST || in_callback() {
-                return Turn { plugin: self.plugin, launches };
+            while state.launches.front().is_some_and(|oldest| oldest.is_done(client)) {
+                state.launches.pop_front();
             }
-            let oldest = launches[0].clone();
-            // Callbacks must be able to take their turn meanwhile.
-            drop(launches);
-            oldest.wait();
+            if state.launches.len() < Self::MOST {
+                state.queuing = Some((program.clone(), Instant::now()));
+                return Ok(Turn { in_flight: self, program, launched: None });
+            }
+            let oldest = state.launches[0].clone();
+            // Others look at the launches meanwhile.
+            drop(state);
+            oldest.wait(client).map_err(|error| error.with_note(&format!("`{}` waits for a place", program.name)))?;
+            state = self.state();
         }
+    }
+
+    /// The launches that are not done, for messages: empty if all are, or if that is not known.
+    pub(crate) fn unfinished(&self, client: &Shared) -> String {
+        let launches: Vec<_> = self.state().launches.iter().cloned().collect();
+        let mut unfinished = launches.iter().filter(|launch| !launch.is_done(client));
+        let Some(oldest) = unfinished.next() else { return String::new() };
+        let late: Vec<u32> = oldest.late(client).map(|id| id.0).collect();
+        let (program, devices) = (&oldest.program.name, oldest.program.devices.len());
+        let since = oldest.queued.elapsed();
+        let mut text = format!("`{program}`, launched {since:.1?} ago, is not done on devices {late:?} of {devices}");
+        let more = unfinished.count();
+        if more > 0 {
+            _ = write!(text, ", and {more} launches behind it");
+        }
+        text
     }
 }
 
 /// The right to queue one launch.
 pub(crate) struct Turn<'a> {
-    plugin: &'static Plugin,
-    launches: MutexGuard<'a, VecDeque<Arc<Done>>>,
+    in_flight: &'a InFlight,
+    program: &'a Arc<Described>,
+    launched: Option<Arc<Launched>>,
 }
 
 impl Turn<'_> {
-    /// Ends the turn with a launch that was queued: `events` are those of its completion on each device, now owned here.
+    /// Whether the launch is to give its events of completion.
+    pub(crate) fn wants_events(&self) -> bool {
+        self.in_flight.limited
+    }
+
+    /// Ends the turn with a launch that was queued: `events` are those of its completion by device, now owned here.
     pub(crate) fn launched(mut self, events: &[*mut PJRT_Event]) {
-        let events = events.iter().filter_map(|event| std::ptr::NonNull::new(*event)).map(Handle::new).collect();
-        self.launches.push_back(Arc::new(Done { plugin: self.plugin, events }));
-    }
-}
-
-/// When a launch is done: its events of completion, one a device. They do not hold the client, which holds them.
-struct Done {
-    plugin: &'static Plugin,
-    events: Vec<Handle<PJRT_Event>>,
-}
-
-impl Done {
-    fn is_ready(&self) -> bool {
-        self.events.iter().all(|event| {
-            let mut args = PJRT_Event_IsReady_Args { event: event.as_ptr(), ..PJRT_Event_IsReady_Args::new() };
-            // SAFETY: the event is alive. One that cannot be asked is not worth waiting for.
-            unsafe { self.plugin.table().call("wait", &mut args) }.is_err() || args.is_ready
-        })
-    }
-
-    fn wait(&self) {
-        for event in &self.events {
-            let mut args = PJRT_Event_Await_Args { event: event.as_ptr(), ..PJRT_Event_Await_Args::new() };
-            // A launch that failed is done too; its error is in its results.
-            // SAFETY: the event is alive.
-            let _ = unsafe { self.plugin.table().call("wait", &mut args) };
+        if events.is_empty() {
+            return;
         }
+        let of = |event: &*mut PJRT_Event| std::ptr::NonNull::new(*event).map(Handle::new);
+        let events = events.iter().map(of).collect();
+        let launched = Launched { plugin: self.in_flight.plugin, program: self.program.clone(), queued: Instant::now(), events };
+        self.launched = Some(Arc::new(launched));
     }
 }
 
-impl Drop for Done {
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        for event in &self.events {
+        let mut state = self.in_flight.state();
+        state.queuing = None;
+        state.launches.extend(self.launched.take());
+        drop(state);
+        self.in_flight.turn_over.notify_all();
+    }
+}
+
+/// A launch, with its events of completion by device. They do not hold the client, which holds them.
+struct Launched {
+    plugin: &'static Plugin,
+    program: Arc<Described>,
+    queued: Instant,
+    events: Vec<Option<Handle<PJRT_Event>>>,
+}
+
+impl Launched {
+    /// An event that cannot be asked is not worth waiting for.
+    fn is_done(&self, client: &Shared) -> bool {
+        self.late(client).next().is_none()
+    }
+
+    /// The devices that have not finished it.
+    fn late(&self, client: &Shared) -> impl Iterator<Item = DeviceId> {
+        let is_late = |event: &Option<Handle<PJRT_Event>>| match event {
+            Some(event) => !is_ready(client, OP, event).unwrap_or(true),
+            None => false,
+        };
+        self.program.devices.iter().zip(&self.events).filter(move |(_, event)| is_late(event)).map(|(device, _)| *device)
+    }
+
+    fn wait(&self, client: &Shared) -> Result<()> {
+        for event in self.events.iter().flatten() {
+            match await_event(client, OP, event) {
+                // It would have come back from the plugin as the work's own error only when it was done.
+                Err(error) if !is_ready(client, OP, event).unwrap_or(true) => return Err(error),
+                // A launch that failed is done too; its error is in its results.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        for event in self.events.iter().flatten() {
             let mut args = PJRT_Event_Destroy_Args { event: event.as_ptr(), ..PJRT_Event_Destroy_Args::new() };
             // SAFETY: the event is ours and not used again; the client is alive, because it is destroyed after its launches.
             unsafe { self.plugin.table().free(&mut args) };

@@ -35,7 +35,8 @@
 //!   plugin's version and the one that brought it.
 //! * Handles are `Send + Sync` and can be dropped in any order on any thread: each holds its client, and no plugin is
 //!   ever unloaded.
-//! * Waiting for an event always returns the error of the work.
+//! * Waiting for an event always returns the error of the work, and ends at the client's wait limit:
+//!   [`Pjrt::set_wait_limit`].
 //!
 //! This is the one place, with `halite-pjrt-sys`, where the calling side of the C API needs `unsafe`.
 #![allow(unsafe_code)]
@@ -43,6 +44,7 @@
 mod annotations;
 mod buffer;
 mod call_times;
+mod callbacks;
 mod client;
 mod collectives;
 mod device;
@@ -66,6 +68,7 @@ mod program;
 mod tiling;
 mod topology;
 mod value;
+mod wait_limit;
 mod xla_flags;
 
 pub use buffer::PjrtBuffer;

@@ -5,14 +5,17 @@ mod common;
 use std::{
     fs,
     process::{Command, Output},
+    sync::mpsc,
+    time::{Duration, Instant},
 };
 
 use common::*;
-use halite_core::{Arg, DType, Executable, Launch, Program};
-use halite_pjrt::{PjrtBuffer, PjrtExecutable};
+use halite_core::{Arg, Buffer, DType, ErrorKind, Event, Executable, Launch, Program};
+use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable};
 
-/// Two replicas that repeat a product of matrices as often as their input says, then add up the results.
-fn uneven() -> Program {
+/// Two replicas that repeat a product of matrices as often as their input says, then add up the results, if they are to
+/// meet.
+fn uneven(meet: bool) -> Program {
     let code = r#"module @uneven {
   func.func public @main(%n: tensor<i32>) -> tensor<f32> {
     %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -42,6 +45,8 @@ fn uneven() -> Program {
     return %sum : tensor<f32>
   }
 }"#;
+    let alone = code.replace("return %sum : tensor<f32>\n  }\n}", "return %mine : tensor<f32>\n  }\n}");
+    let code = if meet { code } else { &alone };
     let mut program = program(code, &[ty(DType::S32, &[])], &[f32s(&[])], &[]);
     program.replicas = 2;
     program
@@ -66,27 +71,31 @@ fn child() {
     let skew: f64 = skew.parse().unwrap();
     let client = cpu(2);
     println!("variable after the client: {:?}", std::env::var("XLA_FLAGS").ok());
-    let uneven = compile(&client, &uneven());
+    let uneven = compile(&client, &uneven(true));
     let (_, optimized) = uneven.program().optimized().unwrap();
     println!("limit: {:?}", limit_in(&optimized));
     let rounds = |n: [i32; 2]| [upload(&client, &[n[0]], &[], 0), upload(&client, &[n[1]], &[], 1)];
-    // How many rounds take that long here.
-    let mut count = 8;
-    while skew > 0.0 {
-        let started = std::time::Instant::now();
-        read::<f32>(&launch(&uneven, &rounds([0, count]))[0][0]);
-        let took = started.elapsed().as_secs_f64();
-        if took > 0.5 {
-            count = (f64::from(count) * skew / took) as i32;
-            break;
-        }
-        count *= 2;
-    }
-    let started = std::time::Instant::now();
+    let count = if skew > 0.0 { rounds_for(skew, &client, &uneven) } else { 8 };
+    let started = Instant::now();
     let sum = read::<f32>(&launch(&uneven, &rounds([0, count]))[0][0]);
     println!("sum is right: {}", sum == [count as f32]);
     eprintln!("{:?}", started.elapsed());
     println!("IEEE: {}", ieee(&client));
+}
+
+/// The rounds that take so many seconds on one device here.
+fn rounds_for(seconds: f64, client: &Pjrt, uneven: &PjrtExecutable) -> i32 {
+    let mut count = 8;
+    loop {
+        let rounds = [upload(client, &[0], &[], 0), upload(client, &[count], &[], 1)];
+        let started = Instant::now();
+        read::<f32>(&launch(uneven, &rounds)[1][0]);
+        let took = started.elapsed().as_secs_f64();
+        if took > 0.3 {
+            return (f64::from(count) * seconds / took) as i32;
+        }
+        count *= 2;
+    }
 }
 
 /// Whether `(1 + x) - x` is computed as written, which fast math does not.
@@ -146,4 +155,60 @@ fn a_limit_of_the_user_stays() {
     // XLA ends the process then: this is also what shows that the limit is in force.
     assert!(!output.status.success() && text.contains("limit: Some(2)"), "{text}");
     assert!(text.contains("Termination timeout"), "{text}");
+}
+
+/// The error of a wait that is shorter than the work of device 1, and whether the client was gone before the work was done.
+fn late_wait(meet: bool) -> (halite_core::Error, bool) {
+    let client = cpu(2);
+    let uneven = compile(&client, &uneven(meet));
+    let count = rounds_for(2.0, &client, &uneven);
+    let rounds = [upload(&client, &[0], &[], 0), upload(&client, &[count], &[], 1)];
+    client.set_wait_limit(Duration::from_millis(50));
+    let outputs = launch(&uneven, &rounds);
+    let event = outputs[1][0].ready().unwrap();
+    let (send, done) = mpsc::channel();
+    event.notify_when_ready(Box::new(move |_| _ = send.send(())));
+    let error = event.wait().unwrap_err();
+    assert!(event.unfinished().starts_with("`test`, launched "), "{}", event.unfinished());
+    drop((event, outputs, rounds, uneven, client));
+    let gone_before = done.try_recv().is_err();
+    done.recv_timeout(Duration::from_secs(120)).expect("the work is done at last");
+    (error, gone_before)
+}
+
+#[test]
+fn a_late_wait_names_the_launch_and_its_late_devices() {
+    let (error, _) = late_wait(false);
+    assert_eq!((error.kind(), error.op(), error.platform()), (ErrorKind::DeadlineExceeded, "compute", Some("cpu")));
+    let text = error.to_string();
+    assert!(text.contains("nothing arrived within 50ms; `test`, launched "), "{text}");
+    assert!(text.contains(" ago, is not done on devices [1] of 2"), "{text}");
+    // In a collective each device waits for the other.
+    let text = late_wait(true).0.to_string();
+    assert!(text.contains(" ago, is not done on devices [0, 1] of 2"), "{text}");
+}
+
+#[test]
+fn a_client_whose_work_is_late_is_dropped_at_once() {
+    assert!(late_wait(false).1);
+}
+
+#[test]
+fn a_launch_that_finds_no_place_in_time_says_why() {
+    let client = cpu(2);
+    let uneven = compile(&client, &uneven(true));
+    let count = rounds_for(3.0, &client, &uneven);
+    let rounds = [upload(&client, &[0], &[], 0), upload(&client, &[count], &[], 1)];
+    client.set_wait_limit(Duration::from_millis(50));
+    // Eight are in flight at once; the rest are short.
+    let short = [upload(&client, &[0], &[], 0), upload(&client, &[0], &[], 1)];
+    let mut outputs = vec![launch(&uneven, &rounds)];
+    outputs.extend((0..7).map(|_| launch(&uneven, &short)));
+    let args = short.iter().map(|n| vec![Arg::Borrow(n)]).collect();
+    let error = uneven.launch(Launch { args }).unwrap_err();
+    assert_eq!((error.kind(), error.op()), (ErrorKind::DeadlineExceeded, "launch"));
+    let text = error.to_string();
+    assert!(text.contains("`test` waits for a place") && text.contains("and 7 launches behind it"), "{text}");
+    client.set_wait_limit(Duration::from_secs(120));
+    assert_eq!(read::<f32>(&outputs[7][0][0]), [0.0]);
 }

@@ -83,7 +83,7 @@ impl Metrics {
         // A launch that is done when it returns was run by the call itself.
         let begun = if ready.is_ready() { started } else { now };
         let (metrics, function) = (self.clone(), function.clone());
-        ready.on_ready(Box::new(move |result| {
+        ready.notify_when_ready(Box::new(move |result| {
             let end = Instant::now();
             let before = lock(&metrics.clock.timed).done.replace((number, end));
             let Some((_, before)) = before.filter(|(before, _)| number > 0 && *before == number - 1) else { return };

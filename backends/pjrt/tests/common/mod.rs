@@ -1,7 +1,12 @@
 //! What the tests of this crate share: the real CPU plugin, and small programs.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
 
 use halite_core::{
     Arg, Backend, Buffer, CompileOptions, DType, DeviceId, Element, Executable, HostArray, HostBytes, Launch, Program, Signature,
@@ -13,6 +18,49 @@ use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable, Plugin};
 pub(crate) fn cpu_plugin() -> PathBuf {
     let cache = halite_fetch::Cache::open(None).unwrap();
     halite_backends::Search::cpu(&cache).ensure(&mut halite_fetch::Quiet).unwrap().path
+}
+
+/// The CPU plugin with some functions replaced: `code` is C that defines `static void replace(void** table)`, which gets the
+/// functions by their number in the table, and may use `REAL(name)`.
+pub(crate) fn shim(directory: &Path, name: &str, replaced: &[&str], code: &str) -> &'static Plugin {
+    let number = |name: &&str| {
+        let slot = halite_pjrt_sys::SLOTS.iter().find(|slot| slot.name == *name).unwrap();
+        format!("#define {name} {}\n", slot.offset / size_of::<usize>())
+    };
+    let numbers: String = replaced.iter().map(number).collect();
+    let plugin = cpu_plugin();
+    let code = format!(
+        r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <unistd.h>
+        {numbers}
+        typedef void* (*function)(void*);
+        static void* real[600];
+        static void* table[600];
+        #define REAL(name) ((function)real[name])
+        {code}
+        void* GetPjrtApi(void) {{
+            void* library = dlopen("{}", RTLD_NOW | RTLD_LOCAL);
+            if (!library) return 0;
+            void* (*get)(void) = (void* (*)(void))dlsym(library, "GetPjrtApi");
+            size_t* from = get();
+            if (*from > sizeof table) return 0;
+            memcpy(real, from, *from);
+            memcpy(table, from, *from);
+            replace(table);
+            return table;
+        }}
+        "#,
+        plugin.display()
+    );
+    let (source, library) = (directory.join(format!("{name}.c")), directory.join(format!("{name}.so")));
+    fs::write(&source, code).unwrap();
+    let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let built = Command::new(cc).args(["-w", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Plugin::load(library).unwrap()
 }
 
 /// A client of the CPU plugin with so many devices.

@@ -1,0 +1,68 @@
+//! The longest time that a client's waits take.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use halite_core::{Error, Result};
+
+const VARIABLE: &str = "HALITE_WAIT_LIMIT";
+
+/// Deadline of every wait of a client, from the start of the wait.
+#[derive(Debug)]
+pub(crate) struct WaitLimit {
+    nanos: AtomicU64,
+}
+
+impl WaitLimit {
+    /// Longer than any queue of work takes that somebody still waits for.
+    const DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+
+    /// What `HALITE_WAIT_LIMIT` says, in seconds, or a day.
+    ///
+    /// # Errors
+    /// If the variable is no positive number.
+    pub(crate) fn of_environment() -> Result<Self> {
+        let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Self::new(Self::DEFAULT)) };
+        let seconds = text.to_str().and_then(|text| text.trim().parse::<f64>().ok());
+        let limit = seconds.filter(|&seconds| seconds > 0.0).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        limit.map(Self::new).ok_or_else(|| {
+            let message = format!("{VARIABLE}={}: want the seconds that a wait may take, such as 3600", text.display());
+            Error::invalid("create client", message)
+        })
+    }
+
+    fn new(limit: Duration) -> Self {
+        let this = WaitLimit { nanos: AtomicU64::new(0) };
+        this.set(limit);
+        this
+    }
+
+    pub(crate) fn get(&self) -> Duration {
+        Duration::from_nanos(self.nanos.load(Relaxed))
+    }
+
+    pub(crate) fn set(&self, limit: Duration) {
+        self.nanos.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::with_override;
+
+    #[test]
+    fn the_wait_limit_is_a_day_or_what_the_environment_says() {
+        assert_eq!(WaitLimit::of_environment().unwrap().get(), Duration::from_secs(86_400));
+        let of = |text: &str| with_override(VARIABLE, text.as_bytes(), || WaitLimit::of_environment().map(|limit| limit.get()));
+        assert_eq!(of("90").unwrap(), Duration::from_secs(90));
+        assert_eq!(of(" 0.5 ").unwrap(), Duration::from_millis(500));
+        assert_eq!(of("1e15").unwrap(), Duration::from_nanos(u64::MAX));
+        for wrong in ["", "0", "-1", "ten", "inf", "NaN", "1e30"] {
+            let error = of(wrong).unwrap_err().to_string();
+            assert!(error.contains(&format!("HALITE_WAIT_LIMIT={wrong}: want the seconds")), "{error}");
+        }
+    }
+}
