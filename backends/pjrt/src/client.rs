@@ -28,6 +28,7 @@ use halite_pjrt_sys::{
 
 use crate::{
     PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology,
+    at_exit::{self, Compiling},
     buffer::{failed, upload},
     callbacks::{Callbacks, in_callback},
     device::list_devices,
@@ -57,6 +58,7 @@ pub struct Pjrt {
 
 impl Pjrt {
     pub(crate) fn create(plugin: &'static Plugin, options: Options, deadline: Duration) -> Result<Self> {
+        at_exit::watch_thread();
         check_options(OP_CREATE, &options)?;
         let wait_limit = WaitLimit::of_environment()?;
         // What such a client needs in the environment, another one must not see.
@@ -188,6 +190,7 @@ impl Backend for Pjrt {
     }
 
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
+        at_exit::watch_thread();
         upload(&self.shared, bytes, ty, to)
     }
 
@@ -311,7 +314,10 @@ pub(crate) fn compile_code(
     let plugin = client.plugin().shown();
     let isolation = Isolation { thread: "pjrt-compile", op, plugin, deadline, notice: NOTICE };
     let held = client.clone();
+    let compiling = Compiling::begin(op).map_err(|error| error.on(client.platform_name()))?;
     let compiled = isolate::run(isolation, move || {
+        // Until the compiler returns, also if nobody waits for it any longer.
+        let _compiling = compiling;
         let format = "mlir";
         let program = PJRT_Program {
             code: code.as_mut_ptr().cast(),

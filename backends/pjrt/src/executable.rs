@@ -19,6 +19,7 @@ use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
     annotations::{chooses_layouts, has_convolution, mesh_sizes, uses_gspmd, uses_shardy},
+    at_exit::Compiling,
     buffer::{Kind, is_shared},
     client::{Shared, compile_code},
     device::memory_kind,
@@ -131,6 +132,7 @@ pub(crate) fn load(
 ) -> Result<PjrtExecutable> {
     const OP: &str = "load";
     let platform = client.platform_name();
+    let _compiling = Compiling::begin(OP).map_err(|error| error.on(platform))?;
     let framed = serialized;
     let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized).map_err(|error| error.on(platform))?;
     check_donated(signature).map_err(|message| client.invalid(OP, message))?;

@@ -42,6 +42,7 @@
 #![allow(unsafe_code)]
 
 mod annotations;
+mod at_exit;
 mod buffer;
 mod call_times;
 mod callbacks;

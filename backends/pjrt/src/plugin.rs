@@ -27,7 +27,7 @@ use halite_pjrt_sys::{
 };
 
 use crate::{
-    CallTime, Pjrt, Profiler, Topology,
+    CallTime, Pjrt, Profiler, Topology, at_exit,
     call_times::CallTimes,
     environment,
     frame::{Build, identity},
@@ -138,6 +138,7 @@ impl Plugin {
     fn load_path(path: &Path, options: &LoadOptions<'_>) -> Result<&'static Plugin> {
         static KNOWN: Mutex<Option<HashMap<PathBuf, Arc<Mutex<Slot>>>>> = Mutex::new(None);
 
+        at_exit::watch_thread();
         library_file::check(path)?;
         let path = path
             .canonicalize()

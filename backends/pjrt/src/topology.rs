@@ -7,6 +7,7 @@ use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, executable::*, topolog
 
 use crate::{
     CompiledProgram, DeviceDescription, OptionValue, Options, Plugin,
+    at_exit::Compiling,
     client::Shared,
     device::describe,
     executable::{assign, check_program, of_program},
@@ -197,6 +198,7 @@ impl Topology {
         };
         let flags = with_defaults(&self.platform, self.plugin.api_version(), &program.code, &options.flags);
         let options = encode(&devices, &program.code, &flags);
+        let _compiling = Compiling::begin(OP)?;
         let mut args = PJRT_Compile_Args {
             topology: self.raw(),
             program: &c_program,
