@@ -4,10 +4,12 @@ use std::{
     collections::HashMap,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use crate::{
-    Client, DType, DeviceBuffer, Element, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding, TensorType,
+    AlignedBytes, Client, DType, DeviceBuffer, Element, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding,
+    TensorType, wait::DEFAULT_LIMIT,
 };
 
 /// A logical tensor laid over a mesh: one buffer per device.
@@ -175,36 +177,54 @@ impl Array {
         self.shards
     }
 
-    /// Blocks until the contents are computed on every device.
+    /// Blocks until the contents are computed on every device. Says so from time to time when that takes long.
+    ///
+    /// # Errors
+    /// The error of the computation; one that is later than
+    /// [`DEFAULT_LIMIT`] is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+    pub fn wait(&self) -> Result<()> {
+        self.wait_for(DEFAULT_LIMIT)
+    }
+
+    /// Blocks until the contents are computed on every device, on each at most `limit`.
     ///
     /// # Errors
     /// The error of the computation; a late one is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
-    pub fn wait(&self) -> Result<()> {
-        self.shards.iter().try_for_each(|shard| {
-            let late = |error: Error| match error.kind() {
-                ErrorKind::DeadlineExceeded => {
-                    error.with_note(&format!("it was waited for {} on device {}", self.ty, shard.placement().device.0))
-                }
-                _ => error,
-            };
-            shard.ready()?.pending("array").wait().map_err(late)
-        })
+    pub fn wait_for(&self, limit: Duration) -> Result<()> {
+        self.shards.iter().try_for_each(|shard| self.wait_for_shard("array", shard, limit))
     }
 
-    /// Blocks until the whole is on the host. Counted as a blocking read.
+    fn wait_for_shard(&self, name: &'static str, shard: &DeviceBuffer, limit: Duration) -> Result<()> {
+        let late = |error: Error| match error.kind() {
+            ErrorKind::DeadlineExceeded => {
+                error.with_note(&format!("it was waited for {} on device {}", self.ty, shard.placement().device.0))
+            }
+            _ => error,
+        };
+        shard.ready()?.pending(name).wait_for(limit).map_err(late)
+    }
+
+    /// Blocks until the whole is on the host. Counted as a blocking read. Waits for the contents as [`wait`](Self::wait) does.
     ///
     /// # Errors
-    /// The error of the computation.
+    /// The error of the computation; [`ErrorKind::OutOfMemory`] if the host has no room.
     #[track_caller]
     pub fn read(&self) -> Result<HostArray> {
-        let mut host = HostArray::zeros(self.ty.with_dtype(self.stored));
+        let mut host = HostArray::try_zeros(self.ty.with_dtype(self.stored))?;
         for (ranges, shard) in self.distinct_shards()? {
+            // A copy into borrowed memory cannot be given up, so that it is begun only when it can end.
+            if !shard.ready()?.is_ready()
+                && let Err(error) = self.wait_for_shard("read", shard, DEFAULT_LIMIT)
+                && error.kind() == ErrorKind::DeadlineExceeded
+            {
+                return Err(error);
+            }
             if is_whole(&ranges, &self.ty) {
                 shard.read(host.bytes_mut())?;
             } else {
-                let mut part = vec![0; shard.tensor_type().bytes()];
-                shard.read(&mut part)?;
-                paste(&mut host, &ranges, &part);
+                let mut part = AlignedBytes::try_zeroed(shard.tensor_type().bytes())?;
+                shard.read(part.as_mut())?;
+                paste(&mut host, &ranges, part.as_ref());
             }
         }
         if self.stored == self.ty.dtype() { Ok(host) } else { host.to_float(self.ty.dtype()) }
@@ -218,7 +238,8 @@ impl Array {
         let parts = self.distinct_shards()?;
         let (pending, resolve) = Pending::new("fetch");
         let gathering = Arc::new(Mutex::new(Gathering {
-            host: Some(HostArray::zeros(self.ty.with_dtype(self.stored))),
+            ty: self.ty.with_dtype(self.stored),
+            host: None,
             dtype: self.ty.dtype(),
             missing: parts.len(),
             resolve: Some(Box::new(resolve)),
@@ -327,32 +348,48 @@ enum Source<'h> {
 }
 
 struct Gathering {
+    /// What devices hold of the whole.
+    ty: TensorType,
+    /// The whole; not there before a first part is, so that copies of many arrays that are under way take memory once.
     host: Option<HostArray>,
     /// What the host's elements are to be.
     dtype: DType,
     missing: usize,
+    /// `None` once there is a result.
     resolve: Option<Box<dyn FnOnce(Result<HostArray>) + Send>>,
 }
 
 impl Gathering {
     fn arrived(&mut self, ranges: &[Range<usize>], bytes: Result<Vec<u8>>) {
-        let Some(host) = &mut self.host else { return };
-        match bytes {
-            Ok(bytes) => paste(host, ranges, &bytes),
-            Err(error) => {
-                self.host = None;
-                if let Some(resolve) = self.resolve.take() {
-                    resolve(Err(error));
-                }
-                return;
-            }
+        if self.resolve.is_none() {
+            return;
         }
-        self.missing -= 1;
-        if self.missing == 0
-            && let (Some(host), Some(resolve)) = (self.host.take(), self.resolve.take())
+        if let Some(result) = bytes.and_then(|bytes| self.add(ranges, bytes)).transpose()
+            && let Some(resolve) = self.resolve.take()
         {
-            resolve(if host.ty().dtype() == self.dtype { Ok(host) } else { host.to_float(self.dtype) });
+            self.host = None;
+            resolve(result);
         }
+    }
+
+    /// Takes a part in; gives the whole when it was the last.
+    fn add(&mut self, ranges: &[Range<usize>], bytes: Vec<u8>) -> Result<Option<HostArray>> {
+        self.missing -= 1;
+        let host = if is_whole(ranges, &self.ty) {
+            HostArray::from_aligned(AlignedBytes::from_vec(bytes)?, self.ty.clone())?
+        } else {
+            let mut host = match self.host.take() {
+                Some(host) => host,
+                None => HostArray::try_zeros(self.ty.clone())?,
+            };
+            paste(&mut host, ranges, &bytes);
+            host
+        };
+        if self.missing > 0 {
+            self.host = Some(host);
+            return Ok(None);
+        }
+        if self.ty.dtype() == self.dtype { Ok(Some(host)) } else { host.to_float(self.dtype).map(Some) }
     }
 }
 
@@ -362,7 +399,7 @@ fn is_whole(ranges: &[Range<usize>], ty: &TensorType) -> bool {
 
 fn cut(host: &HostArray, ranges: &[Range<usize>]) -> Result<HostArray> {
     let dims: Vec<usize> = ranges.iter().map(Range::len).collect();
-    let mut part = HostArray::zeros(host.ty().with_dims(dims));
+    let mut part = HostArray::try_zeros(host.ty().with_dims(dims))?;
     let into = part.bytes_mut();
     let mut at = 0;
     for_each_run(host.ty(), ranges, |run| {
@@ -466,5 +503,25 @@ mod tests {
     fn a_scalar_is_one_run() {
         let host = HostArray::scalar(7.0f32);
         assert_eq!(cut(&host, &[]).unwrap(), host);
+    }
+
+    #[test]
+    fn array_that_does_not_fit_the_host_is_an_error() {
+        const HUGE: usize = 1 << 60;
+        let client = Client::new(crate::Null::new(1));
+        let ty = TensorType::new(DType::U8, [HUGE]);
+        let program = crate::Program {
+            name: "huge".into(),
+            code: Arc::default(),
+            signature: crate::Signature { outputs: vec![ty.clone()], ..crate::Signature::default() },
+            partitions: 1,
+            replicas: 1,
+        };
+        let loaded = client.compile(&program, &crate::CompileOptions::default()).unwrap();
+        let mut launched = loaded.launch(crate::Launch { args: vec![vec![]] }).unwrap();
+        let device = Sharding::single(client.local_devices()[0]);
+        let array = Array::from_shards(ty, &device, launched.outputs.remove(0)).unwrap();
+        assert_eq!(array.fetch().unwrap().wait().unwrap_err().kind(), ErrorKind::OutOfMemory);
+        assert_eq!(array.read().unwrap_err().kind(), ErrorKind::OutOfMemory);
     }
 }

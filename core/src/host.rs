@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use half::{bf16, f16};
 
-use crate::{DType, Element, Error, Result, TensorType};
+use crate::{DType, Element, Error, ErrorKind, Result, TensorType};
 
 /// Bytes whose first one is aligned to [`AlignedBytes::ALIGNMENT`], which zero-copy uploads need.
 pub struct AlignedBytes {
@@ -17,9 +17,43 @@ impl AlignedBytes {
     /// What XLA's CPU plugin asks of memory it is to use in place, in bytes.
     pub const ALIGNMENT: usize = 64;
 
-    /// `len` zero bytes.
+    /// `len` zero bytes. Without memory for them the process ends; see [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(len: usize) -> Self {
-        let storage = vec![0; len + Self::ALIGNMENT];
+        Self::aligned_in(vec![0; len + Self::ALIGNMENT], len)
+    }
+
+    /// `len` zero bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if the host has no memory for them.
+    pub fn try_zeroed(len: usize) -> Result<Self> {
+        let storage = len.checked_add(Self::ALIGNMENT).and_then(|size| bytemuck::allocation::try_zeroed_vec(size).ok());
+        storage.map(|storage| Self::aligned_in(storage, len)).ok_or_else(|| no_memory(len))
+    }
+
+    /// Takes `bytes` without a copy if they are aligned, and copies them otherwise.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if a copy is needed, and the host has no memory for it.
+    pub fn from_vec(bytes: Vec<u8>) -> Result<Self> {
+        if bytes.as_ptr().align_offset(Self::ALIGNMENT) == 0 {
+            let len = bytes.len();
+            return Ok(AlignedBytes { storage: bytes, offset: 0, len });
+        }
+        Self::try_copy_of(&bytes)
+    }
+
+    /// A copy of `bytes`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if the host has no memory for it.
+    pub fn try_copy_of(bytes: &[u8]) -> Result<Self> {
+        let mut copy = Self::try_zeroed(bytes.len())?;
+        copy.as_mut().copy_from_slice(bytes);
+        Ok(copy)
+    }
+
+    fn aligned_in(storage: Vec<u8>, len: usize) -> Self {
         // The heap block does not move when the `Vec` does, so the offset stays true.
         let offset = storage.as_ptr().align_offset(Self::ALIGNMENT);
         AlignedBytes { storage, offset, len }
@@ -31,6 +65,10 @@ impl AlignedBytes {
         copy.as_mut().copy_from_slice(bytes);
         copy
     }
+}
+
+fn no_memory(bytes: usize) -> Error {
+    Error::new(ErrorKind::OutOfMemory, "host array", format!("the host has no memory for {bytes} bytes"))
 }
 
 impl AsRef<[u8]> for AlignedBytes {
@@ -90,9 +128,9 @@ impl HostArray {
     /// Copies row-major `bytes` of a tensor of type `ty`.
     ///
     /// # Errors
-    /// If the number of bytes is not that of `ty`.
+    /// If the number of bytes is not that of `ty`, or the host has no memory for the copy.
     pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<Self> {
-        Self::from_aligned(AlignedBytes::copy_of(bytes), ty)
+        Self::from_aligned(AlignedBytes::try_copy_of(bytes)?, ty)
     }
 
     /// Takes row-major `bytes` of a tensor of type `ty`.
@@ -107,10 +145,19 @@ impl HostArray {
         Ok(HostArray { ty, bytes })
     }
 
-    /// All zero bits: 0, or `false`.
+    /// All zero bits: 0, or `false`. Without memory for them the process ends; see [`try_zeros`](Self::try_zeros).
     pub fn zeros(ty: TensorType) -> Self {
         let bytes = AlignedBytes::zeroed(ty.bytes());
         HostArray { ty, bytes }
+    }
+
+    /// All zero bits: 0, or `false`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::OutOfMemory`] if the host has no memory for them.
+    pub fn try_zeros(ty: TensorType) -> Result<Self> {
+        let bytes = AlignedBytes::try_zeroed(ty.checked_bytes()?)?;
+        Ok(HostArray { ty, bytes })
     }
 
     /// Element type and dimensions.
@@ -142,7 +189,7 @@ impl HostArray {
     /// Floats as floats of another type, rounded to nearest, halves to even.
     ///
     /// # Errors
-    /// If either type is no float.
+    /// If either type is no float, or the host has no memory for the result.
     pub fn to_float(&self, dtype: DType) -> Result<Self> {
         fn write<T: Element>(values: impl Iterator<Item = f64>, from: impl Fn(f64) -> T, into: &mut [u8]) {
             let each = values.zip(into.chunks_exact_mut(size_of::<T>()));
@@ -158,7 +205,7 @@ impl HostArray {
             }
             Some(())
         }
-        let mut into = HostArray::zeros(self.ty.with_dtype(dtype));
+        let mut into = HostArray::try_zeros(self.ty.with_dtype(dtype))?;
         let done = match self.ty.dtype() {
             DType::F16 => into_type(self.as_slice::<f16>()?.iter().map(|value| value.to_f64()), &mut into),
             DType::Bf16 => into_type(self.as_slice::<bf16>()?.iter().map(|value| value.to_f64()), &mut into),
@@ -246,5 +293,24 @@ mod tests {
         assert_eq!(host.to_float(DType::F32).unwrap(), host);
         let error = HostArray::scalar(1i32).to_float(DType::F32).unwrap_err().to_string();
         assert_eq!(error, "host array: s32[] as f32: both must be floats");
+    }
+    #[test]
+    fn memory_that_is_not_there_is_an_error() {
+        for bytes in [1 << 60, usize::MAX] {
+            assert_eq!(AlignedBytes::try_zeroed(bytes).unwrap_err().kind(), ErrorKind::OutOfMemory);
+        }
+        let error = HostArray::try_zeros(TensorType::new(DType::U8, [1 << 60])).unwrap_err().to_string();
+        assert_eq!(error, "host array: the host has no memory for 1152921504606846976 bytes");
+    }
+
+    #[test]
+    fn bytes_of_a_vector_are_aligned_wherever_it_is() {
+        for len in 0..300 {
+            let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            let aligned = AlignedBytes::from_vec(bytes.clone()).unwrap();
+            assert_eq!(aligned.as_ref(), bytes);
+            let misaligned = aligned.as_ref().as_ptr().align_offset(AlignedBytes::ALIGNMENT);
+            assert_eq!(misaligned, 0, "{len} bytes");
+        }
     }
 }

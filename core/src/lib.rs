@@ -44,6 +44,7 @@ mod program_cache;
 mod sharding;
 mod tensor_type;
 pub mod tree;
+pub mod wait;
 
 pub use array::Array;
 pub use backend::{

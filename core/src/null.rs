@@ -118,8 +118,14 @@ impl Buffer for NullBuffer {
         Ok(())
     }
     fn fetch(&self, then: OnFetched) {
-        then(Ok(vec![0; self.ty.bytes()]));
+        then(zeros(self.ty.bytes()));
     }
+}
+
+/// Zero bytes; memory for them that is not there is an error.
+fn zeros(length: usize) -> Result<Vec<u8>> {
+    let no_memory = |_| Error::new(ErrorKind::OutOfMemory, "fetch", format!("the host has no memory for {length} bytes"));
+    bytemuck::allocation::try_zeroed_vec(length).map_err(no_memory)
 }
 
 /// An event of [`Null`], which has always happened.

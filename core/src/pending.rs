@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, ErrorKind, Result};
+use crate::{
+    Error, ErrorKind, Result,
+    wait::{DEFAULT_LIMIT, wait_until},
+};
 
 /// A value that is on its way from a device.
 ///
@@ -48,40 +51,41 @@ impl<T: Send + 'static> Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// How long [`wait`](Self::wait) waits. A day's work on a device is queued in far less time than this.
-    pub const PATIENCE: Duration = Duration::from_secs(600);
-
     /// Whether the value is here.
     pub fn is_ready(&self) -> bool {
         !matches!(*self.slot.lock(), State::Waiting(_))
     }
 
-    /// Blocks until the value is here.
+    /// Blocks until the value is here. Says so from time to time when that takes long.
     ///
     /// # Errors
-    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after [`PATIENCE`](Self::PATIENCE).
+    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after [`DEFAULT_LIMIT`], which is a day.
     pub fn wait(self) -> Result<T> {
-        self.wait_for(Self::PATIENCE)
+        self.wait_for(DEFAULT_LIMIT)
     }
 
-    /// Blocks until the value is here, at most `patience`.
+    /// Blocks until the value is here, at most `limit`.
     ///
     /// # Errors
     /// The error of the work; [`ErrorKind::DeadlineExceeded`] when it is late.
-    pub fn wait_for(self, patience: Duration) -> Result<T> {
-        let state = self.slot.lock();
-        let waiting = |state: &mut State<T>| matches!(state, State::Waiting(_));
-        let (mut state, _) =
-            self.slot.arrived.wait_timeout_while(state, patience, waiting).unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *state, State::Taken) {
+    pub fn wait_for(self, limit: Duration) -> Result<T> {
+        let ready = |slice| self.wait_ready(slice).then_some(());
+        wait_until(|| self.name.to_string(), limit, || false, ready).map_err(|_| {
+            let message = format!("nothing arrived within {limit:?}; the device is stuck, or the work queued on it is longer");
+            Error::new(ErrorKind::DeadlineExceeded, self.name, message)
+        })?;
+        match std::mem::replace(&mut *self.slot.lock(), State::Taken) {
             State::Arrived(value) => value,
-            State::Waiting(_) => {
-                let message =
-                    format!("nothing arrived within {patience:?}; the device is stuck, or the work queued on it is longer");
-                Err(Error::new(ErrorKind::DeadlineExceeded, self.name, message))
-            }
+            State::Waiting(_) => unreachable!("`wait_until` without an error means that it is there"),
             State::Taken => unreachable!("a value is taken by `wait`, which consumes, or by the future, which is then done"),
         }
+    }
+
+    /// Blocks until the value is here, at most `limit`; returns whether it is.
+    pub fn wait_ready(&self, limit: Duration) -> bool {
+        let waiting = |state: &mut State<T>| matches!(state, State::Waiting(_));
+        let waited = self.slot.arrived.wait_timeout_while(self.slot.lock(), limit, waiting);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
 

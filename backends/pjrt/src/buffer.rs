@@ -265,7 +265,12 @@ impl Buffer for PjrtBuffer {
             };
         }
         // Not a box until the copy is done: moving one would claim the bytes while the plugin writes them.
-        let bytes = Written(Box::into_raw(Box::<[u8]>::new_uninit_slice(length)));
+        let Some(bytes) = uninit_bytes(length) else {
+            let message = format!("the host has no memory for the {length} bytes of {}", self.kind.ty);
+            let error = Error::new(ErrorKind::OutOfMemory, OP, message);
+            return then(Err(error.on(self.kind.client.platform_name())));
+        };
+        let bytes = Written(Box::into_raw(bytes));
         // SAFETY: the bytes are given up in the callback only, which runs when the event is ready.
         match unsafe { self.copy_to_host(OP, bytes.0.cast()) } {
             Ok(event) => {
@@ -287,6 +292,15 @@ impl Buffer for PjrtBuffer {
             Err(CopyError::NoEvent(error)) => then(Err(error)),
         }
     }
+}
+
+/// Memory for so many bytes; `None` if there is not as much. (`Box::new_uninit_slice` would end the process.)
+fn uninit_bytes(length: usize) -> Option<Box<[MaybeUninit<u8>]>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).ok()?;
+    // SAFETY: there is room for `length` elements, and `MaybeUninit` is valid without being written.
+    unsafe { bytes.set_len(length) };
+    Some(bytes.into_boxed_slice())
 }
 
 /// Bytes that the plugin is writing.

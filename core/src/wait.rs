@@ -1,0 +1,150 @@
+//! Waits with a name, a limit, and a sign of life.
+//!
+//! A wait that may take long is made of short ones: between two of them it can be cancelled, and it says from time to
+//! time what it waits for. Only time in which the process runs counts, so a process that was stopped for a day (SIGSTOP,
+//! a suspended virtual machine) does not find all of its deadlines exceeded when it continues.
+
+use std::time::{Duration, Instant};
+
+use crate::{Error, ErrorKind, Result};
+
+/// Longest single sleep of [`wait_until`]: the time in which a cancellation is seen.
+pub const SLICE: Duration = Duration::from_millis(200);
+
+/// Limit of a wait for which nobody gave another: longer than any sensible step, shorter than for ever.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(24 * 3600);
+
+/// When a wait first says that it lasts; the next times are each twice as late, at most an hour apart.
+const FIRST_REPORT: Duration = Duration::from_secs(60);
+
+/// How often a wait says so at the latest.
+const REPORT_EVERY: Duration = Duration::from_secs(3600);
+
+/// One wait: what for, how long so far, how long at most.
+///
+/// ```
+/// use halite_core::{ErrorKind, wait::Wait};
+/// use std::time::Duration;
+///
+/// let mut wait = Wait::new("step 12", Duration::from_secs(1));
+/// wait.slept(Duration::from_millis(200)).unwrap();
+/// let error = (0..10).find_map(|_| wait.slept(Duration::from_millis(200)).err()).unwrap();
+/// assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
+/// assert_eq!(error.to_string(), "wait: step 12 has not come within 1 s");
+/// ```
+#[derive(Debug)]
+pub struct Wait {
+    name: String,
+    limit: Duration,
+    waited: Duration,
+    report_at: Duration,
+    silent: bool,
+}
+
+impl Wait {
+    /// A wait for `name` ("step 12", "batch 3 of epoch 1") that may take `limit`.
+    pub fn new(name: impl Into<String>, limit: Duration) -> Self {
+        Wait { name: name.into(), limit, waited: Duration::ZERO, report_at: FIRST_REPORT, silent: false }
+    }
+
+    /// Without signs of life, where somebody else gives them.
+    pub fn silent(self) -> Self {
+        Wait { silent: true, ..self }
+    }
+
+    /// How long it has lasted.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Counts a sleep that was meant to last at most [`SLICE`], and logs a warning when one is due.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DeadlineExceeded`], naming the wait, when the limit is reached.
+    pub fn slept(&mut self, slept: Duration) -> Result<()> {
+        if let Some(lasting) = self.count(slept)?
+            && !self.silent
+        {
+            tracing::warn!("still waiting for {} after {} s", self.name, lasting.as_secs());
+        }
+        Ok(())
+    }
+
+    /// As [`slept`](Self::slept); returns how long it lasted when that should be said.
+    fn count(&mut self, slept: Duration) -> Result<Option<Duration>> {
+        // A sleep that took much longer is one in which the process did not run.
+        self.waited += slept.min(2 * SLICE);
+        if self.waited >= self.limit {
+            let message = format!("{} has not come within {}", self.name, seconds(self.limit));
+            return Err(Error::new(ErrorKind::DeadlineExceeded, "wait", message));
+        }
+        if self.waited < self.report_at {
+            return Ok(None);
+        }
+        self.report_at += self.report_at.min(REPORT_EVERY);
+        Ok(Some(self.waited))
+    }
+}
+
+/// Calls `poll` with the time that it may block until it gives a value, `cancelled` says so (`None`), or `limit` is over.
+/// `name` is what is waited for, in warnings and errors.
+///
+/// # Errors
+/// [`ErrorKind::DeadlineExceeded`] after `limit`.
+pub fn wait_until<T>(
+    name: impl FnOnce() -> String,
+    limit: Duration,
+    cancelled: impl Fn() -> bool,
+    mut poll: impl FnMut(Duration) -> Option<T>,
+) -> Result<Option<T>> {
+    let mut begun = Instant::now();
+    if let Some(value) = poll(SLICE.min(limit)) {
+        return Ok(Some(value));
+    }
+    let mut wait = Wait::new(name(), limit);
+    loop {
+        if cancelled() {
+            return Ok(None);
+        }
+        wait.slept(begun.elapsed())?;
+        begun = Instant::now();
+        if let Some(value) = poll(SLICE.min(limit - wait.waited())) {
+            return Ok(Some(value));
+        }
+    }
+}
+
+/// `90 s`, `0.5 s`.
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_come_ever_more_seldom() {
+        let mut wait = Wait::new("a step of a day", DEFAULT_LIMIT);
+        let mut reports = Vec::new();
+        while let Ok(report) = wait.count(SLICE) {
+            reports.extend(report.map(|lasting| lasting.as_secs()));
+        }
+        assert_eq!(reports[..8], [60, 120, 240, 480, 960, 1920, 3840, 7440]);
+        assert!(reports.len() < 32, "{reports:?}");
+        assert_eq!(wait.waited(), DEFAULT_LIMIT);
+    }
+
+    #[test]
+    fn time_in_which_the_process_was_stopped_does_not_count() {
+        let mut wait = Wait::new("a batch", Duration::from_secs(10));
+        wait.slept(Duration::from_secs(86_400)).unwrap();
+        assert!(wait.waited() < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn cancellation_ends_a_wait() {
+        let waited = wait_until(|| "nothing".into(), DEFAULT_LIMIT, || true, |_| None::<()>);
+        assert_eq!(waited.unwrap(), None);
+    }
+}
