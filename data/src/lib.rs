@@ -30,6 +30,7 @@ mod mnist;
 mod prefetch;
 mod sampler;
 pub mod text;
+mod threads;
 
 pub use batch::{DeviceBatch, HostBatch, Labeled, Position, batch_tree};
 pub use dataset::{Dataset, DatasetExt, Field, Map, Rows, Sample, SampleMut, Subset};

@@ -12,16 +12,19 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-use halite_core::{Error, ErrorKind, Result, TensorType};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use halite_core::{
+    Error, ErrorKind, Result, TensorType,
+    wait::{DEFAULT_LIMIT, SLICE, Wait},
+};
 
 use crate::{
     Dataset, Field, Permutation, Rows,
     batch::{HostBatch, Position, batch_types},
+    threads::{PATIENCE, Worker},
 };
 
 /// How samples become batches.
@@ -224,7 +227,7 @@ impl Loader {
         let mut weights = vec![0.0; rows];
         for (row, weight) in weights.iter_mut().enumerate() {
             if stop.load(Relaxed) {
-                return Err(Error::new(ErrorKind::Cancelled, "loader", "the batches are no longer wanted"));
+                return Err(unwanted());
             }
             let place = first + row;
             *weight = if place < len { 1.0 } else { 0.0 };
@@ -249,7 +252,8 @@ impl fmt::Debug for Loader {
     }
 }
 
-/// Batches in order. Dropping it stops the workers and waits for them: at most the time of one sample.
+/// Batches in order. Dropping it stops the workers and waits for them, at most a second: one that hangs in
+/// [`Dataset::read`] is left running, with a warning.
 ///
 /// An error takes the place of its batch; the next batch follows.
 #[derive(Debug)]
@@ -349,7 +353,7 @@ struct Workers {
     done: Receiver<(Position, Result<HostBatch>)>,
     /// Came back before their turn.
     early: HashMap<Position, Result<HostBatch>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Worker>,
     stop: Arc<AtomicBool>,
 }
 
@@ -374,7 +378,7 @@ impl Workers {
                         }
                     }
                 };
-                thread::Builder::new().name(format!("halite-data-{index}")).spawn(work).ok()
+                Worker::spawn(format!("halite-data-{index}"), work).ok()
             })
             .collect();
         (!threads.is_empty()).then(|| Self {
@@ -392,27 +396,37 @@ impl Workers {
             // Fails only when all workers are gone, which `recv` reports.
             let _ = jobs.send(next);
         }
+        // Silent: whoever waits for this batch says so.
+        let name = || format!("epoch {}, batch {}", position.epoch, position.batch);
+        let mut wait = Wait::new(name(), DEFAULT_LIMIT).silent();
         loop {
             if let Some(batch) = self.early.remove(&position) {
                 return batch;
             }
-            let Ok((arrived, batch)) = self.done.recv() else {
-                let message = format!("all workers ended before epoch {}, batch {}", position.epoch, position.batch);
-                return Err(Error::new(ErrorKind::Internal, "loader", message));
-            };
-            self.early.insert(arrived, batch);
+            let begun = Instant::now();
+            match self.done.recv_timeout(SLICE) {
+                Ok((arrived, batch)) => _ = self.early.insert(arrived, batch),
+                Err(RecvTimeoutError::Timeout) if self.stop.load(Relaxed) => return Err(unwanted()),
+                Err(RecvTimeoutError::Timeout) => wait.slept(begun.elapsed())?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    let message = format!("all workers ended before {}", name());
+                    return Err(Error::new(ErrorKind::Internal, "loader", message));
+                }
+            }
         }
     }
+}
+
+fn unwanted() -> Error {
+    Error::new(ErrorKind::Cancelled, "loader", "the batches are no longer wanted")
 }
 
 impl Drop for Workers {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
         self.jobs = None;
-        for thread in self.threads.drain(..) {
-            // What a worker does is caught; there is no panic to pass on.
-            let _ = thread.join();
-        }
+        let deadline = Instant::now() + PATIENCE;
+        self.threads.drain(..).for_each(|thread| thread.join_by(deadline));
     }
 }
 

@@ -6,21 +6,26 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    thread::{self, JoinHandle},
+    task::Poll,
     time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, bounded};
-use halite_core::{Array, Client, Error, ErrorKind, Input, Metrics, Result, Sharding};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use halite_core::{
+    Array, Client, Error, ErrorKind, Input, Metrics, Result, Sharding,
+    wait::{DEFAULT_LIMIT, wait_until},
+};
 
 use crate::{
     batch::{DeviceBatch, HostBatch, Position},
     loader::{Batches, Schedule},
+    threads::{PATIENCE, Worker},
 };
 
 /// Uploads batches in a thread of its own, so that the next ones are on the devices when a step ends.
 ///
-/// Dropping it stops the thread and the loader's workers, and waits for them: at most the time of one sample and one upload.
+/// Dropping it stops the thread and the loader's workers, and waits for them, at most three seconds: one that hangs in a read
+/// or an upload is left running, with a warning.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,10 +50,12 @@ use crate::{
 pub struct Prefetch {
     /// `None` only while being dropped.
     batches: Option<Receiver<Result<DeviceBatch>>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Worker>,
     stop: Arc<AtomicBool>,
     schedule: Schedule,
     waited: Duration,
+    /// The part of it that was for the next batch.
+    waited_for_next: Duration,
     /// Whether the first batch is still to come.
     first: bool,
     metrics: Arc<Metrics>,
@@ -88,9 +95,7 @@ impl Prefetch {
                 }
             }
         };
-        let thread = thread::Builder::new()
-            .name("halite-upload".into())
-            .spawn(work)
+        let thread = Worker::spawn("halite-upload".into(), work)
             .map_err(|error| Error::new(ErrorKind::Unavailable, "prefetch", format!("no thread: {error}")))?;
         Ok(Self {
             batches: Some(receiver),
@@ -98,6 +103,7 @@ impl Prefetch {
             stop,
             schedule,
             waited: Duration::ZERO,
+            waited_for_next: Duration::ZERO,
             first: true,
             metrics,
             input,
@@ -121,22 +127,56 @@ fn upload(client: &Client, batch: HostBatch, shardings: &[Arc<Sharding>]) -> Res
     Ok(DeviceBatch { arrays: arrays.collect::<Result<_>>()?, count, position })
 }
 
+impl Prefetch {
+    /// The next batch, if it is there within `limit`; `Ready(None)` after the last. Between two calls the consumer can look at
+    /// whether it is still wanted.
+    pub fn poll_next(&mut self, limit: Duration) -> Poll<Option<Result<DeviceBatch>>> {
+        let mut schedule = self.schedule.clone();
+        let Some(position) = schedule.next() else { return Poll::Ready(None) };
+        let _span = tracing::trace_span!("wait for data").entered();
+        let start = Instant::now();
+        let received = match &self.batches {
+            Some(batches) => batches.recv_timeout(limit),
+            None => Err(RecvTimeoutError::Disconnected),
+        };
+        let waited = start.elapsed();
+        self.waited += waited;
+        self.waited_for_next += waited;
+        let batch = match received {
+            Ok(batch) => batch,
+            Err(RecvTimeoutError::Timeout) => return Poll::Pending,
+            // A panic in the backend's upload: the thread ended before its last batch.
+            Err(RecvTimeoutError::Disconnected) => {
+                let message = format!("the upload thread ended before epoch {}, batch {}", position.epoch, position.batch);
+                Err(Error::new(ErrorKind::Internal, "prefetch", message))
+            }
+        };
+        self.schedule = schedule;
+        let waited = std::mem::take(&mut self.waited_for_next);
+        self.metrics.input_waited(&self.input, waited, std::mem::take(&mut self.first));
+        Poll::Ready(Some(batch))
+    }
+}
+
 impl Iterator for Prefetch {
     type Item = Result<DeviceBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let position = self.schedule.next()?;
-        let _span = tracing::trace_span!("wait for data").entered();
-        let start = Instant::now();
-        let batch = self.batches.as_ref().and_then(|batches| batches.recv().ok());
-        let waited = start.elapsed();
-        self.waited += waited;
-        self.metrics.input_waited(&self.input, waited, std::mem::take(&mut self.first));
-        Some(batch.unwrap_or_else(|| {
-            // A panic in the backend's upload: the thread ended before its last batch.
-            let message = format!("the upload thread ended before epoch {}, batch {}", position.epoch, position.batch);
-            Err(Error::new(ErrorKind::Internal, "prefetch", message))
-        }))
+        let Position { epoch, batch } = self.next_position();
+        let name = || format!("the data of epoch {epoch}, batch {batch}");
+        let next = wait_until(
+            name,
+            DEFAULT_LIMIT,
+            || false,
+            |slice| match self.poll_next(slice) {
+                Poll::Ready(next) => Some(next),
+                Poll::Pending => None,
+            },
+        );
+        match next {
+            Ok(next) => next.flatten(),
+            Err(late) => Some(Err(late)),
+        }
     }
 }
 
@@ -145,8 +185,8 @@ impl Drop for Prefetch {
         self.stop.store(true, Relaxed);
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // If it panicked, the panic has been printed and reported as an error.
-            let _ = thread.join();
+            // It waits for the loader's workers itself.
+            thread.join_by(Instant::now() + 3 * PATIENCE);
         }
     }
 }

@@ -1,0 +1,57 @@
+//! Threads that are waited for when their work is no longer wanted, but not for ever.
+
+use std::{
+    convert::Infallible,
+    fmt, io,
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+
+/// How long a thread may take to end after it was asked to.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A thread, and when it ended.
+pub(crate) struct Worker {
+    name: String,
+    thread: JoinHandle<()>,
+    /// Nothing is ever sent; it is disconnected when the thread ends.
+    ended: Receiver<Infallible>,
+}
+
+impl Worker {
+    /// Runs `work` on a thread of this name.
+    ///
+    /// # Errors
+    /// If the system has no thread left.
+    pub(crate) fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        let (alive, ended) = bounded(0);
+        let work = move || {
+            // Dropped last, after `work` and all that it owns.
+            let _alive = alive;
+            work();
+        };
+        let thread = thread::Builder::new().name(name.clone()).spawn(work)?;
+        Ok(Worker { name, thread, ended })
+    }
+
+    /// Waits for its end until `deadline`. A thread that is late, in a read that hangs say, is left to itself, with a warning:
+    /// it ends when its read does.
+    pub(crate) fn join_by(self, deadline: Instant) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.ended.recv_timeout(left) {
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::warn!("the thread `{}` still reads data that is no longer wanted; it is left running", self.name);
+            }
+            // If it panicked, the panic has been printed and reported as an error.
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => _ = self.thread.join(),
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Worker({})", self.name)
+    }
+}
