@@ -159,6 +159,10 @@ impl Joined {
         let thread = self.0.take().expect("it is waited for once");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
+
+    fn is_finished(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
 }
 
 impl Drop for Joined {
@@ -364,6 +368,22 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             begun().push(Begun { border, stages, thread: Joined(Some(thread)) });
         }
         Ok(())
+    }
+
+    /// Whether a thread of [`prepare_in_background`](Self::prepare_in_background) is still compiling.
+    pub fn is_compiling(&self) -> bool {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        begun.iter().any(|begun| !begun.thread.is_finished())
+    }
+
+    /// Leaves the threads of [`prepare_in_background`](Self::prepare_in_background) to themselves: nobody waits for them any
+    /// more, also when this is dropped. A process that ends while one of them is in a compiler may end badly, unless it ends
+    /// without running destructors (`_exit`).
+    pub fn abandon_background(&self) {
+        let abandoned = std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
+        for mut begun in abandoned {
+            drop(begun.thread.0.take());
+        }
     }
 
     /// The program for arrays like these.
