@@ -8,15 +8,16 @@ use std::{
     fmt,
     panic::Location,
     sync::{Arc, OnceLock},
+    thread,
     time::{Duration, Instant},
 };
 
 use halite_core::{
     Activity, Array, DTypePolicy, Error, ErrorKind, FunctionActivity, HostArray, Pending, Result, Sharding,
-    tree::{Leaf, Tree},
+    tree::{Empty, Family, Leaf, Tree},
 };
 use halite_data::{Loader, Position};
-use halite_nn::{ArraySpec, Optimizer, rng};
+use halite_nn::{ArraySpec, Jit, Optimizer, rng};
 
 use crate::{
     Metrics, Report, Task, Trainer, TrainerOptions,
@@ -26,8 +27,9 @@ use crate::{
     loggers::{Row, Split},
     outputs::{Exact, Outputs, Progressed},
     programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, StepOptions, Window},
-    signals::{Interrupts, StopReason},
+    signals::{Interrupts, StopFlag, StopReason},
     since_start::since_start,
+    waits::{Limits, NextBatch, next_batch, wait, wait_also_when_stopped},
 };
 
 /// Sums of one metric, on the host.
@@ -52,12 +54,14 @@ impl Meter {
 
     /// Takes the windows that have arrived into `arrived`, the last step of each and its means; all, waiting for them, if
     /// `all`. What arrived before an error is in `arrived` too.
-    fn collect(&mut self, all: bool, arrived: &mut Vec<(u64, Metrics)>) -> Result<()> {
+    fn collect(&mut self, all: bool, limits: &Limits, stop: &StopFlag, arrived: &mut Vec<(u64, Metrics)>) -> Result<()> {
         while let Some((step, pending)) = self.pending.pop_front() {
             if !all && !pending.is_ready() {
                 self.pending.push_front((step, pending));
                 break;
             }
+            let name = || format!("the metrics of step {step}");
+            wait_also_when_stopped(name, limits, &|| stop.is_set(), |slice| pending.wait_ready(slice).then_some(()))?;
             let metrics = self.window.read(&pending.wait()?)?;
             finite::check_metrics(&metrics)?;
             for (sum, metric) in self.sums.iter_mut().zip(&metrics) {
@@ -109,6 +113,7 @@ pub(crate) struct Run<'a, K: Task, O: Optimizer> {
     outputs: Outputs,
     saved: Option<Saved>,
     interrupts: Interrupts,
+    stop: StopFlag,
     /// Paths, in the state, of the parameters that are trained.
     trained: Arc<HashSet<String>>,
     before: Activity,
@@ -161,14 +166,15 @@ where
         programs.step.lower(&programs.state, &(batch, Leaf(programs.train_metrics.spec(mesh))))?;
         let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
+        let stop = interrupts.flag();
         let trained = model.named().into_iter().filter(|(_, param)| param.trainable).map(|(path, _)| format!("model.{path}"));
         let trained = Arc::new(trained.collect());
-        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, trained, before, started })
+        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, stop, trained, before, started })
     }
 }
 
 impl<K: Task, O: Optimizer> Progressing<K, O> {
-    fn new(state: RunState<K, O, Array>, window: Array, meter: Meter) -> Self {
+    fn new(state: RunState<K, O, Array>, window: Array, meter: Meter, wait_limit: Option<Duration>) -> Self {
         Progressing {
             live: Some((state, window)),
             meter,
@@ -177,7 +183,7 @@ impl<K: Task, O: Optimizer> Progressing<K, O> {
             first: 0,
             earlier: 0.0,
             best: None,
-            in_flight: InFlight::new(),
+            in_flight: InFlight::new("step", wait_limit),
             input_wait: Duration::ZERO,
             training: Duration::ZERO,
             first_step: Arc::default(),
@@ -208,8 +214,20 @@ where
     ModelParams<K>: Send + Sync,
 {
     pub(crate) fn fit(mut self) -> Result<Fitted<K>> {
-        let mut now = self.begin()?;
-        let result = self.epochs(&mut now);
+        let mut now = self.begin().inspect_err(|error| {
+            if error.kind() == ErrorKind::Cancelled {
+                self.programs.init.abandon_background();
+                self.programs.step.abandon_background();
+            }
+        })?;
+        let result = self.epochs(&mut now).map_err(|error| match error.kind() {
+            ErrorKind::DeadlineExceeded => {
+                // What hangs may be the device that a save waits for.
+                self.outputs.give_up_waiting(now.in_flight.limits().grace().min(LAST_COPIES));
+                error.with_note(&self.outputs.what_stays())
+            }
+            _ => error,
+        });
         // Whatever happened, what is being written is written before this returns; the first error is the one to tell.
         let finished = self.outputs.finish();
         let report = result?;
@@ -226,6 +244,9 @@ where
         let steps = self.saved.as_ref().is_none_or(|saved| saved.position().epoch < epochs);
         let window = Leaf(self.programs.train_metrics.spec(&self.trainer.mesh));
         let inputs = (self.trainer.batch_specs::<K>(&self.train)?, window);
+        if self.stop.is_set() {
+            return Err(self.stopped_before("the program `init`"));
+        }
         if steps {
             // It is compiled while the state is made, which needs another program, or a checkpoint.
             self.programs.step.prepare_in_background(&self.programs.state, &inputs)?;
@@ -240,8 +261,11 @@ where
             }
             None => self.first_state(meter)?,
         };
+        if steps && !self.is_compiled(&self.programs.step, "train step")? {
+            return Err(self.stopped_before("the program `train step`"));
+        }
         if steps {
-            // Waits for it: what the compiler says is told before a step takes the state, and epochs are timed without it.
+            // Takes it: what the compiler says is told before a step takes the state, and epochs are timed without it.
             self.programs.step.prepare(&self.programs.state, &inputs)?;
         }
         self.outputs.done_waiting();
@@ -252,8 +276,36 @@ where
         let (client, mesh) = (&self.trainer.client, &self.trainer.mesh);
         let key = HostArray::from_slice(&rng::key(self.trainer.options.seed), [2])?;
         let key = Array::upload(client, &key, &Sharding::replicated(mesh))?;
-        let state = self.programs.init.run(&Leaf(key))?;
-        Ok(Progressing::new(state, self.programs.train_metrics.upload(client, mesh)?, meter))
+        let init = &self.programs.init;
+        init.prepare_in_background(&Empty::new(), &Leaf(ArraySpec::of(&key)))?;
+        if !self.is_compiled(init, "init")? {
+            return Err(self.stopped_before("the program `init`"));
+        }
+        let state = init.run(&Leaf(key))?;
+        let window = self.programs.train_metrics.upload(client, mesh)?;
+        Ok(Progressing::new(state, window, meter, self.trainer.options.wait_limit))
+    }
+
+    /// Waits until the threads of `program` have compiled it; `false` if the run is asked to stop first.
+    fn is_compiled<S: Family, I: Family, P: Family>(&self, program: &Jit<S, I, P>, name: &str) -> Result<bool> {
+        let compiled = |_| {
+            let compiled = !program.is_compiling();
+            if !compiled {
+                thread::sleep(COMPILE_POLL);
+            }
+            compiled.then_some(())
+        };
+        // How long a compiler takes says nothing about steps, and the other way round.
+        let wait = wait(|| format!("the compiler, which has `{name}`"), &Limits::new(None), &|| self.stop.is_set(), compiled);
+        Ok(wait?.is_some())
+    }
+
+    fn stopped_before(&self, what: &str) -> Error {
+        let message = format!(
+            "stopped before the first step, while {what} was compiled; nothing was trained, and {}",
+            self.outputs.what_stays()
+        );
+        Error::new(ErrorKind::Cancelled, "fit", message)
     }
 
     fn epochs(&mut self, now: &mut Progressing<K, O>) -> Result<Report> {
@@ -274,15 +326,17 @@ where
                 interrupted = validation.is_none();
             }
             let Some(metrics) = validation.as_ref().filter(|_| !interrupted) else {
-                self.save(now, None)?;
+                self.save_stopped(now)?;
                 break;
             };
-            self.outputs.epoch_done(&train, self.row(now, Split::Validation, metrics))?;
+            self.outputs.epoch_done(&train, self.row(now, Split::Validation, metrics));
             now.position = Position { epoch: epoch + 1, batch: 0 };
             now.meter = Meter::new(self.programs.train_metrics.clone());
             let window = self.programs.train_metrics.upload(&self.trainer.client, &self.trainer.mesh)?;
             now.live.as_mut().ok_or_else(lost)?.1 = window;
             self.save(now, validation.as_deref())?;
+            // After what must not be lost.
+            self.outputs.plot();
         }
         if validation.is_none() && !interrupted {
             // All epochs were done before: a resumed run that was finished says what it had reached.
@@ -299,13 +353,23 @@ where
     fn epoch(&mut self, now: &mut Progressing<K, O>) -> Result<Next> {
         let batches = self.train.batches_per_epoch();
         self.outputs.epoch_begun(now.position.epoch, now.position.batch);
-        let TrainerOptions { log_every, checkpoint_every, .. } = self.trainer.options;
+        let TrainerOptions { log_every, checkpoint_every, wait_limit, .. } = self.trainer.options;
         let (begun, compiled) = (Instant::now(), self.compile_time());
         let mut next = Next::GoOn;
         if now.position.batch < batches {
             let mut prefetch = self.trainer.prefetch(&self.train, now.position)?;
-            for batch in prefetch.by_ref() {
-                let batch = match batch.and_then(|batch| self.trainer.batch_tree::<K>(batch)) {
+            let (mut limits, stop) = (Limits::new(wait_limit), self.stop.clone());
+            loop {
+                let batch = match next_batch("training", &mut prefetch, &mut limits, &|| stop.is_set()) {
+                    Ok(NextBatch::Batch(batch)) => self.trainer.batch_tree::<K>(batch),
+                    Ok(NextBatch::End) => break,
+                    Ok(NextBatch::Stopped) => {
+                        next = Next::Stop;
+                        break;
+                    }
+                    Err(error) => Err(error),
+                };
+                let batch = match batch {
                     Ok(batch) => batch,
                     Err(error) => return Err(self.keep(now, error)),
                 };
@@ -324,6 +388,10 @@ where
                 }
             }
             now.input_wait += prefetch.waited();
+            if next == Next::Stop {
+                // Before the reader is waited for, which may hang.
+                self.save_stopped(now)?;
+            }
         }
         if next == Next::GoOn {
             self.send_window(now)?;
@@ -347,7 +415,7 @@ where
             let (started, first_step) = (self.started, now.first_step.clone());
             shard.ready()?.on_ready(Box::new(move |_| _ = first_step.set((started.elapsed(), since_start()))));
         }
-        let queued = now.in_flight.push(&window);
+        let queued = now.in_flight.push(now.step + 1, &window, &|| self.stop.is_set());
         now.live = Some((state, window));
         now.step += 1;
         self.trainer.client.metrics().step();
@@ -367,10 +435,10 @@ where
     /// Takes the windows that have arrived; all of them, waiting, if `all`.
     fn collect(&mut self, now: &mut Progressing<K, O>, all: bool) -> Result<()> {
         let mut arrived = Vec::new();
-        let collected = now.meter.collect(all, &mut arrived);
+        let collected = now.meter.collect(all, now.in_flight.limits(), &self.stop, &mut arrived);
         for (step, means) in arrived {
             let row = self.row(now, Split::Train, &means);
-            self.outputs.window(Row { step, ..row })?;
+            self.outputs.window(Row { step, ..row });
         }
         collected
     }
@@ -379,8 +447,28 @@ where
     fn validate(&self, now: &Progressing<K, O>) -> Result<Option<Metrics>> {
         let _span = tracing::trace_span!("validate").entered();
         let Programs { evaluate, evaluate_metrics, .. } = &self.programs;
-        let stop = || self.interrupts.reason().is_some();
-        self.trainer.score::<K>(evaluate, evaluate_metrics, &now.live()?.0.model, &self.validation, &stop)
+        let model = &now.live()?.0.model;
+        let window = Leaf(evaluate_metrics.spec(&self.trainer.mesh));
+        let inputs = (
+            Tree::as_ref(model).map(|_, array| ArraySpec::of(array)),
+            (self.trainer.batch_specs::<K>(&self.validation)?, window),
+        );
+        evaluate.prepare_in_background(&Empty::new(), &inputs)?;
+        if !self.is_compiled(evaluate, "evaluate")? {
+            evaluate.abandon_background();
+            return Ok(None);
+        }
+        self.trainer.score::<K>(evaluate, evaluate_metrics, model, &self.validation, &|| self.stop.is_set())
+    }
+
+    /// Saves the steps that were done before the run was asked to stop, if there are any.
+    fn save_stopped(&mut self, now: &mut Progressing<K, O>) -> Result<()> {
+        if now.step == now.first {
+            return Ok(());
+        }
+        // What a hung device has cannot be saved, and what waits for it would wait for ever.
+        now.in_flight.settle(&|| self.stop.is_set())?;
+        self.save(now, None)
     }
 
     /// Queues a checkpoint of where the run is; `validation` are the scores of the epoch that ends here.
@@ -496,7 +584,7 @@ where
         };
         let mut arrays = hosts.into_iter().zip(&wanted).map(upload).collect::<Result<Vec<_>>>()?;
         let window = arrays.pop().expect("the window is the last that was wanted");
-        let mut now = Progressing::new(self.programs.state.rebuild(arrays), window, meter);
+        let mut now = Progressing::new(self.programs.state.rebuild(arrays), window, meter, self.trainer.options.wait_limit);
         now.step = position.step;
         now.first = position.step;
         now.position = Position { epoch: position.epoch, batch };
@@ -556,6 +644,12 @@ where
         now.earlier + self.started.elapsed().as_secs_f64()
     }
 }
+
+/// How often a compiler's thread is looked at.
+const COMPILE_POLL: Duration = Duration::from_millis(2);
+
+/// How long copies of the state may still take when a device is given up.
+const LAST_COPIES: Duration = Duration::from_secs(5);
 
 /// The name of the metrics' window among a checkpoint's arrays.
 pub(crate) const WINDOW: &str = "window";

@@ -5,12 +5,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{Array, DeviceEvent, Result};
+use halite_core::{Array, DeviceEvent, Pending, Result};
 
-/// Launches that may not be done yet, each with the time it was queued.
+use crate::waits::{Limits, wait, wait_also_when_stopped};
+
+/// Launches that may not be done yet.
 pub(crate) struct InFlight {
-    queued: VecDeque<(Instant, DeviceEvent)>,
+    /// What one of them is: "step".
+    what: &'static str,
+    queued: VecDeque<Queued>,
     pace: Pace,
+    limits: Limits,
+}
+
+/// One launch.
+struct Queued {
+    number: u64,
+    at: Instant,
+    event: DeviceEvent,
+    /// The same event, once it is waited for.
+    pending: Option<Pending<()>>,
+}
+
+impl Queued {
+    /// Whether it is done within `limit`.
+    fn is_done(&mut self, limit: Duration) -> bool {
+        if self.pending.is_none() && self.event.is_ready() {
+            return true;
+        }
+        self.pending.get_or_insert_with(|| self.event.pending("step")).wait_ready(limit)
+    }
 }
 
 /// How many launches may wait behind the one that runs.
@@ -21,25 +45,61 @@ struct Pace {
 }
 
 impl InFlight {
-    pub(crate) fn new() -> Self {
-        InFlight { queued: VecDeque::new(), pace: Pace::new() }
+    /// Of launches that are each a `what`; `limit` is how long one may take, if that is said.
+    pub(crate) fn new(what: &'static str, limit: Option<Duration>) -> Self {
+        InFlight { what, queued: VecDeque::new(), pace: Pace::new(), limits: Limits::new(limit) }
     }
 
-    /// Adds the launch that gives `output`, and waits for the oldest while there are too many.
-    pub(crate) fn push(&mut self, output: &Array) -> Result<()> {
+    /// Adds the launch of this number that gives `output`, and waits for the oldest while there are too many, unless `stop` says
+    /// that nobody wants more of them.
+    pub(crate) fn push(&mut self, number: u64, output: &Array, stop: &dyn Fn() -> bool) -> Result<()> {
         if let Some(shard) = output.shards().first() {
-            self.queued.push_back((Instant::now(), shard.ready()?));
+            self.queued.push_back(Queued { number, at: Instant::now(), event: shard.ready()?, pending: None });
         }
-        while self.queued.len() > self.pace.most
-            && let Some((queued, oldest)) = self.queued.pop_front()
-        {
-            if !oldest.is_ready() {
+        while self.queued.len() > self.pace.most {
+            let InFlight { what, queued, limits, .. } = self;
+            let Some(oldest) = queued.front_mut() else { break };
+            if !oldest.event.is_ready() {
                 let _span = tracing::trace_span!("wait for device").entered();
-                oldest.pending("step").wait()?;
-                self.pace.waited(queued, Instant::now());
+                let number = oldest.number;
+                let name = || format!("{what} {number}");
+                if wait(name, limits, stop, |slice| oldest.is_done(slice).then_some(()))?.is_none() {
+                    break;
+                }
+                self.waited()?;
+            } else {
+                self.queued.pop_front();
             }
         }
         Ok(())
+    }
+
+    /// Waits until all of them are done; once `stop` says so, not for long.
+    pub(crate) fn settle(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+        while let InFlight { what, queued, limits, .. } = self
+            && let Some(oldest) = queued.front_mut()
+        {
+            let number = oldest.number;
+            let name = || format!("{what} {number}");
+            wait_also_when_stopped(name, limits, stop, |slice| oldest.is_done(slice).then_some(()))?;
+            self.waited()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest, which was waited for, out of the queue.
+    fn waited(&mut self) -> Result<()> {
+        let Some(oldest) = self.queued.pop_front() else { return Ok(()) };
+        if let Some(pending) = oldest.pending {
+            self.limits.measured(self.pace.waited(oldest.at, Instant::now()));
+            pending.wait()?;
+        }
+        Ok(())
+    }
+
+    /// How long waits for their results may last.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 }
 
@@ -53,12 +113,14 @@ impl Pace {
         Pace { most: 1, done: None }
     }
 
-    /// Told that a launch was `queued` then and waited for until `done`: it ran since the one before it was done.
-    fn waited(&mut self, queued: Instant, done: Instant) {
+    /// Takes into account a launch that was `queued` then and waited for until `done`, and returns how long it ran: since the one
+    /// before it was done.
+    fn waited(&mut self, queued: Instant, done: Instant) -> Duration {
         let began = self.done.map_or(queued, |before| before.max(queued));
         self.done = Some(done);
-        let step = done.saturating_duration_since(began).as_secs_f64();
-        self.most = (Self::AHEAD.as_secs_f64() / step).min(Self::MOST as f64) as usize;
+        let took = done.saturating_duration_since(began);
+        self.most = (Self::AHEAD.as_secs_f64() / took.as_secs_f64()).min(Self::MOST as f64) as usize;
+        took
     }
 }
 

@@ -83,6 +83,7 @@ mod state;
 mod strategy;
 mod task;
 mod trainer;
+mod waits;
 
 pub use fit::Fitted;
 pub use loggers::Report;

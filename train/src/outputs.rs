@@ -1,6 +1,10 @@
 //! What a run writes: progress on the terminal, and in its directory checkpoints, `metrics.csv`, `metrics.svg`, `report.json`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
 use serde::{Deserialize, Serialize};
@@ -59,6 +63,47 @@ struct Files {
     dir: PathBuf,
     store: CheckpointStore,
     csv: CsvLog,
+    table: Accessory,
+    plotting: Accessory,
+}
+
+impl Files {
+    fn write_row(&mut self, row: &Row) {
+        let written = self.csv.write(row);
+        self.table.tolerate(written);
+    }
+
+    /// The table on the disk, complete if it can be, for bringing it there before a checkpoint counts.
+    fn rows_to_sync(&mut self) -> Option<File> {
+        let complete = self.csv.catch_up();
+        self.table.tolerate(complete);
+        self.csv.file().ok()
+    }
+}
+
+/// Something that a run writes and does not need: what keeps it from being written is a warning, once.
+#[derive(Debug)]
+struct Accessory {
+    name: &'static str,
+    fails: bool,
+}
+
+impl Accessory {
+    fn new(name: &'static str) -> Self {
+        Accessory { name, fails: false }
+    }
+
+    fn tolerate(&mut self, result: Result<()>) {
+        let failed_before = std::mem::replace(&mut self.fails, result.is_err());
+        match (result, failed_before) {
+            (Ok(()), false) => {}
+            (Ok(()), true) => tracing::warn!("{} is written again, with all that was missing", self.name),
+            (Err(ref error), false) => {
+                tracing::warn!("{error}. The run goes on without {}, and tries again each time", self.name);
+            }
+            (Err(ref error), true) => tracing::debug!("{error}"),
+        }
+    }
 }
 
 impl Outputs {
@@ -92,7 +137,8 @@ impl Outputs {
         if saved.is_none() && options.resume {
             outputs.progress.message(&format!("nothing to resume in {}: a new run begins", dir.display()));
         }
-        outputs.files = Some(Files { dir: dir.clone(), store, csv });
+        let [table, plotting] = ["metrics.csv", PLOT].map(Accessory::new);
+        outputs.files = Some(Files { dir: dir.clone(), store, csv, table, plotting });
         Ok((outputs, saved))
     }
 
@@ -140,21 +186,31 @@ impl Outputs {
     }
 
     /// Metrics of the last steps arrived.
-    pub(crate) fn window(&mut self, row: Row) -> Result<()> {
+    pub(crate) fn window(&mut self, row: Row) {
         let metrics: Vec<(&str, f64)> = row.metrics.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         self.progress.metrics(&metrics);
-        self.files.as_mut().map_or(Ok(()), |files| files.csv.write(&row))
+        if let Some(files) = &mut self.files {
+            files.write_row(&row);
+        }
     }
 
     /// An epoch is done, with these metrics of the validation data.
-    pub(crate) fn epoch_done(&mut self, train: &Metrics, row: Row) -> Result<()> {
+    pub(crate) fn epoch_done(&mut self, train: &Metrics, row: Row) {
         let train = train.iter().map(|(name, value)| (name.to_string(), *value));
         let validation = row.metrics.iter().map(|(name, value)| (format!("validation {name}"), *value));
         let all: Vec<(String, f64)> = train.chain(validation).collect();
         self.progress.epoch_done(&all.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
-        let Some(files) = &mut self.files else { return Ok(()) };
-        files.csv.write(&row)?;
-        plot_metrics(files.dir.join(PLOT), &title(&files.dir), &files.csv.rows()?)
+        if let Some(files) = &mut self.files {
+            files.write_row(&row);
+        }
+    }
+
+    /// Draws the plot anew.
+    pub(crate) fn plot(&mut self) {
+        let Some(files) = &mut self.files else { return };
+        let rows = files.csv.rows();
+        let drawn = rows.and_then(|rows| plot_metrics(files.dir.join(PLOT), &title(&files.dir), &rows));
+        files.plotting.tolerate(drawn);
     }
 
     /// Writes a checkpoint in the background, unless `check` refuses its arrays. Nothing happens if the newest one is of
@@ -168,13 +224,29 @@ impl Outputs {
         best: Option<(String, f64)>,
         check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        let Some(files) = &self.files else { return Ok(()) };
+        let Some(files) = &mut self.files else { return Ok(()) };
         if self.saved_at == Some(position) {
             return Ok(());
+        }
+        match files.store.finish() {
+            // The next may have more luck. Without it, this error is that of the run.
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                tracing::warn!("{error}; the run goes on, and saves again at step {}", position.step);
+            }
+            finished => drop(finished?),
         }
         let metadata = serde_json::to_value(progressed).map_err(|error| {
             Error::new(ErrorKind::Internal, "checkpoint", "its values cannot be written as JSON").caused_by(error)
         })?;
+        let rows = files.rows_to_sync();
+        let check = move |arrays: &[(String, HostArray)]| {
+            check(arrays)?;
+            // Whoever resumes from the checkpoint finds every row before it, also after a power cut.
+            if let Some(error) = rows.and_then(|rows| rows.sync_data().err()) {
+                tracing::warn!("metrics.csv may not survive a power cut: {error}");
+            }
+            Ok(())
+        };
         files.store.save_in_background_if(check, Snapshot { position, seed, arrays, metadata, best })?;
         self.saved_at = Some(position);
         Ok(())
@@ -185,13 +257,31 @@ impl Outputs {
         self.files.as_ref().map_or(Ok(()), |files| files.store.finish().map(drop))
     }
 
+    /// Gives up, after `grace`, a save that waits for a device.
+    pub(crate) fn give_up_waiting(&self, grace: Duration) {
+        if let Some(files) = &self.files {
+            files.store.give_up_waiting(grace);
+        }
+    }
+
+    /// What a run that ends now leaves to go on from, in words.
+    pub(crate) fn what_stays(&self) -> String {
+        let newest = self.files.as_ref().and_then(|files| files.store.list().ok()?.into_iter().next());
+        match newest {
+            Some((path, _)) => format!("the checkpoint {} stays", path.display()),
+            None => "there is no checkpoint".to_string(),
+        }
+    }
+
     /// Completes the report with what is on the disk, and writes it.
     pub(crate) fn report(&self, mut report: Report) -> Result<Report> {
         report.resumed_from_step = self.resumed_from_step;
         let Some(files) = &self.files else { return Ok(report) };
         report.best_checkpoint = files.store.best()?.map(|best| best.path);
         report.last_checkpoint = files.store.list()?.into_iter().next().map(|(path, _)| path);
-        report.write(files.dir.join(REPORT))?;
+        if let Err(error) = report.write(files.dir.join(REPORT)) {
+            tracing::warn!("{error}. All else of the run is there");
+        }
         Ok(report)
     }
 }

@@ -1,6 +1,6 @@
 //! The trainer: what to run on, how long, where to write; and fitting, validating, predicting.
 
-use std::{panic::Location, path::PathBuf, sync::Arc};
+use std::{panic::Location, path::PathBuf, sync::Arc, time::Duration};
 
 use halite_core::{
     Client, DTypePolicy, DeviceId, Error, HostArray, Mesh, Result, Sharding,
@@ -15,6 +15,7 @@ use crate::{
     in_flight::InFlight,
     programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program},
     signals::StopFlag,
+    waits::{Limits, NextBatch, next_batch, wait},
 };
 
 /// Trains models. Make one with [`Trainer::builder`]; the same trainer can fit many models.
@@ -51,6 +52,9 @@ pub struct TrainerOptions {
     pub precision: Option<DTypePolicy>,
     /// Threads that read samples. They do not change the results.
     pub workers: usize,
+    /// How long the run may wait for one step, or one batch, before it ends with an error. If not set, twenty times as long as the
+    /// longest so far took, at least an hour, and a day for the first.
+    pub wait_limit: Option<Duration>,
     /// No progress bar.
     pub quiet: bool,
     /// What the run trains, in words: it does not go on from a checkpoint with another label.
@@ -70,6 +74,7 @@ impl Default for TrainerOptions {
             clip_norm: None,
             precision: None,
             workers: 1,
+            wait_limit: None,
             quiet: false,
             label: None,
         }
@@ -89,6 +94,9 @@ impl TrainerOptions {
         }
         if let Some(norm) = self.clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
             return Err(Error::invalid("trainer", format!("`clip_norm` is {norm}; it must be positive and finite")));
+        }
+        if self.wait_limit == Some(Duration::ZERO) {
+            return Err(Error::invalid("trainer", "`wait_limit` is 0, in which no step can end; it must be longer, or not set"));
         }
         if self.resume && self.out.is_none() {
             return Err(Error::invalid("trainer", "`resume` needs `out`: the directory of the run to go on with"));
@@ -144,6 +152,9 @@ impl TrainerBuilder {
         precision: DTypePolicy => Some(precision);
         /// Threads that read samples; the results do not depend on it. Default 1.
         workers: usize => workers;
+        /// How long the run may wait for one step, or one batch, before it ends with an error. Default: twenty times as long as
+        /// the longest so far took, at least an hour, and a day for the first.
+        wait_limit: Duration => Some(wait_limit);
         /// No progress bar.
         quiet: bool => quiet;
         /// What the run trains, and all that is not a function of the other options: the model, the data, the schedule. A
@@ -334,16 +345,27 @@ impl Trainer {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Metrics>> {
         let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
-        let mut in_flight = InFlight::new();
-        for batch in self.prefetch(loader, halite_data::Position::default())? {
+        let limit = self.options.wait_limit;
+        let (mut in_flight, mut limits) = (InFlight::new("validation step", limit), Limits::new(limit));
+        let mut prefetch = self.prefetch(loader, halite_data::Position::default())?;
+        for number in 1.. {
+            let batch = match next_batch("validation", &mut prefetch, &mut limits, stop)? {
+                NextBatch::Batch(batch) => self.batch_tree::<K>(batch)?,
+                NextBatch::End => break,
+                NextBatch::Stopped => return Ok(None),
+            };
             if stop() {
                 return Ok(None);
             }
-            let batch = self.batch_tree::<K>(batch?)?;
             window = program.run_with((Tree::as_ref(model), (Tree::as_ref(&batch), Tree::as_ref(&window))))?;
-            in_flight.push(&window.0)?;
+            in_flight.push(number, &window.0, stop)?;
         }
-        metrics.means(&window.0.fetch()?.wait()?).map(Some)
+        let scores = window.0.fetch()?;
+        let name = || "the scores of the validation data".to_string();
+        match wait(name, in_flight.limits(), stop, |slice| scores.wait_ready(slice).then_some(()))? {
+            Some(()) => metrics.means(&scores.wait()?).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// What `model` answers for every sample of `dataset`, in order: one array per leaf of the output, whose first

@@ -7,9 +7,13 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
-use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
+use halite_core::{
+    Error, ErrorKind, HostArray, Pending, Result,
+    wait::{DEFAULT_LIMIT, wait_until},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -73,6 +77,8 @@ struct BestPointer {
 pub struct CheckpointStore {
     writer: Arc<Writer>,
     in_flight: Mutex<Option<JoinHandle<Result<PathBuf>>>>,
+    /// By when the arrays of a save must be there; `None` while nobody is in a hurry.
+    arrays_by: Arc<Mutex<Option<Instant>>>,
 }
 
 impl CheckpointStore {
@@ -116,7 +122,7 @@ impl CheckpointStore {
     }
 
     fn new(writer: Writer) -> Self {
-        CheckpointStore { writer: Arc::new(writer), in_flight: Mutex::new(None) }
+        CheckpointStore { writer: Arc::new(writer), in_flight: Mutex::new(None), arrays_by: Arc::default() }
     }
 
     /// The directory.
@@ -153,9 +159,9 @@ impl CheckpointStore {
     ) -> Result<()> {
         let mut in_flight = lock_mutex(&self.in_flight);
         join(in_flight.take())?;
-        let writer = self.writer.clone();
+        let (writer, arrays_by) = (self.writer.clone(), self.arrays_by.clone());
         let work = move || {
-            let snapshot = arrived(snapshot)?;
+            let snapshot = arrived(snapshot, &arrays_by)?;
             check(&snapshot.arrays)?;
             writer.write(snapshot)
         };
@@ -169,6 +175,11 @@ impl CheckpointStore {
     /// Whether a checkpoint is being written now, so that another would wait.
     pub fn is_busy(&self) -> bool {
         lock_mutex(&self.in_flight).as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Gives up, after `grace`, a save in the background whose arrays have not come: the device that has them may hang.
+    pub(crate) fn give_up_waiting(&self, grace: Duration) {
+        *lock_mutex(&self.arrays_by) = Some(Instant::now() + grace);
     }
 
     /// Waits until what was begun in the background is on the disk. Its folder, if there was anything.
@@ -474,10 +485,14 @@ fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {
     Ok(())
 }
 
-fn arrived(snapshot: Snapshot<Pending<HostArray>>) -> Result<Snapshot> {
+fn arrived(snapshot: Snapshot<Pending<HostArray>>, by: &Mutex<Option<Instant>>) -> Result<Snapshot> {
     let Snapshot { position, seed, arrays, metadata, best } = snapshot;
+    let is_late = || lock_mutex(by).is_some_and(|by| by <= Instant::now());
     let wait = |(name, array): (String, Pending<HostArray>)| {
-        let arrived = array.wait().map_err(|error| {
+        let what = || format!("`{name}`, for the checkpoint of step {}", position.step);
+        let ready = wait_until(what, DEFAULT_LIMIT, is_late, |slice| array.wait_ready(slice).then_some(()));
+        let given_up = || Error::new(ErrorKind::Cancelled, "fetch", "nobody waits for it any more");
+        let arrived = ready.and_then(|ready| ready.ok_or_else(given_up)).and_then(|()| array.wait()).map_err(|error| {
             Error::new(error.kind(), OP, format!("step {}: `{name}` did not come from the device: {error}", position.step))
         });
         Ok((name, arrived?))

@@ -1,6 +1,7 @@
 //! The table of a run's metrics, one row at a time, as RFC 4180 comma-separated values.
 
 use std::{
+    collections::VecDeque,
     fmt::{self, Write as _},
     fs::File,
     io::{self, Write as _},
@@ -59,9 +60,10 @@ pub struct Row {
     pub metrics: Vec<(String, f64)>,
 }
 
-/// `metrics.csv`: a row for every report of metrics, on the disk as soon as it is written.
+/// `metrics.csv`: a row for every report of metrics, in the file as soon as it is written.
 ///
-/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came.
+/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came. A row that cannot be written is kept, and
+/// written before the next one, with the table as a whole: a disk that was full for a while leaves no gap.
 #[derive(Debug)]
 pub struct CsvLog {
     path: PathBuf,
@@ -69,7 +71,14 @@ pub struct CsvLog {
     names: Vec<String>,
     /// Rows at the step a run resumed from: they are written again if the run was killed after them.
     repeatable: Vec<(u64, Split)>,
+    /// Rows that could not be written, oldest first.
+    unwritten: VecDeque<Row>,
+    /// Rows that could not be written and were too many to be kept.
+    lost: u64,
 }
+
+/// Rows that are kept while they cannot be written: some 20 MB.
+const KEPT: usize = 100_000;
 
 impl CsvLog {
     /// A new table; one that is there is replaced, and a file that is no such table is moved aside.
@@ -111,44 +120,77 @@ impl CsvLog {
     /// resumed from replaces the one that was there.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be written. The row is kept, and written with the next one.
     pub fn write(&mut self, row: &Row) -> Result<()> {
-        let repeated = self.repeatable.iter().position(|&key| key == (row.step, row.split));
-        let new: Vec<&String> = row.metrics.iter().map(|(name, _)| name).filter(|name| !self.names.contains(name)).collect();
-        if repeated.is_none() && new.is_empty() {
-            return self.append(&line_of(row, &self.names));
+        let is_new = |(name, _): &(String, f64)| !self.names.contains(name);
+        let fits = self.unwritten.is_empty() && self.repeated(row).is_none() && !row.metrics.iter().any(is_new);
+        if fits && self.append(&line_of(row, &self.names)).is_ok() {
+            return Ok(());
         }
+        if self.unwritten.len() == KEPT {
+            self.unwritten.pop_front();
+            self.lost += 1;
+        }
+        self.unwritten.push_back(row.clone());
+        self.catch_up()
+    }
 
-        let mut table = Table { names: self.names.clone(), rows: self.rows()? };
-        for name in new {
-            if !table.names.contains(name) {
-                table.names.push(name.clone());
-            }
+    /// Writes the rows that could not be written before, if there are any.
+    ///
+    /// # Errors
+    /// If the file still cannot be written.
+    pub fn catch_up(&mut self) -> Result<()> {
+        if self.unwritten.is_empty() {
+            return Ok(());
         }
-        if let Some(repeated) = repeated {
-            let (step, split) = self.repeatable.swap_remove(repeated);
-            table.rows.retain(|row| (row.step, row.split) != (step, split));
+        let table = Table { names: self.names.clone(), rows: self.written()? };
+        let mut repeatable = self.repeatable.clone();
+        let table = self.unwritten.iter().fold(table, |table, row| table.with(row.clone(), &mut repeatable));
+        let lost = self.lost;
+        *self = Self::start(&self.path, table, repeatable)?;
+        if lost > 0 {
+            tracing::warn!("{}: {lost} rows were too many to be kept, and are missing", self.path.display());
         }
-        table.rows.push(row.clone());
-        *self = Self::start(&self.path, table, std::mem::take(&mut self.repeatable))?;
         Ok(())
     }
 
-    /// Every row so far, from the disk.
+    /// Every row so far, from the disk, and those that could not be written.
     ///
     /// # Errors
     /// If the file cannot be read.
     pub fn rows(&self) -> Result<Vec<Row>> {
-        let text = files::read_plain(&self.path, SIZE_LIMIT);
-        let text = text.map_err(|error| files::failed(OP, "read", &self.path, &error))?;
-        Ok(Table::parse(&text).table.rows)
+        let table = Table { names: Vec::new(), rows: self.written()? };
+        let mut repeatable = self.repeatable.clone();
+        Ok(self.unwritten.iter().fold(table, |table, row| table.with(row.clone(), &mut repeatable)).rows)
+    }
+
+    /// A handle of the file, to bring what was written to the disk.
+    ///
+    /// # Errors
+    /// If the system gives none.
+    pub(crate) fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    fn repeated(&self, row: &Row) -> Option<usize> {
+        self.repeatable.iter().position(|&key| key == (row.step, row.split))
+    }
+
+    fn written(&self) -> Result<Vec<Row>> {
+        match files::read_plain(&self.path, SIZE_LIMIT) {
+            Ok(text) => Ok(Table::parse(&text).table.rows),
+            // Somebody removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(files::failed(OP, "read", &self.path, &error)),
+        }
     }
 
     fn start(path: &Path, table: Table, repeatable: Vec<(u64, Split)>) -> Result<Self> {
         let failed = |error| files::failed(OP, "write", path, &error);
         files::replace(path, table.to_text().as_bytes()).map_err(failed)?;
         let file = File::options().append(true).open(path).map_err(failed)?;
-        Ok(CsvLog { path: path.to_path_buf(), file, names: table.names, repeatable })
+        let path = path.to_path_buf();
+        Ok(CsvLog { path, file, names: table.names, repeatable, unwritten: VecDeque::new(), lost: 0 })
     }
 
     fn append(&mut self, line: &str) -> Result<()> {
@@ -170,6 +212,22 @@ struct Parsed {
 }
 
 impl Table {
+    /// The table with one more row, which replaces one of the same step and split if that is `repeatable`.
+    fn with(mut self, row: Row, repeatable: &mut Vec<(u64, Split)>) -> Self {
+        let key = (row.step, row.split);
+        if let Some(repeated) = repeatable.iter().position(|&known| known == key) {
+            repeatable.swap_remove(repeated);
+            self.rows.retain(|row| (row.step, row.split) != key);
+        }
+        for (name, _) in &row.metrics {
+            if !self.names.contains(name) {
+                self.names.push(name.clone());
+            }
+        }
+        self.rows.push(row);
+        self
+    }
+
     fn to_text(&self) -> String {
         let mut text = COLUMNS.join(",");
         for name in &self.names {
@@ -187,16 +245,23 @@ impl Table {
         let text = match files::read_plain(path, SIZE_LIMIT) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(none),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData && path.is_file() => {
+                return Self::set_aside(path, &format!("too large for a table of metrics: {error}"));
+            }
             Err(error) => return Err(files::failed(OP, "read", path, &error)),
         };
         let parsed = Table::parse(&text);
         if !parsed.table.names.is_empty() || !parsed.table.rows.is_empty() || parsed.problem.is_none() {
             return Ok(parsed);
         }
+        Self::set_aside(path, "no table of metrics")
+    }
+
+    fn set_aside(path: &Path, what: &str) -> Result<Parsed> {
         let aside = files::move_aside(path).map_err(|error| files::failed(OP, "move aside", path, &error))?;
         let aside = aside.unwrap_or_else(|| path.to_path_buf());
-        tracing::warn!("{} is no table of metrics; it is moved to {}", path.display(), aside.display());
-        Ok(none)
+        tracing::warn!("{} is {what}; it is moved to {}", path.display(), aside.display());
+        Ok(Parsed { table: Table::default(), problem: None })
     }
 
     /// Reads rows up to the first that is none.

@@ -175,7 +175,8 @@ impl Progress {
                     (Some(spinner), _) => spinner.println(text),
                     (None, true) => state.bar.println(text),
                     // Between epochs no bar is in the way.
-                    (None, false) => eprintln!("{text}"),
+                    // One that cannot be printed is no reason to end a run.
+                    (None, false) => _ = writeln!(io::stderr(), "{text}"),
                 }
             }
             Output::Lines(writer) => print(writer, text),

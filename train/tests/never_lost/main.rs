@@ -1,0 +1,102 @@
+//! A run keeps what it has learnt: accessories that fail, data and devices that hang, memory that runs out.
+
+mod accessories;
+mod faulty;
+mod memory;
+mod stops;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use halite_core::{Client, HostArray, Result, tree::Tree};
+use halite_data::{Dataset, Field, InMemory, Labeled, SampleMut};
+use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
+use halite_train::{Fitted, Task, Trainer, TrainerBuilder, checkpoint::CheckpointStore};
+
+/// Samples of one epoch: five steps of [`BATCH`].
+const SAMPLES: usize = 20;
+const BATCH: usize = 4;
+
+#[derive(Tree, Debug)]
+struct Model<L> {
+    out: Linear<L>,
+}
+
+/// Fits points of a plane.
+struct Plane;
+
+impl Task for Plane {
+    type Model = Model<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(&self, _: &'t Trace, model: &Model<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+        let error = model.out.forward(batch.input) - batch.target;
+        Mean::weighted(error.square().sum([1]), batch.weight)
+    }
+}
+
+/// `y = x0 - 2 x1`.
+fn points() -> InMemory {
+    let x: Vec<f32> = (0..2 * SAMPLES).map(|i| (i as f32).sin()).collect();
+    let y: Vec<f32> = x.chunks(2).map(|x| x[0] - 2.0 * x[1]).collect();
+    let [x, y] = [(&x, 2), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [SAMPLES, n]).unwrap());
+    InMemory::new([("x", x), ("y", y)]).unwrap()
+}
+
+/// A dataset that calls a function before each read.
+struct Watched<F> {
+    inner: InMemory,
+    reads: AtomicUsize,
+    before: F,
+}
+
+/// [`points`], with `before` called with the number of earlier reads.
+fn watched<F: Fn(usize) + Send + Sync>(before: F) -> Watched<F> {
+    Watched { inner: points(), reads: AtomicUsize::new(0), before }
+}
+
+impl<F: Fn(usize) + Send + Sync> Dataset for Watched<F> {
+    fn len(&self) -> usize {
+        self.inner.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.inner.fields()
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        (self.before)(self.reads.fetch_add(1, Ordering::SeqCst));
+        self.inner.read(index, into)
+    }
+}
+
+fn on(client: &Client) -> TrainerBuilder {
+    Trainer::builder(client).batch_size(BATCH).quiet(true)
+}
+
+fn fit(trainer: TrainerBuilder, train: impl Dataset + 'static) -> Result<Fitted<Plane>> {
+    let model = Model { out: Linear::new(2, 1) };
+    trainer.build()?.fit(Plane, model, Adam::new(0.1), train, points())
+}
+
+/// The steps of the checkpoints in `out`, newest first.
+fn saved(out: &Path) -> Vec<u64> {
+    let store = CheckpointStore::open_read_only(out.join("checkpoints")).unwrap();
+    store.list().unwrap().into_iter().map(|(_, position)| position.step).collect()
+}
+
+/// (step, split) of the rows of `metrics.csv`.
+fn rows(out: &Path) -> Vec<(u64, String)> {
+    let text = std::fs::read_to_string(out.join("metrics.csv")).unwrap();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        (cells[0].parse().unwrap(), cells[3].to_string())
+    };
+    text.lines().skip(1).map(row).collect()
+}
+
+fn out_in(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("run")
+}

@@ -1,0 +1,204 @@
+//! Requests to stop while data, a compiler or a device hangs.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, mpsc},
+    thread,
+    time::Duration,
+};
+
+use halite_backends::Accelerator;
+use halite_core::{Client, ErrorKind, Null};
+use halite_train::signals::{StopFlag, StopReason};
+
+use crate::{BATCH, SAMPLES, faulty::Faulty, fit, on, out_in, points, saved, watched};
+
+/// No test of a stop takes as long, not even on a busy machine.
+const GENEROUS: Duration = Duration::from_secs(60);
+
+/// A place where threads hang until the test ends.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<State>, Condvar)>);
+
+#[derive(Default)]
+struct State {
+    waiting: bool,
+    open: bool,
+}
+
+impl Gate {
+    /// Hangs until the gate is opened.
+    pub(crate) fn pass(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        state.waiting = true;
+        self.0.1.notify_all();
+        while !state.open {
+            state = self.0.1.wait(state).unwrap();
+        }
+    }
+
+    /// Blocks until a thread hangs here.
+    fn reached(&self) {
+        let mut state = self.0.0.lock().unwrap();
+        while !state.waiting {
+            let (next, timeout) = self.0.1.wait_timeout(state, GENEROUS).unwrap();
+            assert!(!timeout.timed_out(), "nobody came to the gate");
+            state = next;
+        }
+    }
+
+    pub(crate) fn open(&self) {
+        self.0.0.lock().unwrap().open = true;
+        self.0.1.notify_all();
+    }
+}
+
+impl Drop for OpenAtEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+/// Opens a gate when the test ends, also when it fails.
+struct OpenAtEnd(Gate);
+
+/// What `work` gives on a thread of its own, or a panic if that takes too long.
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(work()));
+    receive.recv_timeout(GENEROUS).expect("it hangs")
+}
+
+/// Sets the flag once a thread hangs at the gate.
+fn stop_at(gate: &Gate, stop: &StopFlag) {
+    let (gate, stop) = (gate.clone(), stop.clone());
+    thread::spawn(move || {
+        gate.reached();
+        thread::sleep(Duration::from_millis(300));
+        stop.stop();
+    });
+}
+
+#[test]
+fn stop_is_seen_while_the_data_hangs() {
+    for workers in [0, 1, 2] {
+        let client = Accelerator::cpu().open().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let out = out_in(&dir);
+        let (gate, stop) = (Gate::default(), StopFlag::new());
+        let _open = OpenAtEnd(gate.clone());
+        stop_at(&gate, &stop);
+        let hangs = gate.clone();
+        // In the first epoch's last batch, so that every worker before it has read its own.
+        let data = watched(move |reads| {
+            if reads >= SAMPLES - BATCH {
+                hangs.pass();
+            }
+        });
+        let trainer = on(&client).epochs(2).workers(workers).out(&out).stop_flag(&stop);
+        let fitted = in_time(move || fit(trainer, data)).unwrap();
+        assert!(fitted.report.interrupted);
+        assert_eq!(fitted.stopped_by, Some(StopReason::Asked));
+        assert_eq!(saved(&out)[0], fitted.report.steps);
+        assert!((1..5).contains(&fitted.report.steps), "{workers}: {}", fitted.report);
+    }
+}
+
+#[test]
+fn stop_is_seen_while_validation_data_hangs() {
+    let client = Accelerator::cpu().open().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let (gate, stop) = (Gate::default(), StopFlag::new());
+    let _open = OpenAtEnd(gate.clone());
+    stop_at(&gate, &stop);
+    let hangs = gate.clone();
+    let validation = watched(move |reads| {
+        if reads == BATCH {
+            hangs.pass();
+        }
+    });
+    let trainer = on(&client).epochs(2).out(&out).stop_flag(&stop).build().unwrap();
+    let model = crate::Model { out: halite_nn::Linear::new(2, 1) };
+    let optimizer = halite_nn::Adam::new(0.1);
+    let work = move || trainer.fit(crate::Plane, model, optimizer, points(), validation);
+    let fitted = in_time(work).unwrap();
+    assert!(fitted.report.interrupted);
+    assert_eq!((fitted.report.steps, saved(&out)), (5, vec![5]));
+}
+
+#[test]
+fn stop_is_seen_while_the_step_is_compiled() {
+    for program in ["init", "train step"] {
+        let (gate, stop) = (Gate::default(), StopFlag::new());
+        let _open = OpenAtEnd(gate.clone());
+        stop_at(&gate, &stop);
+        let hangs = gate.clone();
+        let client = Client::new(Faulty::new().on_compile(move |name| {
+            if name == program {
+                hangs.pass();
+            }
+        }));
+        let trainer = on(&client).stop_flag(&stop);
+        let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("fit: stopped before the first step, while the program "), "{text}");
+    }
+}
+
+#[test]
+fn stop_is_seen_while_the_scoring_is_compiled() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let (gate, stop) = (Gate::default(), StopFlag::new());
+    let _open = OpenAtEnd(gate.clone());
+    stop_at(&gate, &stop);
+    let hangs = gate.clone();
+    let client = Client::new(Faulty::new().on_compile(move |name| {
+        if name == "evaluate" {
+            hangs.pass();
+        }
+    }));
+    let trainer = on(&client).out(&out).stop_flag(&stop);
+    let fitted = in_time(move || fit(trainer, points())).unwrap();
+    assert!(fitted.report.interrupted);
+    assert_eq!((fitted.report.steps, saved(&out)), (5, vec![5]));
+}
+
+#[test]
+fn flag_set_before_the_run_ends_it_before_the_first_step() {
+    let stop = StopFlag::new();
+    stop.stop();
+    let client = Client::new(Null::new(1));
+    let error = fit(on(&client).stop_flag(&stop), points()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+}
+
+#[test]
+fn stop_while_a_device_hangs_keeps_the_last_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let (gate, stop) = (Gate::default(), StopFlag::new());
+    let _open = OpenAtEnd(gate.clone());
+    stop_at(&gate, &stop);
+    let client = Client::new(Faulty::new().hangs_after(7, &gate));
+    let trainer = on(&client).epochs(3).checkpoint_every(2).out(&out).stop_flag(&stop);
+    let trainer = trainer.wait_limit(Duration::from_secs(2));
+    let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("step 8") && text.contains("step-00000006 stays"), "{text}");
+    assert_eq!(saved(&out), [6, 5]);
+}
+
+#[test]
+fn device_that_hangs_is_given_up_at_the_limit() {
+    let gate = Gate::default();
+    let _open = OpenAtEnd(gate.clone());
+    let client = Client::new(Faulty::new().hangs_after(3, &gate));
+    let trainer = on(&client).wait_limit(Duration::from_millis(500));
+    let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("step 4") && text.contains("`wait_limit`"), "{text}");
+}
