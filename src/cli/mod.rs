@@ -6,6 +6,12 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::cli::say_line(format_args!($($text)*)) };
 }
 
+/// Prints a line on stderr. What keeps it from being written, a pipe that nobody reads or a full disk, is no reason to end a run:
+/// `eprintln!` would panic.
+macro_rules! remark {
+    ($($text:tt)*) => { $crate::cli::remark_line(format_args!($($text)*)) };
+}
+
 mod cache;
 mod data;
 mod devices;
@@ -21,7 +27,7 @@ use std::{
     path::PathBuf,
     process::ExitCode,
     str::FromStr,
-    sync::OnceLock,
+    sync::{Arc, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -71,6 +77,12 @@ enum Command {
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
+    // A file that may not grow is then an error of the write, with advice, and not the end of the process. (A pipe that nobody
+    // reads is: Rust's runtime ignores SIGPIPE.)
+    #[cfg(unix)]
+    if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::<AtomicBool>::default()) {
+        remark!("a limit on the size of files would end this process without a word: {error}");
+    }
     let from_environment = || std::env::var_os("HALITE_PROFILE").filter(|path| !path.is_empty()).map(PathBuf::from);
     let profile = cli.profile.or_else(from_environment);
     let profiled = profile.is_some();
@@ -78,10 +90,12 @@ pub(crate) fn run() -> ExitCode {
         return say_error(&error);
     }
     let result = match cli.command {
-        None => Cli::command()
-            .print_help()
-            .map(|()| ExitCode::SUCCESS)
-            .map_err(|error| Error::new(ErrorKind::Io, "help", "cannot print").caused_by(error)),
+        None => match Cli::command().print_help() {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Error::new(ErrorKind::Io, "help", "cannot print").caused_by(error))
+            }
+            _ => Ok(ExitCode::SUCCESS),
+        },
         Some(Command::Train(train)) => train.run(),
         Some(Command::Devices(devices)) => devices.run(),
         Some(Command::Plan(plan)) => plan.run(profiled),
@@ -110,11 +124,22 @@ static UNSAID: OnceLock<io::Error> = OnceLock::new();
 
 /// What `say!` does.
 fn say_line(line: Arguments<'_>) {
-    if let Err(error) = writeln!(io::stdout(), "{line}")
+    say_part(format_args!("{line}\n"));
+}
+
+/// Prints what is not a whole line yet.
+fn say_part(text: Arguments<'_>) {
+    if let Err(error) = io::stdout().write_fmt(text).and_then(|()| io::stdout().flush())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         _ = UNSAID.set(error);
     }
+}
+
+/// What `remark!` does.
+fn remark_line(line: Arguments<'_>) {
+    // As one write, so that lines of several threads do not mix.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Whether all of the output was written: on a full disk a script would go on with half of a table.
@@ -135,12 +160,22 @@ fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String>
 fn waiting(message: String) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
     let spinner = ProgressBar::new_spinner().with_style(style).with_message(message);
-    spinner.enable_steady_tick(Duration::from_millis(200));
+    // Its thread is of use on a terminal alone.
+    if !spinner.is_hidden() {
+        spinner.enable_steady_tick(Duration::from_millis(200));
+    }
     spinner
+}
+
+/// Says why, and ends the process at once: nothing is dropped, for what hangs would be waited for.
+fn give_up(error: &Error, code: u8) -> ! {
+    say_error(error);
+    let _ = io::stdout().flush();
+    signal_hook::low_level::exit(code.into())
 }
 
 fn say_error(error: &impl Display) -> ExitCode {
     let (red, plain) = if std::io::stderr().is_terminal() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
-    eprintln!("{red}error{plain}: {error}");
+    remark!("{red}error{plain}: {error}");
     ExitCode::FAILURE
 }

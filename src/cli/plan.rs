@@ -212,9 +212,8 @@ impl PlanCommand {
 
     /// The child's part: the parent has seen to it that the plugin is there.
     fn answer(&self, (axes, strategy): &(MeshAxes, Strategy)) -> ExitCode {
-        process::end_with_parent();
         let options = OpenOptions { offline: true, ..self.open_options() };
-        let opened = self.target.open(&options, &mut fetch::Quiet);
+        let opened = process::end_with_parent().and_then(|()| self.target.open(&options, &mut fetch::Quiet));
         let answer = match opened.and_then(|target| self.plan(&target, axes, strategy)) {
             Ok(plan) => Answer::Plan(Box::new(plan)),
             Err(error) => Answer::Error(error.to_string()),
@@ -235,7 +234,7 @@ impl PlanCommand {
                 Ok(line) => match serde_json::from_str(&line) {
                     Ok(Answer::Plan(plan)) => return Ok(Ok(*plan)),
                     Ok(Answer::Error(words)) => return Ok(Err(words)),
-                    Err(_) if self.echoes() => eprintln!("{}", printable(&line)),
+                    Err(_) if self.echoes() => remark!("{}", printable(&line)),
                     Err(_) => {}
                 },
                 Err(RecvTimeoutError::Timeout) => {

@@ -43,17 +43,25 @@ impl Child {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
         let (send, lines) = mpsc::channel();
         let stdout = lines_of(process.stdout.take().expect("stdout is piped"));
-        thread::spawn(move || stdout.map(|line| send.send(line)).all(|sent| sent.is_ok()));
         let log = Arc::<Mutex<VecDeque<String>>>::default();
         let (reading, log_read) = mpsc::channel();
         let stderr = lines_of(process.stderr.take().expect("stderr is piped"));
         let kept = log.clone();
-        thread::spawn(move || {
+        // From here on, the process is ended when it is dropped.
+        let child = Child { process, lines, log, log_read };
+        let no_thread = |error: io::Error| {
+            Error::new(ErrorKind::Unavailable, op, "the system gives no thread to read what the plugin's process says")
+                .caused_by(error)
+        };
+        let named = |name: &str| thread::Builder::new().name(name.into());
+        let read = move || _ = stdout.map(|line| send.send(line)).all(|sent| sent.is_ok());
+        named("plugin-stdout").spawn(read).map_err(no_thread)?;
+        let read = move || {
             let _reading = reading;
             for line in stderr {
                 let line = printable(&line);
                 if echo {
-                    eprintln!("{line}");
+                    remark!("{line}");
                 }
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push_back(line);
@@ -61,8 +69,9 @@ impl Child {
                     kept.pop_front();
                 }
             }
-        });
-        Ok(Child { process, lines, log, log_read })
+        };
+        named("plugin-stderr").spawn(read).map_err(no_thread)?;
+        Ok(child)
     }
 
     /// The next line of its stdout. A plugin may write there as well.
@@ -116,13 +125,20 @@ fn is_panic(code: Option<i32>, log: &VecDeque<String>) -> bool {
 }
 
 /// Called in the child: ends it when its parent has ended, of whatever, so that no compiler goes on for nobody.
-pub(super) fn end_with_parent() {
-    thread::spawn(|| {
+///
+/// # Errors
+/// If the system has no thread to watch on.
+pub(super) fn end_with_parent() -> Result<()> {
+    let watch = || {
         // Nothing is ever written to it; this comes back when it is closed.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         // Not `std::process::exit`: what a plugin has to do at exit may wait for what it is doing.
         signal_hook::low_level::exit(1);
-    });
+    };
+    let watching = thread::Builder::new().name("parent".into()).spawn(watch);
+    watching.map(drop).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "watch the parent", "the system gives no thread for it").caused_by(error)
+    })
 }
 
 /// The fatal line of XLA's log or a panic, or else the last lines that are no stack trace.

@@ -27,11 +27,14 @@ thread_local! {
 pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     let filter = EnvFilter::try_from_env("HALITE_LOG").unwrap_or_else(|_| "warn".into());
     let Some(path) = path else {
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).init();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // A line that cannot be logged is lost; to complain of it on stderr again would be a panic.
+        log.without_time().with_target(false).log_internal_errors(false).init();
         return Ok(());
     };
     let trace = ChromeTrace::create(&path)?;
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time().with_target(false);
+    let log = log.log_internal_errors(false);
     tracing_subscriber::registry().with(log.with_filter(filter)).with(trace.layer()).init();
     RECORDING.with_borrow_mut(|recording| recording.trace = Some((path, trace)));
     Ok(())
@@ -44,7 +47,7 @@ pub(crate) fn plugin_opened(plugin: &'static pjrt::Plugin) {
         if let (Some(_), Some(profiler)) = (&recording.trace, plugin.profiler()) {
             match profiler.start() {
                 Ok(profiling) => recording.plugin = Some(profiling),
-                Err(error) => eprintln!("the plugin's own profile is left out: {error}"),
+                Err(error) => remark!("the plugin's own profile is left out: {error}"),
             }
         }
     });

@@ -7,6 +7,9 @@ mod help;
 mod plan;
 mod reports;
 mod resume;
+#[cfg(unix)]
+mod signals;
+mod streams;
 mod support;
 mod text;
 mod training;

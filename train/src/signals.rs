@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM ask a run to stop; the loop looks at a flag between steps, saves, and ends.
+//! Ctrl-C, SIGTERM and SIGHUP ask a run to stop; the loop looks at a flag between steps and while it waits, saves, and ends.
 
 use std::sync::{
     Arc, OnceLock,
@@ -8,7 +8,7 @@ use std::sync::{
 use halite_core::{Error, ErrorKind, Result};
 use signal_hook::{
     SigId,
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
     low_level::unregister,
 };
@@ -18,9 +18,13 @@ const INTERRUPTED: i32 = 130;
 const ASKED: usize = 1;
 const BY_INTERRUPT: usize = 2;
 const BY_TERMINATE: usize = 3;
+const BY_HANGUP: usize = 4;
+/// The signals that ask a run to stop, and what each is in a [`StopFlag`].
+const SIGNALS: [(i32, usize); 3] = [(SIGINT, BY_INTERRUPT), (SIGTERM, BY_TERMINATE), (SIGHUP, BY_HANGUP)];
 
-/// Why a run is to stop.
+/// Why a run stops before its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum StopReason {
     /// [`StopFlag::stop`] was called.
     Asked,
@@ -28,6 +32,20 @@ pub enum StopReason {
     Interrupt,
     /// SIGTERM: a scheduler or a service manager wants the process to end.
     Terminate,
+    /// SIGHUP: the terminal was closed, or the connection to it was lost.
+    Hangup,
+}
+
+impl StopReason {
+    /// The exit code that a shell expects of a process that ended for this reason: 128 and the signal's number.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            StopReason::Asked => 0,
+            StopReason::Interrupt => 130,
+            StopReason::Terminate => 143,
+            StopReason::Hangup => 129,
+        }
+    }
 }
 
 /// Says to a loop that it is to stop. Clones are the same flag. Looking at it is one atomic load.
@@ -67,15 +85,19 @@ impl StopFlag {
             0 => None,
             BY_INTERRUPT => Some(StopReason::Interrupt),
             BY_TERMINATE => Some(StopReason::Terminate),
+            BY_HANGUP => Some(StopReason::Hangup),
             _ => Some(StopReason::Asked),
         }
     }
 }
 
-/// While it lives, SIGINT and SIGTERM set a [`StopFlag`] instead of ending the process.
+/// While it lives, SIGINT, SIGTERM and SIGHUP set a [`StopFlag`] instead of ending the process.
 ///
-/// A second SIGINT ends the process at once, with status 130. When the last of them is dropped, both signals do again
+/// A second SIGINT ends the process at once, with status 130. When the last of them is dropped, the signals do again
 /// what they do by default, unless the program handled them itself before.
+///
+/// A signal that was ignored when the first of them was made, as below `nohup` or in the background of a shell script, stays
+/// ignored. Only Linux tells which those are.
 #[derive(Debug)]
 pub struct Interrupts {
     flag: StopFlag,
@@ -84,7 +106,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Begins to watch for both signals.
+    /// Begins to watch for the signals.
     ///
     /// # Errors
     /// If the system refuses.
@@ -98,7 +120,8 @@ impl Interrupts {
     /// As [`install`](Self::install).
     pub fn watch(flag: StopFlag) -> Result<Self> {
         let refused = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "signals", "the system refuses a handler for SIGINT and SIGTERM").caused_by(error)
+            Error::new(ErrorKind::Unavailable, "signals", "the system refuses a handler for SIGINT, SIGTERM or SIGHUP")
+                .caused_by(error)
         };
         let default = Defaults::get().map_err(refused)?;
         default.suspend();
@@ -106,11 +129,18 @@ impl Interrupts {
         let mut interrupts = Interrupts { flag, actions: Vec::new(), default };
         let Interrupts { flag: StopFlag(reason), actions, .. } = &mut interrupts;
         let interrupted = Arc::new(AtomicBool::new(false));
-        // In this order: the first SIGINT finds `interrupted` unset and goes on to set it.
-        actions.push(flag::register_conditional_shutdown(SIGINT, INTERRUPTED, interrupted.clone()).map_err(refused)?);
-        actions.push(flag::register(SIGINT, interrupted).map_err(refused)?);
-        actions.push(flag::register_usize(SIGINT, reason.clone(), BY_INTERRUPT).map_err(refused)?);
-        actions.push(flag::register_usize(SIGTERM, reason.clone(), BY_TERMINATE).map_err(refused)?);
+        for (signal, by) in SIGNALS {
+            if default.ignored & bit(signal) != 0 {
+                continue;
+            }
+            if signal == SIGINT {
+                // In this order: the first SIGINT finds `interrupted` unset and then sets it.
+                let again = interrupted.clone();
+                actions.push(flag::register_conditional_shutdown(signal, INTERRUPTED, again).map_err(refused)?);
+                actions.push(flag::register(signal, interrupted.clone()).map_err(refused)?);
+            }
+            actions.push(flag::register_usize(signal, reason.clone(), by).map_err(refused)?);
+        }
         Ok(interrupts)
     }
 
@@ -140,6 +170,8 @@ impl Drop for Interrupts {
 #[derive(Debug)]
 struct Defaults {
     watchers: AtomicUsize,
+    /// The signals that were ignored before, a bit each.
+    ignored: u64,
     nobody_watches: Arc<AtomicBool>,
 }
 
@@ -150,12 +182,14 @@ impl Defaults {
             return Ok(defaults);
         }
         let nobody_watches = Arc::new(AtomicBool::new(false));
+        let [ignored, caught] = ["SigIgn:", "SigCgt:"].map(signal_mask);
         let defaults =
-            DEFAULTS.get_or_init(|| Defaults { watchers: AtomicUsize::new(0), nobody_watches: nobody_watches.clone() });
+            DEFAULTS.get_or_init(|| Defaults { watchers: AtomicUsize::new(0), ignored, nobody_watches: nobody_watches.clone() });
         // Only the one whose value went in registers it.
         if Arc::ptr_eq(&defaults.nobody_watches, &nobody_watches) {
-            for signal in [SIGINT, SIGTERM] {
-                if !is_handled_already(signal) {
+            for (signal, _) in SIGNALS {
+                // What the program handles or ignores itself comes back, not the system's way.
+                if (ignored | caught) & bit(signal) == 0 {
                     flag::register_conditional_default(signal, nobody_watches.clone())?;
                 }
             }
@@ -175,12 +209,15 @@ impl Defaults {
     }
 }
 
-/// Whether the program handles or ignores `signal` itself: then its way is to come back, not the system's. Known on
-/// Linux only; elsewhere the system's way comes back.
-fn is_handled_already(signal: i32) -> bool {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
-    let masks = status.lines().filter_map(|line| line.strip_prefix("SigCgt:").or_else(|| line.strip_prefix("SigIgn:")));
-    masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok()).any(|mask| mask & (1 << (signal - 1)) != 0)
+/// Signals of this process of one kind, `SigIgn:` or `SigCgt:`, a [bit](self::bit) each. Known on Linux only; 0 elsewhere.
+fn signal_mask(kind: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix(kind));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
 }
 
 #[cfg(test)]

@@ -60,10 +60,12 @@ pub(crate) fn run(
     // The command keeps the writing ends until then, and the pipe would never end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Running(spawned?);
-    let tail = Tail::follow(reader);
+    let tail = Tail::follow(reader)?;
     let copying = to_file.map(|(from, Limited { mut file, most })| {
-        thread::spawn(move || io::copy(&mut from.take(most.saturating_add(1)), &mut file).map(|_| ()))
+        let copy = move || io::copy(&mut from.take(most.saturating_add(1)), &mut file).map(|_| ());
+        thread::Builder::new().name("halite-output".into()).spawn(copy)
     });
+    let copying = copying.transpose()?;
     let start = Instant::now();
     let (mut seen, mut seen_at) = (0, start);
     let mut pause = Duration::from_millis(5);
@@ -103,7 +105,7 @@ pub fn stdout_of(command: &mut Command, deadline: Duration) -> io::Result<Option
     // The command keeps the writing end until then, and the pipe would never end.
     command.stdout(Stdio::null());
     let mut running = Running(spawned?);
-    let tail = Tail::follow(reader);
+    let tail = Tail::follow(reader)?;
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -140,10 +142,10 @@ struct Tail {
 impl Tail {
     const BYTES: usize = 16 << 10;
 
-    fn follow(mut pipe: impl Read + Send + 'static) -> Self {
+    fn follow(mut pipe: impl Read + Send + 'static) -> io::Result<Self> {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let shared = Arc::clone(&bytes);
-        let reader = thread::spawn(move || {
+        let read = move || {
             let mut piece = [0; 4096];
             while let Ok(count) = pipe.read(&mut piece) {
                 if count == 0 {
@@ -154,8 +156,11 @@ impl Tail {
                 let surplus = bytes.len().saturating_sub(Self::BYTES);
                 bytes.drain(..surplus);
             }
-        });
-        Self { bytes, reader }
+        };
+        let reader = thread::Builder::new().name("halite-output".into()).spawn(read).map_err(|error| {
+            io::Error::new(error.kind(), format!("the system gives no thread to read its output on: {error}"))
+        })?;
+        Ok(Self { bytes, reader })
     }
 
     fn text(&self) -> String {

@@ -128,9 +128,11 @@ impl Progress for Bar {
         match step {
             Step::Starting { package, directory } => {
                 let size = Bytes(package.download_size());
-                eprintln!("halite: installing {package}, {size}, into {}", directory.display());
+                remark(format_args!("halite: installing {package}, {size}, into {}", directory.display()));
             }
-            Step::Terms { package, terms } => eprintln!("halite: {package} is given under its owner's terms: {terms}"),
+            Step::Terms { package, terms } => {
+                remark(format_args!("halite: {package} is given under its owner's terms: {terms}"));
+            }
             Step::Damaged { package, reason } => {
                 self.show(package, format!("damaged, fetching again: {reason}"), 0, package.archive_size);
             }
@@ -148,6 +150,11 @@ impl Progress for Bar {
             }
         }
     }
+}
+
+/// Prints a line on stderr. One that cannot be printed must not end an installation.
+fn remark(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 impl Drop for Bar {

@@ -101,20 +101,24 @@ pub(super) fn on_threads(count: usize, body: impl Fn(usize) -> Checked + Sync) -
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
             .map(|number| {
-                scope.spawn({
-                    let body = &body;
-                    move || body(number)
-                })
+                let body = &body;
+                std::thread::Builder::new().spawn_scoped(scope, move || body(number))
             })
             .collect();
         let mut ended = Ok(());
         for thread in threads {
+            let thread = thread.map_err(no_thread)?;
             // A panic of a thread is one of the case.
             let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             ended = ended.and(result);
         }
         ended
     })
+}
+
+/// The error of a case that the system gives no thread.
+pub(super) fn no_thread(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, "conformance", "the system gives no thread to run a case on").caused_by(error)
 }
 
 /// The first local device.

@@ -107,7 +107,8 @@ fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Check
         // Gone at the end of this closure, which ends the threads.
         let sends = sends;
         for receive in receives {
-            scope.spawn(move || receive.into_iter().for_each(drop));
+            let spawned = thread::Builder::new().spawn_scoped(scope, move || receive.into_iter().for_each(drop));
+            spawned.map_err(no_thread)?;
         }
         let x = upload(client, &[1.0f32; 256], &[256], first(client))?;
         let mut sum = upload(client, &[0.0f32; 256], &[256], first(client))?;

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::mpsc::RecvTimeoutError,
@@ -18,7 +18,7 @@ use halite::{
 use serde_json::{Value, json};
 
 use super::child;
-use crate::cli::process;
+use crate::cli::{process, say_part};
 
 /// Say what a plugin is, and whether it does what every backend must do
 ///
@@ -63,7 +63,7 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self, cache: &fetch::Cache) -> Result<ExitCode> {
         if let Some(skip) = self.as_child {
-            process::end_with_parent();
+            process::end_with_parent()?;
             child::run(&self.target, self.devices, &self.only, self.deadline.map(Duration::from_secs), skip)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -260,8 +260,7 @@ impl Report {
         self.running = Some((name("case").to_owned(), Instant::now()));
         if !self.json {
             // Without its end: if this process is ended too, the last line names the case.
-            print!("{} ... ", printable(name("sentence")));
-            let _ = io::stdout().flush();
+            say_part(format_args!("{} ... ", printable(name("sentence"))));
         }
     }
 

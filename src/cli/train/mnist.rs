@@ -9,11 +9,12 @@ use halite::{
     fetch,
     models::{Classify, Cnn, ImageModel, Mlp},
     nn::Adam,
+    train::signals::StopFlag,
 };
 
 use crate::cli::positive;
 
-use super::run::{Run, finish, learning_rate, schedule};
+use super::run::{Run, finish, fitted, learning_rate, schedule};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -77,16 +78,17 @@ impl Mnist {
         let model_name = self.model.to_possible_value().expect("every model has a name");
         let name = format!("{}-{}", self.data, model_name.get_name());
         let out = self.run.out(&name);
+        let stop = StopFlag::new();
         let trainer = self
             .run
-            .trainer(&client, devices, &out)
+            .trainer(&client, devices, &out, &stop)
             .epochs(self.epochs)
             .batch_size(self.batch_size)
             // More epochs are the same run for longer, with a schedule that ends later.
             .label(format!("{name}, learning rate {}", self.learning_rate));
         let steps = self.epochs.saturating_mul((train.len() / self.batch_size.max(1)) as u64);
         let optimizer = Adam::new(schedule(self.learning_rate, steps));
-        let fitted = trainer.build()?.fit(Classify::<M>::new(), model, optimizer, train, test)?;
+        let fitted = fitted(trainer.build()?.fit(Classify::<M>::new(), model, optimizer, train, test), &stop)?;
         Ok(finish(&fitted, &out))
     }
 }

@@ -4,19 +4,23 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
+    time::Duration,
 };
 
 use clap::Args;
 use halite::{
-    Error, MeshAxes, Result,
+    Error, ErrorKind, MeshAxes, Result,
     backends::{Accelerator, OpenOptions},
     fetch,
     nn::Schedule,
-    train::{Fitted, Strategy, Task, Trainer, TrainerBuilder, signals::StopReason},
+    train::{
+        Fitted, Strategy, Task, Trainer, TrainerBuilder,
+        signals::{StopFlag, StopReason},
+    },
 };
 use halite_core::{Client, DTypePolicy, DeviceId};
 
-use crate::cli::{positive, profile};
+use crate::cli::{give_up, positive, profile};
 
 /// Options of every training.
 #[derive(Args, Debug)]
@@ -52,6 +56,9 @@ pub(super) struct Run {
     /// Steps between two checkpoints, besides the one after each epoch
     #[arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     checkpoint_every: Option<u64>,
+    /// How long to wait for one step or one batch before the run ends [default: 20 times the longest so far, at least an hour]
+    #[arg(long, value_name = "SECONDS", value_parser = positive::<u64>, allow_negative_numbers = true)]
+    wait_limit: Option<u64>,
     /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -96,9 +103,15 @@ impl Run {
             return Ok((client, devices, load()?));
         }
         let (opened, data) = thread::scope(|scope| {
-            let loading = scope.spawn(load);
+            let loading = thread::Builder::new().name("load data".into()).spawn_scoped(scope, load);
             let opened = self.open();
-            (opened, loading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            let no_thread = |error| {
+                Error::new(ErrorKind::Unavailable, "train", "the system gives no thread to read the data on").caused_by(error)
+            };
+            let data = loading
+                .map_err(no_thread)
+                .and_then(|loading| loading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            (opened, data)
         });
         let (client, devices) = opened?;
         Ok((client, devices, data?))
@@ -115,8 +128,9 @@ impl Run {
     }
 
     /// A trainer with these options.
-    pub(super) fn trainer(&self, client: &Client, devices: Vec<DeviceId>, out: &Path) -> TrainerBuilder {
+    pub(super) fn trainer(&self, client: &Client, devices: Vec<DeviceId>, out: &Path, stop: &StopFlag) -> TrainerBuilder {
         let trainer = Trainer::builder(client)
+            .stop_flag(stop)
             .seed(self.seed)
             .workers(self.workers)
             .resume(self.resume)
@@ -132,6 +146,10 @@ impl Run {
             Some(mesh) => trainer.mesh(mesh.clone()),
             None => trainer,
         };
+        let trainer = match self.wait_limit {
+            Some(seconds) => trainer.wait_limit(Duration::from_secs(seconds)),
+            None => trainer,
+        };
         match self.checkpoint_every {
             Some(steps) => trainer.checkpoint_every(steps),
             None => trainer,
@@ -139,17 +157,23 @@ impl Run {
     }
 }
 
+/// What came of a training. One that was given up, because its compiler or its device does not come back, ends the process here: to
+/// drop its client would be to wait for them.
+pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Result<Fitted<K>> {
+    result.inspect_err(|error| {
+        if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::DeadlineExceeded) {
+            let code = stop.reason().map_or(1, StopReason::exit_code);
+            give_up(error, code);
+        }
+    })
+}
+
 /// Prints what came out; the exit code is what a shell expects.
 pub(super) fn finish<K: Task>(fitted: &Fitted<K>, out: &Path) -> ExitCode {
     say!("{fitted}\nplot, table and report: {}", out.display());
-    let code = match fitted.stopped_by {
-        None => return ExitCode::SUCCESS,
-        Some(StopReason::Interrupt) => 130,
-        Some(StopReason::Terminate) => 143,
-        Some(StopReason::Asked) => 0,
-    };
-    eprintln!("stopped before its last epoch; the same command with --resume goes on from here");
-    ExitCode::from(code)
+    let Some(reason) = fitted.stopped_by else { return ExitCode::SUCCESS };
+    remark!("stopped before its last epoch; the same command with --resume goes on from here");
+    ExitCode::from(reason.exit_code())
 }
 
 /// Warms up to `rate` for a tenth of the steps, and then goes down on a cosine.

@@ -12,12 +12,13 @@ use halite::{
     fetch,
     models::{LanguageModel, Sampling, generate},
     nn::{AdamW, Transformer, TransformerConfig},
+    train::signals::StopFlag,
 };
 use indicatif::HumanCount;
 
 use crate::cli::{positive, waiting};
 
-use super::run::{Run, finish, learning_rate, schedule};
+use super::run::{Run, finish, fitted, learning_rate, schedule};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -136,9 +137,10 @@ impl Text {
         let tokens_name = self.tokens.to_possible_value().expect("all have names");
         let name = format!("{}-{name}-{}", self.data, tokens_name.get_name());
         let out = self.run.out(&name);
+        let stop = StopFlag::new();
         let trainer = self
             .run
-            .trainer(&client, devices, &out)
+            .trainer(&client, devices, &out, &stop)
             .epochs(self.epochs)
             .batch_size(self.batch_size)
             .clip_norm(1.0)
@@ -146,12 +148,12 @@ impl Text {
             .build()?;
         let rate = schedule(self.learning_rate, self.epochs.saturating_mul(per_epoch as u64));
         let optimizer = AdamW::new(rate).betas(0.9, 0.99).weight_decay(0.1).decay(LanguageModel::decay());
-        eprintln!(
+        remark!(
             "{} parameters: {config}; {used} windows to train on, {} to validate on",
             HumanCount(config.parameters()? as u64),
             validation.len()
         );
-        let fitted = trainer.fit(LanguageModel, model, optimizer, train, validation)?;
+        let fitted = fitted(trainer.fit(LanguageModel, model, optimizer, train, validation), &stop)?;
 
         tokenizer.save(&out.join("tokenizer.json"))?;
         let code = finish(&fitted, &out);

@@ -1,0 +1,92 @@
+//! Output that nobody reads any more: no panic, and no run that ends for it.
+
+use std::{fs, io, process::Command};
+
+use crate::support::{Ended, cache, halite, newest_step, run};
+
+const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1 --out";
+
+/// A pipe whose reader is gone.
+fn closed() -> io::PipeWriter {
+    io::pipe().unwrap().1
+}
+
+/// Runs it with a closed pipe for stdout and gives its exit code and stderr.
+fn without_reader(command: &mut Command) -> (Option<i32>, String) {
+    let output = command.stdout(closed()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// Panics if a line has a panic's words.
+#[track_caller]
+fn assert_no_panic(ended: &Ended) {
+    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+}
+
+#[test]
+fn training_goes_on_without_stderr() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    // So that something is logged at every step.
+    let mut command = halite(RUN);
+    command.arg(&out).env("HALITE_LOG", "debug").stderr(closed());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(newest_step(&out), 10);
+}
+
+#[test]
+fn training_goes_on_without_stdout() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let (code, stderr) = without_reader(halite(RUN).arg(&out));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(out.join("report.json").exists());
+}
+
+#[test]
+fn training_of_text_goes_on_without_stderr() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    fs::write(&text, "A short text, again and again. ".repeat(200)).unwrap();
+    let mut command = halite("train text --config tiny --context 16 --steps 3 --batch-size 4 --sample 0");
+    command.arg("--data").arg(&text).arg("--out").arg(dir.path().join("run"));
+    let output = command.stderr(closed()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn installation_goes_on_without_stderr() {
+    // The installation fails, because there is no pip; its first line is printed before.
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite("plugins install cpu");
+    command.env("HALITE_CACHE_DIR", dir.path()).env("PATH", dir.path());
+    let output = command.stderr(closed()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn reports_end_quietly_when_nobody_reads_them() {
+    cache();
+    for arguments in ["", "--help", "devices", "plugins list", "plugins check cpu --only buffer"] {
+        let (code, stderr) = without_reader(&mut halite(arguments));
+        assert_eq!(code, Some(0), "`{arguments}`: {stderr}");
+        assert!(!stderr.contains("error") && !stderr.contains("panicked"), "`{arguments}`: {stderr}");
+    }
+}
+
+#[test]
+fn threads_that_cannot_be_had_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    fs::write(&text, "A short text. ".repeat(200)).unwrap();
+    let data = format!("train text --config tiny --context 16 --steps 3 --data {}", text.display());
+    let train = format!("{RUN} {}", dir.path().join("run").display());
+    for arguments in [&*train, &data, "devices", "plan tiny --target cpu:1", "plugins check cpu"] {
+        // No system has so much memory for the stack of a thread.
+        let ended = run(halite(arguments).env("RUST_MIN_STACK", (1u64 << 47).to_string()));
+        assert_eq!(ended.status.code(), Some(1), "`{arguments}`: {ended:?}");
+        assert!(ended.error().contains("thread"), "`{arguments}`: {ended:?}");
+        assert_no_panic(&ended);
+    }
+}
