@@ -8,7 +8,7 @@ use std::sync::{
 use halite_core::{Error, ErrorKind, Result};
 use signal_hook::{
     SigId,
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGINT, SIGTERM},
     flag,
     low_level::unregister,
 };
@@ -20,7 +20,12 @@ const BY_INTERRUPT: usize = 2;
 const BY_TERMINATE: usize = 3;
 const BY_HANGUP: usize = 4;
 /// The signals that ask a run to stop, and what each is in a [`StopFlag`].
-const SIGNALS: [(i32, usize); 3] = [(SIGINT, BY_INTERRUPT), (SIGTERM, BY_TERMINATE), (SIGHUP, BY_HANGUP)];
+const SIGNALS: &[(i32, usize)] = &[
+    (SIGINT, BY_INTERRUPT),
+    (SIGTERM, BY_TERMINATE),
+    #[cfg(unix)]
+    (signal_hook::consts::SIGHUP, BY_HANGUP),
+];
 
 /// Why a run stops before its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -129,7 +134,7 @@ impl Interrupts {
         let mut interrupts = Interrupts { flag, actions: Vec::new(), default };
         let Interrupts { flag: StopFlag(reason), actions, .. } = &mut interrupts;
         let interrupted = Arc::new(AtomicBool::new(false));
-        for (signal, by) in SIGNALS {
+        for &(signal, by) in SIGNALS {
             if default.ignored & bit(signal) != 0 {
                 continue;
             }
@@ -187,7 +192,7 @@ impl Defaults {
             DEFAULTS.get_or_init(|| Defaults { watchers: AtomicUsize::new(0), ignored, nobody_watches: nobody_watches.clone() });
         // Only the one whose value went in registers it.
         if Arc::ptr_eq(&defaults.nobody_watches, &nobody_watches) {
-            for (signal, _) in SIGNALS {
+            for &(signal, _) in SIGNALS {
                 // What the program handles or ignores itself comes back, not the system's way.
                 if (ignored | caught) & bit(signal) == 0 {
                     flag::register_conditional_default(signal, nobody_watches.clone())?;

@@ -155,6 +155,27 @@ fn a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had() {
 }
 
 #[test]
+fn table_catches_up_once_there_is_room() {
+    let Some(disk) = disk_of_kilobytes(64, "table_catches_up_once_there_is_room") else { return };
+    let row = |step: u64| {
+        let metrics = vec![("loss".to_string(), 1.0 / step as f64)];
+        Row { step, epoch: 0, seconds: 1.0, split: Split::Train, metrics }
+    };
+    let mut log = CsvLog::create(disk.path().join("metrics.csv")).unwrap();
+    fs::write(disk.path().join("filler"), vec![1; 1 << 20]).unwrap_err();
+    let failed = (1..10_000).find(|&step| log.write(&row(step)).is_err()).expect("the disk is full");
+    for step in failed + 1..failed + 100 {
+        log.write(&row(step)).unwrap_err();
+    }
+    fs::remove_file(disk.path().join("filler")).unwrap();
+    log.write(&row(failed + 100)).unwrap();
+    let expected: Vec<Row> = (1..=failed + 100).map(row).collect();
+    assert!(log.rows().unwrap() == expected, "rows are missing");
+    let text = fs::read_to_string(disk.path().join("metrics.csv")).unwrap();
+    assert_eq!(text.lines().count() as u64, 1 + failed + 100);
+}
+
+#[test]
 fn a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read() {
     let Some(disk) = disk_of_kilobytes(512, "a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read") else { return };
     let dir = disk.path().join("checkpoints");

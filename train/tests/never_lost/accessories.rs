@@ -1,6 +1,10 @@
 //! Plots and tables that cannot be written.
 
-use std::fs::{self, File};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    process::Command,
+};
 
 use halite_backends::Accelerator;
 
@@ -60,4 +64,36 @@ fn table_over_two_gibibytes_does_not_end_the_run() {
     assert_eq!(fitted.report.steps, 15);
     let validation = (15, "validation".to_string());
     assert_eq!(rows(&out).last(), Some(&validation));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn table_is_on_the_disk_before_its_checkpoint_counts() {
+    const INSIDE: &str = "HALITE_TEST_TRACED";
+    if let Some(out) = std::env::var_os(INSIDE) {
+        let client = Accelerator::cpu().open().unwrap();
+        fit(on(&client).out(PathBuf::from(out)), crate::points()).unwrap();
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let calls = dir.path().join("calls");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-y", "-e", "trace=openat,write,fdatasync,fsync", "-o"]).arg(&calls);
+    strace.arg(std::env::current_exe().unwrap());
+    let test = "accessories::table_is_on_the_disk_before_its_checkpoint_counts";
+    let output = strace.args(["--exact", test]).env(INSIDE, out_in(&dir)).output();
+    let Ok(output) = output.inspect_err(|error| eprintln!("skipped: no strace: {error}")) else { return };
+    let calls = fs::read_to_string(&calls).unwrap_or_default();
+    if calls.is_empty() {
+        eprintln!("skipped: this account may not trace: {output:?}");
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let lines: Vec<&str> = calls.lines().collect();
+    let last = |found: &dyn Fn(&str) -> bool| lines.iter().rposition(|line| found(line)).unwrap();
+    let of_table = |line: &str| line.contains("/run/metrics.csv>");
+    let written = last(&|line| line.contains("write(") && of_table(line));
+    let synced = last(&|line| line.contains("sync(") && of_table(line));
+    let committed = last(&|line| line.contains("openat(") && line.contains("/COMMIT\""));
+    assert!(written < synced && synced < committed, "{written} {synced} {committed} {calls}");
 }

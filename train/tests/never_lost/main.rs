@@ -45,19 +45,24 @@ fn points() -> InMemory {
     InMemory::new([("x", x), ("y", y)]).unwrap()
 }
 
-/// A dataset that calls a function before each read.
+/// A dataset that calls a function at each read.
 struct Watched<F> {
     inner: InMemory,
     reads: AtomicUsize,
-    before: F,
+    on_read: F,
 }
 
-/// [`points`], with `before` called with the number of earlier reads.
-fn watched<F: Fn(usize) + Send + Sync>(before: F) -> Watched<F> {
-    Watched { inner: points(), reads: AtomicUsize::new(0), before }
+/// [`points`], with `on_read` called with the number of earlier reads.
+fn watched(on_read: impl Fn(usize) + Send + Sync) -> Watched<impl Fn(usize, &mut [f32]) + Send + Sync> {
+    altered(move |reads, _| on_read(reads))
 }
 
-impl<F: Fn(usize) + Send + Sync> Dataset for Watched<F> {
+/// [`points`], with `on_read` called with the number of earlier reads and the sample's `x`.
+fn altered<F: Fn(usize, &mut [f32]) + Send + Sync>(on_read: F) -> Watched<F> {
+    Watched { inner: points(), reads: AtomicUsize::new(0), on_read }
+}
+
+impl<F: Fn(usize, &mut [f32]) + Send + Sync> Dataset for Watched<F> {
     fn len(&self) -> usize {
         self.inner.len()
     }
@@ -67,8 +72,9 @@ impl<F: Fn(usize) + Send + Sync> Dataset for Watched<F> {
     }
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
-        (self.before)(self.reads.fetch_add(1, Ordering::SeqCst));
-        self.inner.read(index, into)
+        self.inner.read(index, into)?;
+        (self.on_read)(self.reads.fetch_add(1, Ordering::SeqCst), into.values_mut(0)?);
+        Ok(())
     }
 }
 

@@ -7,10 +7,15 @@ use std::{
 };
 
 use halite_backends::Accelerator;
-use halite_core::{Client, ErrorKind, Null};
-use halite_train::signals::{StopFlag, StopReason};
+use halite_core::{Client, DType, ErrorKind, Null, tree::Leaf};
+use halite_data::Labeled;
+use halite_nn::{Mean, Tensor, Trace};
+use halite_train::{
+    Task,
+    signals::{StopFlag, StopReason},
+};
 
-use crate::{BATCH, SAMPLES, faulty::Faulty, fit, on, out_in, points, saved, watched};
+use crate::{BATCH, SAMPLES, altered, faulty::Faulty, fit, on, out_in, points, saved, watched};
 
 /// No test of a stop takes as long, not even on a busy machine.
 const GENEROUS: Duration = Duration::from_secs(60);
@@ -201,4 +206,52 @@ fn device_that_hangs_is_given_up_at_the_limit() {
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
     let text = error.to_string();
     assert!(text.contains("step 4") && text.contains("`wait_limit`"), "{text}");
+}
+
+/// As [`crate::Plane`], with a loop in the loss that never ends when an input is as large as [`ENDLESS`].
+struct Endless;
+
+const ENDLESS: f32 = 1e9;
+
+impl Task for Endless {
+    type Model = crate::Model<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(&self, cx: &'t Trace, model: &crate::Model<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+        let loss = crate::Plane.loss(cx, model, batch);
+        let start = (Leaf(cx.scalar(0.0, DType::F32)), Leaf(batch.input.max([0, 1])));
+        // 2^24 and 1 is 2^24 in f32.
+        let (Leaf(turns), _) =
+            cx.while_loop(start, |(turn, largest)| turn.0.lt(largest.0), |(turn, largest)| (Leaf(turn.0 + 1.0), largest));
+        // XLA runs programs of fewer than a thousand operations within the call that launches them.
+        let work = (cx.arange(4096, DType::F32) + turns).square().sum_all();
+        Mean::weighted(loss.total + work.stop_gradient() * 0.0, loss.weight)
+    }
+}
+
+#[test]
+fn endless_step_of_the_plugin_does_not_hold_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let client = Accelerator::cpu().open().unwrap();
+    let stop = StopFlag::new();
+    let setter = stop.clone();
+    let data = altered(move |reads, x| {
+        if reads == 2 * BATCH {
+            x.fill(ENDLESS);
+            let setter = setter.clone();
+            thread::spawn(move || {
+                thread::sleep(Duration::from_secs(1));
+                setter.stop();
+            });
+        }
+    });
+    let trainer = on(&client).checkpoint_every(1).workers(0).out(&out).stop_flag(&stop);
+    let trainer = trainer.wait_limit(Duration::from_secs(3)).build().unwrap();
+    let model = crate::Model { out: halite_nn::Linear::new(2, 1) };
+    let work = move || trainer.fit(Endless, model, halite_nn::Adam::new(0.1), data, points());
+    let error = in_time(move || work().map(drop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
+    assert!(error.to_string().contains("step-00000002 stays"), "{error}");
+    std::mem::forget(client);
 }
