@@ -127,9 +127,9 @@ fn a_second_ctrl_c_ends_it_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     // Steps of seconds: a run that is asked once ends when those that are queued are done.
-    let mut running = Running::start(halite("train mnist --model cnn --batch-size 4000 --quiet --out").arg(out));
-    running.until("the table was begun", || out.join("metrics.csv").exists());
-    thread::sleep(Duration::from_millis(300));
+    let mut command = halite("train mnist --model cnn --batch-size 4000 --checkpoint-every 1 --quiet --out");
+    let mut running = Running::start(command.arg(out));
+    running.until("its first checkpoint", || newest_step(out) > 0);
     running.signal("INT");
     thread::sleep(Duration::from_millis(300));
     let asked_again = Instant::now();

@@ -143,13 +143,15 @@ fn a_run_whose_data_could_not_be_read_is_saved_where_it_was_and_goes_on_from_the
 }
 
 #[test]
-fn a_flag_that_is_set_before_the_run_lets_it_do_one_step_and_save() {
+fn flag_set_before_a_resume_leaves_the_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
+    fit(trainer().out(dir.path()), spirals(SAMPLES)).unwrap();
     let stop = StopFlag::new();
     stop.stop();
-    let fitted = fit(trainer().out(dir.path()).stop_flag(&stop), spirals(SAMPLES)).unwrap();
-    assert!(fitted.report.interrupted);
-    assert_eq!((fitted.report.steps, latest(dir.path()).unwrap().position().step), (1, 1));
+    let again = trainer().epochs(9).out(dir.path()).resume(true).stop_flag(&stop);
+    let error = error_of(fit(again, spirals(SAMPLES)));
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    assert!(error.to_string().ends_with("step-00000075 stays"), "{error}");
 }
 
 #[test]
