@@ -2,7 +2,7 @@
 
 use std::{fs, io, process::Command};
 
-use crate::support::{Ended, cache, halite, newest_step, run};
+use crate::support::{Ended, cache, fails, halite, newest_step, run};
 
 const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1 --out";
 
@@ -89,4 +89,10 @@ fn threads_that_cannot_be_had_are_an_error() {
         assert!(ended.error().contains("thread"), "`{arguments}`: {ended:?}");
         assert_no_panic(&ended);
     }
+}
+
+#[test]
+fn million_of_threads_is_refused() {
+    let error = fails(halite("devices --accelerator cpu:2").env("NPROC", "1000000"));
+    assert!(error.contains("NPROC=1000000 asks XLA for as many threads; at most 4096"), "{error}");
 }
