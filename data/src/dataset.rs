@@ -90,12 +90,12 @@ impl Rows {
     /// Room for `count` samples of these fields, all zero, each array aligned for zero-copy uploads.
     ///
     /// # Errors
-    /// If a size does not fit the address space.
+    /// If a size does not fit the address space, or the host has no memory for it.
     pub fn zeros(fields: &[Field], count: usize) -> Result<Self> {
         let batched = |field: &Field| {
             let dims: Vec<usize> = std::iter::once(count).chain(field.ty.dims().iter().copied()).collect();
             let ty = field.ty.with_dims(dims);
-            ty.checked_bytes().map(|_| HostArray::zeros(ty))
+            HostArray::try_zeros(ty)
         };
         Ok(Self { arrays: fields.iter().map(batched).collect::<Result<_>>()?, count })
     }

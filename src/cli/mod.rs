@@ -114,10 +114,20 @@ pub(crate) fn run() -> ExitCode {
     }
     let traced = profile::finish();
     match result.and_then(|code| traced.map(|()| code)).and_then(|code| all_said().map(|()| code)) {
-        Ok(code) => code,
+        Ok(code) => {
+            if let Some(code) = STOPPED.get() {
+                // A compiler that nobody waits for any more may still be at work, and destructors under it end badly.
+                let _ = io::stdout().flush();
+                signal_hook::low_level::exit((*code).into());
+            }
+            code
+        }
         Err(error) => say_error(&error),
     }
 }
+
+/// The exit code of a run that was asked to stop, and did.
+static STOPPED: OnceLock<u8> = OnceLock::new();
 
 /// Why a line could not be printed; the first reason.
 static UNSAID: OnceLock<io::Error> = OnceLock::new();

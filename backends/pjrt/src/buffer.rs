@@ -496,3 +496,14 @@ pub(crate) fn buffer_type(dtype: DType) -> PJRT_Buffer_Type {
 pub(crate) fn dtype_of(ty: PJRT_Buffer_Type) -> Option<DType> {
     DType::ALL.into_iter().find(|dtype| buffer_type(*dtype) == ty)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_memory_that_is_not_there_is_none() {
+        assert_eq!(uninit_bytes(3).map(|bytes| bytes.len()), Some(3));
+        assert!(uninit_bytes(1 << 60).is_none() && uninit_bytes(usize::MAX).is_none());
+    }
+}

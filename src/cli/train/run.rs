@@ -20,7 +20,7 @@ use halite::{
 };
 use halite_core::{Client, DTypePolicy, DeviceId};
 
-use crate::cli::{give_up, positive, profile};
+use crate::cli::{STOPPED, give_up, positive, profile};
 
 /// Options of every training.
 #[derive(Args, Debug)]
@@ -173,6 +173,7 @@ pub(super) fn finish<K: Task>(fitted: &Fitted<K>, out: &Path) -> ExitCode {
     say!("{fitted}\nplot, table and report: {}", out.display());
     let Some(reason) = fitted.stopped_by else { return ExitCode::SUCCESS };
     remark!("stopped before its last epoch; the same command with --resume goes on from here");
+    _ = STOPPED.set(reason.exit_code());
     ExitCode::from(reason.exit_code())
 }
 

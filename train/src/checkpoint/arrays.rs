@@ -108,7 +108,7 @@ pub(super) fn read<'a>(
             corrupt(format!("`{name}` in {} has elements of type {:?}, which halite has not", entry.name, info.dtype))
         })?;
         let ty = TensorType::new(dtype, &info.shape);
-        let mut bytes = AlignedBytes::zeroed(ty.checked_bytes()?);
+        let mut bytes = AlignedBytes::try_zeroed(ty.checked_bytes()?)?;
         file.read_exact(bytes.as_mut()).map_err(unreadable)?;
         arrays.push((name, HostArray::from_aligned(bytes, ty)?));
     }
