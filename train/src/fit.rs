@@ -434,6 +434,10 @@ where
 
     /// Takes the windows that have arrived; all of them, waiting, if `all`.
     fn collect(&mut self, now: &mut Progressing<K, O>, all: bool) -> Result<()> {
+        // First for the steps that the windows are of: a device that hangs does so in one of them.
+        if let Some((last, _)) = now.meter.pending.back().filter(|_| all) {
+            now.in_flight.settle(*last, &|| self.stop.is_set())?;
+        }
         let mut arrived = Vec::new();
         let collected = now.meter.collect(all, now.in_flight.limits(), &self.stop, &mut arrived);
         for (step, means) in arrived {
@@ -466,8 +470,12 @@ where
         if now.step == now.first {
             return Ok(());
         }
-        // What a hung device has cannot be saved, and what waits for it would wait for ever.
-        now.in_flight.settle(&|| self.stop.is_set())?;
+        self.save_settled(now)
+    }
+
+    /// Saves when all that is queued is done: what a hung device has cannot be saved.
+    fn save_settled(&mut self, now: &mut Progressing<K, O>) -> Result<()> {
+        now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
         self.save(now, None)
     }
 
@@ -475,6 +483,10 @@ where
     fn save(&mut self, now: &mut Progressing<K, O>, validation: Option<&[(Arc<str>, f64)]>) -> Result<()> {
         if !self.outputs.saves() {
             return Ok(());
+        }
+        // The save before is waited for below, and itself waits for what these steps make.
+        if let Some(saved) = self.outputs.saved_step() {
+            now.in_flight.settle(saved, &|| self.stop.is_set())?;
         }
         // The sums in the checkpoint must cover exactly the steps before it.
         self.collect(now, true)?;
@@ -509,7 +521,7 @@ where
     /// Saves what was learnt before the data, or the scoring, failed with `error`.
     fn keep(&mut self, now: &mut Progressing<K, O>, error: Error) -> Error {
         // Of two errors the first tells more.
-        if let Err(second) = self.save(now, None) {
+        if let Err(second) = self.save_settled(now) {
             tracing::warn!("no checkpoint of step {} either: {second}", now.step);
         }
         error

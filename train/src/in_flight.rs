@@ -74,10 +74,11 @@ impl InFlight {
         Ok(())
     }
 
-    /// Waits until all of them are done; once `stop` says so, not for long.
-    pub(crate) fn settle(&mut self, stop: &dyn Fn() -> bool) -> Result<()> {
+    /// Waits until all up to the one of this number are done; once `stop` says so, not for long.
+    pub(crate) fn settle(&mut self, last: u64, stop: &dyn Fn() -> bool) -> Result<()> {
         while let InFlight { what, queued, limits, .. } = self
             && let Some(oldest) = queued.front_mut()
+            && oldest.number <= last
         {
             let number = oldest.number;
             let name = || format!("{what} {number}");

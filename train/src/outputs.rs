@@ -175,6 +175,11 @@ impl Outputs {
         self.files.is_some()
     }
 
+    /// The step of the newest checkpoint, which may still be written.
+    pub(crate) fn saved_step(&self) -> Option<u64> {
+        self.saved_at.map(|position| position.step)
+    }
+
     /// Begins an epoch, `done` of whose steps were done before.
     pub(crate) fn epoch_begun(&self, epoch: u64, done: usize) {
         self.progress.epoch_begun(epoch, done as u64);

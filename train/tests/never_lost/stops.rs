@@ -197,6 +197,22 @@ fn stop_while_a_device_hangs_keeps_the_last_checkpoint() {
 }
 
 #[test]
+fn save_of_a_step_that_hangs_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let (gate, stop) = (Gate::default(), StopFlag::new());
+    let _open = OpenAtEnd(gate.clone());
+    stop_at(&gate, &stop);
+    let client = Client::new(Faulty::new().hangs_after(2, &gate));
+    // Each save waits for the one before it, and that for the device.
+    let trainer = on(&client).epochs(3).checkpoint_every(1).out(&out).stop_flag(&stop);
+    let trainer = trainer.wait_limit(Duration::from_secs(2));
+    let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
+    assert!(error.to_string().contains("step-00000002 stays"), "{error}");
+}
+
+#[test]
 fn device_that_hangs_is_given_up_at_the_limit() {
     let gate = Gate::default();
     let _open = OpenAtEnd(gate.clone());
