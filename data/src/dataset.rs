@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::AnyBitPattern;
 use halite_core::{Element, Error, HostArray, Result, TensorType};
+use sha2::{Digest, Sha256};
 
 /// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,12 @@ pub trait Dataset: Send + Sync {
     /// If the sample cannot be read. `index` is below [`len`](Self::len).
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()>;
 
+    /// Digest of what the samples are read from, if it is cheap to compute: a run that resumes compares it with the
+    /// saved one. `None`, the default, means unknown.
+    fn digest(&self) -> Option<String> {
+        None
+    }
+
     /// Whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -55,6 +62,18 @@ fn short_type_name(full: &str) -> String {
     without_parameters.rsplit("::").next().unwrap_or(full).to_string()
 }
 
+/// SHA-256 of `parts`, each preceded by its length.
+pub(crate) fn digest_of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        let part = part.as_ref();
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let hex = |byte: &u8| format!("{byte:02x}");
+    format!("sha256 {}", hasher.finalize().iter().map(hex).collect::<String>())
+}
+
 macro_rules! forward_dataset {
     ($($pointer:ty),*) => {
         $(impl<D: Dataset + ?Sized> Dataset for $pointer {
@@ -68,6 +87,10 @@ macro_rules! forward_dataset {
 
             fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
                 (**self).read(index, into)
+            }
+
+            fn digest(&self) -> Option<String> {
+                (**self).digest()
             }
 
             fn name(&self) -> String {
@@ -319,6 +342,11 @@ where
         Ok(())
     }
 
+    /// That of the inner dataset: the function is not part of it.
+    fn digest(&self) -> Option<String> {
+        self.inner.digest()
+    }
+
     fn name(&self) -> String {
         self.inner.name()
     }
@@ -342,6 +370,12 @@ impl<D: Dataset> Dataset for Subset<D> {
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         self.inner.read(self.indices[index], into)
+    }
+
+    fn digest(&self) -> Option<String> {
+        let inner = self.inner.digest()?;
+        let indices: Vec<u8> = self.indices.iter().flat_map(|&index| (index as u64).to_le_bytes()).collect();
+        Some(digest_of([inner.as_bytes(), &indices]))
     }
 
     fn name(&self) -> String {

@@ -2,7 +2,7 @@
 
 use halite_core::{Error, HostArray, Result};
 
-use crate::{Dataset, Field, SampleMut};
+use crate::{Dataset, Field, SampleMut, dataset::digest_of};
 
 /// Named arrays whose first dimension counts the samples.
 #[derive(Clone, Debug)]
@@ -69,6 +69,12 @@ impl Dataset for InMemory {
             into.bytes_mut(field).copy_from_slice(&array.bytes()[index * size..(index + 1) * size]);
         }
         Ok(())
+    }
+
+    fn digest(&self) -> Option<String> {
+        let described: Vec<String> = self.fields.iter().map(|field| format!("{} {}", field.name, field.ty)).collect();
+        let described = described.iter().map(String::as_bytes);
+        Some(digest_of(described.chain(self.arrays.iter().map(HostArray::bytes))))
     }
 
     fn name(&self) -> String {

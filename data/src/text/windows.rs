@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_core::{DType, Error, Result, TensorType};
 
-use crate::{Dataset, Field, SampleMut};
+use crate::{Dataset, Field, SampleMut, dataset::digest_of};
 
 /// Windows of a line of tokens: sample `i` is the tokens from `i * length` on, one more than `length`, since each but the
 /// last is to tell the next. So every token but the first is told once in an epoch; what fills no window is left out.
@@ -92,5 +92,10 @@ impl Dataset for TokenWindows {
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         let start = index * self.length;
         into.write(0, &self.tokens[start..=start + self.length])
+    }
+
+    fn digest(&self) -> Option<String> {
+        let length = (self.length as u64).to_le_bytes();
+        Some(digest_of([&length[..], bytemuck::cast_slice(&self.tokens)]))
     }
 }
