@@ -50,6 +50,7 @@ mod store;
 use halite_core::HostArray;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::store::LOCK;
 pub use self::{
     saved::Saved,
     store::{Best, CheckpointStore, StoreOptions},

@@ -1,6 +1,7 @@
 //! Writing files so that a reader, or the next run, finds the old content or the new, never half of it.
 
 use std::{
+    ffi::OsString,
     fmt,
     fs::{self, File},
     io::{self, Write},
@@ -41,10 +42,9 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Replaces the content of `path` in one step: a reader sees the old or the new, also after a power cut.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file");
-    let name = path.file_name().ok_or_else(invalid)?.to_string_lossy().into_owned();
+    path.file_name().ok_or_else(invalid)?;
     let parent = parent_of(path);
-    // One fixed name: what a killed run leaves is overwritten by the next.
-    let temporary = parent.join(format!(".{name}.tmp"));
+    let temporary = temporary_of(path);
     let written = File::create(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()
@@ -54,6 +54,15 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(error);
     }
     sync_dir(parent)
+}
+
+/// Where [`replace`] writes the new content of `path` before it has its name. One fixed name: what a killed run leaves is
+/// overwritten by the next, or removed at its start.
+pub(crate) fn temporary_of(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".tmp");
+    parent_of(path).join(name)
 }
 
 /// Renames what is at `path`, if anything is, to `path.aside`, or to a name with a number if that is taken too.
@@ -111,6 +120,21 @@ pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether an error of reading says that a file is not what was written, or is gone, in contrast to one that may be whole
+/// and cannot be read now: no permission, too many open files, a failing disk.
+pub(crate) fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
+    matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData | UnexpectedEof)
+}
+
+/// As [`failed`] for reading, of the kind [`ErrorKind::Corrupt`] if it [is damage](is_damage).
+pub(crate) fn unreadable(op: &'static str, path: &Path, error: &io::Error) -> Error {
+    match is_damage(error) {
+        true => Error::new(ErrorKind::Corrupt, op, failed(op, "read", path, error).message().to_string()),
+        false => failed(op, "read", path, error),
+    }
+}
+
 /// Opens a file for reading if it is a plain file.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
@@ -156,6 +180,21 @@ mod tests {
         }
         assert_eq!(fs::read(dir.path().join("report.json.aside")).unwrap(), b"one");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_missing_or_changed_files_are_damage() {
+        #[cfg(target_os = "linux")]
+        for (errno, damage) in [(2, true), (20, true), (21, true), (1, false), (5, false), (12, false), (13, false), (24, false)]
+        {
+            let error = io::Error::from_raw_os_error(errno);
+            assert_eq!(is_damage(&error), damage, "{error}");
+            let kind = if damage { ErrorKind::Corrupt } else { ErrorKind::Io };
+            assert_eq!(unreadable("checkpoint", Path::new("COMMIT"), &error).kind(), kind, "{error}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        assert!(is_damage(&read_plain(dir.path(), 10).unwrap_err()));
+        assert!(is_damage(&read_plain(&dir.path().join("none"), 10).unwrap_err()));
     }
 
     #[test]

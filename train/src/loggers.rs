@@ -8,6 +8,7 @@ mod plot;
 mod progress;
 mod report;
 
+pub(crate) use self::{csv::TableMark, format::format_seconds};
 pub use self::{
     csv::{CsvLog, Row, Split},
     format::{format_metric, is_fraction},

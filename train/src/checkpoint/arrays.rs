@@ -88,7 +88,7 @@ pub(super) fn read<'a>(
 ) -> Result<Vec<(String, HostArray)>> {
     little_endian()?;
     let path = folder.join(&entry.name);
-    let unreadable = |error: io::Error| files::failed("checkpoint", "read", &path, &error);
+    let unreadable = |error: io::Error| files::unreadable("checkpoint", &path, &error);
     let file = files::open_plain(&path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
     if length != entry.bytes {
@@ -108,9 +108,11 @@ pub(super) fn read<'a>(
             corrupt(format!("`{name}` in {} has elements of type {:?}, which halite has not", entry.name, info.dtype))
         })?;
         let ty = TensorType::new(dtype, &info.shape);
-        let mut bytes = AlignedBytes::try_zeroed(ty.checked_bytes()?)?;
+        let bad = |error: Error| corrupt(format!("`{name}` in {}: {}", entry.name, error.message()));
+        let mut bytes = AlignedBytes::try_zeroed(ty.checked_bytes().map_err(bad)?)?;
         file.read_exact(bytes.as_mut()).map_err(unreadable)?;
-        arrays.push((name, HostArray::from_aligned(bytes, ty)?));
+        let array = HostArray::from_aligned(bytes, ty).map_err(bad)?;
+        arrays.push((name, array));
     }
     let (_, _, sha256) = file.finish();
     if sha256 != entry.sha256 {

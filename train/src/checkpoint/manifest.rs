@@ -82,6 +82,35 @@ pub(super) struct Contents {
     pub(super) metadata: serde_json::Value,
 }
 
+/// What a manifest is, which is read first: a later version is not reported as a strange field.
+#[derive(Deserialize)]
+struct Heading {
+    format: String,
+    version: u32,
+}
+
+impl Heading {
+    fn check(&self) -> Result<()> {
+        if self.format != FORMAT {
+            return Err(corrupt(format!("{MANIFEST} has the format `{}`, want `{FORMAT}`", self.format)));
+        }
+        if self.version != VERSION {
+            let message = format!(
+                "{MANIFEST} is of version {}, this halite reads version {VERSION}: use the halite that wrote it",
+                self.version
+            );
+            return Err(Error::new(ErrorKind::Unsupported, "checkpoint", message));
+        }
+        Ok(())
+    }
+}
+
+/// The version that the first line of a marker names.
+fn marked_version(marker: &[u8]) -> Option<u32> {
+    let first = marker.split(|&byte| byte == b'\n').next()?;
+    std::str::from_utf8(first).ok()?.strip_prefix(FORMAT)?.trim().parse().ok()
+}
+
 impl Manifest {
     pub(super) fn new(contents: Contents) -> Self {
         let Contents { sequence, position, seed, best, arrays, files, metadata } = contents;
@@ -117,6 +146,12 @@ impl Manifest {
         let marker = read(&folder.join(COMMIT), 1024)?;
         let bytes = read(&folder.join(MANIFEST), MANIFEST_LIMIT)?;
         if marker != commit_marker(&bytes) {
+            // A later format may have another marker. One damaged byte does not make both files say the same version.
+            if let (Some(version), Ok(heading)) = (marked_version(&marker), serde_json::from_slice::<Heading>(&bytes))
+                && heading.version == version
+            {
+                heading.check()?;
+            }
             return Err(corrupt(format!(
                 "{COMMIT} is not the marker of this {MANIFEST} (sha256 {}): one of them was changed after it was written",
                 hex(&Sha256::digest(&bytes))
@@ -130,24 +165,9 @@ impl Manifest {
     /// # Errors
     /// If it is of another format or version, or a name, type or range in it cannot be.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
-        // First what it is, so that a later version is not reported as a strange field.
-        #[derive(Deserialize)]
-        struct Heading {
-            format: String,
-            version: u32,
-        }
         let not_json = |error: serde_json::Error| corrupt(format!("{MANIFEST}: {error}"));
         let heading: Heading = serde_json::from_slice(bytes).map_err(not_json)?;
-        if heading.format != FORMAT {
-            return Err(corrupt(format!("{MANIFEST} has the format `{}`, want `{FORMAT}`", heading.format)));
-        }
-        if heading.version != VERSION {
-            let message = format!(
-                "{MANIFEST} is of version {}, this halite reads version {VERSION}: use the halite that wrote it",
-                heading.version
-            );
-            return Err(Error::new(ErrorKind::Unsupported, "checkpoint", message));
-        }
+        heading.check()?;
         let manifest: Manifest = serde_json::from_slice(bytes).map_err(not_json)?;
         manifest.check()?;
         Ok(manifest)
@@ -213,7 +233,7 @@ pub(super) fn corrupt(message: impl Into<String>) -> Error {
 }
 
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
-    files::read_plain(path, limit).map_err(|error| files::failed("checkpoint", "read", path, &error))
+    files::read_plain(path, limit).map_err(|error| files::unreadable("checkpoint", path, &error))
 }
 
 fn is_plain_name(name: &str) -> bool {

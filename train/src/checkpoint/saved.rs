@@ -94,12 +94,17 @@ impl Saved {
     /// If an array is missing, is of another type, or is not wanted: one error that lists the differences. Nothing is
     /// taken then.
     pub fn take_all(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
+        let differences = self.differences(wanted);
+        self.take_checked(wanted, differences)
+    }
+
+    /// How its arrays differ from the `wanted` ones, a line for each that is missing, of another type, or not wanted.
+    pub fn differences(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
         let names: HashSet<&str> = wanted.iter().map(|(name, _)| &**name).collect();
         let unwanted = self.arrays.iter().filter(|(name, _)| !names.contains(&***name));
         let unwanted =
             unwanted.map(|(name, array)| format!("`{name}` is {} in the checkpoint, the model has no such array", array.ty()));
-        let unwanted = unwanted.collect();
-        self.take_checked(wanted, unwanted)
+        self.missing(wanted).into_iter().chain(unwanted).collect()
     }
 
     /// Takes the `wanted` arrays out, in their order, and leaves the others.
@@ -107,21 +112,23 @@ impl Saved {
     /// # Errors
     /// If an array is missing or is of another type: one error that lists the differences. Nothing is taken then.
     pub fn take_some(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
-        self.take_checked(wanted, Vec::new())
+        let missing = self.missing(wanted);
+        self.take_checked(wanted, missing)
     }
 
-    fn take_checked(&mut self, wanted: &[(String, TensorType)], unwanted: Vec<String>) -> Result<Vec<HostArray>> {
-        let mut differences: Vec<String> = Vec::new();
-        for (name, want) in wanted {
-            match self.arrays.get(name) {
-                None => differences.push(format!("`{name}` is not in the checkpoint, the model wants {want}")),
-                Some(array) if array.ty() != want => {
-                    differences.push(format!("`{name}` is {} in the checkpoint, the model wants {want}", array.ty()));
-                }
-                Some(_) => {}
+    /// The `wanted` arrays that are missing or of another type.
+    fn missing(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
+        let difference = |(name, want): &(String, TensorType)| match self.arrays.get(name) {
+            None => Some(format!("`{name}` is not in the checkpoint, the model wants {want}")),
+            Some(array) if array.ty() != want => {
+                Some(format!("`{name}` is {} in the checkpoint, the model wants {want}", array.ty()))
             }
-        }
-        differences.extend(unwanted);
+            Some(_) => None,
+        };
+        wanted.iter().filter_map(difference).collect()
+    }
+
+    fn take_checked(&mut self, wanted: &[(String, TensorType)], mut differences: Vec<String>) -> Result<Vec<HostArray>> {
         let mut names = HashSet::new();
         let twice = wanted.iter().filter(|(name, _)| !names.insert(&**name));
         differences.extend(twice.map(|(name, _)| format!("`{name}` is wanted twice")));

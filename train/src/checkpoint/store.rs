@@ -2,12 +2,13 @@
 
 use std::{
     collections::HashSet,
+    fmt,
     fs::{self, File, TryLockError},
-    io,
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use halite_core::{
@@ -21,11 +22,11 @@ use super::{
     manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest, commit_marker, corrupt},
     saved::unusable,
 };
-use crate::files;
+use crate::{files, loggers::format_seconds};
 
 const OP: &str = "checkpoint";
 const BEST: &str = "best.json";
-const LOCK: &str = ".lock";
+pub(crate) const LOCK: &str = ".lock";
 const TEMPORARY: &str = ".tmp-";
 const TRASH: &str = ".trash-";
 const FOLDER: &str = "step-";
@@ -82,7 +83,8 @@ pub struct CheckpointStore {
 }
 
 impl CheckpointStore {
-    /// Opens `dir` for writing, and creates it if need be. Removes what a killed run left half written.
+    /// Opens `dir` for writing, and creates it if need be. Removes what a killed run left half written, and computes
+    /// `best.json` again from the manifests if it is damaged.
     ///
     /// `keep_last` is how many of the newest checkpoints are kept, at least 1; the best one is kept besides.
     ///
@@ -104,10 +106,11 @@ impl CheckpointStore {
         fs::create_dir_all(&dir).map_err(|error| files::failed(OP, "create the directory", &dir, &error))?;
         let lock = lock(&dir)?;
         remove_leftovers(&dir)?;
-        let newest = scan(&dir)?.iter().filter_map(|found| found.manifest.as_ref().ok()).map(|manifest| manifest.sequence).max();
-        let next_sequence = newest.map_or(0, |newest| newest.saturating_add(1));
+        let next_sequence = next_sequence(&scan(&dir)?);
         let state = WriterState { next_sequence, known_bad: HashSet::new() };
-        Ok(Self::new(Writer { dir, options, lock: Some(lock), state: Mutex::new(state) }))
+        let writer = Writer { dir, options, lock: Some(lock), state: Mutex::new(state) };
+        writer.repair_best()?;
+        Ok(Self::new(writer))
     }
 
     /// Opens `dir` for reading only: nothing in it is changed, and a run may be writing to it.
@@ -191,22 +194,29 @@ impl CheckpointStore {
         join(thread)
     }
 
-    /// Reads the newest valid checkpoint. Invalid ones that are newer are skipped with a warning, see
+    /// Reads the newest valid checkpoint. Damaged ones that are newer are skipped with a warning, see
     /// [`Saved::skipped`].
     ///
     /// # Errors
-    /// If there are checkpoints and none is valid, or the directory cannot be read.
+    /// If there are checkpoints and none is valid, or the directory cannot be read. If one cannot be read for a reason
+    /// other than damage (a later format, permissions, a failing disk): it may be the newest, so nothing older is taken in
+    /// its place unless [`load`](Self::load) names it.
     pub fn latest(&self) -> Result<Option<Saved>> {
         self.finish()?;
         let mut skipped = Vec::new();
-        for found in newest_first(scan(&self.writer.dir)?) {
-            match found.manifest.and_then(|manifest| Saved::read_arrays(&found.path, manifest)) {
+        let mut found = newest_first(scan(&self.writer.dir)?).into_iter();
+        while let Some(Found { path, manifest }) = found.next() {
+            match manifest.and_then(|manifest| Saved::read_arrays(&path, manifest)) {
                 Ok(saved) => return Ok(Some(saved.with_skipped(skipped))),
-                Err(error) => {
-                    let why = unusable(&found.path, &error).message().to_string();
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    let why = unusable(&path, &error).message().to_string();
                     tracing::warn!("{why}; the checkpoint before it is used");
                     skipped.push(why);
-                    self.writer.state().known_bad.insert(found.path);
+                    self.writer.state().known_bad.insert(path);
+                }
+                Err(error) => {
+                    let readable = found.find(|other| other.manifest.is_ok());
+                    return Err(unreadable(&path, &error, readable.as_ref().map(|other| &*other.path)));
                 }
             }
         }
@@ -218,6 +228,60 @@ impl CheckpointStore {
             self.writer.dir.display(),
             skipped.join("\n  ")
         )))
+    }
+
+    /// Reads the checkpoint of this folder name, path or step: `step-00000040`, `40`. Of several of one step it is the
+    /// newest. The next save is newer than every checkpoint that is there.
+    ///
+    /// # Errors
+    /// If there is no such checkpoint, with those there are; if it cannot be read or is damaged.
+    pub fn load(&self, name: &str) -> Result<Saved> {
+        self.finish()?;
+        let found = newest_first(scan(&self.writer.dir)?);
+        let given = Path::new(name);
+        let by_path = given.parent().is_some_and(|parent| is_same_dir(parent, &self.writer.dir));
+        let is_meant = |found: &Found| match name.parse::<u64>() {
+            Ok(step) => found.manifest.as_ref().is_ok_and(|manifest| manifest.position.step == step),
+            Err(_) => found.path.file_name() == (if by_path { given.file_name() } else { Some(given.as_os_str()) }),
+        };
+        match found.iter().find(|found| is_meant(found)) {
+            Some(found) => Saved::read(&found.path),
+            None => {
+                let mut names: Vec<String> = found.iter().map(|found| folder_name(&found.path)).collect();
+                names.sort();
+                let there = if names.is_empty() { "it has none".to_string() } else { format!("it has {}", names.join(", ")) };
+                let message = format!("{} has no checkpoint `{name}`; {there}", self.writer.dir.display());
+                Err(Error::invalid(OP, message))
+            }
+        }
+    }
+
+    /// Removes the checkpoints that are neither among the newest nor the best, as each save does: a run that was killed
+    /// between the two leaves more. Call it after [`latest`](Self::latest), which finds out what is damaged.
+    ///
+    /// # Errors
+    /// If the store was opened for reading only, or one cannot be removed.
+    pub fn prune(&self) -> Result<()> {
+        self.finish()?;
+        self.writer.check_writable()?;
+        self.writer.remove_old(&self.writer.state())
+    }
+
+    /// Every folder that has the name of a checkpoint, newest first, with the reason if it cannot be used. Arrays are not
+    /// read.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn folders(&self) -> Result<Vec<(PathBuf, Result<Position>)>> {
+        let found = newest_first(scan(&self.writer.dir)?).into_iter();
+        let position = |found: Found| match found.manifest {
+            Ok(manifest) => (found.path, Ok(manifest.position)),
+            Err(error) => {
+                let error = unusable(&found.path, &error);
+                (found.path, Err(error))
+            }
+        };
+        Ok(found.map(position).collect())
     }
 
     /// Folders and positions of the checkpoints, newest first, without reading their arrays. Invalid ones are left out.
@@ -247,10 +311,10 @@ impl CheckpointStore {
         self.writer.write_best(&state, &found.path, step, BestBy::new(metric, value))
     }
 
-    /// Which checkpoint is the best so far.
+    /// Which checkpoint is the best so far. If the pointer to it is damaged, the newest that says of itself that it is.
     ///
     /// # Errors
-    /// If the pointer to it cannot be read.
+    /// If the pointer cannot be read, or is damaged and no checkpoint says of itself that it is the best.
     pub fn best(&self) -> Result<Option<Best>> {
         self.finish()?;
         read_best(&self.writer.dir)
@@ -377,6 +441,36 @@ impl Writer {
         files::replace(&path, &text).map_err(|error| files::failed(OP, "write", &path, &error))
     }
 
+    /// Writes `best.json` again if it is damaged, from what the manifests say; sets it aside if they say nothing.
+    fn repair_best(&self) -> Result<()> {
+        let path = self.dir.join(BEST);
+        let Err(error) = read_pointer(&self.dir) else { return Ok(()) };
+        if error.kind() != ErrorKind::Corrupt {
+            return Err(error);
+        }
+        match claimed_best(&self.dir, 0)? {
+            Some(best) => {
+                tracing::warn!(
+                    "{}; by the manifests the best checkpoint is {}, and the file is written again",
+                    error.message(),
+                    best.path.display()
+                );
+                let state = self.state();
+                self.write_best(&state, &best.path, best.step, BestBy::new(&best.metric, best.value))
+            }
+            None => {
+                let aside = files::move_aside(&path).map_err(|error| files::failed(OP, "move aside", &path, &error))?;
+                let aside = aside.unwrap_or(path);
+                tracing::warn!(
+                    "{}; no manifest names a best checkpoint, so the file is moved to {}",
+                    error.message(),
+                    aside.display()
+                );
+                Ok(())
+            }
+        }
+    }
+
     /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are left for people to see.
     fn remove_old(&self, state: &WriterState) -> Result<()> {
         let best = read_best(&self.dir)?.map(|best| best.path);
@@ -443,33 +537,83 @@ fn is_folder_name(name: &str) -> bool {
 }
 
 /// The checkpoint that was marked last, or one committed after that which says of itself that it is the best: a kill
-/// may come between the two writes.
+/// may come between the two writes. With a damaged pointer, the newest that says so.
 fn read_best(dir: &Path) -> Result<Option<Best>> {
-    let pointer = read_pointer(dir)?;
-    let before = pointer.as_ref().map_or(0, |pointer| pointer.before);
-    let claim = newest_first(scan(dir)?).into_iter().find_map(|found| {
-        let manifest = found.manifest.ok().filter(|manifest| manifest.sequence >= before)?;
-        Some((found.path, manifest.position.step, manifest.best?))
-    });
-    let marked = pointer.map(|pointer| (dir.join(pointer.folder), pointer.step, pointer.by));
-    Ok(claim.or(marked).map(|(path, step, by)| Best { path, step, metric: by.metric, value: by.bits }))
+    let pointer = match read_pointer(dir) {
+        Ok(pointer) => pointer,
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            return match claimed_best(dir, 0)? {
+                Some(best) => Ok(Some(best)),
+                None => Err(error),
+            };
+        }
+        Err(error) => return Err(error),
+    };
+    let claim = claimed_best(dir, pointer.as_ref().map_or(0, |pointer| pointer.before))?;
+    let marked = |pointer: BestPointer| Best {
+        path: dir.join(pointer.folder),
+        step: pointer.step,
+        metric: pointer.by.metric,
+        value: pointer.by.bits,
+    };
+    Ok(claim.or(pointer.map(marked)))
+}
+
+/// The newest checkpoint that says of itself that it is the best, of those with the sequence number `from` or a higher one.
+fn claimed_best(dir: &Path, from: u64) -> Result<Option<Best>> {
+    Ok(newest_first(scan(dir)?).into_iter().find_map(|found| {
+        let manifest = found.manifest.ok().filter(|manifest| manifest.sequence >= from)?;
+        let BestBy { metric, bits: value, .. } = manifest.best?;
+        Some(Best { path: found.path, step: manifest.position.step, metric, value })
+    }))
 }
 
 fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
     let path = dir.join(BEST);
+    let damaged = |what: String| corrupt(format!("{} is damaged: {what}", path.display()));
     let bytes = match files::read_plain(&path, 1 << 20) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if files::is_damage(&error) => return Err(damaged(error.to_string())),
         Err(error) => return Err(files::failed(OP, "read", &path, &error)),
-    };
-    let damaged = |what: String| {
-        corrupt(format!("{}: {what}; remove it, and the checkpoint that was last saved as the best is the best", path.display()))
     };
     let pointer: BestPointer = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
     if !is_folder_name(&pointer.folder) {
         return Err(damaged(format!("`{}` is not the name of a checkpoint", pointer.folder)));
     }
-    Ok(Some(pointer))
+    // Someone may have removed the checkpoint itself.
+    Ok(dir.join(&pointer.folder).try_exists().unwrap_or(true).then_some(pointer))
+}
+
+/// The error of a resume that meets a checkpoint which may be whole and cannot be read; `other` is one that can.
+fn unreadable(path: &Path, error: &Error, other: Option<&Path>) -> Error {
+    let choice = match other {
+        Some(other) => {
+            format!("remove the cause, or resume from another checkpoint (`resume_from`, --from {})", folder_name(other))
+        }
+        None => "remove the cause; there is no other checkpoint to resume from".to_string(),
+    };
+    Error::new(error.kind(), OP, format!("{}; {choice}", unusable(path, error).message()))
+}
+
+fn folder_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn is_same_dir(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// A sequence number above all that there are. Those of manifests that cannot be read are not known: far more than a run
+/// ever saves is left for each.
+fn next_sequence(found: &[Found]) -> u64 {
+    let newest = found.iter().filter_map(|found| found.manifest.as_ref().ok()).map(|manifest| manifest.sequence).max();
+    let unknown = found.iter().filter(|found| matches!(&found.manifest, Err(error) if error.kind() != ErrorKind::Corrupt));
+    let unknown = (unknown.count() as u64).saturating_mul(1 << 32);
+    newest.map_or(unknown, |newest| newest.saturating_add(1).saturating_add(unknown))
 }
 
 fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {
@@ -512,26 +656,85 @@ fn join(thread: Option<JoinHandle<Result<PathBuf>>>) -> Result<Option<PathBuf>> 
 #[derive(Debug)]
 struct Lock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
+/// Who holds a lock, as the lock file says.
+#[derive(Deserialize, Serialize)]
+struct Holder {
+    process: u32,
+    host: String,
+    /// Seconds since 1970.
+    since: u64,
+}
+
 fn lock(dir: &Path) -> Result<Lock> {
     let path = dir.join(LOCK);
-    let open = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = open.map_err(|error| files::failed(OP, "write", &path, &error))?;
+    let failed = |doing: &str, error: io::Error| files::failed(OP, doing, &path, &error);
+    // Opening a pipe would wait for its other end.
+    if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(failed("lock", io::Error::new(io::ErrorKind::InvalidData, "it is not a plain file")));
+    }
+    let open = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+    let mut file = open.map_err(|error| failed("write", error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let message =
-                format!("{} is in use by another run: wait until it ends, or give another output directory", dir.display());
+            let by = Holder::read(&mut file).map_or_else(String::new, |holder| format!(" ({holder})"));
+            let message = format!(
+                "{} is in use by another run{by}: wait until it ends, or give another output directory (`out`, --out)",
+                dir.display()
+            );
             return Err(Error::new(ErrorKind::Unavailable, OP, message));
         }
         // Some network file systems have no locks; one run at a time is then the user's care.
         Err(TryLockError::Error(error)) => tracing::warn!("cannot lock {}: {error}", path.display()),
     }
+    // What it says is for people: a disk that is full does not keep a run from resuming.
+    if let Err(error) = Holder::this_process().write(&mut file) {
+        tracing::debug!("cannot write {}: {error}", path.display());
+    }
     Ok(Lock(file))
+}
+
+impl Holder {
+    fn this_process() -> Self {
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
+        let host = host.map(|name| name.trim().to_string()).filter(|name| !name.is_empty());
+        Holder {
+            process: std::process::id(),
+            host: host.unwrap_or_else(|| "an unknown host".to_string()),
+            since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        }
+    }
+
+    fn write(&self, file: &mut File) -> io::Result<()> {
+        let text = serde_json::to_vec(self).expect("it has only string keys and plain values");
+        file.set_len(0)?;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&text)
+    }
+
+    fn read(file: &mut File) -> Option<Self> {
+        let mut bytes = Vec::new();
+        file.take(4096).read_to_end(&mut bytes).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let age = format_seconds(now.saturating_sub(self.since) as f64);
+        let host: String = self.host.chars().filter(|character| !character.is_control()).take(100).collect();
+        write!(f, "process {} on {host}, since {age} ago", self.process)
+    }
 }
 
 /// Removes what a killed run was writing or removing. Only called under the lock, so it belongs to nobody.
 fn remove_leftovers(dir: &Path) -> Result<()> {
     let failed = |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
+    let pointer = files::temporary_of(&dir.join(BEST));
+    if pointer.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        fs::remove_file(&pointer).map_err(|error| failed("remove what a killed run left:", &pointer, error))?;
+    }
     for entry in fs::read_dir(dir).map_err(|error| failed("read the directory", dir, error))? {
         let path = entry.map_err(|error| failed("read the directory", dir, error))?.path();
         let is_ours = |name: &str| [TEMPORARY, TRASH].iter().any(|ours| name.strip_prefix(ours).is_some_and(is_folder_name));

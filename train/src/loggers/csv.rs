@@ -1,5 +1,7 @@
 //! The table of a run's metrics, one row at a time, as RFC 4180 comma-separated values.
 
+mod mark;
+
 use std::{
     collections::VecDeque,
     fmt::{self, Write as _},
@@ -11,6 +13,8 @@ use std::{
 
 use halite_core::Result;
 
+use self::mark::RowDigest;
+pub(crate) use self::mark::TableMark;
 use crate::files;
 
 const OP: &str = "metrics log";
@@ -75,6 +79,8 @@ pub struct CsvLog {
     unwritten: VecDeque<Row>,
     /// Rows that could not be written and were too many to be kept.
     lost: u64,
+    /// Of the rows in the file.
+    digest: RowDigest,
 }
 
 /// Rows that are kept while they cannot be written: some 20 MB.
@@ -125,6 +131,7 @@ impl CsvLog {
         let is_new = |(name, _): &(String, f64)| !self.names.contains(name);
         let fits = self.unwritten.is_empty() && self.repeated(row).is_none() && !row.metrics.iter().any(is_new);
         if fits && self.append(&line_of(row, &self.names)).is_ok() {
+            self.digest.push(row);
             return Ok(());
         }
         if self.unwritten.len() == KEPT {
@@ -189,8 +196,9 @@ impl CsvLog {
         let failed = |error| files::failed(OP, "write", path, &error);
         files::replace(path, table.to_text().as_bytes()).map_err(failed)?;
         let file = File::options().append(true).open(path).map_err(failed)?;
-        let path = path.to_path_buf();
-        Ok(CsvLog { path, file, names: table.names, repeatable, unwritten: VecDeque::new(), lost: 0 })
+        let digest = RowDigest::of(&table.rows);
+        let (path, names) = (path.to_path_buf(), table.names);
+        Ok(CsvLog { path, file, names, repeatable, unwritten: VecDeque::new(), lost: 0, digest })
     }
 
     fn append(&mut self, line: &str) -> Result<()> {

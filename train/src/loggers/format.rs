@@ -50,7 +50,7 @@ pub(super) fn format_count(value: u64) -> String {
 }
 
 /// A length of time: `12 s`, `3 min 05 s`, `2 h 07 min`.
-pub(super) fn format_seconds(seconds: f64) -> String {
+pub(crate) fn format_seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
         return "?".into();
     }

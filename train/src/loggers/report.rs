@@ -29,7 +29,9 @@ pub struct Report {
     pub epochs: u64,
     /// Seconds of training, those of earlier starts of this run included.
     pub seconds: f64,
-    /// Training samples of this process for each second of its training steps.
+    /// Training samples per second of training steps, in the process that made the last ones. So are `training_seconds`,
+    /// `input_wait_seconds`, `device_busy_seconds` and both `seconds_to_first_step`: resuming a finished run reports them
+    /// from its checkpoint.
     pub samples_per_second: f64,
     /// Programs compiled.
     pub compiles: u64,
@@ -41,7 +43,7 @@ pub struct Report {
     pub compile_seconds_saved: f64,
     /// Times the training step was compiled or taken out of the cache.
     pub step_compiles: u64,
-    /// Seconds of training steps in this process, without compiling and validation.
+    /// Seconds of training steps, without compiling and validation.
     #[serde(default)]
     pub training_seconds: f64,
     /// Seconds in which the device could have been given work and the input was not there.
@@ -80,9 +82,11 @@ pub struct Report {
     pub findings: Vec<String>,
     /// The step this process went on from, if it resumed a run.
     pub resumed_from_step: Option<u64>,
-    /// The best checkpoint.
+    /// The best checkpoint. In JSON a string, or of a path that is no UTF-8 its bytes.
+    #[serde(default, with = "path")]
     pub best_checkpoint: Option<PathBuf>,
-    /// The newest checkpoint.
+    /// The newest checkpoint, written alike.
+    #[serde(default, with = "path")]
     pub last_checkpoint: Option<PathBuf>,
 }
 
@@ -94,7 +98,7 @@ impl Report {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let mut text = serde_json::to_vec_pretty(self)
-            .map_err(|error| Error::new(ErrorKind::InvalidArgument, OP, "a path in it is not UTF-8").caused_by(error))?;
+            .map_err(|error| Error::new(ErrorKind::Internal, OP, "it cannot be written as JSON").caused_by(error))?;
         text.push(b'\n');
         files::replace(path, &text).map_err(|error| files::failed(OP, "write", path, &error))
     }
@@ -176,6 +180,36 @@ impl fmt::Display for Report {
     }
 }
 
+/// Paths as JSON strings, and those that are no UTF-8 as serde writes an `OsString`, so that none is changed.
+mod path {
+    use std::{ffi::OsString, path::PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize, Serialize)]
+    #[serde(untagged)]
+    enum Written {
+        Text(String),
+        Bytes(OsString),
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = |path: &PathBuf| match path.clone().into_os_string().into_string() {
+            Ok(text) => Written::Text(text),
+            Err(bytes) => Written::Bytes(bytes),
+        };
+        path.as_ref().map(written).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+        let path = |written| match written {
+            Written::Text(text) => PathBuf::from(text),
+            Written::Bytes(bytes) => PathBuf::from(bytes),
+        };
+        Ok(Option::<Written>::deserialize(deserializer)?.map(path))
+    }
+}
+
 /// JSON has no NaN and no infinities: they are `"NaN"`, `"inf"` and `"-inf"`.
 mod metrics {
     use std::collections::BTreeMap;
@@ -248,6 +282,20 @@ mod tests {
         assert_eq!(value["train_metrics"]["loss"], "NaN");
         std::fs::write(&path, r#"{"metrics":{"loss":"many"}}"#).unwrap();
         assert!(Report::read(&path).unwrap_err().to_string().contains("`many` is no value for `loss`"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn paths_of_any_bytes_come_back() {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        for checkpoint in [None, Some(PathBuf::from("runs/\u{e4}")), Some(PathBuf::from(OsStr::from_bytes(b"r\xffn/1")))] {
+            let report = Report { best_checkpoint: checkpoint.clone(), last_checkpoint: checkpoint, ..Report::default() };
+            report.write(&path).unwrap();
+            assert_eq!(Report::read(&path).unwrap(), report);
+        }
     }
 
     #[test]
