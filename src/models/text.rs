@@ -79,7 +79,12 @@ pub fn generate(client: &Client, model: &Transformer<Array>, prompt: &[u16], sam
     if !(temperature.is_finite() && temperature >= 0.0) {
         return invalid(format!("temperature {temperature}; it must be 0 or more"));
     }
-    let (start, total) = (prompt.len(), prompt.len() + count);
+    // Places are `s32` in the program.
+    let total = prompt.len().checked_add(count).filter(|total| i32::try_from(*total).is_ok());
+    let (start, Some(total)) = (prompt.len(), total) else {
+        let (length, most) = (prompt.len(), i32::MAX);
+        return invalid(format!("{count} tokens after a prompt of {length}; there can be {most} in all"));
+    };
     let window = config.context.min(total);
     let program = Jit::<Empty<()>, (Transformer<()>, Leaf<()>), Leaf<()>>::function(client, move |cx, (model, Leaf(tokens))| {
         cx.set_mode(false, None);

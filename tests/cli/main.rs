@@ -4,9 +4,12 @@ mod caches;
 mod compile_cache;
 mod environment;
 mod help;
+mod numbers;
 mod plan;
+mod recovery;
 mod reports;
 mod resume;
+mod run_identity;
 #[cfg(unix)]
 mod signals;
 mod streams;

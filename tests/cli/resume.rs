@@ -210,15 +210,16 @@ fn a_run_is_resumed_only_as_what_it_was_and_every_difference_is_told() {
     let error = refused("train mnist --model mlp --limit 320 --batch-size 64 --epochs 2 --seed 9");
     for part in [
         "resume: ",
-        "the seed was 0, and is 9",
-        "the batch size was 32, and is 64",
-        "samples was 640, and is 320",
-        "another `out`",
+        "is of another run, ",
+        "seed (--seed): saved 0, given 9",
+        "batch_size (--batch-size): saved 32, given 64",
+        "samples (--limit, --steps): saved 640, given 320",
+        "another directory (`out`, --out)",
     ] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
     let error = refused("train mnist --model cnn --limit 640 --batch-size 32 --epochs 2");
-    for part in ["is of a run of `mnist-mlp, ", "this is one of `mnist-cnn, ", "another `out`"] {
+    for part in ["--model: saved mlp, given cnn", "`model.conv1.weight` is not in the checkpoint", "another directory"] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
 

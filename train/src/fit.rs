@@ -13,7 +13,7 @@ use std::{
 };
 
 use halite_core::{
-    Activity, Array, DTypePolicy, Error, ErrorKind, FunctionActivity, HostArray, Pending, Result, Sharding,
+    Activity, Array, Error, ErrorKind, FunctionActivity, HostArray, Mesh, Pending, Result, Sharding,
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_data::{Loader, Position};
@@ -23,8 +23,10 @@ use crate::{
     Metrics, Report, Task, Trainer, TrainerOptions,
     checkpoint::{self, Saved},
     finite,
+    identity::Identity,
     in_flight::InFlight,
     loggers::{Row, Split},
+    measured::Measured,
     outputs::{Exact, Outputs, Progressed},
     programs::{BatchArrays, LOSS, ModelArrays, ModelParams, Programs, RunState, StepOptions, Window},
     signals::{Interrupts, StopFlag, StopReason},
@@ -110,6 +112,7 @@ pub(crate) struct Run<'a, K: Task, O: Optimizer> {
     programs: Programs<K, O>,
     train: Loader,
     validation: Loader,
+    identity: Identity,
     outputs: Outputs,
     saved: Option<Saved>,
     interrupts: Interrupts,
@@ -140,6 +143,10 @@ struct Progressing<K: Task, O: Optimizer> {
     training: Duration,
     /// When the first step was done: since the start of the run, and since that of the process.
     first_step: Arc<OnceLock<(Duration, Option<Duration>)>>,
+    /// Training metrics of the last finished epoch.
+    train: Metrics,
+    /// Measurements of the process before, which are reported if this one has no step to do.
+    measured: Measured,
 }
 
 impl<'a, K: Task, O: Optimizer> Run<'a, K, O>
@@ -163,13 +170,15 @@ where
         let (layout, batches) = ((mesh, strategy), [&batch, &validating]);
         let programs = Programs::new(client, layout, &task, &model, &optimizer, batches, doing)?.of_line(line);
         // Mistakes of gradients and of the optimizer too are told before anything is compiled, read or written.
-        programs.step.lower(&programs.state, &(batch, Leaf(programs.train_metrics.spec(mesh))))?;
-        let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch())?;
+        let step = programs.step.lower(&programs.state, &(batch, Leaf(programs.train_metrics.spec(mesh))))?.program.code;
+        let identity = trainer.identity(&train, &validation, &*optimizer, &step);
+        let check = |saved: &Saved| fits(saved, &trainer.options, &identity, &programs, mesh);
+        let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch(), check)?;
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
         let trained = model.named().into_iter().filter(|(_, param)| param.trainable).map(|(path, _)| format!("model.{path}"));
         let trained = Arc::new(trained.collect());
-        Ok(Run { trainer, programs, train, validation, outputs, saved, interrupts, stop, trained, before, started })
+        Ok(Run { trainer, programs, train, validation, identity, outputs, saved, interrupts, stop, trained, before, started })
     }
 }
 
@@ -187,6 +196,8 @@ impl<K: Task, O: Optimizer> Progressing<K, O> {
             input_wait: Duration::ZERO,
             training: Duration::ZERO,
             first_step: Arc::default(),
+            train: Metrics::new(),
+            measured: Measured::default(),
         }
     }
 
@@ -310,13 +321,12 @@ where
 
     fn epochs(&mut self, now: &mut Progressing<K, O>) -> Result<Report> {
         let mut validation = None;
-        let mut train = Vec::new();
         let mut interrupted = false;
         while now.position.epoch < self.trainer.options.epochs {
             let epoch = now.position.epoch;
             interrupted = self.epoch(now)? == Next::Stop;
             if !interrupted {
-                train = now.meter.means();
+                now.train = now.meter.means();
                 self.outputs.validating();
                 validation = match self.validate(now) {
                     Ok(validation) => validation,
@@ -329,7 +339,7 @@ where
                 self.save_stopped(now)?;
                 break;
             };
-            self.outputs.epoch_done(&train, self.row(now, Split::Validation, metrics));
+            self.outputs.epoch_done(&now.train, self.row(now, Split::Validation, metrics));
             now.position = Position { epoch: epoch + 1, batch: 0 };
             now.meter = Meter::new(self.programs.train_metrics.clone());
             let window = self.programs.train_metrics.upload(&self.trainer.client, &self.trainer.mesh)?;
@@ -346,7 +356,7 @@ where
             interrupted = validation.is_none();
         }
         self.outputs.finish()?;
-        self.report(now, train, validation.unwrap_or_default(), interrupted)
+        self.report(now, validation.unwrap_or_default(), interrupted)
     }
 
     /// The rest of an epoch.
@@ -502,20 +512,23 @@ where
         }
         arrays.push((WINDOW.to_string(), window.fetch()?));
         let progressed = Progressed {
-            batch_size: self.trainer.options.batch_size as u64,
-            samples: self.train.dataset().len() as u64,
+            identity: Some(self.identity.clone()),
+            measured: self.measured(now),
+            table: None,
             seconds: self.seconds(now),
             best: now.best.map(Exact),
-            label: self.trainer.options.label.clone(),
-            precision: Some(self.trainer.precision.to_string()),
             metrics: now.meter.window.names().iter().map(ToString::to_string).collect(),
             sums: now.meter.sums.iter().map(|sum| (Exact(sum.total), Exact(sum.weight))).collect(),
+            batch_size: None,
+            samples: None,
+            label: None,
+            precision: None,
         };
         let position = checkpoint::Position { step: now.step, epoch: now.position.epoch, batch: now.position.batch as u64 };
         let best = score.filter(|_| is_best).map(|score| (LOSS.to_string(), score));
         let (window, trained, step) = (now.meter.window.clone(), self.trained.clone(), now.step);
         let check = move |arrays: &[(String, HostArray)]| finite::check_state(arrays, &window, &trained, step);
-        self.outputs.save(position, self.trainer.options.seed, &progressed, arrays, best, check)
+        self.outputs.save(position, self.trainer.options.seed, progressed, arrays, best, check)
     }
 
     /// Saves what was learnt before the data, or the scoring, failed with `error`.
@@ -530,45 +543,18 @@ where
     /// The run as it was when `saved` was written.
     fn restore(&mut self, mut saved: Saved, mut meter: Meter) -> Result<Progressing<K, O>> {
         let (position, progressed) = (saved.position(), Progressed::of(&saved)?);
-        if progressed.label != self.trainer.options.label {
-            let (then, now) = (progressed.label.as_deref().unwrap_or("nothing"), self.trainer.options.label.as_deref());
-            let message = format!(
-                "{} is of a run of `{then}`, this is one of `{}`. Use the same as then, or another `out`",
-                saved.path().display(),
-                now.unwrap_or("nothing")
-            );
-            return Err(Error::invalid("resume", message));
+        let (identity, batches) = (progressed.identity(saved.seed()), self.train.batches_per_epoch());
+        let comparison = self.identity.compare(&identity, &self.trainer.options.allow_changes);
+        for warning in comparison.warnings() {
+            tracing::warn!("{}: {warning}", saved.path().display());
         }
-        let TrainerOptions { seed, batch_size, .. } = self.trainer.options;
-        let samples = self.train.dataset().len() as u64;
-        let compared = [
-            ("seed", saved.seed(), seed),
-            ("batch size", progressed.batch_size, batch_size as u64),
-            ("number of training samples", progressed.samples, samples),
-        ];
-        let differences: Vec<String> = (compared.iter())
-            .filter(|(_, then, now)| then != now)
-            .map(|(what, then, now)| format!("the {what} was {then}, and is {now}"))
-            .collect();
-        if !differences.is_empty() {
-            let message = format!(
-                "the order of the samples would not be that of {}: {}. Use the same as then, or another `out`",
-                saved.path().display(),
-                differences.join("; ")
-            );
-            return Err(Error::invalid("resume", message));
-        }
-        let names: Vec<&str> = meter.window.names().iter().map(|name| &**name).collect();
-        if progressed.metrics != names {
-            let message = format!(
-                "{} has the metrics {}, the task now reports {}; use another `out`",
-                saved.path().display(),
-                progressed.metrics.join(", "),
-                names.join(", ")
-            );
-            return Err(Error::invalid("resume", message));
-        }
-        let batch = usize::try_from(position.batch).ok().filter(|batch| *batch <= self.train.batches_per_epoch());
+        let batch = if comparison.is_changed() {
+            // The samples that were seen of the epoch, in batches of this run.
+            let (then, now) = (identity.batch_size().unwrap_or(1), self.trainer.options.batch_size.max(1) as u64);
+            usize::try_from(position.batch.saturating_mul(then) / now).ok().map(|batch| batch.min(batches))
+        } else {
+            usize::try_from(position.batch).ok().filter(|batch| *batch <= batches)
+        };
         let (Some(batch), true) = (batch, progressed.sums.len() == meter.sums.len()) else {
             let message = format!("{} is of another dataset or task; use another `out`", saved.path().display());
             return Err(Error::invalid("resume", message));
@@ -576,19 +562,8 @@ where
         for (sum, (total, weight)) in meter.sums.iter_mut().zip(&progressed.sums) {
             *sum = Sum { total: total.0, weight: weight.0 };
         }
-        // Runs from before there were policies were in f32.
-        let then = progressed.precision.clone().unwrap_or_else(|| DTypePolicy::F32.to_string());
-        if then != self.trainer.precision.to_string() {
-            let message = format!(
-                "{} is of a run in the precision `{then}`, this is one in `{}`; use `{then}`, or another `out`",
-                saved.path().display(),
-                self.trainer.precision
-            );
-            return Err(Error::invalid("resume", message));
-        }
         let window = self.programs.train_metrics.spec(&self.trainer.mesh);
-        let mut wanted: Vec<(String, &ArraySpec)> = self.programs.state.named();
-        wanted.push((WINDOW.to_string(), &window));
+        let wanted = wanted(&self.programs, &window);
         let types: Vec<_> = wanted.iter().map(|(path, spec)| (path.clone(), spec.ty.clone())).collect();
         let hosts = saved.take_all(&types)?;
         let upload = |(host, (_, spec)): (HostArray, &(String, &ArraySpec))| {
@@ -602,39 +577,62 @@ where
         now.position = Position { epoch: position.epoch, batch };
         now.earlier = progressed.seconds;
         now.best = progressed.best.map(|best| best.0);
+        let train = progressed.measured.train_metrics.iter();
+        now.train = train.map(|(name, value)| (Arc::from(name.as_str()), value.0)).collect();
+        now.measured = progressed.measured;
         Ok(now)
     }
 
-    fn report(&self, now: &Progressing<K, O>, train: Metrics, validation: Metrics, interrupted: bool) -> Result<Report> {
+    /// What is measured of the steps so far: by this process, or by the one before if this one made none.
+    fn measured(&self, now: &Progressing<K, O>) -> Measured {
+        let train_metrics = now.train.iter().map(|(name, value)| (name.to_string(), Exact(*value))).collect();
+        if now.step == now.first {
+            return Measured { train_metrics, ..now.measured.clone() };
+        }
+        let activity = self.trainer.client.metrics().activity().since(&self.before);
+        let queued = (now.step - now.first) as f64;
+        let busy = self.programs.step.of(&activity).and_then(FunctionActivity::execute_mean);
+        let busy = busy.map(|mean| mean.as_secs_f64() * queued);
+        let training = now.training.as_secs_f64();
+        let samples = queued * self.trainer.options.batch_size as f64;
+        let (first_step, of_process) = now.first_step.get().copied().unwrap_or_default();
+        Measured {
+            train_metrics,
+            samples_per_second: Exact(if training > 0.0 { samples / training } else { 0.0 }),
+            training_seconds: Exact(training),
+            input_wait_seconds: Exact(now.input_wait.as_secs_f64()),
+            // Two clocks may disagree by a little.
+            device_busy_seconds: busy.map(|busy| Exact(busy.min(training))),
+            seconds_to_first_step: Exact(first_step.as_secs_f64()),
+            process_seconds_to_first_step: of_process.map(|since| Exact(since.as_secs_f64())),
+        }
+    }
+
+    fn report(&self, now: &Progressing<K, O>, validation: Metrics, interrupted: bool) -> Result<Report> {
         let Trainer { client, mesh, options, .. } = self.trainer;
         let activity = client.metrics().activity().since(&self.before);
-        let (counted, step) = (activity.counters, self.programs.step.of(&activity));
-        let queued = (now.step - now.first) as f64;
-        let busy = step.and_then(FunctionActivity::execute_mean).map(|mean| mean.as_secs_f64() * queued);
-        let named = |metrics: Metrics| metrics.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
-        let training = now.training.as_secs_f64();
-        let samples = (now.step - now.first) * options.batch_size as u64;
+        let (counted, measured) = (activity.counters, self.measured(now));
+        let named = |metrics: &Metrics| metrics.iter().map(|(name, value)| (name.to_string(), *value)).collect();
         self.outputs.report(Report {
-            metrics: named(if validation.is_empty() { train.clone() } else { validation }),
-            train_metrics: named(train),
+            metrics: named(if validation.is_empty() { &now.train } else { &validation }),
+            train_metrics: named(&now.train),
             steps: now.step,
             epochs: now.position.epoch,
             seconds: self.seconds(now),
-            samples_per_second: if training > 0.0 { samples as f64 / training } else { 0.0 },
+            samples_per_second: measured.samples_per_second.0,
             compiles: counted.compiles,
             cache_hits: counted.cache_hits,
             compile_seconds_saved: counted.compile_time_saved.as_secs_f64(),
             step_compiles: self.programs.step.compiles(),
             blocking_reads: counted.blocking_reads,
             uploads: counted.uploads,
-            training_seconds: training,
-            input_wait_seconds: now.input_wait.as_secs_f64(),
-            // Two clocks may disagree by a little.
-            device_busy_seconds: busy.map(|busy| busy.min(training)),
+            training_seconds: measured.training_seconds.0,
+            input_wait_seconds: measured.input_wait_seconds.0,
+            device_busy_seconds: measured.device_busy_seconds.map(|busy| busy.0),
             // They are about training; scoring alone is none.
-            findings: activity.findings().iter().filter(|_| queued > 0.0).map(ToString::to_string).collect(),
-            seconds_to_first_step: now.first_step.get().map_or(0.0, |(run, _)| run.as_secs_f64()),
-            process_seconds_to_first_step: now.first_step.get().and_then(|(_, process)| Some((*process)?.as_secs_f64())),
+            findings: activity.findings().iter().filter(|_| now.step > now.first).map(ToString::to_string).collect(),
+            seconds_to_first_step: measured.seconds_to_first_step.0,
+            process_seconds_to_first_step: measured.process_seconds_to_first_step.map(|since| since.0),
             devices: mesh.size() as u64,
             precision: self.trainer.precision.to_string(),
             plugin: client.platform().name.to_string(),
@@ -662,6 +660,36 @@ const COMPILE_POLL: Duration = Duration::from_millis(2);
 
 /// How long copies of the state may still take when a device is given up.
 const LAST_COPIES: Duration = Duration::from_secs(5);
+/// The arrays of a checkpoint, by name: those of the state, and the window.
+fn wanted<'a, K: Task, O: Optimizer>(programs: &'a Programs<K, O>, window: &'a ArraySpec) -> Vec<(String, &'a ArraySpec)> {
+    let mut wanted = programs.state.named();
+    wanted.push((WINDOW.to_string(), window));
+    wanted
+}
+
+/// Checks that a run of this identity can resume from `saved`.
+///
+/// # Errors
+/// One error with every difference.
+fn fits<K: Task, O: Optimizer>(
+    saved: &Saved,
+    options: &TrainerOptions,
+    identity: &Identity,
+    programs: &Programs<K, O>,
+    mesh: &Arc<Mesh>,
+) -> Result<()> {
+    let progressed = Progressed::of(saved)?;
+    let window = programs.train_metrics.spec(mesh);
+    let types: Vec<_> = wanted(programs, &window).into_iter().map(|(path, spec)| (path, spec.ty.clone())).collect();
+    let mut others = saved.differences(&types);
+    let names: Vec<&str> = programs.train_metrics.names().iter().map(|name| &**name).collect();
+    if progressed.metrics != names {
+        others.insert(0, format!("metrics: saved {}, given {}", progressed.metrics.join(", "), names.join(", ")));
+    }
+    let then = progressed.identity(saved.seed());
+    identity.check_allowed(&then, &options.allow_changes)?;
+    identity.compare(&then, &options.allow_changes).check(&saved.path().display().to_string(), &others)
+}
 
 /// The name of the metrics' window among a checkpoint's arrays.
 pub(crate) const WINDOW: &str = "window";

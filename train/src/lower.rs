@@ -86,7 +86,8 @@ pub struct LoweredStep {
 /// ```
 ///
 /// # Errors
-/// All mistakes of the task's code at once; a parameter or a batch that does not divide, with the path and the numbers.
+/// All mistakes of the task's code at once; a parameter or a batch that does not divide, or that no machine can hold, with the
+/// path and the numbers.
 pub fn lower_step<K: Task, O: Optimizer>(
     task: K,
     model: ModelParams<K>,
@@ -99,6 +100,7 @@ where
 {
     let LowerOptions { mesh, strategy, clip_norm, precision } = options;
     precision.check()?;
+    check_sizes("batch", batch.iter().enumerate().map(|(index, ty)| (index.to_string(), ty)))?;
     let (task, model, optimizer) = (Arc::new(task), Arc::new(model), Arc::new(optimizer));
     let state = state_specs::<K::Model, O>(mesh, strategy, &model, &*optimizer, precision)?;
     let batch = batch_specs::<K>(batch, mesh, strategy)?;
@@ -129,6 +131,17 @@ where
         outputs: [&state_named[..], &window_named].concat(),
         stages: lowered.stages,
     })
+}
+
+/// Checks that each of these types has a size that can be counted.
+///
+/// # Errors
+/// The first that has not, by its path below `what`.
+pub(crate) fn check_sizes<'a>(what: &str, types: impl IntoIterator<Item = (String, &'a TensorType)>) -> Result<()> {
+    for (path, ty) in types {
+        ty.checked_bytes().map_err(|error| Error::invalid("lower", format!("`{what}.{path}`: {}", error.message())))?;
+    }
+    Ok(())
 }
 
 /// The batch of these fields, each by samples over the axes of the batch.

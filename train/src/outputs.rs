@@ -12,40 +12,45 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Metrics, Report, TrainerOptions,
     checkpoint::{CheckpointStore, Position, Saved, Snapshot, exact_f64},
-    files,
-    loggers::{CsvLog, Progress, Row, plot_metrics},
+    identity::Identity,
+    loggers::{CsvLog, Progress, Row, TableMark, plot_metrics},
+    measured::Measured,
+    run_files::{self, Opened, PLOT, REPORT},
 };
-
-/// How many of the newest checkpoints are kept, besides the best.
-const KEEP: usize = 2;
-
-const PLOT: &str = "metrics.svg";
-const REPORT: &str = "report.json";
 
 /// What a checkpoint says besides arrays, position and seed.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Progressed {
-    pub(crate) batch_size: u64,
-    /// Samples of the training data.
-    pub(crate) samples: u64,
+    /// What the run is; older checkpoints have the four values at the end instead.
+    #[serde(default)]
+    pub(crate) identity: Option<Identity>,
+    /// What a report says of the steps so far.
+    #[serde(default)]
+    pub(crate) measured: Measured,
+    /// The rows of `metrics.csv` so far.
+    #[serde(default)]
+    pub(crate) table: Option<TableMark>,
     /// Seconds of training so far.
     #[serde(with = "exact_f64")]
     pub(crate) seconds: f64,
     /// The lowest validation loss so far.
     pub(crate) best: Option<Exact>,
-    /// What the run trains, in words, if it was said.
-    pub(crate) label: Option<String>,
-    /// The name of its precision; checkpoints from before there were several do not say.
-    #[serde(default)]
-    pub(crate) precision: Option<String>,
     /// The training metrics, in the order of the sums.
     pub(crate) metrics: Vec<String>,
     /// Sums of the running epoch's metrics: value times weight, and weight.
     pub(crate) sums: Vec<(Exact, Exact)>,
+    #[serde(default, skip_serializing)]
+    pub(crate) batch_size: Option<u64>,
+    #[serde(default, skip_serializing)]
+    pub(crate) samples: Option<u64>,
+    #[serde(default, skip_serializing)]
+    pub(crate) label: Option<String>,
+    #[serde(default, skip_serializing)]
+    pub(crate) precision: Option<String>,
 }
 
 /// A float that comes back from JSON with the same bits.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Exact(#[serde(with = "exact_f64")] pub(crate) f64);
 
@@ -107,33 +112,20 @@ impl Accessory {
 }
 
 impl Outputs {
-    /// Opens the run's directory, and reads the checkpoint to go on from if the run resumes and there is one.
+    /// Opens the run's directory, and reads the checkpoint to resume from if there is one, unless `check` refuses it.
     ///
     /// # Errors
     /// If the directory cannot be written, holds another run and this one does not resume, or has only damaged checkpoints.
-    pub(crate) fn open(options: &TrainerOptions, batches: usize) -> Result<(Self, Option<Saved>)> {
+    pub(crate) fn open(
+        options: &TrainerOptions,
+        batches: usize,
+        check: impl FnOnce(&Saved) -> Result<()>,
+    ) -> Result<(Self, Option<Saved>)> {
         let progress = Progress::new(options.epochs, batches as u64, options.quiet);
         let mut outputs =
             Outputs { progress, files: None, batch_size: options.batch_size as u64, resumed_from_step: None, saved_at: None };
         let Some(dir) = &options.out else { return Ok((outputs, None)) };
-        let store = CheckpointStore::open(dir.join("checkpoints"), KEEP)?;
-        let saved = if options.resume {
-            store.latest()?
-        } else {
-            refuse_another_run(&store)?;
-            None
-        };
-        let table = dir.join("metrics.csv");
-        let csv = match &saved {
-            Some(saved) => CsvLog::resume(&table, saved.position().step)?,
-            None => {
-                // Without a checkpoint beside them they are someone else's: `--out .` destroys nothing.
-                for name in [PLOT, REPORT] {
-                    set_aside(&dir.join(name))?;
-                }
-                CsvLog::create(&table)?
-            }
-        };
+        let Opened { store, csv, saved } = run_files::open(dir, options, check)?;
         if saved.is_none() && options.resume {
             outputs.progress.message(&format!("nothing to resume in {}: a new run begins", dir.display()));
         }
@@ -224,7 +216,7 @@ impl Outputs {
         &mut self,
         position: Position,
         seed: u64,
-        progressed: &Progressed,
+        progressed: Progressed,
         arrays: Vec<(String, Pending<HostArray>)>,
         best: Option<(String, f64)>,
         check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
@@ -240,7 +232,13 @@ impl Outputs {
             }
             finished => drop(finished?),
         }
-        let metadata = serde_json::to_value(progressed).map_err(|error| {
+        let mut progressed = progressed;
+        match files.csv.mark() {
+            Ok(mark) => progressed.table = Some(mark),
+            // The weights are worth more than the rows.
+            Err(error) => tracing::warn!("the checkpoint of step {} is saved without a mark of the rows: {error}", position.step),
+        }
+        let metadata = serde_json::to_value(&progressed).map_err(|error| {
             Error::new(ErrorKind::Internal, "checkpoint", "its values cannot be written as JSON").caused_by(error)
         })?;
         let rows = files.rows_to_sync();
@@ -292,6 +290,15 @@ impl Outputs {
 }
 
 impl Progressed {
+    /// The identity of the run that wrote it.
+    pub(crate) fn identity(&self, seed: u64) -> Identity {
+        let [batch_size, samples] = [self.batch_size, self.samples].map(|count| count.map(|count| count.to_string()));
+        self.identity.clone().unwrap_or_else(|| {
+            let (label, precision) = (self.label.clone(), self.precision.clone());
+            Identity::of_old(seed, [("label", label), ("batch_size", batch_size), ("samples", samples), ("precision", precision)])
+        })
+    }
+
     /// What `saved` says besides arrays, position and seed.
     pub(crate) fn of(saved: &Saved) -> Result<Self> {
         serde_json::from_value(saved.metadata().clone()).map_err(|error| {
@@ -299,30 +306,6 @@ impl Progressed {
             Error::new(ErrorKind::Corrupt, "resume", message)
         })
     }
-}
-
-/// A run that would overwrite another's checkpoints says so before it trains for hours.
-fn refuse_another_run(store: &CheckpointStore) -> Result<()> {
-    match store.list()?.first() {
-        None => Ok(()),
-        Some((newest, position)) => {
-            let message = format!(
-                "{} holds a run already, at step {}; go on with it (`resume`, --resume), or use another directory (`out`, --out)",
-                newest.parent().and_then(|checkpoints| checkpoints.parent()).unwrap_or(newest).display(),
-                position.step
-            );
-            Err(Error::invalid("fit", message))
-        }
-    }
-}
-
-/// Moves what is at `path` out of the way, and says so.
-fn set_aside(path: &Path) -> Result<()> {
-    let moved = files::move_aside(path).map_err(|error| files::failed("fit", "move aside", path, &error))?;
-    if let Some(aside) = moved {
-        tracing::warn!("{} is not of this run; it is moved to {}", path.display(), aside.display());
-    }
-    Ok(())
 }
 
 fn title(dir: &Path) -> String {
@@ -341,7 +324,7 @@ mod tests {
             std::fs::write(dir.path().join(name), "someone's work").unwrap();
         }
         let options = TrainerOptions { out: Some(dir.path().to_path_buf()), quiet: true, ..TrainerOptions::default() };
-        Outputs::open(&options, 1).unwrap();
+        Outputs::open(&options, 1, |_| Ok(())).unwrap();
         for name in names {
             assert_eq!(std::fs::read(dir.path().join(format!("{name}.aside"))).unwrap(), b"someone's work");
         }

@@ -16,6 +16,7 @@ use halite_nn::{
 use crate::{
     Metrics, Predict, Scaling, State, Strategy, Task, finite,
     loss_scale::{LOSS_SCALE, all_finite},
+    lower::check_sizes,
 };
 
 /// The name under which the loss is reported.
@@ -108,6 +109,7 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
     optimizer: &O,
     precision: &DTypePolicy,
 ) -> Result<State<F, O::Slot, ArraySpec>> {
+    check_sizes("model", params.named().into_iter().map(|(path, param)| (path, &param.ty)))?;
     let specs = strategy.specs(mesh, params)?;
     let spec_of = |ty: &TensorType, spec: PartitionSpec| Ok::<_, Error>(ArraySpec::new(ty.clone(), &Sharding::new(mesh, spec)?));
     let leaves = params.leaves().into_iter().zip(specs.leaves());

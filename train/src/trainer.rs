@@ -12,6 +12,7 @@ use halite_nn::{ArraySpec, Optimizer};
 use crate::{
     Fitted, Predict, Strategy, Task,
     fit::Run,
+    identity::{Identity, Values},
     in_flight::InFlight,
     programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program},
     signals::StopFlag,
@@ -42,6 +43,12 @@ pub struct TrainerOptions {
     pub out: Option<PathBuf>,
     /// Go on from the latest checkpoint in `out`, if there is one.
     pub resume: bool,
+    /// The checkpoint in `out` to resume from in place of the latest: the name of its folder, or its step.
+    pub resume_from: Option<String>,
+    /// Properties of the run that may differ from those of the checkpoint it resumes from, by name; `all` for any.
+    pub allow_changes: Vec<String>,
+    /// Further properties, by name: a run does not resume from a checkpoint with other ones, unless the change is allowed.
+    pub properties: Vec<(String, String)>,
     /// Steps between two read-backs of metrics. They never make the device wait.
     pub log_every: u64,
     /// Steps between two checkpoints, besides the one after each epoch.
@@ -69,6 +76,9 @@ impl Default for TrainerOptions {
             seed: 0,
             out: None,
             resume: false,
+            resume_from: None,
+            allow_changes: Vec::new(),
+            properties: Vec::new(),
             log_every: 50,
             checkpoint_every: None,
             clip_norm: None,
@@ -83,7 +93,7 @@ impl Default for TrainerOptions {
 
 impl TrainerOptions {
     fn check(&self) -> Result<()> {
-        let nothing = [("epochs", self.epochs as usize), ("batch_size", self.batch_size), ("log_every", self.log_every as usize)];
+        let nothing = [("epochs", self.epochs), ("batch_size", self.batch_size as u64), ("log_every", self.log_every)];
         for (name, value) in nothing {
             if value == 0 {
                 return Err(Error::invalid("trainer", format!("`{name}` is 0; it must be at least 1")));
@@ -98,8 +108,14 @@ impl TrainerOptions {
         if self.wait_limit == Some(Duration::ZERO) {
             return Err(Error::invalid("trainer", "`wait_limit` is 0, in which no step can end; it must be longer, or not set"));
         }
-        if self.resume && self.out.is_none() {
+        if (self.resume || self.resume_from.is_some()) && self.out.is_none() {
             return Err(Error::invalid("trainer", "`resume` needs `out`: the directory of the run to go on with"));
+        }
+        if !self.allow_changes.is_empty() && !self.resume && self.resume_from.is_none() {
+            return Err(Error::invalid(
+                "trainer",
+                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to go on with",
+            ));
         }
         if self.checkpoint_every.is_some() && self.out.is_none() {
             return Err(Error::invalid("trainer", "`checkpoint_every` needs `out`: the directory to write checkpoints to"));
@@ -141,6 +157,8 @@ impl TrainerBuilder {
         out: impl Into<PathBuf> => Some(out.into());
         /// Go on from the latest checkpoint in `out`, if there is one.
         resume: bool => resume;
+        /// Resume from this checkpoint in `out` in place of the latest: the name of its folder, or its step.
+        resume_from: impl Into<String> => Some(resume_from.into());
         /// Steps between two read-backs of metrics. Default 50.
         log_every: u64 => log_every;
         /// Steps between two checkpoints, besides the one after each epoch.
@@ -157,9 +175,27 @@ impl TrainerBuilder {
         wait_limit: Duration => Some(wait_limit);
         /// No progress bar.
         quiet: bool => quiet;
-        /// What the run trains, and all that is not a function of the other options: the model, the data, the schedule. A
-        /// run does not go on from a checkpoint with another label.
+        /// What the run trains, in words. A run does not resume from a checkpoint with another label.
         label: impl Into<String> => Some(label.into());
+    }
+
+    /// A property that the trainer does not know and that changes the result: a part of the model that has no array, a
+    /// setting of the data. A run does not resume from a checkpoint with another value, unless
+    /// [that is allowed](Self::allow_changes). Errors name it as it is given here, so that a command line gives the option:
+    /// `--dropout`.
+    ///
+    /// The trainer itself compares the seed, the batch size, the number of samples, [digests](Dataset::digest) of the data,
+    /// the clipping of gradients, the optimizer (its `Debug` text), the precision, and the arrays of the model.
+    pub fn property(mut self, name: impl Into<String>, value: impl ToString) -> Self {
+        self.options.properties.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Properties that may differ from those of the checkpoint that the run resumes from, by the names that the refusal
+    /// gives; `all` for any. Arrays of another model are always refused.
+    pub fn allow_changes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.options.allow_changes.extend(names.into_iter().map(Into::into));
+        self
     }
 
     /// The devices to train on. Default: the first; with a [mesh](Self::mesh), as many as it has.
@@ -436,6 +472,31 @@ impl Trainer {
 
     pub(crate) fn batch_tree<K: Task>(&self, batch: halite_data::DeviceBatch) -> Result<BatchArrays<K>> {
         batch.into_tree(&<K::Batch as Family>::Of::<()>::default())
+    }
+
+    /// The identity of a run of this trainer. Data are digested only where something is saved.
+    pub(crate) fn identity<O: Optimizer>(&self, train: &Loader, validation: &Loader, optimizer: &O, step: &[u8]) -> Identity {
+        let TrainerOptions { label, seed, batch_size, clip_norm, epochs, out, properties, .. } = &self.options;
+        let digest = |loader: &Loader| out.as_ref().and_then(|_| loader.dataset().digest());
+        let platform = self.client.platform();
+        Identity::new(Values {
+            label: label.as_deref(),
+            seed: *seed,
+            batch_size: *batch_size as u64,
+            samples: train.dataset().len() as u64,
+            training_data: digest(train),
+            validation_data: digest(validation),
+            clip_norm: *clip_norm,
+            optimizer: format!("{optimizer:#?}"),
+            precision: self.precision.to_string(),
+            epochs: *epochs,
+            // How the axes of a single device are named changes nothing.
+            mesh: if self.mesh.size() == 1 { "1 device".into() } else { self.mesh.to_string() },
+            strategy: self.strategy.to_string(),
+            plugin: format!("{} {}", platform.name, platform.version).trim().to_string(),
+            step,
+            properties,
+        })
     }
 
     /// How the fields of a batch lie on the devices: by samples.

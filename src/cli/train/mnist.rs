@@ -84,8 +84,8 @@ impl Mnist {
             .trainer(&client, devices, &out, &stop)
             .epochs(self.epochs)
             .batch_size(self.batch_size)
-            // More epochs are the same run for longer, with a schedule that ends later.
-            .label(format!("{name}, learning rate {}", self.learning_rate));
+            .property("--model", model_name.get_name())
+            .property("--data", self.data);
         let steps = self.epochs.saturating_mul((train.len() / self.batch_size.max(1)) as u64);
         let optimizer = Adam::new(schedule(self.learning_rate, steps));
         let fitted = fitted(trainer.build()?.fit(Classify::<M>::new(), model, optimizer, train, test), &stop)?;

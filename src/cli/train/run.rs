@@ -47,6 +47,12 @@ pub(super) struct Run {
     /// Go on from the latest checkpoint in --out, if there is one
     #[arg(long)]
     resume: bool,
+    /// Resume from this checkpoint in --out in place of the latest: `step-00000040`, or `40`
+    #[arg(long, value_name = "CHECKPOINT")]
+    from: Option<String>,
+    /// Resume although these differ from the saved run, by the names that the refusal gives; `all` for any
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    allow_changes: Vec<String>,
     /// Directory of the run [default: runs/DATA-MODEL]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -134,10 +140,15 @@ impl Run {
             .seed(self.seed)
             .workers(self.workers)
             .resume(self.resume)
+            .allow_changes(self.allow_changes.clone())
             .quiet(self.quiet)
             .out(out)
             .devices(devices)
             .strategy(self.strategy.clone());
+        let trainer = match &self.from {
+            Some(checkpoint) => trainer.resume_from(checkpoint),
+            None => trainer,
+        };
         let trainer = match self.precision {
             Some(policy) => trainer.precision(policy),
             None => trainer,

@@ -80,7 +80,7 @@ pub(super) struct Text {
     #[arg(long, default_value_t = 0.05, value_name = "PART", allow_negative_numbers = true)]
     validation: f64,
     /// Tokens to write at the end; 0 for none
-    #[arg(long, default_value_t = 200, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = sample, allow_negative_numbers = true)]
     sample: usize,
     /// How freely it writes: 1 as it learnt, less is more careful, 0 always the most likely
     #[arg(long, default_value_t = 0.8, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
@@ -135,8 +135,7 @@ impl Text {
 
         let (client, devices) = self.run.open()?;
         let tokens_name = self.tokens.to_possible_value().expect("all have names");
-        let name = format!("{}-{name}-{}", self.data, tokens_name.get_name());
-        let out = self.run.out(&name);
+        let out = self.run.out(&format!("{}-{name}-{}", self.data, tokens_name.get_name()));
         let stop = StopFlag::new();
         let trainer = self
             .run
@@ -144,8 +143,14 @@ impl Text {
             .epochs(self.epochs)
             .batch_size(self.batch_size)
             .clip_norm(1.0)
-            .label(format!("{name}: {config}, learning rate {}", self.learning_rate))
-            .build()?;
+            .property("--config", name)
+            .property("--data", &self.data)
+            .property("--tokens", tokens_name.get_name())
+            .property("--steps", per_epoch)
+            .property("--validation", self.validation)
+            .property("tokenizer", described(&tokenizer));
+        let trainer =
+            shape_of(&config).into_iter().fold(trainer, |trainer, (name, value)| trainer.property(name, value)).build()?;
         let rate = schedule(self.learning_rate, self.epochs.saturating_mul(per_epoch as u64));
         let optimizer = AdamW::new(rate).betas(0.9, 0.99).weight_decay(0.1).decay(LanguageModel::decay());
         remark!(
@@ -177,8 +182,66 @@ impl Text {
     }
 }
 
+/// All that decides what a token means, in words.
+fn described(tokenizer: &Tokenizer) -> String {
+    match tokenizer {
+        Tokenizer::Bytes => "bytes".into(),
+        Tokenizer::Gpt2(_) => "gpt2".into(),
+        Tokenizer::Characters(_) => {
+            let tokens: Vec<u16> = (0..tokenizer.vocabulary()).map(|token| token as u16).collect();
+            format!("chars {:?}", tokenizer.decode(&tokens))
+        }
+    }
+}
+
+/// What a resume compares of the shape, one property for each field: an option changes only those that it sets.
+fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
+    let TransformerConfig {
+        vocabulary,
+        context,
+        layers,
+        width,
+        heads,
+        kv_heads,
+        hidden,
+        positions,
+        norm,
+        norm_eps,
+        mlp,
+        bias,
+        tied,
+        dropout,
+        // It saves memory, and changes no result.
+        remat: _,
+    } = *config;
+    vec![
+        ("vocabulary", vocabulary.to_string()),
+        ("--context", context.to_string()),
+        ("layers", layers.to_string()),
+        ("width", width.to_string()),
+        ("heads", heads.to_string()),
+        ("kv_heads", kv_heads.to_string()),
+        ("hidden", hidden.to_string()),
+        ("positions", format!("{positions:?}")),
+        ("norm", format!("{norm:?}")),
+        ("norm_eps", norm_eps.to_string()),
+        ("mlp", format!("{mlp:?}")),
+        ("bias", bias.to_string()),
+        ("tied", tied.to_string()),
+        ("--dropout", dropout.to_string()),
+    ]
+}
+
 fn config(name: &str) -> Result<(String, TransformerConfig)> {
     Ok((name.to_string(), name.parse()?))
+}
+
+/// More tokens would take years, and memory that there is not.
+const MOST_SAMPLED: usize = 1_000_000_000;
+
+fn sample(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= MOST_SAMPLED);
+    number.ok_or_else(|| format!("want a whole number from 0 to {MOST_SAMPLED}"))
 }
 
 fn temperature(text: &str) -> Result<f64, String> {

@@ -155,7 +155,8 @@ fn a_run_that_diverged_goes_on_from_before_with_what_it_needs_changed() {
     let (seed, step) = late();
     let run = || trainer().out(dir.path()).batch_size(BATCH).seed(seed).epochs(3).checkpoint_every(2);
     error_of(fit(&run().build().unwrap(), Squares, line(Some(f32::NAN))));
-    let fitted = fit(&run().resume(true).build().unwrap(), Squares, line(None)).unwrap();
+    let resumed = run().resume(true).allow_changes(["training data"]).build().unwrap();
+    let fitted = fit(&resumed, Squares, line(None)).unwrap();
     assert_eq!(fitted.report.resumed_from_step, Some((step - 1) / 2 * 2));
     assert!(fitted.report.metrics["loss"] < 0.1, "{}", fitted.report);
 }
@@ -164,7 +165,8 @@ fn a_run_that_diverged_goes_on_from_before_with_what_it_needs_changed() {
 fn a_validation_that_is_not_finite_ends_the_run_and_what_was_learnt_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let validated_on = |bad: Option<f32>| {
-        let trainer = trainer().out(dir.path()).batch_size(BATCH).epochs(2).resume(true).build().unwrap();
+        let trainer = trainer().out(dir.path()).batch_size(BATCH).epochs(2).resume(true);
+        let trainer = trainer.allow_changes(["validation data"]).build().unwrap();
         trainer.fit(Squares, Slope { slope: Param::new([], Init::Ones) }, Sgd::new(0.1), line(None), line(bad))
     };
     let error = error_of(validated_on(Some(f32::NAN)));

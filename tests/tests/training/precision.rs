@@ -81,7 +81,7 @@ fn devices_hold_parameters_as_the_policy_says_and_nothing_else() {
     let parts = tempfile::tempdir().unwrap();
     fit(build().epochs(1).out(parts.path())).unwrap();
     let error = error_of(fit(build().out(parts.path()).resume(true).precision(DTypePolicy::F32))).to_string();
-    assert!(error.contains("is of a run in the precision `bf16`, this is one in `f32`"), "{error}");
+    assert!(error.contains("precision (--precision): saved bf16, given f32"), "{error}");
     let parts = fit(build().out(parts.path()).resume(true)).unwrap();
     assert_eq!(values(&parts.model), values(&whole.model));
     // Asked what it holds, the model answers under the policy it is asked in.

@@ -160,9 +160,15 @@ fn a_run_is_not_resumed_with_another_order_of_samples_metrics_or_model() {
     fit(trainer().out(dir.path()), spirals(SAMPLES)).unwrap();
     let resumed = || trainer().out(dir.path()).resume(true);
     let error = error_of(fit(resumed().label("circles"), spirals(SAMPLES))).to_string();
-    assert!(error.contains("of a run of `nothing`, this is one of `circles`"), "{error}");
+    assert!(error.contains("label: saved none, given circles"), "{error}");
     let error = error_of(fit(resumed().seed(3), spirals(60))).to_string();
-    for part in ["resume: ", "the seed was 0, and is 3", "number of training samples was 302, and is 60", "or another `out`"] {
+    for part in [
+        "resume: ",
+        "seed (--seed): saved 0, given 3",
+        "samples (--limit, --steps): saved 302, given 60",
+        "training data (--data): saved sha256 ",
+        "another directory (`out`, --out)",
+    ] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
 
@@ -171,7 +177,10 @@ fn a_run_is_not_resumed_with_another_order_of_samples_metrics_or_model() {
     let trainer = resumed().epochs(4).batch_size(BATCH).build().unwrap();
     let error = error_of(trainer.fit(Arms, deeper, Adam::new(1e-3), spirals(SAMPLES), spirals(9))).to_string();
     for part in [
-        "is of another model, 12 differences:",
+        "is of another run, 15 differences:",
+        "clip_norm: saved 0.5, given none",
+        "optimizer (--learning-rate): saved Adam( ",
+        "validation data (--data): saved sha256 ",
         "`model.hidden.0.weight` is f32[2, 32] in the checkpoint, the model wants f32[2, 16]",
         "`model.hidden.1.bias` is not in the checkpoint, the model wants f32[32]",
         "`slots.hidden.0.bias.second` is f32[32] in the checkpoint, the model wants f32[16]",
@@ -186,4 +195,61 @@ fn a_run_is_not_resumed_with_another_order_of_samples_metrics_or_model() {
 fn rows(out: &Path) -> Vec<u64> {
     let text = std::fs::read_to_string(out.join("metrics.csv")).unwrap();
     text.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect()
+}
+
+/// [`Arms`], with another loss of the same arrays.
+struct Smoothed;
+
+impl Task for Smoothed {
+    type Model = Net<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(&self, cx: &'t Trace, model: &Net<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+        let x = model.hidden.iter().fold(batch.input, |x, layer| layer.forward(x).relu());
+        let logits = model.out.forward(model.norm.forward(x));
+        cx.metric("accuracy", Mean::weighted(correct(logits, batch.target, 1), batch.weight));
+        CrossEntropy::new().weights(batch.weight).loss(logits, batch.target)
+    }
+}
+
+#[test]
+fn properties_are_compared_at_resume() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |crop: u32| trainer().out(dir.path()).resume(true).property("crop", crop);
+    fit(run(24), spirals(SAMPLES)).unwrap();
+    let error = error_of(fit(run(32), spirals(SAMPLES))).to_string();
+    assert!(error.contains("1 difference:\n  crop: saved 24, given 32\n"), "{error}");
+    assert!(error.contains("`allow_changes`, --allow-changes crop"), "{error}");
+    let fitted = fit(run(32).allow_changes(["crop"]), spirals(SAMPLES)).unwrap();
+    assert_eq!(fitted.report.resumed_from_step, Some(75));
+    let error = error_of(fit(run(24).allow_changes(["corp"]), spirals(SAMPLES))).to_string();
+    assert!(error.contains("no property is called `corp`") && error.contains(" crop,"), "{error}");
+    let error = trainer().out(dir.path()).allow_changes(["crop"]).build().unwrap_err().to_string();
+    assert!(error.contains("`allow_changes` needs `resume` or `resume_from`"), "{error}");
+}
+
+#[test]
+fn another_optimizer_of_the_same_slots_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |rate: f64, decay: f64| {
+        let trainer = trainer().out(dir.path()).resume(true).batch_size(BATCH).build().unwrap();
+        trainer.fit(Arms, Net::new(), Adam::new(rate).weight_decay(decay), spirals(SAMPLES), spirals(100))
+    };
+    run(1e-3, 0.0).unwrap();
+    let error = error_of(run(1e-2, 0.5)).to_string();
+    assert!(
+        error.contains("optimizer (--learning-rate): saved 0.001, weight_decay: 0.0, given 0.01, weight_decay: 0.5"),
+        "{error}"
+    );
+}
+
+#[test]
+fn another_loss_of_the_same_arrays_resumes() {
+    let dir = tempfile::tempdir().unwrap();
+    let trainer = |epochs| trainer().out(dir.path()).resume(true).batch_size(BATCH).epochs(epochs).build().unwrap();
+    let [train, validation] = [SAMPLES, 100].map(spirals);
+    trainer(1).fit(Arms, Net::new(), Adam::new(1e-3), train.clone(), validation.clone()).unwrap();
+    // It is a warning: no one can tell a changed loss from the same loss in other words.
+    let fitted = trainer(2).fit(Smoothed, Net::new(), Adam::new(1e-3), train, validation).unwrap();
+    assert_eq!(fitted.report.resumed_from_step, Some(25));
 }

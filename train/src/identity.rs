@@ -1,0 +1,558 @@
+//! Identity of a run: everything that must be the same when it resumes, as names and values in text.
+//!
+//! A checkpoint holds the identity of the run that wrote it. A resume compares it with its own: differences that change
+//! the mathematics are refused, all in one error, unless they are accepted by name; differences that change only the
+//! rounding, or the length of the run, are warnings. Nothing here reads a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use halite_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Accepts every difference.
+const ALL: &str = "all";
+/// Longer values are cut in messages.
+const SHOWN: usize = 120;
+
+/// What a difference does to the run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Effect {
+    /// Other weights: refused unless accepted.
+    Mathematics,
+    /// The same computation, rounded in another order.
+    Rounding,
+    /// A longer or shorter run, which is how runs are continued.
+    Length,
+    /// Another program for the same values: the model's settings or the code, in a way that is not known.
+    Code,
+}
+
+/// A property that the trainer knows by itself.
+struct Known {
+    name: &'static str,
+    /// Options of the command line that set it.
+    options: &'static [&'static str],
+    effect: Effect,
+}
+
+const EPOCHS: &str = "epochs";
+const OPTIMIZER: &str = "optimizer";
+const SEED: &str = "seed";
+const BATCH_SIZE: &str = "batch_size";
+const SAMPLES: &str = "samples";
+const LABEL: &str = "label";
+const PRECISION: &str = "precision";
+const STEP: &str = "training step";
+
+const KNOWN: [Known; 14] = [
+    Known { name: LABEL, options: &[], effect: Effect::Mathematics },
+    Known { name: SEED, options: &["--seed"], effect: Effect::Mathematics },
+    Known { name: BATCH_SIZE, options: &["--batch-size"], effect: Effect::Mathematics },
+    Known { name: SAMPLES, options: &["--limit", "--steps"], effect: Effect::Mathematics },
+    Known { name: "training data", options: &["--data"], effect: Effect::Mathematics },
+    Known { name: "validation data", options: &["--data"], effect: Effect::Mathematics },
+    Known { name: "clip_norm", options: &[], effect: Effect::Mathematics },
+    Known { name: OPTIMIZER, options: &["--learning-rate"], effect: Effect::Mathematics },
+    Known { name: PRECISION, options: &["--precision"], effect: Effect::Mathematics },
+    Known { name: EPOCHS, options: &["--epochs"], effect: Effect::Length },
+    Known { name: "mesh", options: &["--devices", "--mesh"], effect: Effect::Rounding },
+    Known { name: "strategy", options: &["--strategy"], effect: Effect::Rounding },
+    Known { name: "plugin", options: &["--accelerator"], effect: Effect::Rounding },
+    Known { name: STEP, options: &[], effect: Effect::Code },
+];
+
+/// The values that [`Identity::new`] is made of.
+pub(crate) struct Values<'a> {
+    pub(crate) label: Option<&'a str>,
+    pub(crate) seed: u64,
+    pub(crate) batch_size: u64,
+    pub(crate) samples: u64,
+    /// Digests of the data, where they are known.
+    pub(crate) training_data: Option<String>,
+    pub(crate) validation_data: Option<String>,
+    pub(crate) clip_norm: Option<f64>,
+    /// Its pretty `Debug` text.
+    pub(crate) optimizer: String,
+    pub(crate) precision: String,
+    pub(crate) epochs: u64,
+    pub(crate) mesh: String,
+    pub(crate) strategy: String,
+    pub(crate) plugin: String,
+    /// The program of the training step, as MLIR text.
+    pub(crate) step: &'a [u8],
+    /// What the caller adds.
+    pub(crate) properties: &'a [(String, String)],
+}
+
+/// What must be the same when a run resumes.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Identity {
+    /// Properties that the trainer knows; one that is missing is unknown, and not compared.
+    trainer: BTreeMap<String, String>,
+    /// Properties that the caller gave; one that is missing was not given.
+    #[serde(default)]
+    properties: BTreeMap<String, String>,
+}
+
+/// One property whose saved and given values differ.
+#[derive(Clone, Debug, PartialEq)]
+struct Difference {
+    name: String,
+    options: &'static [&'static str],
+    saved: String,
+    given: String,
+}
+
+/// What a resume with another identity means.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    refused: Vec<Difference>,
+    accepted: Vec<Difference>,
+    rounding: Vec<Difference>,
+    /// Number of epochs, with the numbers of the schedule that follow from it.
+    length: Option<(Difference, Difference)>,
+    /// The program of the training step is another, and nothing else that is known.
+    other_program: bool,
+}
+
+impl Identity {
+    pub(crate) fn new(values: Values<'_>) -> Self {
+        let none = || "none".to_string();
+        let known = [
+            (LABEL, Some(values.label.map_or_else(none, String::from))),
+            (SEED, Some(values.seed.to_string())),
+            (BATCH_SIZE, Some(values.batch_size.to_string())),
+            (SAMPLES, Some(values.samples.to_string())),
+            ("training data", values.training_data),
+            ("validation data", values.validation_data),
+            ("clip_norm", Some(values.clip_norm.map_or_else(none, |norm| norm.to_string()))),
+            (OPTIMIZER, Some(without_addresses(&values.optimizer))),
+            (PRECISION, Some(values.precision)),
+            (EPOCHS, Some(values.epochs.to_string())),
+            ("mesh", Some(values.mesh)),
+            ("strategy", Some(values.strategy)),
+            ("plugin", Some(values.plugin)),
+            (STEP, Some(digest_of_program(values.step))),
+        ];
+        let trainer = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
+        Identity { trainer, properties: values.properties.iter().cloned().collect() }
+    }
+
+    /// Identity in a checkpoint from before identities were saved, from the few values that it has.
+    pub(crate) fn of_old(seed: u64, values: [(&str, Option<String>); 4]) -> Self {
+        let [label, batch_size, samples, precision] = values;
+        let label = (LABEL, Some(label.1.unwrap_or_else(|| "none".to_string())));
+        // Runs from before there were policies were in f32.
+        let precision = (PRECISION, Some(precision.1.unwrap_or_else(|| "f32".to_string())));
+        let known = [label, (SEED, Some(seed.to_string())), (BATCH_SIZE, batch_size.1), (SAMPLES, samples.1), precision];
+        let trainer = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
+        Identity { trainer, properties: BTreeMap::new() }
+    }
+
+    /// The number of samples in a batch.
+    pub(crate) fn batch_size(&self) -> Option<u64> {
+        self.trainer.get(BATCH_SIZE)?.parse().ok()
+    }
+
+    /// Checks that each of `allowed` names a property of this run or of the `saved` one.
+    ///
+    /// # Errors
+    /// The names that none has, with those there are.
+    pub(crate) fn check_allowed(&self, saved: &Identity, allowed: &[String]) -> Result<()> {
+        let properties = self.properties.keys().chain(saved.properties.keys());
+        let mut names: BTreeSet<String> = properties.map(|name| normalized(name)).collect();
+        for known in KNOWN.iter().filter(|known| known.effect == Effect::Mathematics) {
+            names.insert(normalized(known.name));
+            names.extend(known.options.iter().map(|option| normalized(option)));
+        }
+        let unknown: Vec<String> = (allowed.iter().map(|name| normalized(name)))
+            .filter(|name| name != ALL && !names.contains(name))
+            .map(|name| format!("`{name}`"))
+            .collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let known = names.into_iter().collect::<Vec<_>>().join(", ");
+        let message =
+            format!("no property is called {}; the ones whose changes can be allowed are all, {known}", unknown.join(", "));
+        Err(Error::invalid("allow_changes", message))
+    }
+
+    /// Compares the `saved` identity with this one, which is that of the run that resumes.
+    pub(crate) fn compare(&self, saved: &Identity, allowed: &[String]) -> Comparison {
+        let allowed: BTreeSet<String> = allowed.iter().map(|name| normalized(name)).collect();
+        let allows = |difference: &Difference| {
+            let mut names = std::iter::once(&*difference.name).chain(difference.options.iter().copied());
+            allowed.contains(ALL) || names.any(|name| allowed.contains(&normalized(name)))
+        };
+        let mut comparison = Comparison::default();
+        let (mut mathematics, mut other_program) = (Vec::new(), false);
+        for known in &KNOWN {
+            let (Some(then), Some(now)) = (saved.trainer.get(known.name), self.trainer.get(known.name)) else { continue };
+            if then == now {
+                continue;
+            }
+            let (saved, given) = if known.name == OPTIMIZER { lines_that_differ(then, now) } else { (then.clone(), now.clone()) };
+            let difference = Difference { name: known.name.to_string(), options: known.options, saved, given };
+            match known.effect {
+                Effect::Mathematics => mathematics.push(difference),
+                Effect::Rounding => comparison.rounding.push(difference),
+                Effect::Length => comparison.length = Some((difference.clone(), difference)),
+                // Another version of halite prints another program.
+                Effect::Code => other_program = version_of(then) == version_of(now),
+            }
+        }
+        // More epochs make a longer schedule, of the same rates.
+        let lengths = |difference: &Difference| difference.name == OPTIMIZER && only_lengths_differ(saved, self);
+        comparison.length = comparison.length.take().and_then(|(epochs, _)| {
+            let optimizer = mathematics.iter().position(lengths)?;
+            Some((epochs, mathematics.remove(optimizer)))
+        });
+        let names: BTreeSet<&String> = saved.properties.keys().chain(self.properties.keys()).collect();
+        for name in names {
+            let (then, now) = (saved.properties.get(name), self.properties.get(name));
+            if then != now {
+                let value = |value: Option<&String>| value.map_or_else(|| "nothing".to_string(), Clone::clone);
+                mathematics.push(Difference { name: name.clone(), options: &[], saved: value(then), given: value(now) });
+            }
+        }
+        comparison.other_program = other_program && mathematics.is_empty() && comparison.rounding.is_empty();
+        (comparison.accepted, comparison.refused) = mathematics.into_iter().partition(allows);
+        comparison
+    }
+}
+
+impl Comparison {
+    /// Whether the run may resume, if `others` are all that is not as the checkpoint of the name `checkpoint` needs it.
+    ///
+    /// # Errors
+    /// One error with every difference, and what would work.
+    pub(crate) fn check(&self, checkpoint: &str, others: &[String]) -> Result<()> {
+        let mut lines: Vec<String> = self.refused.iter().map(Difference::line).collect();
+        lines.extend(others.iter().cloned());
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let count = if lines.len() == 1 { "1 difference".to_string() } else { format!("{} differences", lines.len()) };
+        let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
+        let accept = match &self.refused[..] {
+            _ if !others.is_empty() => String::new(),
+            refused => {
+                let names: Vec<String> = refused.iter().map(|difference| normalized(&difference.name)).collect();
+                format!(", or resume with the given values (`allow_changes`, --allow-changes {})", names.join(","))
+            }
+        };
+        let message = format!(
+            "{checkpoint} is of another run, {count}:{lines}\n\
+             Give the saved values, or another directory (`out`, --out){accept}"
+        );
+        Err(Error::new(ErrorKind::InvalidArgument, "resume", message))
+    }
+
+    /// Whether the mathematics of the run changed, and that was accepted.
+    pub(crate) fn is_changed(&self) -> bool {
+        !self.accepted.is_empty()
+    }
+
+    /// What the user is warned of.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let list = |differences: &[Difference]| differences.iter().map(Difference::line).collect::<Vec<_>>().join("; ");
+        let mut warnings = Vec::new();
+        if !self.accepted.is_empty() {
+            warnings.push(format!("the run continues with other values, as allowed: {}", list(&self.accepted)));
+        }
+        if let Some((epochs, schedule)) = &self.length {
+            warnings.push(format!(
+                "{}; that changes the learning-rate schedule (saved {}, given {}): the weights are not those of an \
+                 uninterrupted run of either length",
+                epochs.line(),
+                schedule.saved,
+                schedule.given
+            ));
+        }
+        if self.other_program {
+            warnings.push(
+                "the training step is another program than that of the saved run: the task, the code of the model or a \
+                 setting in it was changed, so the run may not be the one that an uninterrupted run is"
+                    .to_string(),
+            );
+        }
+        if !self.rounding.is_empty() {
+            warnings.push(format!(
+                "{}; the computation is the same with other rounding, so the weights are not bit for bit those of an \
+                 uninterrupted run",
+                list(&self.rounding)
+            ));
+        }
+        warnings
+    }
+}
+
+impl Difference {
+    fn line(&self) -> String {
+        let options = match self.options {
+            [] => String::new(),
+            options => format!(" ({})", options.join(", ")),
+        };
+        format!("{}{options}: saved {}, given {}", self.name, shortened(&self.saved), shortened(&self.given))
+    }
+}
+
+fn shortened(value: &str) -> String {
+    match value.char_indices().nth(SHOWN) {
+        None => value.to_string(),
+        Some((end, _)) => format!("{}..", &value[..end]),
+    }
+}
+
+/// `--batch-size` and `batch_size` are one name.
+fn normalized(name: &str) -> String {
+    name.trim().trim_start_matches('-').replace(['_', ' '], "-")
+}
+
+/// The version of halite, and a digest of a program without the places in the source that it came from.
+fn digest_of_program(code: &[u8]) -> String {
+    let digest = Sha256::digest(without_locations(&String::from_utf8_lossy(code)));
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} sha256 {digest}", env!("CARGO_PKG_VERSION"))
+}
+
+fn version_of(digest: &str) -> &str {
+    digest.split(' ').next().unwrap_or_default()
+}
+
+/// MLIR text without its ` loc(..)` and the lines `#loc3 = ..`.
+fn without_locations(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for line in text.lines().filter(|line| !line.starts_with("#loc")) {
+        let mut parts = line.split(" loc(");
+        clean += parts.next().unwrap_or_default();
+        for part in parts {
+            // A place is a name such as `#loc3`, or a string.
+            let end = match part.strip_prefix('"') {
+                Some(string) => string.find("\")").map(|end| end + 3),
+                None => part.find(')').map(|end| end + 1),
+            };
+            clean += &part[end.unwrap_or(part.len())..];
+        }
+        clean.push('\n');
+    }
+    clean
+}
+
+/// Debug texts of function pointers and the like are addresses, which differ from process to process.
+fn without_addresses(text: &str) -> String {
+    let mut parts = text.split("0x");
+    let mut clean = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        clean += "0x_";
+        clean += part.trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
+    }
+    clean
+}
+
+/// The lines of two pretty `Debug` texts that differ; all of them if the structures differ.
+fn lines_that_differ(saved: &str, given: &str) -> (String, String) {
+    let lines = |text: &str| text.lines().map(|line| line.trim().trim_end_matches(',').to_string()).collect::<Vec<_>>();
+    let (saved, given) = (lines(saved), lines(given));
+    if saved.len() != given.len() {
+        return (saved.join(" "), given.join(" "));
+    }
+    let (saved, given): (Vec<_>, Vec<_>) = saved.into_iter().zip(given).filter(|(then, now)| then != now).unzip();
+    (saved.join(", "), given.join(", "))
+}
+
+/// Whether the optimizers differ in nothing but whole numbers: the lengths of schedules, as rates have a point.
+fn only_lengths_differ(saved: &Identity, given: &Identity) -> bool {
+    let (Some(saved), Some(given)) = (saved.trainer.get(OPTIMIZER), given.trainer.get(OPTIMIZER)) else { return false };
+    let split = |line: &str| {
+        let line = line.trim().trim_end_matches(',');
+        let (name, value) = line.rsplit_once(' ').unwrap_or(("", line));
+        value.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.to_string())
+    };
+    let is_length = |(then, now): (&str, &str)| then == now || split(then).is_some_and(|name| split(now) == Some(name));
+    saved.lines().count() == given.lines().count() && saved.lines().zip(given.lines()).all(is_length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
+        let properties: Vec<(String, String)> =
+            properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let mut values = Values {
+            label: None,
+            seed: 0,
+            batch_size: 32,
+            samples: 640,
+            training_data: Some("sha256 ab".into()),
+            validation_data: None,
+            clip_norm: None,
+            optimizer: "Adam(\n    rate: 0.002,\n    steps: 18,\n)".into(),
+            precision: "f32".into(),
+            epochs: 1,
+            mesh: "mesh(data=1)".into(),
+            strategy: "dp".into(),
+            plugin: "cpu 1".into(),
+            step: b"add %0 loc(#loc1)\n#loc1 = loc(\"a.rs\":1:1)\n",
+            properties: &properties,
+        };
+        change(&mut values);
+        Identity::new(values)
+    }
+
+    fn lines(differences: &[Difference]) -> Vec<String> {
+        differences.iter().map(Difference::line).collect()
+    }
+
+    #[test]
+    fn equal_identities_differ_in_nothing() {
+        let saved = identity(&[("--dropout", "0")], |_| ());
+        let comparison = saved.compare(&saved.clone(), &[]);
+        comparison.check("step-1", &[]).unwrap();
+        assert!(comparison.warnings().is_empty() && !comparison.is_changed());
+        let text = serde_json::to_string(&saved).unwrap();
+        assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), saved);
+    }
+
+    #[test]
+    fn unknown_values_are_not_compared() {
+        let saved = identity(&[], |values| values.training_data = None);
+        assert!(lines(&identity(&[], |_| ()).compare(&saved, &[]).refused).is_empty());
+        let old = Identity::of_old(0, [("", None), ("", Some("32".into())), ("", Some("640".into())), ("", None)]);
+        assert!(lines(&identity(&[], |_| ()).compare(&old, &[]).refused).is_empty());
+        let other = identity(&[], |values| values.precision = "bf16-mixed".into());
+        assert_eq!(lines(&other.compare(&old, &[]).refused), ["precision (--precision): saved f32, given bf16-mixed"]);
+    }
+
+    #[test]
+    fn properties_of_one_side_are_differences() {
+        let (with, without) = (identity(&[("--dropout", "0.5")], |_| ()), identity(&[], |_| ()));
+        assert_eq!(lines(&with.compare(&without, &[]).refused), ["--dropout: saved nothing, given 0.5"]);
+        assert_eq!(lines(&without.compare(&with, &[]).refused), ["--dropout: saved 0.5, given nothing"]);
+    }
+
+    #[test]
+    fn every_field_that_changes_weights_is_refused() {
+        let saved = identity(&[], |_| ());
+        type Change = fn(&mut Values<'_>);
+        let changes: [(Change, &str); 9] = [
+            (|v| v.label = Some("x"), "label: saved none, given x"),
+            (|v| v.seed = 3, "seed (--seed): saved 0, given 3"),
+            (|v| v.batch_size = 64, "batch_size (--batch-size): saved 32, given 64"),
+            (|v| v.samples = 9, "samples (--limit, --steps): saved 640, given 9"),
+            (|v| v.training_data = Some("sha256 cd".into()), "training data (--data): saved sha256 ab, given sha256 cd"),
+            (|v| v.clip_norm = Some(0.5), "clip_norm: saved none, given 0.5"),
+            (
+                |v| v.optimizer = v.optimizer.replace("0.002", "0.1"),
+                "optimizer (--learning-rate): saved rate: 0.002, given rate: 0.1",
+            ),
+            // The epochs are the same, so another length is no consequence of them.
+            (|v| v.optimizer = v.optimizer.replace("18", "36"), "optimizer (--learning-rate): saved steps: 18, given steps: 36"),
+            (|v| v.precision = "bf16".into(), "precision (--precision): saved f32, given bf16"),
+        ];
+        for (change, want) in changes {
+            let comparison = identity(&[], change).compare(&saved, &[]);
+            assert_eq!(lines(&comparison.refused), [want]);
+            let error = comparison.check("step-1", &[]).unwrap_err().to_string();
+            assert!(error.contains(want) && error.contains("--allow-changes "), "{error}");
+        }
+    }
+
+    #[test]
+    fn more_epochs_explain_a_longer_schedule_only() {
+        let saved = identity(&[], |_| ());
+        let longer = |rate: &str| {
+            let optimizer = format!("Adam(\n    rate: {rate},\n    steps: 36,\n)");
+            identity(&[], |values| (values.epochs, values.optimizer) = (2, optimizer)).compare(&saved, &[])
+        };
+        longer("0.002").check("step-1", &[]).unwrap();
+        let warning = &longer("0.002").warnings()[0];
+        assert!(warning.contains("saved 1, given 2") && warning.contains("saved steps: 18, given steps: 36"), "{warning}");
+        assert_eq!(longer("0.1").refused.len(), 1);
+        // A schedule that does not depend on the epochs is as it was.
+        let constant = identity(&[], |values| values.epochs = 2).compare(&saved, &[]);
+        assert!(constant.warnings().is_empty() && constant.check("step-1", &[]).is_ok());
+    }
+
+    #[test]
+    fn layouts_change_the_rounding_only() {
+        let saved = identity(&[], |_| ());
+        let other = identity(&[], |values| {
+            (values.mesh, values.strategy, values.plugin) = ("mesh(data=8)".into(), "fsdp".into(), "tpu".into());
+        });
+        let comparison = other.compare(&saved, &[]);
+        comparison.check("step-1", &[]).unwrap();
+        assert_eq!(comparison.rounding.len(), 3);
+        assert_eq!(comparison.warnings().len(), 1);
+    }
+
+    #[test]
+    fn another_program_of_the_same_values_is_a_warning() {
+        let saved = identity(&[], |_| ());
+        let moved = identity(&[], |values| values.step = b"add %0 loc(#loc7)\n#loc7 = loc(\"b.rs\":9:9)\n");
+        assert_eq!(moved, saved);
+        let other = |change: fn(&mut Values<'_>)| {
+            let change = |values: &mut Values<'_>| {
+                values.step = b"multiply %0 loc(#loc1)\n";
+                change(values);
+            };
+            identity(&[], change).compare(&saved, &["seed".into()])
+        };
+        other(|_| ()).check("step-1", &[]).unwrap();
+        assert!(other(|_| ()).warnings()[0].contains("the training step is another program"));
+        // What explains it is said instead.
+        for change in [(|values| values.seed = 1) as fn(&mut Values<'_>), |values| values.mesh = "mesh(data=2)".into()] {
+            let warnings = other(change).warnings();
+            assert!(warnings.len() == 1 && !warnings[0].contains("another program"), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn locations_are_no_part_of_a_program() {
+        let text = "f(%a: i32 loc(\"x (y)\"), %b: i32 loc(#loc2)) {\n  return loc(#loc)\n} loc(#loc1)\n#loc1 = loc(\"a\":1:2)\n";
+        assert_eq!(without_locations(text), "f(%a: i32, %b: i32) {\n  return\n}\n");
+    }
+
+    #[test]
+    fn accepted_names_may_be_written_as_options() {
+        let saved = identity(&[("--dropout", "0")], |_| ());
+        let other = identity(&[("--dropout", "0.5")], |values| values.batch_size = 64);
+        for names in [&["dropout", "batch_size"][..], &["--dropout", "--batch-size"], &["all"]] {
+            let allowed: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            other.check_allowed(&saved, &allowed).unwrap();
+            let comparison = other.compare(&saved, &allowed);
+            comparison.check("step-1", &[]).unwrap();
+            assert!(comparison.is_changed());
+            assert_eq!(comparison.warnings().len(), 1);
+        }
+        let comparison = other.compare(&saved, &["dropout".into()]);
+        assert_eq!(lines(&comparison.refused), ["batch_size (--batch-size): saved 32, given 64"]);
+        let error = other.check_allowed(&saved, &["droput".into()]).unwrap_err().to_string();
+        assert!(error.contains("`droput`") && error.contains(" dropout,"), "{error}");
+        // One that only the saved run has can be allowed to be gone.
+        identity(&[], |_| ()).check_allowed(&saved, &["dropout".into()]).unwrap();
+    }
+
+    #[test]
+    fn another_model_cannot_be_accepted() {
+        let saved = identity(&[], |_| ());
+        let other = identity(&[], |values| values.seed = 1);
+        let error = other.compare(&saved, &[]).check("step-1", &["`w` is f32[2]".into()]).unwrap_err().to_string();
+        assert!(error.contains("2 differences:") && error.contains("\n  `w` is f32[2]\n"), "{error}");
+        assert!(!error.contains("--allow-changes"), "{error}");
+    }
+
+    #[test]
+    fn addresses_are_no_part_of_a_value() {
+        assert_eq!(without_addresses("Custom { f: 0x00007f12ab, n: 3 } 0xff"), "Custom { f: 0x_, n: 3 } 0x_");
+    }
+
+    #[test]
+    fn long_values_are_cut_in_messages() {
+        assert_eq!(shortened(&"é".repeat(121)), format!("{}..", "é".repeat(120)));
+        assert_eq!(shortened("short"), "short");
+    }
+}

@@ -1,0 +1,19 @@
+//! Measurements of the process that trained last, kept in checkpoints: a resume of a finished run reports them again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::outputs::Exact;
+
+/// What a report says of steps that were done before this process.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct Measured {
+    /// Training metrics of the last finished epoch, by name.
+    pub(crate) train_metrics: Vec<(String, Exact)>,
+    pub(crate) samples_per_second: Exact,
+    pub(crate) training_seconds: Exact,
+    pub(crate) input_wait_seconds: Exact,
+    pub(crate) device_busy_seconds: Option<Exact>,
+    pub(crate) seconds_to_first_step: Exact,
+    pub(crate) process_seconds_to_first_step: Option<Exact>,
+}

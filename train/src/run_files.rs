@@ -1,0 +1,134 @@
+//! Opening the directory of a run: what is there, and what becomes of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use halite_core::{Error, Result};
+
+use crate::{
+    TrainerOptions,
+    checkpoint::{CheckpointStore, LOCK, Position, Saved},
+    files,
+    loggers::CsvLog,
+    outputs::Progressed,
+};
+
+pub(crate) const TABLE: &str = "metrics.csv";
+pub(crate) const PLOT: &str = "metrics.svg";
+pub(crate) const REPORT: &str = "report.json";
+const CHECKPOINTS: &str = "checkpoints";
+
+/// How many of the newest checkpoints are kept, besides the best.
+const KEEP: usize = 2;
+
+/// The files of a run, open for writing.
+pub(crate) struct Opened {
+    pub(crate) store: CheckpointStore,
+    pub(crate) csv: CsvLog,
+    /// The checkpoint to resume from.
+    pub(crate) saved: Option<Saved>,
+}
+
+/// Opens the directory of a run, removes what killed processes left in it, and reads the checkpoint to resume from, if the
+/// run is to resume and there is one. Nothing of a run is changed before `check` has found that the checkpoint fits.
+///
+/// # Errors
+/// If the directory cannot be written; if it holds another run, whatever its state, and this one does not resume; if the
+/// checkpoint to resume from cannot be read, or `check` refuses it.
+pub(crate) fn open(dir: &Path, options: &TrainerOptions, check: impl FnOnce(&Saved) -> Result<()>) -> Result<Opened> {
+    let checkpoints = dir.join(CHECKPOINTS);
+    let was_run = checkpoints.join(LOCK).is_file();
+    let store = CheckpointStore::open(&checkpoints, KEEP)?;
+    let saved = match &options.resume_from {
+        Some(name) => Some(store.load(name)?),
+        None if options.resume => store.latest()?,
+        None => {
+            refuse_another_run(dir, &store.folders()?)?;
+            None
+        }
+    };
+    if let Some(saved) = &saved {
+        check(saved)?;
+    }
+    if saved.is_some() && options.resume_from.is_none() {
+        // More of them than are kept do no harm to the run.
+        if let Err(error) = store.prune() {
+            tracing::warn!("{error}");
+        }
+    }
+    for name in [TABLE, PLOT, REPORT] {
+        remove_temporary(&dir.join(name))?;
+    }
+    let table = dir.join(TABLE);
+    let csv = match &saved {
+        Some(saved) => {
+            if let Some(mark) = Progressed::of(saved)?.table {
+                mark.restore(&table)?;
+            }
+            CsvLog::resume(&table, saved.position().step)?
+        }
+        None => {
+            clear(dir, was_run)?;
+            CsvLog::create(&table)?
+        }
+    };
+    Ok(Opened { store, csv, saved })
+}
+
+/// Makes room for a new run, where there is no checkpoint: `--out .` destroys nothing.
+fn clear(dir: &Path, was_run: bool) -> Result<()> {
+    let there = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    if was_run && !there(REPORT) {
+        // A run killed before its first checkpoint, whose table the new one replaces too.
+        let plot = dir.join(PLOT);
+        if there(PLOT) && plot.is_file() {
+            fs::remove_file(&plot).map_err(|error| files::failed("fit", "remove", &plot, &error))?;
+        }
+        return Ok(());
+    }
+    let mut names = vec![PLOT, REPORT];
+    if there(REPORT) {
+        names.push(TABLE);
+    }
+    for name in names {
+        let path = dir.join(name);
+        let moved = files::move_aside(&path).map_err(|error| files::failed("fit", "move aside", &path, &error))?;
+        if let Some(aside) = moved {
+            tracing::warn!("{} is not of this run; it is moved to {}", path.display(), aside.display());
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a process that was killed while it replaced `path` left.
+fn remove_temporary(path: &Path) -> Result<()> {
+    let temporary = files::temporary_of(path);
+    if temporary.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+        fs::remove_file(&temporary).map_err(|error| files::failed("fit", "remove", &temporary, &error))?;
+    }
+    Ok(())
+}
+
+/// A run that would overwrite another's checkpoints is refused before it trains for hours.
+fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<Position>)]) -> Result<()> {
+    if let Some(step) = folders.iter().find_map(|(_, position)| Some(position.as_ref().ok()?.step)) {
+        let message = format!(
+            "{} holds a run already, at step {step}; go on with it (`resume`, --resume), or use another directory (`out`, --out)",
+            dir.display()
+        );
+        return Err(Error::invalid("fit", message));
+    }
+    let problems = folders.iter().filter_map(|(_, position)| position.as_ref().err());
+    let problems: String = problems.map(|error| format!("\n  {}", error.message())).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "{} holds a run already, and none of its checkpoints can be used:{problems}\n\
+         Use another directory (`out`, --out), move the checkpoints away to start anew, or repair one for --resume",
+        dir.display()
+    );
+    Err(Error::invalid("fit", message))
+}
