@@ -243,7 +243,9 @@ pub fn plan<K: Task, O: Optimizer>(
 where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
-    let parameters = model.leaves().iter().filter(|param| param.trainable).map(|param| param.ty.elements() as u64).sum();
+    // Types that nothing can hold are refused by `lower_step`.
+    let trained = model.leaves().into_iter().filter(|param| param.trainable && param.ty.checked_bytes().is_ok());
+    let parameters = trained.fold(0u64, |sum, param| sum.saturating_add(param.ty.elements() as u64));
     let batch_size = batch.first().and_then(|ty| ty.dims().first()).copied().unwrap_or(0);
     let lowered = lower_step(task, model, optimizer, batch, options)?;
     let mut plan = Plan {
@@ -257,7 +259,7 @@ where
         parameters,
         fit: Fit::Fits { peak: 0, available: target.memory_per_device() },
         memory: None,
-        arguments: lowered.program.signature.inputs.iter().map(|ty| ty.bytes() as u64).sum(),
+        arguments: lowered.program.signature.inputs.iter().fold(0, |sum: u64, ty| sum.saturating_add(ty.bytes() as u64)),
         work: Work::of(cost(&lowered.graph)),
         collectives: None,
         collective_loops_counted_once: 0,
@@ -295,7 +297,8 @@ impl Plan {
             Err(error) => return Err(error),
         };
         let memory = compiled.memory()?;
-        let sum = memory.arguments + memory.outputs.saturating_sub(memory.aliased) + memory.temporary;
+        let own = memory.outputs.saturating_sub(memory.aliased);
+        let sum = memory.arguments.saturating_add(own).saturating_add(memory.temporary);
         // XLA's CPU plugin says a peak that leaves out what is temporary.
         let peak = memory.peak.filter(|_| target.target().platform() != "cpu").unwrap_or(sum);
         self.memory = Some(Memory {

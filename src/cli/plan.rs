@@ -274,7 +274,7 @@ impl PlanCommand {
         let mesh = target.mesh(axes.clone())?;
         let precision = self.precision.unwrap_or_else(|| DTypePolicy::auto(self.target.platform(), target.device_kind()));
         let options = LowerOptions { precision, ..LowerOptions::new(&mesh, strategy.clone()) };
-        let samples = |each: usize| self.batch_size.unwrap_or(each * mesh.size());
+        let samples = |each: usize| self.batch_size.unwrap_or_else(|| each.saturating_mul(mesh.size()));
         let images = || [TensorType::new(DType::U8, [samples(128), 28, 28]), TensorType::new(DType::U8, [samples(128)])];
         match &self.model {
             Model::Mlp => {
@@ -284,7 +284,13 @@ impl PlanCommand {
             Model::Cnn => plan::plan(target, Classify::<Cnn<()>>::new(), Cnn::new(10), Adam::new(1e-3), &images(), &options),
             Model::Transformer(config) => {
                 let config = config.context(self.context.unwrap_or(config.context));
-                let batch = [TensorType::new(DType::S32, [samples(8), config.context + 1])];
+                let length = config.context.checked_add(1).ok_or_else(|| {
+                    Error::invalid(
+                        "plan",
+                        format!("--context {}: a sample has one token more, which no size can count", config.context),
+                    )
+                })?;
+                let batch = [TensorType::new(DType::S32, [samples(8), length])];
                 let optimizer = || AdamW::new(3e-4).decay(LanguageModel::decay());
                 let model = |remat| Transformer::new(&TransformerConfig { remat, ..config });
                 let plan = plan::plan(target, LanguageModel, model(self.remat.remat())?, optimizer(), &batch, &options)?;
