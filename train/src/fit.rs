@@ -23,7 +23,7 @@ use crate::{
     Metrics, Report, Task, Trainer, TrainerOptions,
     checkpoint::{self, Saved},
     finite,
-    identity::Identity,
+    identity::{self, Identity},
     in_flight::InFlight,
     loggers::{Row, Split},
     measured::Measured,
@@ -112,7 +112,7 @@ pub(crate) struct Run<'a, K: Task, O: Optimizer> {
     programs: Programs<K, O>,
     train: Loader,
     validation: Loader,
-    identity: Identity,
+    identity: identity::Pending,
     outputs: Outputs,
     saved: Option<Saved>,
     interrupts: Interrupts,
@@ -171,8 +171,8 @@ where
         let programs = Programs::new(client, layout, &task, &model, &optimizer, batches, doing)?.of_line(line);
         // Mistakes of gradients and of the optimizer too are told before anything is compiled, read or written.
         let step = programs.step.lower(&programs.state, &(batch, Leaf(programs.train_metrics.spec(mesh))))?.program.code;
-        let identity = trainer.identity(&train, &validation, &*optimizer, &step);
-        let check = |saved: &Saved| fits(saved, &trainer.options, &identity, &programs, mesh);
+        let identity = trainer.identity([&train, &validation], &*optimizer, &step);
+        let check = |saved: &Saved| fits(saved, &trainer.options, identity.get(), &programs, mesh);
         let (outputs, saved) = Outputs::open(&trainer.options, train.batches_per_epoch(), check)?;
         let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
         let stop = interrupts.flag();
@@ -512,7 +512,7 @@ where
         }
         arrays.push((WINDOW.to_string(), window.fetch()?));
         let progressed = Progressed {
-            identity: Some(self.identity.clone()),
+            identity: Some(self.identity.get().clone()),
             measured: self.measured(now),
             table: None,
             seconds: self.seconds(now),
@@ -544,7 +544,7 @@ where
     fn restore(&mut self, mut saved: Saved, mut meter: Meter) -> Result<Progressing<K, O>> {
         let (position, progressed) = (saved.position(), Progressed::of(&saved)?);
         let (identity, batches) = (progressed.identity(saved.seed()), self.train.batches_per_epoch());
-        let comparison = self.identity.compare(&identity, &self.trainer.options.allow_changes);
+        let comparison = self.identity.get().compare(&identity, &self.trainer.options.allow_changes);
         for warning in comparison.warnings() {
             tracing::warn!("{}: {warning}", saved.path().display());
         }

@@ -4,9 +4,15 @@
 //! the mathematics are refused, all in one error, unless they are accepted by name; differences that change only the
 //! rounding, or the length of the run, are warnings. Nothing here reads a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::resume_unwind,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    thread::{self, JoinHandle},
+};
 
 use halite_core::{Error, ErrorKind, Result};
+use halite_data::Dataset;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -43,6 +49,8 @@ const BATCH_SIZE: &str = "batch_size";
 const SAMPLES: &str = "samples";
 const LABEL: &str = "label";
 const PRECISION: &str = "precision";
+const TRAINING_DATA: &str = "training data";
+const VALIDATION_DATA: &str = "validation data";
 const STEP: &str = "training step";
 
 const KNOWN: [Known; 14] = [
@@ -50,8 +58,8 @@ const KNOWN: [Known; 14] = [
     Known { name: SEED, options: &["--seed"], effect: Effect::Mathematics },
     Known { name: BATCH_SIZE, options: &["--batch-size"], effect: Effect::Mathematics },
     Known { name: SAMPLES, options: &["--limit", "--steps"], effect: Effect::Mathematics },
-    Known { name: "training data", options: &["--data"], effect: Effect::Mathematics },
-    Known { name: "validation data", options: &["--data"], effect: Effect::Mathematics },
+    Known { name: TRAINING_DATA, options: &["--data"], effect: Effect::Mathematics },
+    Known { name: VALIDATION_DATA, options: &["--data"], effect: Effect::Mathematics },
     Known { name: "clip_norm", options: &[], effect: Effect::Mathematics },
     Known { name: OPTIMIZER, options: &["--learning-rate"], effect: Effect::Mathematics },
     Known { name: PRECISION, options: &["--precision"], effect: Effect::Mathematics },
@@ -68,9 +76,6 @@ pub(crate) struct Values<'a> {
     pub(crate) seed: u64,
     pub(crate) batch_size: u64,
     pub(crate) samples: u64,
-    /// Digests of the data, where they are known.
-    pub(crate) training_data: Option<String>,
-    pub(crate) validation_data: Option<String>,
     pub(crate) clip_norm: Option<f64>,
     /// Its pretty `Debug` text.
     pub(crate) optimizer: String,
@@ -93,6 +98,53 @@ pub(crate) struct Identity {
     /// Properties that the caller gave; one that is missing was not given.
     #[serde(default)]
     properties: BTreeMap<String, String>,
+}
+
+/// Training data and validation data.
+type Data = [Arc<dyn Dataset>; 2];
+type Digests = [Option<String>; 2];
+
+/// Identity of a run whose data are digested on a thread of their own, while its programs are traced and compiled.
+pub(crate) struct Pending {
+    /// All but the data.
+    known: Identity,
+    digests: Mutex<Option<Digesting>>,
+    whole: OnceLock<Identity>,
+}
+
+enum Digesting {
+    Thread(JoinHandle<Digests>),
+    /// The system gives no thread.
+    Later(Data),
+}
+
+impl Pending {
+    /// The identity with these values; of `data`, if any is to be digested.
+    pub(crate) fn new(known: Identity, data: Option<Data>) -> Self {
+        let digesting = data.map(|data| {
+            let of_thread = data.clone();
+            let thread = thread::Builder::new().name("data digest".into()).spawn(move || digest(&of_thread));
+            thread.map_or_else(|_| Digesting::Later(data), Digesting::Thread)
+        });
+        Pending { known, digests: Mutex::new(digesting), whole: OnceLock::new() }
+    }
+
+    /// The identity; waits for the digests.
+    pub(crate) fn get(&self) -> &Identity {
+        self.whole.get_or_init(|| {
+            let digesting = self.digests.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let digests = match digesting {
+                None => [None, None],
+                Some(Digesting::Later(data)) => digest(&data),
+                Some(Digesting::Thread(thread)) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            };
+            self.known.clone().with_data(digests)
+        })
+    }
+}
+
+fn digest(data: &Data) -> Digests {
+    data.each_ref().map(|data| data.digest())
 }
 
 /// One property whose saved and given values differ.
@@ -124,8 +176,6 @@ impl Identity {
             (SEED, Some(values.seed.to_string())),
             (BATCH_SIZE, Some(values.batch_size.to_string())),
             (SAMPLES, Some(values.samples.to_string())),
-            ("training data", values.training_data),
-            ("validation data", values.validation_data),
             ("clip_norm", Some(values.clip_norm.map_or_else(none, |norm| norm.to_string()))),
             (OPTIMIZER, Some(without_addresses(&values.optimizer))),
             (PRECISION, Some(values.precision)),
@@ -137,6 +187,14 @@ impl Identity {
         ];
         let trainer = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
         Identity { trainer, properties: values.properties.iter().cloned().collect() }
+    }
+
+    /// This identity with the digests of the training data and the validation data, where they are known.
+    fn with_data(mut self, digests: Digests) -> Self {
+        for (name, digest) in [TRAINING_DATA, VALIDATION_DATA].into_iter().zip(digests) {
+            self.trainer.extend(digest.map(|digest| (name.to_string(), digest)));
+        }
+        self
     }
 
     /// Identity in a checkpoint from before identities were saved, from the few values that it has.
@@ -387,8 +445,6 @@ mod tests {
             seed: 0,
             batch_size: 32,
             samples: 640,
-            training_data: Some("sha256 ab".into()),
-            validation_data: None,
             clip_norm: None,
             optimizer: "Adam(\n    rate: 0.002,\n    steps: 18,\n)".into(),
             precision: "f32".into(),
@@ -401,6 +457,10 @@ mod tests {
         };
         change(&mut values);
         Identity::new(values)
+    }
+
+    fn with_data(digest: Option<&str>) -> Identity {
+        identity(&[], |_| ()).with_data([digest.map(String::from), None])
     }
 
     fn lines(differences: &[Difference]) -> Vec<String> {
@@ -419,8 +479,11 @@ mod tests {
 
     #[test]
     fn unknown_values_are_not_compared() {
-        let saved = identity(&[], |values| values.training_data = None);
-        assert!(lines(&identity(&[], |_| ()).compare(&saved, &[]).refused).is_empty());
+        let (known, unknown) = (with_data(Some("sha256 ab")), with_data(None));
+        assert!(lines(&known.compare(&unknown, &[]).refused).is_empty());
+        assert!(lines(&unknown.compare(&known, &[]).refused).is_empty());
+        let other = with_data(Some("sha256 cd")).compare(&known, &[]);
+        assert_eq!(lines(&other.refused), ["training data (--data): saved sha256 ab, given sha256 cd"]);
         let old = Identity::of_old(0, [("", None), ("", Some("32".into())), ("", Some("640".into())), ("", None)]);
         assert!(lines(&identity(&[], |_| ()).compare(&old, &[]).refused).is_empty());
         let other = identity(&[], |values| values.precision = "bf16-mixed".into());
@@ -438,12 +501,11 @@ mod tests {
     fn every_field_that_changes_weights_is_refused() {
         let saved = identity(&[], |_| ());
         type Change = fn(&mut Values<'_>);
-        let changes: [(Change, &str); 9] = [
+        let changes: [(Change, &str); 8] = [
             (|v| v.label = Some("x"), "label: saved none, given x"),
             (|v| v.seed = 3, "seed (--seed): saved 0, given 3"),
             (|v| v.batch_size = 64, "batch_size (--batch-size): saved 32, given 64"),
             (|v| v.samples = 9, "samples (--limit, --steps): saved 640, given 9"),
-            (|v| v.training_data = Some("sha256 cd".into()), "training data (--data): saved sha256 ab, given sha256 cd"),
             (|v| v.clip_norm = Some(0.5), "clip_norm: saved none, given 0.5"),
             (
                 |v| v.optimizer = v.optimizer.replace("0.002", "0.1"),
@@ -487,6 +549,21 @@ mod tests {
         comparison.check("step-1", &[]).unwrap();
         assert_eq!(comparison.rounding.len(), 3);
         assert_eq!(comparison.warnings().len(), 1);
+    }
+
+    #[test]
+    fn data_are_digested_in_the_background() {
+        let data = |value: u8| -> Arc<dyn Dataset> {
+            let array = halite_core::HostArray::from_slice(&[value], [1]).unwrap();
+            Arc::new(halite_data::InMemory::new([("x", array)]).unwrap())
+        };
+        let pending = |known| Pending::new(known, Some([data(1), data(2)]));
+        let identity = || identity(&[], |_| ());
+        let expected = identity().with_data([data(1).digest(), data(2).digest()]);
+        assert_eq!(*pending(identity()).get(), expected);
+        let later = Pending { digests: Mutex::new(Some(Digesting::Later([data(1), data(2)]))), ..pending(identity()) };
+        assert_eq!(*later.get(), expected);
+        assert_eq!(*Pending::new(identity(), None).get(), identity());
     }
 
     #[test]

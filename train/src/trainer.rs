@@ -12,7 +12,7 @@ use halite_nn::{ArraySpec, Optimizer};
 use crate::{
     Fitted, Predict, Strategy, Task,
     fit::Run,
-    identity::{Identity, Values},
+    identity::{self, Identity, Values},
     in_flight::InFlight,
     programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program},
     signals::StopFlag,
@@ -475,17 +475,19 @@ impl Trainer {
     }
 
     /// The identity of a run of this trainer. Data are digested only where something is saved.
-    pub(crate) fn identity<O: Optimizer>(&self, train: &Loader, validation: &Loader, optimizer: &O, step: &[u8]) -> Identity {
+    pub(crate) fn identity<O: Optimizer>(
+        &self,
+        [train, validation]: [&Loader; 2],
+        optimizer: &O,
+        step: &[u8],
+    ) -> identity::Pending {
         let TrainerOptions { label, seed, batch_size, clip_norm, epochs, out, properties, .. } = &self.options;
-        let digest = |loader: &Loader| out.as_ref().and_then(|_| loader.dataset().digest());
         let platform = self.client.platform();
-        Identity::new(Values {
+        let known = Identity::new(Values {
             label: label.as_deref(),
             seed: *seed,
             batch_size: *batch_size as u64,
             samples: train.dataset().len() as u64,
-            training_data: digest(train),
-            validation_data: digest(validation),
             clip_norm: *clip_norm,
             optimizer: format!("{optimizer:#?}"),
             precision: self.precision.to_string(),
@@ -496,7 +498,9 @@ impl Trainer {
             plugin: format!("{} {}", platform.name, platform.version).trim().to_string(),
             step,
             properties,
-        })
+        });
+        let data = [train, validation].map(|loader| loader.dataset().clone());
+        identity::Pending::new(known, out.as_ref().map(|_| data))
     }
 
     /// How the fields of a batch lie on the devices: by samples.
