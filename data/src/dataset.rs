@@ -39,8 +39,8 @@ pub trait Dataset: Send + Sync {
     /// If the sample cannot be read. `index` is below [`len`](Self::len).
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()>;
 
-    /// Digest of what the samples are read from, if it is cheap to compute: a run that resumes compares it with the
-    /// saved one. `None`, the default, means unknown.
+    /// Digest of what the samples are read from, if it is cheap to compute: a run that resumes
+    /// compares it with the saved one. `None`, the default, means unknown.
     fn digest(&self) -> Option<String> {
         None
     }

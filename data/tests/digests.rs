@@ -1,4 +1,5 @@
-//! Digests of datasets: equal for equal samples, different where a value, a name, a type or the order differs.
+//! Digests of datasets: equal for equal samples, different where a value, a name, a type or the
+//! order differs.
 
 use halite_core::{DType, HostArray, TensorType};
 use halite_data::{Dataset, DatasetExt, Field, InMemory, SampleMut, text::TokenWindows};

@@ -144,7 +144,8 @@ fn accepted_batch_size_continues_at_the_same_sample() {
     let dir = tempfile::tempdir().unwrap();
     let stopped = succeeds(&mut mnist(dir.path(), "--epochs 2 --checkpoint-every 10"));
     assert!(stopped.status.success());
-    // Only the checkpoint in the middle of the second epoch is left: 10 of its batches of 32 are done.
+    // Only the checkpoint in the middle of the second epoch is left: 10 of its batches of 32 are
+    // done.
     for checkpoint in checkpoints(dir.path()) {
         if !checkpoint.ends_with("step-00000030") {
             fs::remove_dir_all(checkpoint).unwrap();

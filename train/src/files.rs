@@ -56,8 +56,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(parent)
 }
 
-/// Where [`replace`] writes the new content of `path` before it has its name. One fixed name: what a killed run leaves is
-/// overwritten by the next, or removed at its start.
+/// Where [`replace`] writes the new content of `path` before it has its name. One fixed name: what
+/// a killed run leaves is overwritten by the next, or removed at its start.
 pub(crate) fn temporary_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -120,8 +120,9 @@ pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether an error of reading says that a file is not what was written, or is gone, in contrast to one that may be whole
-/// and cannot be read now: no permission, too many open files, a failing disk.
+/// Whether an error of reading says that a file is not what was written, or is gone, in contrast to
+/// one that may be whole and cannot be read now: no permission, too many open files, a failing
+/// disk.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
     matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData | UnexpectedEof)

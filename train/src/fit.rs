@@ -583,7 +583,8 @@ where
         Ok(now)
     }
 
-    /// What is measured of the steps so far: by this process, or by the one before if this one made none.
+    /// What is measured of the steps so far: by this process, or by the one before if this one made
+    /// none.
     fn measured(&self, now: &Progressing<K, O>) -> Measured {
         let train_metrics = now.train.iter().map(|(name, value)| (name.to_string(), Exact(*value))).collect();
         if now.step == now.first {

@@ -1,8 +1,10 @@
-//! Identity of a run: everything that must be the same when it resumes, as names and values in text.
+//! Identity of a run: everything that must be the same when it resumes, as names and values in
+//! text.
 //!
-//! A checkpoint holds the identity of the run that wrote it. A resume compares it with its own: differences that change
-//! the mathematics are refused, all in one error, unless they are accepted by name; differences that change only the
-//! rounding, or the length of the run, are warnings. Nothing here reads a file.
+//! A checkpoint holds the identity of the run that wrote it. A resume compares it with its own:
+//! differences that change the mathematics are refused, all in one error, unless they are accepted
+//! by name; differences that change only the rounding, or the length of the run, are warnings.
+//! Nothing here reads a file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +32,8 @@ enum Effect {
     Rounding,
     /// A longer or shorter run, which is how runs are continued.
     Length,
-    /// Another program for the same values: the model's settings or the code, in a way that is not known.
+    /// Another program for the same values: the model's settings or the code, in a way that is not
+    /// known.
     Code,
 }
 
@@ -104,7 +107,8 @@ pub(crate) struct Identity {
 type Data = [Arc<dyn Dataset>; 2];
 type Digests = [Option<String>; 2];
 
-/// Identity of a run whose data are digested on a thread of their own, while its programs are traced and compiled.
+/// Identity of a run whose data are digested on a thread of their own, while its programs are
+/// traced and compiled.
 pub(crate) struct Pending {
     /// All but the data.
     known: Identity,
@@ -189,7 +193,8 @@ impl Identity {
         Identity { trainer, properties: values.properties.iter().cloned().collect() }
     }
 
-    /// This identity with the digests of the training data and the validation data, where they are known.
+    /// This identity with the digests of the training data and the validation data, where they are
+    /// known.
     fn with_data(mut self, digests: Digests) -> Self {
         for (name, digest) in [TRAINING_DATA, VALIDATION_DATA].into_iter().zip(digests) {
             self.trainer.extend(digest.map(|digest| (name.to_string(), digest)));
@@ -282,7 +287,8 @@ impl Identity {
 }
 
 impl Comparison {
-    /// Whether the run may resume, if `others` are all that is not as the checkpoint of the name `checkpoint` needs it.
+    /// Whether the run may resume, if `others` are all that is not as the checkpoint of the name
+    /// `checkpoint` needs it.
     ///
     /// # Errors
     /// One error with every difference, and what would work.
@@ -369,7 +375,8 @@ fn normalized(name: &str) -> String {
     name.trim().trim_start_matches('-').replace(['_', ' '], "-")
 }
 
-/// The version of halite, and a digest of a program without the places in the source that it came from.
+/// The version of halite, and a digest of a program without the places in the source that it came
+/// from.
 fn digest_of_program(code: &[u8]) -> String {
     let digest = Sha256::digest(without_locations(&String::from_utf8_lossy(code)));
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -399,7 +406,8 @@ fn without_locations(text: &str) -> String {
     clean
 }
 
-/// Debug texts of function pointers and the like are addresses, which differ from process to process.
+/// Debug texts of function pointers and the like are addresses, which differ from process to
+/// process.
 fn without_addresses(text: &str) -> String {
     let mut parts = text.split("0x");
     let mut clean = parts.next().unwrap_or_default().to_string();
@@ -421,7 +429,8 @@ fn lines_that_differ(saved: &str, given: &str) -> (String, String) {
     (saved.join(", "), given.join(", "))
 }
 
-/// Whether the optimizers differ in nothing but whole numbers: the lengths of schedules, as rates have a point.
+/// Whether the optimizers differ in nothing but whole numbers: the lengths of schedules, as rates
+/// have a point.
 fn only_lengths_differ(saved: &Identity, given: &Identity) -> bool {
     let (Some(saved), Some(given)) = (saved.trainer.get(OPTIMIZER), given.trainer.get(OPTIMIZER)) else { return false };
     let split = |line: &str| {

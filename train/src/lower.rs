@@ -86,8 +86,8 @@ pub struct LoweredStep {
 /// ```
 ///
 /// # Errors
-/// All mistakes of the task's code at once; a parameter or a batch that does not divide, or that no machine can hold, with the
-/// path and the numbers.
+/// All mistakes of the task's code at once; a parameter or a batch that does not divide, or that no
+/// machine can hold, with the path and the numbers.
 pub fn lower_step<K: Task, O: Optimizer>(
     task: K,
     model: ModelParams<K>,

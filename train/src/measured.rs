@@ -1,4 +1,5 @@
-//! Measurements of the process that trained last, kept in checkpoints: a resume of a finished run reports them again.
+//! Measurements of the process that trained last, kept in checkpoints: a resume of a finished run
+//! reports them again.
 
 use serde::{Deserialize, Serialize};
 

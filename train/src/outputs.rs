@@ -112,7 +112,8 @@ impl Accessory {
 }
 
 impl Outputs {
-    /// Opens the run's directory, and reads the checkpoint to resume from if there is one, unless `check` refuses it.
+    /// Opens the run's directory, and reads the checkpoint to resume from if there is one, unless
+    /// `check` refuses it.
     ///
     /// # Errors
     /// If the directory cannot be written, holds another run and this one does not resume, or has only damaged checkpoints.

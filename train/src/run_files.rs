@@ -31,12 +31,13 @@ pub(crate) struct Opened {
     pub(crate) saved: Option<Saved>,
 }
 
-/// Opens the directory of a run, removes what killed processes left in it, and reads the checkpoint to resume from, if the
-/// run is to resume and there is one. Nothing of a run is changed before `check` has found that the checkpoint fits.
+/// Opens the directory of a run, removes what killed processes left in it, and reads the checkpoint
+/// to resume from, if the run is to resume and there is one. Nothing of a run is changed before
+/// `check` has found that the checkpoint fits.
 ///
 /// # Errors
-/// If the directory cannot be written; if it holds another run, whatever its state, and this one does not resume; if the
-/// checkpoint to resume from cannot be read, or `check` refuses it.
+/// If the directory cannot be written; if it holds another run, whatever its state, and this one
+/// does not resume; if the checkpoint to resume from cannot be read, or `check` refuses it.
 pub(crate) fn open(dir: &Path, options: &TrainerOptions, check: impl FnOnce(&Saved) -> Result<()>) -> Result<Opened> {
     let checkpoints = dir.join(CHECKPOINTS);
     let was_run = checkpoints.join(LOCK).is_file();

@@ -43,11 +43,14 @@ pub struct TrainerOptions {
     pub out: Option<PathBuf>,
     /// Go on from the latest checkpoint in `out`, if there is one.
     pub resume: bool,
-    /// The checkpoint in `out` to resume from in place of the latest: the name of its folder, or its step.
+    /// The checkpoint in `out` to resume from in place of the latest: the name of its folder, or
+    /// its step.
     pub resume_from: Option<String>,
-    /// Properties of the run that may differ from those of the checkpoint it resumes from, by name; `all` for any.
+    /// Properties of the run that may differ from those of the checkpoint it resumes from, by name;
+    /// `all` for any.
     pub allow_changes: Vec<String>,
-    /// Further properties, by name: a run does not resume from a checkpoint with other ones, unless the change is allowed.
+    /// Further properties, by name: a run does not resume from a checkpoint with other ones, unless
+    /// the change is allowed.
     pub properties: Vec<(String, String)>,
     /// Steps between two read-backs of metrics. They never make the device wait.
     pub log_every: u64,
@@ -157,7 +160,8 @@ impl TrainerBuilder {
         out: impl Into<PathBuf> => Some(out.into());
         /// Go on from the latest checkpoint in `out`, if there is one.
         resume: bool => resume;
-        /// Resume from this checkpoint in `out` in place of the latest: the name of its folder, or its step.
+        /// Resume from this checkpoint in `out` in place of the latest: the name of its folder, or
+        /// its step.
         resume_from: impl Into<String> => Some(resume_from.into());
         /// Steps between two read-backs of metrics. Default 50.
         log_every: u64 => log_every;
@@ -175,24 +179,26 @@ impl TrainerBuilder {
         wait_limit: Duration => Some(wait_limit);
         /// No progress bar.
         quiet: bool => quiet;
-        /// What the run trains, in words. A run does not resume from a checkpoint with another label.
+        /// What the run trains, in words. A run does not resume from a checkpoint with another
+        /// label.
         label: impl Into<String> => Some(label.into());
     }
 
-    /// A property that the trainer does not know and that changes the result: a part of the model that has no array, a
-    /// setting of the data. A run does not resume from a checkpoint with another value, unless
-    /// [that is allowed](Self::allow_changes). Errors name it as it is given here, so that a command line gives the option:
-    /// `--dropout`.
+    /// A property that the trainer does not know and that changes the result: a part of the model
+    /// that has no array, a setting of the data. A run does not resume from a checkpoint with
+    /// another value, unless [that is allowed](Self::allow_changes). Errors name it as it is given
+    /// here, so that a command line gives the option: `--dropout`.
     ///
-    /// The trainer itself compares the seed, the batch size, the number of samples, [digests](Dataset::digest) of the data,
-    /// the clipping of gradients, the optimizer (its `Debug` text), the precision, and the arrays of the model.
+    /// The trainer itself compares the seed, the batch size, the number of samples,
+    /// [digests](Dataset::digest) of the data, the clipping of gradients, the optimizer (its
+    /// `Debug` text), the precision, and the arrays of the model.
     pub fn property(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.options.properties.push((name.into(), value.to_string()));
         self
     }
 
-    /// Properties that may differ from those of the checkpoint that the run resumes from, by the names that the refusal
-    /// gives; `all` for any. Arrays of another model are always refused.
+    /// Properties that may differ from those of the checkpoint that the run resumes from, by the
+    /// names that the refusal gives; `all` for any. Arrays of another model are always refused.
     pub fn allow_changes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.options.allow_changes.extend(names.into_iter().map(Into::into));
         self

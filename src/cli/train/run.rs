@@ -50,7 +50,8 @@ pub(super) struct Run {
     /// Resume from this checkpoint in --out in place of the latest: `step-00000040`, or `40`
     #[arg(long, value_name = "CHECKPOINT")]
     from: Option<String>,
-    /// Resume although these differ from the saved run, by the names that the refusal gives; `all` for any
+    /// Resume although these differ from the saved run, by the names that the refusal gives; `all`
+    /// for any
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     allow_changes: Vec<String>,
     /// Directory of the run [default: runs/DATA-MODEL]

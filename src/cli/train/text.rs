@@ -194,7 +194,8 @@ fn described(tokenizer: &Tokenizer) -> String {
     }
 }
 
-/// What a resume compares of the shape, one property for each field: an option changes only those that it sets.
+/// What a resume compares of the shape, one property for each field: an option changes only those
+/// that it sets.
 fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
     let TransformerConfig {
         vocabulary,

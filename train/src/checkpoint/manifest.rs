@@ -146,7 +146,8 @@ impl Manifest {
         let marker = read(&folder.join(COMMIT), 1024)?;
         let bytes = read(&folder.join(MANIFEST), MANIFEST_LIMIT)?;
         if marker != commit_marker(&bytes) {
-            // A later format may have another marker. One damaged byte does not make both files say the same version.
+            // A later format may have another marker. One damaged byte does not make both files say
+            // the same version.
             if let (Some(version), Ok(heading)) = (marked_version(&marker), serde_json::from_slice::<Heading>(&bytes))
                 && heading.version == version
             {

@@ -98,7 +98,8 @@ impl Saved {
         self.take_checked(wanted, differences)
     }
 
-    /// How its arrays differ from the `wanted` ones, a line for each that is missing, of another type, or not wanted.
+    /// How its arrays differ from the `wanted` ones, a line for each that is missing, of another
+    /// type, or not wanted.
     pub fn differences(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
         let names: HashSet<&str> = wanted.iter().map(|(name, _)| &**name).collect();
         let unwanted = self.arrays.iter().filter(|(name, _)| !names.contains(&***name));

@@ -83,8 +83,8 @@ pub struct CheckpointStore {
 }
 
 impl CheckpointStore {
-    /// Opens `dir` for writing, and creates it if need be. Removes what a killed run left half written, and computes
-    /// `best.json` again from the manifests if it is damaged.
+    /// Opens `dir` for writing, and creates it if need be. Removes what a killed run left half
+    /// written, and computes `best.json` again from the manifests if it is damaged.
     ///
     /// `keep_last` is how many of the newest checkpoints are kept, at least 1; the best one is kept besides.
     ///
@@ -194,13 +194,13 @@ impl CheckpointStore {
         join(thread)
     }
 
-    /// Reads the newest valid checkpoint. Damaged ones that are newer are skipped with a warning, see
-    /// [`Saved::skipped`].
+    /// Reads the newest valid checkpoint. Damaged ones that are newer are skipped with a warning,
+    /// see [`Saved::skipped`].
     ///
     /// # Errors
-    /// If there are checkpoints and none is valid, or the directory cannot be read. If one cannot be read for a reason
-    /// other than damage (a later format, permissions, a failing disk): it may be the newest, so nothing older is taken in
-    /// its place unless [`load`](Self::load) names it.
+    /// If there are checkpoints and none is valid, or the directory cannot be read. If one cannot
+    /// be read for a reason other than damage (a later format, permissions, a failing disk): it may
+    /// be the newest, so nothing older is taken in its place unless [`load`](Self::load) names it.
     pub fn latest(&self) -> Result<Option<Saved>> {
         self.finish()?;
         let mut skipped = Vec::new();
@@ -230,8 +230,8 @@ impl CheckpointStore {
         )))
     }
 
-    /// Reads the checkpoint of this folder name, path or step: `step-00000040`, `40`. Of several of one step it is the
-    /// newest. The next save is newer than every checkpoint that is there.
+    /// Reads the checkpoint of this folder name, path or step: `step-00000040`, `40`. Of several of
+    /// one step it is the newest. The next save is newer than every checkpoint that is there.
     ///
     /// # Errors
     /// If there is no such checkpoint, with those there are; if it cannot be read or is damaged.
@@ -256,8 +256,9 @@ impl CheckpointStore {
         }
     }
 
-    /// Removes the checkpoints that are neither among the newest nor the best, as each save does: a run that was killed
-    /// between the two leaves more. Call it after [`latest`](Self::latest), which finds out what is damaged.
+    /// Removes the checkpoints that are neither among the newest nor the best, as each save does: a
+    /// run that was killed between the two leaves more. Call it after [`latest`](Self::latest),
+    /// which finds out what is damaged.
     ///
     /// # Errors
     /// If the store was opened for reading only, or one cannot be removed.
@@ -267,8 +268,8 @@ impl CheckpointStore {
         self.writer.remove_old(&self.writer.state())
     }
 
-    /// Every folder that has the name of a checkpoint, newest first, with the reason if it cannot be used. Arrays are not
-    /// read.
+    /// Every folder that has the name of a checkpoint, newest first, with the reason if it cannot
+    /// be used. Arrays are not read.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -311,10 +312,12 @@ impl CheckpointStore {
         self.writer.write_best(&state, &found.path, step, BestBy::new(metric, value))
     }
 
-    /// Which checkpoint is the best so far. If the pointer to it is damaged, the newest that says of itself that it is.
+    /// Which checkpoint is the best so far. If the pointer to it is damaged, the newest that says
+    /// of itself that it is.
     ///
     /// # Errors
-    /// If the pointer cannot be read, or is damaged and no checkpoint says of itself that it is the best.
+    /// If the pointer cannot be read, or is damaged and no checkpoint says of itself that it is the
+    /// best.
     pub fn best(&self) -> Result<Option<Best>> {
         self.finish()?;
         read_best(&self.writer.dir)
@@ -441,7 +444,8 @@ impl Writer {
         files::replace(&path, &text).map_err(|error| files::failed(OP, "write", &path, &error))
     }
 
-    /// Writes `best.json` again if it is damaged, from what the manifests say; sets it aside if they say nothing.
+    /// Writes `best.json` again if it is damaged, from what the manifests say; sets it aside if
+    /// they say nothing.
     fn repair_best(&self) -> Result<()> {
         let path = self.dir.join(BEST);
         let Err(error) = read_pointer(&self.dir) else { return Ok(()) };
@@ -559,7 +563,8 @@ fn read_best(dir: &Path) -> Result<Option<Best>> {
     Ok(claim.or(pointer.map(marked)))
 }
 
-/// The newest checkpoint that says of itself that it is the best, of those with the sequence number `from` or a higher one.
+/// The newest checkpoint that says of itself that it is the best, of those with the sequence number
+/// `from` or a higher one.
 fn claimed_best(dir: &Path, from: u64) -> Result<Option<Best>> {
     Ok(newest_first(scan(dir)?).into_iter().find_map(|found| {
         let manifest = found.manifest.ok().filter(|manifest| manifest.sequence >= from)?;
@@ -585,7 +590,8 @@ fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
     Ok(dir.join(&pointer.folder).try_exists().unwrap_or(true).then_some(pointer))
 }
 
-/// The error of a resume that meets a checkpoint which may be whole and cannot be read; `other` is one that can.
+/// The error of a resume that meets a checkpoint which may be whole and cannot be read; `other` is
+/// one that can.
 fn unreadable(path: &Path, error: &Error, other: Option<&Path>) -> Error {
     let choice = match other {
         Some(other) => {
@@ -607,8 +613,8 @@ fn is_same_dir(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// A sequence number above all that there are. Those of manifests that cannot be read are not known: far more than a run
-/// ever saves is left for each.
+/// A sequence number above all that there are. Those of manifests that cannot be read are not
+/// known: far more than a run ever saves is left for each.
 fn next_sequence(found: &[Found]) -> u64 {
     let newest = found.iter().filter_map(|found| found.manifest.as_ref().ok()).map(|manifest| manifest.sequence).max();
     let unknown = found.iter().filter(|found| matches!(&found.manifest, Err(error) if error.kind() != ErrorKind::Corrupt));

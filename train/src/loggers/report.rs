@@ -29,9 +29,9 @@ pub struct Report {
     pub epochs: u64,
     /// Seconds of training, those of earlier starts of this run included.
     pub seconds: f64,
-    /// Training samples per second of training steps, in the process that made the last ones. So are `training_seconds`,
-    /// `input_wait_seconds`, `device_busy_seconds` and both `seconds_to_first_step`: resuming a finished run reports them
-    /// from its checkpoint.
+    /// Training samples per second of training steps, in the process that made the last ones. So
+    /// are `training_seconds`, `input_wait_seconds`, `device_busy_seconds` and both
+    /// `seconds_to_first_step`: resuming a finished run reports them from its checkpoint.
     pub samples_per_second: f64,
     /// Programs compiled.
     pub compiles: u64,
@@ -180,7 +180,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Paths as JSON strings, and those that are no UTF-8 as serde writes an `OsString`, so that none is changed.
+/// Paths as JSON strings, and those that are no UTF-8 as serde writes an `OsString`, so that none
+/// is changed.
 mod path {
     use std::{ffi::OsString, path::PathBuf};
 

@@ -1,4 +1,5 @@
-//! What a checkpoint keeps of the table of metrics, so that a resume notices lost rows and restores them.
+//! What a checkpoint keeps of the table of metrics, so that a resume notices lost rows and restores
+//! them.
 
 use std::path::Path;
 
@@ -12,9 +13,11 @@ use crate::files;
 /// A larger table is not copied into checkpoints: some 16,000 rows.
 const COPY_LIMIT: u64 = 1 << 20;
 
-/// The rows of a table at one time: how many, their digest, and a copy of the table where it is small.
+/// The rows of a table at one time: how many, their digest, and a copy of the table where it is
+/// small.
 ///
-/// Rows are only ever appended after those that a checkpoint marked, so they stay the first rows of the table.
+/// Rows are only ever appended after those that a checkpoint marked, so they stay the first rows of
+/// the table.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct TableMark {
     rows: u64,
@@ -67,8 +70,8 @@ impl CsvLog {
 }
 
 impl TableMark {
-    /// Compares the table at `path` with the one that was marked. One with other rows is moved aside, and the copy of the
-    /// checkpoint takes its place, with a warning.
+    /// Compares the table at `path` with the one that was marked. One with other rows is moved
+    /// aside, and the copy of the checkpoint takes its place, with a warning.
     ///
     /// # Errors
     /// If a file cannot be read, moved or written.
