@@ -25,7 +25,7 @@ mod slots;
 
 use std::{fmt, panic::Location};
 
-use halite_core::{DType, Family, Tree, tree::Of};
+use halite_core::{Family, Tree, tree::Of};
 
 pub use self::{
     adam::{Adam, AdamW, Moments},
@@ -48,8 +48,9 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
 
     /// New value and new slot of one parameter.
     ///
-    /// `step` is the number of updates made before, an `f32` scalar; `grad` has the type of `param`. `named` is for rules
-    /// that treat some parameters differently.
+    /// `step` is the number of updates made before: a scalar of `f64` for a parameter in `f64`,
+    /// otherwise of `f32`, so that rates and bias corrections have the precision of the parameter.
+    /// `grad` has the type of `param`. `named` is for rules that treat some parameters differently.
     fn update<'t>(
         &self,
         cx: &'t Trace,
@@ -96,7 +97,7 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     slots: SlotsOf<M, O, Tensor<'t>>,
 ) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
     let _site = cx.called_from(Location::caller());
-    let step = step.convert(DType::F32);
+    let step_in = |param: Tensor<'t>| step.convert(wide(param.dtype()));
     // Updates wait until all gradients are there. Else an update may be put before a gradient that still needs the old
     // parameter, and the compiler copies the parameter first: 8 % of the processor time of an MLP's step was such copies.
     let trained: Vec<bool> = model.leaves().into_iter().map(|description| description.trainable).collect();
@@ -123,8 +124,14 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
         }
         match slot {
             Some(slot) if description.trainable => {
-                let (param, slot) =
-                    optimizer.update(cx, step, param, grad, slot, Named { path: &path.to_string(), param: description });
+                let (param, slot) = optimizer.update(
+                    cx,
+                    step_in(param),
+                    param,
+                    grad,
+                    slot,
+                    Named { path: &path.to_string(), param: description },
+                );
                 next_params.push(param);
                 Some(slot)
             }

@@ -5,9 +5,9 @@ use std::{
     panic::Location,
 };
 
-use halite_core::{DType, TensorType};
+use halite_core::TensorType;
 
-use crate::Tensor;
+use crate::{Tensor, special::wide};
 
 /// A number for each update, counted from 0: a learning rate.
 ///
@@ -157,12 +157,15 @@ impl Schedule {
         self.evaluate(step as f64, &mut |number| number)
     }
 
-    /// The value for update `step`, an integer scalar of the trace: an `f32` scalar.
+    /// The value for update `step`, an integer or float scalar of the trace: a scalar of `f64` if the
+    /// step is `f64`, otherwise of `f32`.
     #[track_caller]
     pub fn at<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
         let _site = step.trace().called_from(Location::caller());
-        if step.rank() != 0 || !(step.dtype().is_integer() || step.dtype() == DType::F32) {
-            let like = TensorType::scalar(DType::F32);
+        let dtype = wide(step.dtype());
+        let counts = step.dtype().is_integer() || step.dtype() == dtype;
+        if step.rank() != 0 || !counts {
+            let like = TensorType::scalar(dtype);
             if step.is_error() {
                 return step.trace().error_like(Some(like));
             }
@@ -170,8 +173,8 @@ impl Schedule {
         }
         // By place, so that two numbers which happen to be the same make no other program.
         let mut names = (0..).map(|place| format!("schedule.{place}"));
-        let mut number = |value| step.trace().hyperparameter(&names.next().expect("there is no end"), value, DType::F32);
-        self.evaluate(step.convert(DType::F32), &mut number)
+        let mut number = |value| step.trace().hyperparameter(&names.next().expect("there is no end"), value, dtype);
+        self.evaluate(step.convert(dtype), &mut number)
     }
 
     /// One definition for host and device, so that they agree. `number` is asked for each number of the schedule, in one order.
@@ -225,7 +228,7 @@ fn progress<N: Number>(step: N, steps: u64, number: &mut dyn FnMut(f64) -> N) ->
     step.at_most(steps) / steps
 }
 
-/// What a schedule is computed with: `f64` on the host, `f32` tensors on the device.
+/// What a schedule is computed with: `f64` on the host, `f32` or `f64` tensors on the device.
 trait Number:
     Copy
     + Add<Output = Self>

@@ -1,4 +1,4 @@
-use halite_core::{DType, Tree};
+use halite_core::Tree;
 
 use super::{Decay, Named, Optimizer, zeros};
 use crate::{Param, Schedule, Tensor, Trace, special::wide};
@@ -158,11 +158,12 @@ impl Rule {
     }
 }
 
-/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`. `name` is that of the logarithm.
+/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`. `name`
+/// is that of the logarithm. The result has the element type of `step`.
 fn correction<'t>(step: Tensor<'t>, name: &str, beta: f64) -> Tensor<'t> {
     let cx = step.trace();
     match beta {
-        0.0 => cx.scalar(1.0, DType::F32),
-        beta => -((step + 1.0) * cx.hyperparameter(name, beta.ln(), DType::F32)).exp_m1(),
+        0.0 => cx.scalar(1.0, step.dtype()),
+        beta => -((step + 1.0) * cx.hyperparameter(name, beta.ln(), step.dtype())).exp_m1(),
     }
 }

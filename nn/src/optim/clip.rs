@@ -6,8 +6,8 @@ use halite_core::{DType, TensorType, Tree, tree::Of};
 
 use crate::{Tensor, Trace};
 
-/// The gradients scaled down so that all of them together have at most the norm `max_norm`, and the norm before that, an
-/// `f32` scalar. As `torch.nn.utils.clip_grad_norm_`: the factor is `min(1, max_norm / (norm + 1e-6))`.
+/// The gradients scaled down so that all of them together have at most the norm `max_norm`, and the
+/// norm before that, as [`global_norm`] gives it. As `torch.nn.utils.clip_grad_norm_`: the factor is `min(1, max_norm / (norm + 1e-6))`.
 ///
 /// A norm that is not finite makes the gradients so too; it is not hidden.
 #[track_caller]
@@ -17,17 +17,20 @@ where
 {
     let _site = cx.called_from(Location::caller());
     let norm = global_norm(cx, &grads);
-    let max_norm = cx.hyperparameter("max_norm", max_norm, DType::F32);
+    let max_norm = cx.hyperparameter("max_norm", max_norm, norm.dtype());
     let factor = (max_norm / (norm + 1e-6)).minimum(1.0);
     (grads.map(|_, grad| grad * factor.convert(grad.dtype())), norm)
 }
 
-/// The root of the sum of the squares of all elements, an `f32` scalar. Sums are in `f32`.
+/// Square root of the sum of the squares of all elements: a scalar of `f64` if a gradient is `f64`,
+/// otherwise of `f32`. Sums are in that type.
 #[track_caller]
 pub fn global_norm<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: &G) -> Tensor<'t> {
     let _site = cx.called_from(Location::caller());
-    let squares = grads.leaves().into_iter().map(|grad| grad.convert(DType::F32).square().sum_all());
-    squares.reduce(|sum, square| sum + square).unwrap_or_else(|| cx.full(0.0, &TensorType::scalar(DType::F32))).sqrt()
+    let grads = grads.leaves();
+    let dtype = if grads.iter().any(|grad| grad.dtype() == DType::F64) { DType::F64 } else { DType::F32 };
+    let squares = grads.into_iter().map(|grad| grad.convert(dtype).square().sum_all());
+    squares.reduce(|sum, square| sum + square).unwrap_or_else(|| cx.full(0.0, &TensorType::scalar(dtype))).sqrt()
 }
 
 /// The gradients with every element in `[-max, max]`.
