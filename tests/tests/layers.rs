@@ -320,16 +320,17 @@ fn optimizers_make_the_updates_of_pytorch() {
     check_optimizer("sgd", Sgd::new(0.1), None);
     check_optimizer("sgd.momentum", Sgd::new(0.1).momentum(0.9), None);
     check_optimizer("sgd.dampening", Sgd::new(0.1).momentum(0.9).dampening(0.3), None);
-    let nesterov = Sgd::new(0.05).momentum(0.8).nesterov().weight_decay(0.1).decay(Decay::All);
+    let nesterov = Sgd::new(0.05).momentum(0.8).nesterov().weight_decay(0.1);
     check_optimizer("sgd.nesterov", nesterov, None);
-    check_optimizer("sgd.decay_of_matrices", Sgd::new(0.1).weight_decay(0.1), None);
+    check_optimizer("sgd.decay_of_matrices", Sgd::new(0.1).weight_decay(0.1).decay(Decay::Matrices), None);
     check_optimizer("adam", Adam::new(0.01), None);
-    let options = Adam::new(0.1).betas(0.7, 0.9).eps(1e-3).weight_decay(0.2).decay(Decay::All);
+    let options = Adam::new(0.1).betas(0.7, 0.9).eps(1e-3).weight_decay(0.2);
     check_optimizer("adam.options", options, None);
-    check_optimizer("adamw", AdamW::new(0.01).weight_decay(0.3).decay(Decay::All), None);
-    check_optimizer("adamw.matrices", AdamW::new(0.01), None);
+    check_optimizer("adamw", AdamW::new(0.01).weight_decay(0.3), None);
+    check_optimizer("adamw.defaults", AdamW::new(0.01), None);
+    check_optimizer("adamw.matrices", AdamW::new(0.01).decay(Decay::Matrices), None);
     check_optimizer("adam.clipped", Adam::new(0.01), Some(1.5));
-    check_optimizer("adamw.cosine", AdamW::new(Schedule::cosine(0.02, 5)).weight_decay(0.1), None);
+    check_optimizer("adamw.cosine", AdamW::new(Schedule::cosine(0.02, 5)).weight_decay(0.1).decay(Decay::Matrices), None);
 }
 
 #[test]

@@ -19,7 +19,8 @@ pub struct Adam(Rule);
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2017), as `torch.optim.AdamW`: first
 /// `param -= rate * weight_decay * param`, then [`Adam`]'s update with `g = grad`.
 ///
-/// By default `weight_decay = 0.01`, for parameters of two dimensions or more; the rest as [`Adam`].
+/// By default `weight_decay = 0.01`, for every parameter, biases included; the rest as [`Adam`].
+/// `.decay(Decay::Matrices)` exempts biases and normalization scales.
 #[derive(Clone, Debug)]
 pub struct AdamW(Rule);
 
@@ -69,7 +70,7 @@ macro_rules! builders {
                 self
             }
 
-            /// Which parameters decay.
+            /// The parameters that decay; by default all.
             pub fn decay(mut self, decay: Decay) -> Self {
                 self.0.decay = decay;
                 self
@@ -77,8 +78,8 @@ macro_rules! builders {
         }
     };
 }
-builders!(Adam, 0.0, /** Adds `weight_decay * param` to the gradients, of matrices and kernels unless [`decay`](Self::decay) says otherwise. */);
-builders!(AdamW, 0.01, /** Takes `rate * weight_decay` of a parameter away at each update, of matrices and kernels unless [`decay`](Self::decay) says otherwise. */);
+builders!(Adam, 0.0, /** Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay) selects. */);
+builders!(AdamW, 0.01, /** Shrinks the parameters that [`decay`](Self::decay) selects by `rate * weight_decay` at each update. */);
 
 macro_rules! optimizer {
     ($Adam:ident, $decayed:ident) => {

@@ -9,14 +9,15 @@ use super::Named;
 /// Says of a parameter, by path and type, whether it decays. The type is that of one layer: see [`Param::layer_type`](crate::Param::layer_type).
 pub type DecayRule = Arc<dyn Fn(&str, &TensorType) -> bool + Send + Sync>;
 
-/// Which parameters weight decay is for.
+/// The parameters that weight decay applies to, among those that are trained and have a gradient.
 #[derive(Clone, Default)]
 pub enum Decay {
-    /// Those of two dimensions or more: matrices and kernels, not biases, and not the scales of normalisation layers.
+    /// Every parameter: the default, as in PyTorch with a single parameter group, and in optax without a mask.
     #[default]
-    Matrices,
-    /// Every parameter, as PyTorch does with a single group.
     All,
+    /// Parameters of two dimensions or more: matrices and kernels, but neither biases nor the scales of
+    /// normalization layers.
+    Matrices,
     /// Those for which this says so, given path and type.
     Rule(DecayRule),
 }

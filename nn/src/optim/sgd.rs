@@ -53,13 +53,13 @@ impl Sgd {
         self
     }
 
-    /// Adds `weight_decay * param` to the gradients, of matrices and kernels unless [`decay`](Self::decay) says otherwise.
+    /// Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay) selects.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.weight_decay = weight_decay;
         self
     }
 
-    /// Which parameters decay.
+    /// The parameters that decay; by default all.
     pub fn decay(mut self, decay: Decay) -> Self {
         self.decay = decay;
         self

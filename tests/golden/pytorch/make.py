@@ -125,7 +125,7 @@ case("smooth_l1", [a, b], lambda x, t: F.smooth_l1_loss(x, t, beta=0.7))
 
 
 # Optimizers: a matrix and a vector through six updates. Outputs are the matrix and the vector after each.
-def optimize(name, make, max_norm=None):
+def optimize(name, make, max_norm=None, unused=None):
     params = [draw(2, 3), draw(3)]
     grads = [[draw(2, 3), draw(3)] for _ in range(6)]
     leaves = [p.clone().requires_grad_() for p in params]
@@ -135,6 +135,8 @@ def optimize(name, make, max_norm=None):
     for step in grads:
         for leaf, grad in zip(leaves, step):
             leaf.grad = grad.clone()
+        if unused is not None:
+            leaves[unused].grad = None
         if max_norm is not None:
             outputs.append(nn.utils.clip_grad_norm_(leaves, max_norm))
         optimizer.step()
@@ -164,6 +166,12 @@ def scheduled(p):
 
 
 optimize("adamw.cosine", scheduled)
+optimize("adamw.defaults", lambda p: adamw(p, lr=0.01))
+# A parameter without a gradient is skipped: neither weight decay nor momentum changes it.
+optimize("sgd.unused", lambda p: sgd(p, lr=0.1, momentum=0.9, weight_decay=0.1), unused=1)
+optimize("adam.unused", lambda p: adam(p, lr=0.01, weight_decay=0.1), unused=1)
+optimize("adamw.unused", lambda p: adamw(p, lr=0.01), unused=1)
+optimize("adamw.unused_clipped", lambda p: adamw(p, lr=0.01), max_norm=1.5, unused=0)
 
 
 # Schedules: the rate of each of 40 updates.
