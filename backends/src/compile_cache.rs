@@ -336,7 +336,7 @@ impl CompileCache {
     /// Says once that nothing more will be written, and why.
     fn give_up(&self, error: &io::Error) {
         if !self.broken.swap(true, Relaxed) {
-            tracing::warn!(
+            halite_core::warning!(
                 "compiled programs are not kept: {}: {error}. Training goes on; HALITE_COMPILE_CACHE=off, or =PATH of another \
                  directory, ends this message",
                 self.directory.display()

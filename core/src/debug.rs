@@ -43,7 +43,7 @@ impl Settings {
             Ok("1") => 1,
             Ok("2") => 2,
             Ok(other) => {
-                tracing::warn!("{name} is `{other}`, which means nothing; 0, 1 and 2 do");
+                halite_core::warning!("{name} is `{other}`, which means nothing; 0, 1 and 2 do");
                 0
             }
         };
@@ -75,7 +75,7 @@ impl Settings {
         }
         let Some(dir) = &self.dump else { return };
         if let Err(error) = dump(dir, record, program, graph, executable) {
-            tracing::warn!("`{}` cannot be written to {}: {error}", program.name, dir.display());
+            halite_core::warning!("`{}` cannot be written to {}: {error}", program.name, dir.display());
         }
     }
 
@@ -119,7 +119,7 @@ impl Settings {
         match append_bounded(path, &format!("{}\n", metrics.json_line()), METRICS_LIMIT) {
             Ok(()) => self.metrics_failed.store(false, Relaxed),
             Err(error) if !self.metrics_failed.swap(true, Relaxed) => {
-                tracing::warn!("metrics cannot be added to {}: {error}; tried again with each line", path.display());
+                halite_core::warning!("metrics cannot be added to {}: {error}; tried again with each line", path.display());
             }
             Err(_) => {}
         }

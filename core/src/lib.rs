@@ -36,6 +36,7 @@ mod dtype;
 mod erased;
 mod error;
 mod host;
+mod log;
 mod metrics;
 mod null;
 mod pending;
@@ -56,6 +57,8 @@ pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadM
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use host::{AlignedBytes, HostArray, HostBytes};
+#[doc(hidden)]
+pub use log::warn_without_subscriber;
 pub use metrics::{
     Input, Metric, Metrics,
     activity::{

@@ -26,7 +26,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<String> {
     let bytes = bytes_of(path)?;
     if let Err(error) = std::str::from_utf8(&bytes) {
         let at = error.valid_up_to();
-        tracing::warn!("{} is not UTF-8, at byte {at}: it is read as Latin-1, a character for each byte", path.display());
+        halite_core::warning!("{} is not UTF-8, at byte {at}: it is read as Latin-1, a character for each byte", path.display());
     }
     Ok(text_of(bytes))
 }

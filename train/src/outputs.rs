@@ -102,9 +102,9 @@ impl Accessory {
         let failed_before = std::mem::replace(&mut self.fails, result.is_err());
         match (result, failed_before) {
             (Ok(()), false) => {}
-            (Ok(()), true) => tracing::warn!("{} is written again, with all that was missing", self.name),
+            (Ok(()), true) => halite_core::warning!("{} is written again, with all that was missing", self.name),
             (Err(ref error), false) => {
-                tracing::warn!("{error}. The run goes on without {}, and tries again each time", self.name);
+                halite_core::warning!("{error}. The run goes on without {}, and tries again each time", self.name);
             }
             (Err(ref error), true) => tracing::debug!("{error}"),
         }
@@ -229,7 +229,7 @@ impl Outputs {
         match files.store.finish() {
             // The next may have more luck. Without it, this error is that of the run.
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                tracing::warn!("{error}; the run goes on, and saves again at step {}", position.step);
+                halite_core::warning!("{error}; the run goes on, and saves again at step {}", position.step);
             }
             finished => drop(finished?),
         }
@@ -237,7 +237,7 @@ impl Outputs {
         match files.csv.mark() {
             Ok(mark) => progressed.table = Some(mark),
             // The weights are worth more than the rows.
-            Err(error) => tracing::warn!("the checkpoint of step {} is saved without a mark of the rows: {error}", position.step),
+            Err(error) => halite_core::warning!("the checkpoint of step {} is saved without a mark of the rows: {error}", position.step),
         }
         let metadata = serde_json::to_value(&progressed).map_err(|error| {
             Error::new(ErrorKind::Internal, "checkpoint", "its values cannot be written as JSON").caused_by(error)
@@ -247,7 +247,7 @@ impl Outputs {
             check(arrays)?;
             // Whoever resumes from the checkpoint finds every row before it, also after a power cut.
             if let Some(error) = rows.and_then(|rows| rows.sync_data().err()) {
-                tracing::warn!("metrics.csv may not survive a power cut: {error}");
+                halite_core::warning!("metrics.csv may not survive a power cut: {error}");
             }
             Ok(())
         };
@@ -284,7 +284,7 @@ impl Outputs {
         report.best_checkpoint = files.store.best()?.map(|best| best.path);
         report.last_checkpoint = files.store.list()?.into_iter().next().map(|(path, _)| path);
         if let Err(error) = report.write(files.dir.join(REPORT)) {
-            tracing::warn!("{error}. All else of the run is there");
+            halite_core::warning!("{error}. All else of the run is there");
         }
         Ok(report)
     }

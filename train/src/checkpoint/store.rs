@@ -210,7 +210,7 @@ impl CheckpointStore {
                 Ok(saved) => return Ok(Some(saved.with_skipped(skipped))),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
                     let why = unusable(&path, &error).message().to_string();
-                    tracing::warn!("{why}; the checkpoint before it is used");
+                    halite_core::warning!("{why}; the checkpoint before it is used");
                     skipped.push(why);
                     self.writer.state().known_bad.insert(path);
                 }
@@ -396,7 +396,7 @@ impl Writer {
         }
         // More kept than asked for does no harm to the run.
         if let Err(error) = self.remove_old(&state) {
-            tracing::warn!("{error}");
+            halite_core::warning!("{error}");
         }
         Ok(path)
     }
@@ -454,7 +454,7 @@ impl Writer {
         }
         match claimed_best(&self.dir, 0)? {
             Some(best) => {
-                tracing::warn!(
+                halite_core::warning!(
                     "{}; by the manifests the best checkpoint is {}, and the file is written again",
                     error.message(),
                     best.path.display()
@@ -465,7 +465,7 @@ impl Writer {
             None => {
                 let aside = files::move_aside(&path).map_err(|error| files::failed(OP, "move aside", &path, &error))?;
                 let aside = aside.unwrap_or(path);
-                tracing::warn!(
+                halite_core::warning!(
                     "{}; no manifest names a best checkpoint, so the file is moved to {}",
                     error.message(),
                     aside.display()
@@ -691,7 +691,7 @@ fn lock(dir: &Path) -> Result<Lock> {
             return Err(Error::new(ErrorKind::Unavailable, OP, message));
         }
         // Some network file systems have no locks; one run at a time is then the user's care.
-        Err(TryLockError::Error(error)) => tracing::warn!("cannot lock {}: {error}", path.display()),
+        Err(TryLockError::Error(error)) => halite_core::warning!("cannot lock {}: {error}", path.display()),
     }
     // What it says is for people: a disk that is full does not keep a run from resuming.
     if let Err(error) = Holder::this_process().write(&mut file) {

@@ -108,7 +108,7 @@ impl CsvLog {
         let path = path.as_ref();
         let Parsed { mut table, problem } = Table::read(path)?;
         if let Some(problem) = problem {
-            tracing::warn!("{}: {problem}; it and what follows is dropped", path.display());
+            halite_core::warning!("{}: {problem}; it and what follows is dropped", path.display());
         }
         table.rows.retain(|row| row.step <= step);
         let repeatable = table.rows.iter().filter(|row| row.step == step).map(|row| (row.step, row.split)).collect();
@@ -156,7 +156,7 @@ impl CsvLog {
         let lost = self.lost;
         *self = Self::start(&self.path, table, repeatable)?;
         if lost > 0 {
-            tracing::warn!("{}: {lost} rows were too many to be kept, and are missing", self.path.display());
+            halite_core::warning!("{}: {lost} rows were too many to be kept, and are missing", self.path.display());
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Table {
     fn set_aside(path: &Path, what: &str) -> Result<Parsed> {
         let aside = files::move_aside(path).map_err(|error| files::failed(OP, "move aside", path, &error))?;
         let aside = aside.unwrap_or_else(|| path.to_path_buf());
-        tracing::warn!("{} is {what}; it is moved to {}", path.display(), aside.display());
+        halite_core::warning!("{} is {what}; it is moved to {}", path.display(), aside.display());
         Ok(Parsed { table: Table::default(), problem: None })
     }
 
