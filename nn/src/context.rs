@@ -2,6 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashMap,
+    panic::Location,
     sync::Arc,
 };
 
@@ -12,11 +14,35 @@ use crate::{Mean, Tensor, Trace, rng, trace::Id};
 /// Beside the operations, a trace holds what passes between the traced function and its caller.
 #[derive(Default)]
 pub(crate) struct Context {
-    training: Cell<bool>,
+    /// Training or evaluation; `None` until [`Trace::set_mode`].
+    training: Cell<Option<bool>>,
+    /// Whether the mode was asked for before it was set: recorded as one mistake, however many layers ask.
+    mode_missed: Cell<bool>,
     key: Cell<Option<Id>>,
     keys_taken: Cell<u32>,
-    metrics: RefCell<Vec<(Arc<str>, Id, Id)>>,
-    updates: RefCell<Vec<(Id, Id)>>,
+    metrics: RefCell<Vec<Metric>>,
+    /// Whether someone asked for the metrics.
+    metrics_taken: Cell<bool>,
+    updates: RefCell<Vec<Update>>,
+    /// Zeros that stand for "no gradient", with the lines that took the gradients.
+    pub(crate) no_gradient: RefCell<HashMap<Id, &'static Location<'static>>>,
+    class_targets: RefCell<Vec<ClassTarget>>,
+}
+
+struct Metric {
+    name: Arc<str>,
+    total: Id,
+    weight: Id,
+    location: &'static Location<'static>,
+}
+
+/// A new value of a state.
+struct Update {
+    state: Id,
+    value: Id,
+    location: &'static Location<'static>,
+    /// Whether [`Trace::updated`] returned it.
+    taken: Cell<bool>,
 }
 
 /// What a body said beside its result: metrics as name, total and weight, and states with their new values.
@@ -26,15 +52,60 @@ pub(crate) struct Said {
     pub(crate) updates: Vec<(Id, Id)>,
 }
 
+/// An integer input of a program that a loss takes as classes: see [`Trace::class_targets`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ClassTarget {
+    /// Name of the input, as [`Trace::input`] was given it.
+    pub input: Arc<str>,
+    /// Number of classes: targets are from 0 to one less.
+    pub classes: usize,
+    /// A target besides, whose samples do not count.
+    pub ignored: Option<i32>,
+    /// The user's line that computes the loss.
+    pub location: &'static Location<'static>,
+}
+
 impl Trace {
-    /// Whether this is a training step: dropout drops, batch norm uses the batch's statistics.
+    /// Whether this is a training step: dropout drops, batch norm uses the statistics of the batch.
+    ///
+    /// A function that asks this without [`set_mode`](Self::set_mode) having been called is a mistake:
+    /// neither answer can be assumed.
+    #[track_caller]
     pub fn is_training(&self) -> bool {
-        self.context.training.get()
+        self.training_for("is_training")
+    }
+
+    /// As [`is_training`](Self::is_training), asked by a layer.
+    #[track_caller]
+    pub(crate) fn training_for(&self, layer: &str) -> bool {
+        let mode = self.context.training.get();
+        if mode.is_none() && !self.context.mode_missed.replace(true) {
+            let message = "the mode of this function is not set; call `cx.set_mode(true, Some(key))` first for \
+                           training, or `cx.set_mode(false, None)` for evaluation";
+            self.fail(layer, message, None);
+        }
+        mode.unwrap_or(false)
     }
 
     /// Sets the mode, and the random key (`u32[2]`) that [`next_key`](Self::next_key) draws from.
+    ///
+    /// [`Dropout`](crate::Dropout) and [`BatchNorm`](crate::BatchNorm) ask for the mode. The trainer sets it;
+    /// a [`Jit`](crate::Jit) of your own begins with this call, with another key for every training step,
+    /// such as `rng::fold_in(key, step)`:
+    ///
+    /// ```
+    /// use halite_core::{DType, TensorType};
+    /// use halite_nn::{Dropout, Trace, rng};
+    ///
+    /// let cx = Trace::new();
+    /// let step = cx.input(TensorType::scalar(DType::U32), "step");
+    /// let x = cx.input(TensorType::new(DType::F32, [8]), "x");
+    /// cx.set_mode(true, Some(rng::fold_in(rng::constant_key(&cx, rng::key(0)), step)));
+    /// let _ = Dropout::new(0.1).forward(x);
+    /// assert!(cx.check().is_ok());
+    /// ```
     pub fn set_mode(&self, training: bool, key: Option<Tensor<'_>>) {
-        self.context.training.set(training);
+        self.context.training.set(Some(training));
         self.context.key.set(key.map(|key| key.id));
         self.context.keys_taken.set(0);
     }
@@ -66,7 +137,12 @@ impl Trace {
         let (metrics, updates) = (self.context.metrics.borrow().len(), self.context.updates.borrow().len());
         let result = body();
         let metrics = self.context.metrics.borrow_mut().split_off(metrics);
-        (result, Said { metrics, updates: self.context.updates.borrow_mut().split_off(updates) })
+        let updates = self.context.updates.borrow_mut().split_off(updates);
+        let said = Said {
+            metrics: metrics.into_iter().map(|metric| (metric.name, metric.total, metric.weight)).collect(),
+            updates: updates.into_iter().map(|update| (update.state, update.value)).collect(),
+        };
+        (result, said)
     }
 
     /// Whether [`next_key`](Self::next_key) can be called.
@@ -79,7 +155,7 @@ impl Trace {
     #[track_caller]
     pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {
         let Mean { total, weight } = value.into();
-        if self.context.metrics.borrow().iter().any(|(known, ..)| **known == *name) {
+        if self.context.metrics.borrow().iter().any(|known| *known.name == *name) {
             self.fail("metric", format!("`{name}` is reported already; give this one another name"), None);
             return;
         }
@@ -90,27 +166,78 @@ impl Trace {
                 return;
             }
         }
-        self.context.metrics.borrow_mut().push((Arc::from(name), total.id, weight.id));
+        let (name, location) = (Arc::from(name), self.origin(Location::caller()));
+        self.context.metrics.borrow_mut().push(Metric { name, total: total.id, weight: weight.id, location });
     }
 
-    /// Says that after this step `state`, a leaf of the model that is no parameter, has this value. In the body of a scan
-    /// `state` is a slice that the turn gets, as a leaf of a [`Stack`](crate::Stack) is.
+    /// Gives `state`, a leaf of the model that is no parameter, a new value after this step. In the body of
+    /// a scan `state` is a slice of that turn, such as a leaf of a [`Stack`](crate::Stack).
+    ///
+    /// The value takes effect where the function returns it: [`updated`](Self::updated).
+    #[track_caller]
     pub fn update(&self, state: Tensor<'_>, value: Tensor<'_>) {
-        self.context.updates.borrow_mut().push((state.id, value.id));
+        let (location, taken) = (self.origin(Location::caller()), Cell::new(false));
+        self.context.updates.borrow_mut().push(Update { state: state.id, value: value.id, location, taken });
     }
 
     /// The metrics reported so far, in order.
     pub fn metrics(&self) -> Vec<(Arc<str>, Mean<'_>)> {
-        let metrics = self.context.metrics.borrow();
-        metrics
-            .iter()
-            .map(|(name, total, weight)| (name.clone(), Mean { total: self.tensor(*total), weight: self.tensor(*weight) }))
-            .collect()
+        self.context.metrics_taken.set(true);
+        let mean = |metric: &Metric| Mean { total: self.tensor(metric.total), weight: self.tensor(metric.weight) };
+        self.context.metrics.borrow().iter().map(|metric| (metric.name.clone(), mean(metric))).collect()
     }
 
     /// The value that [`update`](Self::update) last gave to `state`, or `state` itself.
+    ///
+    /// The next model of a training step of your own is `model.map(|_, leaf| cx.updated(leaf))`, after the
+    /// optimizer. An update of a training step that nobody asks for here would be lost, so
+    /// [`Jit`](crate::Jit) makes it a mistake.
     pub fn updated<'t>(&'t self, state: Tensor<'t>) -> Tensor<'t> {
         let updates = self.context.updates.borrow();
-        updates.iter().rev().find(|(old, _)| *old == state.id).map_or(state, |(_, new)| self.tensor(*new))
+        updates.iter().rev().find(|update| update.state == state.id).map_or(state, |update| {
+            update.taken.set(true);
+            self.tensor(update.value)
+        })
+    }
+
+    /// Checks, at the end of a traced function, that what it told its caller is used: an update of a state
+    /// in training that nobody took is a mistake, metrics that nobody took are a warning.
+    pub(crate) fn check_taken(&self) {
+        let updates = self.context.updates.borrow();
+        let is_last = |index: usize| updates[index + 1..].iter().all(|later| later.state != updates[index].state);
+        let lost = (0..updates.len()).filter(|&index| is_last(index) && !updates[index].taken.get());
+        // In evaluation the model stays as it is.
+        for update in lost.filter(|_| self.context.training.get() != Some(false)).map(|index| &updates[index]) {
+            let state = self.name_of(update.state).map_or("a state".to_string(), |name| format!("`{name}`"));
+            let message = format!(
+                "{state} has a new value after this step, which the function does not return; return it in the \
+                 next state, as by `model.map(|_, leaf| cx.updated(leaf))`"
+            );
+            self.fail_at(update.location, "update", message, None);
+        }
+        let metrics = self.context.metrics.borrow();
+        if let (Some(first), false) = (metrics.first(), self.context.metrics_taken.get()) {
+            let names: Vec<String> = metrics.iter().map(|metric| format!("`{}`", metric.name)).collect();
+            let message = format!(
+                "{} reported and not used: nothing in this function asks for them; return what `cx.metrics()` gives \
+                 among its outputs, or leave them out",
+                if let [name] = &names[..] { format!("{name} is") } else { format!("{} are", names.join(", ")) }
+            );
+            self.warn_at(first.location, "metric", message);
+        }
+    }
+
+    /// Records that `target` holds classes below `classes`, or `ignored`, if it is an input or a part of one.
+    #[track_caller]
+    pub(crate) fn expect_classes(&self, target: Tensor<'_>, classes: usize, ignored: Option<i32>) {
+        let Some(input) = self.input_of(target.id) else { return };
+        let location = self.origin(Location::caller());
+        self.context.class_targets.borrow_mut().push(ClassTarget { input, classes, ignored, location });
+    }
+
+    /// The inputs that losses take as classes, so far: a target out of range makes the loss NaN, and this
+    /// says what the range was.
+    pub fn class_targets(&self) -> Vec<ClassTarget> {
+        self.context.class_targets.borrow().clone()
     }
 }

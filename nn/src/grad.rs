@@ -26,8 +26,12 @@ use crate::{
     trace::{Id, Recorded},
 };
 
-/// The gradient of `loss`, a float scalar, by every leaf of `wrt`. It is zero for a leaf that the loss does not depend on,
-/// and for one that is not of floats.
+/// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is zero for a
+/// leaf that the loss does not depend on, and [`optim::update`](crate::optim::update) leaves such a parameter
+/// alone, as PyTorch does.
+///
+/// A loss that depends on no leaf at all, because of `stop_gradient`, `argmax` or a conversion to integers on
+/// the way, is a mistake, and so is a leaf of integers. Where zeros are meant, [`vjp`] gives them.
 ///
 /// In a program of many devices with explicit collectives it is the gradient of the sum of all devices' losses.
 ///
@@ -52,7 +56,83 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
         let error = loss.mistake("grad", || format!("the loss is {ty}; it is to be a scalar of floats: {advice}"));
         return wrt.rebuild(wrt.leaves().into_iter().map(|leaf| error.trace.error_like(Some(leaf.ty()))));
     }
-    vjp(&[loss], &[loss.ones_like()], wrt)
+    let (cx, location) = (loss.trace, Location::caller());
+    let leaves: Vec<Tensor<'t>> = wrt.leaves().into_iter().copied().collect();
+    let names = || {
+        let name = |(path, leaf): (String, &Tensor<'t>)| leaf.name().map_or(path, |name| name.to_string());
+        let named = wrt.named().into_iter().zip(&leaves).map(move |(named, leaf)| (name(named), leaf.ty()));
+        named.map(|(name, ty)| if name.is_empty() { (format!("a tensor {ty}"), ty) } else { (format!("`{name}` ({ty})"), ty) })
+    };
+    let integers: Vec<String> = names().filter(|(_, ty)| !ty.dtype().is_float()).map(|(name, _)| name).collect();
+    if !integers.is_empty() && leaves.iter().all(|leaf| !leaf.is_error()) {
+        let message = format!(
+            "{}: only floats have a gradient; leave it out, or convert it to floats before the loss uses it. `vjp` \
+             gives zeros for it",
+            listed(integers)
+        );
+        cx.fail("grad", message, None);
+        return wrt.rebuild(leaves.into_iter().map(|leaf| cx.error_like(Some(leaf.ty()))));
+    }
+    let Ok(gradients) = flow_back(cx, &[loss], &[loss.ones_like()], &leaves, location) else {
+        return wrt.rebuild(leaves.into_iter().map(|leaf| cx.error_like(Some(leaf.ty()))));
+    };
+    let is_used = used(cx, &[loss], &leaves, &gradients);
+    if !leaves.is_empty() && !is_used.contains(&true) {
+        let made = loss.origin().map_or(String::new(), |line| format!(", computed at {line},"));
+        let message = format!(
+            "the loss{made} depends on none of {}: every path to it is cut, as by `stop_gradient`, `argmax`, a \
+             comparison or a conversion to integers; nothing would be learned",
+            listed(names().map(|(name, _)| name).collect())
+        );
+        cx.fail("grad", message, None);
+        return wrt.rebuild(leaves.into_iter().map(|leaf| cx.error_like(Some(leaf.ty()))));
+    }
+    wrt.rebuild(or_zeros(cx, &leaves, gradients, &is_used, location))
+}
+
+/// The first few of many names.
+fn listed(names: Vec<String>) -> String {
+    const MOST: usize = 4;
+    match names.len().saturating_sub(MOST) {
+        0 => names.join(", "),
+        more => format!("{}, and {more} more", names[..MOST].join(", ")),
+    }
+}
+
+/// Whether the outputs depend on each leaf. Zero is the gradient of a leaf that is used through `floor`
+/// alone; one that is not used has none.
+fn used<'t>(trace: &'t Trace, outputs: &[Tensor<'t>], leaves: &[Tensor<'t>], gradients: &[Option<Tensor<'t>>]) -> Vec<bool> {
+    let mut used: Vec<bool> = gradients.iter().map(Option::is_some).collect();
+    if used.contains(&false) {
+        for output in outputs {
+            let depends = trace.depends_on(output.id, leaves);
+            used.iter_mut().zip(depends).for_each(|(used, depends)| *used |= depends);
+        }
+    }
+    used
+}
+
+/// The gradients, and zeros for leaves without one. Zeros of leaves that are not used are remembered as
+/// such: see [`Trace::without_gradient`].
+fn or_zeros<'t>(
+    trace: &'t Trace,
+    leaves: &[Tensor<'t>],
+    gradients: Vec<Option<Tensor<'t>>>,
+    is_used: &[bool],
+    location: &'static Location<'static>,
+) -> Vec<Tensor<'t>> {
+    let _site = trace.called_from(location);
+    let one = |((leaf, gradient), &is_used): ((&Tensor<'t>, Option<Tensor<'t>>), &bool)| match gradient {
+        Some(gradient) => gradient,
+        None if is_used => leaf.zeros_like(),
+        None => {
+            // A tensor of its own: other code may use the same zero.
+            let none = leaf.zeros_like().stop_gradient();
+            trace.context.no_gradient.borrow_mut().insert(none.id, trace.origin(location));
+            none
+        }
+    };
+    leaves.iter().zip(gradients).zip(is_used).map(one).collect()
 }
 
 /// The sum, over all `outputs`, of the gradient of `output * cotangent` by every leaf of `wrt`: what flows back into
@@ -64,20 +144,26 @@ pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(outputs: &[Tensor<'t>], cotangents: &
         return wrt.rebuild(leaves);
     };
     let location = Location::caller();
-    let checked = check_given(trace, outputs, cotangents, &leaves, location);
-    let gradients = match checked {
-        Ok(()) => {
-            let seeds: Vec<_> = outputs.iter().copied().zip(cotangents.iter().copied()).collect();
-            let gradients = pull_back(trace, &seeds, &leaves);
-            let zero = |(leaf, gradient): (&Tensor<'t>, Option<Tensor<'t>>)| {
-                let _site = trace.called_from(location);
-                gradient.unwrap_or_else(|| leaf.zeros_like())
-            };
-            leaves.iter().zip(gradients).map(zero).collect()
+    wrt.rebuild(match flow_back(trace, outputs, cotangents, &leaves, location) {
+        Ok(gradients) => {
+            let is_used = used(trace, outputs, &leaves, &gradients);
+            or_zeros(trace, &leaves, gradients, &is_used, location)
         }
-        Err(_) => leaves.iter().map(|leaf| trace.error_like(Some(leaf.ty()))).collect::<Vec<_>>(),
-    };
-    wrt.rebuild(gradients)
+        Err(_) => leaves.iter().map(|leaf| trace.error_like(Some(leaf.ty()))).collect(),
+    })
+}
+
+/// What flows back into `leaves`, after a check of what is given; `None` is zero.
+fn flow_back<'t>(
+    trace: &'t Trace,
+    outputs: &[Tensor<'t>],
+    cotangents: &[Tensor<'t>],
+    leaves: &[Tensor<'t>],
+    location: &'static Location<'static>,
+) -> Result<Vec<Option<Tensor<'t>>>, Tensor<'t>> {
+    check_given(trace, outputs, cotangents, leaves, location)?;
+    let seeds: Vec<_> = outputs.iter().copied().zip(cotangents.iter().copied()).collect();
+    Ok(pull_back(trace, &seeds, leaves))
 }
 
 fn check_given<'t>(

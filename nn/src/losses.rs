@@ -97,6 +97,7 @@ impl<'t> CrossEntropy<'t> {
                 return Mean::failed(cx.fail("cross entropy", message, Some(TensorType::scalar(dtype))));
             }
         }
+        cx.expect_classes(target, classes, self.ignore);
         let target = target.convert(DType::S32);
         let hit = is_class(target, classes);
         // The loss is that of logits less any number; less their largest, nothing overflows and small losses keep their digits.

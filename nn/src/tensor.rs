@@ -1,6 +1,6 @@
 //! Values of a program that is being traced.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, panic::Location, sync::Arc};
 
 use halite_core::{DType, TensorType};
 use halite_ir::Literal;
@@ -51,6 +51,11 @@ impl<'t> Tensor<'t> {
     /// This, as a constant to gradients: nothing flows back through it. It costs nothing in the program.
     pub fn stop_gradient(self) -> Tensor<'t> {
         self.trace.alias(self.id)
+    }
+
+    /// The line of the user's code that computed it; `None` for inputs and parameters.
+    pub fn origin(self) -> Option<&'static Location<'static>> {
+        self.trace.made_at(self.id)
     }
 
     /// Path of the parameter or input that it is, if it is one.

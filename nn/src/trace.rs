@@ -15,7 +15,7 @@ use std::{
 };
 
 use halite_core::{Error, Result, TensorType};
-use halite_ir::{Graph, Op, infer};
+use halite_ir::{Binary, Graph, Op, Unary, infer};
 
 use crate::{Tensor, hyperparameter::Hyperparameter, shard_map::ManualAxes};
 
@@ -42,6 +42,7 @@ pub(crate) struct Recording {
     open: Vec<Scope>,
     scopes: Scope,
     mistakes: Vec<Mistake>,
+    warnings: Vec<Mistake>,
     constants: HashMap<(Scope, halite_ir::Literal), Id>,
     /// Those that are not inputs yet: in a graph, constants.
     pub(crate) hyperparameters: Vec<Hyperparameter>,
@@ -91,7 +92,7 @@ impl fmt::Display for Mistake {
 }
 
 impl Trace {
-    /// An empty trace, in evaluation mode. [`Jit`](crate::Jit) makes traces for you; this is for looking at programs.
+    /// An empty trace, whose mode is not set. [`Jit`](crate::Jit) makes traces for you; this is for looking at programs.
     pub fn new() -> Self {
         Trace::default()
     }
@@ -174,6 +175,12 @@ impl Trace {
     /// The mistakes so far, in the order of their making.
     pub fn mistakes(&self) -> Vec<Mistake> {
         self.recording.borrow().mistakes.clone()
+    }
+
+    /// Warnings so far, in the order of their making: what is valid but hardly meant, such as parameters
+    /// that get no gradient. [`Jit`](crate::Jit) logs each of them once.
+    pub fn warnings(&self) -> Vec<Mistake> {
+        self.recording.borrow().warnings.clone()
     }
 
     /// That there were no mistakes so far.
@@ -461,6 +468,102 @@ impl Trace {
         let mistake = Mistake { location, op: op.into(), message: message.into() };
         self.recording.borrow_mut().mistakes.push(mistake);
         self.error_like(like)
+    }
+
+    /// Records a warning, unless the same one is recorded already.
+    pub(crate) fn warn_at(&self, location: &'static Location<'static>, op: &str, message: String) {
+        let warning = Mistake { location, op: op.to_string(), message };
+        let warnings = &mut self.recording.borrow_mut().warnings;
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+
+    /// The line that computed a tensor; `None` for inputs.
+    pub(crate) fn made_at(&self, id: Id) -> Option<&'static Location<'static>> {
+        let id = self.original(id);
+        let recording = self.recording.borrow();
+        let made = recording.nodes.iter().rev().find(|node| node.results.contains(&id));
+        made.map(|node| node.origin)
+    }
+
+    /// The name of the input whose elements, all or some, are the elements of a tensor.
+    pub(crate) fn input_of(&self, id: Id) -> Option<Arc<str>> {
+        let recording = self.recording.borrow();
+        let mut id = id;
+        loop {
+            let Record { name, alias, .. } = &recording.tensors[id as usize];
+            if let Some(name) = name {
+                return Some(name.clone());
+            }
+            id = match *alias {
+                Some(original) => original,
+                None => {
+                    let maker = recording.nodes.iter().rev().find(|node| node.results.contains(&id))?;
+                    let moves = matches!(
+                        maker.op,
+                        Op::Convert(_) | Op::Reshape { .. } | Op::Broadcast { .. } | Op::Transpose { .. } | Op::Slice { .. }
+                    );
+                    *maker.operands.first().filter(|_| moves)?
+                }
+            };
+        }
+    }
+
+    /// Which of `leaves` the tensor `of` is computed from through floats alone. Unlike in the backward
+    /// pass, an operation whose derivative is zero everywhere, such as `floor`, counts as a path.
+    pub(crate) fn depends_on(&self, of: Id, leaves: &[Tensor<'_>]) -> Vec<bool> {
+        let recording = self.recording.borrow();
+        let is_float = |id: Id| recording.tensors[id as usize].ty.dtype().is_float();
+        let mut reached = HashSet::from([of]);
+        for node in recording.nodes.iter().rev() {
+            let through: Vec<usize> = (0..node.results.len()).filter(|&index| reached.contains(&node.results[index])).collect();
+            if let Op::OptimizationBarrier = node.op {
+                reached.extend(through.into_iter().map(|index| node.operands[index]));
+            } else if through.into_iter().any(|index| is_float(node.results[index])) {
+                reached.extend(node.operands.iter().copied().filter(|&id| is_float(id)));
+            }
+        }
+        leaves.iter().map(|leaf| reached.contains(&leaf.id)).collect()
+    }
+
+    /// The tensors that stand for "no gradient", with the lines that took the gradients: those that
+    /// [`grad`](crate::grad()) gave, and what was made of nothing but them by scaling, converting,
+    /// rearranging or adding up.
+    pub(crate) fn without_gradient(&self) -> HashMap<Id, &'static Location<'static>> {
+        let mut none = self.context.no_gradient.borrow().clone();
+        if none.is_empty() {
+            return none;
+        }
+        for node in &self.recording.borrow().nodes {
+            if let Op::OptimizationBarrier = node.op {
+                for (&operand, &result) in node.operands.iter().zip(&node.results) {
+                    none.get(&operand).copied().map(|line| none.insert(result, line));
+                }
+                continue;
+            }
+            let operand = |index: usize| node.operands.get(index).and_then(|id| none.get(id)).copied();
+            let line = match &node.op {
+                Op::Unary(Unary::Negate)
+                | Op::Convert(_)
+                | Op::ReducePrecision { .. }
+                | Op::Broadcast { .. }
+                | Op::Reshape { .. }
+                | Op::Transpose { .. }
+                | Op::ShardingConstraint(_)
+                | Op::AllReduce { .. }
+                | Op::Binary(Binary::Divide) => operand(0),
+                Op::Binary(Binary::Multiply) => operand(0).or(operand(1)),
+                Op::Binary(Binary::Add | Binary::Subtract) => operand(0).and(operand(1)),
+                Op::Clamp => operand(1),
+                Op::Select => operand(1).and(operand(2)),
+                _ => None,
+            };
+            if let (Some(line), &[result]) = (line, &node.results[..]) {
+                none.insert(result, line);
+            }
+        }
+        none
     }
 
     fn record(&self, ty: TensorType, error: bool, name: Option<Arc<str>>) -> Id {

@@ -144,6 +144,7 @@ fn dropout_drops_its_part_in_training_keeps_the_mean_and_draws_anew_each_time() 
         |cx, _| {
             let x = cx.full(2.0, &halite_core::TensorType::new(DType::F32, [200, 100]));
             let dropout = Dropout::new(0.3);
+            cx.set_mode(false, None);
             let quiet = dropout.forward(x);
             cx.set_mode(true, Some(rng::constant_key(cx, rng::key(8))));
             vec![quiet, dropout.forward(x), dropout.forward(x), Dropout::new(1.0).forward(x), Dropout::new(0.0).forward(x)]

@@ -5,6 +5,8 @@ use crate::{Tensor, rng};
 /// Sets elements to 0 at random while training, and divides the others by the part that stays (Srivastava et al. 2014,
 /// "inverted"). In evaluation it does nothing.
 ///
+/// The function that it is traced in sets the mode: [`Trace::set_mode`](crate::Trace::set_mode).
+///
 /// It has no parameters: a model keeps it as a static field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
@@ -26,7 +28,7 @@ impl Dropout {
         if !(0.0..=1.0).contains(&self.rate) {
             return cx.fail("dropout", format!("rate {} is not in 0 to 1", self.rate), Some(x.ty()));
         }
-        if !cx.is_training() || self.rate == 0.0 {
+        if self.rate == 0.0 || !cx.training_for("dropout") {
             return x;
         }
         if self.rate == 1.0 {

@@ -11,6 +11,9 @@ use crate::{Init, Param, Tensor, special::wide};
 /// In training, by the statistics of the batch; running means of these are kept as state. In evaluation, by the running
 /// means. The batch is read once for both statistics, which in `f32` wants inputs that are less than some hundred
 /// deviations away from their running mean.
+///
+/// The function that it is traced in sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)), and returns
+/// the new running means of a training step: [`Trace::updated`](crate::Trace::updated).
 #[derive(Clone, Debug, Tree)]
 pub struct BatchNorm<L> {
     /// `[features]`
@@ -104,7 +107,7 @@ impl<'t> BatchNorm<Tensor<'t>> {
         let wide = wide(x.dtype());
         let value = x.convert(wide);
         let (running_mean, running_variance) = (self.mean.convert(wide), self.variance.convert(wide));
-        let (mean, variance) = if cx.is_training() {
+        let (mean, variance) = if cx.training_for("batch norm") {
             let dims: Vec<usize> = (0..x.rank() - 1).collect();
             // One pass over the data for both sums. The difference of means of squares loses digits when the mean is
             // large beside the deviation, so the running mean, a good guess, is taken away first.
