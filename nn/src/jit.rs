@@ -1,7 +1,7 @@
 //! Compiling traced functions, once per combination of input types, and running them on arrays.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     fmt,
     panic::Location,
     sync::{
@@ -122,14 +122,24 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     origin: &'static Location<'static>,
     /// Whether the lines that call it are of a library, and tell a user nothing.
     made_by_library: bool,
-    /// Most recently used last. Held only to look and to add.
+    /// Least recently used first, at most `limit`. Held only to look and to add.
     programs: Mutex<Vec<Arc<Compiled<O>>>>,
+    limit: usize,
     /// Held while compiling, so that threads that want the same program wait for it instead of compiling it twice.
     compiling: Mutex<()>,
     /// Programs that threads of their own compile.
     begun: Mutex<Vec<Begun<O>>>,
     compiles: AtomicU64,
+    /// What all compiles took, also those of programs that are no longer kept.
+    spent: Mutex<Stages>,
+    /// Programs that made room for others.
+    evictions: AtomicU64,
+    /// Warnings of the traced code that are logged already.
+    warned: Mutex<HashSet<String>>,
 }
+
+/// How many programs a function keeps, if nobody says otherwise.
+const DEFAULT_LIMIT: usize = 64;
 
 /// A program with what is known of its border.
 struct Compiled<O: Family> {
@@ -240,6 +250,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             compiling: Mutex::default(),
             begun: Mutex::default(),
             compiles: AtomicU64::new(0),
+            limit: DEFAULT_LIMIT,
+            spent: Mutex::default(),
+            evictions: AtomicU64::new(0),
+            warned: Mutex::default(),
         }
     }
 
@@ -265,6 +279,13 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// The devices to run on, for a function whose inputs do not say.
     pub fn on(mut self, mesh: &Arc<Mesh>) -> Self {
         self.mesh = Some(mesh.clone());
+        self
+    }
+
+    /// The most programs to keep, one for each combination of input types: 64 by default, at least 1. Beyond
+    /// that the least recently used one is dropped, with a warning, and compiled again when it is called for.
+    pub fn max_programs(mut self, most: usize) -> Self {
+        self.limit = most.max(1);
         self
     }
 
@@ -363,7 +384,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             return Ok(());
         }
         let (border, stages, compile) = self.uncompiled(state, inputs)?;
-        // Without a thread to be had, it is compiled when it is wanted.
+        // Without a thread to be had, it is compiled when it is wanted; so are those beyond what is kept.
+        if begun().len() >= self.limit {
+            return Ok(());
+        }
         if let Ok(thread) = thread::Builder::new().name("compile".into()).spawn(compile) {
             begun().push(Begun { border, stages, thread: Joined(Some(thread)) });
         }
@@ -409,6 +433,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let traced_inputs = Tree::as_ref(inputs).map(&mut input);
         let (next, outputs) = (self.function)(&cx, traced_state, traced_inputs);
         self.check_state(&cx, state, &next);
+        cx.check_taken();
 
         let next: Vec<Tensor<'_>> = next.into_leaves();
         let shape = Tree::as_ref(&outputs).map(|_, _| ());
@@ -426,6 +451,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             (hyperparameters.into_iter()).map(|(input, values)| (ArraySpec::new(input.ty(), &replicated), values)).collect();
         let all_outputs: Vec<Tensor<'_>> = next.iter().copied().chain(outputs.into_leaves()).collect();
         let graph = cx.graph(&all_inputs, &all_outputs)?;
+        self.log_warnings(&cx);
         let trace = started.elapsed();
         drop(_span);
 
@@ -458,13 +484,14 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self.compiles.load(Relaxed)
     }
 
+    /// How many programs were dropped because there were more than [`max_programs`](Self::max_programs).
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Relaxed)
+    }
+
     /// How long all compiles of this function took together.
     pub fn stages(&self) -> Stages {
-        self.programs().iter().fold(Stages::default(), |sum, compiled| Stages {
-            trace: sum.trace + compiled.stages.trace,
-            print: sum.print + compiled.stages.print,
-            compile: sum.compile + compiled.stages.compile,
-        })
+        *self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The program that was last used or prepared, if there is one: its sizes, its estimates.
@@ -483,9 +510,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             let border = &compiled.border;
             fits(&border.state, state, ArraySpec::is) && fits(&border.inputs, inputs, |spec, array| spec.is(array))
         })?;
-        let last = programs.len() - 1;
-        programs.swap(index, last);
-        Some(programs[last].clone())
+        programs[index..].rotate_left(1);
+        programs.last().cloned()
     }
 
     #[track_caller]
@@ -522,8 +548,44 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             .map(|(spec, values)| Array::upload(&self.client, values, &spec.sharding))
             .collect::<Result<_>>()?;
         let compiled = Arc::new(Compiled { border, hyperparameters, loaded, stages });
-        self.programs().push(compiled.clone());
+        self.keep(compiled.clone());
         Ok(compiled)
+    }
+
+    /// Adds a program to those that are kept, in place of the least recently used one if there are too many.
+    fn keep(&self, compiled: Arc<Compiled<O>>) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        spent.trace += compiled.stages.trace;
+        spent.print += compiled.stages.print;
+        spent.compile += compiled.stages.compile;
+        drop(spent);
+        let mut programs = self.programs();
+        programs.push(compiled);
+        let surplus = programs.len().saturating_sub(self.limit);
+        let evicted: Vec<_> = programs.drain(..surplus).collect();
+        drop(programs);
+        if !evicted.is_empty() && self.evictions.fetch_add(evicted.len() as u64, Relaxed) == 0 {
+            halite_core::warning!(
+                "`{}` ({}) is compiled for more than {} combinations of input types; the least recently used \
+                 program is dropped, now and whenever another one is added, and compiled again when it is called \
+                 for. Pad inputs to fewer shapes, or raise `Jit::max_programs`",
+                self.name,
+                self.origin,
+                self.limit
+            );
+        }
+    }
+
+    /// Logs the warnings of a trace that were not logged before.
+    fn log_warnings(&self, cx: &Trace) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in cx.warnings() {
+            let text = warning.to_string();
+            if !warned.contains(&text) {
+                halite_core::warning!("{text}");
+                warned.insert(text);
+            }
+        }
     }
 
     /// A program that is traced and printed, and what compiles it.
@@ -540,7 +602,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
                 let new = state.named().into_iter().chain(inputs.named()).collect();
                 let known = last.border.state.iter().chain(&last.border.inputs).map(|(_, spec)| spec).collect();
                 let reason = what_changed(known, new);
-                tracing::warn!("`{}` ({}) is compiled again: {reason}", self.name, self.origin);
+                halite_core::warning!("`{}` ({}) is compiled again: {reason}", self.name, self.origin);
                 reason
             }
         };
