@@ -84,6 +84,9 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(optimizer: &O, model: &M) -> S
 /// `step` is the number of updates made before, an integer scalar. `grads` has a leaf for every leaf of the model; those of
 /// leaves that are not trained are not looked at, and these leaves stay as they are.
 ///
+/// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It stays as it is, with its
+/// slots, also under weight decay and momentum, as in PyTorch; a [warning](Trace::warnings) names all of them.
+///
 /// # Panics
 /// If `params`, `grads` or `slots` are not trees of the structure of `model`.
 #[track_caller]
@@ -100,8 +103,9 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     let step_in = |param: Tensor<'t>| step.convert(wide(param.dtype()));
     // Updates wait until all gradients are there. Else an update may be put before a gradient that still needs the old
     // parameter, and the compiler copies the parameter first: 8 % of the processor time of an MLP's step was such copies.
-    let trained: Vec<bool> = model.leaves().into_iter().map(|description| description.trainable).collect();
     let (mut params, mut grads) = (params.into_leaves(), grads.into_leaves());
+    let trained = with_gradient(cx, model, &grads);
+    let mut is_trained = trained.iter().copied();
     let waiting = || trained.iter().enumerate().filter(|(_, trained)| **trained).map(|(index, _)| index);
     let all: Vec<Tensor<'t>> = waiting().map(|index| params[index]).chain(waiting().map(|index| grads[index])).collect();
     let after = cx.optimization_barrier(&all);
@@ -115,6 +119,7 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
         let matching = "parameters, gradients and slots have the leaves of the model";
         let (param, grad) = (params.next().expect(matching), grads.next().expect(matching));
         let slot = slots.next().expect(matching);
+        let is_trained = is_trained.next().expect(matching);
         if description.trainable && !param.dtype().is_float() {
             let message = format!(
                 "`{path}` is {}, which has no gradient and cannot be trained; make it `Param::state`, or `frozen`",
@@ -123,7 +128,7 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
             cx.fail("optimizer", message, None);
         }
         match slot {
-            Some(slot) if description.trainable => {
+            Some(slot) if is_trained => {
                 let (param, slot) = optimizer.update(
                     cx,
                     step_in(param),
@@ -142,6 +147,39 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
         }
     });
     (model.rebuild(next_params), Slots::new(next_slots))
+}
+
+/// Whether each leaf of `model` is trained and has a gradient. A warning names those that have none.
+fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'_>]) -> Vec<bool> {
+    let none = cx.without_gradient();
+    let mut unused = Vec::new();
+    let mut trained = 0;
+    let leaves = model.named().into_iter().zip(grads);
+    let with_gradient = leaves.map(|((path, description), grad)| {
+        if !description.trainable {
+            return false;
+        }
+        trained += 1;
+        match none.get(&grad.id) {
+            None => true,
+            Some(line) => {
+                unused.push((path, *line));
+                false
+            }
+        }
+    });
+    let with_gradient = with_gradient.collect();
+    if let Some((_, line)) = unused.first() {
+        let paths: Vec<String> = unused.iter().map(|(path, _)| format!("`{path}`")).collect();
+        let message = format!(
+            "{} of {trained} parameters have no gradient, as the loss does not depend on them: {}. They stay as they \
+             are. Use them in the loss, leave them out of the model, or describe them as `frozen`",
+            paths.len(),
+            paths.join(", ")
+        );
+        cx.warn_at(line, "optimizer", message);
+    }
+    with_gradient
 }
 
 /// A slot of zeros beside `param`, in `f32`; in `f64` for a parameter in `f64`.

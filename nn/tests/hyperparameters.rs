@@ -5,7 +5,7 @@ use halite_core::{
     tree::{Empty, Leaf, Tree},
 };
 use halite_nn::{
-    Adam, AdamW, ArraySpec, CrossEntropy, Jit, Linear, Lowered, Optimizer, Schedule, Sgd, Tensor, Trace, grad,
+    Adam, AdamW, ArraySpec, CrossEntropy, Init, Jit, Linear, Lowered, Optimizer, Param, Schedule, Sgd, Tensor, Trace, grad,
     optim::{self, clip_global_norm, clip_value},
 };
 
@@ -62,7 +62,10 @@ fn the_numbers_of_an_optimizer_are_no_part_of_the_program() {
     same([1e-8, 1e-6].map(|eps| update(Adam::new(1e-3).eps(eps))));
     same([0.1, 0.2].map(|weight_decay| update(Adam::new(1e-3).weight_decay(weight_decay))));
     same([0.01, 0.1].map(|weight_decay| update(AdamW::new(1e-3).weight_decay(weight_decay))));
-    same([1.0, 5.0].map(|most| lower(move |cx, _, x| clip_global_norm(cx, Leaf(x), most).0.0)));
+    same(
+        [1.0, 5.0]
+            .map(|most| lower(move |cx, _, x| clip_global_norm(cx, &Leaf(Param::new([4], Init::Zeros)), Leaf(x), most).0.0)),
+    );
     same([1.0, 5.0].map(|most| lower(move |cx, _, x| clip_value(cx, Leaf(x), most).0)));
     same([0.1, 0.2].map(|part| lower(move |_, step, x| CrossEntropy::new().label_smoothing(part).loss(x, step).value())));
 }

@@ -91,7 +91,7 @@ fn three_updates<'t>(optimizer: &impl Optimizer, cx: &'t Trace, given: &[Tensor<
     for step in 0..3 {
         let target = cx.scalar(1.0, DType::S32).broadcast_to([8]);
         let loss = CrossEntropy::new().label_smoothing(0.1).loss(model.forward(given[2]), target).value();
-        let (gradients, _) = clip_global_norm(cx, grad(loss, &model), 0.7);
+        let (gradients, _) = clip_global_norm(cx, &description, grad(loss, &model), 0.7);
         let gradients = clip_value(cx, gradients, 0.3);
         let step = cx.scalar(f64::from(step), DType::U32);
         (model, slots) = optim::update(optimizer, cx, step, &description, model, gradients, slots);

@@ -99,6 +99,7 @@ fn batch_norm_used_twice_in_a_step_learns_from_both_batches_and_not_in_evaluatio
     let results = eval(
         |cx, given| {
             let layer = first(cx, &BatchNorm::new(1).momentum(0.5));
+            cx.set_mode(false, None);
             layer.forward(given[0]);
             let untouched = cx.updated(layer.mean);
             cx.set_mode(true, None);
@@ -106,7 +107,7 @@ fn batch_norm_used_twice_in_a_step_learns_from_both_batches_and_not_in_evaluatio
             layer.forward(given[0] * 3.0);
             let half = layer.forward(given[0].convert(DType::Bf16));
             let apart = half.convert(DType::F32) - layer.forward(given[0]);
-            vec![untouched, cx.updated(layer.mean) * 1.0, apart, half.convert(DType::F32)]
+            vec![untouched, cx.updated(layer.mean) * 1.0, apart, half.convert(DType::F32), cx.updated(layer.variance)]
         },
         &[host(&[1.0f32, 3.0], &[2, 1])],
     );
@@ -123,7 +124,9 @@ fn normalisation_of_a_constant_is_finite_with_a_finite_slope() {
             let x = given[0];
             cx.set_mode(true, None);
             let layer = first(cx, &LayerNorm::new(4)).forward(x);
-            let batch = first(cx, &BatchNorm::new(4)).forward(x);
+            let norm = first(cx, &BatchNorm::new(4));
+            let batch = norm.forward(x);
+            let _statistics = norm.map(|_, leaf| cx.updated(leaf));
             let slopes = [layer, batch].map(|y| grad((y * y + y).sum_all(), &Leaf(x)).0);
             vec![layer, batch, slopes[0], slopes[1]]
         },
@@ -212,11 +215,12 @@ fn bf16_parameters_are_updated_in_f32_with_f32_slots() {
 fn clipping_leaves_small_gradients_alone_scales_large_ones_and_does_not_hide_infinity() {
     let results = eval(
         |cx, given| {
+            let model = [given[0], given[1]].map(|leaf| Leaf(Param::new(leaf.dims(), Init::Zeros))).to_vec();
             let grads = || vec![Leaf(given[0]), Leaf(given[1])];
-            let (small, norm) = optim::clip_global_norm(cx, grads(), 10.0);
-            let (large, _) = optim::clip_global_norm(cx, grads(), 1.0);
+            let (small, norm) = optim::clip_global_norm(cx, &model, grads(), 10.0);
+            let (large, _) = optim::clip_global_norm(cx, &model, grads(), 1.0);
             let infinite = vec![Leaf(given[0] / 0.0), Leaf(given[1])];
-            let (broken, _) = optim::clip_global_norm(cx, infinite, 1.0);
+            let (broken, _) = optim::clip_global_norm(cx, &model, infinite, 1.0);
             let values = optim::clip_value(cx, grads(), 2.0);
             let none: Vec<Leaf<Tensor<'_>>> = vec![];
             vec![norm, small[0].0, optim::global_norm(cx, &large), broken[0].0, values[1].0, optim::global_norm(cx, &none)]

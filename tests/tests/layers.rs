@@ -284,6 +284,11 @@ fn losses_have_the_values_and_gradients_of_pytorch() {
 
 /// Six updates of a matrix and a vector; both after each, and the norm before if gradients are clipped.
 fn check_optimizer<O: Optimizer>(name: &str, optimizer: O, clip: Option<f64>) {
+    check_optimizer_without(None, name, optimizer, clip);
+}
+
+/// The same, where the loss does not depend on one of both.
+fn check_optimizer_without<O: Optimizer>(unused: Option<usize>, name: &str, optimizer: O, clip: Option<f64>) {
     let case = &cases(&format!("optimizer.{name}"))[&format!("optimizer.{name}")];
     let model: Vec<Leaf<Param>> =
         case.inputs[..2].iter().map(|leaf| Leaf(Param::new(&leaf.dims, Init::Zeros).with_dtype(DType::F64))).collect();
@@ -296,9 +301,13 @@ fn check_optimizer<O: Optimizer>(name: &str, optimizer: O, clip: Option<f64>) {
             for (step, grads) in given[2..].chunks(2).enumerate() {
                 let step = cx.scalar(step as f64, DType::U32);
                 let mut grads: Vec<Leaf<Tensor<'_>>> = grads.iter().map(|&leaf| Leaf(leaf)).collect();
+                if let Some(unused) = unused {
+                    let used = 1 - unused;
+                    grads = grad((params[used].0 * grads[used].0).sum_all(), &params);
+                }
                 if let Some(max_norm) = clip {
                     let norm;
-                    (grads, norm) = clip_global_norm(cx, grads, max_norm);
+                    (grads, norm) = clip_global_norm(cx, &model, grads, max_norm);
                     outputs.push(norm.convert(DType::F64));
                 }
                 (params, slots) = optim::update(&optimizer, cx, step, &model, params, grads, slots);
@@ -331,6 +340,31 @@ fn optimizers_make_the_updates_of_pytorch() {
     check_optimizer("adamw.matrices", AdamW::new(0.01).decay(Decay::Matrices), None);
     check_optimizer("adam.clipped", Adam::new(0.01), Some(1.5));
     check_optimizer("adamw.cosine", AdamW::new(Schedule::cosine(0.02, 5)).weight_decay(0.1).decay(Decay::Matrices), None);
+}
+
+#[test]
+fn parameters_without_a_gradient_are_skipped_as_in_pytorch() {
+    let sgd = Sgd::new(0.1).momentum(0.9).weight_decay(0.1);
+    check_optimizer_without(Some(1), "sgd.unused", sgd, None);
+    check_optimizer_without(Some(1), "adam.unused", Adam::new(0.01).weight_decay(0.1), None);
+    check_optimizer_without(Some(1), "adamw.unused", AdamW::new(0.01), None);
+    check_optimizer_without(Some(0), "adamw.unused_clipped", AdamW::new(0.01), Some(1.5));
+}
+
+#[test]
+fn frozen_parameters_have_no_part_in_the_clipping_norm() {
+    let results = eval(
+        |cx, given| {
+            let frozen = Param::new([1], Init::Zeros).frozen();
+            let model = (Leaf(Param::new([2], Init::Zeros)), Leaf(frozen));
+            let ((Leaf(scaled), Leaf(kept)), norm) = clip_global_norm(cx, &model, (Leaf(given[0]), Leaf(given[1])), 2.5);
+            vec![norm, scaled, kept]
+        },
+        &[HostArray::from_slice(&[3.0, 4.0], [2]).unwrap(), HostArray::from_slice(&[1000.0], [1]).unwrap()],
+    );
+    let values: Vec<&[f64]> = results.iter().map(|result| result.as_slice().unwrap()).collect();
+    assert_eq!((values[0], values[2]), (&[5.0][..], &[1000.0][..]));
+    assert!((values[1][0] - 1.5).abs() < 1e-6 && (values[1][1] - 2.0).abs() < 1e-6, "{values:?}");
 }
 
 #[test]

@@ -2,24 +2,43 @@
 
 use std::panic::Location;
 
-use halite_core::{DType, TensorType, Tree, tree::Of};
+use halite_core::{
+    DType, TensorType, Tree,
+    tree::{Leaf, Of},
+};
 
-use crate::{Tensor, Trace};
+use crate::{Param, Tensor, Trace};
 
 /// The gradients scaled down so that all of them together have at most the norm `max_norm`, and the
 /// norm before that, as [`global_norm`] gives it. As `torch.nn.utils.clip_grad_norm_`: the factor is `min(1, max_norm / (norm + 1e-6))`.
 ///
+/// Only gradients of trained parameters count and are scaled: leaves that `model` describes as frozen or as state
+/// have no part in an update, so they have none in its norm. Their gradients are returned as they are.
+///
 /// A norm that is not finite makes the gradients so too; it is not hidden.
+///
+/// # Panics
+/// If `grads` is not a tree of the structure of `model`.
 #[track_caller]
-pub fn clip_global_norm<'t, G>(cx: &'t Trace, grads: G, max_norm: f64) -> (Of<G, Tensor<'t>>, Tensor<'t>)
-where
-    G: Tree<Leaf = Tensor<'t>>,
-{
+pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
+    cx: &'t Trace,
+    model: &M,
+    grads: Of<M, Tensor<'t>>,
+    max_norm: f64,
+) -> (Of<M, Tensor<'t>>, Tensor<'t>) {
     let _site = cx.called_from(Location::caller());
-    let norm = global_norm(cx, &grads);
+    let grads = grads.into_leaves();
+    let descriptions = model.leaves();
+    assert_eq!(grads.len(), descriptions.len(), "gradients have the leaves of the model");
+    let trained = grads.iter().zip(&descriptions).filter(|(_, description)| description.trainable);
+    let norm = global_norm(cx, &trained.map(|(grad, _)| Leaf(*grad)).collect::<Vec<_>>());
     let max_norm = cx.hyperparameter("max_norm", max_norm, norm.dtype());
     let factor = (max_norm / (norm + 1e-6)).minimum(1.0);
-    (grads.map(|_, grad| grad * factor.convert(grad.dtype())), norm)
+    let scaled = grads
+        .into_iter()
+        .zip(descriptions)
+        .map(|(grad, description)| if description.trainable { grad * factor.convert(grad.dtype()) } else { grad });
+    (model.rebuild(scaled), norm)
 }
 
 /// Square root of the sum of the squares of all elements: a scalar of `f64` if a gradient is `f64`,

@@ -2,8 +2,8 @@
 
 use halite_core::tree::{Leaf, Tree};
 use halite_nn::{
-    Adam, AdamW, BatchNorm, Conv2d, CrossEntropy, Decay, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Mean, Optimizer,
-    Padding, RmsNorm, Sgd, Tensor, bce_with_logits, cross_entropy, huber, init, kl_divergence, mae, mse, optim, rng,
+    Adam, AdamW, BatchNorm, Conv2d, CrossEntropy, Decay, Dropout, Embedding, GroupNorm, Init, LayerNorm, Linear, Mean, Optimizer,
+    Padding, Param, RmsNorm, Sgd, Tensor, bce_with_logits, cross_entropy, huber, init, kl_divergence, mae, mse, optim, rng,
     soft_cross_entropy, top_k_accuracy,
 };
 use halite_tests::{functions, golden::Given};
@@ -81,7 +81,9 @@ functions! {
         train(g, &plain.weight_decay(g.get("weight_decay")).decay(Decay::All))
     };
     clip_global_norm(g) {
-        let ((Leaf(a), Leaf(b)), norm) = optim::clip_global_norm(g.cx, (Leaf(g.x()), Leaf(g.y())), g.get("max"));
+        let model = (Leaf(Param::new(g.x().dims(), Init::Zeros)), Leaf(Param::new(g.y().dims(), Init::Zeros)));
+        let grads = (Leaf(g.x()), Leaf(g.y()));
+        let ((Leaf(a), Leaf(b)), norm) = optim::clip_global_norm(g.cx, &model, grads, g.get("max"));
         vec![a, b, norm]
     };
     clip_value(g) {
