@@ -52,11 +52,15 @@ fn main() -> Result<()> {
     let step = Jit::<Everything, (Leaf<()>, Leaf<()>), (Leaf<()>, Leaf<()>)>::new(
         &client,
         move |cx, State { model: net, slots, step, key, scale }, (Leaf(points), Leaf(labels))| {
+            // Dropout and batch norm ask for the mode; dropout draws from a key that differs in each step.
+            cx.set_mode(true, Some(rng::fold_in(key, step)));
             let logits = net.forward(points);
             let loss = cross_entropy(logits, labels).value();
             let right = accuracy(logits, labels).value();
             let gradients = grad(loss, &net);
             let (next, slots) = optim::update(&adam, cx, step, &model, net, gradients, slots);
+            // What layers say of their state: the running statistics of batch norm.
+            let next = next.map(|_, leaf| cx.updated(leaf));
             (State { model: next, slots, step: step + 1, key, scale }, (Leaf(loss), Leaf(right)))
         },
     )

@@ -6,27 +6,34 @@ use half::{bf16, f16};
 use halite_core::{DType, Error, ErrorKind, HostArray, Result};
 
 use crate::{
+    cause::Cause,
     fit::WINDOW,
     programs::{Window, WindowMetric},
 };
 
 /// # Errors
-/// The metric that was the first to be not finite, and its step.
-pub(crate) fn check_metrics(metrics: &[WindowMetric]) -> Result<()> {
+/// The metric that was the first to be not finite, its step, and the cause of a step that `cause` finds.
+pub(crate) fn check_metrics(metrics: &[WindowMetric], cause: impl FnOnce(u64) -> Cause) -> Result<()> {
     let bad = metrics.iter().filter_map(|metric| Some((metric, metric.bad_step?))).min_by_key(|(_, step)| *step);
-    bad.map_or(Ok(()), |(metric, step)| Err(diverged(&format!("`{}` is not finite at step {step}", metric.name))))
+    bad.map_or(Ok(()), |(metric, step)| Err(diverged(&format!("`{}` is not finite at step {step}", metric.name), &cause(step))))
 }
 
 /// # Errors
-/// A metric of a whole pass over a dataset that is not finite.
-pub(crate) fn check_scores(metrics: &[WindowMetric]) -> Result<()> {
+/// A metric of a whole pass over a dataset that is not finite, with the cause that `cause` finds.
+pub(crate) fn check_scores(metrics: &[WindowMetric], cause: impl FnOnce() -> Cause) -> Result<()> {
     match metrics.iter().find(|metric| metric.bad_step.is_some()) {
         None => Ok(()),
         Some(metric) => {
             let message = format!(
-                "`{}` is not finite: the model has diverged, or the data has a target that is no class or a number that is \
-                 not finite",
-                metric.name
+                "`{}` is not finite: {}",
+                metric.name,
+                match cause() {
+                    Cause::Data(what) => format!("the data is the cause: {what}. Repair such samples, or leave them out"),
+                    Cause::NotData { labels } => format!("the data is finite{}: the model has diverged", in_range(labels)),
+                    Cause::Unknown => "the model has diverged, or the data has a label that is no class or a number \
+                                   that is not finite"
+                        .to_string(),
+                }
             );
             Err(Error::new(ErrorKind::Diverged, "validate", message))
         }
@@ -37,26 +44,47 @@ pub(crate) fn check_scores(metrics: &[WindowMetric]) -> Result<()> {
 /// a step with a finite loss can have a gradient that is not.
 ///
 /// # Errors
-/// The metric and its step; or the array, with the value.
-pub(crate) fn check_state(arrays: &[(String, HostArray)], window: &Window, trained: &HashSet<String>, step: u64) -> Result<()> {
+/// The metric and its step, or the array with the value; and the cause of a step that `cause` finds.
+pub(crate) fn check_state(
+    arrays: &[(String, HostArray)],
+    window: &Window,
+    trained: &HashSet<String>,
+    step: u64,
+    cause: impl Fn(u64) -> Cause,
+) -> Result<()> {
     if let Some((_, array)) = arrays.iter().find(|(name, _)| name == WINDOW) {
-        check_metrics(&window.read(array)?)?;
+        check_metrics(&window.read(array)?, &cause)?;
     }
     for (name, array) in arrays.iter().filter(|(name, _)| name != WINDOW) {
         // What is not trained may be infinite on purpose, as a mask is.
         let bad = if trained.contains(name) { find(array, |value| !value.is_finite()) } else { find(array, f64::is_nan) };
         if let Some(value) = bad? {
-            return Err(diverged(&format!("after step {step} an element of `{name}` is {value}")));
+            return Err(diverged(&format!("after step {step} an element of `{name}` is {value}"), &cause(step)));
         }
     }
     Ok(())
 }
 
-fn diverged(what: &str) -> Error {
-    let message = format!(
-        "{what}; training stopped, and the checkpoints are from before. A smaller learning rate or `clip_norm` often helps"
-    );
+fn diverged(what: &str, cause: &Cause) -> Error {
+    const RATE: &str = "A smaller learning rate or `clip_norm` often helps";
+    let advice = match cause {
+        Cause::Data(what) => {
+            format!("The data is the cause: {what}. Repair such samples, or leave them out; another learning rate does not help")
+        }
+        Cause::NotData { labels } => format!(
+            "The batch of that step is finite{}: the model has diverged, or divides by 0 or takes the logarithm of 0. {RATE}",
+            in_range(*labels)
+        ),
+        Cause::Unknown => {
+            format!("The model has diverged, or the data has a label that is no class or a number that is not finite. {RATE}")
+        }
+    };
+    let message = format!("{what}; training stopped, and the checkpoints are from before. {advice}");
     Error::new(ErrorKind::Diverged, "fit", message)
+}
+
+fn in_range(labels: bool) -> &'static str {
+    if labels { ", and every label is a class" } else { "" }
 }
 
 /// The first element of a float array that is `bad`.
@@ -83,7 +111,7 @@ mod tests {
         let check = |name: &str, array: HostArray| {
             let arrays = [("window".to_string(), window.empty()), (name.to_string(), array)];
             let trained = HashSet::from(["model.weight".to_string()]);
-            check_state(&arrays, &window, &trained, 7).map_err(|error| error.to_string())
+            check_state(&arrays, &window, &trained, 7, |_| Cause::Unknown).map_err(|error| error.to_string())
         };
         let f32s = |value: f32| HostArray::from_slice(&[1.0, value], [2]).unwrap();
         assert_eq!(check("model.weight", f32s(f32::MAX)), Ok(()));

@@ -56,7 +56,14 @@ impl Meter {
 
     /// Takes the windows that have arrived into `arrived`, the last step of each and its means; all, waiting for them, if
     /// `all`. What arrived before an error is in `arrived` too.
-    fn collect(&mut self, all: bool, limits: &Limits, stop: &StopFlag, arrived: &mut Vec<(u64, Metrics)>) -> Result<()> {
+    fn collect(
+        &mut self,
+        all: bool,
+        limits: &Limits,
+        stop: &StopFlag,
+        arrived: &mut Vec<(u64, Metrics)>,
+        loader: &Loader,
+    ) -> Result<()> {
         while let Some((step, pending)) = self.pending.pop_front() {
             if !all && !pending.is_ready() {
                 self.pending.push_front((step, pending));
@@ -65,7 +72,7 @@ impl Meter {
             let name = || format!("the metrics of step {step}");
             wait_also_when_stopped(name, limits, &|| stop.is_set(), |slice| pending.wait_ready(slice).then_some(()))?;
             let metrics = self.window.read(&pending.wait()?)?;
-            finite::check_metrics(&metrics)?;
+            finite::check_metrics(&metrics, |step| self.window.cause(loader, step))?;
             for (sum, metric) in self.sums.iter_mut().zip(&metrics) {
                 sum.total += metric.total;
                 sum.weight += metric.weight;
@@ -449,7 +456,7 @@ where
             now.in_flight.settle(*last, &|| self.stop.is_set())?;
         }
         let mut arrived = Vec::new();
-        let collected = now.meter.collect(all, now.in_flight.limits(), &self.stop, &mut arrived);
+        let collected = now.meter.collect(all, now.in_flight.limits(), &self.stop, &mut arrived, &self.train);
         for (step, means) in arrived {
             let row = self.row(now, Split::Train, &means);
             self.outputs.window(Row { step, ..row });
@@ -527,7 +534,10 @@ where
         let position = checkpoint::Position { step: now.step, epoch: now.position.epoch, batch: now.position.batch as u64 };
         let best = score.filter(|_| is_best).map(|score| (LOSS.to_string(), score));
         let (window, trained, step) = (now.meter.window.clone(), self.trained.clone(), now.step);
-        let check = move |arrays: &[(String, HostArray)]| finite::check_state(arrays, &window, &trained, step);
+        let loader = self.train.clone();
+        let check = move |arrays: &[(String, HostArray)]| {
+            finite::check_state(arrays, &window, &trained, step, |step| window.cause(&loader, step))
+        };
         self.outputs.save(position, self.trainer.options.seed, progressed, arrays, best, check)
     }
 
@@ -535,7 +545,7 @@ where
     fn keep(&mut self, now: &mut Progressing<K, O>, error: Error) -> Error {
         // Of two errors the first tells more.
         if let Err(second) = self.save_settled(now) {
-            tracing::warn!("no checkpoint of step {} either: {second}", now.step);
+            halite_core::warning!("no checkpoint of step {} either: {second}", now.step);
         }
         error
     }

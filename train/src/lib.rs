@@ -67,6 +67,7 @@
 //! * Nothing here knows which accelerator it runs on.
 #![forbid(unsafe_code)]
 
+mod cause;
 pub mod checkpoint;
 mod files;
 mod finite;

@@ -237,7 +237,9 @@ impl Outputs {
         match files.csv.mark() {
             Ok(mark) => progressed.table = Some(mark),
             // The weights are worth more than the rows.
-            Err(error) => halite_core::warning!("the checkpoint of step {} is saved without a mark of the rows: {error}", position.step),
+            Err(error) => {
+                halite_core::warning!("the checkpoint of step {} is saved without a mark of the rows: {error}", position.step)
+            }
         }
         let metadata = serde_json::to_value(&progressed).map_err(|error| {
             Error::new(ErrorKind::Internal, "checkpoint", "its values cannot be written as JSON").caused_by(error)

@@ -6,15 +6,18 @@ use halite_core::{
     Array, Client, DType, DTypePolicy, Error, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
     tree::{Empty, Family, Leaf, Path, Tree},
 };
+use halite_data::Loader;
 use halite_ir::{Literal, Op};
 use halite_nn::{
-    ArraySpec, Jit, Mean, Optimizer, Param, Tensor, Trace, Traced, grad, init,
+    ArraySpec, ClassTarget, Jit, Mean, Optimizer, Param, Tensor, Trace, Traced, grad, init,
     optim::{self, clip_global_norm},
     rng,
 };
 
 use crate::{
-    Metrics, Predict, Scaling, State, Strategy, Task, finite,
+    Metrics, Predict, Scaling, State, Strategy, Task,
+    cause::{self, Cause, Target},
+    finite,
     loss_scale::{LOSS_SCALE, all_finite},
     lower::check_sizes,
 };
@@ -181,7 +184,8 @@ where
     ModelParams<K>: Send + Sync,
 {
     let (task, params, optimizer, metrics) = (task.clone(), params.clone(), optimizer.clone(), metrics.clone());
-    let trained: Vec<bool> = params.leaves().into_iter().map(|param| param.trainable).collect();
+    // Frozen parameters and state need no gradient, and state may be of integers.
+    let trained: Vec<bool> = params.leaves().into_iter().map(|param| param.trainable && param.ty.dtype().is_float()).collect();
     let StepOptions { clip_norm, precision } = options;
     Jit::new(client, move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
         let before = precision.loss_scale.map(|_| [state.model.leaves(), state.slots.leaves()].concat().into_iter().copied());
@@ -189,19 +193,10 @@ where
         let State { model, slots, step, key, scale } = state;
         cx.set_mode(true, Some(rng::fold_in(key, step)));
         let loss = task.loss(cx, &model, &batch);
-        let gradients = match &scale {
-            Some(scale) => grad(scale.scale(loss.value()), &model).map(|_, gradient| scale.unscale(gradient)),
-            None => grad(loss.value(), &model),
-        };
-        // What is not trained has no part in the norm.
-        let mut trained = trained.iter();
-        let gradients = gradients.map(|_, gradient| {
-            let is_trained = *trained.next().expect("a gradient for every leaf of the model");
-            if is_trained { gradient } else { gradient.zeros_like() }
-        });
+        let gradients = gradients_of(cx, loss, &model, &trained, scale.as_ref());
         let finite = scale.as_ref().map(|_| all_finite(cx, &gradients.leaves().into_iter().copied().collect::<Vec<_>>()));
         let gradients = match clip_norm {
-            Some(most) => clip_global_norm(cx, gradients, most).0,
+            Some(most) => clip_global_norm(cx, &*params, gradients, most).0,
             None => gradients,
         };
         let (next, slots) = optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
@@ -216,6 +211,30 @@ where
     .named("train step")
     .precision(precision)
     .on(mesh)
+}
+
+/// The gradient of the loss by every leaf of the model that is trained, and zeros for the others.
+fn gradients_of<'t, M: Tree<Leaf = Tensor<'t>>>(
+    cx: &'t Trace,
+    loss: Mean<'t>,
+    model: &M,
+    trained: &[bool],
+    scale: Option<&Scaling<Tensor<'t>>>,
+) -> M {
+    // What is wrong with the loss is wrong at the user's line.
+    let _site = loss.total.origin().map(|line| cx.called_from(line));
+    let leaves: Vec<Tensor<'t>> = model.leaves().into_iter().copied().collect();
+    let wrt: Vec<Leaf<Tensor<'t>>> =
+        leaves.iter().zip(trained).filter(|(_, is_trained)| **is_trained).map(|(leaf, _)| Leaf(*leaf)).collect();
+    let loss = scale.map_or(loss.value(), |scale| scale.scale(loss.value()));
+    let mut gradients = grad(loss, &wrt).into_iter().map(|Leaf(gradient)| match scale {
+        Some(scale) => scale.unscale(gradient),
+        None => gradient,
+    });
+    let all = leaves.iter().zip(trained).map(|(leaf, is_trained)| {
+        if *is_trained { gradients.next().expect("a gradient for every leaf") } else { leaf.zeros_like() }
+    });
+    model.rebuild(all.collect::<Vec<_>>())
 }
 
 /// The next state under a scaled loss: where a gradient was not `finite`, what was `before` of the model and the slots stays,
@@ -282,7 +301,13 @@ pub(crate) fn discover<K: Task>(
     let cx = Trace::new();
     cx.set_mode(training, training.then(|| cx.input(TensorType::new(DType::U32, [2]), "key")));
     let model: Traced<'_, K::Model> = Tree::as_ref(model).map(|path, ty| cx.input(ty.clone(), path.to_string()));
-    let batch = Tree::as_ref(batch).map(|path, spec| cx.input(spec.ty.clone(), format!("batch.{path}")));
+    let mut batch_names = Vec::new();
+    let batch = Tree::as_ref(batch).map(|path, spec| {
+        let name = format!("batch.{path}");
+        let tensor = cx.input(spec.ty.clone(), name.as_str());
+        batch_names.push(name);
+        tensor
+    });
     let loss = task.loss(&cx, &model, &batch);
     // Mistakes are told here, before anything is compiled.
     cx.check()?;
@@ -299,7 +324,11 @@ pub(crate) fn discover<K: Task>(
         return Err(Error::invalid("fit", message));
     }
     let names = std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
-    Ok(Window { names: names.collect() })
+    let target = |classes: ClassTarget| {
+        let field = batch_names.iter().position(|name| **name == *classes.input)?;
+        Some(Target { field, classes })
+    };
+    Ok(Window { names: names.collect(), targets: cx.class_targets().into_iter().filter_map(target).collect() })
 }
 
 /// The metrics of several steps in one small array on the device: for each the sum of values, the sum of weights, and
@@ -307,6 +336,8 @@ pub(crate) fn discover<K: Task>(
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     names: Arc<[Arc<str>]>,
+    /// Fields of the batch that are classes to a loss.
+    targets: Arc<[Target]>,
 }
 
 /// What a window says of one metric.
@@ -329,7 +360,7 @@ impl WindowMetric {
 impl Window {
     #[cfg(test)]
     pub(crate) fn of<const N: usize>(names: [&str; N]) -> Self {
-        Window { names: names.into_iter().map(Arc::from).collect() }
+        Window { names: names.into_iter().map(Arc::from).collect(), targets: Arc::default() }
     }
 
     /// The metrics, in order.
@@ -340,7 +371,7 @@ impl Window {
     /// The same for a training step under this policy, which has a metric of its own.
     pub(crate) fn of_step(self, precision: &DTypePolicy) -> Self {
         let own = precision.loss_scale.map(|_| Arc::from(LOSS_SCALE));
-        Window { names: self.names.iter().cloned().chain(own).collect() }
+        Window { names: self.names.iter().cloned().chain(own).collect(), ..self }
     }
 
     /// A window that nothing was added to.
@@ -368,14 +399,20 @@ impl Window {
         discover(task, &types, batch, false)
     }
 
-    /// The means of a pass over a dataset, from its window, by name.
+    /// The means of a pass over what `loader` gives, from its window, by name.
     ///
     /// # Errors
-    /// If one is not finite.
-    pub(crate) fn means(&self, window: &HostArray) -> Result<Metrics> {
+    /// If one is not finite, with the cause if the data has it.
+    pub(crate) fn means(&self, window: &HostArray, loader: &Loader) -> Result<Metrics> {
         let metrics = self.read(window)?;
-        finite::check_scores(&metrics)?;
+        finite::check_scores(&metrics, || cause::of_pass(loader, &self.targets))?;
         Ok(metrics.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect())
+    }
+
+    /// What the batch of a step of a run, or the batch before it, says of a number that is not finite after it. A
+    /// gradient that is not finite shows in the loss of the step after.
+    pub(crate) fn cause(&self, loader: &Loader, step: u64) -> Cause {
+        cause::of_steps(loader, &self.targets, [step, step.saturating_sub(1)])
     }
 
     /// What a window that was read back says.

@@ -405,7 +405,7 @@ impl Trainer {
         let scores = window.0.fetch()?;
         let name = || "the scores of the validation data".to_string();
         match wait(name, in_flight.limits(), stop, |slice| scores.wait_ready(slice).then_some(()))? {
-            Some(()) => metrics.means(&scores.wait()?).map(Some),
+            Some(()) => metrics.means(&scores.wait()?, loader).map(Some),
             None => Ok(None),
         }
     }

@@ -1,5 +1,6 @@
 //! The trainer as a library, on the CPU plugin: what it learns, resumes, counts, refuses.
 
+mod cause;
 mod exact;
 mod finite;
 mod layouts;
