@@ -85,7 +85,8 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(optimizer: &O, model: &M) -> S
 /// leaves that are not trained are not looked at, and these leaves stay as they are.
 ///
 /// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It stays as it is, with its
-/// slots, also under weight decay and momentum, as in PyTorch; a [warning](Trace::warnings) names all of them.
+/// slots, also under weight decay and momentum, as in PyTorch; a [warning](Trace::warnings) names all of them. That no
+/// trained parameter has a gradient is a mistake.
 ///
 /// # Panics
 /// If `params`, `grads` or `slots` are not trees of the structure of `model`.
@@ -149,7 +150,8 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     (model.rebuild(next_params), Slots::new(next_slots))
 }
 
-/// Whether each leaf of `model` is trained and has a gradient. A warning names those that have none.
+/// Whether each leaf of `model` is trained and has a gradient. A warning names those that have none; if
+/// none has one, that is a mistake.
 fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'_>]) -> Vec<bool> {
     let none = cx.without_gradient();
     let mut unused = Vec::new();
@@ -168,9 +170,17 @@ fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'
             }
         }
     });
-    let with_gradient = with_gradient.collect();
+    let with_gradient: Vec<bool> = with_gradient.collect();
     if let Some((_, line)) = unused.first() {
         let paths: Vec<String> = unused.iter().map(|(path, _)| format!("`{path}`")).collect();
+        if paths.len() == trained {
+            let message = format!(
+                "none of the {trained} parameters has a gradient: the loss depends on no parameter that is trained ({})",
+                paths.join(", ")
+            );
+            cx.fail_at(line, "optimizer", message, None);
+            return with_gradient;
+        }
         let message = format!(
             "{} of {trained} parameters have no gradient, as the loss does not depend on them: {}. They stay as they \
              are. Use them in the loss, leave them out of the model, or describe them as `frozen`",

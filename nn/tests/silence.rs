@@ -28,9 +28,12 @@ fn check(said: &[Mistake], line: u32, parts: &[&str]) {
     }
 }
 
+/// A loss of a weight and an input.
+type Loss = for<'t> fn(Tensor<'t>, Tensor<'t>) -> Tensor<'t>;
+
 #[test]
 fn loss_that_depends_on_no_leaf_is_a_mistake() {
-    let cut: [(&str, for<'t> fn(Tensor<'t>, Tensor<'t>) -> Tensor<'t>); 5] = [
+    let cut: [(&str, Loss); 5] = [
         ("stop_gradient", |w, x| (x.matmul(w).stop_gradient()).mean_all()),
         ("argmax", |w, x| x.matmul(w).argmax(1).convert(DType::F32).mean_all()),
         ("integer", |w, x| x.matmul(w).convert(DType::S32).convert(DType::F32).mean_all()),
@@ -101,6 +104,21 @@ fn unused_parameters_stay_and_are_named_once() {
         let [weight, bias] = ["1.weight", "1.bias"].map(|name| Some(name.to_string()));
         assert_eq!(names, [None, None, weight, bias], "weight decay leaves the inputs as they are");
     }
+}
+
+#[test]
+fn update_without_any_gradient_is_a_mistake() {
+    let cx = Trace::new();
+    // The loss depends on the frozen layer alone.
+    let frozen = Linear::new(3, 2).map(|_, param| param.frozen());
+    let model = vec![frozen, Linear::new(3, 2)];
+    let params = Tree::as_ref(&model).map(|path, param| cx.input(param.ty.clone(), path.to_string()));
+    let loss = params[0].forward(input(&cx, "x", DType::F32, &[4, 3])).square().mean_all();
+    let (line, gradients) = (line!(), grad(loss, &params));
+    let slots = optim::slots(&Sgd::new(0.1), &model).map(|_, slot| cx.input(slot.ty, "slot"));
+    let step = input(&cx, "step", DType::U32, &[]);
+    optim::update(&Sgd::new(0.1), &cx, step, &model, params, gradients, slots);
+    check(&cx.mistakes(), line, &["optimizer: none of the 2 parameters has a gradient", "(`1.weight`, `1.bias`)"]);
 }
 
 #[test]

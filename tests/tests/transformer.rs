@@ -24,6 +24,7 @@ fn tokens() -> HostArray {
 
 /// A model of first values, larger than usual so that much depends on much.
 fn drawn<'t>(cx: &'t Trace, config: &TransformerConfig) -> Transformer<Tensor<'t>> {
+    cx.set_mode(false, None);
     let described = Transformer::new(config).unwrap();
     init(cx, &described, rng::constant_key(cx, rng::key(7)))
         .map(|path, leaf| if path.to_string().ends_with("scale") { leaf } else { leaf * 10.0 })
@@ -57,6 +58,7 @@ fn close(what: &str, ours: &HostArray, theirs: &HostArray) {
 fn blocks_in_a_scan_checkpointed_or_not_are_the_blocks_one_after_the_other() {
     let one_by_one = eval(
         |cx, given| {
+            cx.set_mode(false, None);
             let model = drawn(cx, &config());
             outputs(&model, one_by_one(cx, &model, given[0]), given[0])
         },

@@ -78,6 +78,11 @@ where
         options: StepOptions,
     ) -> Result<Self> {
         let precision = options.precision;
+        if !params.leaves().into_iter().any(|param| param.trainable) {
+            let message = "the model has no trained parameter: every leaf is state, or `frozen`, so nothing would be learned; \
+                           score it with `validate`";
+            return Err(Error::invalid("fit", message));
+        }
         let state = state_specs::<K::Model, O>(mesh, strategy, params, optimizer, &precision)?;
         let types = Tree::as_ref(&**params).map(|_, param| param.ty.clone());
         let train_metrics = discover(&**task, &types, batch, true)?.of_step(&precision);

@@ -160,3 +160,47 @@ fn integer_state_needs_no_gradient() {
     let count = fitted.model.count.fetch().unwrap().wait().unwrap();
     assert_eq!(count.as_slice::<i32>().unwrap(), [(SAMPLES / BATCH) as i32]);
 }
+
+#[test]
+fn model_without_trained_parameters_is_refused() {
+    let trainer = trainer().batch_size(BATCH).build().unwrap();
+    let model = Net { out: Linear::new(2, 3).map(|_, param| param.frozen()) };
+    let error = error_of(trainer.fit(Points, model, Sgd::new(0.1), points(None, None), points(None, None))).to_string();
+    assert_says(&error, &["fit: the model has no trained parameter".into()]);
+}
+
+#[derive(Tree)]
+struct Spare<L> {
+    used: Linear<L>,
+    spare: Linear<L>,
+}
+
+/// [`Points`], with a layer that nothing uses.
+struct Half;
+
+impl Task for Half {
+    type Model = Spare<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(&self, _: &'t Trace, model: &Spare<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+        CrossEntropy::new().weights(batch.weight).loss(model.used.forward(batch.input), batch.target)
+    }
+}
+
+#[test]
+fn unused_parameters_do_not_decay_in_a_run() {
+    let spare = |clip: Option<f64>, epochs: u64| {
+        let mut trainer = trainer().batch_size(BATCH).epochs(epochs);
+        if let Some(clip) = clip {
+            trainer = trainer.clip_norm(clip);
+        }
+        let model = Spare { used: Linear::new(2, 3), spare: Linear::new(2, 3) };
+        let adam = AdamW::new(0.1).weight_decay(0.5);
+        let fitted = trainer.build().unwrap().fit(Half, model, adam, points(None, None), points(None, None)).unwrap();
+        [fitted.model.used.weight, fitted.model.spare.weight].map(|array| array.fetch().unwrap().wait().unwrap())
+    };
+    let (first, later, clipped) = (spare(None, 1), spare(None, 2), spare(Some(0.1), 2));
+    assert_ne!(first[0], later[0]);
+    assert_eq!(first[1], later[1]);
+    assert_eq!(first[1], clipped[1]);
+}
