@@ -104,6 +104,13 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
     }
 }
 
+/// Has this thread make the variables that waiting needs. While a constructor runs it could not: see
+/// [`Plugin::stuck_in_loader`].
+pub(crate) fn prepare_to_wait() {
+    let (_send, receive) = mpsc::channel::<()>();
+    _ = receive.recv_timeout(Duration::from_millis(1));
+}
+
 /// A sign of life.
 pub(crate) fn say_waiting(op: &str, plugin: &str, waited: Duration, deadline: Duration) {
     let (waited, deadline) = (waited.as_secs_f32().round(), deadline.as_secs_f32());

@@ -173,6 +173,7 @@ impl Plugin {
             deadline: options.deadline.saturating_sub(started.elapsed()),
             notice: isolate::first_notice(options.deadline),
         };
+        isolate::prepare_to_wait();
         let (file, deadline) = (path.clone(), options.deadline);
         let Some(loaded) = isolate::run(isolation, move || Self::load_now(file, shown, deadline)) else {
             *slot = Slot::Stuck(options.deadline);
