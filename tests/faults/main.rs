@@ -6,6 +6,7 @@
 //! of `halite plugins check` contain it.
 #![cfg(target_os = "linux")]
 
+mod callbacks;
 mod commands;
 mod library;
 mod process;

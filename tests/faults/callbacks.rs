@@ -1,0 +1,27 @@
+//! Plugins that call back twice, call back and fail, or take no callback.
+
+use crate::commands::Faulty;
+
+#[test]
+fn callback_called_twice_runs_once() {
+    let plugin = Faulty::new("calls-twice");
+    plugin.devices().succeeds();
+    plugin.train().succeeds();
+    plugin.check("events::a_callback_runs_once").succeeds();
+}
+
+#[test]
+fn call_that_calls_back_then_fails_is_an_error() {
+    let plugin = Faulty::new("calls-and-fails");
+    plugin.devices().fails_with(&["calls-and-fails.so does not work"]);
+    plugin.train().fails_with(&["refused on purpose"]);
+    plugin.check("events::a_callback_on").succeeds();
+}
+
+#[test]
+fn refused_callback_is_an_error() {
+    let plugin = Faulty::new("refuses-callbacks");
+    plugin.devices().fails_with(&["refuses-callbacks.so does not work"]);
+    plugin.train().fails_with(&["refused on purpose"]);
+    plugin.check("events::a_callback_on").fails_with(&["got Ok(false), want Ok(true)"]);
+}
