@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use crate::files::{Links, open_regular_with};
+use crate::files::{Links, file_size_limit, open_regular_with};
 
 /// Held while a package is being installed. The system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
@@ -84,6 +84,10 @@ impl Drop for Lock {
 
 /// Writes who holds the lock into its file.
 fn note_holder(file: &mut File) -> io::Result<()> {
+    // A write beyond the limit would kill the process.
+    if file_size_limit().is_some_and(|limit| limit < LONGEST_NOTE) {
+        return Ok(());
+    }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     file.set_len(0)?;
     file.rewind()?;
