@@ -107,7 +107,7 @@ impl<'t> Tensor<'t> {
 
     /// The largest element of each window: `[batch, spatial.., features]` keeps its order of dimensions. `window` and
     /// `strides` are per spatial dimension; no strides are the window. The first of equal largest elements gets the
-    /// gradient.
+    /// gradient; NaN is larger than any number, and the first one gets it.
     #[track_caller]
     pub fn max_pool(self, window: impl AsRef<[usize]>, strides: impl AsRef<[usize]>, padding: Padding) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());

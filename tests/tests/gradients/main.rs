@@ -5,9 +5,11 @@ mod control;
 mod elementwise;
 mod index;
 mod product;
+mod recomputed;
 mod reduce;
 mod scan;
 mod shape;
+mod windows;
 
 use halite_core::{DType, HostArray};
 use halite_tests::{
