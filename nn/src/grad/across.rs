@@ -2,8 +2,8 @@
 
 use halite_ir::{Graph, Groups, Reduction};
 
-use super::{Back, Step, pull_back};
-use crate::Tensor;
+use super::{Back, Step, pull_back, reduce::shared};
+use crate::{Tensor, special::wide};
 
 impl<'t> Step<'_, 't> {
     /// The gradient of the branch that ran: a case of the branches' gradients, which compute the branch again.
@@ -53,9 +53,10 @@ impl<'t> Step<'_, 't> {
             Reduction::Sum => vec![Some(sum(self.g()))],
             // Equal extremes share it equally.
             Reduction::Min | Reduction::Max => {
-                let g = self.g();
-                let chosen = self.x(0).eq(self.y(0));
-                let share = sum(g) / sum(chosen.convert(g.dtype()));
+                // The extreme of what is behind the barrier: see decision 0029.
+                let (g, x) = (self.g(), self.x(0).optimization_barrier());
+                let chosen = x.eq(x.all_reduce(kind, groups.clone())).or(x.ne(x));
+                let share = shared(sum(g), sum(chosen.convert(wide(g.dtype()))));
                 vec![Some(chosen.select(share, share.zeros_like()))]
             }
             Reduction::Product => self.none("products over devices are not done; sum logarithms instead"),

@@ -47,16 +47,12 @@ impl<'t> Step<'_, 't> {
                 let scaled = g / (a * a + b * b);
                 (self.if_wanted(0, || scaled * b), self.if_wanted(1, || -(scaled * a)))
             }
-            Binary::Maximum => {
-                (self.if_wanted(0, || self.extreme(Comparison::Gt, 0)), self.if_wanted(1, || self.extreme(Comparison::Gt, 1)))
-            }
-            Binary::Minimum => {
-                (self.if_wanted(0, || self.extreme(Comparison::Lt, 0)), self.if_wanted(1, || self.extreme(Comparison::Lt, 1)))
-            }
+            Binary::Maximum => return self.extreme(Comparison::Gt),
+            Binary::Minimum => return self.extreme(Comparison::Lt),
             Binary::Power => (self.if_wanted(0, || self.power_base()), self.if_wanted(1, || self.power_exponent())),
             Binary::Remainder => {
-                let quotient = a / b;
-                let whole = || quotient.sign() * quotient.abs().floor();
+                // Not a / b, which rounds to the next integer where it is just below.
+                let whole = || ((a - y) / b).round();
                 (Some(g), self.if_wanted(1, || -(g * whole())))
             }
             // Of integers or bool.
@@ -72,16 +68,30 @@ impl<'t> Step<'_, 't> {
 
     /// Of the larger or smaller of two: the chosen one gets it, equal ones half each.
     #[track_caller]
-    fn extreme(&self, wins: Comparison, operand: usize) -> Tensor<'t> {
-        let (g, mine, other) = (self.g(), self.x(operand), self.x(1 - operand));
+    fn extreme(&self, wins: Comparison) -> Back<'t> {
+        let (g, a, b) = (self.g(), self.x(0), self.x(1));
         let zero = g.zeros_like();
         let compare = |left, right| self.trace.push_one(Op::Compare(wins), &[left, right]);
         // This is relu, whose gradient at 0 is 0 by convention. Asking the result instead of the operand is the same, and
         // the operand need not be kept for it.
-        if self.tape.is_zero(self.node.operands[1 - operand]) {
-            return compare(self.y(0), other).select(g, zero);
+        for (operand, other) in [(0, 1), (1, 0)] {
+            if self.tape.is_zero(self.node.operands[other]) && !self.wants(other) {
+                let mut back = self.nothing();
+                back[operand] = self.if_wanted(operand, || compare(self.y(0), self.x(other)).select(g, zero));
+                return back;
+            }
         }
-        compare(mine, other).select(g, mine.eq(other).select(g * 0.5, zero))
+        let masks = self.made_once(&[compare(a, b), compare(b, a), a.eq(b)]);
+        let part = |operand: usize| masks[operand].select(g, masks[2].select(g * 0.5, zero));
+        vec![self.if_wanted(0, || part(0)), self.if_wanted(1, || part(1))]
+    }
+
+    /// Masks that say which operand is chosen. If gradients flow into several operands, the masks are behind a barrier:
+    /// computed again for each operand, with other rounding, they could choose both or neither (decision 0029).
+    #[track_caller]
+    fn made_once(&self, masks: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
+        let wanted = (0..self.node.operands.len()).filter(|&operand| self.wants(operand)).count();
+        if wanted > 1 { self.trace.optimization_barrier(masks) } else { masks.to_vec() }
     }
 
     /// b a^(b - 1), and 0 where b is 0 also if a is 0.
@@ -115,10 +125,11 @@ impl<'t> Step<'_, 't> {
             let all = outside.select(g, zero);
             if self.ty(operand).rank() == 0 { all.sum_all() } else { all }
         };
+        let masks = self.made_once(&[low.gt(x), x.gt(low).and(x.lt(high)), high.lt(x)]);
         vec![
-            self.if_wanted(0, || bound(0, low.gt(x))),
-            self.if_wanted(1, || x.gt(low).and(x.lt(high)).select(g, zero)),
-            self.if_wanted(2, || bound(2, high.lt(x))),
+            self.if_wanted(0, || bound(0, masks[0])),
+            self.if_wanted(1, || masks[1].select(g, zero)),
+            self.if_wanted(2, || bound(2, masks[2])),
         ]
     }
 }

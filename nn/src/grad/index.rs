@@ -3,8 +3,8 @@
 use halite_core::{DType, TensorType};
 use halite_ir::{Comparison, Gather, Literal, Op, Reduction, Scatter};
 
-use super::{Back, Step};
-use crate::{Tensor, tensor::splat, trace::Recorded};
+use super::{Back, Step, reduce::shared};
+use crate::{Tensor, special::wide, tensor::splat, trace::Recorded};
 
 impl<'t> Step<'_, 't> {
     /// Adds to where it was read from.
@@ -153,16 +153,23 @@ impl<'t> Step<'_, 't> {
         vec![x, None, updates]
     }
 
-    /// Equal extremes share it equally.
+    /// Equal extremes share it equally. The extremes are those of what is behind the barrier: see decision 0029.
     #[track_caller]
     fn scatter_extreme(&self, scatter: &Scatter) -> Back<'t> {
-        let (g, x, updates, y) = (self.g(), self.x(0), self.x(2), self.y(0));
-        let dtype = g.dtype();
-        let kept = x.eq(y).convert(dtype);
-        let chosen = updates.eq(self.read_places(y, scatter)).and(self.written(scatter)).convert(dtype);
+        let (g, given) = (self.g(), self.trace.optimization_barrier(&[self.x(0), self.x(2)]));
+        let (x, updates) = (given[0], given[1]);
+        let y = x.scatter(self.x(1), updates, scatter.clone());
+        let dtype = wide(g.dtype());
+        let kept = x.eq(y).or(x.ne(x));
+        let chosen = updates.eq(self.read_places(y, scatter)).or(updates.ne(updates)).and(self.written(scatter));
         let add = Scatter { combine: Some(Reduction::Sum), unique_indices: false, ..scatter.clone() };
-        let share = g / kept.scatter(self.x(1), chosen, add);
-        vec![self.if_wanted(0, || kept * share), None, self.if_wanted(2, || chosen * self.read_places(share, scatter))]
+        let share = shared(g, kept.convert(dtype).scatter(self.x(1), chosen.convert(dtype), add));
+        let of_updates = || self.read_places(share, scatter);
+        vec![
+            self.if_wanted(0, || kept.select(share, g.zeros_like())),
+            None,
+            self.if_wanted(2, || chosen.select(of_updates(), updates.zeros_like())),
+        ]
     }
 
     /// Sorts back by where each element came from.

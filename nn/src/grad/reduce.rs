@@ -7,6 +7,7 @@ use super::{Back, Step, shape::inverse};
 use crate::{
     Tensor,
     reduce::{highest, lowest},
+    special::wide,
     tensor::splat,
 };
 
@@ -22,15 +23,23 @@ impl<'t> Step<'_, 't> {
         vec![match kind {
             Reduction::Sum => Some(spread(self.g())),
             Reduction::Product => Some(spread(self.g()) * self.product_of_others(dims, &kept)),
-            // Equal extremes share it equally.
-            Reduction::Min | Reduction::Max => {
-                let chosen = self.x(0).eq(spread(self.y(0)));
-                let share = spread(self.g() / chosen.convert(ty.dtype()).sum(dims));
-                Some(chosen.select(share, share.zeros_like()))
-            }
+            Reduction::Min | Reduction::Max => Some(self.equal_extremes(kind, dims, &kept)),
             // Of integers or bool.
             Reduction::And | Reduction::Or => None,
         }]
+    }
+
+    /// Shared equally between equal extremes; NaN is more extreme than any number.
+    ///
+    /// The operand is behind a barrier and the extreme is taken from there again: beside the forward result, an operand
+    /// that is computed again with other rounding may have no equal element at all (decision 0029).
+    #[track_caller]
+    fn equal_extremes(&self, kind: Reduction, dims: &[usize], kept: &[usize]) -> Tensor<'t> {
+        let x = self.x(0).optimization_barrier();
+        let spread = |reduced: Tensor<'t>| reduced.broadcast_in_dim(x.dims(), kept);
+        let chosen = x.eq(spread(x.reduce(kind, dims))).or(x.ne(x));
+        let share = spread(shared(self.g(), chosen.convert(wide(x.dtype())).sum(dims)));
+        chosen.select(share, share.zeros_like())
     }
 
     /// For each element, the product of all that it is multiplied with. Not the product divided by it, which is wrong
@@ -218,6 +227,12 @@ impl<'t> Step<'_, 't> {
         let edges: Vec<(i64, i64)> = window.padding.iter().map(|&(low, high)| (low as i64, high as i64)).collect();
         x.pad(identity, edges)
     }
+}
+
+/// `g` divided by a count. There is at least one of what is counted, except in an empty tensor.
+#[track_caller]
+pub(super) fn shared<'t>(g: Tensor<'t>, count: Tensor<'t>) -> Tensor<'t> {
+    (g.convert(count.dtype()) / count.maximum(1.0)).convert(g.dtype())
 }
 
 /// Every place in a window of these sizes, row-major.
