@@ -118,9 +118,7 @@ fn remainder_below_an_integer_quotient() {
     // 0.7 / 0.1 rounds to 7, but 7 * 0.1 is more than 0.7.
     let (a, b) = (0.7f32, 0.1f32);
     assert_eq!((a / b, a % b > 0.09), (7.0, true));
-    let results = eval(
-        |_, x| vec![grad((x[0] % x[1]).sum_all(), &Leaf(x[1])).0],
-        &[host(&[a, 0.75, -a], &[3]), host(&[b, b, b], &[3])],
-    );
+    let results =
+        eval(|_, x| vec![grad((x[0] % x[1]).sum_all(), &Leaf(x[1])).0], &[host(&[a, 0.75, -a], &[3]), host(&[b, b, b], &[3])]);
     assert_eq!(results[0], host(&[-6.0f32, -7.0, 6.0], &[3]));
 }
