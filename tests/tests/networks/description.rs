@@ -311,6 +311,7 @@ impl Draw {
     /// A few blocks for an input of `dims`. Some may not apply to it.
     fn part(&mut self, dims: &[usize]) -> Vec<Block> {
         match self.below(10) {
+            4 if dims.len() == 4 && dims[1] * dims[2] <= 128 => vec![Block::Flatten],
             0..5 if dims.len() == 4 => self.stage(),
             0..2 => vec![Block::Residual { blocks: self.same_size(dims, 2) }],
             2 => {
@@ -321,7 +322,6 @@ impl Draw {
                 let (length, count) = (2 + self.below(3), 1 + self.below(3));
                 vec![Block::Scan { length, blocks: self.same_size(dims, count) }]
             }
-            4 if dims.len() == 4 && dims[1] * dims[2] <= 128 => vec![Block::Flatten],
             4 => vec![Block::Global { kind: self.from(&[Kind::Mean, Kind::Max, Kind::Min, Kind::LogSumExp]) }],
             _ => vec![self.block(dims, true)],
         }

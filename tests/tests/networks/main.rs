@@ -6,6 +6,7 @@
 
 mod build;
 mod description;
+mod golden;
 mod run;
 
 use std::{
@@ -18,8 +19,8 @@ use std::{
 };
 
 use crate::{
-    description::Network,
-    run::{Passed, check},
+    description::{Block, Network},
+    run::{Evaluated, check},
 };
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -29,32 +30,41 @@ fn setting(name: &str, default: u64) -> u64 {
     }
 }
 
+/// Results of `work` on the numbers below `count`, by two threads: compilers use one for a part of their time.
+fn in_parallel<R: Send>(count: u64, work: impl Fn(u64) -> R + Sync) -> BTreeMap<u64, R> {
+    let next = AtomicU64::new(0);
+    let results = Mutex::new(BTreeMap::new());
+    let worker = || {
+        loop {
+            let number = next.fetch_add(1, Relaxed);
+            if number >= count {
+                return;
+            }
+            let result = work(number);
+            results.lock().expect("no work panics").insert(number, result);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers = [scope.spawn(worker), scope.spawn(worker)];
+        workers.into_iter().for_each(|worker| worker.join().expect("no work panics"));
+    });
+    results.into_inner().expect("no work panics")
+}
+
 #[test]
 fn random_networks_have_right_gradients() {
     let count = setting("HALITE_NETWORKS", 40);
     let first = setting("HALITE_NETWORKS_SEED", 1);
     let one_in = setting("HALITE_NETWORKS_BARRIERS", 10).max(1);
     let started = Instant::now();
-    let next = AtomicU64::new(first);
-    let outcomes: Mutex<BTreeMap<u64, Result<Passed, String>>> = Mutex::default();
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Relaxed);
-            if seed >= first + count {
-                return;
-            }
-            let outcome = check(&Network::draw(seed), seed % one_in == 0);
-            if let Err(reason) = &outcome {
-                eprintln!("seed {seed}: {reason}");
-            }
-            outcomes.lock().expect("no check panics").insert(seed, outcome);
+    let outcomes = in_parallel(count, |number| {
+        let seed = first + number;
+        let outcome = check(&Network::draw(seed), seed % one_in == 0);
+        if let Err(reason) = &outcome {
+            eprintln!("seed {seed}: {reason}");
         }
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().for_each(|worker| worker.join().expect("no check panics"));
+        outcome
     });
-    let outcomes = outcomes.into_inner().expect("no check panics");
     let passed = || outcomes.values().flatten();
     let (kinks, unusable) = (passed().filter(|passed| passed.kink).count(), passed().filter(|passed| passed.unusable).count());
     let wrong = outcomes.values().filter(|outcome| outcome.is_err()).count();
@@ -63,7 +73,8 @@ fn random_networks_have_right_gradients() {
         started.elapsed()
     );
     assert!(unusable * 10 <= outcomes.len(), "{unusable} of {count} networks are flat or overflow");
-    if let Some((seed, reason)) = outcomes.iter().find_map(|(seed, outcome)| Some((*seed, outcome.as_ref().err()?))) {
+    if let Some((number, reason)) = outcomes.iter().find_map(|(number, outcome)| Some((number, outcome.as_ref().err()?))) {
+        let seed = first + number;
         let attempts = setting("HALITE_NETWORKS_SHRINK", 30);
         let smallest = Network::draw(seed).shrink(attempts, |network| check(network, seed % one_in == 0).is_err());
         let text = serde_json::to_string(&smallest).expect("plain data");
@@ -72,4 +83,26 @@ fn random_networks_have_right_gradients() {
              HALITE_NETWORKS=1, {reason}; made smaller:\n{text}"
         );
     }
+}
+
+#[test]
+fn shrinking_keeps_only_what_fails() {
+    let network = (1..).map(Network::draw).find(|network| network.blocks.len() > 8).expect("there are large ones");
+    let has_norm = |network: &Network| format!("{network:?}").contains("GroupNorm");
+    assert!(has_norm(&network));
+    let smallest = network.shrink(1000, has_norm);
+    assert!(matches!(smallest.blocks[..], [Block::GroupNorm { .. }]), "{smallest:?}");
+}
+
+#[test]
+fn one_wrong_gradient_is_far_from_the_right_ones() {
+    let right = Evaluated { loss: 1.0, gradients: vec![vec![3.0; 100], vec![0.2; 4]] };
+    let with = |value: f64| {
+        let mut wrong = right.clone();
+        wrong.gradients[1][2] = value;
+        wrong.distance(&right)
+    };
+    assert_eq!(with(0.2), 0.0);
+    assert!(with(0.1) > 0.05);
+    assert!(with(f64::NAN).is_nan());
 }
