@@ -25,10 +25,13 @@ fn distance(a: &[HostArray], b: &[HostArray]) -> f64 {
     (difference / size).sqrt()
 }
 
+/// A network of inputs and parameters; its second argument is what it applies to its activations.
+type Network = for<'t> fn(&[Tensor<'t>], Wrap<'t>) -> Tensor<'t>;
+type Wrap<'t> = fn(Tensor<'t>) -> Tensor<'t>;
+
 /// Compares gradients by all `inputs` but the first with those of the program that has a barrier behind each activation.
-/// The network's second argument is what it applies to its activations.
 #[track_caller]
-fn check(inputs: &[HostArray], network: for<'t> fn(&[Tensor<'t>], fn(Tensor<'t>) -> Tensor<'t>) -> Tensor<'t>) {
+fn check(inputs: &[HostArray], network: Network) {
     let gradients = |barriers: bool| {
         let gradients = traced(move |cx, x| {
             let y = network(x, if barriers { |y| y.optimization_barrier() } else { |y| y }).flatten();

@@ -161,7 +161,7 @@ impl Block {
                 windows(window, stride, same, features)
             }
             &Block::Dense { features } | &Block::Maxout { features } => Some(with(last, features)),
-            &Block::GroupNorm { groups } => (rank > 2 && features % groups == 0).then(|| dims.to_vec()),
+            &Block::GroupNorm { groups } => (rank > 2 && features.is_multiple_of(groups)).then(|| dims.to_vec()),
             Block::BatchNorm => (dims[..last].iter().product::<usize>() > 1).then(|| dims.to_vec()),
             Block::LayerNorm | Block::RmsNorm => (features > 2).then(|| dims.to_vec()),
             Block::Activation { .. } | Block::Clamp { .. } | Block::LearnedClamp | Block::Gate => Some(dims.to_vec()),
@@ -174,7 +174,9 @@ impl Block {
             | &Block::Sort { dim, .. }
             | &Block::SortBy { dim } => (dim < rank && dims[dim] > 1).then(|| dims.to_vec()),
             &Block::TopK { count, dim } => (dim < rank && dims[dim] > count).then(|| with(dim, count)),
-            &Block::Attention { heads, .. } => (rank == 3 && features % heads == 0 && dims[1] <= 128).then(|| dims.to_vec()),
+            &Block::Attention { heads, .. } => {
+                (rank == 3 && features.is_multiple_of(heads) && dims[1] <= 128).then(|| dims.to_vec())
+            }
             Block::Residual { blocks } | Block::Scan { blocks, .. } => (outputs(blocks, dims)? == dims).then(|| dims.to_vec()),
             Block::Checkpoint { blocks, .. } => outputs(blocks, dims),
         }
