@@ -1,6 +1,6 @@
 //! The collectives in a compiled program: what the devices send each other when it runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use prost::Message;
 
@@ -94,61 +94,116 @@ pub struct Collectives {
 }
 
 impl Collectives {
-    /// All in one run of the module, on each of so many devices.
+    /// The collectives of one run of the module on each of `devices` devices.
+    ///
+    /// Visits each computation once, after all of its callers, so the time is linear in the size of the module however
+    /// often its computations call each other. Leaves out computations on a cycle of calls, and what only those call:
+    /// HLO has no recursion, so no compiler emits them.
     pub(crate) fn of(module: &Computations, devices: usize) -> Self {
-        let mut walk = Walk {
-            by_id: module.computations.iter().map(|computation| (computation.id, computation)).collect(),
-            devices,
-            found: BTreeMap::new(),
-            loops_counted_once: 0,
-        };
-        walk.computation(module.entry_computation_id, 1, 0);
-        let uses = walk.found.into_iter().map(|((kind, group), (count, bytes))| CollectiveUse { kind, group, count, bytes });
-        Collectives { uses: uses.collect(), loops_counted_once: walk.loops_counted_once }
-    }
-}
-
-struct Walk<'a> {
-    by_id: HashMap<i64, &'a Computation>,
-    devices: usize,
-    /// How many and their bytes.
-    found: BTreeMap<(CollectiveKind, usize), (u64, u64)>,
-    loops_counted_once: usize,
-}
-
-/// Computations call each other no deeper than this; a file that says otherwise is not one of a compiler's.
-const DEEPEST: usize = 64;
-
-impl Walk<'_> {
-    fn computation(&mut self, id: i64, times: u64, depth: usize) {
-        let Some(&computation) = self.by_id.get(&id).filter(|_| depth < DEEPEST) else { return };
-        for instruction in &computation.instructions {
-            if let Some(kind) = CollectiveKind::of(&instruction.opcode) {
-                self.add(kind, instruction, times);
-                continue;
+        let by_id: HashMap<i64, &Computation> =
+            module.computations.iter().map(|computation| (computation.id, computation)).collect();
+        let order = callers_first(&by_id, module.entry_computation_id);
+        let trip_limits: HashMap<i64, Option<u64>> = order
+            .iter()
+            .filter(|computation| computation.gives_bool())
+            .map(|computation| (computation.id, computation.trip_limit()))
+            .collect();
+        let mut with_collectives = HashSet::new();
+        for computation in order.iter().rev() {
+            let has_some = |instruction: &Instruction| match CollectiveKind::of(&instruction.opcode) {
+                Some(_) => instruction.shape.is_some(),
+                None => instruction.called_computation_ids.iter().any(|id| with_collectives.contains(id)),
+            };
+            if computation.instructions.iter().any(has_some) {
+                with_collectives.insert(computation.id);
             }
-            let mut times = times;
-            if instruction.opcode == "while" {
-                match self.turns(instruction) {
-                    Some(turns) => times = times.saturating_mul(turns),
-                    None => {
-                        let before = self.found.clone();
-                        self.called(instruction, times, depth);
-                        self.loops_counted_once += usize::from(self.found != before);
-                        continue;
-                    }
+        }
+
+        let mut found = Found { devices, uses: BTreeMap::new() };
+        let mut loops_counted_once = 0usize;
+        let mut executions = HashMap::from([(module.entry_computation_id, Executions { runs: 1, call_paths: 1 })]);
+        for computation in &order {
+            let Some(&Executions { runs, call_paths }) = executions.get(&computation.id) else { continue };
+            for instruction in &computation.instructions {
+                if let Some(kind) = CollectiveKind::of(&instruction.opcode) {
+                    found.add(kind, instruction, runs);
+                    continue;
+                }
+                let called = &instruction.called_computation_ids;
+                let trips = match instruction.opcode == "while" {
+                    true => trip_count(instruction, &trip_limits),
+                    false => Some(1),
+                };
+                if trips.is_none() && called.iter().any(|id| with_collectives.contains(id)) {
+                    loops_counted_once = loops_counted_once.saturating_add(call_paths);
+                }
+                for id in called {
+                    let callee = executions.entry(*id).or_default();
+                    callee.runs = callee.runs.saturating_add(runs.saturating_mul(trips.unwrap_or(1)));
+                    callee.call_paths = callee.call_paths.saturating_add(call_paths);
                 }
             }
-            self.called(instruction, times, depth);
+        }
+        let uses = found.uses.into_iter().map(|((kind, group), (count, bytes))| CollectiveUse { kind, group, count, bytes });
+        Collectives { uses: uses.collect(), loops_counted_once }
+    }
+}
+
+/// How often a computation runs in one run of the program.
+#[derive(Clone, Copy, Default)]
+struct Executions {
+    /// Loop trip counts included.
+    runs: u64,
+    /// Chains of calls that lead to it from the entry computation.
+    call_paths: usize,
+}
+
+/// The computations that the entry computation reaches, each after all of its callers (Kahn's algorithm), without those
+/// on a cycle of calls and what only those call.
+fn callers_first<'a>(by_id: &HashMap<i64, &'a Computation>, entry: i64) -> Vec<&'a Computation> {
+    let callees = |computation: &'a Computation| {
+        let calls = computation.instructions.iter().filter(|call| CollectiveKind::of(&call.opcode).is_none());
+        calls.flat_map(|call| call.called_computation_ids.iter().copied())
+    };
+    let mut calls: HashMap<i64, usize> = HashMap::from([(entry, 0)]);
+    let mut unvisited: Vec<i64> = vec![entry];
+    while let Some(id) = unvisited.pop() {
+        for callee in by_id.get(&id).into_iter().flat_map(|computation| callees(computation)) {
+            *calls.entry(callee).or_insert_with(|| {
+                unvisited.push(callee);
+                0
+            }) += 1;
         }
     }
-
-    fn called(&mut self, instruction: &Instruction, times: u64, depth: usize) {
-        for &id in &instruction.called_computation_ids {
-            self.computation(id, times, depth + 1);
+    let mut ready: Vec<i64> = calls.iter().filter(|(_, calls)| **calls == 0).map(|(id, _)| *id).collect();
+    let mut order = Vec::new();
+    while let Some(id) = ready.pop() {
+        let Some(&computation) = by_id.get(&id) else { continue };
+        order.push(computation);
+        for callee in callees(computation) {
+            let left = calls.get_mut(&callee).expect("every callee was counted");
+            *left -= 1;
+            if *left == 0 {
+                ready.push(callee);
+            }
         }
     }
+    order
+}
 
+/// The trip count of a loop, if the compiler wrote it down, or if the loop's condition is that a counter is below a constant.
+fn trip_count(instruction: &Instruction, trip_limits: &HashMap<i64, Option<u64>>) -> Option<u64> {
+    let from_condition = || instruction.called_computation_ids.iter().find_map(|id| trip_limits.get(id)).copied().flatten();
+    known_trip_count(&instruction.backend_config).or_else(from_condition)
+}
+
+struct Found {
+    devices: usize,
+    /// Count and bytes.
+    uses: BTreeMap<(CollectiveKind, usize), (u64, u64)>,
+}
+
+impl Found {
     fn add(&mut self, kind: CollectiveKind, instruction: &Instruction, times: u64) {
         let group = instruction.group_size().unwrap_or(self.devices);
         let Some(shape) = &instruction.shape else { return };
@@ -161,20 +216,9 @@ impl Walk<'_> {
             CollectiveKind::ReduceScatter => shape.bytes().saturating_mul(group as u64),
             _ => shape.bytes(),
         };
-        let (count, total) = self.found.entry((kind, group)).or_default();
+        let (count, total) = self.uses.entry((kind, group)).or_default();
         *count = count.saturating_add(times);
         *total = total.saturating_add(bytes.saturating_mul(times));
-    }
-
-    /// How often a loop turns, if the compiler wrote it down, or if its condition is that a counter is below a constant.
-    fn turns(&self, instruction: &Instruction) -> Option<u64> {
-        known_trip_count(&instruction.backend_config).or_else(|| {
-            let conditions = instruction.called_computation_ids.iter().filter_map(|id| self.by_id.get(id));
-            let condition = conditions.copied().find(|computation| computation.gives_bool())?;
-            let mut limits = condition.instructions.iter().filter_map(Instruction::integer);
-            let limit = limits.next()?;
-            (limits.next().is_none() && limit > 0).then_some(limit as u64)
-        })
     }
 }
 
@@ -218,6 +262,13 @@ impl Computation {
     fn gives_bool(&self) -> bool {
         let root = self.instructions.iter().find(|instruction| instruction.id == self.root_id);
         root.and_then(|root| root.shape.as_ref()).is_some_and(Shape::is_bool_scalar)
+    }
+
+    /// The trip count of a loop with this condition: its only integer constant, if that is positive.
+    fn trip_limit(&self) -> Option<u64> {
+        let mut limits = self.instructions.iter().filter_map(Instruction::integer);
+        let limit = limits.next()?;
+        (limits.next().is_none() && limit > 0).then_some(limit as u64)
     }
 }
 
@@ -338,6 +389,46 @@ impl ByAxes {
     }
 }
 
+/// See [`fuzz::hlo_seeds`](crate::fuzz::hlo_seeds).
+pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
+    let shape = Shape { element_type: 11, dimensions: vec![4, 8], ..Shape::default() };
+    let instruction = |opcode: &str, called: &[i64]| Instruction {
+        opcode: opcode.into(),
+        called_computation_ids: called.to_vec(),
+        shape: Some(shape.clone()),
+        ..Instruction::default()
+    };
+    let gather = Instruction {
+        devices: Some(DeviceList {
+            groups: vec![Group { ids: vec![0, 1] }],
+            counted: Some(Counted { devices_per_group: 4 }),
+            by_axes: Some(ByAxes {
+                mesh: Some(MeshAxes { axes: vec![MeshAxis { size: 4 }] }),
+                axes: vec![AxisRef { index: 0, part: None }],
+            }),
+        }),
+        ..instruction("all-gather", &[])
+    };
+    let reduce = Instruction { replica_groups: vec![Group { ids: vec![0, 1, 2] }], ..instruction("all-reduce-start", &[]) };
+    let limit =
+        Instruction { literal: Some(Literal { s32s: vec![12], ..Literal::default() }), id: 7, ..instruction("constant", &[]) };
+    let root = Instruction { id: 8, shape: Some(Shape { element_type: 1, ..Shape::default() }), ..instruction("compare", &[]) };
+    let known = br#"{"known_trip_count":{"n":"12"}}"#.to_vec();
+    let looped = Instruction { backend_config: known, ..instruction("while", &[2]) };
+    let computation = |id, instructions| Computation { instructions, id, root_id: 8 };
+    let loops = vec![
+        computation(1, vec![looped, instruction("while", &[2, 3]), instruction("call", &[2])]),
+        computation(2, vec![gather.clone(), reduce]),
+        computation(3, vec![limit, root]),
+    ];
+    // Two calls in each computation of the next: 2^63 chains of calls.
+    let mut chain: Vec<Computation> = (1..64).map(|id| computation(id, vec![instruction("call", &[id + 1, id + 1])])).collect();
+    chain.push(computation(64, vec![gather]));
+    let modules = [loops, chain].map(|computations| Computations { computations, entry_computation_id: 1 });
+    let with_config = |module: &Computations| ModuleWithConfig { module: Some(module.clone()) }.encode_to_vec();
+    modules.iter().flat_map(|module| [with_config(module), module.encode_to_vec()]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,9 +506,38 @@ mod tests {
         assert_eq!(found.iter().map(|one| (one.kind, one.group, one.bytes)).collect::<Vec<_>>(), expected);
     }
 
+    fn call(callees: &[i64]) -> Instruction {
+        Instruction { opcode: "call".into(), called_computation_ids: callees.to_vec(), ..Instruction::default() }
+    }
+
     #[test]
-    fn a_program_that_calls_itself_is_left_at_some_depth() {
-        let call = Instruction { opcode: "call".into(), called_computation_ids: vec![1], ..Instruction::default() };
-        assert_eq!(Collectives::of(&module(vec![call], vec![]), 1), Collectives::default());
+    fn recursive_calls_are_left_out() {
+        assert_eq!(Collectives::of(&module(vec![call(&[1])], vec![]), 1), Collectives::default());
+        let cycle = [(2, 3), (3, 2)].map(|(id, callee)| Computation {
+            instructions: vec![gather(&[4], 4), call(&[callee])],
+            id,
+            root_id: 0,
+        });
+        let entry = vec![gather(&[4], 4), call(&[2])];
+        let found = Collectives::of(&module(entry, cycle.to_vec()), 4);
+        assert_eq!((found.uses.len(), found.uses[0].count), (1, 1));
+    }
+
+    /// 2^62 call paths lead to the last computation: a walk along each of them never ends.
+    #[test]
+    fn work_is_linear_in_the_size_of_the_module() {
+        let chain = (2..64).map(|id| Computation { instructions: vec![call(&[id + 1, id + 1])], id, root_id: 0 });
+        let last = Computation { instructions: vec![gather(&[4], 4)], id: 64, root_id: 0 };
+        let found = Collectives::of(&module(vec![call(&[2])], chain.chain([last]).collect()), 4);
+        assert_eq!(found.uses[0].count, 1 << 62);
+    }
+
+    #[test]
+    fn a_collective_called_twice_counts_twice() {
+        let shared = Computation { instructions: vec![gather(&[4], 4)], id: 3, root_id: 0 };
+        let looped = Instruction { opcode: "while".into(), ..call(&[3]) };
+        let between = Computation { instructions: vec![call(&[3]), looped], id: 2, root_id: 0 };
+        let found = Collectives::of(&module(vec![call(&[2]), call(&[2, 3])], vec![between, shared]), 4);
+        assert_eq!((found.uses[0].count, found.uses[0].bytes, found.loops_counted_once), (5, 5 * 16, 2));
     }
 }

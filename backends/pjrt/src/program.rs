@@ -305,26 +305,7 @@ impl CompiledProgram {
     /// its optimized program.
     pub(crate) fn border(&self) -> Option<Border> {
         let (format, bytes) = self.optimized().ok()?;
-        let module = match &*format {
-            "hlo_with_config" => HloModuleWithConfig::decode(&*bytes).ok()?.hlo_module?,
-            "hlo" => HloModule::decode(&*bytes).ok()?,
-            _ => return None,
-        };
-        let shape = module.host_program_shape?;
-        let aliased = module.input_output_alias.map_or(Vec::new(), |alias| alias.entries);
-        let donors = module.buffer_donor.map_or(Vec::new(), |donor| donor.entries);
-        let donated = aliased.iter().map(|entry| entry.parameter_number).chain(donors.iter().map(|entry| entry.parameter_number));
-        Some(Border {
-            inputs: shape.parameters.iter().map(Shape::tensor_type).collect(),
-            outputs: match shape.result {
-                Some(result) if result.element_type == Shape::TUPLE => {
-                    result.tuple_shapes.iter().map(Shape::tensor_type).collect()
-                }
-                Some(result) => vec![result.tensor_type()],
-                None => Vec::new(),
-            },
-            donated: donated.filter_map(|number| usize::try_from(number).ok()).collect(),
-        })
+        Border::decode(&format, &bytes)
     }
 
     fn raw(&self) -> *mut PJRT_Executable {
@@ -391,6 +372,30 @@ pub(crate) struct Border {
 }
 
 impl Border {
+    /// Reads it from an optimized program in `format`; `None` for an unknown format or other bytes.
+    pub(crate) fn decode(format: &str, bytes: &[u8]) -> Option<Self> {
+        let module = match format {
+            "hlo_with_config" => HloModuleWithConfig::decode(bytes).ok()?.hlo_module?,
+            "hlo" => HloModule::decode(bytes).ok()?,
+            _ => return None,
+        };
+        let shape = module.host_program_shape?;
+        let aliased = module.input_output_alias.map_or(Vec::new(), |alias| alias.entries);
+        let donors = module.buffer_donor.map_or(Vec::new(), |donor| donor.entries);
+        let donated = aliased.iter().map(|entry| entry.parameter_number).chain(donors.iter().map(|entry| entry.parameter_number));
+        Some(Border {
+            inputs: shape.parameters.iter().map(Shape::tensor_type).collect(),
+            outputs: match shape.result {
+                Some(result) if result.element_type == Shape::TUPLE => {
+                    result.tuple_shapes.iter().map(Shape::tensor_type).collect()
+                }
+                Some(result) => vec![result.tensor_type()],
+                None => Vec::new(),
+            },
+            donated: donated.filter_map(|number| usize::try_from(number).ok()).collect(),
+        })
+    }
+
     /// Plugins read whatever bytes they are given as what the program wants, so that a signature that differs from the
     /// program would give wrong numbers without a word.
     pub(crate) fn check(&self, signature: &Signature) -> Result<(), String> {
