@@ -49,16 +49,32 @@ impl Pattern {
     }
 }
 
+/// Where two parts disagree, only the last `**` before takes one segment more: what an earlier one would take, the last
+/// can take as well. So the time is at most the product of both lengths.
 fn matches_parts(parts: &[Part], segments: &[&str]) -> bool {
-    match (parts, segments) {
-        ([], []) => true,
-        ([], _) => false,
-        ([Part::Many, rest @ ..], _) => (0..=segments.len()).any(|skipped| matches_parts(rest, &segments[skipped..])),
-        ([Part::One(_), ..], []) => false,
-        ([Part::One(choices), rest @ ..], [segment, after @ ..]) => {
-            choices.iter().any(|choice| choice.matches(segment)) && matches_parts(rest, after)
+    let (mut part, mut segment) = (0, 0);
+    // The part behind the last `**`, and the segment that it was tried on.
+    let mut retry = None;
+    while segment < segments.len() {
+        match parts.get(part) {
+            Some(Part::Many) => {
+                part += 1;
+                retry = Some((part, segment));
+            }
+            Some(Part::One(choices)) if choices.iter().any(|choice| choice.matches(segments[segment])) => {
+                part += 1;
+                segment += 1;
+            }
+            _ => match &mut retry {
+                None => return false,
+                Some((after_many, tried)) => {
+                    *tried += 1;
+                    (part, segment) = (*after_many, *tried);
+                }
+            },
         }
     }
+    parts[part..].iter().all(|part| matches!(part, Part::Many))
 }
 
 impl Choice {
@@ -74,14 +90,14 @@ impl Choice {
     }
 }
 
-/// `*` in `pattern` stands for any text.
+/// `*` in `pattern` stands for any text. The first place of each piece between two stars is as good as a later one.
 fn matches_text(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
-            (0..=text.len()).filter(|&skipped| text.is_char_boundary(skipped)).any(|skipped| matches_text(rest, &text[skipped..]))
-        }),
-    }
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let Some(inner) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else { return false };
+    let after = |text: &str, piece: &str| text.find(piece).map(|at| at + piece.len());
+    let mut pieces = middle.split('*');
+    pieces.try_fold(inner, |text, piece| after(text, piece).map(|at| &text[at..])).is_some()
 }
 
 impl FromStr for Pattern {
@@ -166,6 +182,66 @@ mod tests {
             let parsed: Pattern = pattern.parse().unwrap();
             assert_eq!(parsed.matches(path), expected, "{pattern} on {path}");
             assert_eq!(parsed.to_string(), pattern);
+        }
+    }
+
+    /// Trying every length for every star takes 60^30 steps.
+    #[test]
+    fn many_stars_are_matched_in_linear_time() {
+        let segment = "a".repeat(60);
+        let path = "a.".repeat(60) + &segment;
+        for (pattern, expected) in [("**.".repeat(30) + "b", false), ("**.".repeat(30) + "a*", true)] {
+            assert_eq!(pattern.parse::<Pattern>().unwrap().matches(&path), expected, "{pattern}");
+        }
+        for (pattern, expected) in [("*a".repeat(30) + "b", false), ("*a".repeat(30) + "*", true)] {
+            assert_eq!(pattern.parse::<Pattern>().unwrap().matches(&segment), expected, "{pattern}");
+        }
+    }
+
+    /// Every pattern over a small alphabet on every path, against the definition.
+    #[test]
+    fn matching_agrees_with_its_definition() {
+        fn defined(parts: &[Part], segments: &[&str]) -> bool {
+            match (parts, segments) {
+                ([], _) => segments.is_empty(),
+                ([Part::Many, rest @ ..], _) => (0..=segments.len()).any(|skip| defined(rest, &segments[skip..])),
+                ([Part::One(choices), rest @ ..], [segment, after @ ..]) => {
+                    let text = |choice: &Choice| matches!(choice, Choice::Text(text) if defined_text(text, segment));
+                    choices.iter().any(text) && defined(rest, after)
+                }
+                _ => false,
+            }
+        }
+        fn defined_text(pattern: &str, text: &str) -> bool {
+            match pattern.split_once('*') {
+                None => pattern == text,
+                Some((start, rest)) => {
+                    text.strip_prefix(start).is_some_and(|text| (0..=text.len()).any(|skip| defined_text(rest, &text[skip..])))
+                }
+            }
+        }
+        let words = |letters: &[&str], joined: &str, longest: u32| -> Vec<String> {
+            let word = |length: u32, number: usize| {
+                let letter = |at: u32| letters[number / letters.len().pow(at) % letters.len()];
+                (0..length).map(letter).collect::<Vec<_>>().join(joined)
+            };
+            (1..=longest)
+                .flat_map(|length| (0..letters.len().pow(length)).map(move |number| (length, number)))
+                .map(|(length, number)| word(length, number))
+                .collect()
+        };
+        let cases = [
+            (words(&["**", "a", "b"], ".", 5), words(&["a", "b"], ".", 5)),
+            (words(&["*", "a", "b"], "", 5), words(&["a", "b"], "", 5)),
+        ];
+        for (patterns, paths) in cases {
+            for pattern in patterns.iter().filter(|pattern| !pattern.contains("***")) {
+                let parsed: Pattern = pattern.parse().unwrap();
+                for path in &paths {
+                    let segments: Vec<&str> = path.split('.').collect();
+                    assert_eq!(parsed.matches(path), defined(&parsed.0, &segments), "{pattern} on {path}");
+                }
+            }
         }
     }
 
