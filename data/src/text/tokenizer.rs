@@ -108,13 +108,16 @@ impl Tokenizer {
     /// # Errors
     /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
+        fs::write(path, self.to_json()).map_err(|error| super::failed("tokenizer", path, &error))
+    }
+
+    pub(crate) fn to_json(&self) -> String {
         let saved = match self {
             Tokenizer::Bytes => Saved::Bytes,
             Tokenizer::Characters(characters) => Saved::Characters { characters: characters.characters.iter().collect() },
             Tokenizer::Gpt2(_) => Saved::Gpt2,
         };
-        let text = serde_json::to_string_pretty(&saved).expect("names and characters are JSON") + "\n";
-        fs::write(path, text).map_err(|error| super::failed("tokenizer", path, &error))
+        serde_json::to_string_pretty(&saved).expect("names and characters are JSON") + "\n"
     }
 
     /// The one that was [saved](Self::save). The table of byte pairs is installed first if it is not in the cache.
@@ -123,13 +126,23 @@ impl Tokenizer {
     /// If the file cannot be read or is not what was saved; if the package cannot be installed.
     pub fn load(path: &Path, cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(|error| super::failed("tokenizer", path, &error))?;
-        let saved = serde_json::from_str(&text)
-            .map_err(|error| Error::new(ErrorKind::Corrupt, "tokenizer", format!("{}: {error}", path.display())))?;
-        match saved {
-            Saved::Bytes => Ok(Tokenizer::Bytes),
-            Saved::Characters { characters } => Characters::new(characters.chars().collect()).map(Tokenizer::Characters),
-            Saved::Gpt2 => Tokenizer::gpt2(cache, progress),
+        let corrupt = |error: String| Error::new(ErrorKind::Corrupt, "tokenizer", format!("{}: {error}", path.display()));
+        match Self::from_json(&text).map_err(corrupt)? {
+            Some(tokenizer) => Ok(tokenizer),
+            None => Tokenizer::gpt2(cache, progress),
         }
+    }
+
+    /// Parses the content of a saved tokenizer; `None` for GPT-2's, whose table is not in it.
+    pub(crate) fn from_json(text: &str) -> Result<Option<Self>, String> {
+        Ok(match serde_json::from_str(text).map_err(|error| error.to_string())? {
+            Saved::Bytes => Some(Tokenizer::Bytes),
+            Saved::Characters { characters } => {
+                let characters = Characters::new(characters.chars().collect());
+                Some(Tokenizer::Characters(characters.map_err(|error| error.message().to_owned())?))
+            }
+            Saved::Gpt2 => None,
+        })
     }
 }
 
@@ -142,7 +155,12 @@ impl Characters {
             };
             return Err(Error::invalid("tokenizer", message));
         }
-        let places = characters.iter().copied().zip(0..=u16::MAX).collect();
+        let places: HashMap<char, u16> = characters.iter().copied().zip(0..=u16::MAX).collect();
+        if places.len() != characters.len() {
+            let twice = (1..).zip(&characters).find_map(|(next, one)| characters[next..].contains(one).then_some(*one));
+            let message = format!("the character {:?} has two tokens; each must have one", twice.unwrap_or_default());
+            return Err(Error::invalid("tokenizer", message));
+        }
         Ok(Characters { characters, places })
     }
 
@@ -181,6 +199,13 @@ mod tests {
         }
         fs::write(&path, "{}").unwrap();
         assert_eq!(Tokenizer::load(&path, &cache, &mut Quiet).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+
+    /// Text would be encoded with the second of the tokens, and a model trained on the first.
+    #[test]
+    fn a_saved_alphabet_with_a_character_twice_is_refused() {
+        let error = Tokenizer::from_json(r#"{"tokenizer": "characters", "characters": "abcb"}"#).unwrap_err();
+        assert_eq!(error, "the character 'b' has two tokens; each must have one");
     }
 
     #[test]
