@@ -14,6 +14,7 @@
 
 mod entry;
 mod file;
+mod fuzz;
 mod loading;
 mod options;
 
@@ -32,6 +33,7 @@ use halite_core::{Compiled, Error, ErrorKind, KeptProgram, ProgramCache, Program
 use halite_fetch::{Bytes, Cache};
 use sha2::{Digest, Sha256};
 
+pub(crate) use fuzz::{entry as fuzz_entry, entry_seeds as fuzz_entry_seeds, size as fuzz_size};
 pub use options::{Access, CompileCacheOptions};
 
 use crate::locate::Located;

@@ -23,6 +23,8 @@ mod compile_cache;
 pub mod conformance;
 mod cpu;
 pub mod cuda;
+#[doc(hidden)]
+pub mod fuzz;
 mod locate;
 mod plugins;
 mod profile;

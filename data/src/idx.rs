@@ -44,6 +44,11 @@ pub fn parse(bytes: &[u8]) -> Result<HostArray> {
     })
 }
 
+/// As [`parse`], for bytes compressed with gzip.
+pub(crate) fn parse_gzip(bytes: &[u8]) -> Option<HostArray> {
+    parse_from(MultiGzDecoder::new(bytes), None).ok()
+}
+
 enum Refused {
     Corrupt(String),
     Io(io::Error),

@@ -23,6 +23,8 @@
 
 mod batch;
 mod dataset;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod idx;
 mod loader;
 mod memory;

@@ -43,6 +43,7 @@
 
 mod arrays;
 pub mod exact_f64;
+pub(crate) mod fuzz;
 mod manifest;
 mod saved;
 mod store;

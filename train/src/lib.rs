@@ -72,6 +72,8 @@ pub mod checkpoint;
 mod files;
 mod finite;
 mod fit;
+#[doc(hidden)]
+pub mod fuzz;
 mod identity;
 mod in_flight;
 pub mod loggers;

@@ -2,7 +2,7 @@
 //!
 //! Nothing here touches a device: values come from the trainer, which has read them back.
 
-mod csv;
+pub(crate) mod csv;
 mod format;
 mod plot;
 mod progress;

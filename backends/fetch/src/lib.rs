@@ -52,6 +52,8 @@ mod cache;
 mod client;
 mod error;
 mod files;
+#[doc(hidden)]
+pub mod fuzz;
 mod lock;
 mod manifest;
 mod package;

@@ -34,6 +34,11 @@ pub(crate) fn wrap(identity: &str, payload: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(identity.as_bytes());
     bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
     bytes.extend_from_slice(payload);
+    seal(bytes)
+}
+
+/// Appends the digest of everything before it.
+pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     let digest = Sha256::digest(&bytes);
     bytes.extend_from_slice(&digest);
     bytes

@@ -54,6 +54,8 @@ mod error;
 mod event;
 mod executable;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod gate;
 mod handle;
 mod hostile;

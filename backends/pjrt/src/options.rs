@@ -145,6 +145,28 @@ pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagVa
     options.encode_to_vec()
 }
 
+/// See [`fuzz::compile_options`](crate::fuzz::compile_options).
+pub(crate) fn fuzz(data: &[u8]) -> bool {
+    let Ok(options) = CompileOptionsProto::decode(data) else { return false };
+    let printed = options.encode_to_vec();
+    let again = CompileOptionsProto::decode(&*printed).expect("what is encoded is decoded");
+    // As bytes: a NaN among the overrides is not equal to itself.
+    assert_eq!(again.encode_to_vec(), printed, "options have one form");
+    true
+}
+
+/// See [`fuzz::compile_options_seeds`](crate::fuzz::compile_options_seeds).
+pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
+    let flags = [
+        ("xla_text".to_owned(), FlagValue::Str("value".to_owned())),
+        ("xla_bool".to_owned(), FlagValue::Bool(true)),
+        ("xla_int".to_owned(), FlagValue::Int(-7)),
+        ("xla_float".to_owned(), FlagValue::Float(f64::NAN)),
+    ];
+    let over = |replicas: usize, ids: &[u32]| Assignment { replicas, partitions: ids.len() / replicas, ids: ids.to_vec() };
+    vec![encode(&over(1, &[0]), b"", &[]), encode(&over(2, &[0, 1, 2, 3, 4, 5]), b"sdy.mesh", &flags)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

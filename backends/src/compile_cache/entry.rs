@@ -23,6 +23,7 @@ pub(super) const VERSION: u32 = 1;
 const DIGEST: usize = 32;
 /// Names are cut to this many bytes.
 const LONGEST_NAME: usize = 200;
+const LONGEST_HEADER: usize = 8 + 4 + 32 + 8 + 2 * (4 + LONGEST_NAME);
 
 /// What a file says of its program.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,10 +50,15 @@ impl Header {
     /// Reads the beginning of a file alone, for a list: what it says need not be true.
     pub(super) fn of_file(path: &Path) -> Result<Self, String> {
         let mut start = Vec::new();
-        let most = 8 + 4 + 32 + 8 + 2 * (4 + LONGEST_NAME);
         let file = open_regular(path).map_err(|error| error.to_string())?;
-        file.take(most as u64).read_to_end(&mut start).map_err(|error| error.to_string())?;
-        Header::parse(&mut &start[..])
+        file.take(LONGEST_HEADER as u64).read_to_end(&mut start).map_err(|error| error.to_string())?;
+        Header::of_bytes(&start)
+    }
+
+    /// Reads it from the beginning of a file.
+    pub(super) fn of_bytes(mut bytes: &[u8]) -> Result<Self, String> {
+        bytes = &bytes[..bytes.len().min(LONGEST_HEADER)];
+        Header::parse(&mut bytes)
     }
 
     fn parse(rest: &mut &[u8]) -> Result<Self, String> {
@@ -106,10 +112,15 @@ impl<'a> Entry<'a> {
         }
         bytes.extend_from_slice(&(self.payload.len() as u64).to_le_bytes());
         bytes.extend_from_slice(self.payload);
-        let digest = Sha256::digest(&bytes);
-        bytes.extend_from_slice(&digest);
-        bytes
+        seal(bytes)
     }
+}
+
+/// Appends the digest of everything before it.
+pub(super) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+    let digest = Sha256::digest(&bytes);
+    bytes.extend_from_slice(&digest);
+    bytes
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], String> {

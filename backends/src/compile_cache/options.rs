@@ -100,7 +100,7 @@ impl FromStr for CompileCacheOptions {
 }
 
 /// `1048576`, `512K`, `500M`, `8G`, also with `B` or `iB` behind it.
-fn bytes(text: &str) -> Option<u64> {
+pub(super) fn bytes(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let unit: u64 = match unit.trim_start().trim_end_matches('B').trim_end_matches('i') {

@@ -183,7 +183,7 @@ fn little_endian() -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, "checkpoint", "checkpoints are little-endian, this machine is not"))
 }
 
-fn to_safetensors(dtype: DType) -> Dtype {
+pub(super) fn to_safetensors(dtype: DType) -> Dtype {
     match dtype {
         DType::Bool => Dtype::BOOL,
         DType::S8 => Dtype::I8,

@@ -1,5 +1,6 @@
 //! The table of a run's metrics, one row at a time, as RFC 4180 comma-separated values.
 
+pub(crate) mod fuzz;
 mod mark;
 
 use std::{

@@ -1,0 +1,90 @@
+//! Fuzzes one parser, or all of them, with any number of inputs.
+#![forbid(unsafe_code)]
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Parser;
+use halite_tests::fuzz::{self, Campaign, Target};
+
+/// Give parsers hostile inputs: none may panic, hang, or take much memory, and what is printed is parsed again
+#[derive(Parser)]
+struct Arguments {
+    /// Targets; without any, all of them. `list` shows their names
+    targets: Vec<String>,
+    /// Inputs for each target
+    #[arg(long, default_value_t = 100_000)]
+    inputs: u64,
+    /// Each input is a function of the seed and its number
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Seconds that one input may take
+    #[arg(long, default_value_t = 10)]
+    deadline: u64,
+    /// Only write the valid inputs, into a folder for each target in DIR, where libFuzzer finds them
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.targets == ["list"] {
+        fuzz::targets().iter().for_each(|target| println!("{}", target.name));
+        return ExitCode::SUCCESS;
+    }
+    let targets: Vec<&'static Target> = match arguments.targets.is_empty() {
+        true => fuzz::targets().iter().collect(),
+        false => match arguments.targets.iter().map(|name| fuzz::target(name).ok_or(name)).collect() {
+            Ok(targets) => targets,
+            Err(name) => {
+                eprintln!("error: unknown target `{name}`; `list` shows their names");
+                return ExitCode::from(2);
+            }
+        },
+    };
+    if let Some(directory) = &arguments.corpus {
+        return match write_corpus(directory, &targets) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {}: {error}", directory.display());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    // A panic is reported with its input.
+    std::panic::set_hook(Box::new(|_| ()));
+    let mut failures = 0;
+    println!("{:<20} {:>12} {:>12} {:>12} {:>9}", "target", "inputs", "accepted", "refused", "seconds");
+    for target in targets {
+        let campaign =
+            Campaign { deadline: Duration::from_secs(arguments.deadline), ..Campaign::new(arguments.inputs, arguments.seed) };
+        match fuzz::run(target, campaign) {
+            Ok(passed) => {
+                let seconds = passed.elapsed.as_secs_f64();
+                let (name, inputs) = (target.name, campaign.inputs);
+                println!("{name:<20} {inputs:>12} {:>12} {:>12} {seconds:>9.1}", passed.accepted, passed.refused);
+            }
+            Err(failure) => {
+                failures += 1;
+                println!("{:<20} FAILED\n{failure}", target.name);
+            }
+        }
+    }
+    println!("seed {}: {failures} targets failed", arguments.seed);
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn write_corpus(directory: &Path, targets: &[&'static Target]) -> io::Result<()> {
+    for target in targets {
+        let folder = directory.join(target.name);
+        fs::create_dir_all(&folder)?;
+        for (index, seed) in (target.seeds)().iter().enumerate() {
+            fs::write(folder.join(format!("seed-{index}")), seed)?;
+        }
+    }
+    Ok(())
+}

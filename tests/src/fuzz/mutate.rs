@@ -1,0 +1,121 @@
+//! Mutations of valid inputs, of bytes and of the structure that text has.
+
+use crate::random::Random;
+
+/// Inputs are not longer: parsers are linear, and short inputs find as much in less time.
+const LONGEST: usize = 1 << 14;
+
+/// Numbers at the borders of types.
+const NUMBERS: [i128; 22] = [
+    0,
+    1,
+    -1,
+    2,
+    7,
+    8,
+    63,
+    64,
+    127,
+    128,
+    255,
+    256,
+    65_535,
+    65_536,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_ffff,
+    0x1_0000_0000,
+    i64::MAX as i128,
+    i64::MIN as i128,
+    u64::MAX as i128,
+    u64::MAX as i128 + 1,
+];
+
+const WORDS: [&str; 12] =
+    ["NaN", "inf", "-", "1e999", "null", "\"", "\\", "\n", "\0", "\u{fffd}", "\u{e9}", "18446744073709551616"];
+
+/// One of the seeds after one to eight mutations; mostly few, so that much of the input stays valid.
+pub(super) fn mutated(seeds: &[Vec<u8>], dictionary: &[&str], random: &mut Random) -> Vec<u8> {
+    let mut bytes = random.pick(seeds).clone();
+    let most = if random.percent(60) { 2 } else { 8 };
+    for _ in 0..=random.below(most) {
+        mutate(&mut bytes, seeds, dictionary, random);
+        bytes.truncate(LONGEST);
+    }
+    bytes
+}
+
+fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &mut Random) {
+    let length = bytes.len();
+    let at = random.below(length + 1);
+    let upto = |random: &mut Random, most: usize| random.below(most.min(length - at) + 1);
+    match random.below(14) {
+        0 if at < length => bytes[at] ^= 1 << random.below(8),
+        1 if at < length => bytes[at] = random.next_u64() as u8,
+        2 => bytes.insert(at, random.next_u64() as u8),
+        3 => {
+            let count = upto(random, 16);
+            bytes.drain(at..at + count);
+        }
+        4 => bytes.truncate(at),
+        // A piece twice, or many times.
+        5 => {
+            let count = upto(random, 64);
+            let times = if random.percent(10) { 1 + random.below(200) } else { 1 };
+            let piece = bytes[at..at + count].repeat(times);
+            bytes.splice(at..at, piece);
+        }
+        // A piece of another input.
+        6 | 7 => {
+            let other = random.pick(seeds);
+            let from = random.below(other.len() + 1);
+            let count = random.below(64.min(other.len() - from) + 1);
+            let replaced = upto(random, 16);
+            bytes.splice(at..at + replaced, other[from..from + count].iter().copied());
+        }
+        8 => binary_number(bytes, at, random),
+        9 => decimal_number(bytes, random),
+        10 => swap_pieces(bytes, random),
+        11 | 12 if !dictionary.is_empty() => {
+            let word = *random.pick(dictionary);
+            let replaced = if random.percent(50) { upto(random, word.len()) } else { 0 };
+            bytes.splice(at..at + replaced, word.bytes());
+        }
+        _ => {
+            let word = *random.pick(&WORDS);
+            bytes.splice(at..at, word.bytes());
+        }
+    }
+}
+
+/// A number of 1, 2, 4 or 8 bytes in either order.
+fn binary_number(bytes: &mut [u8], at: usize, random: &mut Random) {
+    let width = *random.pick(&[1, 2, 4, 8]);
+    let Some(place) = bytes.get_mut(at..at + width) else { return };
+    let mut number = (random.pick(&NUMBERS).wrapping_add(random.below(3) as i128 - 1)).to_le_bytes();
+    if random.percent(50) {
+        number[..width].reverse();
+    }
+    place.copy_from_slice(&number[..width]);
+}
+
+/// A run of digits becomes another number.
+fn decimal_number(bytes: &mut Vec<u8>, random: &mut Random) {
+    let is_start = |at: usize| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit());
+    let starts: Vec<usize> = (0..bytes.len()).filter(|at| is_start(*at)).collect();
+    if starts.is_empty() {
+        return;
+    }
+    let start = *random.pick(&starts);
+    let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    bytes.splice(start..start + digits, random.pick(&NUMBERS).to_string().into_bytes());
+}
+
+/// Two of the pieces between separators change places.
+fn swap_pieces(bytes: &mut Vec<u8>, random: &mut Random) {
+    let separator = *random.pick(b",:.\n x=+ ");
+    let mut pieces: Vec<Vec<u8>> = bytes.split(|byte| *byte == separator).map(<[u8]>::to_vec).collect();
+    let (one, other) = (random.below(pieces.len()), random.below(pieces.len()));
+    pieces.swap(one, other);
+    *bytes = pieces.join(&separator);
+}

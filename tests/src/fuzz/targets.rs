@@ -1,0 +1,239 @@
+//! The targets: one for each parser.
+
+use std::{fmt::Display, path::Path, str::FromStr};
+
+use halite::{
+    DTypePolicy, MeshAxes, PartitionSpec,
+    backends::{self, Accelerator, CompileCacheOptions, cuda::CudaAllocator},
+    data::{self, Digits},
+    fetch,
+    nn::TransformerConfig,
+    train::{self, Pattern, Strategy},
+};
+use halite_pjrt::fuzz as pjrt;
+
+/// A parser with valid inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Parses, and panics where a property does not hold. True if the input was accepted.
+    pub run: fn(&[u8]) -> bool,
+    /// Inputs that mutation starts from.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Words of the format.
+    pub dictionary: &'static [&'static str],
+}
+
+/// All of them.
+pub fn targets() -> &'static [Target] {
+    TARGETS
+}
+
+/// The target of this name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+const JSON: &[&str] = &["{", "}", "[", "]", ":", ",", "true", "1e400", "\"a\"", "\\u0000", "\\ud800"];
+
+const TARGETS: &[Target] = &[
+    Target { name: "idx", run: data::fuzz::idx, seeds: data::fuzz::idx_seeds, dictionary: &[] },
+    Target { name: "idx_gzip", run: data::fuzz::idx_gzip, seeds: data::fuzz::idx_gzip_seeds, dictionary: &[] },
+    Target {
+        name: "tokenizer",
+        run: data::fuzz::tokenizer,
+        seeds: data::fuzz::tokenizer_seeds,
+        dictionary: &["{", "\"tokenizer\"", "\"characters\"", "\"bytes\"", "\"gpt2\"", "\\u0041", "\\ud83d\\ude00"],
+    },
+    Target {
+        name: "byte_pairs",
+        run: data::fuzz::byte_pairs,
+        seeds: data::fuzz::byte_pairs_seeds,
+        dictionary: &["#version", "\u{120}", "a a\naa aa\naaaa aaaa\n", "\0", " ", "\n"],
+    },
+    Target { name: "checkpoint_manifest", run: train::fuzz::manifest, seeds: train::fuzz::manifest_seeds, dictionary: JSON },
+    Target {
+        name: "checkpoint_arrays",
+        run: |data| with_scratch(|scratch| train::fuzz::safetensors(data, scratch)),
+        seeds: || with_scratch(train::fuzz::safetensors_seeds),
+        dictionary: &["\"dtype\":\"F32\"", "\"F64\"", "\"BOOL\"", "\"I64\"", "\"shape\":[0]", "data_offsets", "__metadata__"],
+    },
+    Target {
+        name: "metrics_table",
+        run: train::fuzz::metrics_table,
+        seeds: train::fuzz::metrics_table_seeds,
+        dictionary: &["train", "validation", "test", "step,epoch,seconds,split", ",", "\r\n", "\"\"", "\"", "inf", "-0"],
+    },
+    Target {
+        name: "package_marker",
+        run: |data| fetch::fuzz::marker(data, Digits::Mnist.package()),
+        seeds: || vec![fetch::fuzz::marker_seed(Digits::Mnist.package()), fetch::fuzz::marker_seed(&cpu_plugin().package)],
+        dictionary: JSON,
+    },
+    Target {
+        name: "program_entry",
+        run: backends::fuzz::program_entry,
+        seeds: backends::fuzz::program_entry_seeds,
+        dictionary: &["HALITEPC"],
+    },
+    Target { name: "program_frame", run: pjrt::frame, seeds: pjrt::frame_seeds, dictionary: &["HALITEXE"] },
+    Target { name: "optimized_program", run: pjrt::hlo, seeds: pjrt::hlo_seeds, dictionary: &["while", "call", "all-gather"] },
+    Target { name: "compile_options", run: pjrt::compile_options, seeds: pjrt::compile_options_seeds, dictionary: &["xla_"] },
+    Target {
+        name: "program_text",
+        run: pjrt::program_text,
+        seeds: pjrt::program_text_seeds,
+        dictionary: &["loc(", "#loc = ", "sdy.", "\"", "\\\"", "//", "mhlo.sharding", "@", "%", ")", "\n", "ML\u{ef}R"],
+    },
+    Target {
+        name: "accelerator",
+        run: |data| survives_printing::<Accelerator>(data),
+        seeds: || words(&["auto", "cpu", "cpu:8", "cuda:0,3", "tpu:2", "plugin:/x.so"]),
+        dictionary: &["cpu:", "cuda:", "tpu:", "plugin:", ","],
+    },
+    Target {
+        name: "compile_target",
+        run: compile_target,
+        seeds: || {
+            words(&["cpu:8", "cuda:h100:1x8", "cuda:h200", "tpu:v5e:4x4", "tpu:v4:4x4x4,megacore", "tpu:v6e:16x16,slices=4"])
+        },
+        dictionary: &["tpu:", "cuda:", "v2", "v3", "v4", "v5p", "v5e", "v6e", ",slices=", ",megacore", "x", "b200", "a100"],
+    },
+    Target {
+        name: "mesh_axes",
+        run: |data| {
+            text(data).and_then(parse::<MeshAxes>).is_some_and(|axes| axes.size() != Some(0))
+                && survives_printing::<MeshAxes>(data)
+        },
+        seeds: || words(&["data=2,model=4", "a=1", "data=2, fsdp = 3"]),
+        dictionary: &["=", ",", "None", "data"],
+    },
+    Target {
+        name: "partition_spec",
+        run: |data| survives_printing::<PartitionSpec>(data),
+        seeds: || words(&["(data, None, model)", "()", "None, (model, fsdp)", "((a, b))"]),
+        dictionary: &["(", ")", ",", "None", " "],
+    },
+    Target {
+        name: "strategy",
+        run: |data| survives_printing::<Strategy>(data),
+        seeds: || words(&["dp", "fsdp+tp", "dp+tp"]),
+        dictionary: &["dp", "fsdp", "tp", "+"],
+    },
+    Target {
+        name: "pattern",
+        run: pattern,
+        seeds: || {
+            words(&["**.attention.query|key.weight", "hidden.<odd>.*", "a.**.c", "conv*.<index>", "**.**.**.x", "*a*a*a*a*b"])
+        },
+        dictionary: &["**.", ".**", "*", "|", ".", "<even>", "<odd>", "<index>", "<name>", "<", ">"],
+    },
+    Target {
+        name: "precision",
+        run: |data| survives_printing::<DTypePolicy>(data),
+        seeds: || words(&["f32", "bf16-mixed", "f16-mixed", "bf16", "use-bf16", "downcast-bf16"]),
+        dictionary: &["bf16", "-mixed", "f16"],
+    },
+    Target {
+        name: "model",
+        run: |data| text(data).and_then(parse::<TransformerConfig>).is_some_and(|config| config.parameters().is_ok()),
+        seeds: || TransformerConfig::NAMES.iter().map(|name| name.as_bytes().to_vec()).collect(),
+        dictionary: &["gpt2-", "llama-"],
+    },
+    Target {
+        name: "data_set",
+        run: |data| survives_printing::<Digits>(data),
+        seeds: || words(&["mnist", "fashion"]),
+        dictionary: &["mnist", "fashion"],
+    },
+    Target {
+        name: "compile_cache",
+        run: |data| text(data).and_then(parse::<CompileCacheOptions>).is_some(),
+        seeds: || words(&["on", "off", "readonly:./a", "/mnt/programs", "readonly"]),
+        dictionary: &["readonly:", "/", "./", ".."],
+    },
+    Target {
+        name: "cache_size",
+        run: backends::fuzz::cache_size,
+        seeds: || words(&["0", "512K", "500M", "2GiB", "1 TB"]),
+        dictionary: &["K", "M", "G", "T", "iB", "B", " "],
+    },
+    Target {
+        name: "cuda_allocator",
+        run: |data| survives_printing::<CudaAllocator>(data),
+        seeds: || words(&["default", "platform", "bfc", "cuda_async"]),
+        dictionary: &["default"],
+    },
+];
+
+fn words(words: &[&str]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+fn text(data: &[u8]) -> Option<&str> {
+    std::str::from_utf8(data).ok()
+}
+
+fn parse<T: FromStr<Err = halite::Error>>(text: &str) -> Option<T> {
+    match text.parse() {
+        Ok(value) => Some(value),
+        Err(error) => {
+            assert!(!error.message().is_empty(), "an error says why");
+            None
+        }
+    }
+}
+
+/// `parse(print(parse(x))) == parse(x)`.
+fn survives_printing<T: FromStr<Err = halite::Error> + Display + PartialEq>(data: &[u8]) -> bool {
+    let Some(value) = text(data).and_then(parse::<T>) else { return false };
+    let printed = value.to_string();
+    match printed.parse::<T>() {
+        Ok(again) => assert!(again == value, "`{printed}` is parsed as another value, `{again}`"),
+        Err(error) => panic!("what is printed cannot be parsed: {error}"),
+    }
+    true
+}
+
+fn compile_target(data: &[u8]) -> bool {
+    if !survives_printing::<backends::Target>(data) {
+        return false;
+    }
+    let target = text(data).and_then(parse::<backends::Target>).expect("it was parsed before");
+    assert!(target.device_count() > 0 && target.slices() > 0 && target.slices() <= target.device_count(), "{target}");
+    let _ = (target.spec(), target.crosses_network());
+    true
+}
+
+/// Matching must not take time that is exponential in the pattern.
+fn pattern(data: &[u8]) -> bool {
+    if !survives_printing::<Pattern>(data) {
+        return false;
+    }
+    let text = text(data).expect("it was parsed before");
+    let pattern = parse::<Pattern>(text).expect("it was parsed before");
+    let plain = !text.contains(['*', '<', '|']);
+    assert!(pattern.matches(text) || !plain, "a path without signs matches itself");
+    let long = "a.".repeat(60) + &"a".repeat(60);
+    for path in ["", "hidden.1.bias", "blocks.3.attention.key.weight", &long] {
+        pattern.matches(path);
+    }
+    true
+}
+
+fn cpu_plugin() -> &'static backends::KnownPlugin {
+    backends::plugin("cpu").expect("the table has the CPU plugin")
+}
+
+/// A directory of this thread's alone, in memory where the system has such a place.
+fn with_scratch<R>(run: impl FnOnce(&Path) -> R) -> R {
+    thread_local! {
+        static SCRATCH: tempfile::TempDir = {
+            let memory = Path::new("/dev/shm");
+            let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+            made.expect("there is a place for temporary files")
+        };
+    }
+    SCRATCH.with(|scratch| run(scratch.path()))
+}
