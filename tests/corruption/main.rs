@@ -1,0 +1,25 @@
+//! Damaged files of runs and of the cache: an error, a recovery, or the same bits as without the damage. By hand, with any
+//! number of cases: `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
+#![cfg(unix)]
+
+use std::{path::PathBuf, time::Duration};
+
+use halite_tests::corrupt::{Options, run};
+
+#[test]
+fn damaged_files_never_give_another_result() {
+    let summary = run(&Options {
+        halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
+        cases: 200,
+        first: 0,
+        seed: 20_260_922,
+        deadline: Duration::from_secs(120),
+        jobs: 2,
+        verbose: false,
+    })
+    .unwrap();
+    println!("{summary}");
+    assert!(summary.failures.is_empty(), "{}\n{summary}", summary.failures.join("\n"));
+    // Else the damage was not where the command looks.
+    assert!(summary.outcomes().iter().all(|count| *count > 10), "{summary}");
+}

@@ -1,0 +1,27 @@
+//! Training runs that are killed, stopped and hung up at random moments come to the same bits as runs that are not. By
+//! hand, with any number of runs: `cargo run -p halite-tests --bin kill -- --runs 1000 --seed 1`.
+#![cfg(unix)]
+
+use std::{path::PathBuf, time::Duration};
+
+use halite_tests::kill::{Options, run};
+
+#[test]
+fn twenty_faults_lose_nothing() {
+    let summary = run(&Options {
+        halite: PathBuf::from(env!("CARGO_BIN_EXE_halite")),
+        // Each has one to three faults.
+        runs: 12,
+        seed: 20_260_922,
+        deadline: Duration::from_secs(300),
+        jobs: 2,
+        only: Vec::new(),
+        keep: false,
+    })
+    .unwrap();
+    println!("{summary}");
+    assert!(summary.failures.is_empty(), "{}\n{summary}", summary.failures.join("\n"));
+    // A run that ends before its fault has none.
+    assert!(summary.faults() >= 12, "{summary}");
+    assert!(summary.in_resume() > 0, "{summary}");
+}

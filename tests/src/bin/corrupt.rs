@@ -1,0 +1,67 @@
+//! Damages files of runs and of the cache, and looks at what the command makes of it.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    #[cfg(unix)]
+    return command::main();
+    #[cfg(not(unix))]
+    {
+        eprintln!("error: this needs a Unix file system");
+        std::process::ExitCode::FAILURE
+    }
+}
+
+#[cfg(unix)]
+mod command {
+    use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+    use clap::Parser;
+    use halite_tests::{
+        corrupt::{self, Options},
+        process,
+    };
+
+    /// Damage files of runs and of the cache: the outcome is an error, a recovery, or the same bits
+    #[derive(Parser)]
+    struct Arguments {
+        /// Cases, each with one or two damaged files
+        #[arg(long, default_value_t = 200)]
+        cases: u64,
+        /// The first case: with `--cases 1`, the case of this number alone
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+        /// Each case is a function of the seed and its number
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Cases at once
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Seconds that a process may take
+        #[arg(long, default_value_t = 120)]
+        deadline: u64,
+        /// Print each case
+        #[arg(long)]
+        verbose: bool,
+        /// The command to test [default: the one beside this program]
+        #[arg(long, value_name = "PATH")]
+        halite: Option<PathBuf>,
+    }
+
+    pub(super) fn main() -> ExitCode {
+        let Arguments { cases, first, seed, jobs, deadline, verbose, halite } = Arguments::parse();
+        let deadline = Duration::from_secs(deadline);
+        let done = process::binary(halite)
+            .and_then(|halite| corrupt::run(&Options { halite, cases, first, seed, deadline, jobs, verbose }));
+        match done {
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+            Ok(summary) => {
+                summary.failures.iter().for_each(|failure| println!("{failure}"));
+                println!("{summary}");
+                if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+        }
+    }
+}

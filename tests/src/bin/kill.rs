@@ -1,0 +1,67 @@
+//! Kills training runs at random moments, and compares what they come to with runs that nothing happened to.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    #[cfg(unix)]
+    return command::main();
+    #[cfg(not(unix))]
+    {
+        eprintln!("error: this needs Unix signals");
+        std::process::ExitCode::FAILURE
+    }
+}
+
+#[cfg(unix)]
+mod command {
+    use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+    use clap::Parser;
+    use halite_tests::{
+        kill::{self, Options},
+        process,
+    };
+
+    /// Kill, stop and hang up training runs at random moments; resumed, they must come to the same bits
+    #[derive(Parser)]
+    struct Arguments {
+        /// Runs, each with one to three faults
+        #[arg(long, default_value_t = 20)]
+        runs: u64,
+        /// Each run's faults are a function of the seed and its number
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+        /// Runs at once
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+        /// Seconds that a process may take
+        #[arg(long, default_value_t = 300)]
+        deadline: u64,
+        /// Only these configurations: `mlp`, `cnn`, `text`, `eight devices`, `bf16-mixed`
+        #[arg(long)]
+        only: Vec<String>,
+        /// Keep the directories of runs that went wrong
+        #[arg(long)]
+        keep: bool,
+        /// The command to test [default: the one beside this program]
+        #[arg(long, value_name = "PATH")]
+        halite: Option<PathBuf>,
+    }
+
+    pub(super) fn main() -> ExitCode {
+        let Arguments { runs, seed, jobs, deadline, only, keep, halite } = Arguments::parse();
+        let deadline = Duration::from_secs(deadline);
+        let done =
+            process::binary(halite).and_then(|halite| kill::run(&Options { halite, runs, seed, deadline, jobs, only, keep }));
+        match done {
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+            Ok(summary) => {
+                summary.failures.iter().for_each(|failure| println!("{failure}"));
+                println!("{summary}");
+                if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+        }
+    }
+}

