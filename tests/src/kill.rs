@@ -306,12 +306,18 @@ impl<'a> Harness<'a> {
         let out = self.directory.path().join(format!("run-{index}"));
         let mut done = Done { configuration: configuration.name, faults: Vec::new(), in_resume: 0, wrong: Vec::new() };
         let mut told = Vec::new();
-        let result = self.disturbed(configuration, took, &out, &mut random, &mut done, &mut told);
+        let last_step = outcome.weights.as_ref().map_or(0, |(step, _)| *step);
+        let mut log = Log { done: &mut done, told: &mut told, not_saved: Vec::new() };
+        let result = self.disturbed(configuration, took, last_step, &out, &mut random, &mut log);
+        let not_saved = log.not_saved;
         let mut wrong = |what, how: String| {
             let how =
                 format!("{} run {index}, seed {}: {what}: {how}; {}", configuration.name, self.options.seed, told.join(", "));
             done.wrong.push((what, how));
         };
+        for Wrong { what, how } in not_saved {
+            wrong(what, how);
+        }
         match result {
             Err(Wrong { what, how }) => wrong(what, how),
             Ok(()) => {
@@ -336,10 +342,10 @@ impl<'a> Harness<'a> {
         &self,
         configuration: Configuration,
         took: Duration,
+        last_step: u64,
         out: &Path,
         random: &mut Random,
-        done: &mut Done,
-        told: &mut Vec<String>,
+        log: &mut Log<'_>,
     ) -> Result<(), Wrong> {
         let resumed = |resumes: bool| {
             let mut command = self.command(configuration, out);
@@ -356,17 +362,18 @@ impl<'a> Harness<'a> {
                 let moment = self.wait_for_moment(&mut running, took, out, random);
                 if running.has_ended() {
                     left = 0;
+                    check_end(&running.end(self.options.deadline), None)?;
                     break;
                 }
                 left -= 1;
                 let step = newest_step(out);
-                told.push(format!(
+                log.told.push(format!(
                     "{} {moment} (checkpoint of step {step}{})",
                     fault.name(),
                     if resumes { ", resumed" } else { "" }
                 ));
-                done.faults.push(fault);
-                done.in_resume += u64::from(resumes);
+                log.done.faults.push(fault);
+                log.done.in_resume += u64::from(resumes);
                 // A handler that is being installed may come too late, so it counts if it was there before.
                 let handled = running.handles(Fault::Terminate.number());
                 running.signal(fault.name());
@@ -376,18 +383,21 @@ impl<'a> Harness<'a> {
                     if left > 0 {
                         continue;
                     }
-                    let ended = running.end(self.options.deadline);
-                    check_end(&ended, None, handled)?;
-                } else {
-                    let ended = running.end(self.options.deadline);
-                    check_end(&ended, Some(fault), handled)?;
+                    check_end(&running.end(self.options.deadline), None)?;
+                    break;
+                }
+                let ended = running.end(self.options.deadline);
+                check_end(&ended, Some(fault))?;
+                let by_signal = ended.signal().is_some() && fault != Fault::Kill;
+                // After its last step there is nothing left to save.
+                if by_signal && handled && newest_step(out) < last_step {
+                    log.not_saved.push(Wrong { what: "not saved", how: ended.words() });
                 }
                 break;
             }
             resumes = true;
         }
-        let ended = resumed(true)?.end(self.options.deadline);
-        check_end(&ended, None, false)
+        check_end(&resumed(true)?.end(self.options.deadline), None)
     }
 
     /// At any time, or while a checkpoint is written.
@@ -408,13 +418,21 @@ impl<'a> Harness<'a> {
     }
 }
 
+/// What happens to a run.
+struct Log<'a> {
+    done: &'a mut Done,
+    told: &'a mut Vec<String>,
+    /// Faults that ended a process at once which had set up to save: the run goes on all the same.
+    not_saved: Vec<Wrong>,
+}
+
 struct Wrong {
     what: &'static str,
     how: String,
 }
 
 /// Whether a process ended as it must after this signal; without one it must succeed.
-fn check_end(ended: &process::Ended, fault: Option<Fault>, handled: bool) -> Result<(), Wrong> {
+fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> {
     let wrong = |what| Err(Wrong { what, how: ended.words() });
     if ended.status.is_none() {
         return wrong("hung");
@@ -434,8 +452,7 @@ fn check_end(ended: &process::Ended, fault: Option<Fault>, handled: bool) -> Res
         // Saved and ended, with the exit code that a shell expects.
         Some(Fault::Terminate | Fault::HangUp) if ended.code() == number.map(|number| 128 + number as i32) => Ok(()),
         // As it should be as long as there is nothing to save.
-        Some(Fault::Terminate | Fault::HangUp) if by_signal == number && !handled => Ok(()),
-        Some(Fault::Terminate | Fault::HangUp) if by_signal == number => wrong("not saved"),
+        Some(Fault::Terminate | Fault::HangUp) if by_signal == number => Ok(()),
         _ => wrong("other exit status"),
     }
 }
