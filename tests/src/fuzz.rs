@@ -195,7 +195,7 @@ mod tests {
         static PANICS: Target = Target {
             name: "panics",
             run: |data| data.iter().all(|byte| *byte != b'Z') || panic!("a Z"),
-            seeds: seeds,
+            seeds,
             dictionary: &["Z"],
         };
         let failure = run(&PANICS, campaign(100_000)).unwrap_err();
@@ -207,12 +207,13 @@ mod tests {
         static HANGS: Target = Target {
             name: "hangs",
             run: |data| {
-                while data == b"abcdef" {
-                    thread::sleep(Duration::from_millis(10));
+                if data == b"abcdef" {
+                    // For as long as a test may take.
+                    thread::sleep(Duration::from_secs(3600));
                 }
                 true
             },
-            seeds: seeds,
+            seeds,
             dictionary: &[],
         };
         let failure = run(&HANGS, campaign(10)).unwrap_err();
@@ -228,7 +229,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(50));
                 room.len() > data.len()
             },
-            seeds: seeds,
+            seeds,
             dictionary: &[],
         };
         let failure = run(&GROWS, Campaign::new(10, 1)).unwrap_err();

@@ -356,9 +356,12 @@ impl Iterator for Records<'_> {
         }
         let mut fields = vec![Vec::new()];
         let mut quoted = false;
+        // Whether the last byte is a carriage return outside of quotes, which belongs to the line end.
+        let mut after_return = false;
         let mut at = 0;
         while let Some(&byte) = self.rest.get(at) {
             let field = fields.last_mut().expect("there is a first field");
+            let is_line_end_of_two = std::mem::replace(&mut after_return, !quoted && byte == b'\r');
             match (quoted, byte) {
                 (true, b'"') if self.rest.get(at + 1) == Some(&b'"') => {
                     field.push(b'"');
@@ -368,7 +371,7 @@ impl Iterator for Records<'_> {
                 (false, b',') => fields.push(Vec::new()),
                 (false, b'\n') => {
                     self.rest = &self.rest[at + 1..];
-                    if field.last() == Some(&b'\r') {
+                    if is_line_end_of_two {
                         field.pop();
                     }
                     let text = |field| String::from_utf8(field).map_err(|_| "it is not UTF-8".to_string());
@@ -465,6 +468,20 @@ mod tests {
             log.write(&row(9, Split::Train, &[("loss", 1.0)])).unwrap();
             assert_eq!(log.rows().unwrap().len(), complete + 1);
         }
+    }
+
+    #[test]
+    fn a_name_that_ends_in_a_carriage_return_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = CsvLog::create(dir.path().join("metrics.csv")).unwrap();
+        log.write(&row(1, Split::Train, &[("loss\r", 0.5)])).unwrap();
+        assert_eq!(log.rows().unwrap(), [row(1, Split::Train, &[("loss\r", 0.5)])]);
+    }
+
+    #[test]
+    fn lines_may_end_in_carriage_return_and_line_feed() {
+        let text = b"step,epoch,seconds,split,\"loss\"\r\n1,0,0.125,train,0.5\r\n";
+        assert_eq!(Table::parse(text).table.rows, [row(1, Split::Train, &[("loss", 0.5)])]);
     }
 
     #[test]
