@@ -303,6 +303,8 @@ impl<'a> Harness<'a> {
 /// Contents of the files of a run that were not damaged and must not be lost: weights and rows.
 struct Contents {
     files: BTreeSet<(String, Vec<u8>)>,
+    /// Rows of `metrics.csv` without their times.
+    rows: Vec<String>,
     /// The step of the newest checkpoint.
     newest: u64,
 }
@@ -317,13 +319,26 @@ impl Contents {
             Some((name, fs::read(path).ok()?))
         };
         let names = runs::files(out).into_iter().filter(|name| precious(name) && whole(name));
-        Contents { files: names.filter_map(read).collect(), newest: runs::newest_step(out) }
+        Contents {
+            files: names.filter_map(read).collect(),
+            rows: runs::table(&out.join("metrics.csv")),
+            newest: runs::newest_step(out),
+        }
     }
 
     /// Files whose content is nowhere any more.
     fn lost(&self, out: &Path) -> Vec<&str> {
         let now: BTreeSet<Vec<u8>> = Contents::everywhere(out);
         self.files.iter().filter(|(_, content)| !now.contains(content)).map(|(name, _)| &**name).collect()
+    }
+
+    /// Those of `lost` that are not tables, and tables with a row that is in no table any more: a run that goes on writes rows
+    /// again, with other times.
+    fn lost_rows<'a>(&self, lost: Vec<&'a str>, out: &Path) -> Vec<&'a str> {
+        let tables = runs::files(out).into_iter().filter(|name| name.starts_with("metrics.csv"));
+        let rows: BTreeSet<String> = tables.flat_map(|name| runs::table(&out.join(name))).collect();
+        let is_lost = |name: &&str| *name != "metrics.csv" || !self.rows.iter().all(|row| rows.contains(row));
+        lost.into_iter().filter(is_lost).collect()
     }
 
     fn everywhere(out: &Path) -> BTreeSet<Vec<u8>> {
@@ -355,7 +370,7 @@ fn judge(
             return Err(format!("it failed without an error: {}", ended.words()));
         }
         // A run that went on before it failed keeps its newest checkpoints in place of older ones.
-        let lost = before.lost(out);
+        let lost = before.lost_rows(before.lost(out), out);
         return match lost.is_empty() || runs::newest_step(out) > before.newest {
             true => Ok(Right::Error),
             false => Err(format!("it failed and destroyed {lost:?}: {}", ended.words())),
