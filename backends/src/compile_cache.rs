@@ -320,7 +320,7 @@ impl CompileCache {
             Begun::Died(_marker, by) => {
                 let note = self.named(key, ASIDE);
                 let times = loading::times_aside(&note) + 1;
-                tracing::warn!("{by} ended while it loaded the compiled program `{name}` ({key}); it is compiled again");
+                halite_core::warning!("{by} ended while it loaded the compiled program `{name}` ({key}); it is compiled again");
                 // Before the marker goes, so that no process finds the program without it.
                 let removed = fs::remove_file(self.path_of(key));
                 if let Err(error) = removed.and_then(|()| file::replace(&note, format!("{times}\n").as_bytes())) {

@@ -65,7 +65,7 @@ impl Wait {
         if let Some(lasting) = self.count(slept)?
             && !self.silent
         {
-            tracing::warn!("still waiting for {} after {} s", self.name, lasting.as_secs());
+            halite_core::warning!("still waiting for {} after {} s", self.name, lasting.as_secs());
         }
         Ok(())
     }

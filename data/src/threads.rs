@@ -42,7 +42,7 @@ impl Worker {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.ended.recv_timeout(left) {
             Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("the thread `{}` still reads data that is no longer wanted; it is left running", self.name);
+                halite_core::warning!("the thread `{}` still reads data that is no longer wanted; it is left running", self.name);
             }
             // If it panicked, the panic has been printed and reported as an error.
             Ok(_) | Err(RecvTimeoutError::Disconnected) => _ = self.thread.join(),

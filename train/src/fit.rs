@@ -556,7 +556,7 @@ where
         let (identity, batches) = (progressed.identity(saved.seed()), self.train.batches_per_epoch());
         let comparison = self.identity.get().compare(&identity, &self.trainer.options.allow_changes);
         for warning in comparison.warnings() {
-            tracing::warn!("{}: {warning}", saved.path().display());
+            halite_core::warning!("{}: {warning}", saved.path().display());
         }
         let batch = if comparison.is_changed() {
             // The samples that were seen of the epoch, in batches of this run.

@@ -56,7 +56,7 @@ pub(crate) fn open(dir: &Path, options: &TrainerOptions, check: impl FnOnce(&Sav
     if saved.is_some() && options.resume_from.is_none() {
         // More of them than are kept do no harm to the run.
         if let Err(error) = store.prune() {
-            tracing::warn!("{error}");
+            halite_core::warning!("{error}");
         }
     }
     for name in [TABLE, PLOT, REPORT] {
@@ -97,7 +97,7 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
         let path = dir.join(name);
         let moved = files::move_aside(&path).map_err(|error| files::failed("fit", "move aside", &path, &error))?;
         if let Some(aside) = moved {
-            tracing::warn!("{} is not of this run; it is moved to {}", path.display(), aside.display());
+            halite_core::warning!("{} is not of this run; it is moved to {}", path.display(), aside.display());
         }
     }
     Ok(())

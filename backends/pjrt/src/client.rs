@@ -537,9 +537,13 @@ impl Drop for Owned {
         }
         let destroy = move || match alone(plugin, OP, "destroying a client", plugin.deadline(), destroy) {
             Ok(()) => {}
-            Err(Alone::Failed(error)) => tracing::warn!("{error}; the client stays until the process ends"),
+            Err(Alone::Failed(error)) => halite_core::warning!("{error}; the client stays until the process ends"),
             Err(Alone::Late(waited)) => {
-                tracing::warn!("{OP}: {} has not returned after {} s, and was left alone", plugin.shown(), waited.as_secs_f32());
+                halite_core::warning!(
+                    "{OP}: {} has not returned after {} s, and was left alone",
+                    plugin.shown(),
+                    waited.as_secs_f32()
+                );
             }
         };
         if in_callback() || self.stuck.load(Relaxed) {

@@ -117,7 +117,8 @@ pub(crate) fn await_event(client: &Shared, op: &'static str, event: &Handle<PJRT
             return Err(client.late(op, limit));
         }
         if waited >= notice {
-            tracing::warn!(unfinished = client.unfinished(), "still waiting for `{op}` after {} s", waited.as_secs());
+            let (unfinished, waited) = (client.unfinished(), waited.as_secs());
+            halite_core::warning!("still waiting for `{op}` after {waited} s; {unfinished}");
             notice *= 2;
         }
         match arrived.recv_timeout(notice.min(limit) - waited) {

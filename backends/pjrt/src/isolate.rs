@@ -114,7 +114,7 @@ pub(crate) fn prepare_to_wait() {
 /// A sign of life.
 pub(crate) fn say_waiting(op: &str, plugin: &str, waited: Duration, deadline: Duration) {
     let (waited, deadline) = (waited.as_secs_f32().round(), deadline.as_secs_f32());
-    tracing::warn!("{op}: {plugin} has not returned after {waited} s; it is given up after {deadline} s");
+    halite_core::warning!("{op}: {plugin} has not returned after {waited} s; it is given up after {deadline} s");
 }
 
 /// When the first sign of life of a wait is given that takes a second or so where all is well.

@@ -102,9 +102,9 @@ impl TableMark {
         match &self.copy {
             Some(copy) => {
                 files::replace(path, copy.as_bytes()).map_err(|error| files::failed(OP, "write", path, &error))?;
-                tracing::warn!("{} {what}; its rows are restored from the checkpoint", path.display());
+                halite_core::warning!("{} {what}; its rows are restored from the checkpoint", path.display());
             }
-            None => tracing::warn!(
+            None => halite_core::warning!(
                 "{} {what}; a new table begins, for the {} rows were too many for a copy in the checkpoint",
                 path.display(),
                 self.rows
