@@ -1,6 +1,9 @@
 //! Panics of the command. Wrong input is an error, so a panic is a bug of halite, and says so.
 
-use std::panic;
+use std::{
+    io::{self, Write},
+    panic,
+};
 
 /// What a panic is. Other text of a process that panicked comes from plugins.
 pub(crate) const BUG: &str = "this is a bug in halite";
@@ -10,7 +13,8 @@ pub(crate) fn init() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         default(info);
-        eprintln!("{}", advice());
+        // Not `eprintln!`: where stderr is closed it panics, and a panic in here ends the process.
+        _ = writeln!(io::stderr(), "{}", advice());
     }));
 }
 

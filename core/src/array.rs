@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     AlignedBytes, Client, DType, DeviceBuffer, Element, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding,
-    TensorType, wait::DEFAULT_LIMIT,
+    TensorType, wait::default_limit,
 };
 
 /// A logical tensor laid over a mesh: one buffer per device.
@@ -181,9 +181,9 @@ impl Array {
     ///
     /// # Errors
     /// The error of the computation; one that is later than
-    /// [`DEFAULT_LIMIT`] is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+    /// [`wait::default_limit`](crate::wait::default_limit) is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
     pub fn wait(&self) -> Result<()> {
-        self.wait_for(DEFAULT_LIMIT)
+        self.wait_for(default_limit())
     }
 
     /// Blocks until the contents are computed on every device, on each at most `limit`.
@@ -197,7 +197,11 @@ impl Array {
     fn wait_for_shard(&self, name: &'static str, shard: &DeviceBuffer, limit: Duration) -> Result<()> {
         let late = |error: Error| match error.kind() {
             ErrorKind::DeadlineExceeded => {
-                error.with_note(&format!("it was waited for {} on device {}", self.ty, shard.placement().device.0))
+                let error = error.with_note(&format!("it was waited for {} on device {}", self.ty, shard.placement().device.0));
+                match shard.ready().map(|ready| ready.unfinished()) {
+                    Ok(unfinished) if !unfinished.is_empty() => error.with_note(&unfinished),
+                    _ => error,
+                }
             }
             _ => error,
         };
@@ -214,7 +218,7 @@ impl Array {
         for (ranges, shard) in self.distinct_shards()? {
             // A copy into borrowed memory cannot be given up, so that it is begun only when it can end.
             if !shard.ready()?.is_ready()
-                && let Err(error) = self.wait_for_shard("read", shard, DEFAULT_LIMIT)
+                && let Err(error) = self.wait_for_shard("read", shard, default_limit())
                 && error.kind() == ErrorKind::DeadlineExceeded
             {
                 return Err(error);

@@ -120,7 +120,8 @@ pub trait Buffer: fmt::Debug + Send + Sync + Sized + 'static {
     /// Blocks until the row-major bytes are in `into`, whose length is that of the type.
     fn read(&self, into: &mut [u8]) -> Result<()>;
 
-    /// Queues a copy to the host, and hands the row-major bytes to `then` when they are there.
+    /// Queues a copy to the host, and hands the row-major bytes to `then` when they are there. `then` must neither block,
+    /// launch nor read: it may run on a thread that the driver's work needs.
     fn fetch(&self, then: OnFetched);
 }
 

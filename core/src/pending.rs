@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     Error, ErrorKind, Result,
-    wait::{DEFAULT_LIMIT, wait_until},
+    wait::{default_limit, wait_until},
 };
 
 /// A value that is on its way from a device.
@@ -59,9 +59,9 @@ impl<T> Pending<T> {
     /// Blocks until the value is here. Says so from time to time when that takes long.
     ///
     /// # Errors
-    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after [`DEFAULT_LIMIT`], which is a day.
+    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after [`wait::default_limit`](crate::wait::default_limit).
     pub fn wait(self) -> Result<T> {
-        self.wait_for(DEFAULT_LIMIT)
+        self.wait_for(default_limit())
     }
 
     /// Blocks until the value is here, at most `limit`.

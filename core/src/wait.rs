@@ -4,15 +4,40 @@
 //! time what it waits for. Only time in which the process runs counts, so a process that was stopped for a day (SIGSTOP,
 //! a suspended virtual machine) does not find all of its deadlines exceeded when it continues.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 use crate::{Error, ErrorKind, Result};
 
 /// Longest single sleep of [`wait_until`]: the time in which a cancellation is seen.
 pub const SLICE: Duration = Duration::from_millis(200);
 
-/// Limit of a wait for which nobody gave another: longer than any sensible step, shorter than for ever.
-pub const DEFAULT_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// A day: longer than any queue of work takes that somebody still waits for.
+const A_DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The variable with the limit of waits for a device, in seconds.
+const LIMIT: &str = "HALITE_WAIT_LIMIT";
+
+/// Limit of a wait for which nobody gave another: the seconds in `HALITE_WAIT_LIMIT`, or a day. Read once.
+pub fn default_limit() -> Duration {
+    static DEFAULT: OnceLock<Duration> = OnceLock::new();
+    *DEFAULT.get_or_init(|| limit_of_environment().unwrap_or(A_DAY))
+}
+
+/// As [`default_limit`], read from the environment as it is now.
+///
+/// # Errors
+/// If the variable is no positive number.
+pub fn limit_of_environment() -> Result<Duration> {
+    let Some(text) = std::env::var_os(LIMIT).filter(|text| !text.is_empty()) else { return Ok(A_DAY) };
+    let seconds = text.to_str().and_then(|text| text.trim().parse::<f64>().ok()).filter(|&seconds| seconds > 0.0);
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
+        let message = format!("{LIMIT}={}: want the seconds that a wait may take, such as 3600", text.display());
+        Error::invalid("wait", message)
+    })
+}
 
 /// When a wait first says that it lasts; the next times are each twice as late, at most an hour apart.
 const FIRST_REPORT: Duration = Duration::from_secs(60);
@@ -125,14 +150,14 @@ mod tests {
 
     #[test]
     fn reports_come_ever_more_seldom() {
-        let mut wait = Wait::new("a step of a day", DEFAULT_LIMIT);
+        let mut wait = Wait::new("a step of a day", A_DAY);
         let mut reports = Vec::new();
         while let Ok(report) = wait.count(SLICE) {
             reports.extend(report.map(|lasting| lasting.as_secs()));
         }
         assert_eq!(reports[..8], [60, 120, 240, 480, 960, 1920, 3840, 7440]);
         assert!(reports.len() < 32, "{reports:?}");
-        assert_eq!(wait.waited(), DEFAULT_LIMIT);
+        assert_eq!(wait.waited(), A_DAY);
     }
 
     #[test]
@@ -144,7 +169,7 @@ mod tests {
 
     #[test]
     fn cancellation_ends_a_wait() {
-        let waited = wait_until(|| "nothing".into(), DEFAULT_LIMIT, || true, |_| None::<()>);
+        let waited = wait_until(|| "nothing".into(), A_DAY, || true, |_| None::<()>);
         assert_eq!(waited.unwrap(), None);
     }
 }

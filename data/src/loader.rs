@@ -18,7 +18,7 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use halite_core::{
     Error, ErrorKind, Result, TensorType,
-    wait::{DEFAULT_LIMIT, SLICE, Wait},
+    wait::{SLICE, Wait, default_limit},
 };
 
 use crate::{
@@ -398,7 +398,7 @@ impl Workers {
         }
         // Silent: whoever waits for this batch says so.
         let name = || format!("epoch {}, batch {}", position.epoch, position.batch);
-        let mut wait = Wait::new(name(), DEFAULT_LIMIT).silent();
+        let mut wait = Wait::new(name(), default_limit()).silent();
         loop {
             if let Some(batch) = self.early.remove(&position) {
                 return batch;

@@ -13,7 +13,7 @@ use std::{
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use halite_core::{
     Array, Client, Error, ErrorKind, Input, Metrics, Result, Sharding,
-    wait::{DEFAULT_LIMIT, wait_until},
+    wait::{default_limit, wait_until},
 };
 
 use crate::{
@@ -166,7 +166,7 @@ impl Iterator for Prefetch {
         let name = || format!("the data of epoch {epoch}, batch {batch}");
         let next = wait_until(
             name,
-            DEFAULT_LIMIT,
+            default_limit(),
             || false,
             |slice| match self.poll_next(slice) {
                 Poll::Ready(next) => Some(next),

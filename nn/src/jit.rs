@@ -384,7 +384,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             return Ok(());
         }
         let (border, stages, compile) = self.uncompiled(state, inputs)?;
-        // Without a thread to be had, it is compiled when it is wanted; so are those beyond what is kept.
+        // Beyond the limit, or if no thread can be started, it is compiled at its first use.
         if begun().len() >= self.limit {
             return Ok(());
         }

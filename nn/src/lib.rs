@@ -74,8 +74,8 @@
 //! * Nothing runs while it is traced, and there is no hidden graph: a tensor belongs to its trace and cannot outlive it.
 //! * A program is traced once per combination of input types; compiling one again is logged with the input that changed,
 //!   and at most [`Jit::max_programs`] of them are kept.
-//! * What is hardly meant is a mistake (a loss that depends on no parameter, a layer that does not know its mode) or a
-//!   [warning](Trace::warnings) (a parameter that gets no gradient, a metric that nobody takes); never silence.
+//! * Likely errors in traced code are mistakes (a loss that depends on no parameter, a layer that does not know its mode) or
+//!   [warnings](Trace::warnings) (a parameter without a gradient, a metric that nobody takes).
 //! * A number that people try several values of is an argument, as a learning rate: see [`Trace::hyperparameter`].
 //! * Every [`Op`](halite_ir::Op) has a gradient, or says why it has none; none is silently zero.
 //! * Random numbers are a function of their key ([`rng`]), the same bits on every backend.

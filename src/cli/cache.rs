@@ -65,13 +65,13 @@ struct Clear {
     all: bool,
 }
 
-/// The two caches that there are.
+/// The package cache and the compile cache.
 struct Caches {
     programs: CompileCache,
     packages: fetch::Cache,
     /// Whether programs may be removed.
     read_only: bool,
-    /// Of the programs' cache, in words.
+    /// Note on the access mode of the compile cache.
     state: &'static str,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Data {
 enum DataCommand {
     /// The data sets that can be fetched, and which are here
     List,
-    /// Fetch data sets; the digests of those that are here are taken again
+    /// Download data sets, and verify those already installed
     Get {
         /// `mnist`, `fashion`, `books` or `gpt2`
         #[arg(required = true, value_parser = named)]

@@ -82,7 +82,7 @@ fn threads_that_cannot_be_had_are_an_error() {
     fs::write(&text, "A short text. ".repeat(200)).unwrap();
     let data = format!("train text --config tiny --context 16 --steps 3 --data {}", text.display());
     let train = format!("{RUN} {}", dir.path().join("run").display());
-    for arguments in [&*train, &data, "devices", "plan tiny --target cpu:1", "plugins check cpu"] {
+    for arguments in [&*train, &data, "plan tiny --target cpu:1", "plugins check cpu"] {
         // No system has so much memory for the stack of a thread.
         let ended = run(halite(arguments).env("RUST_MIN_STACK", (1u64 << 47).to_string()));
         assert_eq!(ended.status.code(), Some(1), "`{arguments}`: {ended:?}");

@@ -156,7 +156,7 @@ const DIGITS: &str = "train mnist --model mlp --limit 64 --batch-size 32 --epoch
 struct Harness<'a> {
     options: &'a Options,
     directory: tempfile::TempDir,
-    /// What a text comes to, and the digits.
+    /// Expected outcomes of the undamaged runs.
     text: Outcome,
     digits: Outcome,
 }

@@ -33,7 +33,10 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of the items, of which there must be some.
+    /// One of the items.
+    ///
+    /// # Panics
+    /// If there are none.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }

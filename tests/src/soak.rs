@@ -20,6 +20,9 @@ use halite::{
     prelude::*,
 };
 
+/// Hidden size of the model, so that a checkpoint has 0.3 MB: one that is leaked is seen.
+const HIDDEN: usize = 4096;
+
 /// What to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -155,7 +158,7 @@ pub fn run(options: Options) -> Result<Seen> {
         })
     };
     let began = Instant::now();
-    let fitted = trainer.fit(Classify::<Mlp<()>>::new(), Mlp::new(&[2, 16, 3]), Adam::new(3e-3), data, spirals(256)?);
+    let fitted = trainer.fit(Classify::<Mlp<()>>::new(), Mlp::new(&[2, HIDDEN, 3]), Adam::new(3e-3), data, spirals(256)?);
     done.store(true, Relaxed);
     let samples = watcher.join().expect("the watcher does not panic");
     let samples = samples.map_err(|error| Error::invalid("soak", format!("/proc/self: {error}")))?;

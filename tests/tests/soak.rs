@@ -11,7 +11,7 @@ fn three_thousand_steps_do_not_grow() {
     let seen = run(options).unwrap();
     println!("{seen}");
     assert!(seen.samples.len() >= 8, "too few samples to tell: {seen}");
-    // A leak of a checkpoint each time would be several times this; what is not a leak is noise.
+    // 150 checkpoints of 0.3 MB each: one that leaks is 45 MB; what is not a leak is noise.
     let grew = seen.growth(24 << 20);
     assert!(grew.is_empty(), "{}\n{seen}", grew.join("\n"));
 }

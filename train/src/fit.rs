@@ -233,22 +233,21 @@ where
 {
     pub(crate) fn fit(mut self) -> Result<Fitted<K>> {
         let mut now = self.begin().inspect_err(|error| {
-            if error.kind() == ErrorKind::Cancelled {
+            // Dropping a program waits for its compiler, which may be what does not come back.
+            if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::DeadlineExceeded) {
                 self.programs.init.abandon_background();
                 self.programs.step.abandon_background();
             }
         })?;
-        let result = self.epochs(&mut now).map_err(|error| match error.kind() {
-            ErrorKind::DeadlineExceeded => {
-                // What hangs may be the device that a save waits for.
-                self.outputs.give_up_waiting(now.in_flight.limits().grace().min(LAST_COPIES));
-                error.with_note(&self.outputs.what_stays())
-            }
-            _ => error,
-        });
+        let result = self.epochs(&mut now);
+        let is_late = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::DeadlineExceeded);
+        if is_late {
+            // What hangs may be the device that a save waits for.
+            self.outputs.give_up_waiting(now.in_flight.limits().grace().min(LAST_COPIES));
+        }
         // Whatever happened, what is being written is written before this returns; the first error is the one to tell.
         let finished = self.outputs.finish();
-        let report = result?;
+        let report = result.map_err(|error| if is_late { error.with_note(&self.outputs.what_stays()) } else { error })?;
         finished?;
         let (state, _) = now.live.ok_or_else(lost)?;
         let stopped_by = self.interrupts.reason().filter(|_| report.interrupted);
@@ -283,7 +282,8 @@ where
             return Err(self.stopped_before("the program `train step`"));
         }
         if steps {
-            // Takes it: what the compiler says is told before a step takes the state, and epochs are timed without it.
+            // Collects the compiled step: errors of the compiler come before the state is donated, and compile time is not
+            // part of an epoch's.
             self.programs.step.prepare(&self.programs.state, &inputs)?;
         }
         self.outputs.done_waiting();
@@ -487,7 +487,10 @@ where
         if now.step == now.first {
             return Ok(());
         }
-        self.save_settled(now)
+        self.save_settled(now)?;
+        // The devices have done their work; copies of it that do not come either must not hold the process.
+        self.outputs.give_up_waiting(now.in_flight.limits().grace().max(STOPPED_COPIES));
+        Ok(())
     }
 
     /// Saves when all that is queued is done: what a hung device has cannot be saved.
@@ -499,6 +502,10 @@ where
     /// Queues a checkpoint of where the run is; `validation` are the scores of the epoch that ends here.
     fn save(&mut self, now: &mut Progressing<K, O>, validation: Option<&[(Arc<str>, f64)]>) -> Result<()> {
         if !self.outputs.saves() {
+            return Ok(());
+        }
+        let position = checkpoint::Position { step: now.step, epoch: now.position.epoch, batch: now.position.batch as u64 };
+        if self.outputs.is_saved(position) {
             return Ok(());
         }
         // The save before is waited for below, and itself waits for what these steps make.
@@ -531,7 +538,6 @@ where
             label: None,
             precision: None,
         };
-        let position = checkpoint::Position { step: now.step, epoch: now.position.epoch, batch: now.position.batch as u64 };
         let best = score.filter(|_| is_best).map(|score| (LOSS.to_string(), score));
         let (window, trained, step) = (now.meter.window.clone(), self.trained.clone(), now.step);
         let loader = self.train.clone();
@@ -544,7 +550,11 @@ where
     /// Saves what was learnt before the data, or the scoring, failed with `error`.
     fn keep(&mut self, now: &mut Progressing<K, O>, error: Error) -> Error {
         // Of two errors the first tells more.
-        if let Err(second) = self.save_settled(now) {
+        let saved = self.save_settled(now).and_then(|()| {
+            self.outputs.give_up_waiting(now.in_flight.limits().grace().max(STOPPED_COPIES));
+            self.outputs.finish()
+        });
+        if let Err(second) = saved {
             halite_core::warning!("no checkpoint of step {} either: {second}", now.step);
         }
         error
@@ -668,6 +678,9 @@ where
 
 /// How often a compiler's thread is looked at.
 const COMPILE_POLL: Duration = Duration::from_millis(2);
+
+/// Least time that copies of the state may take once a run is asked to stop, or its data failed.
+const STOPPED_COPIES: Duration = Duration::from_secs(60);
 
 /// How long copies of the state may still take when a device is given up.
 const LAST_COPIES: Duration = Duration::from_secs(5);

@@ -287,8 +287,8 @@ impl Identity {
 }
 
 impl Comparison {
-    /// Whether the run may resume, if `others` are all that is not as the checkpoint of the name
-    /// `checkpoint` needs it.
+    /// Checks that no difference is refused. `others` are mismatches found elsewhere, such as shapes
+    /// of arrays.
     ///
     /// # Errors
     /// One error with every difference, and what would work.

@@ -45,7 +45,7 @@ struct Pace {
 }
 
 impl InFlight {
-    /// Of launches that are each a `what`; `limit` is how long one may take, if that is said.
+    /// An empty queue. `what` names one launch in messages; `limit` replaces the measured limit of a wait.
     pub(crate) fn new(what: &'static str, limit: Option<Duration>) -> Self {
         InFlight { what, queued: VecDeque::new(), pace: Pace::new(), limits: Limits::new(limit) }
     }

@@ -211,8 +211,12 @@ impl Outputs {
         files.plotting.tolerate(drawn);
     }
 
-    /// Writes a checkpoint in the background, unless `check` refuses its arrays. Nothing happens if the newest one is of
-    /// the same position.
+    /// Whether a checkpoint of this position was begun already.
+    pub(crate) fn is_saved(&self, position: Position) -> bool {
+        self.saved_at == Some(position)
+    }
+
+    /// Writes a checkpoint in the background, unless `check` refuses its arrays.
     pub(crate) fn save(
         &mut self,
         position: Position,
@@ -223,9 +227,6 @@ impl Outputs {
         check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let Some(files) = &mut self.files else { return Ok(()) };
-        if self.saved_at == Some(position) {
-            return Ok(());
-        }
         match files.store.finish() {
             // The next may have more luck. Without it, this error is that of the run.
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
@@ -234,6 +235,8 @@ impl Outputs {
             finished => drop(finished?),
         }
         let mut progressed = progressed;
+        // First: it writes the rows that could not be written before.
+        let rows = files.rows_to_sync();
         match files.csv.mark() {
             Ok(mark) => progressed.table = Some(mark),
             // The weights are worth more than the rows.
@@ -244,7 +247,6 @@ impl Outputs {
         let metadata = serde_json::to_value(&progressed).map_err(|error| {
             Error::new(ErrorKind::Internal, "checkpoint", "its values cannot be written as JSON").caused_by(error)
         })?;
-        let rows = files.rows_to_sync();
         let check = move |arrays: &[(String, HostArray)]| {
             check(arrays)?;
             // Whoever resumes from the checkpoint finds every row before it, also after a power cut.
@@ -270,7 +272,7 @@ impl Outputs {
         }
     }
 
-    /// What a run that ends now leaves to go on from, in words.
+    /// Describes the newest checkpoint on the disk, for error messages.
     pub(crate) fn what_stays(&self) -> String {
         let newest = self.files.as_ref().and_then(|files| files.store.list().ok()?.into_iter().next());
         match newest {
@@ -283,8 +285,14 @@ impl Outputs {
     pub(crate) fn report(&self, mut report: Report) -> Result<Report> {
         report.resumed_from_step = self.resumed_from_step;
         let Some(files) = &self.files else { return Ok(report) };
-        report.best_checkpoint = files.store.best()?.map(|best| best.path);
-        report.last_checkpoint = files.store.list()?.into_iter().next().map(|(path, _)| path);
+        match files.store.best() {
+            Ok(best) => report.best_checkpoint = best.map(|best| best.path),
+            Err(error) => halite_core::warning!("{error}; the report does not name the best checkpoint"),
+        }
+        match files.store.list() {
+            Ok(all) => report.last_checkpoint = all.into_iter().next().map(|(path, _)| path),
+            Err(error) => halite_core::warning!("{error}; the report does not name the last checkpoint"),
+        }
         if let Err(error) = report.write(files.dir.join(REPORT)) {
             halite_core::warning!("{error}. All else of the run is there");
         }

@@ -32,8 +32,8 @@ pub(crate) struct Opened {
 }
 
 /// Opens the directory of a run, removes what killed processes left in it, and reads the checkpoint
-/// to resume from, if the run is to resume and there is one. Nothing of a run is changed before
-/// `check` has found that the checkpoint fits.
+/// to resume from, if the run is to resume and there is one. Rows and checkpoints of a run are not
+/// changed before `check` has found that the checkpoint fits.
 ///
 /// # Errors
 /// If the directory cannot be written; if it holds another run, whatever its state, and this one
@@ -81,7 +81,7 @@ pub(crate) fn open(dir: &Path, options: &TrainerOptions, check: impl FnOnce(&Sav
 /// Makes room for a new run, where there is no checkpoint: `--out .` destroys nothing.
 fn clear(dir: &Path, was_run: bool) -> Result<()> {
     let there = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    if was_run && !there(REPORT) {
+    if was_run && !there(REPORT) && !CsvLog::has_validation(&dir.join(TABLE)) {
         // A run killed before its first checkpoint, whose table the new one replaces too.
         let plot = dir.join(PLOT);
         if there(PLOT) && plot.is_file() {
@@ -90,7 +90,7 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
         return Ok(());
     }
     let mut names = vec![PLOT, REPORT];
-    if there(REPORT) {
+    if was_run || there(REPORT) {
         names.push(TABLE);
     }
     for name in names {

@@ -334,8 +334,9 @@ impl Trainer {
 
     /// Trains `model` on `train`, and after each epoch scores it on `validation`.
     ///
-    /// Ctrl-C, SIGTERM and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and return with
-    /// [`Report::interrupted`](crate::Report) set.
+    /// Ctrl-C, SIGTERM, SIGHUP and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and return with
+    /// [`Report::interrupted`](crate::Report) set. Before the first step there is nothing to save: the result is an error of
+    /// the kind [`Cancelled`](halite_core::ErrorKind::Cancelled) then.
     ///
     /// # Errors
     /// All mistakes of the task's code at once; what the compiler says; a loss or metric that is not finite, with its name

@@ -8,7 +8,7 @@ use std::{
 
 use halite_core::{
     Error, Result,
-    wait::{DEFAULT_LIMIT, wait_until},
+    wait::{default_limit, wait_until},
 };
 use halite_data::{DeviceBatch, Prefetch};
 
@@ -23,7 +23,7 @@ pub(crate) struct Limits {
 impl Limits {
     /// A step that takes this many times as long as the longest before is taken for one that never ends.
     const FACTOR: u32 = 20;
-    /// Machines are suspended, disks spin up, and neighbours come: this long is never suspicious.
+    /// Least limit: a suspended machine, a slow disk or other load can delay a step this long.
     const LEAST: Duration = Duration::from_secs(3600);
     /// What a run may use to come to the end of its steps once it is asked to stop. Schedulers often allow 30 s in all.
     const GRACE: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ impl Limits {
 
     /// The longest wait for the next one. The first, of which nothing is known, may take a day.
     pub(crate) fn limit(&self) -> Duration {
-        let measured = self.longest.map_or(DEFAULT_LIMIT, |longest| longest.saturating_mul(Self::FACTOR).max(Self::LEAST));
+        let measured = self.longest.map_or(default_limit(), |longest| longest.saturating_mul(Self::FACTOR).max(Self::LEAST));
         self.chosen.unwrap_or(measured)
     }
 
@@ -84,7 +84,7 @@ pub(crate) fn wait<T>(
     wait_until(name, limits.limit(), stop, poll).map_err(late)
 }
 
-/// What a wait for a batch comes to.
+/// Result of waiting for the next batch.
 pub(crate) enum NextBatch {
     Batch(DeviceBatch),
     /// There are no more in this epoch.

@@ -37,10 +37,9 @@
 //! # What a cache looks like
 //!
 //! ```text
-//! <cache>/pip-six-1.16.0-4f0c…/       one installed package: its files and the commit marker
-//! `halite.json` <cache>/.partial/<key>.<process>/   an installation under way, or what a killed
-//! one left; never read as a result <cache>/.locks/<key>                locked while a package is
-//! being installed, by the process named in it
+//! <cache>/pip-six-1.16.0-4f0c…/       one installed package: its files and the commit marker `halite.json`
+//! <cache>/.partial/<key>.<process>/   an installation under way, or what a killed one left; never read as a result
+//! <cache>/.locks/<key>                locked while a package is being installed, by the process named in it
 //! ```
 //!
 //! The marker is written and synced inside the partial directory, which then gets its final name by one rename. So a

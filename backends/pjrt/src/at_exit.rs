@@ -19,6 +19,8 @@ use std::{
 
 use halite_core::{Error, ErrorKind, Result};
 
+use crate::isolate;
+
 /// Compilations under way.
 static COMPILING: AtomicUsize = AtomicUsize::new(0);
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -73,6 +75,8 @@ pub(crate) fn watch_thread() {
 extern "C" fn wait_or_leave(status: c_int, _: *mut c_void) {
     // One for all that are registered.
     static DEADLINE: OnceLock<Instant> = OnceLock::new();
+    // The thread that ends the process may be a compiler's own: then nobody else ends it, and it would wait for itself.
+    isolate::explain_exit();
     ENDING.store(true, SeqCst);
     while COMPILING.load(SeqCst) > 0 {
         if Instant::now() >= *DEADLINE.get_or_init(|| Instant::now() + PATIENCE) {

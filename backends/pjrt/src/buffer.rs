@@ -280,8 +280,14 @@ impl Buffer for PjrtBuffer {
                     // SAFETY: the copy succeeded, so every byte is written.
                     then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
                 });
-                // A plugin that takes no callback may still write: dropping this cancels the request and keeps the bytes.
-                drop(event.queue_when_done(arrived));
+                // A plugin that takes no callback is asked instead.
+                if let Err((_, arrived)) = event.when_done(arrived) {
+                    let result = event.wait();
+                    if event.is_done() {
+                        arrived(result);
+                    }
+                    // Otherwise it may still write: the bytes are kept, and the request is cancelled.
+                }
             }
             Err(CopyError::Refused(error)) => {
                 // SAFETY: the plugin refused the copy, so the bytes are ours alone.

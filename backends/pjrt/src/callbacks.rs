@@ -4,7 +4,7 @@
 //! a launch wait for a free place and for threads of all devices, so a few callbacks that launch at once would wait for each
 //! other for ever. So the plugin's thread only puts the callback into a queue, and one thread of the client runs the queue in
 //! order. It may launch, and blocks nobody but later callbacks. What only signals ([`Event::notify_when_ready`]) skips the
-//! queue.
+//! queue, as do those of [`Buffer::fetch`](halite_core::Buffer::fetch).
 //!
 //! [`Event::notify_when_ready`]: halite_core::Event::notify_when_ready
 

@@ -61,15 +61,14 @@ impl Pjrt {
         at_exit::watch_thread();
         check_options(OP_CREATE, &options)?;
         let wait_limit = WaitLimit::of_environment()?;
-        // What such a client needs in the environment, another one must not see.
-        static ENVIRONMENT: Gate = Gate::new();
-        let entered = cpu_threads(&options).and_then(|_| ENVIRONMENT.enter("making a client", deadline).ok());
-        let create = move || Self::create_now(plugin, options, wait_limit);
-        let made = alone(plugin, OP_CREATE, "making a client", deadline, create);
-        if let (Some(entered), Err(Alone::Late(waited))) = (entered, &made) {
-            entered.give_up(*waited);
-        }
-        made.map_err(|error| match error {
+        let create = move || {
+            // Variables that are set while one client is created are not for another. A plugin that takes long is not
+            // waited for: most set none.
+            static ENVIRONMENT: Gate = Gate::new();
+            let _entered = ENVIRONMENT.enter("making a client", Duration::from_secs(5));
+            Self::create_now(plugin, options, wait_limit)
+        };
+        alone(plugin, OP_CREATE, "making a client", deadline, create).map_err(|error| match error {
             Alone::Failed(error) => error,
             Alone::Late(waited) => {
                 let message = format!(
@@ -316,8 +315,8 @@ pub(crate) fn compile_code(
     let held = client.clone();
     let compiling = Compiling::begin(op).map_err(|error| error.on(client.platform_name()))?;
     let compiled = isolate::run(isolation, move || {
-        // Until the compiler returns, also if nobody waits for it any longer.
-        let _compiling = compiling;
+        // Until the compiler returns or throws, also if nobody waits for it any longer.
+        isolate::hold(Box::new(compiling));
         let format = "mlir";
         let program = PJRT_Program {
             code: code.as_mut_ptr().cast(),

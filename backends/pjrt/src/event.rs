@@ -4,6 +4,7 @@
 //! function for it has no deadline.
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     ffi::c_void,
     sync::{
@@ -12,10 +13,10 @@ use std::{
         mpsc::{self, RecvTimeoutError, Sender},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use halite_core::{Error, ErrorKind, Event, OnReady, Result};
+use halite_core::{Error, ErrorKind, Event, OnReady, Result, wait::wait_until};
 use halite_pjrt_sys::{error::PJRT_Error, event::*};
 
 use crate::{
@@ -45,11 +46,6 @@ impl PjrtEvent {
         register(&self.client, self.op, &self.event, then, None)
     }
 
-    /// As [`when_done`](Self::when_done), through the client's queue of callbacks.
-    pub(crate) fn queue_when_done(&self, then: OnReady) -> Result<(), (Error, OnReady)> {
-        register(&self.client, self.op, &self.event, then, self.client.callbacks().queue())
-    }
-
     /// Whether the event has happened for certain, so that nothing it stands for goes on.
     pub(crate) fn is_done(&self) -> bool {
         matches!(is_ready(&self.client, self.op, &self.event), Ok(true))
@@ -66,7 +62,8 @@ impl Event for PjrtEvent {
     }
 
     fn on_ready(&self, then: OnReady) {
-        if let Err((error, then)) = self.queue_when_done(then) {
+        let queue = self.client.callbacks().queue();
+        if let Err((error, then)) = register(&self.client, self.op, &self.event, then, queue) {
             then(Err(error));
         }
     }
@@ -102,53 +99,42 @@ pub(crate) fn await_event(client: &Shared, op: &'static str, event: &Handle<PJRT
     if let Ok(true) = is_ready(client, op, event) {
         return result_of(client, op, event);
     }
-    let started = Instant::now();
     let (send, arrived) = mpsc::sync_channel(1);
     // On the plugin's thread, so that a callback may wait too: it may be the one that runs the queue.
     let notify = Box::new(move |result| _ = send.send(result));
     if let Err((refused, _)) = register(client, op, event, notify, None) {
-        return poll(client, op, event, started, refused);
+        return poll(client, op, event, refused);
     }
-    let mut notice = FIRST_NOTICE;
-    loop {
-        let limit = client.wait_limit();
-        let waited = started.elapsed();
-        if waited >= limit {
-            return Err(client.late(op, limit));
+    wait(client, op, |slice| match arrived.recv_timeout(slice) {
+        Ok(result) => Some(result),
+        Err(RecvTimeoutError::Timeout) => None,
+        Err(RecvTimeoutError::Disconnected) => {
+            let message = "the plugin dropped the callback that was to say when the work is done";
+            Some(Err(Error::new(ErrorKind::Internal, op, message).on(client.platform_name())))
         }
-        if waited >= notice {
-            let (unfinished, waited) = (client.unfinished(), waited.as_secs());
-            halite_core::warning!("still waiting for `{op}` after {waited} s; {unfinished}");
-            notice *= 2;
-        }
-        match arrived.recv_timeout(notice.min(limit) - waited) {
-            Ok(result) => return result,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                let message = "the plugin dropped the callback that was to say when the work is done";
-                return Err(Error::new(ErrorKind::Internal, op, message).on(client.platform_name()));
-            }
-        }
-    }
+    })
 }
-
-/// Time until the first sign of life of a wait; each further one comes after twice the time.
-const FIRST_NOTICE: Duration = Duration::from_secs(60);
 
 /// As [`await_event`], for a plugin that takes no callback.
 #[cold]
-fn poll(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>, started: Instant, refused: Error) -> Result<()> {
-    loop {
-        match is_ready(client, op, event) {
-            Ok(true) => return result_of(client, op, event),
-            Ok(false) => {}
-            Err(_) => return Err(refused),
+fn poll(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>, refused: Error) -> Result<()> {
+    let mut refused = Some(refused);
+    wait(client, op, |_| match is_ready(client, op, event) {
+        Ok(true) => Some(result_of(client, op, event)),
+        Ok(false) => {
+            thread::sleep(Duration::from_millis(2));
+            None
         }
-        let limit = client.wait_limit();
-        if started.elapsed() >= limit {
-            return Err(client.late(op, limit));
-        }
-        thread::sleep(Duration::from_millis(2));
+        Err(error) => Some(Err(refused.take().unwrap_or(error))),
+    })
+}
+
+/// Calls `arrived` with the time that it may block until it gives a result, at most as long as the client's wait limit.
+fn wait(client: &Shared, op: &'static str, arrived: impl FnMut(Duration) -> Option<Result<()>>) -> Result<()> {
+    let limit = client.wait_limit();
+    match wait_until(|| format!("`{op}`"), limit, || false, arrived) {
+        Ok(result) => result.expect("nobody cancels this wait"),
+        Err(_) => Err(client.late(op, limit)),
     }
 }
 
@@ -170,13 +156,7 @@ fn register(
 ) -> Result<(), (Error, OnReady)> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-    let callback = Callback {
-        plugin: client.plugin(),
-        op,
-        platform: client.platform_name().clone(),
-        then,
-        queue: queue.map(|queue| (queue, thread::current().id())),
-    };
+    let callback = Callback { plugin: client.plugin(), op, platform: client.platform_name().clone(), then, queue };
     let key = NEXT.fetch_add(1, Relaxed);
     registered().insert(key, callback);
     let mut args = PJRT_Event_OnReady_Args {
@@ -185,8 +165,10 @@ fn register(
         user_arg: std::ptr::without_provenance_mut(key),
         ..PJRT_Event_OnReady_Args::new()
     };
+    let outer = REGISTERING.replace(key);
     // SAFETY: the event is alive; the callback takes any argument.
     let refused = unsafe { client.call(op, &mut args) };
+    REGISTERING.set(outer);
     match refused {
         Ok(()) => Ok(()),
         // A plugin may call back and then return an error.
@@ -200,8 +182,13 @@ struct Callback {
     op: &'static str,
     platform: Arc<str>,
     then: OnReady,
-    /// The client's queue, and the thread that registered the callback.
-    queue: Option<(Sender<Job>, thread::ThreadId)>,
+    /// The client's queue of callbacks, if `then` goes there.
+    queue: Option<Sender<Job>>,
+}
+
+thread_local! {
+    /// The callback that this thread is registering. If the plugin calls it meanwhile, the event had happened before.
+    static REGISTERING: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Callbacks that plugins still have to call, by the number that plugins have of them. A plugin that calls back twice finds
@@ -223,8 +210,7 @@ unsafe extern "C" fn run_callback(error: *mut PJRT_Error, user_arg: *mut c_void)
     let result = unsafe { plugin.table().check(op, error) }.map_err(|error| error.on(&platform));
     let job: Job = Box::new(move || then(result));
     match queue {
-        // The thread that registered it is not one of the plugin's that others wait for: the event had happened before.
-        Some((queue, from)) if thread::current().id() != from => {
+        Some(queue) if REGISTERING.get() != user_arg.addr() => {
             if let Err(mpsc::SendError(job)) = queue.send(job) {
                 callbacks::run(job);
             }

@@ -40,6 +40,8 @@ struct State {
     queuing: Option<(Arc<Described>, Instant)>,
     /// Launches that may not be done yet, oldest first. Empty where their number is not limited.
     launches: VecDeque<Arc<Launched>>,
+    /// Threads that wait for the end of a turn.
+    waiting: usize,
 }
 
 /// A program as messages name it.
@@ -76,8 +78,10 @@ impl InFlight {
                     drop(state);
                     return Err(client.late(OP, limit).with_note(&note));
                 }
+                state.waiting += 1;
                 let woken = self.turn_over.wait_timeout(state, limit - waited);
                 state = woken.unwrap_or_else(PoisonError::into_inner).0;
+                state.waiting -= 1;
                 continue;
             }
             while state.launches.front().is_some_and(|oldest| oldest.is_done(client)) {
@@ -142,8 +146,12 @@ impl Drop for Turn<'_> {
         let mut state = self.in_flight.state();
         state.queuing = None;
         state.launches.extend(self.launched.take());
+        let is_awaited = state.waiting > 0;
         drop(state);
-        self.in_flight.turn_over.notify_all();
+        // A call of the system, which most launches need not make.
+        if is_awaited {
+            self.in_flight.turn_over.notify_one();
+        }
     }
 }
 

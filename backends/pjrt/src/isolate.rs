@@ -12,8 +12,10 @@
 //! names the plugin and the function ([`Boundary`]); nothing else is sound.
 
 use std::{
+    any::Any,
     cell::{Cell, RefCell},
     ffi::c_int,
+    io::{self, Write},
     sync::{
         Once,
         mpsc::{self, RecvTimeoutError},
@@ -47,8 +49,16 @@ type Report = Box<dyn FnOnce(Error)>;
 thread_local! {
     /// Operation and plugin of the isolated call on this thread. Without a destructor, so that it can be read at exit.
     static CALL: Cell<Option<(&'static str, &'static str)>> = const { Cell::new(None) };
+    /// Dropped when the isolated call returns or throws.
+    static HELD: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
     /// Where an exception on this thread is reported.
     static REPORT: RefCell<Option<Report>> = const { RefCell::new(None) };
+}
+
+/// Keeps `guard` until the isolated call on this thread returns or throws. A local variable of the call would be kept for
+/// ever after an exception, which leaves its thread where it is.
+pub(crate) fn hold(guard: Box<dyn Any>) {
+    HELD.set(Some(guard));
 }
 
 /// Runs `call` on a thread of its own; `None` if it has not returned at the deadline. Its result is dropped then.
@@ -71,6 +81,7 @@ pub(crate) fn run<T: Send + 'static>(
         // Nobody may be waiting any more, here and below.
         REPORT.set(Some(Box::new(move |error| _ = report.send(Err(error)))));
         let result = call();
+        drop(HELD.take());
         CALL.set(None);
         _ = send.send(result);
     });
@@ -152,6 +163,7 @@ impl Drop for Boundary<'_> {
         let error = Error::new(ErrorKind::Internal, op, message);
         match REPORT.try_with(RefCell::take) {
             Ok(Some(report)) => {
+                drop(HELD.take());
                 report(error);
                 // Rust has no way to end the unwinding but to let it end the process.
                 loop {
@@ -159,7 +171,7 @@ impl Drop for Boundary<'_> {
                 }
             }
             _ => {
-                eprintln!("fatal: {error}");
+                _ = writeln!(io::stderr(), "fatal: {error}");
                 std::process::abort();
             }
         }
@@ -171,10 +183,12 @@ unsafe extern "C" {
     fn _exit(status: c_int) -> !;
 }
 
-/// Runs at the end of the process, on the thread that called `exit`.
-extern "C" fn explain_exit() {
+/// Runs at the end of the process, on the thread that called `exit`. If that is an isolated call of a plugin, ends the
+/// process with a message and status 1.
+pub(crate) extern "C" fn explain_exit() {
     if let Ok(Some((op, plugin))) = CALL.try_with(Cell::get) {
-        eprintln!("error: {op}: {plugin} ended the process (it called `exit`); use another build of it");
+        // A stderr that nobody reads is no reason to panic here.
+        _ = writeln!(io::stderr(), "error: {op}: {plugin} ended the process (it called `exit`); use another build of it");
         // SAFETY: it ends the process without running anything else of it.
         unsafe { _exit(1) }
     }

@@ -24,8 +24,9 @@
 //!   compiled program. Programs and flags that are known to end the process are refused.
 //! * A plugin that does not return costs its deadline once, while it is loaded, makes or destroys a client, or compiles;
 //!   it blocks no other plugin, and no drop of another plugin's client. What it claims is bounded before it is believed.
-//! * C++ exceptions that leave the plugin while it is opened or compiles are errors. In other calls they end the
-//!   process, with a message that names the plugin and the function.
+//! * C++ exceptions that leave the plugin while it is opened or a client compiles are errors. In most other calls they
+//!   end the process with a message that names the plugin and the function. Compiling for a topology and loading a
+//!   compiled program have neither a deadline nor this protection.
 //!
 //! What remains can end the process: a failed check of the vendor's own code (`LOG(FATAL)`, `abort`), a crash in it, and a
 //! flag in `XLA_FLAGS` that the plugin does not know. Only a process of its own contains these: `halite plugins check`

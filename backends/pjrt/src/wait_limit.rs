@@ -5,9 +5,7 @@ use std::{
     time::Duration,
 };
 
-use halite_core::{Error, Result};
-
-const VARIABLE: &str = "HALITE_WAIT_LIMIT";
+use halite_core::{Result, wait::limit_of_environment};
 
 /// Deadline of every wait of a client, from the start of the wait.
 #[derive(Debug)]
@@ -16,21 +14,12 @@ pub(crate) struct WaitLimit {
 }
 
 impl WaitLimit {
-    /// Longer than any queue of work takes that somebody still waits for.
-    const DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
-
-    /// What `HALITE_WAIT_LIMIT` says, in seconds, or a day.
+    /// What `HALITE_WAIT_LIMIT` says now, in seconds, or a day.
     ///
     /// # Errors
     /// If the variable is no positive number.
     pub(crate) fn of_environment() -> Result<Self> {
-        let Some(text) = std::env::var_os(VARIABLE) else { return Ok(Self::new(Self::DEFAULT)) };
-        let seconds = text.to_str().and_then(|text| text.trim().parse::<f64>().ok());
-        let limit = seconds.filter(|&seconds| seconds > 0.0).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        limit.map(Self::new).ok_or_else(|| {
-            let message = format!("{VARIABLE}={}: want the seconds that a wait may take, such as 3600", text.display());
-            Error::invalid("create client", message)
-        })
+        limit_of_environment().map(Self::new)
     }
 
     fn new(limit: Duration) -> Self {
@@ -56,11 +45,14 @@ mod tests {
     #[test]
     fn the_wait_limit_is_a_day_or_what_the_environment_says() {
         assert_eq!(WaitLimit::of_environment().unwrap().get(), Duration::from_secs(86_400));
-        let of = |text: &str| with_override(VARIABLE, text.as_bytes(), || WaitLimit::of_environment().map(|limit| limit.get()));
+        let of = |text: &str| {
+            with_override("HALITE_WAIT_LIMIT", text.as_bytes(), || WaitLimit::of_environment().map(|limit| limit.get()))
+        };
         assert_eq!(of("90").unwrap(), Duration::from_secs(90));
         assert_eq!(of(" 0.5 ").unwrap(), Duration::from_millis(500));
         assert_eq!(of("1e15").unwrap(), Duration::from_nanos(u64::MAX));
-        for wrong in ["", "0", "-1", "ten", "inf", "NaN", "1e30"] {
+        assert_eq!(of("").unwrap(), Duration::from_secs(86_400));
+        for wrong in ["0", "-1", "ten", "inf", "NaN", "1e30"] {
             let error = of(wrong).unwrap_err().to_string();
             assert!(error.contains(&format!("HALITE_WAIT_LIMIT={wrong}: want the seconds")), "{error}");
         }

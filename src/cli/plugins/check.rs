@@ -115,7 +115,7 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
 
 /// How long a plugin's process may be late before it is ended: opening and each case have deadlines of their own there.
 const PATIENCE_BESIDES: Duration = Duration::from_secs(60);
-/// After so many cases that hang, the rest would.
+/// Number of hung cases after which the remaining ones are skipped.
 const MOST_HUNG: usize = 3;
 
 /// The process that has the plugin.
@@ -157,7 +157,7 @@ impl Loading {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) if opens && silent_since.elapsed() < patience => {
                     let waited = silent_since.elapsed().as_secs();
-                    eprintln!("the plugin has not opened after {waited} s; it may take {} s", to_open.as_secs());
+                    remark!("the plugin has not opened after {waited} s; it may take {} s", to_open.as_secs());
                     notice *= 3;
                     continue;
                 }

@@ -40,7 +40,7 @@ pub(super) fn run(target: &Path, devices: Option<u32>, only: &str, deadline: Opt
     drop(opened);
     let subject = Subject::opened_by(move || Ok(open()?.client))?;
     for mut case in cases().into_iter().filter(|case| case.name.contains(only)).skip(skip) {
-        case.deadline = deadline.map_or(case.deadline, |deadline| deadline.min(case.deadline));
+        case.deadline = deadline.unwrap_or(case.deadline);
         say(&json!({"event": "begin", "case": case.name, "sentence": case.sentence(), "seconds": case.deadline.as_secs()}))?;
         let started = Instant::now();
         let (verdict, words) = match case.run(&subject) {

@@ -169,8 +169,8 @@ impl Run {
     }
 }
 
-/// What came of a training. One that was given up, because its compiler or its device does not come back, ends the process here: to
-/// drop its client would be to wait for them.
+/// Returns the result of a training. Ends the process after a cancellation or a timeout, because dropping the client would
+/// block on the compiler or device that hangs.
 pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Result<Fitted<K>> {
     result.inspect_err(|error| {
         if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::DeadlineExceeded) {

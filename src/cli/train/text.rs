@@ -237,7 +237,7 @@ fn config(name: &str) -> Result<(String, TransformerConfig)> {
     Ok((name.to_string(), name.parse()?))
 }
 
-/// More tokens would take years, and memory that there is not.
+/// Upper bound of `--sample`.
 const MOST_SAMPLED: usize = 1_000_000_000;
 
 fn sample(text: &str) -> Result<usize, String> {

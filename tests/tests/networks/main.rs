@@ -73,6 +73,7 @@ fn random_networks_have_right_gradients() {
         "{count} networks from seed {first}: {wrong} wrong, {kinks} beside a kink, {unusable} unusable, {:.0?}",
         started.elapsed()
     );
+    assert!(kinks * 10 <= outcomes.len(), "{kinks} of {count} networks are right at another point only");
     assert!(unusable * 10 <= outcomes.len(), "{unusable} of {count} networks are flat or overflow");
     if let Some((number, reason)) = outcomes.iter().find_map(|(number, outcome)| Some((number, outcome.as_ref().err()?))) {
         let seed = first + number;

@@ -13,7 +13,7 @@ use std::{
 
 use halite_core::{
     Error, ErrorKind, HostArray, Pending, Result,
-    wait::{DEFAULT_LIMIT, wait_until},
+    wait::{default_limit, wait_until},
 };
 use serde::{Deserialize, Serialize};
 
@@ -391,8 +391,11 @@ impl Writer {
                 return Err(self.with_what_stays(error));
             }
         };
-        if let Some(best) = best {
-            self.write_best(&state, &path, step, best)?;
+        // The checkpoint is whole without it, and says itself that it is the best.
+        if let Some(best) = best
+            && let Err(error) = self.write_best(&state, &path, step, best)
+        {
+            halite_core::warning!("{error}; it is written again when the run resumes");
         }
         // More kept than asked for does no harm to the run.
         if let Err(error) = self.remove_old(&state) {
@@ -613,7 +616,7 @@ fn is_same_dir(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// A sequence number above all that there are. Those of manifests that cannot be read are not
+/// Returns a sequence number higher than that of every existing checkpoint. Those of manifests that cannot be read are not
 /// known: far more than a run ever saves is left for each.
 fn next_sequence(found: &[Found]) -> u64 {
     let newest = found.iter().filter_map(|found| found.manifest.as_ref().ok()).map(|manifest| manifest.sequence).max();
@@ -640,7 +643,7 @@ fn arrived(snapshot: Snapshot<Pending<HostArray>>, by: &Mutex<Option<Instant>>) 
     let is_late = || lock_mutex(by).is_some_and(|by| by <= Instant::now());
     let wait = |(name, array): (String, Pending<HostArray>)| {
         let what = || format!("`{name}`, for the checkpoint of step {}", position.step);
-        let ready = wait_until(what, DEFAULT_LIMIT, is_late, |slice| array.wait_ready(slice).then_some(()));
+        let ready = wait_until(what, default_limit(), is_late, |slice| array.wait_ready(slice).then_some(()));
         let given_up = || Error::new(ErrorKind::Cancelled, "fetch", "nobody waits for it any more");
         let arrived = ready.and_then(|ready| ready.ok_or_else(given_up)).and_then(|()| array.wait()).map_err(|error| {
             Error::new(error.kind(), OP, format!("step {}: `{name}` did not come from the device: {error}", position.step))

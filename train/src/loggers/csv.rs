@@ -172,6 +172,12 @@ impl CsvLog {
         Ok(self.unwritten.iter().fold(table, |table, row| table.with(row.clone(), &mut repeatable)).rows)
     }
 
+    /// Whether the table at `path` has the scores of an epoch, after which a run saves a checkpoint.
+    pub(crate) fn has_validation(path: &Path) -> bool {
+        let rows = files::read_plain(path, SIZE_LIMIT).map(|bytes| Table::parse(&bytes).table.rows);
+        rows.is_ok_and(|rows| rows.iter().any(|row| row.split == Split::Validation))
+    }
+
     /// A handle of the file, to bring what was written to the disk.
     ///
     /// # Errors

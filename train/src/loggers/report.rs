@@ -82,10 +82,10 @@ pub struct Report {
     pub findings: Vec<String>,
     /// The step this process went on from, if it resumed a run.
     pub resumed_from_step: Option<u64>,
-    /// The best checkpoint. In JSON a string, or of a path that is no UTF-8 its bytes.
+    /// The best checkpoint. Serialized as a string, or as bytes if the path is not UTF-8.
     #[serde(default, with = "path")]
     pub best_checkpoint: Option<PathBuf>,
-    /// The newest checkpoint, written alike.
+    /// The newest checkpoint, serialized likewise.
     #[serde(default, with = "path")]
     pub last_checkpoint: Option<PathBuf>,
 }

@@ -1,9 +1,9 @@
 //! What a checkpoint keeps of the table of metrics, so that a resume notices lost rows and restores
 //! them.
 
-use std::path::Path;
+use std::{io::ErrorKind, path::Path};
 
-use halite_core::Result;
+use halite_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -77,26 +77,30 @@ impl TableMark {
     /// If a file cannot be read, moved or written.
     pub(crate) fn restore(&self, path: &Path) -> Result<()> {
         let read = match files::read_plain(path, SIZE_LIMIT) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Ok(bytes) => Some(Ok(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) if error.kind() == ErrorKind::InvalidData && path.is_file() => Some(Err(error)),
             Err(error) => return Err(files::failed(OP, "read", path, &error)),
+        };
+        let set_aside = || {
+            let aside = files::move_aside(path).map_err(|error| files::failed(OP, "move aside", path, &error))?;
+            Ok::<_, Error>(aside.map_or_else(String::new, |aside| format!("; it is moved to {}", aside.display())))
         };
         let what = match &read {
             None if self.rows == 0 => return Ok(()),
             None => "is missing".to_string(),
-            Some(bytes) => {
+            Some(Err(error)) => format!("cannot be read ({error}){}", set_aside()?),
+            Some(Ok(bytes)) => {
                 let rows = Table::parse(bytes).table.rows;
                 let marked = usize::try_from(self.rows).ok().and_then(|count| rows.get(..count));
                 if marked.is_some_and(|rows| RowDigest::of(rows).sha256() == self.sha256) {
                     return Ok(());
                 }
-                let aside = files::move_aside(path).map_err(|error| files::failed(OP, "move aside", path, &error))?;
-                let aside = aside.map_or_else(String::new, |aside| format!("; it is moved to {}", aside.display()));
                 let problem = match marked {
                     Some(_) => "has other rows than when the checkpoint was saved".to_string(),
                     None => format!("has {} rows, fewer than the {} when the checkpoint was saved", rows.len(), self.rows),
                 };
-                format!("{problem}{aside}")
+                format!("{problem}{}", set_aside()?)
             }
         };
         match &self.copy {
