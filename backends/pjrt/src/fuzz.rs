@@ -40,7 +40,7 @@ pub fn frame(data: &[u8]) -> bool {
     accepted
 }
 
-/// Valid inputs of [`frame`], without their digests.
+/// Valid inputs of `frame`, without their digests.
 pub fn frame_seeds() -> Vec<Vec<u8>> {
     let whole = |payload: &[u8]| frame::wrap("cpu, PJRT 0.115", payload);
     let unsealed = |payload: &[u8]| {
