@@ -50,7 +50,7 @@ const PARTIAL: &str = ".partial";
 const LOADING: &str = ".loading";
 /// How names of notes end, of programs whose load killed a process.
 const ASIDE: &str = ".aside";
-/// A program whose load killed so many processes is not kept again.
+/// Number of processes that a program's load may kill before it is not kept again.
 const DEATHS: u32 = 2;
 /// Time after which notes of deaths are forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 60 * 60);

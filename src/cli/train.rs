@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use halite::Result;
 
-/// Train a model. Interrupted with Ctrl-C, SIGTERM or SIGHUP it saves, and goes on with --resume.
+/// Train a model. Interrupted with Ctrl-C, SIGTERM or SIGHUP it saves; --resume continues it.
 #[derive(Args, Debug)]
 pub(crate) struct Train {
     #[command(subcommand)]

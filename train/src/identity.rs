@@ -123,7 +123,7 @@ enum Digesting {
 }
 
 impl Pending {
-    /// The identity with these values; of `data`, if any is to be digested.
+    /// The identity with these values. `data` is digested on a thread.
     pub(crate) fn new(known: Identity, data: Option<Data>) -> Self {
         let digesting = data.map(|data| {
             let of_thread = data.clone();

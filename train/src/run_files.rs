@@ -81,7 +81,7 @@ pub(crate) fn open(dir: &Path, options: &TrainerOptions, check: impl FnOnce(&Sav
 /// Makes room for a new run, where there is no checkpoint: `--out .` destroys nothing.
 fn clear(dir: &Path, was_run: bool) -> Result<()> {
     let there = |name: &str| dir.join(name).symlink_metadata().is_ok();
-    if was_run && !there(REPORT) && !CsvLog::has_validation(&dir.join(TABLE)) {
+    if was_run && !there(REPORT) && !CsvLog::has_several_epochs(&dir.join(TABLE)) {
         // A run killed before its first checkpoint, whose table the new one replaces too.
         let plot = dir.join(PLOT);
         if there(PLOT) && plot.is_file() {

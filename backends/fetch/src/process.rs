@@ -28,7 +28,7 @@ pub(crate) struct Deadline {
     pub(crate) stall: Duration,
 }
 
-/// A file for at most so many bytes, and one more of what is longer. A command that writes more
+/// A file with a limit in bytes; of longer output, one byte more is written. A command that writes more
 /// finds its pipe closed.
 pub(crate) struct Limited {
     pub(crate) file: File,

@@ -300,7 +300,7 @@ impl Buffer for PjrtBuffer {
     }
 }
 
-/// Memory for so many bytes; `None` if there is not as much. (`Box::new_uninit_slice` would end the process.)
+/// Uninitialized memory of this length; `None` if the host has none. (`Box::new_uninit_slice` would end the process.)
 fn uninit_bytes(length: usize) -> Option<Box<[MaybeUninit<u8>]>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).ok()?;

@@ -83,7 +83,7 @@ fn child() {
     println!("IEEE: {}", ieee(&client));
 }
 
-/// The rounds that take so many seconds on one device here.
+/// Number of rounds that take this many seconds on one device of this machine.
 fn rounds_for(seconds: f64, client: &Pjrt, uneven: &PjrtExecutable) -> i32 {
     let mut count = 8;
     loop {

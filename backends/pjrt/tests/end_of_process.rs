@@ -13,7 +13,7 @@ use common::*;
 use halite_core::{Backend, CompileOptions};
 use halite_pjrt::Plugin;
 
-/// The CPU plugin with a compiler that takes so many milliseconds, and ends the process if what it needs is destroyed before.
+/// The CPU plugin with a compiler that takes the given milliseconds, and ends the process if what it needs is destroyed before.
 fn slow_compiler(directory: &Path, milliseconds: u32) -> &'static Plugin {
     let code = format!(
         "

@@ -172,10 +172,11 @@ impl CsvLog {
         Ok(self.unwritten.iter().fold(table, |table, row| table.with(row.clone(), &mut repeatable)).rows)
     }
 
-    /// Whether the table at `path` has the scores of an epoch, after which a run saves a checkpoint.
-    pub(crate) fn has_validation(path: &Path) -> bool {
+    /// Whether the table at `path` has the scores of more than one epoch. The checkpoint of an epoch is
+    /// on the disk before the next one is saved, so such a run had one.
+    pub(crate) fn has_several_epochs(path: &Path) -> bool {
         let rows = files::read_plain(path, SIZE_LIMIT).map(|bytes| Table::parse(&bytes).table.rows);
-        rows.is_ok_and(|rows| rows.iter().any(|row| row.split == Split::Validation))
+        rows.is_ok_and(|rows| rows.iter().filter(|row| row.split == Split::Validation).count() > 1)
     }
 
     /// A handle of the file, to bring what was written to the disk.
