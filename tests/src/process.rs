@@ -199,7 +199,7 @@ fn packages() -> Result<(Cache, [&'static Package; 2]), String> {
 }
 
 /// Fills `directory`, which is created, with the CPU plugin and the digits from the user's cache. Large files are linked: one that
-/// is to be damaged is [unlinked](own) first.
+/// a case damages is [unlinked](own) first.
 ///
 /// # Errors
 /// If they cannot be installed or linked.
