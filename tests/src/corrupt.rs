@@ -192,6 +192,9 @@ impl<'a> Harness<'a> {
             packages.iter().filter(|name| *name != "programs").try_for_each(|name| fs::write(locks.join(name), ""))
         });
         planted.map_err(|error| format!("{}: {error}", locks.display()))?;
+        // Runs of other cases write to `cache` while a case copies its own.
+        let whole = base.join("cache-unused");
+        process::link_tree(&cache, &whole).map_err(|error| format!("{}: {error}", whole.display()))?;
         Ok(harness)
     }
 
@@ -271,7 +274,7 @@ impl<'a> Harness<'a> {
         let (root, from) = match place {
             Place::Stopped => (&out, base.join("stopped")),
             Place::Finished | Place::Overwritten => (&out, base.join("finished")),
-            Place::Cache | Place::Images | Place::Digests => (&own_cache, base.join("cache")),
+            Place::Cache | Place::Images | Place::Digests => (&own_cache, base.join("cache-unused")),
         };
         process::link_tree(&from, root).map_err(io)?;
         let in_place = |name: &str| match place {
