@@ -270,6 +270,13 @@ mod tests {
     }
 
     #[test]
+    fn floats_keep_their_last_bit() {
+        // The default parser of serde_json reads another float here.
+        let manifest = Manifest::parse(&text(|m| m["metadata"] = 4294967295.2147484.into())).unwrap();
+        assert_eq!(manifest.metadata.as_f64(), Some(4294967295.2147484));
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_its_place() {
         #[expect(clippy::type_complexity, reason = "a table")]
         let table: [(&dyn Fn(&mut serde_json::Value), &str); 11] = [
