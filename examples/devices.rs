@@ -1,4 +1,5 @@
-//! The same training over eight devices: each takes its part of every batch. On the CPU they are virtual.
+//! The same training over eight devices: each takes its part of every batch. On the CPU they are
+//! virtual.
 //!
 //! `cargo run --release --example devices`
 use std::sync::Arc;
@@ -18,7 +19,12 @@ impl Task for Fit {
     type Model = Plane<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, _cx: &'t Trace, model: &Plane<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Plane<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let error = batch.input.matmul(model.weight) + model.offset - batch.target;
         Mean::weighted(error.square().sum([1]), batch.weight)
     }
@@ -31,13 +37,26 @@ fn main() -> Result<()> {
     // How a batch lies over the devices: rows along the mesh's one axis.
     let mesh = Arc::new(Mesh::new([("data", 8)], devices.iter().copied())?);
     let by_rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
-    let batch = Array::upload(&client, &HostArray::zeros(TensorType::new(DType::F32, [64, 4])), &by_rows)?;
+    let batch = Array::upload(
+        &client,
+        &HostArray::zeros(TensorType::new(DType::F32, [64, 4])),
+        &by_rows,
+    )?;
     for shard in &batch.shards()[..2] {
-        println!("{} of the batch {} on device {}", shard.tensor_type(), batch.ty(), shard.placement().device.0);
+        println!(
+            "{} of the batch {} on device {}",
+            shard.tensor_type(),
+            batch.ty(),
+            shard.placement().device.0
+        );
     }
 
-    // The trainer does that by itself; the compiler puts in the sum of the gradients over the devices.
-    let model = Plane { weight: Param::new([4, 1], Init::Zeros), offset: Param::new([1], Init::Zeros) };
+    // The trainer does that by itself; the compiler puts in the sum of the gradients over the
+    // devices.
+    let model = Plane {
+        weight: Param::new([4, 1], Init::Zeros),
+        offset: Param::new([1], Init::Zeros),
+    };
     for count in [1, 8] {
         let trainer = Trainer::builder(&client)
             .devices(devices.iter().copied().take(count))
@@ -45,9 +64,19 @@ fn main() -> Result<()> {
             .batch_size(64)
             .quiet(true)
             .build()?;
-        let fitted = trainer.fit(Fit, model.clone(), Sgd::new(0.1).momentum(0.9), plane(4096)?, plane(512)?)?;
+        let fitted = trainer.fit(
+            Fit,
+            model.clone(),
+            Sgd::new(0.1).momentum(0.9),
+            plane(4096)?,
+            plane(512)?,
+        )?;
         let weight = fitted.model.weight.read()?;
-        println!("{count} device(s): loss {:.2e}, weight {:.4?}", fitted.report.metrics["loss"], weight.as_slice::<f32>()?);
+        println!(
+            "{count} device(s): loss {:.2e}, weight {:.4?}",
+            fitted.report.metrics["loss"],
+            weight.as_slice::<f32>()?
+        );
     }
     println!("true: weight [1.0, -2.0, 3.0, -4.0]");
     Ok(())
@@ -56,7 +85,15 @@ fn main() -> Result<()> {
 /// `count` points of a plane.
 fn plane(count: usize) -> Result<InMemory> {
     // Any numbers between -1 and 1 that do not follow a pattern will do.
-    let x: Vec<f32> = (0..4 * count).map(|i| (i as f32 * 12.9898).sin() * 43758.547 % 1.0).collect();
-    let y: Vec<f32> = x.chunks(4).map(|x| x[0] - 2.0 * x[1] + 3.0 * x[2] - 4.0 * x[3] + 0.5).collect();
-    InMemory::new([("x", HostArray::from_slice(&x, [count, 4])?), ("y", HostArray::from_slice(&y, [count, 1])?)])
+    let x: Vec<f32> = (0..4 * count)
+        .map(|i| (i as f32 * 12.9898).sin() * 43758.547 % 1.0)
+        .collect();
+    let y: Vec<f32> = x
+        .chunks(4)
+        .map(|x| x[0] - 2.0 * x[1] + 3.0 * x[2] - 4.0 * x[3] + 0.5)
+        .collect();
+    InMemory::new([
+        ("x", HostArray::from_slice(&x, [count, 4])?),
+        ("y", HostArray::from_slice(&y, [count, 1])?),
+    ])
 }

@@ -1,4 +1,5 @@
-//! Handwritten digits: a model, a task, and training. `halite train mnist` does the same with a larger model.
+//! Handwritten digits: a model, a task, and training. `halite train mnist` does the same with a
+//! larger model.
 //!
 //! `cargo run --release --example mnist`
 use halite::{
@@ -6,7 +7,8 @@ use halite::{
     prelude::*,
 };
 
-/// A struct generic over its leaf: `Mlp<Param>` describes the model, `Mlp<Tensor>` computes, `Mlp<Array>` is on a device.
+/// A struct generic over its leaf: `Mlp<Param>` describes the model, `Mlp<Tensor>` computes,
+/// `Mlp<Array>` is on a device.
 #[derive(Tree)]
 struct Mlp<L> {
     hidden: Linear<L>,
@@ -28,10 +30,20 @@ impl Task for Classify {
     type Model = Mlp<()>;
     type Batch = Labeled<()>; // input, target, and the weight of each sample
 
-    fn loss<'t>(&self, cx: &'t Trace, model: &Mlp<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Mlp<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let logits = model.forward(batch.input);
-        cx.metric("accuracy", Mean::weighted(correct(logits, batch.target, 1), batch.weight));
-        CrossEntropy::new().weights(batch.weight).loss(logits, batch.target)
+        cx.metric(
+            "accuracy",
+            Mean::weighted(correct(logits, batch.target, 1), batch.weight),
+        );
+        CrossEntropy::new()
+            .weights(batch.weight)
+            .loss(logits, batch.target)
     }
 }
 
@@ -41,8 +53,14 @@ fn main() -> Result<()> {
     let train = Digits::Mnist.train(&cache, &mut Bar::default())?;
     let test = Digits::Mnist.test(&cache, &mut Bar::default())?;
 
-    let model = Mlp { hidden: Linear::new(28 * 28, 128), out: Linear::new(128, 10) };
-    let trainer = Trainer::builder(&client).epochs(3).batch_size(128).build()?;
+    let model = Mlp {
+        hidden: Linear::new(28 * 28, 128),
+        out: Linear::new(128, 10),
+    };
+    let trainer = Trainer::builder(&client)
+        .epochs(3)
+        .batch_size(128)
+        .build()?;
     let fitted = trainer.fit(Classify, model, Adam::new(2e-3), train, test)?;
     println!("{fitted}"); // and `fitted.model` is the trained `Mlp<Array>`
     Ok(())

@@ -1,4 +1,5 @@
-//! A dataset and a model of your own: a small network learns `sin(x)` from noisy points, and is asked what it learnt.
+//! A dataset and a model of your own: a small network learns `sin(x)` from noisy points, and is
+//! asked what it learnt.
 //!
 //! `cargo run --release --example regression`
 use halite::prelude::*;
@@ -12,7 +13,11 @@ struct Curve<L> {
 impl<'t> Curve<Tensor<'t>> {
     /// `x: f32[batch, 1]` to `f32[batch, 1]`.
     fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        self.out.forward(self.hidden.iter().fold(x, |x, layer| layer.forward(x).tanh()))
+        self.out.forward(
+            self.hidden
+                .iter()
+                .fold(x, |x, layer| layer.forward(x).tanh()),
+        )
     }
 }
 
@@ -22,7 +27,12 @@ impl Task for Fit {
     type Model = Curve<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, _cx: &'t Trace, model: &Curve<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Curve<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let error = (model.forward(batch.input) - batch.target).square();
         Mean::weighted(error.sum([1]), batch.weight)
     }
@@ -31,28 +41,58 @@ impl Task for Fit {
 impl Predict for Fit {
     type Output = Leaf<()>;
 
-    fn predict<'t>(&self, _cx: &'t Trace, model: &Curve<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Leaf<Tensor<'t>> {
+    fn predict<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Curve<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Leaf<Tensor<'t>> {
         Leaf(model.forward(batch.input))
     }
 }
 
 /// `count` points of the curve from -3 to 3, moved up and down by up to `noise`.
 fn points(count: usize, noise: f32) -> Result<InMemory> {
-    let x: Vec<f32> = (0..count).map(|i| 6.0 * i as f32 / (count - 1) as f32 - 3.0).collect();
+    let x: Vec<f32> = (0..count)
+        .map(|i| 6.0 * i as f32 / (count - 1) as f32 - 3.0)
+        .collect();
     // Any numbers between -1 and 1 that do not follow a pattern will do.
     let wobble = |i: usize| (i as f32 * 12.9898).sin() * 43758.547 % 1.0;
-    let y: Vec<f32> = x.iter().enumerate().map(|(i, x)| x.sin() + noise * wobble(i)).collect();
-    InMemory::new([("x", HostArray::from_slice(&x, [count, 1])?), ("y", HostArray::from_slice(&y, [count, 1])?)])
+    let y: Vec<f32> = x
+        .iter()
+        .enumerate()
+        .map(|(i, x)| x.sin() + noise * wobble(i))
+        .collect();
+    InMemory::new([
+        ("x", HostArray::from_slice(&x, [count, 1])?),
+        ("y", HostArray::from_slice(&y, [count, 1])?),
+    ])
 }
 
 fn main() -> Result<()> {
     let client = Accelerator::cpu().open()?;
-    let model = Curve { hidden: vec![Linear::new(1, 32), Linear::new(32, 32)], out: Linear::new(32, 1) };
+    let model = Curve {
+        hidden: vec![Linear::new(1, 32), Linear::new(32, 32)],
+        out: Linear::new(32, 1),
+    };
     println!("{}", summary(&model));
 
-    let trainer = Trainer::builder(&client).epochs(60).batch_size(50).quiet(true).build()?;
-    let fitted = trainer.fit(Fit, model, Adam::new(1e-2), points(1000, 0.2)?, points(101, 0.0)?)?;
-    println!("mean squared error against the true curve: {:.5}", fitted.report.metrics["loss"]);
+    let trainer = Trainer::builder(&client)
+        .epochs(60)
+        .batch_size(50)
+        .quiet(true)
+        .build()?;
+    let fitted = trainer.fit(
+        Fit,
+        model,
+        Adam::new(1e-2),
+        points(1000, 0.2)?,
+        points(101, 0.0)?,
+    )?;
+    println!(
+        "mean squared error against the true curve: {:.5}",
+        fitted.report.metrics["loss"]
+    );
 
     let Leaf(answers) = trainer.predict(Fit, &fitted.model, points(7, 0.0)?)?;
     for (i, y) in answers.as_slice::<f32>()?.iter().enumerate() {

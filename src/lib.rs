@@ -1,7 +1,7 @@
 //! halite: hardware abstraction for machine learning, and the training stack on top of it.
 //!
-//! A model is written once. The same code trains on every accelerator that has a PJRT plugin: [`Accelerator`] opens one as
-//! a [`Client`], and nothing after that depends on which it is.
+//! A model is written once. The same code trains on every accelerator that has a PJRT plugin:
+//! [`Accelerator`] opens one as a [`Client`], and nothing after that depends on which it is.
 //!
 //! ```
 //! use halite::prelude::*;
@@ -63,7 +63,8 @@
 //! | name, visit and rebuild structs of tensors | [`tree`] |
 //! | write a driver that is no PJRT plugin | the crate `halite-core`: `Backend` |
 //!
-//! The folder `examples/` has programs to begin with. The command `halite` is a thin layer over this library.
+//! The folder `examples/` has programs to begin with. The command `halite` is a thin layer over
+//! this library.
 //!
 //! [`Accelerator`]: backends::Accelerator
 #![forbid(unsafe_code)]
@@ -73,8 +74,8 @@ pub mod plan;
 
 pub use halite_backends as backends;
 pub use halite_core::{
-    Array, Client, DType, DTypePolicy, DeviceId, Error, ErrorKind, HostArray, Mesh, MeshAxes, PartitionSpec, Result, Sharding,
-    TensorType,
+    Array, Client, DType, DTypePolicy, DeviceId, Error, ErrorKind, HostArray, Mesh, MeshAxes,
+    PartitionSpec, Result, Sharding, TensorType,
     tree::{self, Tree},
 };
 pub use halite_data as data;

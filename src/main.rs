@@ -4,8 +4,8 @@
 mod cli;
 mod panics;
 
-/// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator that was more than half of the time
-/// of a tiny step. `override` puts it under the plugin too.
+/// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator
+/// that was more than half of the time of a tiny step. `override` puts it under the plugin too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

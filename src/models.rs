@@ -1,5 +1,5 @@
-//! Models and their tasks: gray images in ten classes, and telling the classes apart (`halite train mnist`); text, and telling
-//! the next token (`halite train text`).
+//! Models and their tasks: gray images in ten classes, and telling the classes apart
+//! (`halite train mnist`); text, and telling the next token (`halite train text`).
 
 mod text;
 
@@ -29,22 +29,33 @@ impl Mlp<Param> {
     /// # Panics
     /// If there are fewer than two sizes.
     pub fn new(sizes: &[usize]) -> Self {
-        let [.., last, classes] = sizes else { panic!("an Mlp needs at least inputs and classes, got {sizes:?}") };
-        let hidden = sizes[..sizes.len() - 1].windows(2).map(|pair| Linear::new(pair[0], pair[1])).collect();
-        Mlp { hidden, out: Linear::new(*last, *classes) }
+        let [.., last, classes] = sizes else {
+            panic!("an Mlp needs at least inputs and classes, got {sizes:?}")
+        };
+        let hidden = sizes[..sizes.len() - 1]
+            .windows(2)
+            .map(|pair| Linear::new(pair[0], pair[1]))
+            .collect();
+        Mlp {
+            hidden,
+            out: Linear::new(*last, *classes),
+        }
     }
 }
 
 impl<'t> Mlp<Tensor<'t>> {
     /// `x: [batch, inputs]` to logits `[batch, classes]`.
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        let x = self.hidden.iter().fold(x, |x, layer| layer.forward(x).relu());
+        let x = self
+            .hidden
+            .iter()
+            .fold(x, |x, layer| layer.forward(x).relu());
         self.out.forward(x)
     }
 }
 
-/// A small convolutional network for 28x28 images: two 3x3 convolutions, each with ReLU and 2x2 max pooling, then two
-/// dense layers.
+/// A small convolutional network for 28x28 images: two 3x3 convolutions, each with ReLU and 2x2 max
+/// pooling, then two dense layers.
 #[derive(Tree, Clone, Debug)]
 pub struct Cnn<L> {
     /// One channel to 32.
@@ -72,8 +83,16 @@ impl Cnn<Param> {
 impl<'t> Cnn<Tensor<'t>> {
     /// `x: [batch, 28, 28, 1]` to logits `[batch, classes]`.
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        let x = self.conv1.forward(x).max_pool([2, 2], [2, 2], Padding::Valid).relu();
-        let x = self.conv2.forward(x).max_pool([2, 2], [2, 2], Padding::Valid).relu();
+        let x = self
+            .conv1
+            .forward(x)
+            .max_pool([2, 2], [2, 2], Padding::Valid)
+            .relu();
+        let x = self
+            .conv2
+            .forward(x)
+            .max_pool([2, 2], [2, 2], Padding::Valid)
+            .relu();
         let x = self.hidden.forward(x.flatten_from(1)).relu();
         self.out.forward(x)
     }
@@ -99,7 +118,8 @@ impl ImageModel for Cnn<()> {
 
 /// Telling the classes of gray images apart: cross entropy, and accuracy as a metric.
 ///
-/// A batch has images `u8[batch, 28, 28]` and labels `u8[batch]`. They become floats on the device, from 0 to 1.
+/// A batch has images `u8[batch, 28, 28]` and labels `u8[batch]`. They become floats on the device,
+/// from 0 to 1.
 pub struct Classify<M>(PhantomData<fn() -> M>);
 
 impl<M> Classify<M> {
@@ -125,10 +145,20 @@ impl<M: ImageModel> Task for Classify<M> {
     type Model = M;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, cx: &'t Trace, model: &M::Of<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &M::Of<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let logits = M::logits(model, scaled(batch.input));
-        cx.metric("accuracy", Mean::weighted(correct(logits, batch.target, 1), batch.weight));
-        CrossEntropy::new().weights(batch.weight).loss(logits, batch.target)
+        cx.metric(
+            "accuracy",
+            Mean::weighted(correct(logits, batch.target, 1), batch.weight),
+        );
+        CrossEntropy::new()
+            .weights(batch.weight)
+            .loss(logits, batch.target)
     }
 }
 
@@ -136,7 +166,12 @@ impl<M: ImageModel> Predict for Classify<M> {
     type Output = Leaf<()>;
 
     /// The most likely class of each image, `s32[batch]`.
-    fn predict<'t>(&self, _cx: &'t Trace, model: &M::Of<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Leaf<Tensor<'t>> {
+    fn predict<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &M::Of<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Leaf<Tensor<'t>> {
         Leaf(M::logits(model, scaled(batch.input)).argmax(1))
     }
 }

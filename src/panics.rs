@@ -28,5 +28,7 @@ pub(crate) const REPORT: &str = if env!("CARGO_PKG_REPOSITORY").is_empty() {
 /// What to do about a panic.
 pub(crate) fn advice() -> String {
     let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-    format!("{BUG}: {REPORT}, with the text above, the command line and the version ({name} {version})")
+    format!(
+        "{BUG}: {REPORT}, with the text above, the command line and the version ({name} {version})"
+    )
 }

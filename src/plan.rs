@@ -1,8 +1,8 @@
 //! Plans: what the training step of a model needs and does on devices that need not be here.
 //!
-//! The whole step, forward, backward, collectives and the optimizer's update, is compiled by the vendor's own compiler for a
-//! [`Target`](crate::backends::Target). The model is only described: nothing of its size is ever made. `halite plan` is a
-//! thin layer over this.
+//! The whole step, forward, backward, collectives and the optimizer's update, is compiled by the
+//! vendor's own compiler for a [`Target`](crate::backends::Target). The model is only described:
+//! nothing of its size is ever made. `halite plan` is a thin layer over this.
 //!
 //! ```no_run
 //! // no_run: installs libtpu (205 MB) where it is missing.
@@ -69,13 +69,15 @@ pub struct Plan {
     pub fit: Fit,
     /// Bytes on one device, where it was compiled.
     pub memory: Option<Memory>,
-    /// Bytes of what one device is given, as the layouts say: state, batch, metrics, hyperparameters.
+    /// Bytes of what one device is given, as the layouts say: state, batch, metrics,
+    /// hyperparameters.
     pub arguments: u64,
     /// Operations of one step over all devices.
     pub work: Work,
     /// What the devices send each other in one step, where it was compiled.
     pub collectives: Option<Vec<Collective>>,
-    /// Loops with collectives in them whose turns the compiled program does not tell: what is in them is counted once.
+    /// Loops with collectives in them whose turns the compiled program does not tell: what is in
+    /// them is counted once.
     pub collective_loops_counted_once: usize,
     /// How long a step takes at best, where the vendor's numbers are known.
     pub estimate: Option<Estimate>,
@@ -142,7 +144,8 @@ pub struct Memory {
     pub peak: u64,
 }
 
-/// Operations of one step over all devices, counted on halite's own graph with loops multiplied out; see [`Cost`].
+/// Operations of one step over all devices, counted on halite's own graph with loops multiplied
+/// out; see [`Cost`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Floating point operations, transcendental ones apart.
@@ -167,8 +170,9 @@ pub struct Work {
 
 impl Work {
     fn of(cost: Cost) -> Self {
-        let line =
-            |origin: Option<&'static std::panic::Location<'static>>| origin.map_or("unknown".to_string(), ToString::to_string);
+        let line = |origin: Option<&'static std::panic::Location<'static>>| {
+            origin.map_or("unknown".to_string(), ToString::to_string)
+        };
         Work {
             flops: cost.flops(),
             contractions: cost.contractions(),
@@ -212,7 +216,8 @@ impl Plan {
         }
     }
 
-    /// Says how many of its floating point operations the model needs, without those computed again to save memory.
+    /// Says how many of its floating point operations the model needs, without those computed again
+    /// to save memory.
     pub fn with_model_flops(mut self, flops: f64) -> Self {
         self.work.model_flops = Some(flops);
         if let Some(estimate) = &mut self.estimate {
@@ -222,13 +227,15 @@ impl Plan {
     }
 }
 
-/// Plans the training step of `task` for `model` with `optimizer` on `target`: lowers it as [`lower_step`] does, compiles it,
-/// and reads what the compiler says. `batch` are the types of the fields of a batch over all devices.
+/// Plans the training step of `task` for `model` with `optimizer` on `target`: lowers it as
+/// [`lower_step`] does, compiles it, and reads what the compiler says. `batch` are the types of the
+/// fields of a batch over all devices.
 ///
 /// What a device is given is added up first: if that alone is too much, nothing is compiled.
 ///
-/// It compiles in this process, which a vendor's compiler can end on some programs. What must go on whatever happens runs it in a
-/// process of its own, as `halite plan` does with each layout: a [`Plan`] is written and read by `serde`.
+/// It compiles in this process, which a vendor's compiler can end on some programs. What must go on
+/// whatever happens runs it in a process of its own, as `halite plan` does with each layout: a
+/// [`Plan`] is written and read by `serde`.
 ///
 /// # Errors
 /// As [`lower_step`]; what the compiler says, except that it does not fit, which is a [`Plan`] too.
@@ -244,9 +251,18 @@ where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
     // Types that nothing can hold are refused by `lower_step`.
-    let trained = model.leaves().into_iter().filter(|param| param.trainable && param.ty.checked_bytes().is_ok());
-    let parameters = trained.fold(0u64, |sum, param| sum.saturating_add(param.ty.elements() as u64));
-    let batch_size = batch.first().and_then(|ty| ty.dims().first()).copied().unwrap_or(0);
+    let trained = model
+        .leaves()
+        .into_iter()
+        .filter(|param| param.trainable && param.ty.checked_bytes().is_ok());
+    let parameters = trained.fold(0u64, |sum, param| {
+        sum.saturating_add(param.ty.elements() as u64)
+    });
+    let batch_size = batch
+        .first()
+        .and_then(|ty| ty.dims().first())
+        .copied()
+        .unwrap_or(0);
     let lowered = lower_step(task, model, optimizer, batch, options)?;
     let mut plan = Plan {
         target: target.target().to_string(),
@@ -257,9 +273,17 @@ where
         precision: options.precision.to_string(),
         batch_size,
         parameters,
-        fit: Fit::Fits { peak: 0, available: target.memory_per_device() },
+        fit: Fit::Fits {
+            peak: 0,
+            available: target.memory_per_device(),
+        },
         memory: None,
-        arguments: lowered.program.signature.inputs.iter().fold(0, |sum: u64, ty| sum.saturating_add(ty.bytes() as u64)),
+        arguments: lowered
+            .program
+            .signature
+            .inputs
+            .iter()
+            .fold(0, |sum: u64, ty| sum.saturating_add(ty.bytes() as u64)),
         work: Work::of(cost(&lowered.graph)),
         collectives: None,
         collective_loops_counted_once: 0,
@@ -271,9 +295,11 @@ where
         advice: Vec::new(),
     };
     plan.fit = match target.memory_per_device() {
-        Some(available) if plan.arguments > available => {
-            Fit::TooLarge { required: plan.arguments, available, what: Excess::Arguments }
-        }
+        Some(available) if plan.arguments > available => Fit::TooLarge {
+            required: plan.arguments,
+            available,
+            what: Excess::Arguments,
+        },
         available => plan.compile(target, &lowered, available)?,
     };
     plan.estimate = Estimate::of(&plan, target.target().spec());
@@ -283,24 +309,41 @@ where
 
 impl Plan {
     /// Compiles, and fills in what that tells.
-    fn compile(&mut self, target: &OpenTarget, lowered: &LoweredStep, available: Option<u64>) -> Result<Fit> {
+    fn compile(
+        &mut self,
+        target: &OpenTarget,
+        lowered: &LoweredStep,
+        available: Option<u64>,
+    ) -> Result<Fit> {
         let started = Instant::now();
         let compiled = target.compile(&lowered.program, &Default::default());
         self.compile_seconds = started.elapsed().as_secs_f64();
         let compiled = match compiled {
             Ok(compiled) => compiled,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                let Some(shortage) = error.shortage() else { return Err(error) };
+                let Some(shortage) = error.shortage() else {
+                    return Err(error);
+                };
                 let (required, available) = (shortage.required, shortage.available);
-                return Ok(Fit::TooLarge { required, available, what: Excess::Compiler });
+                return Ok(Fit::TooLarge {
+                    required,
+                    available,
+                    what: Excess::Compiler,
+                });
             }
             Err(error) => return Err(error),
         };
         let memory = compiled.memory()?;
         let own = memory.outputs.saturating_sub(memory.aliased);
-        let sum = memory.arguments.saturating_add(own).saturating_add(memory.temporary);
+        let sum = memory
+            .arguments
+            .saturating_add(own)
+            .saturating_add(memory.temporary);
         // XLA's CPU plugin says a peak that leaves out what is temporary.
-        let peak = memory.peak.filter(|_| target.target().platform() != "cpu").unwrap_or(sum);
+        let peak = memory
+            .peak
+            .filter(|_| target.target().platform() != "cpu")
+            .unwrap_or(sum);
         self.memory = Some(Memory {
             arguments: memory.arguments,
             outputs: memory.outputs,
@@ -323,7 +366,11 @@ impl Plan {
         }
         self.executable = unless_unsupported(compiled.serialize())?.map(|bytes| bytes.len() as u64);
         Ok(match available {
-            Some(available) if peak > available => Fit::TooLarge { required: peak, available, what: Excess::Peak },
+            Some(available) if peak > available => Fit::TooLarge {
+                required: peak,
+                available,
+                what: Excess::Peak,
+            },
             available => Fit::Fits { peak, available },
         })
     }
@@ -340,8 +387,16 @@ fn recomputed(graph: &Graph) -> Option<Remat> {
         Op::Checkpoint { remat, .. } => Some(*remat),
         other => other.regions().into_iter().find_map(recomputed),
     };
-    let found: Vec<Remat> = graph.nodes().iter().filter_map(|node| of(&node.op)).collect();
-    if found.contains(&Remat::SaveDots) { Some(Remat::SaveDots) } else { found.first().copied() }
+    let found: Vec<Remat> = graph
+        .nodes()
+        .iter()
+        .filter_map(|node| of(&node.op))
+        .collect();
+    if found.contains(&Remat::SaveDots) {
+        Some(Remat::SaveDots)
+    } else {
+        found.first().copied()
+    }
 }
 
 fn unless_unsupported<T>(result: Result<T, Error>) -> Result<Option<T>> {

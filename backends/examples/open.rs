@@ -4,7 +4,11 @@ use halite_backends::{Accelerator, OpenOptions};
 use halite_fetch::Bar;
 
 fn main() -> halite_core::Result<()> {
-    let accelerator: Accelerator = std::env::args().nth(1).as_deref().unwrap_or("auto").parse()?;
+    let accelerator: Accelerator = std::env::args()
+        .nth(1)
+        .as_deref()
+        .unwrap_or("auto")
+        .parse()?;
     let opened = accelerator.open_with(&OpenOptions::default(), &mut Bar::default())?;
     println!("{accelerator}: {}", opened.located);
     println!("{:?}", opened.client.platform());

@@ -42,7 +42,8 @@ pub enum Accelerator {
         /// How many; 1 if not given.
         devices: Option<u32>,
     },
-    /// NVIDIA devices: `cuda`, or some of them: `cuda:0,1`. Counted from 0 among those that `CUDA_VISIBLE_DEVICES` leaves.
+    /// NVIDIA devices: `cuda`, or some of them: `cuda:0,1`. Counted from 0 among those that
+    /// `CUDA_VISIBLE_DEVICES` leaves.
     Cuda {
         /// Which; all if empty.
         devices: Vec<u32>,
@@ -71,8 +72,8 @@ pub struct OpenOptions {
     pub cuda: CudaOptions,
     /// Of a TPU.
     pub tpu: TpuOptions,
-    /// How long loading the plugin and finding its devices may take together: vendors' code may wait for servers and for
-    /// other hosts. By default the seconds in `HALITE_PLUGIN_DEADLINE`, or 180.
+    /// How long loading the plugin and finding its devices may take together: vendors' code may
+    /// wait for servers and for other hosts. By default the seconds in `HALITE_PLUGIN_DEADLINE`, or 180.
     pub deadline: Duration,
 }
 
@@ -81,10 +82,25 @@ const DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
 
 /// The deadline that the environment gives, if it gives one.
 fn deadline_from_environment() -> Result<Option<Duration>> {
-    let Some(value) = std::env::var_os(DEADLINE).filter(|value| !value.is_empty()) else { return Ok(None) };
-    let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
-    let refused = || Error::invalid(OPEN, format!("{DEADLINE} is `{}`; it is a whole number of seconds", value.display()));
-    seconds.map(|seconds| Some(Duration::from_secs(seconds))).ok_or_else(refused)
+    let Some(value) = std::env::var_os(DEADLINE).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    let seconds = value
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|seconds| *seconds > 0);
+    let refused = || {
+        Error::invalid(
+            OPEN,
+            format!(
+                "{DEADLINE} is `{}`; it is a whole number of seconds",
+                value.display()
+            ),
+        )
+    };
+    seconds
+        .map(|seconds| Some(Duration::from_secs(seconds)))
+        .ok_or_else(refused)
 }
 
 impl Default for OpenOptions {
@@ -97,7 +113,10 @@ impl Default for OpenOptions {
             cuda: CudaOptions::default(),
             tpu: TpuOptions::default(),
             // What is there and no number is refused when something is opened.
-            deadline: deadline_from_environment().ok().flatten().unwrap_or(LoadOptions::default().deadline),
+            deadline: deadline_from_environment()
+                .ok()
+                .flatten()
+                .unwrap_or(LoadOptions::default().deadline),
         }
     }
 }
@@ -131,13 +150,15 @@ impl Accelerator {
 
     /// Opens it. A plugin that is missing is installed, which is said on stderr.
     ///
-    /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that `PJRT_DEVICE` names
-    /// (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does.
+    /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that
+    /// `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does.
     ///
     /// # Errors
     /// If there is no such accelerator here, with the reason why each candidate was refused.
     pub fn open(&self) -> Result<Client> {
-        Ok(self.open_with(&OpenOptions::default(), &mut Bar::default())?.client)
+        Ok(self
+            .open_with(&OpenOptions::default(), &mut Bar::default())?
+            .client)
     }
 
     /// Opens it, and says from which file.
@@ -146,7 +167,10 @@ impl Accelerator {
     /// As [`open`](Self::open).
     pub fn open_with(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
         deadline_from_environment()?;
-        let kept = options.compile_cache.clone().map_or_else(CompileCacheOptions::from_environment, Ok)?;
+        let kept = options
+            .compile_cache
+            .clone()
+            .map_or_else(CompileCacheOptions::from_environment, Ok)?;
         let opened = match self {
             Self::Auto => auto(options, progress),
             Self::Cpu { devices } => cpu::open(devices.unwrap_or(1), options, progress),
@@ -154,9 +178,13 @@ impl Accelerator {
             Self::Cuda { devices } => cuda::open(devices, options, progress),
             Self::Tpu { chips } => tpu::open(chips, options, progress),
         };
-        let mut opened = opened.map_err(|error| Error::new(error.kind(), format!("accelerator {self}"), words(&error)))?;
+        let mut opened = opened.map_err(|error| {
+            Error::new(error.kind(), format!("accelerator {self}"), words(&error))
+        })?;
         if let Some(cache) = CompileCache::open(&kept, options.cache.as_deref())? {
-            opened.client = opened.client.with_program_cache(Arc::new(cache.for_plugin(&opened.located)));
+            opened.client = opened
+                .client
+                .with_program_cache(Arc::new(cache.for_plugin(&opened.located)));
         }
         tracing::info!(accelerator = %self, file = %opened.located, devices = opened.client.local_devices().len(), "opened");
         Ok(opened)
@@ -168,14 +196,24 @@ const OPEN: &str = "open";
 
 /// What an error says, without the name of the operation where that adds nothing.
 fn words(error: &Error) -> String {
-    if [OPEN, Search::CPU, "cuda", "tpu"].contains(&error.op()) { error.message().into() } else { error.to_string() }
+    if [OPEN, Search::CPU, "cuda", "tpu"].contains(&error.op()) {
+        error.message().into()
+    } else {
+        error.to_string()
+    }
 }
 
 /// The variable by which PyTorch/XLA's users choose a platform.
 const CHOICE: &str = "PJRT_DEVICE";
 
 fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
-    let every = [Accelerator::Tpu { chips: Vec::new() }, Accelerator::Cuda { devices: Vec::new() }, Accelerator::cpu()];
+    let every = [
+        Accelerator::Tpu { chips: Vec::new() },
+        Accelerator::Cuda {
+            devices: Vec::new(),
+        },
+        Accelerator::cpu(),
+    ];
     let choice = std::env::var(CHOICE).ok().filter(|name| !name.is_empty());
     let candidates = chosen(choice.as_deref(), every)?;
     let mut refused = Vec::new();
@@ -196,17 +234,25 @@ fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
         }
     }
     let because = choice.map_or(String::new(), |name| format!("{CHOICE}={name}; "));
-    Err(Error::new(kind, OPEN, format!("{because}{}", refused.join("; "))))
+    Err(Error::new(
+        kind,
+        OPEN,
+        format!("{because}{}", refused.join("; ")),
+    ))
 }
 
 /// Those of `every` that `choice`, the value of `PJRT_DEVICE`, allows.
 fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerator>> {
-    let Some(name) = choice else { return Ok(every.into()) };
+    let Some(name) = choice else {
+        return Ok(every.into());
+    };
     let kept: Vec<Accelerator> = every
         .into_iter()
         .filter(|candidate| match candidate {
             Accelerator::Tpu { .. } => name.eq_ignore_ascii_case("tpu"),
-            Accelerator::Cuda { .. } => ["cuda", "gpu"].iter().any(|known| name.eq_ignore_ascii_case(known)),
+            Accelerator::Cuda { .. } => ["cuda", "gpu"]
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known)),
             _ => name.eq_ignore_ascii_case("cpu"),
         })
         .collect();
@@ -218,7 +264,16 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerat
 }
 
 fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
-    load(Located { path, source: Source::Given, plugin: None }, options.client.clone(), &[], options.deadline)
+    load(
+        Located {
+            path,
+            source: Source::Given,
+            plugin: None,
+        },
+        options.client.clone(),
+        &[],
+        options.deadline,
+    )
 }
 
 /// Loads a plugin and makes its client, both within the deadline.
@@ -229,14 +284,30 @@ pub(crate) fn load(
     deadline: Duration,
 ) -> Result<Opened> {
     let started = Instant::now();
-    let plugin = Plugin::load_with(&located.path, &load_options(&located, environment, deadline))?;
+    let plugin = Plugin::load_with(
+        &located.path,
+        &load_options(&located, environment, deadline),
+    )?;
     let client = plugin.client_within(options, deadline.saturating_sub(started.elapsed()))?;
-    Ok(Opened { client: Client::new(client), plugin, located, refused: Vec::new() })
+    Ok(Opened {
+        client: Client::new(client),
+        plugin,
+        located,
+        refused: Vec::new(),
+    })
 }
 
 /// A library whose digest is known is loaded without a probe.
-pub(crate) fn load_options<'a>(located: &Located, environment: &'a [(&'a str, &'a str)], deadline: Duration) -> LoadOptions<'a> {
-    LoadOptions { environment, deadline, probe: located.plugin.is_none() }
+pub(crate) fn load_options<'a>(
+    located: &Located,
+    environment: &'a [(&'a str, &'a str)],
+    deadline: Duration,
+) -> LoadOptions<'a> {
+    LoadOptions {
+        environment,
+        deadline,
+        probe: located.plugin.is_none(),
+    }
 }
 
 impl fmt::Display for Accelerator {
@@ -244,7 +315,9 @@ impl fmt::Display for Accelerator {
         match self {
             Self::Auto => f.write_str("auto"),
             Self::Cpu { devices: None } => f.write_str("cpu"),
-            Self::Cpu { devices: Some(count) } => write!(f, "cpu:{count}"),
+            Self::Cpu {
+                devices: Some(count),
+            } => write!(f, "cpu:{count}"),
             Self::Cuda { devices } => listed(f, "cuda", devices),
             Self::Tpu { chips } => listed(f, "tpu", chips),
             Self::Plugin(path) => write!(f, "plugin:{}", path.display()),
@@ -264,7 +337,8 @@ fn listed(f: &mut fmt::Formatter<'_>, name: &str, numbers: &[u32]) -> fmt::Resul
 /// Which devices `0,1` means.
 fn numbers(kind: &str, what: &str, list: &str) -> Result<Vec<u32>, String> {
     let numbers: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
-    let numbers = numbers.map_err(|_| format!("`{list}` is no list of {what}s; want {kind} or {kind}:0,1"))?;
+    let numbers = numbers
+        .map_err(|_| format!("`{list}` is no list of {what}s; want {kind} or {kind}:0,1"))?;
     match (1..numbers.len()).find(|&index| numbers[..index].contains(&numbers[index])) {
         Some(index) => Err(format!("{what} {} is named twice", numbers[index])),
         None => Ok(numbers),
@@ -276,7 +350,9 @@ impl FromStr for Accelerator {
 
     fn from_str(text: &str) -> Result<Self> {
         let refused = |reason: String| Error::invalid(format!("accelerator {text}"), reason);
-        let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
+        let (kind, rest) = text
+            .split_once(':')
+            .map_or((text, None), |(kind, rest)| (kind, Some(rest)));
         match (kind, rest) {
             ("auto", None) => Ok(Self::Auto),
             ("cpu", None) => Ok(Self::Cpu { devices: None }),
@@ -303,7 +379,16 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_parsed() {
-        for text in ["auto", "cpu", "cpu:8", "cuda", "cuda:0,3", "tpu", "tpu:2", "plugin:/x.so"] {
+        for text in [
+            "auto",
+            "cpu",
+            "cpu:8",
+            "cuda",
+            "cuda:0,3",
+            "tpu",
+            "tpu:2",
+            "plugin:/x.so",
+        ] {
             assert_eq!(text.parse::<Accelerator>().unwrap().to_string(), text);
         }
         let error = |text: &str| text.parse::<Accelerator>().unwrap_err().to_string();
@@ -314,12 +399,23 @@ mod tests {
 
     #[test]
     fn the_variable_of_pytorch_xla_chooses_a_platform() {
-        let every = || [Accelerator::Tpu { chips: Vec::new() }, Accelerator::Cuda { devices: Vec::new() }, Accelerator::cpu()];
+        let every = || {
+            [
+                Accelerator::Tpu { chips: Vec::new() },
+                Accelerator::Cuda {
+                    devices: Vec::new(),
+                },
+                Accelerator::cpu(),
+            ]
+        };
         assert_eq!(chosen(None, every()).unwrap(), every());
         assert_eq!(chosen(Some("TPU"), every()).unwrap(), every()[..1]);
         assert_eq!(chosen(Some("GPU"), every()).unwrap(), every()[1..2]);
         assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..]);
         let error = chosen(Some("NEURON"), every()).unwrap_err().to_string();
-        assert!(error.contains("PJRT_DEVICE is `NEURON`; it may be TPU, CUDA or CPU"), "{error}");
+        assert!(
+            error.contains("PJRT_DEVICE is `NEURON`; it may be TPU, CUDA or CPU"),
+            "{error}"
+        );
     }
 }

@@ -1,13 +1,15 @@
 //! Compiled programs on the disk: what one process compiled, the next one loads.
 //!
-//! A directory holds one file for each program, named by its [key](ProgramKey). Files are written under another name and
-//! renamed, so many processes may use one directory at once, and one that is killed leaves whole files only. Whatever is wrong
-//! with a file, it is a miss: the program is compiled, and the file replaced. A file is never trusted to be what its name says:
-//! the key stands in it too, under a digest.
+//! A directory holds one file for each program, named by its [key](ProgramKey). Files are written
+//! under another name and renamed, so many processes may use one directory at once, and one that is
+//! killed leaves whole files only. Whatever is wrong with a file, it is a miss: the program is
+//! compiled, and the file replaced. A file is never trusted to be what its name says: the key
+//! stands in it too, under a digest.
 //!
-//! Serialized programs hold machine code, and a digest can be written by anybody. So the directory is made for its owner
-//! alone, and only files are loaded that belong to the user of this process and that nobody else may write, except out of a
-//! [read-only](Access::ReadOnly) cache, which the user vouches for by naming it.
+//! Serialized programs hold machine code, and a digest can be written by anybody. So the directory
+//! is made for its owner alone, and only files are loaded that belong to the user of this process
+//! and that nobody else may write, except out of a [read-only](Access::ReadOnly) cache, which the
+//! user vouches for by naming it.
 //!
 //! Files of other names than those given here are never read, counted or removed: the directory may
 //! be the user's own.
@@ -56,12 +58,14 @@ const DEATHS: u32 = 2;
 const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What is being written is not for so long.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
-/// So many programs are kept at most, also where they are small: every process that adds one looks at all.
+/// So many programs are kept at most, also where they are small: every process that adds one looks
+/// at all.
 const MOST: usize = 10_000;
 
 /// Compiled programs in a directory, for any number of processes at once.
 ///
-/// Clients that an [`Accelerator`](crate::Accelerator) opens have one. Any other client can be given one:
+/// Clients that an [`Accelerator`](crate::Accelerator) opens have one. Any other client can be
+/// given one:
 ///
 /// ```
 /// use halite_backends::{Access, CompileCache, CompileCacheOptions};
@@ -81,7 +85,8 @@ pub struct CompileCache {
     directory: PathBuf,
     writes: bool,
     limit: u64,
-    /// The library whose programs these are, if it is known; its digest is taken when it is first wanted.
+    /// The library whose programs these are, if it is known; its digest is taken when it is first
+    /// wanted.
     library: Option<Library>,
     /// Writing failed, and that was said.
     broken: AtomicBool,
@@ -117,8 +122,9 @@ pub struct KeptEntry {
 }
 
 impl CompileCache {
-    /// Opens the cache that `options` describe, in the directory that they name or else in `packages`, the cache directory.
-    /// Writes nothing yet. `None` if it is turned off, or if there is no directory for it.
+    /// Opens the cache that `options` describe, in the directory that they name or else in
+    /// `packages`, the cache directory. Writes nothing yet. `None` if it is turned off, or if there
+    /// is no directory for it.
     ///
     /// # Errors
     /// If a directory that is to be read only is not there.
@@ -139,7 +145,10 @@ impl CompileCache {
             },
         };
         if !writes && options.directory.is_some() && !directory.is_dir() {
-            let message = format!("{} is to be read only, and is no directory; name one, or `off`", directory.display());
+            let message = format!(
+                "{} is to be read only, and is no directory; name one, or `off`",
+                directory.display()
+            );
             return Err(Error::new(ErrorKind::Unavailable, OP, message));
         }
         Ok(Some(CompileCache {
@@ -154,11 +163,17 @@ impl CompileCache {
         }))
     }
 
-    /// The same cache, whose keys hold the digest of this library too. It is taken from the table of known plugins, or of the
-    /// file, when a program is first looked for.
+    /// The same cache, whose keys hold the digest of this library too. It is taken from the table
+    /// of known plugins, or of the file, when a program is first looked for.
     pub fn for_plugin(mut self, located: &Located) -> Self {
-        let digest = located.plugin.map(|plugin| OnceLock::from(plugin.library.sha256.to_owned())).unwrap_or_default();
-        self.library = Some(Library { path: located.path.clone(), digest });
+        let digest = located
+            .plugin
+            .map(|plugin| OnceLock::from(plugin.library.sha256.to_owned()))
+            .unwrap_or_default();
+        self.library = Some(Library {
+            path: located.path.clone(),
+            digest,
+        });
         self
     }
 
@@ -183,9 +198,28 @@ impl CompileCache {
     /// If the directory cannot be read.
     pub fn entries(&self) -> Result<Vec<KeptEntry>> {
         let mut entries = Vec::new();
-        for file in self.files()?.into_iter().filter(|file| file.kind == Kind::Program) {
-            let Ok(Header { key, name, platform, compile_time }) = Header::of_file(&file.path) else { continue };
-            entries.push(KeptEntry { key, name, platform, bytes: file.bytes, compile_time, used: file.changed });
+        for file in self
+            .files()?
+            .into_iter()
+            .filter(|file| file.kind == Kind::Program)
+        {
+            let Ok(Header {
+                key,
+                name,
+                platform,
+                compile_time,
+            }) = Header::of_file(&file.path)
+            else {
+                continue;
+            };
+            entries.push(KeptEntry {
+                key,
+                name,
+                platform,
+                bytes: file.bytes,
+                compile_time,
+                used: file.changed,
+            });
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
         Ok(entries)
@@ -253,11 +287,16 @@ impl CompileCache {
         for file in self.files()? {
             let reason = match file.kind {
                 Kind::Program => self.verify_program(&file.path),
-                Kind::Digest => file::verify_digest(&file.path).unwrap_or_else(|error| Some(error.to_string())),
+                Kind::Digest => {
+                    file::verify_digest(&file.path).unwrap_or_else(|error| Some(error.to_string()))
+                }
                 Kind::Partial | Kind::Loading | Kind::Aside => continue,
             };
             verified.files += 1;
-            verified.damaged.extend(reason.map(|reason| DamagedFile { path: file.path, reason }));
+            verified.damaged.extend(reason.map(|reason| DamagedFile {
+                path: file.path,
+                reason,
+            }));
         }
         Ok(verified)
     }
@@ -284,12 +323,17 @@ impl CompileCache {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(failed("read", &self.directory, &error)),
         };
-        Ok(listed.flatten().filter_map(|listed| OnDisk::of(&listed)).collect())
+        Ok(listed
+            .flatten()
+            .filter_map(|listed| OnDisk::of(&listed))
+            .collect())
     }
 
     /// The key under which a program of this library is kept.
     fn key_of(&self, key: &ProgramKey) -> io::Result<ProgramKey> {
-        let Some(library) = &self.library else { return Ok(*key) };
+        let Some(library) = &self.library else {
+            return Ok(*key);
+        };
         let digest = match library.digest.get() {
             Some(digest) => digest,
             None => {
@@ -297,7 +341,13 @@ impl CompileCache {
                 library.digest.get_or_init(|| digest)
             }
         };
-        Ok(ProgramKey(Sha256::new().chain_update(digest).chain_update(key.0).finalize().into()))
+        Ok(ProgramKey(
+            Sha256::new()
+                .chain_update(digest)
+                .chain_update(key.0)
+                .finalize()
+                .into(),
+        ))
     }
 
     fn path_of(&self, key: &ProgramKey) -> PathBuf {
@@ -313,17 +363,24 @@ impl CompileCache {
     fn begin_load(&self, key: &ProgramKey, name: &str) -> bool {
         match loading::begin(&self.named(key, LOADING)) {
             Begun::Marked(marker) => {
-                self.loading.lock().unwrap_or_else(PoisonError::into_inner).insert(*key, marker);
+                self.loading
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(*key, marker);
                 true
             }
             Begun::Unmarked => true,
             Begun::Died(_marker, by) => {
                 let note = self.named(key, ASIDE);
                 let times = loading::times_aside(&note) + 1;
-                halite_core::warning!("{by} ended while it loaded the compiled program `{name}` ({key}); it is compiled again");
+                halite_core::warning!(
+                    "{by} ended while it loaded the compiled program `{name}` ({key}); it is compiled again"
+                );
                 // Before the marker goes, so that no process finds the program without it.
                 let removed = fs::remove_file(self.path_of(key));
-                if let Err(error) = removed.and_then(|()| file::replace(&note, format!("{times}\n").as_bytes())) {
+                if let Err(error) =
+                    removed.and_then(|()| file::replace(&note, format!("{times}\n").as_bytes()))
+                {
                     tracing::debug!("{} is not set aside: {error}", self.path_of(key).display());
                 }
                 false
@@ -332,7 +389,10 @@ impl CompileCache {
     }
 
     fn end_load(&self, key: &ProgramKey) -> Option<Loading> {
-        self.loading.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+        self.loading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key)
     }
 
     /// Says once that nothing more will be written, and why.
@@ -351,10 +411,14 @@ impl CompileCache {
         file::replace(&self.path_of(key), bytes)
     }
 
-    /// Counts what was written, and sees to the limit: at the first time, and whenever it may have been passed by much.
+    /// Counts what was written, and sees to the limit: at the first time, and whenever it may have
+    /// been passed by much.
     fn stored(&self, bytes: u64) {
         self.stored_bytes.fetch_add(bytes, Relaxed);
-        let mut unchecked = self.unchecked_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unchecked = self
+            .unchecked_bytes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let since = unchecked.map(|before| before + bytes);
         *unchecked = since.filter(|since| *since <= self.limit / 64).or(Some(0));
         if *unchecked == Some(0) {
@@ -362,7 +426,8 @@ impl CompileCache {
         }
     }
 
-    /// Removes what was not used for longest, until the rest is within the limits; and what killed processes left.
+    /// Removes what was not used for longest, until the rest is within the limits; and what killed
+    /// processes left.
     fn make_room(&self) {
         let Ok(mut files) = self.files() else { return };
         files.retain(|file| !(file.is_abandoned() && fs::remove_file(&file.path).is_ok()));
@@ -375,7 +440,8 @@ impl CompileCache {
                 break;
             }
             // One that another process removed at the same time is gone as well.
-            let gone = fs::remove_file(&file.path).map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
+            let gone = fs::remove_file(&file.path)
+                .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
             if gone {
                 tracing::debug!(file = %file.path.display(), "a compiled program makes room");
                 size -= file.bytes;
@@ -388,12 +454,19 @@ impl CompileCache {
 const OP: &str = "compile cache";
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
-    Error::new(ErrorKind::Io, OP, format!("cannot {what} {}: {error}", path.display()))
+    Error::new(
+        ErrorKind::Io,
+        OP,
+        format!("cannot {what} {}: {error}", path.display()),
+    )
 }
 
 impl ProgramCache for CompileCache {
     fn find(&self, key: &ProgramKey) -> Option<KeptProgram> {
-        let key = self.key_of(key).inspect_err(|error| self.give_up(error)).ok()?;
+        let key = self
+            .key_of(key)
+            .inspect_err(|error| self.give_up(error))
+            .ok()?;
         let path = self.path_of(&key);
         let bytes = match file::read_trusted(&path, self.limit, self.writes) {
             Ok(bytes) => bytes,
@@ -410,10 +483,14 @@ impl ProgramCache for CompileCache {
                     if !self.begin_load(&key, &entry.header.name) {
                         return None;
                     }
-                    // When it was last used decides what makes room. If that cannot be noted, it goes earlier.
+                    // When it was last used decides what makes room. If that cannot be noted, it
+                    // goes earlier.
                     _ = file::touch(&path);
                 }
-                Some(KeptProgram { serialized: entry.payload.to_vec(), compile_time: entry.header.compile_time })
+                Some(KeptProgram {
+                    serialized: entry.payload.to_vec(),
+                    compile_time: entry.header.compile_time,
+                })
             }
             Err(reason) => {
                 self.remove(&path, &reason);
@@ -422,13 +499,21 @@ impl ProgramCache for CompileCache {
         }
     }
 
-    fn keep(&self, key: &ProgramKey, compiled: &Compiled<'_>, serialize: &dyn Fn() -> Result<Vec<u8>>) {
+    fn keep(
+        &self,
+        key: &ProgramKey,
+        compiled: &Compiled<'_>,
+        serialize: &dyn Fn() -> Result<Vec<u8>>,
+    ) {
         if !self.writes || self.broken.load(Relaxed) {
             return;
         }
         let Ok(key) = self.key_of(key) else { return };
         if loading::times_aside(&self.named(&key, ASIDE)) >= DEATHS {
-            tracing::debug!("`{}` is not kept: loading it killed {DEATHS} processes", compiled.name);
+            tracing::debug!(
+                "`{}` is not kept: loading it killed {DEATHS} processes",
+                compiled.name
+            );
             return;
         }
         let payload = match serialize() {
@@ -438,9 +523,17 @@ impl ProgramCache for CompileCache {
                 return;
             }
         };
-        let bytes = Entry { header: Header::of(&key, compiled), payload: &payload }.to_bytes();
+        let bytes = Entry {
+            header: Header::of(&key, compiled),
+            payload: &payload,
+        }
+        .to_bytes();
         if bytes.len() as u64 > self.limit {
-            tracing::debug!("`{}` is not kept: {} is more than the whole cache", compiled.name, Bytes(bytes.len() as u64));
+            tracing::debug!(
+                "`{}` is not kept: {} is more than the whole cache",
+                compiled.name,
+                Bytes(bytes.len() as u64)
+            );
             return;
         }
         match self.write(&key, &bytes) {
@@ -479,7 +572,12 @@ impl CompileCache {
 
 impl fmt::Debug for CompileCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CompileCache({}{})", self.directory.display(), if self.writes { "" } else { ", read only" })
+        write!(
+            f,
+            "CompileCache({}{})",
+            self.directory.display(),
+            if self.writes { "" } else { ", read only" }
+        )
     }
 }
 
@@ -509,7 +607,9 @@ impl Kind {
             () if keyed(SUFFIX) => Some(Kind::Program),
             () if keyed(LOADING) => Some(Kind::Loading),
             () if keyed(ASIDE) => Some(Kind::Aside),
-            () if stem(file::DIGEST).is_some_and(|stem| file::is_hex(stem, 32)) => Some(Kind::Digest),
+            () if stem(file::DIGEST).is_some_and(|stem| file::is_hex(stem, 32)) => {
+                Some(Kind::Digest)
+            }
             () if stem(PARTIAL).is_some_and(file::is_partial) => Some(Kind::Partial),
             () => None,
         }
@@ -520,12 +620,19 @@ impl OnDisk {
     fn of(listed: &fs::DirEntry) -> Option<Self> {
         let kind = Kind::of_name(listed.file_name().to_str()?)?;
         let metadata = listed.metadata().ok().filter(fs::Metadata::is_file)?;
-        Some(OnDisk { path: listed.path(), kind, bytes: metadata.len(), changed: metadata.modified().unwrap_or(UNIX_EPOCH) })
+        Some(OnDisk {
+            path: listed.path(),
+            kind,
+            bytes: metadata.len(),
+            changed: metadata.modified().unwrap_or(UNIX_EPOCH),
+        })
     }
 
     /// Whether it is of no use any more.
     fn is_abandoned(&self) -> bool {
-        let age = SystemTime::now().duration_since(self.changed).unwrap_or_default();
+        let age = SystemTime::now()
+            .duration_since(self.changed)
+            .unwrap_or_default();
         match self.kind {
             Kind::Partial => age > ABANDONED,
             Kind::Loading | Kind::Aside => age > FORGOTTEN,

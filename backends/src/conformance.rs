@@ -1,8 +1,9 @@
 //! What every backend must do, as cases that run on any client.
 //!
-//! A backend that passes can be trained on: its transfers keep every bit, donation gives right results, waits tell every
-//! error, wrong arguments are refused and end nothing, launches from many threads and over many devices do not mix. The
-//! cases know nothing of PJRT; their programs are a few lines of StableHLO text each.
+//! A backend that passes can be trained on: its transfers keep every bit, donation gives right
+//! results, waits tell every error, wrong arguments are refused and end nothing, launches from many
+//! threads and over many devices do not mix. The cases know nothing of PJRT; their programs are a
+//! few lines of StableHLO text each.
 //!
 //! ```
 //! use halite_backends::conformance::{self, Subject};
@@ -15,7 +16,8 @@
 //! ```
 //!
 //! What a backend need not do stands beside each case, with the reason; what it says it cannot do
-//! ([`ErrorKind::Unsupported`](halite_core::ErrorKind::Unsupported)) is skipped where the contract allows it.
+//! ([`ErrorKind::Unsupported`](halite_core::ErrorKind::Unsupported)) is skipped where the contract
+//! allows it.
 
 mod devices;
 mod donation;
@@ -85,8 +87,15 @@ type Open = dyn Fn() -> Result<Client> + Send + Sync;
 
 /// Every case, grouped.
 pub fn cases() -> Vec<Case> {
-    let groups =
-        [transfers::CASES, programs::CASES, donation::CASES, events::CASES, errors::CASES, threads::CASES, devices::CASES];
+    let groups = [
+        transfers::CASES,
+        programs::CASES,
+        donation::CASES,
+        events::CASES,
+        errors::CASES,
+        threads::CASES,
+        devices::CASES,
+    ];
     groups.concat()
 }
 
@@ -103,7 +112,13 @@ pub fn run(subject: &Subject, filter: &str) -> Outcome {
 
 impl Case {
     const fn new(name: &'static str, body: fn(&Subject) -> Checked) -> Self {
-        Case { name, devices: 1, deadline: Duration::from_secs(120), exceptions: &[], body }
+        Case {
+            name,
+            devices: 1,
+            deadline: Duration::from_secs(120),
+            exceptions: &[],
+            body,
+        }
     }
 
     const fn devices(mut self, devices: usize) -> Self {
@@ -143,13 +158,17 @@ impl Case {
         }
         let (send, receive) = mpsc::channel();
         let (subject, body) = (subject.clone(), self.body);
-        let spawned = thread::Builder::new().name(self.name.into()).spawn(move || {
-            // The panic hook says where it was.
-            let caught = catch_unwind(AssertUnwindSafe(|| body(&subject)));
-            drop(subject);
-            // Nobody listens any more if it is late.
-            let _ = send.send(caught.unwrap_or_else(|panic| Err(Stop::Failed(format!("panicked: {}", words_of(&*panic))))));
-        });
+        let spawned = thread::Builder::new()
+            .name(self.name.into())
+            .spawn(move || {
+                // The panic hook says where it was.
+                let caught = catch_unwind(AssertUnwindSafe(|| body(&subject)));
+                drop(subject);
+                // Nobody listens any more if it is late.
+                let _ = send.send(caught.unwrap_or_else(|panic| {
+                    Err(Stop::Failed(format!("panicked: {}", words_of(&*panic))))
+                }));
+            });
         if let Err(error) = spawned {
             return Verdict::Failed(format!("no thread to run it on: {error}"));
         }
@@ -167,7 +186,8 @@ impl Case {
 
 fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "without words".to_owned())
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        .unwrap_or_else(|| "without words".to_owned())
 }
 
 impl Outcome {
@@ -190,7 +210,13 @@ impl fmt::Display for Outcome {
         for (name, message) in &self.failed {
             writeln!(f, "FAILED  {name}: {message}")?;
         }
-        write!(f, "{} passed, {} failed, {} skipped", self.passed.len(), self.failed.len(), self.skipped.len())
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed.len(),
+            self.failed.len(),
+            self.skipped.len()
+        )
     }
 }
 
@@ -200,12 +226,16 @@ impl Subject {
         Subject { client, open: None }
     }
 
-    /// A client opened by `open`, which cases may call to open more: of the same platform, with as many devices.
+    /// A client opened by `open`, which cases may call to open more: of the same platform, with as
+    /// many devices.
     ///
     /// # Errors
     /// What `open` says.
     pub fn opened_by(open: impl Fn() -> Result<Client> + Send + Sync + 'static) -> Result<Self> {
-        Ok(Subject { client: open()?, open: Some(Arc::new(open)) })
+        Ok(Subject {
+            client: open()?,
+            open: Some(Arc::new(open)),
+        })
     }
 
     /// The client.
@@ -217,7 +247,9 @@ impl Subject {
     fn another(&self) -> Checked<Client> {
         match &self.open {
             Some(open) => Ok(open()?),
-            None => Err(Stop::Skipped("needs a way to open another client".to_owned())),
+            None => Err(Stop::Skipped(
+                "needs a way to open another client".to_owned(),
+            )),
         }
     }
 }
@@ -245,7 +277,12 @@ mod tests {
         let mut names = HashSet::new();
         for case in cases() {
             assert!(names.insert(case.name), "{} is there twice", case.name);
-            assert!(case.name.split_once("::").is_some_and(|(group, name)| !group.is_empty() && name.contains('_')), "{case:?}");
+            assert!(
+                case.name
+                    .split_once("::")
+                    .is_some_and(|(group, name)| !group.is_empty() && name.contains('_')),
+                "{case:?}"
+            );
         }
         assert!(names.len() > 40, "{} cases", names.len());
     }
@@ -258,17 +295,32 @@ mod tests {
             Ok(())
         };
         let late = case(hang).seconds(0).run(&null());
-        assert!(matches!(&late, Verdict::Failed(message) if message.starts_with("hangs: not done after 0 s")), "{late:?}");
+        assert!(
+            matches!(&late, Verdict::Failed(message) if message.starts_with("hangs: not done after 0 s")),
+            "{late:?}"
+        );
         let panics = case(|_| panic!("of {}", 7)).run(&null());
         assert_eq!(panics, Verdict::Failed("panicked: of 7".into()));
         let lacks = case(|_| Ok(())).devices(3).run(&null());
-        assert_eq!(lacks, Verdict::Skipped("needs 3 devices, there are 2".into()));
-        let excepted = case(|_| Ok(())).except(&[("null", "it is nothing")]).run(&null());
-        assert_eq!(excepted, Verdict::Skipped("not asked of null: it is nothing".into()));
+        assert_eq!(
+            lacks,
+            Verdict::Skipped("needs 3 devices, there are 2".into())
+        );
+        let excepted = case(|_| Ok(()))
+            .except(&[("null", "it is nothing")])
+            .run(&null());
+        assert_eq!(
+            excepted,
+            Verdict::Skipped("not asked of null: it is nothing".into())
+        );
         let fails = case(|_| Err(Stop::Failed("no".into()))).run(&null());
         assert_eq!(fails, Verdict::Failed("no".into()));
-        let alone = case(|subject| subject.another().map(drop)).run(&Subject::new(Client::new(Null::new(1))));
-        assert_eq!(alone, Verdict::Skipped("needs a way to open another client".into()));
+        let alone = case(|subject| subject.another().map(drop))
+            .run(&Subject::new(Client::new(Null::new(1))));
+        assert_eq!(
+            alone,
+            Verdict::Skipped("needs a way to open another client".into())
+        );
     }
 
     /// The suite must be able to fail: a backend whose buffers hold zeros is no backend for values.
@@ -284,6 +336,9 @@ mod tests {
                 }
             }
         }
-        assert_eq!(lenient, [""; 0], "these cases pass on a backend that computes nothing");
+        assert_eq!(
+            lenient, [""; 0],
+            "these cases pass on a backend that computes nothing"
+        );
     }
 }

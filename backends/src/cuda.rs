@@ -15,7 +15,8 @@ use crate::{
 
 pub use driver::{Driver, VisibleGpu};
 
-/// How XLA's CUDA client takes the memory of its devices. What is not set is the plugin's own default.
+/// How XLA's CUDA client takes the memory of its devices. What is not set is the plugin's own
+/// default.
 ///
 /// The same switches in JAX: `XLA_PYTHON_CLIENT_ALLOCATOR`, `XLA_PYTHON_CLIENT_MEM_FRACTION`,
 /// `XLA_PYTHON_CLIENT_PREALLOCATE`.
@@ -80,15 +81,22 @@ impl FromStr for CudaAllocator {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|allocator| allocator.name() == text).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::invalid("allocator", format!("there is none named `{text}`; there are {names}"))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|allocator| allocator.name() == text)
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                Error::invalid(
+                    "allocator",
+                    format!("there is none named `{text}`; there are {names}"),
+                )
+            })
     }
 }
 
 impl CudaOptions {
-    /// The options of the plugin's client, for these devices of the visible ones; all if there are none.
+    /// The options of the plugin's client, for these devices of the visible ones; all if there are
+    /// none.
     fn client(&self, devices: &[u32]) -> Result<Vec<(String, OptionValue)>> {
         let refused = |what: String| Err(Error::invalid("cuda options", what));
         let mut options: Vec<(String, OptionValue)> = vec![("platform_name".into(), "cuda".into())];
@@ -101,7 +109,9 @@ impl CudaOptions {
         }
         if let Some(fraction) = self.memory_fraction {
             if !(fraction > 0.0 && fraction <= 1.0) {
-                return refused(format!("`memory_fraction` is {fraction}; it must be above 0 and at most 1"));
+                return refused(format!(
+                    "`memory_fraction` is {fraction}; it must be above 0 and at most 1"
+                ));
             }
             options.push(("memory_fraction".into(), OptionValue::Float(fraction)));
         }
@@ -110,7 +120,9 @@ impl CudaOptions {
         }
         if let Some(bytes) = self.collective_memory {
             let Ok(bytes) = i64::try_from(bytes) else {
-                return refused(format!("`collective_memory` is {bytes} bytes, more than there can be"));
+                return refused(format!(
+                    "`collective_memory` is {bytes} bytes, more than there can be"
+                ));
             };
             options.push(("collective_memory_size".into(), OptionValue::Int(bytes)));
         }
@@ -120,7 +132,9 @@ impl CudaOptions {
             }
             if count > 1 {
                 // Without a store of keys the plugin ends the process.
-                return refused(format!("{count} nodes: several processes need a store of keys, which halite does not give yet"));
+                return refused(format!(
+                    "{count} nodes: several processes need a store of keys, which halite does not give yet"
+                ));
             }
             options.push(("node_id".into(), OptionValue::Int(id.into())));
             options.push(("num_nodes".into(), OptionValue::Int(count.into())));
@@ -129,15 +143,17 @@ impl CudaOptions {
     }
 }
 
-/// The oldest CUDA of a driver that runs the plugin, which is built for CUDA 13, and the oldest driver that has it.
+/// The oldest CUDA of a driver that runs the plugin, which is built for CUDA 13, and the oldest
+/// driver that has it.
 const OLDEST_CUDA: (u32, u32) = (13, 0);
 const OLDEST_DRIVER: &str = "580";
 
 /// What the driver says of itself and its devices. Takes no device memory.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there is no driver, no device, or the driver is too old, with what to do.
-/// [`ErrorKind::DeadlineExceeded`] if the driver does not answer within a minute; it is not asked again while it does not.
+/// [`ErrorKind::Unavailable`] if there is no driver, no device, or the driver is too old, with what
+/// to do. [`ErrorKind::DeadlineExceeded`] if the driver does not answer within a minute; it is not
+/// asked again while it does not.
 pub fn probe() -> Result<Driver> {
     judge(driver::ask(), Path::new("/"))
 }
@@ -178,20 +194,52 @@ fn judge(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result<Driver
 
 /// That these devices are there.
 fn check_devices(driver: &Driver, devices: &[u32]) -> Result<()> {
-    let Some(missing) = devices.iter().find(|&&device| device as usize >= driver.devices.len()) else { return Ok(()) };
-    let names: Vec<String> = driver.devices.iter().enumerate().map(|(index, gpu)| format!("{index}: {}", gpu.name)).collect();
-    Err(Error::new(ErrorKind::Unavailable, "cuda", format!("there is no device {missing}; there are {}", names.join(", "))))
+    let Some(missing) = devices
+        .iter()
+        .find(|&&device| device as usize >= driver.devices.len())
+    else {
+        return Ok(());
+    };
+    let names: Vec<String> = driver
+        .devices
+        .iter()
+        .enumerate()
+        .map(|(index, gpu)| format!("{index}: {}", gpu.name))
+        .collect();
+    Err(Error::new(
+        ErrorKind::Unavailable,
+        "cuda",
+        format!(
+            "there is no device {missing}; there are {}",
+            names.join(", ")
+        ),
+    ))
 }
 
 /// Opens these devices; all if there are none named.
-pub(crate) fn open(devices: &[u32], options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
+pub(crate) fn open(
+    devices: &[u32],
+    options: &OpenOptions,
+    progress: &mut dyn Progress,
+) -> Result<Opened> {
     let driver = probe()?;
     check_devices(&driver, devices)?;
     let client = options.cuda.client(devices)?;
     let cache = Cache::open(options.cache.as_deref())?;
     let search = Search::cuda(&cache);
-    let open = |located: Located| load(located, client.iter().chain(&options.client).cloned().collect(), &[], options.deadline);
-    if options.offline { search.find_that(open) } else { search.ensure_that(progress, open) }
+    let open = |located: Located| {
+        load(
+            located,
+            client.iter().chain(&options.client).cloned().collect(),
+            &[],
+            options.deadline,
+        )
+    };
+    if options.offline {
+        search.find_that(open)
+    } else {
+        search.ensure_that(progress, open)
+    }
 }
 
 #[cfg(test)]
@@ -199,8 +247,15 @@ mod tests {
     use super::*;
 
     fn driver(cuda: (u32, u32), devices: usize) -> Driver {
-        let gpu = VisibleGpu { name: "NVIDIA H100".into(), memory: 80 << 30, compute_capability: (9, 0) };
-        Driver { cuda, devices: vec![gpu; devices] }
+        let gpu = VisibleGpu {
+            name: "NVIDIA H100".into(),
+            memory: 80 << 30,
+            compute_capability: (9, 0),
+        };
+        Driver {
+            cuda,
+            devices: vec![gpu; devices],
+        }
     }
 
     #[test]
@@ -208,11 +263,21 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let says = |answer| judge(answer, root.path()).unwrap_err().to_string();
         assert!(says(Err(driver::NoDriver::Missing)).contains("install driver 580"));
-        assert!(says(Err(driver::NoDriver::Refused("no device".into()))).ends_with("says: no device"));
-        assert!(says(Err(driver::NoDriver::Silent(std::time::Duration::from_secs(60)))).contains("not answered for 60 s"));
+        assert!(
+            says(Err(driver::NoDriver::Refused("no device".into()))).ends_with("says: no device")
+        );
+        assert!(
+            says(Err(driver::NoDriver::Silent(
+                std::time::Duration::from_secs(60)
+            )))
+            .contains("not answered for 60 s")
+        );
         assert!(says(Ok(driver((13, 0), 0))).contains("shows no devices"));
         assert!(says(Ok(driver((12, 8), 1))).contains("up to 12.8"));
-        assert_eq!(judge(Ok(driver((13, 1), 1)), root.path()).unwrap(), driver((13, 1), 1));
+        assert_eq!(
+            judge(Ok(driver((13, 1), 1)), root.path()).unwrap(),
+            driver((13, 1), 1)
+        );
         std::fs::create_dir(root.path().join("dev")).unwrap();
         std::fs::write(root.path().join("dev/nvidiactl"), "").unwrap();
         assert!(says(Err(driver::NoDriver::Missing)).contains("--gpus all"));
@@ -220,8 +285,13 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_named_with_those_that_are() {
-        let error = check_devices(&driver((13, 0), 2), &[1, 2]).unwrap_err().to_string();
-        assert_eq!(error, "cuda: there is no device 2; there are 0: NVIDIA H100, 1: NVIDIA H100");
+        let error = check_devices(&driver((13, 0), 2), &[1, 2])
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "cuda: there is no device 2; there are 0: NVIDIA H100, 1: NVIDIA H100"
+        );
     }
 
     #[test]
@@ -233,16 +303,51 @@ mod tests {
             collective_memory: Some(1024),
             node: Some(Node { id: 0, count: 1 }),
         };
-        let names: Vec<String> = options.client(&[1]).unwrap().into_iter().map(|(name, _)| name).collect();
-        let expected =
-            ["platform_name", "visible_devices", "allocator", "memory_fraction", "preallocate", "collective_memory_size"];
+        let names: Vec<String> = options
+            .client(&[1])
+            .unwrap()
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        let expected = [
+            "platform_name",
+            "visible_devices",
+            "allocator",
+            "memory_fraction",
+            "preallocate",
+            "collective_memory_size",
+        ];
         assert_eq!(names[..6], expected);
         assert_eq!(names[6..], ["node_id", "num_nodes"]);
         let refused = |options: CudaOptions| options.client(&[]).unwrap_err().to_string();
-        assert!(refused(CudaOptions { memory_fraction: Some(1.5), ..CudaOptions::default() }).contains("1.5"));
-        assert!(refused(CudaOptions { memory_fraction: Some(f32::NAN), ..CudaOptions::default() }).contains("NaN"));
-        assert!(refused(CudaOptions { node: Some(Node { id: 2, count: 2 }), ..CudaOptions::default() }).contains("node 2 of 2"));
-        assert!("pool".parse::<CudaAllocator>().unwrap_err().to_string().contains("cuda_async"));
+        assert!(
+            refused(CudaOptions {
+                memory_fraction: Some(1.5),
+                ..CudaOptions::default()
+            })
+            .contains("1.5")
+        );
+        assert!(
+            refused(CudaOptions {
+                memory_fraction: Some(f32::NAN),
+                ..CudaOptions::default()
+            })
+            .contains("NaN")
+        );
+        assert!(
+            refused(CudaOptions {
+                node: Some(Node { id: 2, count: 2 }),
+                ..CudaOptions::default()
+            })
+            .contains("node 2 of 2")
+        );
+        assert!(
+            "pool"
+                .parse::<CudaAllocator>()
+                .unwrap_err()
+                .to_string()
+                .contains("cuda_async")
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! Entry points into this crate's private parsers for fuzzing. Not part of the public API, and without stability.
+//! Entry points into this crate's private parsers for fuzzing. Not part of the public API, and
+//! without stability.
 //!
-//! Each function takes any bytes, returns whether they were accepted, and panics where a property does not hold.
+//! Each function takes any bytes, returns whether they were accepted, and panics where a property
+//! does not hold.
 
 /// An entry of the compile cache, as given and with the digest that belongs to the bytes.
 pub fn program_entry(data: &[u8]) -> bool {

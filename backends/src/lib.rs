@@ -1,7 +1,7 @@
 //! Find, install, probe and open accelerators.
 //!
-//! An [`Accelerator`] is parsed once from what a user writes (`auto`, `cpu:8`, `plugin:PATH`) and opened as a
-//! [`Client`](halite_core::Client); from there on nothing depends on which one it is.
+//! An [`Accelerator`] is parsed once from what a user writes (`auto`, `cpu:8`, `plugin:PATH`) and
+//! opened as a [`Client`](halite_core::Client); from there on nothing depends on which one it is.
 //!
 //! ```no_run
 //! // no_run: installs the CPU plugin (63 MB) where it is missing.
@@ -12,9 +12,10 @@
 //! # Ok::<(), halite_core::Error>(())
 //! ```
 //!
-//! The CPU's plugin is looked for at `HALITE_CPU_PLUGIN`, in the cache directory (`HALITE_CACHE_DIR`, else the platform's),
-//! in the Python environment, and installed where it is in none of them. A library is loaded only from a path that the
-//! user gave, or if its digest is in [`PLUGINS`]; [`Opened::located`] says which file it was.
+//! The CPU's plugin is looked for at `HALITE_CPU_PLUGIN`, in the cache directory
+//! (`HALITE_CACHE_DIR`, else the platform's), in the Python environment, and installed where it is
+//! in none of them. A library is loaded only from a path that the user gave, or if its digest is in
+//! [`PLUGINS`]; [`Opened::located`] says which file it was.
 // `cuda/driver.rs` alone has some, and says why.
 #![deny(unsafe_code)]
 
@@ -34,7 +35,10 @@ pub mod tpu;
 pub use halite_pjrt as pjrt;
 
 pub use accelerator::{Accelerator, OpenOptions, Opened};
-pub use compile_cache::{Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles, Verified};
+pub use compile_cache::{
+    Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles,
+    Verified,
+};
 pub use locate::{Located, Search, Source, install};
 pub use plugins::{KnownPlugin, PLUGINS, plugin};
 pub use profile::ChromeTrace;

@@ -1,7 +1,8 @@
 //! Finding a plugin's library, and installing it where it is missing.
 //!
-//! In this order: the path that the caller gives, the environment variable, the cache, the Python environment. The first
-//! two are the user's own words and taken as they are; what is found elsewhere must have a digest of [`PLUGINS`].
+//! In this order: the path that the caller gives, the environment variable, the cache, the Python
+//! environment. The first two are the user's own words and taken as they are; what is found
+//! elsewhere must have a digest of [`PLUGINS`].
 
 use std::{
     env, fmt, io,
@@ -85,29 +86,46 @@ impl<'a> Search<'a> {
 
     /// For the CPU: `HALITE_CPU_PLUGIN`, then `cache`, then Python.
     pub fn cpu(cache: &'a Cache) -> Self {
-        Self { platform: Self::CPU, variable: "HALITE_CPU_PLUGIN", given: None, cache }
+        Self {
+            platform: Self::CPU,
+            variable: "HALITE_CPU_PLUGIN",
+            given: None,
+            cache,
+        }
     }
 
     /// For NVIDIA devices: `HALITE_CUDA_PLUGIN`, then `cache`, then Python.
     pub fn cuda(cache: &'a Cache) -> Self {
-        Self { platform: "cuda", variable: "HALITE_CUDA_PLUGIN", given: None, cache }
+        Self {
+            platform: "cuda",
+            variable: "HALITE_CUDA_PLUGIN",
+            given: None,
+            cache,
+        }
     }
 
     /// For TPUs: `HALITE_TPU_PLUGIN`, then `cache`, then Python.
     pub fn tpu(cache: &'a Cache) -> Self {
-        Self { platform: "tpu", variable: "HALITE_TPU_PLUGIN", given: None, cache }
+        Self {
+            platform: "tpu",
+            variable: "HALITE_TPU_PLUGIN",
+            given: None,
+            cache,
+        }
     }
 
     /// For a platform of the table: `cpu`, `cuda` or `tpu`.
     pub fn platform(platform: &str, cache: &'a Cache) -> Option<Self> {
-        [Self::cpu(cache), Self::cuda(cache), Self::tpu(cache)].into_iter().find(|search| search.platform == platform)
+        [Self::cpu(cache), Self::cuda(cache), Self::tpu(cache)]
+            .into_iter()
+            .find(|search| search.platform == platform)
     }
 
     /// Finds the library. Downloads nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is none, with every place that was looked at and why it was not taken. If the
-    /// user's path is not a file: other places are not looked at then.
+    /// [`ErrorKind::Unavailable`] if there is none, with every place that was looked at and why it
+    /// was not taken. If the user's path is not a file: other places are not looked at then.
     pub fn find(&self) -> Result<Located> {
         self.find_that(Ok)
     }
@@ -115,19 +133,25 @@ impl<'a> Search<'a> {
     /// Finds the library, or installs the platform's default.
     ///
     /// # Errors
-    /// As [`find`](Self::find), but for a platform without a default on this system; if it cannot be installed.
+    /// As [`find`](Self::find), but for a platform without a default on this system; if it cannot
+    /// be installed.
     pub fn ensure(&self, progress: &mut dyn Progress) -> Result<Located> {
         self.ensure_that(progress, Ok)
     }
 
     /// As [`find`](Self::find): the first library that `take` takes.
     pub(crate) fn find_that<T>(&self, mut take: impl FnMut(Located) -> Result<T>) -> Result<T> {
-        self.in_order(&mut take)?.map_err(|missed| self.nothing(missed))
+        self.in_order(&mut take)?
+            .map_err(|missed| self.nothing(missed))
     }
 
-    /// As [`ensure`](Self::ensure): the first library that `take` takes. The default is not installed if it was found and
-    /// not taken.
-    pub(crate) fn ensure_that<T>(&self, progress: &mut dyn Progress, mut take: impl FnMut(Located) -> Result<T>) -> Result<T> {
+    /// As [`ensure`](Self::ensure): the first library that `take` takes. The default is not
+    /// installed if it was found and not taken.
+    pub(crate) fn ensure_that<T>(
+        &self,
+        progress: &mut dyn Progress,
+        mut take: impl FnMut(Located) -> Result<T>,
+    ) -> Result<T> {
         match (self.in_order(&mut take)?, self.default_here()) {
             (Ok(taken), _) => Ok(taken),
             (Err(missed), Some(default)) if !missed.tried.contains(&default.name) => {
@@ -138,20 +162,32 @@ impl<'a> Search<'a> {
     }
 
     /// Offers every library to `take` until one is taken. What the user names is the only one then.
-    fn in_order<T>(&self, take: &mut impl FnMut(Located) -> Result<T>) -> Result<Result<T, Missed>> {
+    fn in_order<T>(
+        &self,
+        take: &mut impl FnMut(Located) -> Result<T>,
+    ) -> Result<Result<T, Missed>> {
         if let Some(located) = self.users()? {
             return take(located).map(Ok);
         }
-        let mut missed = Missed { refused: vec![format!("{} is not set", self.variable)], tried: Vec::new() };
+        let mut missed = Missed {
+            refused: vec![format!("{} is not set", self.variable)],
+            tried: Vec::new(),
+        };
         // Python is asked only when it is needed: it takes a while to start.
         for place in [Search::in_cache, Search::in_python] {
             for located in place(self, &mut missed.refused) {
                 let description = located.to_string();
-                missed.tried.extend(located.plugin.map(|plugin| plugin.name));
+                missed
+                    .tried
+                    .extend(located.plugin.map(|plugin| plugin.name));
                 match take(located) {
                     Ok(taken) => return Ok(Ok(taken)),
-                    // Another copy would wait for the same device or server; only a CPU's plugin waits for neither.
-                    Err(error) if error.kind() == ErrorKind::DeadlineExceeded && self.platform != Self::CPU => {
+                    // Another copy would wait for the same device or server; only a CPU's plugin
+                    // waits for neither.
+                    Err(error)
+                        if error.kind() == ErrorKind::DeadlineExceeded
+                            && self.platform != Self::CPU =>
+                    {
                         return Err(error);
                     }
                     Err(error) => missed.refused.push(format!("{description}: {error}")),
@@ -166,7 +202,11 @@ impl<'a> Search<'a> {
         let advice = match self.default_here() {
             Some(default) if tried.contains(&default.name) => by_path,
             Some(default) => format!("install one with `halite plugins install {}`", default.name),
-            None => format!("there is none to install for {} on {}, {by_path}", env::consts::OS, env::consts::ARCH),
+            None => format!(
+                "there is none to install for {} on {}, {by_path}",
+                env::consts::OS,
+                env::consts::ARCH
+            ),
         };
         let message = format!("no plugin that works: {}; {advice}", refused.join("; "));
         Error::new(ErrorKind::Unavailable, self.platform, message)
@@ -179,12 +219,18 @@ impl<'a> Search<'a> {
 
     fn known(&self) -> impl Iterator<Item = &'static KnownPlugin> {
         let platform = self.platform;
-        PLUGINS.iter().filter(move |plugin| plugin.platform == platform && !plugin.only_by_name)
+        PLUGINS
+            .iter()
+            .filter(move |plugin| plugin.platform == platform && !plugin.only_by_name)
     }
 
     /// The library that the user names, by argument or variable.
     fn users(&self) -> Result<Option<Located>> {
-        let variable = || env::var_os(self.variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable = || {
+            env::var_os(self.variable)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let (path, source) = match self.given {
             Some(path) => (path.into(), Source::Given),
             None => match variable() {
@@ -193,14 +239,21 @@ impl<'a> Search<'a> {
             },
         };
         match path.metadata() {
-            Ok(metadata) if metadata.is_file() => Ok(Some(Located { path, source, plugin: None })),
+            Ok(metadata) if metadata.is_file() => Ok(Some(Located {
+                path,
+                source,
+                plugin: None,
+            })),
             other => {
                 let reason = other.map_or_else(|error| error.to_string(), |_| "not a file".into());
                 let from = match source {
                     Source::Environment(variable) => format!("{variable} names "),
                     _ => String::new(),
                 };
-                let message = format!("{from}{}: {reason}; give the path of a plugin's library", path.display());
+                let message = format!(
+                    "{from}{}: {reason}; give the path of a plugin's library",
+                    path.display()
+                );
                 Err(Error::invalid(self.platform, message))
             }
         }
@@ -230,7 +283,8 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// The libraries of known digest in the Python environment; says in `refused` what else is there.
+    /// The libraries of known digest in the Python environment; says in `refused` what else is
+    /// there.
     fn in_python(&self, refused: &mut Vec<String>) -> Vec<Located> {
         let modules: Vec<_> = self.known().map(|plugin| plugin.in_python().0).collect();
         let places = match python_modules(&modules) {
@@ -245,11 +299,17 @@ impl<'a> Search<'a> {
         }
         let mut found = Vec::new();
         for (module, directory) in places {
-            let Some(plugin) = self.known().find(|plugin| plugin.in_python().0 == module) else { continue };
+            let Some(plugin) = self.known().find(|plugin| plugin.in_python().0 == module) else {
+                continue;
+            };
             let path = directory.join(plugin.in_python().1);
             match sha256_of_file(&path) {
                 Ok((digest, _)) if digest == plugin.library.sha256 => {
-                    found.push(Located { path, source: Source::Python, plugin: Some(plugin) });
+                    found.push(Located {
+                        path,
+                        source: Source::Python,
+                        plugin: Some(plugin),
+                    });
                 }
                 Ok((digest, _)) => refused.push(format!(
                     "{} is another version: SHA-256 {digest}, known is {} of {} {}",
@@ -270,19 +330,37 @@ impl<'a> Search<'a> {
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] if it is not built for this machine; otherwise as [`Cache::ensure`].
-pub fn install(plugin: &'static KnownPlugin, cache: &Cache, progress: &mut dyn Progress) -> Result<Located> {
+pub fn install(
+    plugin: &'static KnownPlugin,
+    cache: &Cache,
+    progress: &mut dyn Progress,
+) -> Result<Located> {
     if !plugin.runs_here() {
         let (system, machine) = plugin.target;
         let (here, this) = (env::consts::OS, env::consts::ARCH);
-        let message = format!("plugin `{}` is built for {system} on {machine}, this is {here} on {this}", plugin.name);
+        let message = format!(
+            "plugin `{}` is built for {system} on {machine}, this is {here} on {this}",
+            plugin.name
+        );
         return Err(Error::new(ErrorKind::Unsupported, "install", message));
     }
     if plugin.shows_licence && cache.find(&plugin.package)?.is_none() {
-        progress.step(Step::Terms { package: &plugin.package, terms: plugin.licence });
+        progress.step(Step::Terms {
+            package: &plugin.package,
+            terms: plugin.licence,
+        });
     }
     let installed = cache.ensure_checked(&plugin.package, Check::Full, progress)?;
-    let source = if installed.fresh { Source::Installed } else { Source::Cache };
-    Ok(Located { path: installed.path(plugin.library.name), source, plugin: Some(plugin) })
+    let source = if installed.fresh {
+        Source::Installed
+    } else {
+        Source::Cache
+    };
+    Ok(Located {
+        path: installed.path(plugin.library.name),
+        source,
+        plugin: Some(plugin),
+    })
 }
 
 /// Where the Python environment has these modules: (module, directory). None of them is imported.
@@ -315,9 +393,14 @@ for name in sys.argv[1:]:
                 return Ok(text.lines().filter_map(place).collect());
             }
             Ok(None) => reasons.push(format!("{python} failed")),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => reasons.push(format!("no {python}")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                reasons.push(format!("no {python}"))
+            }
             Err(error) => reasons.push(error.to_string()),
         }
     }
-    Err(format!("no Python environment to look in ({})", reasons.join(", ")))
+    Err(format!(
+        "no Python environment to look in ({})",
+        reasons.join(", ")
+    ))
 }

@@ -17,9 +17,11 @@ pub struct KnownPlugin {
     pub about: &'static str,
     /// Under which terms it is given, as its package says.
     pub licence: &'static str,
-    /// Whether that is shown before it is installed: where not all of it is known to be open source.
+    /// Whether that is shown before it is installed: where not all of it is known to be open
+    /// source.
     pub shows_licence: bool,
-    /// Whether it is taken only where it is named, never because it is installed and another is not.
+    /// Whether it is taken only where it is named, never because it is installed and another is
+    /// not.
     pub only_by_name: bool,
     /// The package, with the library and its licence files.
     pub package: Package,
@@ -37,7 +39,10 @@ impl KnownPlugin {
 
     /// The Python module that the package installs, and the path of the library below its folder.
     pub(crate) fn in_python(&self) -> (&'static str, &'static str) {
-        self.library.inside.split_once('/').unwrap_or(("", self.library.inside))
+        self.library
+            .inside
+            .split_once('/')
+            .unwrap_or(("", self.library.inside))
     }
 }
 
@@ -55,7 +60,9 @@ pub const PLUGINS: &[KnownPlugin] = &[
             name: "lammps-jax-pjrt-cpu",
             version: "0.11.2",
             archive_size: 62_711_338,
-            archive_sha256: Some("1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1"),
+            archive_sha256: Some(
+                "1319390d948b39f69f7dade496b7c385149d9ca6097a6b62114da113216d9ad1",
+            ),
             files: &[CPU_LIBRARY, CPU_LICENCE, CPU_NOTICES],
             parts: &[],
         },
@@ -75,7 +82,9 @@ pub const PLUGINS: &[KnownPlugin] = &[
             name: "fastatomstruct-xla-cpu",
             version: "2026.6.23",
             archive_size: 63_200_622,
-            archive_sha256: Some("88b1c430b341b4bea40a37420311c9c75db6e22b46d2ff95b6986577bee6afe9"),
+            archive_sha256: Some(
+                "88b1c430b341b4bea40a37420311c9c75db6e22b46d2ff95b6986577bee6afe9",
+            ),
             files: &[ALTERNATIVE_LIBRARY],
             parts: &[],
         },
@@ -95,7 +104,9 @@ pub const PLUGINS: &[KnownPlugin] = &[
             name: "xla-cpu-pjrt",
             version: "0.0.1",
             archive_size: 63_461_052,
-            archive_sha256: Some("55837b6b7b47daa717f2d9a5a03563ea0ceaa338d06a81a1e2d3f060d960decc"),
+            archive_sha256: Some(
+                "55837b6b7b47daa717f2d9a5a03563ea0ceaa338d06a81a1e2d3f060d960decc",
+            ),
             files: &[OLD_LIBRARY],
             parts: &[],
         },
@@ -114,11 +125,16 @@ pub const PLUGINS: &[KnownPlugin] = &[
         shows_licence: true,
         only_by_name: false,
         package: Package {
-            client: Client::Wheel { python: "3.11", platform: "manylinux_2_31_x86_64" },
+            client: Client::Wheel {
+                python: "3.11",
+                platform: "manylinux_2_31_x86_64",
+            },
             name: "libtpu",
             version: "0.0.51",
             archive_size: 204_805_508,
-            archive_sha256: Some("ba67ddbfdbac61c8da1fafc26cd51b93e9fe4d298016e2882eb986b1718cba34"),
+            archive_sha256: Some(
+                "ba67ddbfdbac61c8da1fafc26cd51b93e9fe4d298016e2882eb986b1718cba34",
+            ),
             files: &[TPU_LIBRARY, TPU_LICENCE, TPU_NOTICES],
             parts: &[],
         },
@@ -135,11 +151,16 @@ pub const PLUGINS: &[KnownPlugin] = &[
         shows_licence: true,
         only_by_name: false,
         package: Package {
-            client: Client::Wheel { python: "3.11", platform: "manylinux_2_27_x86_64" },
+            client: Client::Wheel {
+                python: "3.11",
+                platform: "manylinux_2_27_x86_64",
+            },
             name: "jax-cuda13-pjrt",
             version: "0.12.0.1",
             archive_size: 134_922_808,
-            archive_sha256: Some("5899bb6177eda86ea532afb9a26794f2bdd04966f6a01f9028266b16c2b6cf90"),
+            archive_sha256: Some(
+                "5899bb6177eda86ea532afb9a26794f2bdd04966f6a01f9028266b16c2b6cf90",
+            ),
             files: &[CUDA_LIBRARY],
             parts: &[CUDA_ASSEMBLER, CUDA_MATHEMATICS],
         },
@@ -215,9 +236,13 @@ const CUDA_LIBRARY: FileSpec = FileSpec {
     sha256: "b6de513893c09af2c77e71afcef46d9706f8c259337cdef4cd5cae2353886f75",
     transform: Transform::None,
 };
-/// The plugin compiles to PTX and runs NVIDIA's assembler. It looks for it in a folder `cuda` beside itself, among others.
+/// The plugin compiles to PTX and runs NVIDIA's assembler. It looks for it in a folder `cuda`
+/// beside itself, among others.
 const CUDA_ASSEMBLER: Package = Package {
-    client: Client::Wheel { python: "3.11", platform: "manylinux2014_x86_64" },
+    client: Client::Wheel {
+        python: "3.11",
+        platform: "manylinux2014_x86_64",
+    },
     name: "nvidia-cuda-nvcc",
     version: "13.0.88",
     archive_size: 37_384_532,
@@ -242,7 +267,10 @@ const CUDA_ASSEMBLER: Package = Package {
 };
 /// The functions of mathematics that programs for GPUs call, as LLVM bitcode.
 const CUDA_MATHEMATICS: Package = Package {
-    client: Client::Wheel { python: "3.11", platform: "manylinux2010_x86_64" },
+    client: Client::Wheel {
+        python: "3.11",
+        platform: "manylinux2010_x86_64",
+    },
     name: "nvidia-nvvm",
     version: "13.0.88",
     archive_size: 61_601_415,
@@ -262,8 +290,17 @@ const CUDA_MATHEMATICS: Package = Package {
 /// # Errors
 /// If there is none; the message lists those there are.
 pub fn plugin(name: &str) -> halite_core::Result<&'static KnownPlugin> {
-    PLUGINS.iter().find(|plugin| plugin.name == name).ok_or_else(|| {
-        let names: Vec<_> = PLUGINS.iter().map(|plugin| plugin.name).collect();
-        halite_core::Error::invalid("plugins", format!("there is no plugin `{name}`; there are {}", names.join(", ")))
-    })
+    PLUGINS
+        .iter()
+        .find(|plugin| plugin.name == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = PLUGINS.iter().map(|plugin| plugin.name).collect();
+            halite_core::Error::invalid(
+                "plugins",
+                format!(
+                    "there is no plugin `{name}`; there are {}",
+                    names.join(", ")
+                ),
+            )
+        })
 }

@@ -1,5 +1,5 @@
-//! What a program does, as a trace that Perfetto and `chrome://tracing` show: a track for each thread, and one for the
-//! device.
+//! What a program does, as a trace that Perfetto and `chrome://tracing` show: a track for each
+//! thread, and one for the device.
 
 use std::{
     cell::Cell,
@@ -32,11 +32,13 @@ const DONE: &str = "halite::device";
 /// Events that are kept; a trace with more is too large for what shows it.
 const MOST: u64 = 4_000_000;
 
-/// Writes what halite does as trace events, while it does it: the spans `trace`, `print`, `compile`, `launch`, `upload`,
-/// `read`, `wait for data`, `wait for device`, `checkpoint`, `validate`; each run on the device; each copy to the host.
+/// Writes what halite does as trace events, while it does it: the spans `trace`, `print`,
+/// `compile`, `launch`, `upload`, `read`, `wait for data`, `wait for device`, `checkpoint`,
+/// `validate`; each run on the device; each copy to the host.
 ///
-/// The file is a JSON array in Chrome's trace-event format, which [Perfetto](https://ui.perfetto.dev) opens. A program that is
-/// killed leaves an array without its end, which is read as well.
+/// The file is a JSON array in Chrome's trace-event format, which
+/// [Perfetto](https://ui.perfetto.dev) opens. A program that is killed leaves an array without its
+/// end, which is read as well.
 ///
 /// ```
 /// use halite_backends::ChromeTrace;
@@ -87,18 +89,32 @@ impl ChromeTrace {
     /// If it cannot be written.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
-        let mut out = File::create(&path).map(BufWriter::new).map_err(|error| failed(&path, error))?;
+        let mut out = File::create(&path)
+            .map(BufWriter::new)
+            .map_err(|error| failed(&path, error))?;
         let process = r#"{"name":"process_name","ph":"M","pid":1,"args":{"name":"halite"}}"#;
         let device = r#"{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"device"}}"#;
         write!(out, "[\n{process},\n{device}").map_err(|error| failed(&path, error))?;
-        let file = TraceFile { out: Some(out), failed: None, named: HashSet::new(), events: 0 };
-        Ok(ChromeTrace { shared: Arc::new(Shared { path, started: Instant::now(), file: Mutex::new(file) }) })
+        let file = TraceFile {
+            out: Some(out),
+            failed: None,
+            named: HashSet::new(),
+            events: 0,
+        };
+        Ok(ChromeTrace {
+            shared: Arc::new(Shared {
+                path,
+                started: Instant::now(),
+                file: Mutex::new(file),
+            }),
+        })
     }
 
     /// The layer for a subscriber. It takes what halite's crates say, and nothing else.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
         let wanted = |metadata: &Metadata<'_>| {
-            metadata.target().starts_with("halite") && (metadata.is_span() || metadata.target() == DONE)
+            metadata.target().starts_with("halite")
+                && (metadata.is_span() || metadata.target() == DONE)
         };
         self.clone().with_filter(filter_fn(wanted))
     }
@@ -110,9 +126,13 @@ impl ChromeTrace {
     pub fn finish(&self) -> Result<()> {
         let mut file = self.shared.lock();
         if let Some(mut out) = file.out.take() {
-            out.write_all(b"\n]\n").and_then(|()| out.flush()).map_err(|error| failed(&self.shared.path, error))?;
+            out.write_all(b"\n]\n")
+                .and_then(|()| out.flush())
+                .map_err(|error| failed(&self.shared.path, error))?;
         }
-        file.failed.take().map_or(Ok(()), |error| Err(failed(&self.shared.path, error)))
+        file.failed
+            .take()
+            .map_or(Ok(()), |error| Err(failed(&self.shared.path, error)))
     }
 }
 
@@ -135,7 +155,9 @@ impl Shared {
         file.events += 1;
         let mut text = String::new();
         if let Some(tid) = thread.filter(|tid| file.named.insert(*tid)) {
-            let name = thread::current().name().map_or_else(|| format!("thread {tid}"), str::to_string);
+            let name = thread::current()
+                .name()
+                .map_or_else(|| format!("thread {tid}"), str::to_string);
             let _ = write!(
                 text,
                 ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{tid},\"args\":{{\"name\":{}}}}}",
@@ -159,7 +181,12 @@ impl fmt::Debug for Shared {
 }
 
 fn failed(path: &Path, error: io::Error) -> Error {
-    Error::new(ErrorKind::Io, OP, format!("cannot write {}", path.display())).caused_by(error)
+    Error::new(
+        ErrorKind::Io,
+        OP,
+        format!("cannot write {}", path.display()),
+    )
+    .caused_by(error)
 }
 
 /// What a span remembers while it is open.
@@ -174,7 +201,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         let mut args = Fields::default();
         attributes.record(&mut args);
         // Another trace may have put its own there, which is the same.
-        span.extensions_mut().replace(Open { args, entered: Instant::now() });
+        span.extensions_mut().replace(Open {
+            args,
+            entered: Instant::now(),
+        });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
@@ -197,7 +227,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         let now = Instant::now();
         let Some(span) = context.span(id) else { return };
         let extensions = span.extensions();
-        let Some(Open { args, entered }) = extensions.get::<Open>() else { return };
+        let Some(Open { args, entered }) = extensions.get::<Open>() else {
+            return;
+        };
         let start = self.shared.micros(*entered);
         let took = (self.shared.micros(now) - start).max(0.0);
         let tid = this_thread();
@@ -212,7 +244,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         let now = Instant::now();
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let (Some(name), nanos) = (fields.message.take(), fields.nanos) else { return };
+        let (Some(name), nanos) = (fields.message.take(), fields.nanos) else {
+            return;
+        };
         let (end, took) = (self.shared.micros(now), nanos as f64 / 1e3);
         let (name, args, start) = (json(&name), fields.text, (end - took).max(0.0));
         if fields.program {
@@ -225,9 +259,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         // Copies overlap, which only asynchronous events may.
         static COPIES: AtomicU64 = AtomicU64::new(0);
         let id = COPIES.fetch_add(1, Relaxed);
-        let common = format!("\"name\":{name},\"cat\":\"copy\",\"pid\":1,\"tid\":0,\"id\":{id},\"args\":{{{args}}}");
-        self.shared.write(&format!("{common},\"ph\":\"b\",\"ts\":{start:.3}"), None);
-        self.shared.write(&format!("{common},\"ph\":\"e\",\"ts\":{end:.3}"), None);
+        let common = format!(
+            "\"name\":{name},\"cat\":\"copy\",\"pid\":1,\"tid\":0,\"id\":{id},\"args\":{{{args}}}"
+        );
+        self.shared
+            .write(&format!("{common},\"ph\":\"b\",\"ts\":{start:.3}"), None);
+        self.shared
+            .write(&format!("{common},\"ph\":\"e\",\"ts\":{end:.3}"), None);
     }
 }
 
@@ -307,11 +345,19 @@ mod tests {
     fn two_traces_of_one_subscriber_have_the_same_spans() {
         let dir = tempfile::tempdir().unwrap();
         let traces = ["one", "two"].map(|name| ChromeTrace::create(dir.path().join(name)).unwrap());
-        let subscriber = tracing_subscriber::registry().with(traces[0].layer()).with(traces[1].layer());
-        tracing::subscriber::with_default(subscriber, || drop(tracing::info_span!("work").entered()));
+        let subscriber = tracing_subscriber::registry()
+            .with(traces[0].layer())
+            .with(traces[1].layer());
+        tracing::subscriber::with_default(subscriber, || {
+            drop(tracing::info_span!("work").entered())
+        });
         for trace in traces {
             trace.finish().unwrap();
-            assert!(std::fs::read_to_string(&trace.shared.path).unwrap().contains(r#""name":"work""#));
+            assert!(
+                std::fs::read_to_string(&trace.shared.path)
+                    .unwrap()
+                    .contains(r#""name":"work""#)
+            );
         }
     }
 }

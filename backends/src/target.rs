@@ -1,7 +1,8 @@
 //! Targets: devices to compile for that need not be here.
 //!
-//! The vendors' own compilers are in their plugins, and need no device: a [`Target`] names one (`tpu:v5e:16x16`,
-//! `cuda:h200:2x8`), [`Target::open`] loads the plugin for it, and [`OpenTarget::compile`] compiles. Nothing here runs a program.
+//! The vendors' own compilers are in their plugins, and need no device: a [`Target`] names one
+//! (`tpu:v5e:16x16`, `cuda:h200:2x8`), [`Target::open`] loads the plugin for it, and
+//! [`OpenTarget::compile`] compiles. Nothing here runs a program.
 //!
 //! ```no_run
 //! // no_run: installs libtpu (205 MB) where it is missing.
@@ -25,7 +26,9 @@ pub use tpu::{TpuGeneration, TpuTarget};
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use halite_core::{CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, ProgramMemory, Result, Shortage};
+use halite_core::{
+    CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, ProgramMemory, Result, Shortage,
+};
 use halite_fetch::{Bytes, Cache, Progress};
 use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topology};
 
@@ -60,12 +63,11 @@ pub enum Target {
 }
 
 /// What there is to choose from.
-const FORMS: &str =
-    "want tpu:v5e:4x4, tpu:v4:4x4x4,megacore, tpu:v6e:16x16,slices=4, cuda:h100:1x8 (hosts by devices of each) or cpu:8";
+const FORMS: &str = "want tpu:v5e:4x4, tpu:v4:4x4x4,megacore, tpu:v6e:16x16,slices=4, cuda:h100:1x8 (hosts by devices of each) or cpu:8";
 
 impl Target {
-    /// How many devices it has, as the compiler counts them: the cores of a chip are devices of their own where the chip has
-    /// two that do not work as one.
+    /// How many devices it has, as the compiler counts them: the cores of a chip are devices of
+    /// their own where the chip has two that do not work as one.
     pub fn device_count(&self) -> usize {
         match self {
             Target::Cpu { devices } => *devices as usize,
@@ -74,8 +76,9 @@ impl Target {
         }
     }
 
-    /// How many parts it has that only the data centre's network connects: TPU slices. A mesh may be over all of them, best with
-    /// an axis of this size outermost: the compiler sends what crosses slices over that network.
+    /// How many parts it has that only the data centre's network connects: TPU slices. A mesh may
+    /// be over all of them, best with an axis of this size outermost: the compiler sends what
+    /// crosses slices over that network.
     pub fn slices(&self) -> usize {
         match self {
             Target::Tpu(target) => target.slices as usize,
@@ -83,12 +86,14 @@ impl Target {
         }
     }
 
-    /// Whether parts of it are connected by the data centre's network alone: several slices, several machines of GPUs.
+    /// Whether parts of it are connected by the data centre's network alone: several slices,
+    /// several machines of GPUs.
     pub fn crosses_network(&self) -> bool {
         self.slices() > 1 || matches!(self, Target::Cuda(target) if target.hosts > 1)
     }
 
-    /// What one device can do, as its vendor says; none for a CPU, of which there are too many kinds.
+    /// What one device can do, as its vendor says; none for a CPU, of which there are too many
+    /// kinds.
     pub fn spec(&self) -> Option<DeviceSpec> {
         match self {
             Target::Cpu { .. } => None,
@@ -106,28 +111,38 @@ impl Target {
         }
     }
 
-    /// Finds the plugin that compiles for it, installing it where it is missing and `options` allow it. Loads nothing.
+    /// Finds the plugin that compiles for it, installing it where it is missing and `options` allow
+    /// it. Loads nothing.
     ///
     /// # Errors
     /// If the plugin is not here and cannot be installed.
     pub fn locate(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Located> {
-        let found = Cache::open(options.cache.as_deref()).map_err(Error::from).and_then(|cache| {
-            let search = self.search(&cache);
-            if options.offline { search.find() } else { search.ensure(progress) }
-        });
+        let found = Cache::open(options.cache.as_deref())
+            .map_err(Error::from)
+            .and_then(|cache| {
+                let search = self.search(&cache);
+                if options.offline {
+                    search.find()
+                } else {
+                    search.ensure(progress)
+                }
+            });
         found.map_err(|error| self.failed(&error))
     }
 
-    /// Loads the plugin that compiles for it, installing it where it is missing and `options` allow it.
+    /// Loads the plugin that compiles for it, installing it where it is missing and `options` allow
+    /// it.
     ///
-    /// Vendors' compilers end the process on some programs, and may take long. What must go on whatever happens opens and compiles
-    /// in a process of its own, as `halite plan` does.
+    /// Vendors' compilers end the process on some programs, and may take long. What must go on
+    /// whatever happens opens and compiles in a process of its own, as `halite plan` does.
     ///
-    /// A plugin is loaded once in a process. What libtpu needs to know where there is no TPU is set in the environment before
-    /// that (`TPU_SKIP_MDS_QUERY` and others, unless the user set them), and stays: real TPUs are opened by another process.
+    /// A plugin is loaded once in a process. What libtpu needs to know where there is no TPU is set
+    /// in the environment before that (`TPU_SKIP_MDS_QUERY` and others, unless the user set them),
+    /// and stays: real TPUs are opened by another process.
     ///
     /// # Errors
-    /// If the plugin is not here and cannot be installed, does not start in time, or does not know the target.
+    /// If the plugin is not here and cannot be installed, does not start in time, or does not know
+    /// the target.
     pub fn open(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
         let opened = self.opened(options, progress);
         let opened = opened.map_err(|error| self.failed(&error))?;
@@ -151,30 +166,49 @@ impl Target {
         let cache = Cache::open(options.cache.as_deref())?;
         let search = self.search(&cache);
         let (located, plugin) = {
-            let environment: &[_] = if let Target::Tpu(_) = self { tpu::ENVIRONMENT } else { &[] };
+            let environment: &[_] = if let Target::Tpu(_) = self {
+                tpu::ENVIRONMENT
+            } else {
+                &[]
+            };
             let load = |located: Located| {
                 let load = load_options(&located, environment, options.deadline);
                 Ok((Plugin::load_with(&located.path, &load)?, located))
             };
-            let (plugin, located) = if options.offline { search.find_that(load) } else { search.ensure_that(progress, load) }?;
+            let (plugin, located) = if options.offline {
+                search.find_that(load)
+            } else {
+                search.ensure_that(progress, load)
+            }?;
             (located, plugin)
         };
         let topology = match self {
             // Its topologies have no names; a client's is as good, and the devices cost nothing.
-            Target::Cpu { devices } => {
-                plugin.client(vec![("cpu_device_count".to_owned(), OptionValue::from(i64::from(*devices)))])?.topology()?
-            }
+            Target::Cpu { devices } => plugin
+                .client(vec![(
+                    "cpu_device_count".to_owned(),
+                    OptionValue::from(i64::from(*devices)),
+                )])?
+                .topology()?,
             Target::Cuda(target) => plugin.topology(target.gpu.name(), target.options())?,
             Target::Tpu(target) => plugin.topology(&target.topology(), target.options())?,
         };
         let devices = topology.devices()?;
         let wanted = self.device_count();
         if devices.len() != wanted {
-            let message =
-                format!("the plugin makes {} devices of it, {wanted} were expected; use another build of it", devices.len());
+            let message = format!(
+                "the plugin makes {} devices of it, {wanted} were expected; use another build of it",
+                devices.len()
+            );
             return Err(Error::new(ErrorKind::Internal, "open", message));
         }
-        Ok(OpenTarget { target: self.clone(), located, plugin, topology, devices })
+        Ok(OpenTarget {
+            target: self.clone(),
+            located,
+            plugin,
+            topology,
+            devices,
+        })
     }
 }
 
@@ -204,8 +238,8 @@ impl OpenTarget {
         self.plugin
     }
 
-    /// The devices in id order, neighbours beside each other: the cores of a chip, then chips along the first axis of the slice, then
-    /// along the next, then the slices.
+    /// The devices in id order, neighbours beside each other: the cores of a chip, then chips along
+    /// the first axis of the slice, then along the next, then the slices.
     pub fn devices(&self) -> &[DeviceDescription] {
         &self.devices
     }
@@ -218,35 +252,58 @@ impl OpenTarget {
     /// Bytes of memory that programs may use on one device, where the compiler has a limit.
     pub fn memory_per_device(&self) -> Option<u64> {
         let attributes = &self.devices.first()?.attributes;
-        match attributes.iter().find(|(name, _)| name == "device_memory_bytes_limit") {
+        match attributes
+            .iter()
+            .find(|(name, _)| name == "device_memory_bytes_limit")
+        {
             Some((_, OptionValue::Int(bytes))) => u64::try_from(*bytes).ok(),
             _ => None,
         }
     }
 
-    /// The first of [`devices`](Self::devices) as a mesh of these axes, the last of which changes fastest.
+    /// The first of [`devices`](Self::devices) as a mesh of these axes, the last of which changes
+    /// fastest.
     ///
     /// # Errors
     /// If the axes multiply to more devices than there are.
-    pub fn mesh<N: Into<Arc<str>>>(&self, axes: impl IntoIterator<Item = (N, usize)>) -> Result<Arc<Mesh>> {
-        let axes: Vec<(Arc<str>, usize)> = axes.into_iter().map(|(name, size)| (name.into(), size)).collect();
-        let size = axes.iter().try_fold(1usize, |size, (_, axis)| size.checked_mul(*axis));
+    pub fn mesh<N: Into<Arc<str>>>(
+        &self,
+        axes: impl IntoIterator<Item = (N, usize)>,
+    ) -> Result<Arc<Mesh>> {
+        let axes: Vec<(Arc<str>, usize)> = axes
+            .into_iter()
+            .map(|(name, size)| (name.into(), size))
+            .collect();
+        let size = axes
+            .iter()
+            .try_fold(1usize, |size, (_, axis)| size.checked_mul(*axis));
         match size {
-            Some(size) if size <= self.devices.len() => Ok(Arc::new(Mesh::new(axes, self.ids().take(size))?)),
+            Some(size) if size <= self.devices.len() => {
+                Ok(Arc::new(Mesh::new(axes, self.ids().take(size))?))
+            }
             _ => {
-                let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-                let message =
-                    format!("a mesh of {} is more than the {} devices of {}", axes.join(", "), self.devices.len(), self.target);
+                let axes: Vec<String> = axes
+                    .iter()
+                    .map(|(name, size)| format!("{name}={size}"))
+                    .collect();
+                let message = format!(
+                    "a mesh of {} is more than the {} devices of {}",
+                    axes.join(", "),
+                    self.devices.len(),
+                    self.target
+                );
                 Err(Error::invalid("mesh", message))
             }
         }
     }
 
-    /// Compiles for these devices. Empty `options.devices` means the first of [`devices`](Self::devices).
+    /// Compiles for these devices. Empty `options.devices` means the first of
+    /// [`devices`](Self::devices).
     ///
     /// # Errors
-    /// What the compiler says. [`OutOfMemory`](ErrorKind::OutOfMemory) where the program does not fit a device; the error's source
-    /// is a [`Shortage`](halite_core::Shortage) where it is known by how much.
+    /// What the compiler says. [`OutOfMemory`](ErrorKind::OutOfMemory) where the program does not
+    /// fit a device; the error's source is a [`Shortage`](halite_core::Shortage) where it is known
+    /// by how much.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         let mut options = options.clone();
         if options.devices.is_empty() {
@@ -255,8 +312,16 @@ impl OpenTarget {
         let compiled = self.topology.compile(program, &options)?;
         // Only libtpu looks at this by itself.
         if let (Ok(memory), Some(available)) = (compiled.memory(), self.memory_per_device()) {
-            let ProgramMemory { arguments, outputs, aliased, temporary, .. } = memory;
-            let required = memory.peak.unwrap_or(arguments + outputs + temporary - aliased.min(outputs));
+            let ProgramMemory {
+                arguments,
+                outputs,
+                aliased,
+                temporary,
+                ..
+            } = memory;
+            let required = memory
+                .peak
+                .unwrap_or(arguments + outputs + temporary - aliased.min(outputs));
             if required > available {
                 let message = format!(
                     "`{}` does not fit {}: its arguments are {}, its results {} (of which {} reuse arguments), and what it computes on \
@@ -268,8 +333,12 @@ impl OpenTarget {
                     Bytes(aliased),
                     Bytes(temporary)
                 );
-                let error = Error::new(ErrorKind::OutOfMemory, "compile", message).on(self.topology.platform());
-                return Err(error.caused_by(Shortage { required, available }));
+                let error = Error::new(ErrorKind::OutOfMemory, "compile", message)
+                    .on(self.topology.platform());
+                return Err(error.caused_by(Shortage {
+                    required,
+                    available,
+                }));
             }
         }
         Ok(compiled)
@@ -295,12 +364,16 @@ impl FromStr for Target {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (platform, rest) = text.split_once(':').map_or((text, None), |(platform, rest)| (platform, Some(rest)));
+        let (platform, rest) = text
+            .split_once(':')
+            .map_or((text, None), |(platform, rest)| (platform, Some(rest)));
         let parsed = match (platform, rest) {
             ("cpu", None) => Ok(Target::Cpu { devices: 1 }),
             ("cpu", Some(count)) => match count.parse() {
                 Ok(devices @ 1..=MOST_CPU_DEVICES) => Ok(Target::Cpu { devices }),
-                _ => Err(format!("`{count}` is no number of devices from 1 to {MOST_CPU_DEVICES}; want cpu:8")),
+                _ => Err(format!(
+                    "`{count}` is no number of devices from 1 to {MOST_CPU_DEVICES}; want cpu:8"
+                )),
             },
             ("cuda", Some(rest)) => rest.parse().map(Target::Cuda),
             ("tpu", Some(rest)) => rest.parse().map(Target::Tpu),
@@ -313,9 +386,15 @@ impl FromStr for Target {
 
 /// Sizes written with an `x` between them.
 fn sizes(text: &str) -> Option<Vec<u32>> {
-    text.split('x').map(|size| size.parse().ok().filter(|size| *size > 0)).collect()
+    text.split('x')
+        .map(|size| size.parse().ok().filter(|size| *size > 0))
+        .collect()
 }
 
 fn by_x(sizes: &[u32]) -> String {
-    sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("x")
+    sizes
+        .iter()
+        .map(u32::to_string)
+        .collect::<Vec<_>>()
+        .join("x")
 }

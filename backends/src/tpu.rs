@@ -14,9 +14,10 @@ use crate::{
     locate::{Located, Search},
 };
 
-/// How libtpu's client is made. What is not set is the plugin's own default. Several processes on a pod are told of each
-/// other by environment variables alone: `TPU_PROCESS_BOUNDS`, `TPU_CHIPS_PER_PROCESS_BOUNDS`, `TPU_PROCESS_ADDRESSES`,
-/// `TPU_PROCESS_PORT`, `TPU_VISIBLE_CHIPS`, `CLOUD_TPU_TASK_ID`.
+/// How libtpu's client is made. What is not set is the plugin's own default. Several processes on a
+/// pod are told of each other by environment variables alone: `TPU_PROCESS_BOUNDS`,
+/// `TPU_CHIPS_PER_PROCESS_BOUNDS`, `TPU_PROCESS_ADDRESSES`, `TPU_PROCESS_PORT`,
+/// `TPU_VISIBLE_CHIPS`, `CLOUD_TPU_TASK_ID`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TpuOptions {
     /// How many programs may be queued on a device.
@@ -30,16 +31,25 @@ pub struct TpuOptions {
 impl TpuOptions {
     fn client(&self) -> Result<Vec<(String, OptionValue)>> {
         let mut options = vec![("ml_framework_name".to_string(), OptionValue::from("halite"))];
-        options.push(("ml_framework_version".into(), env!("CARGO_PKG_VERSION").into()));
+        options.push((
+            "ml_framework_version".into(),
+            env!("CARGO_PKG_VERSION").into(),
+        ));
         if let Some(count) = self.max_inflight_computations {
             if count == 0 {
-                return Err(Error::invalid("tpu options", "`max_inflight_computations` is 0; nothing would run"));
+                return Err(Error::invalid(
+                    "tpu options",
+                    "`max_inflight_computations` is 0; nothing would run",
+                ));
             }
             options.push(("max_inflight_computations".into(), count.into()));
         }
         if let Some(bytes) = self.premapped_buffer_size {
             let bytes = i64::try_from(bytes).map_err(|_| {
-                Error::invalid("tpu options", format!("`premapped_buffer_size` {bytes} is more than there can be"))
+                Error::invalid(
+                    "tpu options",
+                    format!("`premapped_buffer_size` {bytes} is more than there can be"),
+                )
             })?;
             options.push(("premapped_buffer_size".into(), bytes.into()));
         }
@@ -76,7 +86,8 @@ const LOCK_FILE: &str = "libtpu_lockfile";
 /// The chips of this machine.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there are none; if libtpu would wait for minutes for a metadata server that is not there.
+/// [`ErrorKind::Unavailable`] if there are none; if libtpu would wait for minutes for a metadata
+/// server that is not there.
 pub fn probe() -> Result<Chips> {
     let cloud = |name: &str| std::env::var_os(name).is_some();
     Machine::real().probe(cloud("TPU_SKIP_MDS_QUERY") && cloud("TPU_ACCELERATOR_TYPE"))
@@ -90,7 +101,10 @@ struct Machine {
 
 impl Machine {
     fn real() -> Self {
-        Machine { root: PathBuf::from("/"), temporary: std::env::temp_dir() }
+        Machine {
+            root: PathBuf::from("/"),
+            temporary: std::env::temp_dir(),
+        }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -107,7 +121,8 @@ impl Machine {
                     .into(),
             );
         }
-        let product = fs::read_to_string(self.at("sys/devices/virtual/dmi/id/product_name")).unwrap_or_default();
+        let product = fs::read_to_string(self.at("sys/devices/virtual/dmi/id/product_name"))
+            .unwrap_or_default();
         if !knows_its_place && product.trim() != "Google Compute Engine" {
             return unavailable(format!(
                 "this machine (`{}`) has {} chips and is not on Google Compute Engine, where libtpu asks the metadata server what \
@@ -123,9 +138,20 @@ impl Machine {
     /// Device files of the older driver, then those of VFIO, if a PCI device is Google's.
     fn chips(&self) -> Vec<PathBuf> {
         let numbered = |directory: &str, prefix: &str| -> Vec<PathBuf> {
-            let entries = fs::read_dir(self.at(directory)).into_iter().flatten().flatten();
-            let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix(prefix)?.parse::<u32>().ok();
-            let mut found: Vec<_> = entries.filter_map(|entry| Some((number(&entry.path())?, entry.path()))).collect();
+            let entries = fs::read_dir(self.at(directory))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let number = |path: &Path| {
+                path.file_name()?
+                    .to_str()?
+                    .strip_prefix(prefix)?
+                    .parse::<u32>()
+                    .ok()
+            };
+            let mut found: Vec<_> = entries
+                .filter_map(|entry| Some((number(&entry.path())?, entry.path())))
+                .collect();
             found.sort();
             found.into_iter().map(|(_, path)| path).collect()
         };
@@ -133,28 +159,54 @@ impl Machine {
         if !accel.is_empty() {
             return accel;
         }
-        let mut devices = fs::read_dir(self.at("sys/bus/pci/devices")).into_iter().flatten().flatten();
-        let is_google =
-            |entry: fs::DirEntry| fs::read_to_string(entry.path().join("vendor")).is_ok_and(|vendor| vendor.trim() == GOOGLE);
-        if devices.any(is_google) { numbered("dev/vfio", "") } else { Vec::new() }
+        let mut devices = fs::read_dir(self.at("sys/bus/pci/devices"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let is_google = |entry: fs::DirEntry| {
+            fs::read_to_string(entry.path().join("vendor"))
+                .is_ok_and(|vendor| vendor.trim() == GOOGLE)
+        };
+        if devices.any(is_google) {
+            numbered("dev/vfio", "")
+        } else {
+            Vec::new()
+        }
     }
 
     /// Other processes that have one of these files open, as far as this one may see.
     fn holders(&self, files: &[PathBuf]) -> Vec<Holder> {
         let mut holders = Vec::new();
-        let processes = fs::read_dir(self.at("proc")).into_iter().flatten().flatten();
+        let processes = fs::read_dir(self.at("proc"))
+            .into_iter()
+            .flatten()
+            .flatten();
         for entry in processes {
             let name = entry.file_name();
-            let Some(process) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let Some(process) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+                continue;
+            };
             if process == std::process::id() {
                 continue;
             }
-            let open = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-            let held = open.filter_map(|link| fs::read_link(link.path()).ok()).find(|target| files.contains(target));
+            let open = fs::read_dir(entry.path().join("fd"))
+                .into_iter()
+                .flatten()
+                .flatten();
+            let held = open
+                .filter_map(|link| fs::read_link(link.path()).ok())
+                .find(|target| files.contains(target));
             if let Some(file) = held {
                 let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-                let command = String::from_utf8_lossy(&command).replace('\0', " ").trim().to_owned();
-                holders.push(Holder { process, command, file });
+                let command = String::from_utf8_lossy(&command)
+                    .replace('\0', " ")
+                    .trim()
+                    .to_owned();
+                holders.push(Holder {
+                    process,
+                    command,
+                    file,
+                });
             }
         }
         holders.sort_by_key(|holder| holder.process);
@@ -165,14 +217,25 @@ impl Machine {
     fn explain(&self, chips: &Chips, error: Error) -> Error {
         let holders = self.holders(&chips.files);
         let lock = self.temporary.join(LOCK_FILE);
-        let message = if let Some(Holder { process, command, file }) = holders.first() {
-            format!("{} is held by process {process} (`{command}`); wait for it, or end it with `kill {process}`", file.display())
+        let message = if let Some(Holder {
+            process,
+            command,
+            file,
+        }) = holders.first()
+        {
+            format!(
+                "{} is held by process {process} (`{command}`); wait for it, or end it with `kill {process}`",
+                file.display()
+            )
         } else if error.to_string().contains("lockfile") && lock.exists() {
             format!(
                 "a process that is gone, or of another user, left the lock file {} behind; if `sudo lsof -w {}` shows nobody, \
                  remove it",
                 lock.display(),
-                chips.files.first().map_or_else(String::new, |file| file.display().to_string())
+                chips
+                    .files
+                    .first()
+                    .map_or_else(String::new, |file| file.display().to_string())
             )
         } else if error.kind() == ErrorKind::DeadlineExceeded {
             "libtpu waits for the metadata server, or for the other hosts of its slice, which must all start the same program at \
@@ -195,7 +258,9 @@ fn environment(chips: &[u32]) -> Result<Vec<(&'static str, String)>> {
         4 => "2,2,1",
         8 => "2,4,1",
         count => {
-            let message = format!("{count} chips make no rectangle that libtpu takes; name 1, 2, 4 or 8, or all with `tpu`");
+            let message = format!(
+                "{count} chips make no rectangle that libtpu takes; name 1, 2, 4 or 8, or all with `tpu`"
+            );
             return Err(Error::invalid("tpu", message));
         }
     };
@@ -208,20 +273,43 @@ fn environment(chips: &[u32]) -> Result<Vec<(&'static str, String)>> {
 }
 
 /// Opens these chips of this host; all if there are none named.
-pub(crate) fn open(chips: &[u32], options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
+pub(crate) fn open(
+    chips: &[u32],
+    options: &OpenOptions,
+    progress: &mut dyn Progress,
+) -> Result<Opened> {
     let found = probe()?;
-    if let Some(missing) = chips.iter().find(|&&chip| chip as usize >= found.files.len()) {
-        let message = format!("there is no chip {missing}; this host has {}, counted from 0", found.files.len());
+    if let Some(missing) = chips
+        .iter()
+        .find(|&&chip| chip as usize >= found.files.len())
+    {
+        let message = format!(
+            "there is no chip {missing}; this host has {}, counted from 0",
+            found.files.len()
+        );
         return Err(Error::new(ErrorKind::Unavailable, "tpu", message));
     }
     let environment = environment(chips)?;
-    let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let environment: Vec<(&str, &str)> = environment
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
     let client = options.tpu.client()?;
     let cache = Cache::open(options.cache.as_deref())?;
     let search = Search::tpu(&cache);
-    let open =
-        |located: Located| load(located, client.iter().chain(&options.client).cloned().collect(), &environment, options.deadline);
-    let opened = if options.offline { search.find_that(open) } else { search.ensure_that(progress, open) };
+    let open = |located: Located| {
+        load(
+            located,
+            client.iter().chain(&options.client).cloned().collect(),
+            &environment,
+            options.deadline,
+        )
+    };
+    let opened = if options.offline {
+        search.find_that(open)
+    } else {
+        search.ensure_that(progress, open)
+    };
     opened.map_err(|error| Machine::real().explain(&found, error))
 }
 
@@ -239,7 +327,10 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, contents).unwrap();
         }
-        let machine = Machine { root: directory.path().to_owned(), temporary: directory.path().join("tmp") };
+        let machine = Machine {
+            root: directory.path().to_owned(),
+            temporary: directory.path().join("tmp"),
+        };
         (directory, machine)
     }
 
@@ -247,48 +338,105 @@ mod tests {
 
     #[test]
     fn chips_are_found_behind_both_drivers_in_the_order_of_their_numbers() {
-        let accel: Vec<(String, &str)> = (0..12).map(|index| (format!("dev/accel{index}"), "")).collect();
-        let mut files: Vec<(&str, &str)> = accel.iter().map(|(path, contents)| (path.as_str(), *contents)).collect();
+        let accel: Vec<(String, &str)> = (0..12)
+            .map(|index| (format!("dev/accel{index}"), ""))
+            .collect();
+        let mut files: Vec<(&str, &str)> = accel
+            .iter()
+            .map(|(path, contents)| (path.as_str(), *contents))
+            .collect();
         files.push((PRODUCT, "Google Compute Engine\n"));
         let (_held, it) = machine(&files);
         let chips = it.probe(false).unwrap();
         assert_eq!(chips.files.len(), 12);
         assert!(chips.files[10].ends_with("dev/accel10"));
 
-        let vfio = [("dev/vfio/0", ""), ("dev/vfio/1", ""), ("dev/vfio/vfio", ""), (PRODUCT, "Google Compute Engine\n")];
+        let vfio = [
+            ("dev/vfio/0", ""),
+            ("dev/vfio/1", ""),
+            ("dev/vfio/vfio", ""),
+            (PRODUCT, "Google Compute Engine\n"),
+        ];
         let pci = ("sys/bus/pci/devices/0000:00:05.0/vendor", "0x1ae0\n");
         let (_held, it) = machine(&[&vfio[..], &[pci]].concat());
         assert_eq!(it.probe(false).unwrap().files.len(), 2);
         let (_held, it) = machine(&[&vfio[..], &[(pci.0, "0x8086\n")]].concat());
-        assert!(it.probe(false).unwrap_err().to_string().contains("no TPU devices were found"), "other VFIO devices are no TPUs");
+        assert!(
+            it.probe(false)
+                .unwrap_err()
+                .to_string()
+                .contains("no TPU devices were found"),
+            "other VFIO devices are no TPUs"
+        );
     }
 
     #[test]
     fn off_googles_cloud_nobody_waits_for_its_metadata_server() {
         let (_held, it) = machine(&[("dev/accel0", ""), (PRODUCT, "Laptop 5\n")]);
         let error = it.probe(false).unwrap_err().to_string();
-        assert!(error.contains("`Laptop 5`") && error.contains("TPU_SKIP_MDS_QUERY=1"), "{error}");
-        assert_eq!(it.probe(true).unwrap().files.len(), 1, "who sets the variables knows");
+        assert!(
+            error.contains("`Laptop 5`") && error.contains("TPU_SKIP_MDS_QUERY=1"),
+            "{error}"
+        );
+        assert_eq!(
+            it.probe(true).unwrap().files.len(),
+            1,
+            "who sets the variables knows"
+        );
     }
 
     #[test]
     fn who_holds_a_chip_is_named() {
-        let (held, it) = machine(&[("dev/accel0", ""), ("proc/4242/cmdline", "python3\0train.py\0"), ("proc/7/cmdline", "sh\0")]);
+        let (held, it) = machine(&[
+            ("dev/accel0", ""),
+            ("proc/4242/cmdline", "python3\0train.py\0"),
+            ("proc/7/cmdline", "sh\0"),
+        ]);
         fs::create_dir_all(held.path().join("proc/4242/fd")).unwrap();
-        symlink(held.path().join("dev/accel0"), held.path().join("proc/4242/fd/9")).unwrap();
-        let chips = Chips { files: vec![held.path().join("dev/accel0")] };
-        let error = || Error::new(ErrorKind::Unavailable, "open", "ABORTED: libtpu multi-process lockfile");
+        symlink(
+            held.path().join("dev/accel0"),
+            held.path().join("proc/4242/fd/9"),
+        )
+        .unwrap();
+        let chips = Chips {
+            files: vec![held.path().join("dev/accel0")],
+        };
+        let error = || {
+            Error::new(
+                ErrorKind::Unavailable,
+                "open",
+                "ABORTED: libtpu multi-process lockfile",
+            )
+        };
         let text = it.explain(&chips, error()).to_string();
-        assert!(text.contains("held by process 4242 (`python3 train.py`)") && text.contains("ABORTED"), "{text}");
+        assert!(
+            text.contains("held by process 4242 (`python3 train.py`)") && text.contains("ABORTED"),
+            "{text}"
+        );
 
         fs::remove_file(held.path().join("proc/4242/fd/9")).unwrap();
-        assert_eq!(it.explain(&chips, error()).to_string(), error().to_string(), "nothing is known then");
+        assert_eq!(
+            it.explain(&chips, error()).to_string(),
+            error().to_string(),
+            "nothing is known then"
+        );
         fs::create_dir_all(&it.temporary).unwrap();
         fs::write(it.temporary.join(LOCK_FILE), "").unwrap();
         let text = it.explain(&chips, error()).to_string();
-        assert!(text.contains("lock file") && text.contains("libtpu_lockfile behind"), "{text}");
-        let late = Error::new(ErrorKind::DeadlineExceeded, "open", "took longer than 180 s");
-        assert!(it.explain(&chips, late).to_string().contains("metadata server"));
+        assert!(
+            text.contains("lock file") && text.contains("libtpu_lockfile behind"),
+            "{text}"
+        );
+        let late = Error::new(
+            ErrorKind::DeadlineExceeded,
+            "open",
+            "took longer than 180 s",
+        );
+        assert!(
+            it.explain(&chips, late)
+                .to_string()
+                .contains("metadata server")
+        );
     }
 
     #[test]
@@ -298,14 +446,36 @@ mod tests {
         assert_eq!(one[1].1, "1,1,1");
         assert_eq!(environment(&[0, 1, 2, 3]).unwrap()[1].1, "2,2,1");
         assert!(environment(&[]).unwrap().is_empty());
-        assert!(environment(&[0, 1, 2]).unwrap_err().to_string().contains("name 1, 2, 4 or 8"));
+        assert!(
+            environment(&[0, 1, 2])
+                .unwrap_err()
+                .to_string()
+                .contains("name 1, 2, 4 or 8")
+        );
     }
 
     #[test]
     fn options_that_cannot_work_are_refused() {
-        let none = TpuOptions { max_inflight_computations: Some(0), ..TpuOptions::default() };
-        assert!(none.client().unwrap_err().to_string().contains("nothing would run"));
-        let options = TpuOptions { premapped_buffer_size: Some(1 << 30), ..TpuOptions::default() };
-        assert_eq!(options.client().unwrap()[2], ("premapped_buffer_size".to_string(), OptionValue::Int(1 << 30)));
+        let none = TpuOptions {
+            max_inflight_computations: Some(0),
+            ..TpuOptions::default()
+        };
+        assert!(
+            none.client()
+                .unwrap_err()
+                .to_string()
+                .contains("nothing would run")
+        );
+        let options = TpuOptions {
+            premapped_buffer_size: Some(1 << 30),
+            ..TpuOptions::default()
+        };
+        assert_eq!(
+            options.client().unwrap()[2],
+            (
+                "premapped_buffer_size".to_string(),
+                OptionValue::Int(1 << 30)
+            )
+        );
     }
 }

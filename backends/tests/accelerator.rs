@@ -13,10 +13,18 @@ fn names_are_parsed_and_written_back() {
         ("cpu", Accelerator::cpu()),
         ("cpu:8", Accelerator::Cpu { devices: Some(8) }),
         ("cuda", Accelerator::Cuda { devices: vec![] }),
-        ("cuda:0,3", Accelerator::Cuda { devices: vec![0, 3] }),
+        (
+            "cuda:0,3",
+            Accelerator::Cuda {
+                devices: vec![0, 3],
+            },
+        ),
         ("tpu", Accelerator::Tpu { chips: vec![] }),
         ("tpu:2", Accelerator::Tpu { chips: vec![2] }),
-        ("plugin:/opt/a:b.so", Accelerator::Plugin("/opt/a:b.so".into())),
+        (
+            "plugin:/opt/a:b.so",
+            Accelerator::Plugin("/opt/a:b.so".into()),
+        ),
     ];
     for (text, accelerator) in cases {
         assert_eq!(text.parse::<Accelerator>().unwrap(), accelerator);
@@ -44,41 +52,80 @@ fn names_that_mean_nothing_are_refused_with_what_would_work() {
     for (text, words) in cases {
         let error = text.parse::<Accelerator>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.to_string().contains(words) && error.to_string().contains(text), "{text}: {error}");
+        assert!(
+            error.to_string().contains(words) && error.to_string().contains(text),
+            "{text}: {error}"
+        );
     }
 }
 
 #[test]
 fn the_cpu_is_opened_with_as_many_devices_as_asked_for_and_data_comes_back() {
-    for (accelerator, devices) in [(Accelerator::auto(), 1), (Accelerator::cpu(), 1), (Accelerator::Cpu { devices: Some(8) }, 8)]
-    {
-        let opened = accelerator.open_with(&OpenOptions::default(), &mut Bar::default()).unwrap();
-        assert_eq!(opened.client.local_devices().len(), devices, "{accelerator}");
-        assert_eq!(opened.plugin.path(), opened.located.path.canonicalize().unwrap());
-        let mesh = std::sync::Arc::new(Mesh::new([("data", devices)], opened.client.local_devices()).unwrap());
+    for (accelerator, devices) in [
+        (Accelerator::auto(), 1),
+        (Accelerator::cpu(), 1),
+        (Accelerator::Cpu { devices: Some(8) }, 8),
+    ] {
+        let opened = accelerator
+            .open_with(&OpenOptions::default(), &mut Bar::default())
+            .unwrap();
+        assert_eq!(
+            opened.client.local_devices().len(),
+            devices,
+            "{accelerator}"
+        );
+        assert_eq!(
+            opened.plugin.path(),
+            opened.located.path.canonicalize().unwrap()
+        );
+        let mesh = std::sync::Arc::new(
+            Mesh::new([("data", devices)], opened.client.local_devices()).unwrap(),
+        );
         let host = HostArray::from_slice(&(0..32).collect::<Vec<i32>>(), [16, 2]).unwrap();
-        let array = Array::upload(&opened.client, &host, &Sharding::new(&mesh, PartitionSpec::first("data")).unwrap()).unwrap();
+        let array = Array::upload(
+            &opened.client,
+            &host,
+            &Sharding::new(&mesh, PartitionSpec::first("data")).unwrap(),
+        )
+        .unwrap();
         assert_eq!(array.shards().len(), devices);
         assert_eq!(array.read().unwrap(), host);
     }
     assert!(Accelerator::cpu().open().is_ok());
 }
 
-/// What each says is tested beside the probes; here only that a machine without the hardware gets words, at once.
+/// What each says is tested beside the probes; here only that a machine without the hardware gets
+/// words, at once.
 #[test]
 fn an_accelerator_that_is_not_here_is_refused_before_anything_is_fetched_or_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let cache = directory.path().join("cache");
     let mut skipped = 0;
-    for (name, here) in [("cuda", cuda::probe().is_ok()), ("cuda:1", cuda::probe().is_ok()), ("tpu", tpu::probe().is_ok())] {
+    for (name, here) in [
+        ("cuda", cuda::probe().is_ok()),
+        ("cuda:1", cuda::probe().is_ok()),
+        ("tpu", tpu::probe().is_ok()),
+    ] {
         if here {
             skipped += 1;
             continue;
         }
-        let options = OpenOptions { cache: Some(cache.clone()), ..OpenOptions::default() };
-        let error = name.parse::<Accelerator>().unwrap().open_with(&options, &mut Quiet).unwrap_err();
+        let options = OpenOptions {
+            cache: Some(cache.clone()),
+            ..OpenOptions::default()
+        };
+        let error = name
+            .parse::<Accelerator>()
+            .unwrap()
+            .open_with(&options, &mut Quiet)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(error.to_string().starts_with(&format!("accelerator {name}: no ")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("accelerator {name}: no ")),
+            "{error}"
+        );
     }
     println!("skipped: {skipped} accelerators that are here");
     assert!(!cache.exists());
@@ -87,15 +134,28 @@ fn an_accelerator_that_is_not_here_is_refused_before_anything_is_fetched_or_load
 /// The whole of a real launch on the GPUs or chips of this machine, where there are any.
 #[test]
 fn accelerators_that_are_here_open_and_data_comes_back() {
-    for (name, here) in [("cuda", cuda::probe().map(drop)), ("tpu", tpu::probe().map(drop))] {
+    for (name, here) in [
+        ("cuda", cuda::probe().map(drop)),
+        ("tpu", tpu::probe().map(drop)),
+    ] {
         if let Err(why) = here {
             println!("skipped: {name}: {why}");
             continue;
         }
-        let opened = name.parse::<Accelerator>().unwrap().open_with(&OpenOptions::default(), &mut Bar::default()).unwrap();
+        let opened = name
+            .parse::<Accelerator>()
+            .unwrap()
+            .open_with(&OpenOptions::default(), &mut Bar::default())
+            .unwrap();
         let device = Sharding::single(opened.client.local_devices()[0]);
         let host = HostArray::from_slice(&[1.0f32, -2.0, 3.5], [3]).unwrap();
-        assert_eq!(Array::upload(&opened.client, &host, &device).unwrap().read().unwrap(), host);
+        assert_eq!(
+            Array::upload(&opened.client, &host, &device)
+                .unwrap()
+                .read()
+                .unwrap(),
+            host
+        );
     }
 }
 
@@ -106,8 +166,14 @@ fn without_a_plugin_and_offline_every_place_is_named() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let options = OpenOptions { cache: Some(directory.path().join("cache")), offline: true, ..OpenOptions::default() };
-    let error = Accelerator::auto().open_with(&options, &mut Quiet).unwrap_err();
+    let options = OpenOptions {
+        cache: Some(directory.path().join("cache")),
+        offline: true,
+        ..OpenOptions::default()
+    };
+    let error = Accelerator::auto()
+        .open_with(&options, &mut Quiet)
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let words = [
         "accelerator auto: tpu: no TPU devices",
@@ -116,14 +182,20 @@ fn without_a_plugin_and_offline_every_place_is_named() {
         "not installed in",
         "halite plugins install cpu",
     ];
-    assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+    assert!(
+        words.iter().all(|word| error.to_string().contains(word)),
+        "{error}"
+    );
     assert!(!directory.path().join("cache").exists());
 }
 
 #[test]
 fn a_plugin_that_is_missing_cut_for_another_machine_or_none_is_an_error_and_no_crash() {
     let cache = Cache::open(None).unwrap();
-    let library = Search::cpu(&cache).ensure(&mut Bar::default()).unwrap().path;
+    let library = Search::cpu(&cache)
+        .ensure(&mut Bar::default())
+        .unwrap()
+        .path;
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| -> PathBuf {
         fs::write(directory.path().join(name), bytes).unwrap();
@@ -143,10 +215,16 @@ fn a_plugin_that_is_missing_cut_for_another_machine_or_none_is_an_error_and_no_c
     ];
     for (path, words) in cases {
         let refused = |error: Error| {
-            assert!(error.to_string().contains(words) && error.to_string().contains(path.to_str().unwrap()), "{error}");
+            assert!(
+                error.to_string().contains(words)
+                    && error.to_string().contains(path.to_str().unwrap()),
+                "{error}"
+            );
         };
         refused(Accelerator::Plugin(path.clone()).open().unwrap_err());
     }
-    let by_path = Accelerator::Plugin(library).open_with(&OpenOptions::default(), &mut Quiet).unwrap();
+    let by_path = Accelerator::Plugin(library)
+        .open_with(&OpenOptions::default(), &mut Quiet)
+        .unwrap();
     assert_eq!(by_path.located.source, Source::Given);
 }

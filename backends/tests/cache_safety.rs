@@ -16,7 +16,10 @@ use halite_backends::{CompileCache, CompileCacheOptions, Located, Source};
 use halite_core::{Compiled, Error, ProgramCache, ProgramKey};
 
 fn open(directory: &Path) -> CompileCache {
-    let options = CompileCacheOptions { directory: Some(directory.into()), ..Default::default() };
+    let options = CompileCacheOptions {
+        directory: Some(directory.into()),
+        ..Default::default()
+    };
     CompileCache::open(&options, None).unwrap().unwrap()
 }
 
@@ -26,7 +29,11 @@ fn key(number: u8) -> ProgramKey {
 
 fn keep(cache: &CompileCache, number: u8, payload: &[u8]) {
     let compile_time = Duration::from_secs(2);
-    let compiled = Compiled { name: "step", platform: "cpu", compile_time };
+    let compiled = Compiled {
+        name: "step",
+        platform: "cpu",
+        compile_time,
+    };
     cache.keep(&key(number), &compiled, &|| Ok(payload.to_vec()));
 }
 
@@ -36,7 +43,10 @@ fn found(cache: &CompileCache, number: u8) -> Option<Vec<u8>> {
 
 fn names(directory: &Path) -> Vec<String> {
     let name = |file: std::io::Result<fs::DirEntry>| file.unwrap().file_name().into_string();
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().map(|file| name(file).unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|file| name(file).unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -49,7 +59,8 @@ fn mkfifo(path: &Path) {
 fn within_a_minute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, done) = mpsc::channel();
     thread::spawn(move || send.send(work()));
-    done.recv_timeout(Duration::from_secs(60)).expect("the call hangs")
+    done.recv_timeout(Duration::from_secs(60))
+        .expect("the call hangs")
 }
 
 const FOREIGN: [&str; 7] = [
@@ -74,7 +85,10 @@ fn clear_leaves_files_of_other_names() {
     let cache = open(directory.path());
     keep(&cache, 1, b"code");
     for name in FOREIGN {
-        assert!(directory.path().join(name).exists(), "{name} was removed by a write");
+        assert!(
+            directory.path().join(name).exists(),
+            "{name} was removed by a write"
+        );
     }
     cache.clear().unwrap();
     let mut foreign = FOREIGN.map(String::from);
@@ -87,8 +101,17 @@ fn eviction_leaves_programs_of_other_names() {
     let directory = tempfile::tempdir().unwrap();
     let concert = directory.path().join("concert.program");
     fs::write(&concert, vec![0; 5000]).unwrap();
-    fs::File::options().append(true).open(&concert).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-    let options = CompileCacheOptions { directory: Some(directory.path().into()), limit: 4000, ..Default::default() };
+    fs::File::options()
+        .append(true)
+        .open(&concert)
+        .unwrap()
+        .set_modified(SystemTime::UNIX_EPOCH)
+        .unwrap();
+    let options = CompileCacheOptions {
+        directory: Some(directory.path().into()),
+        limit: 4000,
+        ..Default::default()
+    };
     let cache = CompileCache::open(&options, None).unwrap().unwrap();
     keep(&cache, 1, &[1; 1000]);
     assert!(concert.exists());
@@ -107,7 +130,10 @@ fn a_pipe_under_a_programs_name_is_a_miss() {
         keep(&cache, 1, b"code");
         assert_eq!(found(&cache, 1), Some(b"code".to_vec()));
     });
-    assert!(fs::metadata(&path).unwrap().is_file(), "the pipe is replaced");
+    assert!(
+        fs::metadata(&path).unwrap().is_file(),
+        "the pipe is replaced"
+    );
 }
 
 const CHILD: &str = "HALITE_TEST_CACHE_CHILD";
@@ -116,7 +142,9 @@ const PLACE: &str = "HALITE_TEST_CACHE_PLACE";
 /// Not a test by itself: what the tests below run in a process of its own.
 #[test]
 fn child() {
-    let Some(what) = std::env::var_os(CHILD) else { return };
+    let Some(what) = std::env::var_os(CHILD) else {
+        return;
+    };
     let cache = open(Path::new(&std::env::var_os(PLACE).unwrap()));
     match what.to_str().unwrap() {
         "load and die" => {
@@ -134,9 +162,15 @@ fn child() {
 fn run(what: &str, directory: &Path, shell: &str) -> std::process::ExitStatus {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{shell} exec \"$0\" \"$@\"")]);
-    command.arg(std::env::current_exe().unwrap()).args(["--exact", "child", "--nocapture"]);
+    command
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture"]);
     command.env(CHILD, what).env(PLACE, directory);
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap()
 }
 
 #[test]
@@ -179,7 +213,10 @@ fn a_load_that_comes_back_leaves_no_marker() {
     keep(&cache, 1, b"code");
     let program = format!("{}.program", key(1));
     assert!(found(&cache, 1).is_some());
-    assert_eq!(names(directory.path()), [format!("{}.loading", key(1)), program.clone()]);
+    assert_eq!(
+        names(directory.path()),
+        [format!("{}.loading", key(1)), program.clone()]
+    );
     // Two at once, in this process or another.
     assert!(found(&cache, 1).is_some() && found(&open(directory.path()), 1).is_some());
     cache.loaded(&key(1));
@@ -206,16 +243,35 @@ fn a_death_is_forgotten_once_the_program_loads() {
 #[test]
 fn damaged_files_are_named_by_verify() {
     let directory = tempfile::tempdir().unwrap();
-    let (programs, library) = (directory.path().join("programs"), directory.path().join("a plugin.so"));
+    let (programs, library) = (
+        directory.path().join("programs"),
+        directory.path().join("a plugin.so"),
+    );
     fs::write(&library, "build").unwrap();
-    let located = Located { path: library.clone(), source: Source::Given, plugin: None };
+    let located = Located {
+        path: library.clone(),
+        source: Source::Given,
+        plugin: None,
+    };
     let cache = open(&programs).for_plugin(&located);
     (1..=3).for_each(|number| keep(&cache, number, b"code"));
     let verified = cache.verify().unwrap();
-    assert_eq!((verified.files, verified.damaged), (4, Vec::new()), "three programs, and the digest");
+    assert_eq!(
+        (verified.files, verified.damaged),
+        (4, Vec::new()),
+        "three programs, and the digest"
+    );
 
-    let named = |suffix: &str| names(&programs).into_iter().find(|name| name.ends_with(suffix)).unwrap();
-    let (program, digest) = (programs.join(named(".program")), programs.join(named(".digest")));
+    let named = |suffix: &str| {
+        names(&programs)
+            .into_iter()
+            .find(|name| name.ends_with(suffix))
+            .unwrap()
+    };
+    let (program, digest) = (
+        programs.join(named(".program")),
+        programs.join(named(".digest")),
+    );
     let mut bytes = fs::read(&program).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&program, bytes).unwrap();
@@ -238,5 +294,9 @@ fn a_limit_on_file_sizes_does_not_kill_a_write() {
     assert!(status.success(), "{status}");
     let cache = open(directory.path());
     assert_eq!(found(&cache, 1), None);
-    assert!(names(directory.path()).iter().all(|name| !name.ends_with(".partial")));
+    assert!(
+        names(directory.path())
+            .iter()
+            .all(|name| !name.ends_with(".partial"))
+    );
 }

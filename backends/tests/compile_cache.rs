@@ -1,4 +1,5 @@
-//! The compile cache as files: what is found again, what is refused, what makes room, and processes that are killed.
+//! The compile cache as files: what is found again, what is refused, what makes room, and processes
+//! that are killed.
 
 use std::{
     fs,
@@ -14,11 +15,16 @@ use halite_core::{Compiled, Error, ErrorKind, ProgramCache, ProgramKey};
 const LONG: Duration = Duration::from_secs(2);
 
 fn options(directory: &Path) -> CompileCacheOptions {
-    CompileCacheOptions { directory: Some(directory.to_path_buf()), ..Default::default() }
+    CompileCacheOptions {
+        directory: Some(directory.to_path_buf()),
+        ..Default::default()
+    }
 }
 
 fn open(directory: &Path) -> CompileCache {
-    CompileCache::open(&options(directory), None).unwrap().unwrap()
+    CompileCache::open(&options(directory), None)
+        .unwrap()
+        .unwrap()
 }
 
 fn key(number: u8) -> ProgramKey {
@@ -26,7 +32,11 @@ fn key(number: u8) -> ProgramKey {
 }
 
 fn keep(cache: &CompileCache, number: u8, payload: &[u8]) {
-    let compiled = Compiled { name: "step", platform: "cpu", compile_time: LONG };
+    let compiled = Compiled {
+        name: "step",
+        platform: "cpu",
+        compile_time: LONG,
+    };
     cache.keep(&key(number), &compiled, &|| Ok(payload.to_vec()));
 }
 
@@ -35,8 +45,10 @@ fn found(cache: &CompileCache, number: u8) -> Option<Vec<u8>> {
 }
 
 fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(directory).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -53,11 +65,19 @@ fn what_one_keeps_another_finds() {
 
     let other = open(&programs);
     let kept = other.find(&key(1)).unwrap();
-    assert_eq!((kept.serialized, kept.compile_time), (b"machine code".to_vec(), LONG));
+    assert_eq!(
+        (kept.serialized, kept.compile_time),
+        (b"machine code".to_vec(), LONG)
+    );
     other.loaded(&key(1));
     assert_eq!(found(&other, 2), None);
-    let [entry] = &other.entries().unwrap()[..] else { panic!() };
-    assert_eq!((&*entry.name, &*entry.platform, entry.key), ("step", "cpu", key(1)));
+    let [entry] = &other.entries().unwrap()[..] else {
+        panic!()
+    };
+    assert_eq!(
+        (&*entry.name, &*entry.platform, entry.key),
+        ("step", "cpu", key(1))
+    );
     assert_eq!(other.clear().unwrap(), (1, entry.bytes));
     assert_eq!(found(&cache, 1), None);
 }
@@ -69,14 +89,20 @@ fn the_directory_is_its_owners_alone() {
     let directory = tempfile::tempdir().unwrap();
     let programs = directory.path().join("programs");
     keep(&open(&programs), 1, b"code");
-    assert_eq!(fs::metadata(&programs).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        fs::metadata(&programs).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
     let file = programs.join(format!("{}.program", key(1)));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o022, 0);
 
     // What others may have written is not loaded, but out of a directory that the user vouches for.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     assert_eq!(found(&open(&programs), 1), None);
-    let trusted = CompileCacheOptions { access: Access::ReadOnly, ..options(&programs) };
+    let trusted = CompileCacheOptions {
+        access: Access::ReadOnly,
+        ..options(&programs)
+    };
     assert!(found(&CompileCache::open(&trusted, None).unwrap().unwrap(), 1).is_some());
     // And it is replaced by the next that compiles it.
     keep(&open(&programs), 1, b"ours");
@@ -96,8 +122,13 @@ fn damage_is_a_miss_and_goes() {
         bytes[at] ^= 1;
         bytes
     };
-    let mut damaged = vec![Vec::new(), b"something else".to_vec(), [&whole[..], b"more"].concat()];
-    damaged.extend([7, 60, whole.len() / 2, whole.len() - 1].map(|length| whole[..length].to_vec()));
+    let mut damaged = vec![
+        Vec::new(),
+        b"something else".to_vec(),
+        [&whole[..], b"more"].concat(),
+    ];
+    damaged
+        .extend([7, 60, whole.len() / 2, whole.len() - 1].map(|length| whole[..length].to_vec()));
     damaged.extend([0, 9, 20, 50, 70, whole.len() / 2, whole.len() - 1].map(flipped));
     for bytes in damaged {
         fs::write(&file, &bytes).unwrap();
@@ -134,23 +165,46 @@ fn a_read_only_cache_never_writes() {
     keep(&open(&programs), 1, b"code");
     let file = programs.join(format!("{}.program", key(1)));
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-    fs::File::options().append(true).open(&file).unwrap().set_modified(old).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(&file)
+        .unwrap()
+        .set_modified(old)
+        .unwrap();
 
-    let read_only = CompileCacheOptions { access: Access::ReadOnly, ..options(&programs) };
+    let read_only = CompileCacheOptions {
+        access: Access::ReadOnly,
+        ..options(&programs)
+    };
     let cache = CompileCache::open(&read_only, None).unwrap().unwrap();
     assert_eq!(found(&cache, 1), Some(b"code".to_vec()));
     keep(&cache, 2, b"not kept");
     assert_eq!(names(&programs).len(), 1);
-    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), old, "not even when it was used");
+    assert_eq!(
+        fs::metadata(&file).unwrap().modified().unwrap(),
+        old,
+        "not even when it was used"
+    );
     fs::write(&file, b"damaged").unwrap();
     assert_eq!(found(&cache, 1), None);
     assert_eq!(fs::read(&file).unwrap(), b"damaged");
 
-    let missing = CompileCacheOptions { directory: Some(directory.path().join("missing")), ..read_only };
+    let missing = CompileCacheOptions {
+        directory: Some(directory.path().join("missing")),
+        ..read_only
+    };
     let error = CompileCache::open(&missing, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.message().contains("missing is to be read only, and is no directory"), "{error}");
-    let off = CompileCacheOptions { access: Access::Off, ..options(&programs) };
+    assert!(
+        error
+            .message()
+            .contains("missing is to be read only, and is no directory"),
+        "{error}"
+    );
+    let off = CompileCacheOptions {
+        access: Access::Off,
+        ..options(&programs)
+    };
     assert!(CompileCache::open(&off, None).unwrap().is_none());
 }
 
@@ -158,25 +212,49 @@ fn a_read_only_cache_never_writes() {
 fn what_was_not_used_for_longest_makes_room() {
     let directory = tempfile::tempdir().unwrap();
     let limit = 10_500;
-    let cache = CompileCache::open(&CompileCacheOptions { limit, ..options(directory.path()) }, None).unwrap().unwrap();
+    let cache = CompileCache::open(
+        &CompileCacheOptions {
+            limit,
+            ..options(directory.path())
+        },
+        None,
+    )
+    .unwrap()
+    .unwrap();
     let age = |number: u8, seconds: u64| {
-        let file = fs::File::options().append(true).open(directory.path().join(format!("{}.program", key(number)))).unwrap();
-        file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+        let file = fs::File::options()
+            .append(true)
+            .open(directory.path().join(format!("{}.program", key(number))))
+            .unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(seconds))
+            .unwrap();
     };
     for number in 1..=5 {
         keep(&cache, number, &[number; 2000]);
         age(number, 100 - u64::from(number));
     }
     assert_eq!(cache.entries().unwrap().len(), 4, "five are too much");
-    assert!(found(&cache, 1).is_none() && found(&cache, 2).is_some(), "and the second was used now");
+    assert!(
+        found(&cache, 1).is_none() && found(&cache, 2).is_some(),
+        "and the second was used now"
+    );
     keep(&cache, 6, &[6; 2000]);
-    let kept: Vec<_> = (1..=6).filter(|number| found(&cache, *number).is_some()).collect();
+    let kept: Vec<_> = (1..=6)
+        .filter(|number| found(&cache, *number).is_some())
+        .collect();
     assert_eq!(kept, [2, 4, 5, 6]);
-    let total: u64 = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).sum();
+    let total: u64 = fs::read_dir(directory.path())
+        .unwrap()
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
     assert!(total <= limit, "{total}");
 
     keep(&cache, 7, &[7; 20_000]);
-    assert_eq!(cache.entries().unwrap().len(), 4, "what is more than the limit pushes nothing out");
+    assert_eq!(
+        cache.entries().unwrap().len(),
+        4,
+        "what is more than the limit pushes nothing out"
+    );
 }
 
 #[test]
@@ -185,7 +263,12 @@ fn what_killed_processes_left_goes_and_strange_files_stay() {
     let (abandoned, fresh) = (partial(1), partial(2));
     let directory = tempfile::tempdir().unwrap();
     let old = SystemTime::now() - Duration::from_secs(2 * 60 * 60);
-    for (name, is_old) in [(&*abandoned, true), (&*fresh, false), ("notes.txt", true), ("c.program.bak", true)] {
+    for (name, is_old) in [
+        (&*abandoned, true),
+        (&*fresh, false),
+        ("notes.txt", true),
+        ("c.program.bak", true),
+    ] {
         let file = fs::File::create(directory.path().join(name)).unwrap();
         if is_old {
             file.set_modified(old).unwrap();
@@ -193,17 +276,33 @@ fn what_killed_processes_left_goes_and_strange_files_stay() {
     }
     keep(&open(directory.path()), 1, b"code");
     let program = format!("{}.program", key(1));
-    assert_eq!(names(directory.path()), [&*program, &*fresh, "c.program.bak", "notes.txt"]);
+    assert_eq!(
+        names(directory.path()),
+        [&*program, &*fresh, "c.program.bak", "notes.txt"]
+    );
 }
 
 #[test]
 fn what_cannot_be_serialized_is_not_kept_and_however_fast_it_compiled_the_rest_is() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
-    let compiled = Compiled { name: "step", platform: "cpu", compile_time: Duration::ZERO };
-    cache.keep(&key(1), &compiled, &|| Err(Error::new(ErrorKind::Unsupported, "serialize", "this plugin cannot")));
+    let compiled = Compiled {
+        name: "step",
+        platform: "cpu",
+        compile_time: Duration::ZERO,
+    };
+    cache.keep(&key(1), &compiled, &|| {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "serialize",
+            "this plugin cannot",
+        ))
+    });
     cache.keep(&key(2), &compiled, &|| Ok(b"code".to_vec()));
-    assert_eq!((found(&cache, 1), found(&cache, 2)), (None, Some(b"code".to_vec())));
+    assert_eq!(
+        (found(&cache, 1), found(&cache, 2)),
+        (None, Some(b"code".to_vec()))
+    );
 }
 
 #[test]
@@ -220,22 +319,36 @@ fn a_place_that_cannot_be_written_stops_nothing() {
 #[test]
 fn plugins_with_other_bytes_have_other_keys_and_their_digest_is_remembered() {
     let directory = tempfile::tempdir().unwrap();
-    let (programs, library) = (directory.path().join("programs"), directory.path().join("plugin.so"));
+    let (programs, library) = (
+        directory.path().join("programs"),
+        directory.path().join("plugin.so"),
+    );
     let of_library = || {
-        let located = Located { path: library.clone(), source: Source::Given, plugin: None };
+        let located = Located {
+            path: library.clone(),
+            source: Source::Given,
+            plugin: None,
+        };
         open(&programs).for_plugin(&located)
     };
     fs::write(&library, b"one build").unwrap();
     keep(&of_library(), 1, b"code of one build");
     assert_eq!(found(&of_library(), 1), Some(b"code of one build".to_vec()));
-    let remembered = names(&programs).into_iter().find(|name| name.ends_with(".digest")).expect("it is remembered");
+    let remembered = names(&programs)
+        .into_iter()
+        .find(|name| name.ends_with(".digest"))
+        .expect("it is remembered");
     // Right after that, with the same times if the file system's clock is coarse.
     fs::write(&library, b"two build").unwrap();
     assert_eq!(found(&of_library(), 1), None, "same size, same place");
     keep(&of_library(), 1, b"code of another");
     fs::write(directory.path().join("copy.so"), b"one build").unwrap();
     fs::rename(directory.path().join("copy.so"), &library).unwrap();
-    assert_eq!(found(&of_library(), 1), Some(b"code of one build".to_vec()), "the first is still there");
+    assert_eq!(
+        found(&of_library(), 1),
+        Some(b"code of one build".to_vec()),
+        "the first is still there"
+    );
     // What was noted long after the library was changed last is believed.
     let note = programs.join(remembered);
     let text = fs::read_to_string(&note).unwrap();
@@ -243,17 +356,25 @@ fn plugins_with_other_bytes_have_other_keys_and_their_digest_is_remembered() {
     fs::write(&note, format!("{identity}\n{}\n", "0".repeat(64))).unwrap();
     assert!(found(&of_library(), 1).is_some(), "it was noted too soon");
     fs::write(&note, format!("{identity}\n{}\n", "0".repeat(64))).unwrap();
-    fs::File::options().append(true).open(&note).unwrap().set_modified(SystemTime::now() + Duration::from_secs(10)).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(&note)
+        .unwrap()
+        .set_modified(SystemTime::now() + Duration::from_secs(10))
+        .unwrap();
     assert!(found(&of_library(), 1).is_none(), "it was not asked for");
 }
 
 const WRITER: &str = "HALITE_TEST_WRITES_PROGRAMS_TO";
 const SIZE: usize = 4 << 20;
 
-/// Not a test by itself: the process that [`a_process_killed_while_it_writes_leaves_nothing_that_is_used`] kills.
+/// Not a test by itself: the process that
+/// [`a_process_killed_while_it_writes_leaves_nothing_that_is_used`] kills.
 #[test]
 fn writer() {
-    let Some(directory) = std::env::var_os(WRITER) else { return };
+    let Some(directory) = std::env::var_os(WRITER) else {
+        return;
+    };
     let cache = open(Path::new(&directory));
     for number in (0..8).cycle() {
         keep(&cache, number, &vec![number; SIZE]);
@@ -274,20 +395,27 @@ fn a_process_killed_while_it_writes_leaves_nothing_that_is_used() {
             .unwrap();
         let any = |names: &[String], suffix: &str| names.iter().any(|name| name.ends_with(suffix));
         // It is at work.
-        while !any(&names(directory.path()), if round == 0 { ".program" } else { ".partial" }) {
+        while !any(
+            &names(directory.path()),
+            if round == 0 { ".program" } else { ".partial" },
+        ) {
             assert!(child.try_wait().unwrap().is_none(), "it ended");
             std::thread::yield_now();
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let left: Vec<_> = names(directory.path()).into_iter().filter(|name| name.ends_with(".partial")).collect();
+        let left: Vec<_> = names(directory.path())
+            .into_iter()
+            .filter(|name| name.ends_with(".partial"))
+            .collect();
         partial += left.len();
         for number in 0..8 {
             if let Some(payload) = found(&cache, number) {
                 assert_eq!(payload, vec![number; SIZE]);
             }
         }
-        left.iter().for_each(|name| fs::remove_file(directory.path().join(name)).unwrap());
+        left.iter()
+            .for_each(|name| fs::remove_file(directory.path().join(name)).unwrap());
     }
     assert!(partial > 0, "none was killed in the midst of a file");
     assert!(!cache.entries().unwrap().is_empty());

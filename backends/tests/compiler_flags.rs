@@ -8,7 +8,8 @@ use std::{fs, path::Path, process::Command};
 
 use halite_backends::{Accelerator, CompileCacheOptions, OpenOptions};
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DType, DeviceId, FlagValue, HostArray, Launch, Program, Sharding, Signature, TensorType,
+    Arg, Array, Client, CompileOptions, DType, DeviceId, FlagValue, HostArray, Launch, Program,
+    Sharding, Signature, TensorType,
 };
 use halite_fetch::Bar;
 use halite_pjrt::{LoadOptions, Plugin};
@@ -28,19 +29,43 @@ const FAST: &str = "--xla_cpu_enable_fast_math=true";
 const EXACT: &str = "--xla_cpu_enable_fast_math=false";
 
 fn client(programs: &Path) -> Client {
-    let cache = CompileCacheOptions { directory: Some(programs.into()), ..Default::default() };
-    let options = OpenOptions { compile_cache: Some(cache), ..OpenOptions::default() };
-    Accelerator::cpu().open_with(&options, &mut Bar::default()).expect("the CPU plugin").client
+    let cache = CompileCacheOptions {
+        directory: Some(programs.into()),
+        ..Default::default()
+    };
+    let options = OpenOptions {
+        compile_cache: Some(cache),
+        ..OpenOptions::default()
+    };
+    Accelerator::cpu()
+        .open_with(&options, &mut Bar::default())
+        .expect("the CPU plugin")
+        .client
 }
 
 fn compute(client: &Client, options: &CompileOptions) -> f32 {
     let [pair, one] = [2, 1].map(|count| TensorType::new(DType::F32, [count]));
-    let signature = Signature { inputs: vec![pair], outputs: vec![one], donated: vec![] };
-    let program = Program { name: "reorder".into(), code: CODE.as_bytes().into(), signature, partitions: 1, replicas: 1 };
+    let signature = Signature {
+        inputs: vec![pair],
+        outputs: vec![one],
+        donated: vec![],
+    };
+    let program = Program {
+        name: "reorder".into(),
+        code: CODE.as_bytes().into(),
+        signature,
+        partitions: 1,
+        replicas: 1,
+    };
     let loaded = client.compile(&program, options).unwrap();
     let x = HostArray::from_slice(&[1f32, 1e10], [2]).unwrap();
     let x = Array::upload(client, &x, &Sharding::single(DeviceId(0))).unwrap();
-    let outputs = loaded.launch(Launch { args: vec![vec![Arg::Borrow(&x.shards()[0])]] }).unwrap().outputs;
+    let outputs = loaded
+        .launch(Launch {
+            args: vec![vec![Arg::Borrow(&x.shards()[0])]],
+        })
+        .unwrap()
+        .outputs;
     let mut bytes = [0; 4];
     outputs[0][0].read(&mut bytes).unwrap();
     f32::from_ne_bytes(bytes)
@@ -52,7 +77,9 @@ const PROGRAMS: &str = "HALITE_TEST_FLAGS_PROGRAMS";
 /// Not a test by itself: one process that compiles. Says the result, compiles and cache hits.
 #[test]
 fn child() {
-    let Ok(what) = std::env::var(CHILD) else { return };
+    let Ok(what) = std::env::var(CHILD) else {
+        return;
+    };
     if what == "fail" {
         let error = Accelerator::cpu().open().unwrap_err();
         return println!("\nsaid: {error}");
@@ -66,7 +93,10 @@ fn child() {
         "flags set later" => {
             let before = compute(&client, &plain);
             let environment = [("XLA_FLAGS", FAST)];
-            let load = LoadOptions { environment: &environment, ..LoadOptions::default() };
+            let load = LoadOptions {
+                environment: &environment,
+                ..LoadOptions::default()
+            };
             _ = Plugin::load_with(std::env::current_exe().unwrap(), &load);
             assert_eq!(std::env::var("XLA_FLAGS").as_deref(), Ok(FAST));
             result = compute(&client, &plain);
@@ -74,30 +104,46 @@ fn child() {
         }
         option => {
             let file = option.strip_prefix("option ").unwrap().to_owned();
-            let flags = vec![("xla_gpu_load_autotune_results_from".to_owned(), FlagValue::Str(file))];
+            let flags = vec![(
+                "xla_gpu_load_autotune_results_from".to_owned(),
+                FlagValue::Str(file),
+            )];
             result += compute(&client, &CompileOptions { flags, ..plain });
         }
     }
     let counted = client.counters().snapshot();
-    println!("\nsaid: {result} {} {}", counted.compiles, counted.cache_hits);
+    println!(
+        "\nsaid: {result} {} {}",
+        counted.compiles, counted.cache_hits
+    );
 }
 
 /// The result, compiles and cache hits of a process with these flags.
 fn run(what: &str, programs: &Path, flags: Option<&str>) -> (f32, u64, u64) {
     let line = said(what, programs, flags);
     let words: Vec<_> = line.split(' ').collect();
-    (words[0].parse().unwrap(), words[1].parse().unwrap(), words[2].parse().unwrap())
+    (
+        words[0].parse().unwrap(),
+        words[1].parse().unwrap(),
+        words[2].parse().unwrap(),
+    )
 }
 
 /// What a process with these flags says.
 fn said(what: &str, programs: &Path, flags: Option<&str>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "child", "--nocapture"]).env(CHILD, what).env(PROGRAMS, programs);
-    command.env_remove("XLA_FLAGS").envs(flags.map(|flags| ("XLA_FLAGS", flags)));
+    command
+        .args(["--exact", "child", "--nocapture"])
+        .env(CHILD, what)
+        .env(PROGRAMS, programs);
+    command
+        .env_remove("XLA_FLAGS")
+        .envs(flags.map(|flags| ("XLA_FLAGS", flags)));
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let line = said.lines().find_map(|line| line.strip_prefix("said: "));
-    line.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
+    line.unwrap_or_else(|| panic!("{said}{}", String::from_utf8_lossy(&output.stderr)))
+        .to_owned()
 }
 
 #[test]
@@ -105,7 +151,10 @@ fn a_file_of_flags_that_is_missing_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("missing");
     let error = said("fail", directory.path(), Some(file.to_str().unwrap()));
-    assert!(error.contains("XLA_FLAGS is `") && error.contains("names a file of flags"), "{error}");
+    assert!(
+        error.contains("XLA_FLAGS is `") && error.contains("names a file of flags"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -113,7 +162,12 @@ fn flags_in_a_file_are_part_of_the_key() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("flags");
     let flags = Some(file.to_str().unwrap());
-    for (text, want) in [(FAST, (1.0, 1, 0)), (EXACT, (0.0, 1, 0)), (FAST, (1.0, 0, 1)), (EXACT, (0.0, 0, 1))] {
+    for (text, want) in [
+        (FAST, (1.0, 1, 0)),
+        (EXACT, (0.0, 1, 0)),
+        (FAST, (1.0, 0, 1)),
+        (EXACT, (0.0, 0, 1)),
+    ] {
         fs::write(&file, format!("{text}\n")).unwrap();
         assert_eq!(run("once", directory.path(), flags), want, "{text}");
     }

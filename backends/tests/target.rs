@@ -24,10 +24,21 @@ fn targets_are_read_and_know_their_size() {
         ("cuda:a100:1x1", 1, 1),
     ] {
         let target: Target = text.parse().unwrap();
-        assert_eq!((target.to_string().as_str(), target.device_count(), target.slices()), (text, devices, slices));
+        assert_eq!(
+            (
+                target.to_string().as_str(),
+                target.device_count(),
+                target.slices()
+            ),
+            (text, devices, slices)
+        );
         assert!(text.starts_with(target.platform()));
     }
-    for (short, long) in [("cpu", "cpu:1"), ("cuda:b200", "cuda:b200:1x1"), ("tpu:v5e:2x2,slices=1", "tpu:v5e:2x2")] {
+    for (short, long) in [
+        ("cpu", "cpu:1"),
+        ("cuda:b200", "cuda:b200:1x1"),
+        ("tpu:v5e:2x2,slices=1", "tpu:v5e:2x2"),
+    ] {
         assert_eq!(short.parse::<Target>().unwrap().to_string(), long);
     }
 }
@@ -46,16 +57,28 @@ fn what_cannot_work_is_refused_with_what_would() {
         ("tpu:v9:2x2", "there are v2, v3, v4, v5e, v5p, v6e, tpu7x"),
         ("tpu:v5e:4", "`4` has 1 axes, a v5e has 2; want tpu:v5e:4x4"),
         ("tpu:v5e:2x2x1", "has 3 axes, a v5e has 2"),
-        ("tpu:v4:4x4", "`4x4` has 2 axes, a v4 has 3; want tpu:v4:4x4x4"),
-        ("tpu:v5e:axb", "`axb` is no shape of chips; want tpu:v5e:4x4"),
+        (
+            "tpu:v4:4x4",
+            "`4x4` has 2 axes, a v4 has 3; want tpu:v4:4x4x4",
+        ),
+        (
+            "tpu:v5e:axb",
+            "`axb` is no shape of chips; want tpu:v5e:4x4",
+        ),
         ("tpu:v5e:0x4", "is no shape"),
         ("tpu:v5e:4x", "is no shape"),
         ("tpu:v5e:99999999999x1", "is no shape"),
-        ("tpu:v5e:32x32", "at most 16 chips along each axis; take tpu:v5e:16x16"),
+        (
+            "tpu:v5e:32x32",
+            "at most 16 chips along each axis; take tpu:v5e:16x16",
+        ),
         ("tpu:v6e:16x32", "at most 16 chips"),
         ("tpu:v3:64x2", "at most 32 chips"),
         ("tpu:v5p:32x32x32", "is 32768 chips, a pod of v5p has 8960"),
-        ("tpu:v4:4294967295x4294967295x4294967295", "a pod of v4 has 4096"),
+        (
+            "tpu:v4:4294967295x4294967295x4294967295",
+            "a pod of v4 has 4096",
+        ),
         ("tpu:v5e:3x3", "take tpu:v5e:4x4"),
         ("tpu:v4:3x2x3", "take tpu:v4:4x2x3"),
         ("tpu:v5e:4x4,megacore", "megacore is a v4's choice"),
@@ -64,27 +87,50 @@ fn what_cannot_work_is_refused_with_what_would() {
         ("tpu:v5e:4x4,slices=many", "`many` is no number of slices"),
         ("cuda", "which cuda devices is not said"),
         ("cuda:v100", "there are a100, h100, h200, b200"),
-        ("cuda:h100:8", "`8` is not hosts by devices of each; want cuda:h100:1x8"),
+        (
+            "cuda:h100:8",
+            "`8` is not hosts by devices of each; want cuda:h100:1x8",
+        ),
         ("cuda:h100:0x8", "is not hosts by devices"),
         ("cuda:h100:1x64", "1 hosts of 64 devices; want at most"),
     ] {
         let error = text.parse::<Target>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         let error = error.to_string();
-        assert!(error.starts_with(&format!("target {text}: ")) && error.contains(words), "{text}: {error}");
+        assert!(
+            error.starts_with(&format!("target {text}: ")) && error.contains(words),
+            "{text}: {error}"
+        );
     }
 }
 
 /// Texts that are targets, and some that are nearly.
 fn texts() -> impl Strategy<Value = String> {
     let generation = prop::sample::select(TpuGeneration::ALL.map(TpuGeneration::name).to_vec());
-    let shape =
-        prop::collection::vec(1u32..40, 1..4).prop_map(|sizes| sizes.iter().map(u32::to_string).collect::<Vec<_>>().join("x"));
-    let options = prop::sample::select(vec!["", ",megacore", ",slices=3", ",slices=3,megacore", ",megacore,slices=1"]);
-    let tpu = (generation, shape, options).prop_map(|(name, shape, options)| format!("tpu:{name}:{shape}{options}"));
+    let shape = prop::collection::vec(1u32..40, 1..4).prop_map(|sizes| {
+        sizes
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join("x")
+    });
+    let options = prop::sample::select(vec![
+        "",
+        ",megacore",
+        ",slices=3",
+        ",slices=3,megacore",
+        ",megacore,slices=1",
+    ]);
+    let tpu = (generation, shape, options)
+        .prop_map(|(name, shape, options)| format!("tpu:{name}:{shape}{options}"));
     let gpu = prop::sample::select(Gpu::ALL.map(Gpu::name).to_vec());
-    let cuda = (gpu, 0u32..5000, 0u32..20).prop_map(|(name, hosts, devices)| format!("cuda:{name}:{hosts}x{devices}"));
-    prop_oneof![tpu, cuda, (0u32..2000).prop_map(|count| format!("cpu:{count}"))]
+    let cuda = (gpu, 0u32..5000, 0u32..20)
+        .prop_map(|(name, hosts, devices)| format!("cuda:{name}:{hosts}x{devices}"));
+    prop_oneof![
+        tpu,
+        cuda,
+        (0u32..2000).prop_map(|count| format!("cpu:{count}"))
+    ]
 }
 
 proptest! {
@@ -108,22 +154,45 @@ fn every_generation_has_numbers_of_its_vendor_that_grow() {
     let spec = |text: &str| text.parse::<Target>().unwrap().spec().unwrap();
     // A chip's two cores share what it has.
     let (cores, chip) = (spec("tpu:v4:2x2x1"), spec("tpu:v4:2x2x1,megacore"));
-    assert_eq!((2.0 * cores.bf16_flops, 2.0 * cores.memory_bandwidth), (chip.bf16_flops, chip.memory_bandwidth));
+    assert_eq!(
+        (2.0 * cores.bf16_flops, 2.0 * cores.memory_bandwidth),
+        (chip.bf16_flops, chip.memory_bandwidth)
+    );
     for list in [
-        ["tpu:v2:2x2", "tpu:v3:2x2", "tpu:v4:2x2x1", "tpu:v5p:2x2x1", "tpu:tpu7x:2x2x1"].as_slice(),
+        [
+            "tpu:v2:2x2",
+            "tpu:v3:2x2",
+            "tpu:v4:2x2x1",
+            "tpu:v5p:2x2x1",
+            "tpu:tpu7x:2x2x1",
+        ]
+        .as_slice(),
         &["cuda:a100", "cuda:h100", "cuda:b200"],
     ] {
         for pair in list.windows(2) {
             let (older, newer) = (spec(pair[0]), spec(pair[1]));
-            assert!(older.bf16_flops < newer.bf16_flops && older.memory_bandwidth < newer.memory_bandwidth, "{pair:?}");
+            assert!(
+                older.bf16_flops < newer.bf16_flops
+                    && older.memory_bandwidth < newer.memory_bandwidth,
+                "{pair:?}"
+            );
         }
     }
     for text in ["tpu:v5e:4x4", "tpu:v6e:4x4", "cuda:h200"] {
         let spec = spec(text);
-        assert!(spec.bf16_flops >= spec.f32_flops && spec.f32_flops > spec.f32_highest_flops, "{text}");
+        assert!(
+            spec.bf16_flops >= spec.f32_flops && spec.f32_flops > spec.f32_highest_flops,
+            "{text}"
+        );
         // Operations for each byte of memory: what makes a program one or the other.
-        assert!((100.0..700.0).contains(&(spec.bf16_flops / spec.memory_bandwidth)), "{text}");
-        assert!(spec.interconnect_bandwidth < spec.memory_bandwidth && !spec.source.is_empty(), "{text}");
+        assert!(
+            (100.0..700.0).contains(&(spec.bf16_flops / spec.memory_bandwidth)),
+            "{text}"
+        );
+        assert!(
+            spec.interconnect_bandwidth < spec.memory_bandwidth && !spec.source.is_empty(),
+            "{text}"
+        );
     }
     assert_eq!("cpu:8".parse::<Target>().unwrap().spec(), None);
 }

@@ -1,4 +1,5 @@
-// The five lines that a peer and `compare.py` exchange (see protocol.py), for the peers in Rust: included in both.
+// The five lines that a peer and `compare.py` exchange (see protocol.py), for the peers in Rust:
+// included in both.
 
 use std::{io::BufRead, time::Instant};
 

@@ -1,4 +1,5 @@
-//! The work that benchmarks measure: small models trained by a bare loop over one compiled step, without a trainer.
+//! The work that benchmarks measure: small models trained by a bare loop over one compiled step,
+//! without a trainer.
 //!
 //! The same work is written for other frameworks in `peers/`.
 #![forbid(unsafe_code)]
@@ -6,11 +7,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use halite::{
-    Array, Client, DType, DTypePolicy, HostArray, Mesh, Param, PartitionSpec, Result, Sharding, Tree,
+    Array, Client, DType, DTypePolicy, HostArray, Mesh, Param, PartitionSpec, Result, Sharding,
+    Tree,
     models::{Cnn, Mlp},
     nn::{
-        ArraySpec, Conv2d, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace, Transformer, cross_entropy, grad, init,
-        optim, rng,
+        ArraySpec, Conv2d, Jit, LayerNorm, Linear, Optimizer, Padding, Tensor, Trace, Transformer,
+        cross_entropy, grad, init, optim, rng,
     },
     train::{State, Strategy},
     tree::{Empty, Family, Leaf},
@@ -35,8 +37,8 @@ impl Forward for Transformer<()> {
     }
 }
 
-/// The convolutional network of the comparison with other frameworks: two 3x3 convolutions on the whole 28x28 image, one
-/// 2x2 max pooling, two dense layers.
+/// The convolutional network of the comparison with other frameworks: two 3x3 convolutions on the
+/// whole 28x28 image, one 2x2 max pooling, two dense layers.
 #[derive(Tree, Clone, Debug)]
 pub struct WideCnn<L> {
     conv1: Conv2d<L>,
@@ -47,7 +49,10 @@ pub struct WideCnn<L> {
 
 impl WideCnn<Param> {
     /// For ten classes.
-    #[allow(clippy::new_without_default, reason = "a model has no default but the one architecture")]
+    #[allow(
+        clippy::new_without_default,
+        reason = "a model has no default but the one architecture"
+    )]
     pub fn new() -> Self {
         WideCnn {
             conv1: Conv2d::new(1, 32, 3).same(),
@@ -67,12 +72,19 @@ impl Forward for Cnn<()> {
 impl Forward for WideCnn<()> {
     fn logits<'t>(model: &WideCnn<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
         let x = model.conv1.forward(x).relu();
-        let x = model.conv2.forward(x).relu().max_pool([2, 2], [2, 2], Padding::Valid);
-        model.out.forward(model.hidden.forward(x.flatten_from(1)).relu())
+        let x = model
+            .conv2
+            .forward(x)
+            .relu()
+            .max_pool([2, 2], [2, 2], Padding::Valid);
+        model
+            .out
+            .forward(model.hidden.forward(x.flatten_from(1)).relu())
     }
 }
 
-/// One block of GPT-2's form, and a head: layer norm, causal attention, layer norm, two dense layers with GELU between.
+/// One block of GPT-2's form, and a head: layer norm, causal attention, layer norm, two dense
+/// layers with GELU between.
 #[derive(Tree, Clone, Debug)]
 pub struct GptBlock<L> {
     attention_norm: LayerNorm<L>,
@@ -105,22 +117,41 @@ impl GptBlock<Param> {
 impl Forward for GptBlock<()> {
     /// `x: [batch, time, width]` to logits `[batch * time, classes]`.
     fn logits<'t>(model: &GptBlock<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
-        let [batch, time, width] = x.dims()[..] else { panic!("x is [batch, time, width]") };
-        let by_head = |y: Tensor<'t>| y.reshape([batch, time, model.heads, width / model.heads]).transpose([0, 2, 1, 3]);
-        let parts = model.query_key_value.forward(model.attention_norm.forward(x)).split(2, 3);
+        let [batch, time, width] = x.dims()[..] else {
+            panic!("x is [batch, time, width]")
+        };
+        let by_head = |y: Tensor<'t>| {
+            y.reshape([batch, time, model.heads, width / model.heads])
+                .transpose([0, 2, 1, 3])
+        };
+        let parts = model
+            .query_key_value
+            .forward(model.attention_norm.forward(x))
+            .split(2, 3);
         let [query, key, value] = [0, 1, 2].map(|part| by_head(parts[part]));
         let scores = query.matmul(key.swap_dims(2, 3)) / ((width / model.heads) as f64).sqrt();
-        let past = x.trace().lower_triangle(time, time, 0).broadcast_to(scores.dims());
+        let past = x
+            .trace()
+            .lower_triangle(time, time, 0)
+            .broadcast_to(scores.dims());
         let mixed = past.select(scores, -1e9).softmax(3).matmul(value);
-        let x = x + model.attention_out.forward(mixed.transpose([0, 2, 1, 3]).reshape([batch, time, width]));
-        let x = x + model.out.forward(model.hidden.forward(model.norm.forward(x)).gelu_tanh());
-        model.head.forward(x).reshape([batch * time, model.head.weight.dims()[1]])
+        let x = x + model
+            .attention_out
+            .forward(mixed.transpose([0, 2, 1, 3]).reshape([batch, time, width]));
+        let x = x + model
+            .out
+            .forward(model.hidden.forward(model.norm.forward(x)).gelu_tanh());
+        model
+            .head
+            .forward(x)
+            .reshape([batch * time, model.head.weight.dims()[1]])
     }
 }
 
 type Batch = (Leaf<()>, Leaf<()>);
 
-/// One step of training as a compiled function: from a state and a batch to the next state and the loss.
+/// One step of training as a compiled function: from a state and a batch to the next state and the
+/// loss.
 pub type Step<M, O> = Jit<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
 
 /// A model being trained on one batch, again and again.
@@ -136,13 +167,28 @@ impl<M: Forward, O: Optimizer + Clone> Bare<M, O>
 where
     M::Of<Param>: Send + Sync + Clone,
 {
-    /// Puts first weights, `x` and the labels `y` on the first device. Nothing is compiled for the step yet.
+    /// Puts first weights, `x` and the labels `y` on the first device. Nothing is compiled for the
+    /// step yet.
     ///
     /// # Errors
     /// If the device refuses.
-    pub fn new(client: &Client, model: M::Of<Param>, optimizer: O, x: &HostArray, y: &HostArray) -> Result<Self> {
+    pub fn new(
+        client: &Client,
+        model: M::Of<Param>,
+        optimizer: O,
+        x: &HostArray,
+        y: &HostArray,
+    ) -> Result<Self> {
         let device = Arc::new(Mesh::single(client.local_devices()[0]));
-        Self::over(&device, &Strategy::default(), client, model, optimizer, x, y)
+        Self::over(
+            &device,
+            &Strategy::default(),
+            client,
+            model,
+            optimizer,
+            x,
+            y,
+        )
     }
 
     /// As [`new`](Self::new), laid out over a mesh.
@@ -159,31 +205,63 @@ where
         y: &HostArray,
     ) -> Result<Self> {
         let specs = strategy.state_specs::<M, O>(mesh, &model, &optimizer)?;
-        let specs: HashMap<String, PartitionSpec> =
-            specs.named().into_iter().map(|(path, spec)| (path, spec.sharding.spec().clone())).collect();
+        let specs: HashMap<String, PartitionSpec> = specs
+            .named()
+            .into_iter()
+            .map(|(path, spec)| (path, spec.sharding.spec().clone()))
+            .collect();
         let (params, rule) = (model.clone(), optimizer.clone());
-        let first = Jit::<Empty<()>, Leaf<()>, State<M, O::Slot, ()>>::function(client, move |cx: &Trace, Leaf(key)| State {
-            model: init(cx, &params, key),
-            slots: init(cx, &optim::slots(&rule, &params), key),
-            step: cx.scalar(0.0, DType::U32),
-            key,
-            scale: None,
-        })
+        let first = Jit::<Empty<()>, Leaf<()>, State<M, O::Slot, ()>>::function(
+            client,
+            move |cx: &Trace, Leaf(key)| State {
+                model: init(cx, &params, key),
+                slots: init(cx, &optim::slots(&rule, &params), key),
+                step: cx.scalar(0.0, DType::U32),
+                key,
+                scale: None,
+            },
+        )
         .output_specs(move |path, _| specs[path].clone());
-        let step = Step::<M, O>::new(client, move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
-            let State { model: params, slots, step, key, scale } = state;
-            let loss = cross_entropy(M::logits(&params, x), y).value();
-            let gradients = grad(loss, &params);
-            let (params, slots) = optim::update(&optimizer, cx, step, &model, params, gradients, slots);
-            (State { model: params, slots, step: step + 1, key, scale }, Leaf(loss))
-        })
+        let step = Step::<M, O>::new(
+            client,
+            move |cx: &Trace, state: State<M, O::Slot, Tensor<'_>>, (Leaf(x), Leaf(y))| {
+                let State {
+                    model: params,
+                    slots,
+                    step,
+                    key,
+                    scale,
+                } = state;
+                let loss = cross_entropy(M::logits(&params, x), y).value();
+                let gradients = grad(loss, &params);
+                let (params, slots) =
+                    optim::update(&optimizer, cx, step, &model, params, gradients, slots);
+                (
+                    State {
+                        model: params,
+                        slots,
+                        step: step + 1,
+                        key,
+                        scale,
+                    },
+                    Leaf(loss),
+                )
+            },
+        )
         .named("step");
-        let key = Array::upload(client, &HostArray::from_slice(&rng::key(0), [2])?, &Sharding::replicated(mesh))?;
+        let key = Array::upload(
+            client,
+            &HostArray::from_slice(&rng::key(0), [2])?,
+            &Sharding::replicated(mesh),
+        )?;
         let by_samples = Sharding::new(mesh, strategy.batch_spec(mesh))?;
         Ok(Bare {
             step,
             state: Some(first.run(&Leaf(key))?),
-            batch: (Leaf(Array::upload(client, x, &by_samples)?), Leaf(Array::upload(client, y, &by_samples)?)),
+            batch: (
+                Leaf(Array::upload(client, x, &by_samples)?),
+                Leaf(Array::upload(client, y, &by_samples)?),
+            ),
             loss: None,
         })
     }
@@ -193,7 +271,10 @@ where
     /// # Errors
     /// If the model has mistakes.
     pub fn lower(&self) -> Result<usize> {
-        let state = self.state.as_ref().expect("a step that failed ends the benchmark");
+        let state = self
+            .state
+            .as_ref()
+            .expect("a step that failed ends the benchmark");
         let specs = Tree::as_ref(state).map(|_, array| ArraySpec::of(array));
         let batch = Tree::as_ref(&self.batch).map(|_, array| ArraySpec::of(array));
         Ok(self.step.lower(&specs, &batch)?.program.code.len())
@@ -207,8 +288,16 @@ where
 
     /// How many numbers the model has.
     pub fn parameters(&self) -> usize {
-        let state = self.state.as_ref().expect("a step that failed ends the benchmark");
-        state.model.leaves().into_iter().map(|array| array.ty().elements()).sum()
+        let state = self
+            .state
+            .as_ref()
+            .expect("a step that failed ends the benchmark");
+        state
+            .model
+            .leaves()
+            .into_iter()
+            .map(|array| array.ty().elements())
+            .sum()
     }
 
     /// Queues `steps` steps.
@@ -217,7 +306,10 @@ where
     /// If a step cannot be compiled or launched.
     pub fn run(&mut self, steps: usize) -> Result<()> {
         for _ in 0..steps {
-            let state = self.state.take().expect("a step that failed ends the benchmark");
+            let state = self
+                .state
+                .take()
+                .expect("a step that failed ends the benchmark");
             let (state, Leaf(loss)) = self.step.call(state, &self.batch)?;
             (self.state, self.loss) = (Some(state), Some(loss));
         }
@@ -232,13 +324,19 @@ where
         if let Some(state) = &self.state {
             state.leaves().into_iter().try_for_each(Array::wait)?;
         }
-        self.loss.as_ref().expect("at least one step was run").read()?.item()
+        self.loss
+            .as_ref()
+            .expect("at least one step was run")
+            .read()?
+            .item()
     }
 }
 
 impl<M: Forward, O: Optimizer> std::fmt::Debug for Bare<M, O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bare").field("step", &self.step).finish_non_exhaustive()
+        f.debug_struct("Bare")
+            .field("step", &self.step)
+            .finish_non_exhaustive()
     }
 }
 
@@ -247,7 +345,9 @@ pub fn data(dims: &[usize]) -> HostArray {
     let count: usize = dims.iter().product();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         ((state >> 40) as f32 / (1u64 << 24) as f32 - 0.5) * 3.4
     };
     let values: Vec<f32> = (0..count).map(|_| next()).collect();
@@ -257,6 +357,8 @@ pub fn data(dims: &[usize]) -> HostArray {
 /// Labels below `classes`: `dims`, s32.
 pub fn labels(dims: impl AsRef<[usize]>, classes: i32) -> HostArray {
     let count: usize = dims.as_ref().iter().product();
-    let values: Vec<i32> = (0..count as i32).map(|index| index * 7919 % classes).collect();
+    let values: Vec<i32> = (0..count as i32)
+        .map(|index| index * 7919 % classes)
+        .collect();
     HostArray::from_slice(&values, dims).expect("as many values as the dimensions say")
 }

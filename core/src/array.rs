@@ -8,14 +8,14 @@ use std::{
 };
 
 use crate::{
-    AlignedBytes, Client, DType, DeviceBuffer, Element, Error, ErrorKind, HostArray, HostBytes, Pending, Result, Sharding,
-    TensorType, wait::default_limit,
+    AlignedBytes, Client, DType, DeviceBuffer, Element, Error, ErrorKind, HostArray, HostBytes,
+    Pending, Result, Sharding, TensorType, wait::default_limit,
 };
 
 /// A logical tensor laid over a mesh: one buffer per device.
 ///
-/// It is not `Clone`: moving it into a launch donates its memory, and using it afterwards does not compile. A copy is
-/// asked for by name, with [`copy`](Self::copy).
+/// It is not `Clone`: moving it into a launch donates its memory, and using it afterwards does not
+/// compile. A copy is asked for by name, with [`copy`](Self::copy).
 ///
 /// ```
 /// use halite_core::{Array, Client, HostArray, Null, Sharding};
@@ -28,7 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Array {
     ty: TensorType,
-    /// What devices hold: the element type of `ty`, or another float that is converted on the way in and out.
+    /// What devices hold: the element type of `ty`, or another float that is converted on the way
+    /// in and out.
     stored: DType,
     sharding: Arc<Sharding>,
     shards: Vec<DeviceBuffer>,
@@ -42,12 +43,19 @@ impl Array {
     #[track_caller]
     pub fn upload(client: &Client, host: &HostArray, sharding: &Arc<Sharding>) -> Result<Self> {
         Self::upload_parts(client, host.ty(), sharding, &mut |ranges| {
-            let part = if is_whole(ranges, host.ty()) { None } else { Some(cut(host, ranges)?) };
-            Ok(part.map_or(Source::Host(host.bytes()), |part| Source::Part(Arc::new(part))))
+            let part = if is_whole(ranges, host.ty()) {
+                None
+            } else {
+                Some(cut(host, ranges)?)
+            };
+            Ok(part.map_or(Source::Host(host.bytes()), |part| {
+                Source::Part(Arc::new(part))
+            }))
         })
     }
 
-    /// One number on every device of `sharding`: an input that is another at each call, as the temperature of a sampler.
+    /// One number on every device of `sharding`: an input that is another at each call, as the
+    /// temperature of a sampler.
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
@@ -56,20 +64,30 @@ impl Array {
         Self::upload(client, &HostArray::scalar(value), sharding)
     }
 
-    /// As [`upload`](Self::upload), but the device may use the host's memory in place, and keeps it alive while it does.
+    /// As [`upload`](Self::upload), but the device may use the host's memory in place, and keeps it
+    /// alive while it does.
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
     #[track_caller]
-    pub fn upload_shared(client: &Client, host: &Arc<HostArray>, sharding: &Arc<Sharding>) -> Result<Self> {
+    pub fn upload_shared(
+        client: &Client,
+        host: &Arc<HostArray>,
+        sharding: &Arc<Sharding>,
+    ) -> Result<Self> {
         Self::upload_parts(client, host.ty(), sharding, &mut |ranges| {
             let whole = is_whole(ranges, host.ty());
-            Ok(Source::Part(if whole { host.clone() } else { Arc::new(cut(host, ranges)?) }))
+            Ok(Source::Part(if whole {
+                host.clone()
+            } else {
+                Arc::new(cut(host, ranges)?)
+            }))
         })
     }
 
-    /// Builds an array of type `ty` part by part, so that the whole is never on the host. `part` is asked once for each
-    /// distinct part, by its range in each dimension; devices that hold the same part share it.
+    /// Builds an array of type `ty` part by part, so that the whole is never on the host. `part` is
+    /// asked once for each distinct part, by its range in each dimension; devices that hold the
+    /// same part share it.
     ///
     /// ```
     /// use halite_core::{Array, Client, DType, HostArray, Mesh, Null, PartitionSpec, Sharding, TensorType};
@@ -86,7 +104,8 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// That of `part`; if a part is of another type than its place; and as [`upload`](Self::upload).
+    /// That of `part`; if a part is of another type than its place; and as
+    /// [`upload`](Self::upload).
     pub fn from_parts(
         client: &Client,
         ty: &TensorType,
@@ -97,32 +116,48 @@ impl Array {
         Self::upload_parts(client, ty, sharding, &mut |ranges| {
             let part = part(ranges)?;
             if *part.ty() != wanted {
-                let message = format!("the part {ranges:?} of {ty} by {sharding} is {}, want {wanted}", part.ty());
+                let message = format!(
+                    "the part {ranges:?} of {ty} by {sharding} is {}, want {wanted}",
+                    part.ty()
+                );
                 return Err(Error::invalid("array", message));
             }
             Ok(Source::Part(Arc::new(part)))
         })
     }
 
-    /// As [`upload_shared`](Self::upload_shared), but devices hold floats of the type `stored`, rounded to nearest. The array
-    /// keeps the type of `host`, and what is read back has it.
+    /// As [`upload_shared`](Self::upload_shared), but devices hold floats of the type `stored`,
+    /// rounded to nearest. The array keeps the type of `host`, and what is read back has it.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload); if `stored` is another type than that of `host`, and one of both is no float.
+    /// As [`upload`](Self::upload); if `stored` is another type than that of `host`, and one of
+    /// both is no float.
     #[track_caller]
-    pub fn upload_as(client: &Client, host: &Arc<HostArray>, sharding: &Arc<Sharding>, stored: DType) -> Result<Self> {
+    pub fn upload_as(
+        client: &Client,
+        host: &Arc<HostArray>,
+        sharding: &Arc<Sharding>,
+        stored: DType,
+    ) -> Result<Self> {
         if host.ty().dtype() == stored {
             return Self::upload_shared(client, host, sharding);
         }
         let narrow = Self::upload_shared(client, &Arc::new(host.to_float(stored)?), sharding)?;
-        Ok(Array { ty: host.ty().clone(), ..narrow })
+        Ok(Array {
+            ty: host.ty().clone(),
+            ..narrow
+        })
     }
 
     /// Takes what each device of `sharding` already holds, in the order of its mesh.
     ///
     /// # Errors
     /// If the number of shards, or the type or device of one, is not what `sharding` says of `ty`.
-    pub fn from_shards(ty: TensorType, sharding: &Arc<Sharding>, shards: Vec<DeviceBuffer>) -> Result<Self> {
+    pub fn from_shards(
+        ty: TensorType,
+        sharding: &Arc<Sharding>,
+        shards: Vec<DeviceBuffer>,
+    ) -> Result<Self> {
         let stored = ty.dtype();
         Self::from_shards_as(ty, sharding, shards, stored)
     }
@@ -130,29 +165,53 @@ impl Array {
     /// As [`from_shards`](Self::from_shards), where devices hold elements of the type `stored`.
     ///
     /// # Errors
-    /// As [`from_shards`](Self::from_shards); if `stored` is another type than that of `ty`, and one of both is no float.
-    pub fn from_shards_as(ty: TensorType, sharding: &Arc<Sharding>, shards: Vec<DeviceBuffer>, stored: DType) -> Result<Self> {
+    /// As [`from_shards`](Self::from_shards); if `stored` is another type than that of `ty`, and
+    /// one of both is no float.
+    pub fn from_shards_as(
+        ty: TensorType,
+        sharding: &Arc<Sharding>,
+        shards: Vec<DeviceBuffer>,
+        stored: DType,
+    ) -> Result<Self> {
         if stored != ty.dtype() && !(stored.is_float() && ty.dtype().is_float()) {
-            return Err(Error::invalid("array", format!("{ty} kept as {stored}: both must be floats")));
+            return Err(Error::invalid(
+                "array",
+                format!("{ty} kept as {stored}: both must be floats"),
+            ));
         }
-        let (devices, shard_type) = (sharding.mesh().devices(), sharding.shard_type(&ty)?.with_dtype(stored));
+        let (devices, shard_type) = (
+            sharding.mesh().devices(),
+            sharding.shard_type(&ty)?.with_dtype(stored),
+        );
         if shards.len() != devices.len() {
             return Err(Error::invalid(
                 "array",
-                format!("{} shards given, {sharding} has {} devices", shards.len(), devices.len()),
+                format!(
+                    "{} shards given, {sharding} has {} devices",
+                    shards.len(),
+                    devices.len()
+                ),
             ));
         }
         for (shard, device) in shards.iter().zip(devices) {
             if shard.tensor_type() != &shard_type || shard.placement().device != *device {
-                let message = format!("a shard of {ty} by {sharding} is {shard:?}, want {shard_type} on device {}", device.0);
+                let message = format!(
+                    "a shard of {ty} by {sharding} is {shard:?}, want {shard_type} on device {}",
+                    device.0
+                );
                 return Err(Error::invalid("array", message));
             }
         }
-        Ok(Array { ty, stored, sharding: sharding.clone(), shards })
+        Ok(Array {
+            ty,
+            stored,
+            sharding: sharding.clone(),
+            shards,
+        })
     }
 
-    /// The element type that devices hold. Mostly that of [`ty`](Self::ty); a [`DTypePolicy`](crate::DTypePolicy) can keep
-    /// parameters in a narrower one.
+    /// The element type that devices hold. Mostly that of [`ty`](Self::ty); a
+    /// [`DTypePolicy`](crate::DTypePolicy) can keep parameters in a narrower one.
     pub fn stored(&self) -> DType {
         self.stored
     }
@@ -177,11 +236,13 @@ impl Array {
         self.shards
     }
 
-    /// Blocks until the contents are computed on every device. Says so from time to time when that takes long.
+    /// Blocks until the contents are computed on every device. Says so from time to time when that
+    /// takes long.
     ///
     /// # Errors
     /// The error of the computation; one that is later than
-    /// [`wait::default_limit`](crate::wait::default_limit) is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+    /// [`wait::default_limit`](crate::wait::default_limit) is
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
     pub fn wait(&self) -> Result<()> {
         self.wait_for(default_limit())
     }
@@ -189,15 +250,27 @@ impl Array {
     /// Blocks until the contents are computed on every device, on each at most `limit`.
     ///
     /// # Errors
-    /// The error of the computation; a late one is [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+    /// The error of the computation; a late one is
+    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
     pub fn wait_for(&self, limit: Duration) -> Result<()> {
-        self.shards.iter().try_for_each(|shard| self.wait_for_shard("array", shard, limit))
+        self.shards
+            .iter()
+            .try_for_each(|shard| self.wait_for_shard("array", shard, limit))
     }
 
-    fn wait_for_shard(&self, name: &'static str, shard: &DeviceBuffer, limit: Duration) -> Result<()> {
+    fn wait_for_shard(
+        &self,
+        name: &'static str,
+        shard: &DeviceBuffer,
+        limit: Duration,
+    ) -> Result<()> {
         let late = |error: Error| match error.kind() {
             ErrorKind::DeadlineExceeded => {
-                let error = error.with_note(&format!("it was waited for {} on device {}", self.ty, shard.placement().device.0));
+                let error = error.with_note(&format!(
+                    "it was waited for {} on device {}",
+                    self.ty,
+                    shard.placement().device.0
+                ));
                 match shard.ready().map(|ready| ready.unfinished()) {
                     Ok(unfinished) if !unfinished.is_empty() => error.with_note(&unfinished),
                     _ => error,
@@ -208,7 +281,8 @@ impl Array {
         shard.ready()?.pending(name).wait_for(limit).map_err(late)
     }
 
-    /// Blocks until the whole is on the host. Counted as a blocking read. Waits for the contents as [`wait`](Self::wait) does.
+    /// Blocks until the whole is on the host. Counted as a blocking read. Waits for the contents as
+    /// [`wait`](Self::wait) does.
     ///
     /// # Errors
     /// The error of the computation; [`ErrorKind::OutOfMemory`] if the host has no room.
@@ -216,7 +290,8 @@ impl Array {
     pub fn read(&self) -> Result<HostArray> {
         let mut host = HostArray::try_zeros(self.ty.with_dtype(self.stored))?;
         for (ranges, shard) in self.distinct_shards()? {
-            // A copy into borrowed memory cannot be given up, so that it is begun only when it can end.
+            // A copy into borrowed memory cannot be given up, so that it is begun only when it can
+            // end.
             if !shard.ready()?.is_ready()
                 && let Err(error) = self.wait_for_shard("read", shard, default_limit())
                 && error.kind() == ErrorKind::DeadlineExceeded
@@ -231,7 +306,11 @@ impl Array {
                 paste(&mut host, &ranges, part.as_ref());
             }
         }
-        if self.stored == self.ty.dtype() { Ok(host) } else { host.to_float(self.ty.dtype()) }
+        if self.stored == self.ty.dtype() {
+            Ok(host)
+        } else {
+            host.to_float(self.ty.dtype())
+        }
     }
 
     /// Queues a copy of the whole to the host.
@@ -251,16 +330,21 @@ impl Array {
         for (ranges, shard) in parts {
             let gathering = gathering.clone();
             shard.fetch_then(Box::new(move |bytes| {
-                gathering.lock().unwrap_or_else(PoisonError::into_inner).arrived(&ranges, bytes);
+                gathering
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .arrived(&ranges, bytes);
             }));
         }
         Ok(pending)
     }
 
-    /// A copy that lies by another sharding, on the same or other devices, or those of another client.
+    /// A copy that lies by another sharding, on the same or other devices, or those of another
+    /// client.
     ///
-    /// Where each device's new part is a part that a device of the client has, these are copied from device to device, and the host waits
-    /// for nothing. Otherwise the whole goes through the host, with a blocking read; on one mesh, a program does better:
+    /// Where each device's new part is a part that a device of the client has, these are copied
+    /// from device to device, and the host waits for nothing. Otherwise the whole goes through the
+    /// host, with a blocking read; on one mesh, a program does better:
     /// `halite_nn::ArrayCollectives::reshard`.
     ///
     /// # Errors
@@ -269,7 +353,9 @@ impl Array {
         sharding.shard_type(&self.ty)?;
         let mut have: HashMap<Vec<Range<usize>>, Vec<usize>> = HashMap::new();
         for index in (0..self.shards.len()).filter(|&index| self.shards[index].is_of(client)) {
-            have.entry(self.sharding.shard_ranges(&self.ty, index)?).or_default().push(index);
+            have.entry(self.sharding.shard_ranges(&self.ty, index)?)
+                .or_default()
+                .push(index);
         }
         let mut shards = Vec::with_capacity(sharding.mesh().size());
         for (index, &device) in sharding.mesh().devices().iter().enumerate() {
@@ -277,10 +363,17 @@ impl Array {
                 return Self::upload_as(client, &Arc::new(self.read()?), sharding, self.stored);
             };
             // Its own, if it has it.
-            let own = holders.iter().find(|&&holder| self.shards[holder].placement().device == device);
+            let own = holders
+                .iter()
+                .find(|&&holder| self.shards[holder].placement().device == device);
             shards.push(self.shards[*own.unwrap_or(&holders[0])].copy_to(device.into())?);
         }
-        Ok(Array { ty: self.ty.clone(), stored: self.stored, sharding: sharding.clone(), shards })
+        Ok(Array {
+            ty: self.ty.clone(),
+            stored: self.stored,
+            sharding: sharding.clone(),
+            shards,
+        })
     }
 
     /// Queues a copy on the same devices.
@@ -288,8 +381,17 @@ impl Array {
     /// # Errors
     /// If the devices have no room.
     pub fn copy(&self) -> Result<Self> {
-        let shards = self.shards.iter().map(|shard| shard.copy_to(shard.placement())).collect::<Result<_>>()?;
-        Ok(Array { ty: self.ty.clone(), stored: self.stored, sharding: self.sharding.clone(), shards })
+        let shards = self
+            .shards
+            .iter()
+            .map(|shard| shard.copy_to(shard.placement()))
+            .collect::<Result<_>>()?;
+        Ok(Array {
+            ty: self.ty.clone(),
+            stored: self.stored,
+            sharding: self.sharding.clone(),
+            shards,
+        })
     }
 
     #[track_caller]
@@ -323,8 +425,16 @@ impl Array {
                 shards[holder] = Some(client.upload(bytes, &shard_type, devices[holder].into())?);
             }
         }
-        let shards = shards.into_iter().map(|shard| shard.expect("each device holds one of the parts")).collect();
-        Ok(Array { ty: ty.clone(), stored: ty.dtype(), sharding: sharding.clone(), shards })
+        let shards = shards
+            .into_iter()
+            .map(|shard| shard.expect("each device holds one of the parts"))
+            .collect();
+        Ok(Array {
+            ty: ty.clone(),
+            stored: ty.dtype(),
+            sharding: sharding.clone(),
+            shards,
+        })
     }
 
     /// One device for each distinct part, with where the part lies in the whole.
@@ -354,7 +464,8 @@ enum Source<'h> {
 struct Gathering {
     /// What devices hold of the whole.
     ty: TensorType,
-    /// The whole; not there before a first part is, so that copies of many arrays that are under way take memory once.
+    /// The whole; not there before a first part is, so that copies of many arrays that are under
+    /// way take memory once.
     host: Option<HostArray>,
     /// What the host's elements are to be.
     dtype: DType,
@@ -393,12 +504,19 @@ impl Gathering {
             self.host = Some(host);
             return Ok(None);
         }
-        if self.ty.dtype() == self.dtype { Ok(Some(host)) } else { host.to_float(self.dtype).map(Some) }
+        if self.ty.dtype() == self.dtype {
+            Ok(Some(host))
+        } else {
+            host.to_float(self.dtype).map(Some)
+        }
     }
 }
 
 fn is_whole(ranges: &[Range<usize>], ty: &TensorType) -> bool {
-    ranges.iter().zip(ty.dims()).all(|(range, &size)| range.len() == size)
+    ranges
+        .iter()
+        .zip(ty.dims())
+        .all(|(range, &size)| range.len() == size)
 }
 
 fn cut(host: &HostArray, ranges: &[Range<usize>]) -> Result<HostArray> {
@@ -423,22 +541,37 @@ fn paste(host: &mut HostArray, ranges: &[Range<usize>], part: &[u8]) {
     });
 }
 
-/// Calls `visit` with each contiguous run of bytes that `ranges` cover in a row-major tensor of type `ty`.
+/// Calls `visit` with each contiguous run of bytes that `ranges` cover in a row-major tensor of
+/// type `ty`.
 fn for_each_run(ty: &TensorType, ranges: &[Range<usize>], mut visit: impl FnMut(Range<usize>)) {
     let dims = ty.dims();
     if ranges.iter().any(Range::is_empty) {
         return;
     }
     // The innermost dimensions that are whole, and the one outside of them, are contiguous.
-    let split = (0..dims.len()).rev().find(|&dim| ranges[dim].len() != dims[dim]).unwrap_or(0);
+    let split = (0..dims.len())
+        .rev()
+        .find(|&dim| ranges[dim].len() != dims[dim])
+        .unwrap_or(0);
     let stride: usize = dims.iter().skip(split + 1).product::<usize>() * ty.dtype().size();
-    let mut index: Vec<usize> = ranges[..split.min(dims.len())].iter().map(|range| range.start).collect();
+    let mut index: Vec<usize> = ranges[..split.min(dims.len())]
+        .iter()
+        .map(|range| range.start)
+        .collect();
     loop {
-        let row = index.iter().zip(dims).fold(0, |row, (&i, &size)| row * size + i);
+        let row = index
+            .iter()
+            .zip(dims)
+            .fold(0, |row, (&i, &size)| row * size + i);
         let run = ranges.get(split).cloned().unwrap_or(0..1);
         let base = row * dims.get(split).copied().unwrap_or(1);
         visit((base + run.start) * stride..(base + run.end) * stride);
-        let Some(dim) = (0..index.len()).rev().find(|&dim| index[dim] + 1 < ranges[dim].end) else { return };
+        let Some(dim) = (0..index.len())
+            .rev()
+            .find(|&dim| index[dim] + 1 < ranges[dim].end)
+        else {
+            return;
+        };
         index[dim] += 1;
         for later in dim + 1..index.len() {
             index[later] = ranges[later].start;
@@ -455,17 +588,32 @@ mod tests {
     fn cutting_and_pasting_every_part_gives_the_whole_back() {
         let values: Vec<i32> = (0..4 * 6 * 5).collect();
         let host = HostArray::from_slice(&values, [4, 6, 5]).unwrap();
-        for split in [[1, 1, 1], [2, 1, 1], [1, 3, 1], [1, 1, 5], [4, 2, 5], [2, 3, 1]] {
+        for split in [
+            [1, 1, 1],
+            [2, 1, 1],
+            [1, 3, 1],
+            [1, 1, 5],
+            [4, 2, 5],
+            [2, 3, 1],
+        ] {
             let mut whole = HostArray::zeros(TensorType::new(DType::S32, [4, 6, 5]));
             for part in 0..split.iter().product() {
-                let (a, b, c) = (part / (split[1] * split[2]), part / split[2] % split[1], part % split[2]);
+                let (a, b, c) = (
+                    part / (split[1] * split[2]),
+                    part / split[2] % split[1],
+                    part % split[2],
+                );
                 let size = [4 / split[0], 6 / split[1], 5 / split[2]];
                 let ranges = [a, b, c].map(|_| 0..0);
-                let ranges: Vec<_> =
-                    (ranges.iter().zip([a, b, c]).zip(size)).map(|((_, at), size)| at * size..(at + 1) * size).collect();
+                let ranges: Vec<_> = (ranges.iter().zip([a, b, c]).zip(size))
+                    .map(|((_, at), size)| at * size..(at + 1) * size)
+                    .collect();
                 let cut = cut(&host, &ranges).unwrap();
                 let first = cut.as_slice::<i32>().unwrap()[0];
-                assert_eq!(first as usize, (ranges[0].start * 6 + ranges[1].start) * 5 + ranges[2].start);
+                assert_eq!(
+                    first as usize,
+                    (ranges[0].start * 6 + ranges[1].start) * 5 + ranges[2].start
+                );
                 paste(&mut whole, &ranges, cut.bytes());
             }
             assert_eq!(whole, host, "{split:?}");
@@ -476,13 +624,26 @@ mod tests {
     fn what_is_laid_anew_is_of_the_client_it_is_laid_by() {
         let [here, there] = [(); 2].map(|()| Client::new(crate::Null::new(2)));
         let [first, second] = [0, 1].map(|place| Sharding::single(here.local_devices()[place]));
-        let array = Array::upload(&here, &HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap(), &first).unwrap();
+        let array = Array::upload(
+            &here,
+            &HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap(),
+            &first,
+        )
+        .unwrap();
         let uploads = |client: &Client| client.counters().snapshot().uploads;
         let before = uploads(&here);
         assert!(array.reshard(&here, &second).unwrap().shards()[0].is_of(&here));
-        assert_eq!((uploads(&here) - before, uploads(&there)), (0, 0), "from device to device");
+        assert_eq!(
+            (uploads(&here) - before, uploads(&there)),
+            (0, 0),
+            "from device to device"
+        );
         assert!(array.reshard(&there, &second).unwrap().shards()[0].is_of(&there));
-        assert_eq!((uploads(&here) - before, uploads(&there)), (0, 1), "through the host");
+        assert_eq!(
+            (uploads(&here) - before, uploads(&there)),
+            (0, 1),
+            "through the host"
+        );
     }
 
     #[test]
@@ -490,13 +651,16 @@ mod tests {
         let client = Client::new(crate::Null::new(1));
         let device = Sharding::single(client.local_devices()[0]);
         let host = HostArray::from_slice(&[1.0f32, 2.0, 3.0], [3]).unwrap();
-        let array = Array::upload_as(&client, &Arc::new(host.clone()), &device, DType::Bf16).unwrap();
+        let array =
+            Array::upload_as(&client, &Arc::new(host.clone()), &device, DType::Bf16).unwrap();
         assert_eq!((array.ty(), array.stored()), (host.ty(), DType::Bf16));
         assert_eq!(array.shards()[0].tensor_type().to_string(), "bf16[3]");
         assert_eq!(array.copy().unwrap().read().unwrap().ty(), host.ty());
         assert_eq!(array.fetch().unwrap().wait().unwrap().ty(), host.ty());
         let integers = Arc::new(HostArray::scalar(1i32));
-        let error = Array::upload_as(&client, &integers, &device, DType::Bf16).unwrap_err().to_string();
+        let error = Array::upload_as(&client, &integers, &device, DType::Bf16)
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "host array: s32[] as bf16: both must be floats");
         // Shards of another type than the array's are taken only by name.
         let (ty, shards) = (array.ty().clone(), array.into_shards());
@@ -517,15 +681,23 @@ mod tests {
         let program = crate::Program {
             name: "huge".into(),
             code: Arc::default(),
-            signature: crate::Signature { outputs: vec![ty.clone()], ..crate::Signature::default() },
+            signature: crate::Signature {
+                outputs: vec![ty.clone()],
+                ..crate::Signature::default()
+            },
             partitions: 1,
             replicas: 1,
         };
-        let loaded = client.compile(&program, &crate::CompileOptions::default()).unwrap();
+        let loaded = client
+            .compile(&program, &crate::CompileOptions::default())
+            .unwrap();
         let mut launched = loaded.launch(crate::Launch { args: vec![vec![]] }).unwrap();
         let device = Sharding::single(client.local_devices()[0]);
         let array = Array::from_shards(ty, &device, launched.outputs.remove(0)).unwrap();
-        assert_eq!(array.fetch().unwrap().wait().unwrap_err().kind(), ErrorKind::OutOfMemory);
+        assert_eq!(
+            array.fetch().unwrap().wait().unwrap_err().kind(),
+            ErrorKind::OutOfMemory
+        );
         assert_eq!(array.read().unwrap_err().kind(), ErrorKind::OutOfMemory);
     }
 }

@@ -1,8 +1,8 @@
 //! What a driver of an accelerator implements.
 //!
-//! [`Backend`] is the family of types that drive one kind of accelerator together. Programs do not see it: they hold a
-//! [`Client`](crate::Client), which hides the family. Every method returns as soon as the work is queued, except those
-//! that say they block.
+//! [`Backend`] is the family of types that drive one kind of accelerator together. Programs do not
+//! see it: they hold a [`Client`](crate::Client), which hides the family. Every method returns as
+//! soon as the work is queued, except those that say they block.
 
 use std::{fmt, sync::Arc};
 
@@ -34,11 +34,12 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
     /// Compiles for the devices that `options` names. Blocks until compiled.
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Self::Executable>;
 
-    /// Loads what [`Executable::serialize`] returned on this platform and version, for a program of this signature. `name`
-    /// is for people, as [`Program::name`].
+    /// Loads what [`Executable::serialize`] returned on this platform and version, for a program of
+    /// this signature. `name` is for people, as [`Program::name`].
     ///
     /// # Errors
-    /// If the bytes are damaged, or of another platform or version: never hands to a driver what is not its own.
+    /// If the bytes are damaged, or of another platform or version: never hands to a driver what is
+    /// not its own.
     fn load(
         &self,
         serialized: &[u8],
@@ -47,9 +48,9 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
         options: &CompileOptions,
     ) -> Result<Self::Executable>;
 
-    /// A digest of all that decides what [`compile`](Self::compile) makes of this: the program without its locations, the
-    /// options as they are sent, the driver's build, the devices. Two processes that get the same key may use each other's
-    /// compiled programs.
+    /// A digest of all that decides what [`compile`](Self::compile) makes of this: the program
+    /// without its locations, the options as they are sent, the driver's build, the devices. Two
+    /// processes that get the same key may use each other's compiled programs.
     ///
     /// `None` for what is not to be kept: without it here, nothing of a backend is.
     fn program_key(&self, _program: &Program, _options: &CompileOptions) -> Option<ProgramKey> {
@@ -74,7 +75,8 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// The kinds of memory a buffer of this device can be in; the first is the default.
     fn memories(&self) -> &[MemoryKind];
 
-    /// The slice of the job that it is in: devices of one slice have a fast network between them. 0 when there is one.
+    /// The slice of the job that it is in: devices of one slice have a fast network between them. 0
+    /// when there is one.
     fn slice(&self) -> usize {
         0
     }
@@ -120,8 +122,9 @@ pub trait Buffer: fmt::Debug + Send + Sync + Sized + 'static {
     /// Blocks until the row-major bytes are in `into`, whose length is that of the type.
     fn read(&self, into: &mut [u8]) -> Result<()>;
 
-    /// Queues a copy to the host, and hands the row-major bytes to `then` when they are there. `then` must neither block,
-    /// launch nor read: it may run on a thread that the driver's work needs.
+    /// Queues a copy to the host, and hands the row-major bytes to `then` when they are there.
+    /// `then` must neither block, launch nor read: it may run on a thread that the driver's work
+    /// needs.
     fn fetch(&self, then: OnFetched);
 }
 
@@ -130,22 +133,23 @@ pub trait Event: Send + Sync + 'static {
     /// Whether it has happened, well or not.
     fn is_ready(&self) -> bool;
 
-    /// Blocks until it has happened; an error of the work is returned here, also when it is long past. A wait that takes
-    /// longer than the backend allows is [`ErrorKind::DeadlineExceeded`].
+    /// Blocks until it has happened; an error of the work is returned here, also when it is long
+    /// past. A wait that takes longer than the backend allows is [`ErrorKind::DeadlineExceeded`].
     fn wait(&self) -> Result<()>;
 
-    /// Runs `then` once, on any thread; at once if it has happened. It may launch; one that blocks holds up later callbacks.
-    /// The event may be dropped before.
+    /// Runs `then` once, on any thread; at once if it has happened. It may launch; one that blocks
+    /// holds up later callbacks. The event may be dropped before.
     fn on_ready(&self, then: OnReady);
 
-    /// As [`on_ready`](Self::on_ready), for a `notify` that only signals: it must neither block, launch nor read. It may run
-    /// on a thread that the driver's work needs, which saves a switch of threads.
+    /// As [`on_ready`](Self::on_ready), for a `notify` that only signals: it must neither block,
+    /// launch nor read. It may run on a thread that the driver's work needs, which saves a switch
+    /// of threads.
     fn notify_when_ready(&self, notify: OnReady) {
         self.on_ready(notify);
     }
 
-    /// The launches over several devices that are not done, for the message of a wait that is late: which programs, since
-    /// when, on which devices. Empty where the driver does not know.
+    /// The launches over several devices that are not done, for the message of a wait that is late:
+    /// which programs, since when, on which devices. Empty where the driver does not know.
     fn unfinished(&self) -> String {
         String::new()
     }
@@ -170,15 +174,17 @@ impl<Buf> Arg<'_, Buf> {
     }
 }
 
-/// Arguments of one launch as `[device][input]`, for the devices of [`Executable::devices`], in that order.
+/// Arguments of one launch as `[device][input]`, for the devices of [`Executable::devices`], in
+/// that order.
 #[derive(Debug)]
 pub struct Launch<'a, Buf> {
-    /// `args[device][input]`. An input that the signature does not list as donated must be borrowed; one that it lists
-    /// may still be borrowed, and is then copied by the device first.
+    /// `args[device][input]`. An input that the signature does not list as donated must be
+    /// borrowed; one that it lists may still be borrowed, and is then copied by the device first.
     pub args: Vec<Vec<Arg<'a, Buf>>>,
 }
 
-/// Results of one launch as `[device][output]`. An output is ready when its [`Buffer::ready`] event is.
+/// Results of one launch as `[device][output]`. An output is ready when its [`Buffer::ready`] event
+/// is.
 #[derive(Debug)]
 pub struct Launched<Buf> {
     /// `outputs[device][output]`.
@@ -196,8 +202,8 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     /// Queues one run.
     ///
     /// # Errors
-    /// If an argument has another type, or is on another device, than the program wants; nothing is queued then, and
-    /// donated buffers are lost.
+    /// If an argument has another type, or is on another device, than the program wants; nothing is
+    /// queued then, and donated buffers are lost.
     fn launch(&self, launch: Launch<'_, B::Buffer>) -> Result<Launched<B::Buffer>>;
 
     /// Bytes for [`Backend::load`].
@@ -211,15 +217,24 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver does not say.
     fn memory(&self) -> Result<ProgramMemory> {
-        Err(Error::new(ErrorKind::Unsupported, "program memory", "this backend does not report it"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "program memory",
+            "this backend does not report it",
+        ))
     }
 
-    /// Which part of each result the devices have, as the compiler laid them. `None` is what this driver cannot say of one.
+    /// Which part of each result the devices have, as the compiler laid them. `None` is what this
+    /// driver cannot say of one.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver does not say.
     fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
-        Err(Error::new(ErrorKind::Unsupported, "output tilings", "this backend does not report them"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "output tilings",
+            "this backend does not report them",
+        ))
     }
 
     /// The compiler's own estimates, as (name, value): `flops`, `bytes accessed`.
@@ -227,15 +242,24 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver does not say.
     fn cost(&self) -> Result<Vec<(String, f64)>> {
-        Err(Error::new(ErrorKind::Unsupported, "program cost", "this backend does not report it"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "program cost",
+            "this backend does not report it",
+        ))
     }
 
-    /// The program as the compiler made it: the name of its form, such as `hlo_with_config`, and its bytes.
+    /// The program as the compiler made it: the name of its form, such as `hlo_with_config`, and
+    /// its bytes.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver does not give it.
     fn optimized(&self) -> Result<(String, Vec<u8>)> {
-        Err(Error::new(ErrorKind::Unsupported, "optimized program", "this backend does not give it"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "optimized program",
+            "this backend does not give it",
+        ))
     }
 }
 
@@ -248,10 +272,11 @@ pub struct Program {
     pub code: Arc<[u8]>,
     /// Types of arguments and results, as one device sees them.
     pub signature: Signature,
-    /// How many devices share the work of one run, each on its part of the tensors (SPMD partitions). At least 1.
+    /// How many devices share the work of one run, each on its part of the tensors (SPMD
+    /// partitions). At least 1.
     pub partitions: usize,
-    /// How many times the program runs side by side, each run on tensors of its own, and able to exchange them by
-    /// collective ops. At least 1.
+    /// How many times the program runs side by side, each run on tensors of its own, and able to
+    /// exchange them by collective ops. At least 1.
     pub replicas: usize,
 }
 
@@ -276,7 +301,8 @@ pub struct Signature {
 /// Where and how to compile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompileOptions {
-    /// One device per replica and partition, replicas outermost. Empty means the first devices of this process.
+    /// One device per replica and partition, replicas outermost. Empty means the first devices of
+    /// this process.
     pub devices: Vec<DeviceId>,
     /// Options of the plugin's compiler by name, without leading dashes.
     pub flags: Vec<(String, FlagValue)>,
@@ -329,7 +355,10 @@ pub struct Placement {
 impl From<DeviceId> for Placement {
     /// The device's own memory.
     fn from(device: DeviceId) -> Self {
-        Placement { device, memory: MemoryKind::Device }
+        Placement {
+            device,
+            memory: MemoryKind::Device,
+        }
     }
 }
 

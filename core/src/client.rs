@@ -12,9 +12,10 @@ use std::{
 };
 
 use crate::{
-    Backend, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error, ErrorKind, HostBytes, LargeBuffer, Launch,
-    Launched, Metric, Metrics, OnFetched, OnReady, Pending, Placement, Platform, Program, ProgramCache, ProgramMemory, Result,
-    Sharding, Signature, TensorType, Tiling,
+    Backend, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error, ErrorKind, HostBytes,
+    LargeBuffer, Launch, Launched, Metric, Metrics, OnFetched, OnReady, Pending, Placement,
+    Platform, Program, ProgramCache, ProgramMemory, Result, Sharding, Signature, TensorType,
+    Tiling,
     debug::{Settings, explain_memory},
     erased::{AnyBackend, AnyBuffer, AnyEvent, AnyExecutable},
     metrics::Function,
@@ -22,9 +23,10 @@ use crate::{
 
 /// A handle on a backend of any kind: cheap to clone, same devices underneath.
 ///
-/// It counts and times what it does, so that a run can prove that it does not wait: see [`Counters`] and [`Metrics`]. With
-/// `HALITE_DEBUG=1` it says on stderr why each program is compiled, and at its end what is worth changing; with 2 also each
-/// launch. With `HALITE_DUMP_DIR` it writes each program there; with `HALITE_METRICS_FILE` it adds lines of metrics there; with
+/// It counts and times what it does, so that a run can prove that it does not wait: see
+/// [`Counters`] and [`Metrics`]. With `HALITE_DEBUG=1` it says on stderr why each program is
+/// compiled, and at its end what is worth changing; with 2 also each launch. With `HALITE_DUMP_DIR`
+/// it writes each program there; with `HALITE_METRICS_FILE` it adds lines of metrics there; with
 /// `HALITE_SYNC=1` it waits for each launch.
 ///
 /// ```
@@ -46,19 +48,33 @@ pub struct Client {
 impl Client {
     /// Hides which backend it is.
     pub fn new<B: Backend>(backend: B) -> Self {
-        Client { backend: Arc::new(backend), metrics: Arc::new(Metrics::new(Settings::of_environment())), programs: None }
+        Client {
+            backend: Arc::new(backend),
+            metrics: Arc::new(Metrics::new(Settings::of_environment())),
+            programs: None,
+        }
     }
 
-    /// As [`new`](Self::new), writing every program that is compiled into `dir`, as `HALITE_DUMP_DIR` does.
+    /// As [`new`](Self::new), writing every program that is compiled into `dir`, as
+    /// `HALITE_DUMP_DIR` does.
     pub fn dumping<B: Backend>(backend: B, dir: impl Into<PathBuf>) -> Self {
-        let settings = Settings { dump: Some(dir.into()), ..Settings::of_environment() };
-        Client { metrics: Arc::new(Metrics::new(settings)), ..Client::new(backend) }
+        let settings = Settings {
+            dump: Some(dir.into()),
+            ..Settings::of_environment()
+        };
+        Client {
+            metrics: Arc::new(Metrics::new(settings)),
+            ..Client::new(backend)
+        }
     }
 
-    /// The same client, which keeps compiled programs in `cache` and looks there before it compiles. Clones made before do
-    /// not.
+    /// The same client, which keeps compiled programs in `cache` and looks there before it
+    /// compiles. Clones made before do not.
     pub fn with_program_cache(self, cache: Arc<dyn ProgramCache>) -> Self {
-        Client { programs: Some(cache), ..self }
+        Client {
+            programs: Some(cache),
+            ..self
+        }
     }
 
     /// Where compiled programs are kept, if they are.
@@ -78,7 +94,12 @@ impl Client {
 
     /// The devices that this process can upload to, in id order.
     pub fn local_devices(&self) -> Vec<DeviceId> {
-        self.backend.devices().into_iter().filter(|device| device.is_local()).map(Device::id).collect()
+        self.backend
+            .devices()
+            .into_iter()
+            .filter(|device| device.is_local())
+            .map(Device::id)
+            .collect()
     }
 
     /// What this client did so far.
@@ -102,16 +123,29 @@ impl Client {
     /// # Errors
     /// If the number of bytes is not that of `ty`, or there is no such place.
     #[track_caller]
-    pub fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<DeviceBuffer> {
+    pub fn upload(
+        &self,
+        bytes: HostBytes<'_>,
+        ty: &TensorType,
+        to: Placement,
+    ) -> Result<DeviceBuffer> {
         let _span = tracing::trace_span!("upload", bytes = bytes.as_ref().len()).entered();
         let started = Instant::now();
         let (given, needed) = (bytes.as_ref().len(), ty.checked_bytes()?);
         if given != needed {
-            return Err(Error::invalid("upload", format!("{given} bytes given, {ty} needs {needed}")).on(&self.platform().name));
+            return Err(Error::invalid(
+                "upload",
+                format!("{given} bytes given, {ty} needs {needed}"),
+            )
+            .on(&self.platform().name));
         }
         let buffer = self.backend.upload(bytes, ty, to)?;
-        self.metrics.was_uploaded(Location::caller(), started, given);
-        Ok(DeviceBuffer { buffer, metrics: self.metrics.clone() })
+        self.metrics
+            .was_uploaded(Location::caller(), started, given);
+        Ok(DeviceBuffer {
+            buffer,
+            metrics: self.metrics.clone(),
+        })
     }
 
     /// Compiles for the devices that `options` names, or takes the program out of the
@@ -122,25 +156,55 @@ impl Client {
     #[track_caller]
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Loaded> {
         let line = Some(Location::caller());
-        self.compile_because(program, options, CompileCause { origin: line, called_at: line, ..CompileCause::default() })
+        self.compile_because(
+            program,
+            options,
+            CompileCause {
+                origin: line,
+                called_at: line,
+                ..CompileCause::default()
+            },
+        )
     }
 
     /// As [`compile`](Self::compile), for those who know better why: for reports, dumps and errors.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
-    pub fn compile_because(&self, program: &Program, options: &CompileOptions, cause: CompileCause) -> Result<Loaded> {
+    pub fn compile_because(
+        &self,
+        program: &Program,
+        options: &CompileOptions,
+        cause: CompileCause,
+    ) -> Result<Loaded> {
         let _span = tracing::trace_span!("compile", program = %program.name).entered();
         let counters = &self.metrics.counters;
         let started = Instant::now();
-        let kept = self.programs.as_deref().and_then(|cache| Some((cache, self.backend.program_key(program, options)?)));
+        let kept = self
+            .programs
+            .as_deref()
+            .and_then(|cache| Some((cache, self.backend.program_key(program, options)?)));
         if let Some((cache, key)) = &kept {
             if let Some(found) = cache.find(key) {
-                match self.backend.load(&found.serialized, &program.name, &program.signature, options) {
+                match self.backend.load(
+                    &found.serialized,
+                    &program.name,
+                    &program.signature,
+                    options,
+                ) {
                     Ok(executable) => {
                         cache.loaded(key);
-                        counters.hit(found.serialized.len(), found.compile_time.saturating_sub(started.elapsed()));
-                        return Ok(self.loaded(program, cause, started.elapsed(), true, executable));
+                        counters.hit(
+                            found.serialized.len(),
+                            found.compile_time.saturating_sub(started.elapsed()),
+                        );
+                        return Ok(self.loaded(
+                            program,
+                            cause,
+                            started.elapsed(),
+                            true,
+                            executable,
+                        ));
                     }
                     Err(reason) => cache.refused(key, &reason),
                 }
@@ -158,7 +222,11 @@ impl Client {
         let compile_time = started.elapsed();
         counters.compiles.fetch_add(1, Relaxed);
         if let Some((cache, key)) = &kept {
-            let compiled = Compiled { name: &program.name, platform: &self.platform().name, compile_time };
+            let compiled = Compiled {
+                name: &program.name,
+                platform: &self.platform().name,
+                compile_time,
+            };
             cache.keep(key, &compiled, &|| executable.serialize());
         }
         Ok(self.loaded(program, cause, compile_time, false, executable))
@@ -175,27 +243,48 @@ impl Client {
     ) -> Loaded {
         let metrics = &self.metrics;
         let function = metrics.function(&program.name, cause.origin);
-        function.devices.store(executable.devices().len() as u64, Relaxed);
+        function
+            .devices
+            .store(executable.devices().len() as u64, Relaxed);
         let largest = cause.largest.clone();
         metrics.compiled(&function, program, cause, took, cached, &*executable);
-        Loaded { executable, function, largest, metrics: metrics.clone() }
+        Loaded {
+            executable,
+            function,
+            largest,
+            metrics: metrics.clone(),
+        }
     }
 
-    /// Loads what [`Loaded::serialize`] returned on this platform and version, for a program of this signature.
+    /// Loads what [`Loaded::serialize`] returned on this platform and version, for a program of
+    /// this signature.
     ///
-    /// Serialized programs hold machine code. Backends refuse what is damaged, and what another driver or version wrote or
-    /// was written for another processor; none can tell what somebody forged. So load only bytes that you would run.
+    /// Serialized programs hold machine code. Backends refuse what is damaged, and what another
+    /// driver or version wrote or was written for another processor; none can tell what somebody
+    /// forged. So load only bytes that you would run.
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the bytes are damaged;
-    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if they are no serialized program, of another
-    /// platform or version, or of another signature.
-    pub fn load(&self, serialized: &[u8], signature: &Signature, options: &CompileOptions) -> Result<Loaded> {
+    /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) if they are no serialized
+    /// program, of another platform or version, or of another signature.
+    pub fn load(
+        &self,
+        serialized: &[u8],
+        signature: &Signature,
+        options: &CompileOptions,
+    ) -> Result<Loaded> {
         let name = Arc::from("loaded program");
         let executable = self.backend.load(serialized, &name, signature, options)?;
         let function = self.metrics.function(&name, None);
-        function.devices.store(executable.devices().len() as u64, Relaxed);
-        Ok(Loaded { executable, function, largest: Vec::new(), metrics: self.metrics.clone() })
+        function
+            .devices
+            .store(executable.devices().len() as u64, Relaxed);
+        Ok(Loaded {
+            executable,
+            function,
+            largest: Vec::new(),
+            metrics: self.metrics.clone(),
+        })
     }
 }
 
@@ -303,7 +392,8 @@ impl Counters {
     fn hit(&self, bytes: usize, saved: Duration) {
         self.cache_hits.fetch_add(1, Relaxed);
         self.cached_bytes.fetch_add(bytes as u64, Relaxed);
-        self.saved_nanos.fetch_add(u64::try_from(saved.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.saved_nanos
+            .fetch_add(u64::try_from(saved.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 }
 
@@ -342,7 +432,10 @@ impl DeviceBuffer {
     /// # Errors
     /// If there is no such place.
     pub fn copy_to(&self, place: Placement) -> Result<Self> {
-        Ok(DeviceBuffer { buffer: self.buffer.copy_to(place)?, metrics: self.metrics.clone() })
+        Ok(DeviceBuffer {
+            buffer: self.buffer.copy_to(place)?,
+            metrics: self.metrics.clone(),
+        })
     }
 
     /// Blocks until the row-major bytes are in `into`. Counted as a blocking read.
@@ -355,7 +448,11 @@ impl DeviceBuffer {
         if into.len() != needed {
             return Err(Error::invalid(
                 "read",
-                format!("{} bytes to read into, {} needs {needed}", into.len(), self.tensor_type()),
+                format!(
+                    "{} bytes to read into, {} needs {needed}",
+                    into.len(),
+                    self.tensor_type()
+                ),
             ));
         }
         let _span = tracing::trace_span!("read", bytes = needed).entered();
@@ -376,7 +473,11 @@ impl DeviceBuffer {
     /// Queues a copy to the host, and hands the row-major bytes to `then` on any thread.
     pub fn fetch_then(&self, then: OnFetched) {
         self.metrics.counters.fetches.fetch_add(1, Relaxed);
-        let (metrics, started, size) = (self.metrics.clone(), Instant::now(), self.tensor_type().bytes());
+        let (metrics, started, size) = (
+            self.metrics.clone(),
+            Instant::now(),
+            self.tensor_type().bytes(),
+        );
         self.buffer.fetch(Box::new(move |bytes| {
             let took = metrics.timer(Metric::Fetch).add_since(started);
             tracing::trace!(target: "halite::device", bytes = size, nanos = took.as_nanos() as u64, "fetch");
@@ -387,7 +488,12 @@ impl DeviceBuffer {
 
 impl fmt::Debug for DeviceBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeviceBuffer({} on device {})", self.tensor_type(), self.placement().device.0)
+        write!(
+            f,
+            "DeviceBuffer({} on device {})",
+            self.tensor_type(),
+            self.placement().device.0
+        )
     }
 }
 
@@ -413,19 +519,21 @@ impl DeviceEvent {
         self.0.on_ready(then);
     }
 
-    /// As [`on_ready`](Self::on_ready), for a `notify` that only signals: it must neither block, launch nor read. It may run
-    /// on a thread that the driver's work needs, which saves a switch of threads.
+    /// As [`on_ready`](Self::on_ready), for a `notify` that only signals: it must neither block,
+    /// launch nor read. It may run on a thread that the driver's work needs, which saves a switch
+    /// of threads.
     pub fn notify_when_ready(&self, notify: OnReady) {
         self.0.notify_when_ready(notify);
     }
 
-    /// The launches over several devices that are not done, for the message of a wait that is late. Empty where the driver
-    /// does not know.
+    /// The launches over several devices that are not done, for the message of a wait that is late.
+    /// Empty where the driver does not know.
     pub fn unfinished(&self) -> String {
         self.0.unfinished()
     }
 
-    /// The same as something to wait for with a deadline, or to `.await`. `name` is for the error of a wait that is late.
+    /// The same as something to wait for with a deadline, or to `.await`. `name` is for the error
+    /// of a wait that is late.
     pub fn pending(&self, name: &'static str) -> Pending<()> {
         let (pending, resolve) = Pending::new(name);
         self.0.notify_when_ready(Box::new(resolve));
@@ -435,7 +543,11 @@ impl DeviceEvent {
 
 impl fmt::Debug for DeviceEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DeviceEvent({})", if self.is_ready() { "ready" } else { "pending" })
+        write!(
+            f,
+            "DeviceEvent({})",
+            if self.is_ready() { "ready" } else { "pending" }
+        )
     }
 }
 
@@ -464,7 +576,12 @@ impl Loaded {
     /// If an argument is of another type, device or backend than the program wants.
     #[track_caller]
     pub fn launch(&self, launch: Launch<'_, DeviceBuffer>) -> Result<Launched<DeviceBuffer>> {
-        let Loaded { executable, function, metrics, .. } = self;
+        let Loaded {
+            executable,
+            function,
+            metrics,
+            ..
+        } = self;
         let _span = tracing::trace_span!("launch", program = %function.name).entered();
         let started = Instant::now();
         let launched = match executable.launch(launch, metrics) {
@@ -476,7 +593,12 @@ impl Loaded {
         let now = Instant::now();
         metrics.timer(Metric::Launch).add_at(now, now - started);
         if metrics.clock().is_due(now) {
-            metrics.time_launch(function, number, (started, now), launched.outputs.first().and_then(|row| row.first()));
+            metrics.time_launch(
+                function,
+                number,
+                (started, now),
+                launched.outputs.first().and_then(|row| row.first()),
+            );
         }
         if metrics.settings().watches_launches() {
             self.watch(before, Location::caller(), now - started, &launched)?;
@@ -486,11 +608,21 @@ impl Loaded {
 
     /// Says what is launched, or waits for it, if the settings want it.
     #[cold]
-    fn watch(&self, before: u64, at: &Location<'_>, queued: Duration, launched: &Launched<DeviceBuffer>) -> Result<()> {
+    fn watch(
+        &self,
+        before: u64,
+        at: &Location<'_>,
+        queued: Duration,
+        launched: &Launched<DeviceBuffer>,
+    ) -> Result<()> {
         let settings = self.metrics.settings();
         settings.launched(&self.function, before, at, self.signature(), queued);
         if settings.sync {
-            launched.outputs.iter().flatten().try_for_each(|output| output.ready()?.wait())?;
+            launched
+                .outputs
+                .iter()
+                .flatten()
+                .try_for_each(|output| output.ready()?.wait())?;
         }
         Ok(())
     }
@@ -511,7 +643,8 @@ impl Loaded {
         self.executable.memory()
     }
 
-    /// The program as the compiler made it: the name of its form, such as `hlo_with_config`, and its bytes.
+    /// The program as the compiler made it: the name of its form, such as `hlo_with_config`, and
+    /// its bytes.
     ///
     /// # Errors
     /// Where the driver does not give it.
@@ -527,7 +660,8 @@ impl Loaded {
         self.executable.cost()
     }
 
-    /// Which part of each result the devices have, as the compiler laid them. `None` is what the driver cannot say of one.
+    /// Which part of each result the devices have, as the compiler laid them. `None` is what the
+    /// driver cannot say of one.
     ///
     /// # Errors
     /// Where the driver does not say.
@@ -535,8 +669,8 @@ impl Loaded {
         self.executable.output_tilings()
     }
 
-    /// That the compiler laid each result as asked for: its name, its type as a whole, and how it is to lie. What the driver
-    /// cannot say is taken to be right.
+    /// That the compiler laid each result as asked for: its name, its type as a whole, and how it
+    /// is to lie. What the driver cannot say is taken to be right.
     ///
     /// # Errors
     /// Which result lies otherwise, and how.
@@ -552,7 +686,11 @@ impl Loaded {
         for (i, ((name, ty, sharding), given)) in wanted.into_iter().zip(given).enumerate() {
             let wanted = sharding.tiling(ty.rank());
             if let Some(given) = given.filter(|given| *given != wanted) {
-                let name = if name.is_empty() { String::new() } else { format!(" (`{name}`)") };
+                let name = if name.is_empty() {
+                    String::new()
+                } else {
+                    format!(" (`{name}`)")
+                };
                 let message = format!(
                     "output {i}{name}, {ty}: asked for {sharding}, which is {wanted}; the compiler laid it {given}. Please report it"
                 );

@@ -4,7 +4,10 @@ use std::fmt;
 
 /// The type of one element of a tensor.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(missing_docs, reason = "each name says it: signedness or float, and bits")]
+#[allow(
+    missing_docs,
+    reason = "each name says it: signedness or float, and bits"
+)]
 pub enum DType {
     Bool,
     S8,
@@ -103,7 +106,9 @@ impl fmt::Display for DType {
 /// A Rust type that is one element of a tensor, bit for bit.
 ///
 /// Reading back checks the bits where not all are valid (`bool`).
-pub trait Element: bytemuck::NoUninit + bytemuck::CheckedBitPattern + PartialEq + fmt::Debug + Send + Sync {
+pub trait Element:
+    bytemuck::NoUninit + bytemuck::CheckedBitPattern + PartialEq + fmt::Debug + Send + Sync
+{
     /// The element type this Rust type stands for.
     const DTYPE: DType;
 }

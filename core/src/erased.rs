@@ -3,8 +3,9 @@
 use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffer, DeviceId, Error, Event, Executable, HostBytes, Launch, Launched,
-    Metrics, OnFetched, OnReady, Placement, Platform, Program, ProgramKey, ProgramMemory, Result, Signature, TensorType, Tiling,
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffer, DeviceId, Error, Event, Executable,
+    HostBytes, Launch, Launched, Metrics, OnFetched, OnReady, Placement, Platform, Program,
+    ProgramKey, ProgramMemory, Result, Signature, TensorType, Tiling,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -66,8 +67,17 @@ impl<B: Buffer> AnyBuffer for B {
 pub(crate) trait AnyBackend: Debug + Send + Sync {
     fn platform(&self) -> &Platform;
     fn devices(&self) -> Vec<&dyn Device>;
-    fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Box<dyn AnyBuffer>>;
-    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>>;
+    fn upload(
+        &self,
+        bytes: HostBytes<'_>,
+        ty: &TensorType,
+        to: Placement,
+    ) -> Result<Box<dyn AnyBuffer>>;
+    fn compile(
+        &self,
+        program: &Program,
+        options: &CompileOptions,
+    ) -> Result<Box<dyn AnyExecutable>>;
     fn load(
         &self,
         serialized: &[u8],
@@ -83,14 +93,29 @@ impl<B: Backend> AnyBackend for B {
         Backend::platform(self)
     }
     fn devices(&self) -> Vec<&dyn Device> {
-        Backend::devices(self).iter().map(|device| device as &dyn Device).collect()
+        Backend::devices(self)
+            .iter()
+            .map(|device| device as &dyn Device)
+            .collect()
     }
-    fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Box<dyn AnyBuffer>> {
+    fn upload(
+        &self,
+        bytes: HostBytes<'_>,
+        ty: &TensorType,
+        to: Placement,
+    ) -> Result<Box<dyn AnyBuffer>> {
         Ok(Box::new(Backend::upload(self, bytes, ty, to)?))
     }
-    fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Box<dyn AnyExecutable>> {
+    fn compile(
+        &self,
+        program: &Program,
+        options: &CompileOptions,
+    ) -> Result<Box<dyn AnyExecutable>> {
         let platform = Backend::platform(self).name.clone();
-        Ok(Box::new(Typed::<B> { platform, executable: Backend::compile(self, program, options)? }))
+        Ok(Box::new(Typed::<B> {
+            platform,
+            executable: Backend::compile(self, program, options)?,
+        }))
     }
     fn load(
         &self,
@@ -100,7 +125,10 @@ impl<B: Backend> AnyBackend for B {
         options: &CompileOptions,
     ) -> Result<Box<dyn AnyExecutable>> {
         let platform = Backend::platform(self).name.clone();
-        Ok(Box::new(Typed::<B> { platform, executable: Backend::load(self, serialized, name, signature, options)? }))
+        Ok(Box::new(Typed::<B> {
+            platform,
+            executable: Backend::load(self, serialized, name, signature, options)?,
+        }))
     }
     fn program_key(&self, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
         Backend::program_key(self, program, options)
@@ -111,7 +139,11 @@ pub(crate) trait AnyExecutable: Debug + Send + Sync {
     fn signature(&self) -> &Signature;
     fn devices(&self) -> &[DeviceId];
     /// The results count what is done with them in `metrics`.
-    fn launch(&self, launch: Launch<'_, DeviceBuffer>, metrics: &Arc<Metrics>) -> Result<Launched<DeviceBuffer>>;
+    fn launch(
+        &self,
+        launch: Launch<'_, DeviceBuffer>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Launched<DeviceBuffer>>;
     fn serialize(&self) -> Result<Vec<u8>>;
     fn memory(&self) -> Result<ProgramMemory>;
     fn cost(&self) -> Result<Vec<(String, f64)>>;
@@ -128,15 +160,23 @@ struct Typed<B: Backend> {
 impl<B: Backend> Typed<B> {
     fn typed<'a>(&self, arg: Arg<'a, DeviceBuffer>) -> Result<Arg<'a, B::Buffer>> {
         match arg {
-            Arg::Borrow(buffer) => (&*buffer.buffer as &dyn Any).downcast_ref().map(Arg::Borrow),
-            Arg::Donate(buffer) => (buffer.buffer as Box<dyn Any>).downcast().map(|buffer| Arg::Donate(*buffer)).ok(),
+            Arg::Borrow(buffer) => (&*buffer.buffer as &dyn Any)
+                .downcast_ref()
+                .map(Arg::Borrow),
+            Arg::Donate(buffer) => (buffer.buffer as Box<dyn Any>)
+                .downcast()
+                .map(|buffer| Arg::Donate(*buffer))
+                .ok(),
         }
         .ok_or_else(|| self.foreign())
     }
 
     #[cold]
     fn foreign(&self) -> Error {
-        let message = format!("an argument is a buffer of another backend than {}", self.platform);
+        let message = format!(
+            "an argument is a buffer of another backend than {}",
+            self.platform
+        );
         Error::invalid("launch", message).on(&self.platform)
     }
 }
@@ -148,13 +188,26 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     fn devices(&self) -> &[DeviceId] {
         self.executable.devices()
     }
-    fn launch(&self, launch: Launch<'_, DeviceBuffer>, metrics: &Arc<Metrics>) -> Result<Launched<DeviceBuffer>> {
+    fn launch(
+        &self,
+        launch: Launch<'_, DeviceBuffer>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Launched<DeviceBuffer>> {
         // Collected where they are, if the backend's buffers are as small as handles on them.
         let typed = |row: Vec<_>| row.into_iter().map(|arg| self.typed(arg)).collect();
         let args = launch.args.into_iter().map(typed).collect::<Result<_>>()?;
         let launched = self.executable.launch(Launch { args })?;
-        let erase = |buffer| DeviceBuffer { buffer: Box::new(buffer), metrics: metrics.clone() };
-        Ok(Launched { outputs: launched.outputs.into_iter().map(|row| row.into_iter().map(erase).collect()).collect() })
+        let erase = |buffer| DeviceBuffer {
+            buffer: Box::new(buffer),
+            metrics: metrics.clone(),
+        };
+        Ok(Launched {
+            outputs: launched
+                .outputs
+                .into_iter()
+                .map(|row| row.into_iter().map(erase).collect())
+                .collect(),
+        })
     }
     fn serialize(&self) -> Result<Vec<u8>> {
         self.executable.serialize()

@@ -45,9 +45,20 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// `op` is what was being done (`upload`, `compile`); `message` says with which values it failed and what would work.
-    pub fn new(kind: ErrorKind, op: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
-        Error(Box::new(Parts { kind, op: op.into(), platform: None, message: message.into(), source: None }))
+    /// `op` is what was being done (`upload`, `compile`); `message` says with which values it
+    /// failed and what would work.
+    pub fn new(
+        kind: ErrorKind,
+        op: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> Self {
+        Error(Box::new(Parts {
+            kind,
+            op: op.into(),
+            platform: None,
+            message: message.into(),
+            source: None,
+        }))
     }
 
     /// An [`ErrorKind::InvalidArgument`].
@@ -101,7 +112,13 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { op, platform, message, source, .. } = &*self.0;
+        let Parts {
+            op,
+            platform,
+            message,
+            source,
+            ..
+        } = &*self.0;
         match platform {
             Some(platform) => write!(f, "{op} on {platform}: {message}")?,
             None => write!(f, "{op}: {message}")?,
@@ -122,11 +139,15 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
     }
 }
 
-/// By how much memory does not suffice: the source of an [`ErrorKind::OutOfMemory`] error where it is known.
+/// By how much memory does not suffice: the source of an [`ErrorKind::OutOfMemory`] error where it
+/// is known.
 ///
 /// ```
 /// use halite_core::{Error, ErrorKind, Shortage};
@@ -147,7 +168,12 @@ pub struct Shortage {
 impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        write!(f, "{:.2} GiB needed on each device, {:.2} GiB there", gib(self.required), gib(self.available))
+        write!(
+            f,
+            "{:.2} GiB needed on each device, {:.2} GiB there",
+            gib(self.required),
+            gib(self.available)
+        )
     }
 }
 

@@ -17,7 +17,8 @@ impl AlignedBytes {
     /// What XLA's CPU plugin asks of memory it is to use in place, in bytes.
     pub const ALIGNMENT: usize = 64;
 
-    /// `len` zero bytes. Without memory for them the process ends; see [`try_zeroed`](Self::try_zeroed).
+    /// `len` zero bytes. Without memory for them the process ends; see
+    /// [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(len: usize) -> Self {
         Self::aligned_in(vec![0; len + Self::ALIGNMENT], len)
     }
@@ -27,8 +28,12 @@ impl AlignedBytes {
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if the host has no memory for them.
     pub fn try_zeroed(len: usize) -> Result<Self> {
-        let storage = len.checked_add(Self::ALIGNMENT).and_then(|size| bytemuck::allocation::try_zeroed_vec(size).ok());
-        storage.map(|storage| Self::aligned_in(storage, len)).ok_or_else(|| no_memory(len))
+        let storage = len
+            .checked_add(Self::ALIGNMENT)
+            .and_then(|size| bytemuck::allocation::try_zeroed_vec(size).ok());
+        storage
+            .map(|storage| Self::aligned_in(storage, len))
+            .ok_or_else(|| no_memory(len))
     }
 
     /// Takes `bytes` without a copy if they are aligned, and copies them otherwise.
@@ -38,7 +43,11 @@ impl AlignedBytes {
     pub fn from_vec(bytes: Vec<u8>) -> Result<Self> {
         if bytes.as_ptr().align_offset(Self::ALIGNMENT) == 0 {
             let len = bytes.len();
-            return Ok(AlignedBytes { storage: bytes, offset: 0, len });
+            return Ok(AlignedBytes {
+                storage: bytes,
+                offset: 0,
+                len,
+            });
         }
         Self::try_copy_of(&bytes)
     }
@@ -56,7 +65,11 @@ impl AlignedBytes {
     fn aligned_in(storage: Vec<u8>, len: usize) -> Self {
         // The heap block does not move when the `Vec` does, so the offset stays true.
         let offset = storage.as_ptr().align_offset(Self::ALIGNMENT);
-        AlignedBytes { storage, offset, len }
+        AlignedBytes {
+            storage,
+            offset,
+            len,
+        }
     }
 
     /// A copy of `bytes`.
@@ -68,7 +81,11 @@ impl AlignedBytes {
 }
 
 fn no_memory(bytes: usize) -> Error {
-    Error::new(ErrorKind::OutOfMemory, "host array", format!("the host has no memory for {bytes} bytes"))
+    Error::new(
+        ErrorKind::OutOfMemory,
+        "host array",
+        format!("the host has no memory for {bytes} bytes"),
+    )
 }
 
 impl AsRef<[u8]> for AlignedBytes {
@@ -117,7 +134,10 @@ impl HostArray {
     /// # Errors
     /// If the number of values is not the product of `dims`.
     pub fn from_slice<T: Element>(values: &[T], dims: impl AsRef<[usize]>) -> Result<Self> {
-        Self::from_bytes(bytemuck::cast_slice(values), TensorType::new(T::DTYPE, dims))
+        Self::from_bytes(
+            bytemuck::cast_slice(values),
+            TensorType::new(T::DTYPE, dims),
+        )
     }
 
     /// One element.
@@ -140,12 +160,16 @@ impl HostArray {
     pub fn from_aligned(bytes: AlignedBytes, ty: TensorType) -> Result<Self> {
         let needed = ty.checked_bytes()?;
         if bytes.len != needed {
-            return Err(Error::invalid("host array", format!("{} bytes given, {ty} needs {needed}", bytes.len)));
+            return Err(Error::invalid(
+                "host array",
+                format!("{} bytes given, {ty} needs {needed}", bytes.len),
+            ));
         }
         Ok(HostArray { ty, bytes })
     }
 
-    /// All zero bits: 0, or `false`. Without memory for them the process ends; see [`try_zeros`](Self::try_zeros).
+    /// All zero bits: 0, or `false`. Without memory for them the process ends; see
+    /// [`try_zeros`](Self::try_zeros).
     pub fn zeros(ty: TensorType) -> Self {
         let bytes = AlignedBytes::zeroed(ty.bytes());
         HostArray { ty, bytes }
@@ -168,11 +192,16 @@ impl HostArray {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// If `T` is not the element type, or bits are no value of `T` (a `bool` that is neither 0 nor 1).
+    /// If `T` is not the element type, or bits are no value of `T` (a `bool` that is neither 0 nor
+    /// 1).
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.expect_dtype::<T>()?;
-        bytemuck::checked::try_cast_slice(self.bytes.as_ref())
-            .map_err(|e| Error::invalid("host array", format!("the bytes of {} are no {}: {e}", self.ty, T::DTYPE)))
+        bytemuck::checked::try_cast_slice(self.bytes.as_ref()).map_err(|e| {
+            Error::invalid(
+                "host array",
+                format!("the bytes of {} are no {}: {e}", self.ty, T::DTYPE),
+            )
+        })
     }
 
     /// The one element of a tensor that has one.
@@ -182,7 +211,14 @@ impl HostArray {
     pub fn item<T: Element>(&self) -> Result<T> {
         match self.as_slice::<T>()? {
             [value] => Ok(*value),
-            _ => Err(Error::invalid("host array", format!("item() of {}, which has {} elements", self.ty, self.ty.elements()))),
+            _ => Err(Error::invalid(
+                "host array",
+                format!(
+                    "item() of {}, which has {} elements",
+                    self.ty,
+                    self.ty.elements()
+                ),
+            )),
         }
     }
 
@@ -191,7 +227,11 @@ impl HostArray {
     /// # Errors
     /// If either type is no float, or the host has no memory for the result.
     pub fn to_float(&self, dtype: DType) -> Result<Self> {
-        fn write<T: Element>(values: impl Iterator<Item = f64>, from: impl Fn(f64) -> T, into: &mut [u8]) {
+        fn write<T: Element>(
+            values: impl Iterator<Item = f64>,
+            from: impl Fn(f64) -> T,
+            into: &mut [u8],
+        ) {
             let each = values.zip(into.chunks_exact_mut(size_of::<T>()));
             each.for_each(|(value, into)| into.copy_from_slice(bytemuck::bytes_of(&from(value))));
         }
@@ -207,13 +247,27 @@ impl HostArray {
         }
         let mut into = HostArray::try_zeros(self.ty.with_dtype(dtype))?;
         let done = match self.ty.dtype() {
-            DType::F16 => into_type(self.as_slice::<f16>()?.iter().map(|value| value.to_f64()), &mut into),
-            DType::Bf16 => into_type(self.as_slice::<bf16>()?.iter().map(|value| value.to_f64()), &mut into),
-            DType::F32 => into_type(self.as_slice::<f32>()?.iter().map(|&value| value.into()), &mut into),
+            DType::F16 => into_type(
+                self.as_slice::<f16>()?.iter().map(|value| value.to_f64()),
+                &mut into,
+            ),
+            DType::Bf16 => into_type(
+                self.as_slice::<bf16>()?.iter().map(|value| value.to_f64()),
+                &mut into,
+            ),
+            DType::F32 => into_type(
+                self.as_slice::<f32>()?.iter().map(|&value| value.into()),
+                &mut into,
+            ),
             DType::F64 => into_type(self.as_slice::<f64>()?.iter().copied(), &mut into),
             _ => None,
         };
-        done.map(|()| into).ok_or_else(|| Error::invalid("host array", format!("{} as {dtype}: both must be floats", self.ty)))
+        done.map(|()| into).ok_or_else(|| {
+            Error::invalid(
+                "host array",
+                format!("{} as {dtype}: both must be floats", self.ty),
+            )
+        })
     }
 
     /// The elements, row-major, as bytes in the machine's byte order.
@@ -230,7 +284,10 @@ impl HostArray {
         if T::DTYPE == self.ty.dtype() {
             return Ok(());
         }
-        Err(Error::invalid("host array", format!("elements of {} read as {}", self.ty, T::DTYPE)))
+        Err(Error::invalid(
+            "host array",
+            format!("elements of {} read as {}", self.ty, T::DTYPE),
+        ))
     }
 }
 
@@ -258,7 +315,8 @@ impl fmt::Debug for HostArray {
 pub enum HostBytes<'a> {
     /// Read before the call returns.
     Borrowed(&'a [u8]),
-    /// Kept alive until the device needs it no more; used in place where the device can (64-byte aligned on CPU).
+    /// Kept alive until the device needs it no more; used in place where the device can (64-byte
+    /// aligned on CPU).
     Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -283,24 +341,56 @@ mod tests {
 
     #[test]
     fn floats_are_rounded_to_nearest_and_integers_are_refused() {
-        let host = HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0, -0.0, f32::INFINITY, 1e-40], [6]).unwrap();
+        let host =
+            HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0, -0.0, f32::INFINITY, 1e-40], [6])
+                .unwrap();
         let narrow = host.to_float(DType::Bf16).unwrap();
-        let bits: Vec<u16> = narrow.as_slice::<bf16>().unwrap().iter().map(|value| value.to_bits()).collect();
+        let bits: Vec<u16> = narrow
+            .as_slice::<bf16>()
+            .unwrap()
+            .iter()
+            .map(|value| value.to_bits())
+            .collect();
         // 257 is between 256 and 258, and goes to the one whose last bit is 0.
         assert_eq!(bits, [0x3f80, 0x3eab, 0x4380, 0x8000, 0x7f80, 0x0001]);
-        assert_eq!(narrow.to_float(DType::F32).unwrap().as_slice::<f32>().unwrap()[1], 0.333_984_38);
-        assert_eq!(host.to_float(DType::F16).unwrap().as_slice::<f16>().unwrap()[5].to_bits(), 0);
+        assert_eq!(
+            narrow
+                .to_float(DType::F32)
+                .unwrap()
+                .as_slice::<f32>()
+                .unwrap()[1],
+            0.333_984_38
+        );
+        assert_eq!(
+            host.to_float(DType::F16)
+                .unwrap()
+                .as_slice::<f16>()
+                .unwrap()[5]
+                .to_bits(),
+            0
+        );
         assert_eq!(host.to_float(DType::F32).unwrap(), host);
-        let error = HostArray::scalar(1i32).to_float(DType::F32).unwrap_err().to_string();
+        let error = HostArray::scalar(1i32)
+            .to_float(DType::F32)
+            .unwrap_err()
+            .to_string();
         assert_eq!(error, "host array: s32[] as f32: both must be floats");
     }
     #[test]
     fn memory_that_is_not_there_is_an_error() {
         for bytes in [1 << 60, usize::MAX] {
-            assert_eq!(AlignedBytes::try_zeroed(bytes).unwrap_err().kind(), ErrorKind::OutOfMemory);
+            assert_eq!(
+                AlignedBytes::try_zeroed(bytes).unwrap_err().kind(),
+                ErrorKind::OutOfMemory
+            );
         }
-        let error = HostArray::try_zeros(TensorType::new(DType::U8, [1 << 60])).unwrap_err().to_string();
-        assert_eq!(error, "host array: the host has no memory for 1152921504606846976 bytes");
+        let error = HostArray::try_zeros(TensorType::new(DType::U8, [1 << 60]))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "host array: the host has no memory for 1152921504606846976 bytes"
+        );
     }
 
     #[test]
@@ -309,7 +399,10 @@ mod tests {
             let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
             let aligned = AlignedBytes::from_vec(bytes.clone()).unwrap();
             assert_eq!(aligned.as_ref(), bytes);
-            let misaligned = aligned.as_ref().as_ptr().align_offset(AlignedBytes::ALIGNMENT);
+            let misaligned = aligned
+                .as_ref()
+                .as_ptr()
+                .align_offset(AlignedBytes::ALIGNMENT);
             assert_eq!(misaligned, 0, "{len} bytes");
         }
     }

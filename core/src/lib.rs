@@ -1,8 +1,9 @@
 //! The contract between accelerators and programs.
 //!
-//! A driver implements [`Backend`] and its four companions: [`Device`], [`Buffer`], [`Executable`], [`Event`]. Everyone
-//! else holds a [`Client`], which hides which backend it is, and [`Array`]s: logical tensors laid over a [`Mesh`] of
-//! devices by a [`Sharding`]. [`tree`] is how structs of tensors are named, visited and rebuilt.
+//! A driver implements [`Backend`] and its four companions: [`Device`], [`Buffer`], [`Executable`],
+//! [`Event`]. Everyone else holds a [`Client`], which hides which backend it is, and [`Array`]s:
+//! logical tensors laid over a [`Mesh`] of devices by a [`Sharding`]. [`tree`] is how structs of
+//! tensors are named, visited and rebuilt.
 //!
 //! Nothing here knows an operation, a model or a file format.
 //!
@@ -49,8 +50,9 @@ pub mod wait;
 
 pub use array::Array;
 pub use backend::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue, Launch, Launched, MemoryKind,
-    MemoryStats, OnFetched, OnReady, Placement, Platform, Program, ProgramMemory, Signature,
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Event, Executable, FlagValue, Launch,
+    Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform, Program,
+    ProgramMemory, Signature,
 };
 pub use client::{Client, CounterSnapshot, Counters, DeviceBuffer, DeviceEvent, Loaded};
 pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
@@ -62,8 +64,8 @@ pub use log::warn_without_subscriber;
 pub use metrics::{
     Input, Metric, Metrics,
     activity::{
-        Activity, CompileCause, CompileRecord, FunctionActivity, InputActivity, InputChange, LargeBuffer, Reason, SiteActivity,
-        Stages,
+        Activity, CompileCause, CompileRecord, FunctionActivity, InputActivity, InputChange,
+        LargeBuffer, Reason, SiteActivity, Stages,
     },
     findings::{Finding, FindingKind},
     timer::{PERCENTILES, Timer, Timing},

@@ -1,7 +1,8 @@
 //! What a client measures of itself: how often, how long, and why.
 //!
-//! Everything here is counted all the time, so it is cheap: a launch takes two looks at the clock and no lock. What is rare
-//! anyway (a compile, a blocking read, an upload) also remembers the line of the user's code that asked for it.
+//! Everything here is counted all the time, so it is cheap: a launch takes two looks at the clock
+//! and no lock. What is rare anyway (a compile, a blocking read, an upload) also remembers the line
+//! of the user's code that asked for it.
 
 use std::{
     collections::VecDeque,
@@ -42,8 +43,8 @@ pub enum Metric {
     Load,
     /// Queueing a run, on the host.
     Launch,
-    /// Running, on the first device of the launch. Of launches that take less than 200 µs a sample, every 10 ms; of all at
-    /// `HALITE_DEBUG=2`.
+    /// Running, on the first device of the launch. Of launches that take less than 200 µs a sample,
+    /// every 10 ms; of all at `HALITE_DEBUG=2`.
     Execute,
     /// Queueing a copy to a device, on the host.
     Upload,
@@ -166,8 +167,8 @@ impl Metrics {
         named(&self.counted, name, AtomicU64::default)
     }
 
-    /// Says that a step is done, for loops whose most launched program is not launched once a step. With
-    /// `HALITE_METRICS_FILE` it adds a line to that file, at most one a second.
+    /// Says that a step is done, for loops whose most launched program is not launched once a step.
+    /// With `HALITE_METRICS_FILE` it adds a line to that file, at most one a second.
     pub fn step(&self) {
         self.steps.fetch_add(1, Relaxed);
         if self.settings.metrics_file.is_some() {
@@ -191,16 +192,26 @@ impl Metrics {
     pub fn clear(&self) {
         *lock(&self.cleared) = Some(self.everything());
         self.timers.iter().for_each(Timer::clear);
-        lock(&self.named).iter().for_each(|(_, timer)| timer.clear());
+        lock(&self.named)
+            .iter()
+            .for_each(|(_, timer)| timer.clear());
     }
 
-    /// Where the batches of `dataset` come from, read by so many `workers`; made when it is first asked for.
+    /// Where the batches of `dataset` come from, read by so many `workers`; made when it is first
+    /// asked for.
     pub fn input(&self, dataset: &str, workers: usize) -> Arc<Input> {
         let mut inputs = lock(&self.inputs);
-        if let Some(known) = inputs.iter().find(|input| &*input.dataset == dataset && input.workers == workers) {
+        if let Some(known) = inputs
+            .iter()
+            .find(|input| &*input.dataset == dataset && input.workers == workers)
+        {
             return known.clone();
         }
-        inputs.push(Arc::new(Input { dataset: dataset.into(), workers, ..Input::default() }));
+        inputs.push(Arc::new(Input {
+            dataset: dataset.into(),
+            workers,
+            ..Input::default()
+        }));
         inputs[inputs.len() - 1].clone()
     }
 
@@ -217,21 +228,37 @@ impl Metrics {
         Activity {
             time: self.started.elapsed(),
             counters: self.counters.snapshot(),
-            counted: lock(&self.counted).iter().map(|(name, count)| (name.clone(), count.load(Relaxed))).collect(),
+            counted: lock(&self.counted)
+                .iter()
+                .map(|(name, count)| (name.clone(), count.load(Relaxed)))
+                .collect(),
             steps: self.steps.load(Relaxed),
-            functions: lock(&self.functions).iter().map(|function| function.activity()).collect(),
+            functions: lock(&self.functions)
+                .iter()
+                .map(|function| function.activity())
+                .collect(),
             compiles: lock(&self.compiles).iter().cloned().collect(),
             recorded: self.recorded.load(Relaxed),
             reads: self.reads.all(),
             uploads: self.uploads.all(),
-            inputs: lock(&self.inputs).iter().map(|input| input.activity()).collect(),
+            inputs: lock(&self.inputs)
+                .iter()
+                .map(|input| input.activity())
+                .collect(),
         }
     }
 
     /// The function of this name, made at this line.
-    pub(crate) fn function(&self, name: &Arc<str>, origin: Option<&'static Location<'static>>) -> Arc<Function> {
+    pub(crate) fn function(
+        &self,
+        name: &Arc<str>,
+        origin: Option<&'static Location<'static>>,
+    ) -> Arc<Function> {
         let mut functions = lock(&self.functions);
-        if let Some(known) = functions.iter().find(|function| function.name == *name && function.origin == origin) {
+        if let Some(known) = functions
+            .iter()
+            .find(|function| function.name == *name && function.origin == origin)
+        {
             return known.clone();
         }
         functions.push(Arc::new(Function::new(name.clone(), origin)));
@@ -249,7 +276,12 @@ impl Metrics {
         executable: &dyn AnyExecutable,
     ) {
         function.compiles.fetch_add(1, Relaxed);
-        self.timer(if cached { Metric::Load } else { Metric::Compile }).add(took);
+        self.timer(if cached {
+            Metric::Load
+        } else {
+            Metric::Compile
+        })
+        .add(took);
         if !cause.stages.total().is_zero() {
             self.timer(Metric::Trace).add(cause.stages.total());
         }
@@ -262,11 +294,15 @@ impl Metrics {
             reason: cause.reason,
             inputs: program.signature.inputs.len(),
             outputs: program.signature.outputs.len(),
-            stages: Stages { compile: took, ..cause.stages },
+            stages: Stages {
+                compile: took,
+                ..cause.stages
+            },
             memory: executable.memory().ok(),
             at: self.started.elapsed(),
         };
-        self.settings.compiled(&record, program, cause.graph.as_deref(), executable);
+        self.settings
+            .compiled(&record, program, cause.graph.as_deref(), executable);
         let mut compiles = lock(&self.compiles);
         if compiles.len() == Self::COMPILES {
             compiles.pop_front();
@@ -281,7 +317,12 @@ impl Metrics {
     }
 
     /// An upload of so many bytes, begun at `started`, is queued.
-    pub(crate) fn was_uploaded(&self, at: &'static Location<'static>, started: Instant, bytes: usize) {
+    pub(crate) fn was_uploaded(
+        &self,
+        at: &'static Location<'static>,
+        started: Instant,
+        bytes: usize,
+    ) {
         self.counters.uploaded(bytes);
         let took = self.timer(Metric::Upload).add_since(started);
         self.uploads.add(at, took, bytes);
@@ -304,7 +345,9 @@ impl Drop for Metrics {
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").field("counters", &self.counters).finish_non_exhaustive()
+        f.debug_struct("Metrics")
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
     }
 }
 
@@ -342,7 +385,8 @@ impl Function {
 
     fn executed(&self, took: Duration) {
         self.executed.fetch_add(1, Relaxed);
-        self.execute_nanos.fetch_add(took.as_nanos() as u64, Relaxed);
+        self.execute_nanos
+            .fetch_add(took.as_nanos() as u64, Relaxed);
     }
 
     fn activity(&self) -> FunctionActivity {
@@ -388,9 +432,16 @@ impl Sites {
     fn add(&self, location: &'static Location<'static>, took: Duration, bytes: usize) {
         let mut sites = lock(&self.0);
         // One line may have several addresses, but mostly it has one.
-        let known = |site: &SiteActivity| std::ptr::eq(site.location, location) || site.location == location;
+        let known = |site: &SiteActivity| {
+            std::ptr::eq(site.location, location) || site.location == location
+        };
         let index = sites.iter().position(known).unwrap_or_else(|| {
-            sites.push(SiteActivity { location, count: 0, bytes: 0, took: Duration::ZERO });
+            sites.push(SiteActivity {
+                location,
+                count: 0,
+                bytes: 0,
+                took: Duration::ZERO,
+            });
             sites.len() - 1
         });
         let site = &mut sites[index];

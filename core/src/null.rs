@@ -1,10 +1,12 @@
-//! A backend that does nothing, for measuring what everything around it costs, and for examples in documents.
+//! A backend that does nothing, for measuring what everything around it costs, and for examples in
+//! documents.
 
 use std::sync::Arc;
 
 use crate::{
-    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable, HostBytes, Launch, Launched,
-    MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform, Program, Result, Signature, TensorType,
+    Arg, Backend, Buffer, CompileOptions, Device, DeviceId, Error, ErrorKind, Event, Executable,
+    HostBytes, Launch, Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform,
+    Program, Result, Signature, TensorType,
 };
 
 /// A backend whose buffers hold zeros, and whose programs take no time and return zeros.
@@ -18,14 +20,24 @@ impl Null {
     /// With so many devices.
     pub fn new(devices: u32) -> Self {
         let devices = (0..devices).map(|id| NullDevice(DeviceId(id))).collect();
-        Null { platform: Platform { name: Arc::from("null"), version: env!("CARGO_PKG_VERSION").to_string() }, devices }
+        Null {
+            platform: Platform {
+                name: Arc::from("null"),
+                version: env!("CARGO_PKG_VERSION").to_string(),
+            },
+            devices,
+        }
     }
 
     fn check(&self, device: DeviceId, op: &'static str) -> Result<()> {
         if self.devices.iter().any(|known| known.0 == device) {
             return Ok(());
         }
-        Err(Error::invalid(op, format!("no device {}; there are {}", device.0, self.devices.len())).on(&self.platform.name))
+        Err(Error::invalid(
+            op,
+            format!("no device {}; there are {}", device.0, self.devices.len()),
+        )
+        .on(&self.platform.name))
     }
 }
 
@@ -45,24 +57,53 @@ impl Backend for Null {
 
     fn upload(&self, _: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<NullBuffer> {
         self.check(to.device, "upload")?;
-        Ok(NullBuffer { ty: ty.clone(), placement: to })
+        Ok(NullBuffer {
+            ty: ty.clone(),
+            placement: to,
+        })
     }
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<NullExecutable> {
         let mut devices = options.devices.clone();
         if devices.is_empty() {
-            devices = self.devices.iter().take(program.devices()).map(|device| device.0).collect();
+            devices = self
+                .devices
+                .iter()
+                .take(program.devices())
+                .map(|device| device.0)
+                .collect();
         }
         if devices.len() != program.devices() {
-            let message = format!("`{}` wants {} devices, got {}", program.name, program.devices(), devices.len());
+            let message = format!(
+                "`{}` wants {} devices, got {}",
+                program.name,
+                program.devices(),
+                devices.len()
+            );
             return Err(Error::invalid("compile", message).on(&self.platform.name));
         }
-        devices.iter().try_for_each(|&device| self.check(device, "compile"))?;
-        Ok(NullExecutable { devices, signature: program.signature.clone() })
+        devices
+            .iter()
+            .try_for_each(|&device| self.check(device, "compile"))?;
+        Ok(NullExecutable {
+            devices,
+            signature: program.signature.clone(),
+        })
     }
 
-    fn load(&self, _: &[u8], _: &Arc<str>, _: &Signature, _: &CompileOptions) -> Result<NullExecutable> {
-        Err(Error::new(ErrorKind::Unsupported, "load", "nothing is serialized by this backend").on(&self.platform.name))
+    fn load(
+        &self,
+        _: &[u8],
+        _: &Arc<str>,
+        _: &Signature,
+        _: &CompileOptions,
+    ) -> Result<NullExecutable> {
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "load",
+            "nothing is serialized by this backend",
+        )
+        .on(&self.platform.name))
     }
 }
 
@@ -111,7 +152,10 @@ impl Buffer for NullBuffer {
         Ok(NullEvent)
     }
     fn copy_to(&self, place: Placement) -> Result<Self> {
-        Ok(NullBuffer { ty: self.ty.clone(), placement: place })
+        Ok(NullBuffer {
+            ty: self.ty.clone(),
+            placement: place,
+        })
     }
     fn read(&self, into: &mut [u8]) -> Result<()> {
         into.fill(0);
@@ -124,7 +168,13 @@ impl Buffer for NullBuffer {
 
 /// Zero bytes; memory for them that is not there is an error.
 fn zeros(length: usize) -> Result<Vec<u8>> {
-    let no_memory = |_| Error::new(ErrorKind::OutOfMemory, "fetch", format!("the host has no memory for {length} bytes"));
+    let no_memory = |_| {
+        Error::new(
+            ErrorKind::OutOfMemory,
+            "fetch",
+            format!("the host has no memory for {length} bytes"),
+        )
+    };
     bytemuck::allocation::try_zeroed_vec(length).map_err(no_memory)
 }
 
@@ -161,20 +211,45 @@ impl Executable<Null> for NullExecutable {
     }
 
     fn launch(&self, launch: Launch<'_, NullBuffer>) -> Result<Launched<NullBuffer>> {
-        let types = |row: &Vec<Arg<'_, NullBuffer>>| row.iter().map(|arg| arg.buffer().ty.clone()).collect::<Vec<_>>();
-        if launch.args.len() != self.devices.len() || launch.args.iter().any(|row| types(row) != self.signature.inputs) {
+        let types = |row: &Vec<Arg<'_, NullBuffer>>| {
+            row.iter()
+                .map(|arg| arg.buffer().ty.clone())
+                .collect::<Vec<_>>()
+        };
+        if launch.args.len() != self.devices.len()
+            || launch
+                .args
+                .iter()
+                .any(|row| types(row) != self.signature.inputs)
+        {
             let given: Vec<_> = launch.args.iter().map(types).collect();
-            let message =
-                format!("arguments {given:?}, want {:?} on each of {} devices", self.signature.inputs, self.devices.len());
+            let message = format!(
+                "arguments {given:?}, want {:?} on each of {} devices",
+                self.signature.inputs,
+                self.devices.len()
+            );
             return Err(Error::invalid("launch", message));
         }
         let outputs = |&device: &DeviceId| {
-            self.signature.outputs.iter().map(|ty| NullBuffer { ty: ty.clone(), placement: device.into() }).collect()
+            self.signature
+                .outputs
+                .iter()
+                .map(|ty| NullBuffer {
+                    ty: ty.clone(),
+                    placement: device.into(),
+                })
+                .collect()
         };
-        Ok(Launched { outputs: self.devices.iter().map(outputs).collect() })
+        Ok(Launched {
+            outputs: self.devices.iter().map(outputs).collect(),
+        })
     }
 
     fn serialize(&self) -> Result<Vec<u8>> {
-        Err(Error::new(ErrorKind::Unsupported, "serialize", "there is nothing to serialize"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "serialize",
+            "there is nothing to serialize",
+        ))
     }
 }

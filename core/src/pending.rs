@@ -16,8 +16,8 @@ use crate::{
 
 /// A value that is on its way from a device.
 ///
-/// No runtime is needed: [`wait`](Self::wait) and [`is_ready`](Self::is_ready) work anywhere, and it is a
-/// [`Future`] for those who have an executor.
+/// No runtime is needed: [`wait`](Self::wait) and [`is_ready`](Self::is_ready) work anywhere, and
+/// it is a [`Future`] for those who have an executor.
 #[must_use = "the value is lost if nobody takes it"]
 pub struct Pending<T> {
     name: &'static str,
@@ -36,17 +36,30 @@ enum State<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// The value to come, and how to hand it over. If the second is dropped unused, waiting gives an error.
+    /// The value to come, and how to hand it over. If the second is dropped unused, waiting gives
+    /// an error.
     pub fn new(name: &'static str) -> (Self, impl FnOnce(Result<T>) + Send + 'static) {
-        let slot = Arc::new(Slot { state: Mutex::new(State::Waiting(None)), arrived: Condvar::new() });
-        let resolver = Resolver { name, slot: Some(slot.clone()) };
+        let slot = Arc::new(Slot {
+            state: Mutex::new(State::Waiting(None)),
+            arrived: Condvar::new(),
+        });
+        let resolver = Resolver {
+            name,
+            slot: Some(slot.clone()),
+        };
         (Pending { name, slot }, move |value| resolver.resolve(value))
     }
 
     /// One that is here already.
     pub fn ready(value: Result<T>) -> Self {
-        let slot = Slot { state: Mutex::new(State::Arrived(value)), arrived: Condvar::new() };
-        Pending { name: "ready", slot: Arc::new(slot) }
+        let slot = Slot {
+            state: Mutex::new(State::Arrived(value)),
+            arrived: Condvar::new(),
+        };
+        Pending {
+            name: "ready",
+            slot: Arc::new(slot),
+        }
     }
 }
 
@@ -59,7 +72,8 @@ impl<T> Pending<T> {
     /// Blocks until the value is here. Says so from time to time when that takes long.
     ///
     /// # Errors
-    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after [`wait::default_limit`](crate::wait::default_limit).
+    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after
+    /// [`wait::default_limit`](crate::wait::default_limit).
     pub fn wait(self) -> Result<T> {
         self.wait_for(default_limit())
     }
@@ -76,15 +90,22 @@ impl<T> Pending<T> {
         })?;
         match std::mem::replace(&mut *self.slot.lock(), State::Taken) {
             State::Arrived(value) => value,
-            State::Waiting(_) => unreachable!("`wait_until` without an error means that it is there"),
-            State::Taken => unreachable!("a value is taken by `wait`, which consumes, or by the future, which is then done"),
+            State::Waiting(_) => {
+                unreachable!("`wait_until` without an error means that it is there")
+            }
+            State::Taken => unreachable!(
+                "a value is taken by `wait`, which consumes, or by the future, which is then done"
+            ),
         }
     }
 
     /// Blocks until the value is here, at most `limit`; returns whether it is.
     pub fn wait_ready(&self, limit: Duration) -> bool {
         let waiting = |state: &mut State<T>| matches!(state, State::Waiting(_));
-        let waited = self.slot.arrived.wait_timeout_while(self.slot.lock(), limit, waiting);
+        let waited = self
+            .slot
+            .arrived
+            .wait_timeout_while(self.slot.lock(), limit, waiting);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
@@ -125,7 +146,11 @@ impl<T> Resolver<T> {
 impl<T> Drop for Resolver<T> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            slot.put(Err(Error::new(ErrorKind::Cancelled, self.name, "the backend dropped the request")));
+            slot.put(Err(Error::new(
+                ErrorKind::Cancelled,
+                self.name,
+                "the backend dropped the request",
+            )));
         }
     }
 }
@@ -150,7 +175,12 @@ impl<T> Future for Pending<T> {
 
 impl<T> fmt::Debug for Pending<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pending({}, {})", self.name, if self.is_ready() { "ready" } else { "waiting" })
+        write!(
+            f,
+            "Pending({}, {})",
+            self.name,
+            if self.is_ready() { "ready" } else { "waiting" }
+        )
     }
 }
 
@@ -193,10 +223,21 @@ mod tests {
         let (mut pending, resolve) = Pending::new("test");
         let flag = Arc::new(Flag(false.into()));
         let waker = Waker::from(flag.clone());
-        assert!(Pin::new(&mut pending).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert!(Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(
+            Pin::new(&mut pending)
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
+        assert!(
+            Pin::new(&mut pending)
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
         resolve(Ok(3));
         assert!(flag.0.load(std::sync::atomic::Ordering::SeqCst));
-        assert!(matches!(Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)), Poll::Ready(Ok(3))));
+        assert!(matches!(
+            Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)),
+            Poll::Ready(Ok(3))
+        ));
     }
 }

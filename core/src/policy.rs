@@ -1,10 +1,12 @@
-//! Which element types a program computes and keeps its values in: data, which a graph pass applies.
+//! Which element types a program computes and keeps its values in: data, which a graph pass
+//! applies.
 
 use std::{fmt, str::FromStr};
 
 use crate::{DType, Error, Result};
 
-/// Which element types a program written in `f32` (and `f64`) computes in. What is of another type stays as it is.
+/// Which element types a program written in `f32` (and `f64`) computes in. What is of another type
+/// stays as it is.
 ///
 /// | name | parameters | products | between them | sums, norms, exponentials, update | `f64` |
 /// |---|---|---|---|---|---|
@@ -15,12 +17,12 @@ use crate::{DType, Error, Result};
 /// | `use-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `bf16` |
 /// | `downcast-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `f32` |
 ///
-/// Under every policy, arrays report the type they were declared with, and host data has it: what is kept in another is
-/// converted on the way in and out. Running means, an optimizer's slots, losses, metrics, counters and random keys are
-/// kept as declared.
+/// Under every policy, arrays report the type they were declared with, and host data has it: what
+/// is kept in another is converted on the way in and out. Running means, an optimizer's slots,
+/// losses, metrics, counters and random keys are kept as declared.
 ///
-/// The last two are what PyTorch/XLA did with `XLA_USE_BF16=1` and `XLA_DOWNCAST_BF16=1`. These variables are not read
-/// here: a program does not change because of its environment.
+/// The last two are what PyTorch/XLA did with `XLA_USE_BF16=1` and `XLA_DOWNCAST_BF16=1`. These
+/// variables are not read here: a program does not change because of its environment.
 ///
 /// ```
 /// use halite_core::{DType, DTypePolicy};
@@ -35,12 +37,14 @@ use crate::{DType, Error, Result};
 pub struct DTypePolicy {
     /// Trained parameters of `f32`, as they lie on devices between programs.
     pub params: DType,
-    /// Operands of dot products and convolutions, and what is computed elementwise between two of them.
+    /// Operands of dot products and convolutions, and what is computed elementwise between two of
+    /// them.
     pub compute: DType,
-    /// What products are summed in; sums, norms, softmax, exponentials, losses, the optimizer's update.
+    /// What products are summed in; sums, norms, softmax, exponentials, losses, the optimizer's
+    /// update.
     pub reduce: DType,
-    /// Results of products where they are needed exactly: logits, attention scores, gradients of weights. `f32` takes
-    /// the sums as they are, a narrower type rounds them.
+    /// Results of products where they are needed exactly: logits, attention scores, gradients of
+    /// weights. `f32` takes the sums as they are, a narrower type rounds them.
     pub output: DType,
     /// What `f64` becomes: itself, `f32`, or the type that `f32` becomes.
     pub double: DType,
@@ -48,8 +52,9 @@ pub struct DTypePolicy {
     pub loss_scale: Option<LossScale>,
 }
 
-/// A factor on the loss, and so on all gradients, which is taken out before the update (Micikevicius et al. 2018). It
-/// halves when a gradient is not finite, and that step changes no parameter; it doubles after some finite ones.
+/// A factor on the loss, and so on all gradients, which is taken out before the update
+/// (Micikevicius et al. 2018). It halves when a gradient is not finite, and that step changes no
+/// parameter; it doubles after some finite ones.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LossScale {
     /// The first factor: two to this power. 15.
@@ -69,12 +74,18 @@ pub struct Narrowing {
 
 impl Narrowing {
     /// Wherever the policy says so.
-    pub const EVERYWHERE: Self = Narrowing { between: true, least_work: 0 };
+    pub const EVERYWHERE: Self = Narrowing {
+        between: true,
+        least_work: 0,
+    };
 
     /// On devices of this [`Platform::name`](crate::Platform).
     pub fn on(platform: &str) -> Self {
         match platform {
-            "cpu" => Narrowing { between: false, least_work: 0 },
+            "cpu" => Narrowing {
+                between: false,
+                least_work: 0,
+            },
             _ => Self::EVERYWHERE,
         }
     }
@@ -91,16 +102,36 @@ impl DTypePolicy {
         loss_scale: None,
     };
     /// Products in `bf16`; parameters, sums and the update in `f32`.
-    pub const BF16_MIXED: Self = DTypePolicy { compute: DType::Bf16, ..Self::F32 };
+    pub const BF16_MIXED: Self = DTypePolicy {
+        compute: DType::Bf16,
+        ..Self::F32
+    };
     /// Products in `f16`, with a scaled loss; parameters, sums and the update in `f32`.
-    pub const F16_MIXED: Self =
-        DTypePolicy { compute: DType::F16, loss_scale: Some(LossScale { first: 15, growth_interval: 2000 }), ..Self::F32 };
-    /// Parameters, products and what is between in `bf16`. Updates smaller than 1/256 of a parameter are lost.
-    pub const BF16: Self = DTypePolicy { params: DType::Bf16, output: DType::Bf16, ..Self::BF16_MIXED };
+    pub const F16_MIXED: Self = DTypePolicy {
+        compute: DType::F16,
+        loss_scale: Some(LossScale {
+            first: 15,
+            growth_interval: 2000,
+        }),
+        ..Self::F32
+    };
+    /// Parameters, products and what is between in `bf16`. Updates smaller than 1/256 of a
+    /// parameter are lost.
+    pub const BF16: Self = DTypePolicy {
+        params: DType::Bf16,
+        output: DType::Bf16,
+        ..Self::BF16_MIXED
+    };
     /// As [`BF16`](Self::BF16), and `f64` becomes `bf16` too: `XLA_USE_BF16=1` of PyTorch/XLA.
-    pub const USE_BF16: Self = DTypePolicy { double: DType::Bf16, ..Self::BF16 };
+    pub const USE_BF16: Self = DTypePolicy {
+        double: DType::Bf16,
+        ..Self::BF16
+    };
     /// As [`BF16`](Self::BF16), and `f64` becomes `f32`: `XLA_DOWNCAST_BF16=1` of PyTorch/XLA.
-    pub const DOWNCAST_BF16: Self = DTypePolicy { double: DType::F32, ..Self::BF16 };
+    pub const DOWNCAST_BF16: Self = DTypePolicy {
+        double: DType::F32,
+        ..Self::BF16
+    };
 
     /// The policies that have a name, by name.
     pub const NAMED: [(&str, Self); 6] = [
@@ -112,14 +143,18 @@ impl DTypePolicy {
         ("downcast-bf16", Self::DOWNCAST_BF16),
     ];
 
-    /// What to use where nobody chose: `bf16-mixed` on TPUs and on GPUs that have units for it (Ampere and later), else
-    /// `f32`. `platform` is [`Platform::name`](crate::Platform), `device` is [`Device::kind`](crate::Device::kind).
+    /// What to use where nobody chose: `bf16-mixed` on TPUs and on GPUs that have units for it
+    /// (Ampere and later), else `f32`. `platform` is [`Platform::name`](crate::Platform), `device`
+    /// is [`Device::kind`](crate::Device::kind).
     ///
-    /// The CPU stays at `f32`, so that what is compared with other frameworks there is compared in equal numbers.
+    /// The CPU stays at `f32`, so that what is compared with other frameworks there is compared in
+    /// equal numbers.
     pub fn auto(platform: &str, device: &str) -> Self {
         // NVIDIA's devices without bf16, by the names their driver gives them.
-        const BEFORE_AMPERE: [&str; 12] =
-            ["Tesla", "V100", "T4", "P100", "P40", "P4", "GTX", "TITAN", "RTX 206", "RTX 207", "RTX 208", "Quadro"];
+        const BEFORE_AMPERE: [&str; 12] = [
+            "Tesla", "V100", "T4", "P100", "P40", "P4", "GTX", "TITAN", "RTX 206", "RTX 207",
+            "RTX 208", "Quadro",
+        ];
         match platform {
             "tpu" => Self::BF16_MIXED,
             "cuda" if !BEFORE_AMPERE.iter().any(|old| device.contains(old)) => Self::BF16_MIXED,
@@ -139,13 +174,17 @@ impl DTypePolicy {
 
     /// Whether a program is the same under it as without it.
     pub fn is_identity(&self) -> bool {
-        DTypePolicy { loss_scale: None, ..*self } == Self::F32
+        DTypePolicy {
+            loss_scale: None,
+            ..*self
+        } == Self::F32
     }
 
     /// That the fields fit together.
     ///
     /// # Errors
-    /// If one is no float, or what is to be exact is narrower than what is not, naming the field and both types.
+    /// If one is no float, or what is to be exact is narrower than what is not, naming the field
+    /// and both types.
     pub fn check(&self) -> Result<()> {
         let fields = [
             ("params", self.params),
@@ -159,18 +198,29 @@ impl DTypePolicy {
             return refuse(format!("`{name}` is {dtype}; it must be a float"));
         }
         if self.reduce != DType::F32 {
-            return refuse(format!("`reduce` is {}; sums, norms and losses are taken in f32", self.reduce));
+            return refuse(format!(
+                "`reduce` is {}; sums, norms and losses are taken in f32",
+                self.reduce
+            ));
         }
         for (name, dtype) in &fields[..4] {
             if *dtype == DType::F64 {
-                return refuse(format!("`{name}` is f64; values of f32 become nothing wider"));
+                return refuse(format!(
+                    "`{name}` is f64; values of f32 become nothing wider"
+                ));
             }
         }
         if ![DType::F64, DType::F32, self.compute].contains(&self.double) {
-            return refuse(format!("`double` is {}; it must be f64, f32, or `compute`, which is {}", self.double, self.compute));
+            return refuse(format!(
+                "`double` is {}; it must be f64, f32, or `compute`, which is {}",
+                self.double, self.compute
+            ));
         }
         if ![DType::F32, self.compute].contains(&self.output) {
-            return refuse(format!("`output` is {}; it must be f32, or `compute`, which is {}", self.output, self.compute));
+            return refuse(format!(
+                "`output` is {}; it must be f32, or `compute`, which is {}",
+                self.output, self.compute
+            ));
         }
         Ok(())
     }
@@ -190,7 +240,13 @@ impl FromStr for DTypePolicy {
             Some((_, policy)) => Ok(policy),
             None => {
                 let names: Vec<&str> = Self::NAMED.iter().map(|(name, _)| *name).collect();
-                Err(Error::invalid("precision", format!("there is no policy `{text}`; the names are {}", names.join(", "))))
+                Err(Error::invalid(
+                    "precision",
+                    format!(
+                        "there is no policy `{text}`; the names are {}",
+                        names.join(", ")
+                    ),
+                ))
             }
         }
     }
@@ -202,11 +258,27 @@ impl fmt::Display for DTypePolicy {
         if let Some((name, _)) = Self::NAMED.iter().find(|(_, policy)| policy == self) {
             return f.pad(name);
         }
-        let DTypePolicy { params, compute, reduce, output, double, loss_scale } = self;
-        write!(f, "params {params}, compute {compute}, reduce {reduce}, output {output}, f64 as {double}")?;
+        let DTypePolicy {
+            params,
+            compute,
+            reduce,
+            output,
+            double,
+            loss_scale,
+        } = self;
+        write!(
+            f,
+            "params {params}, compute {compute}, reduce {reduce}, output {output}, f64 as {double}"
+        )?;
         match loss_scale {
-            Some(LossScale { first, growth_interval }) => {
-                write!(f, ", loss times 2^{first}, growing every {growth_interval} steps")
+            Some(LossScale {
+                first,
+                growth_interval,
+            }) => {
+                write!(
+                    f,
+                    ", loss times 2^{first}, growing every {growth_interval} steps"
+                )
             }
             None => Ok(()),
         }
@@ -226,9 +298,18 @@ mod tests {
         }
         let error = "fp8".parse::<DTypePolicy>().unwrap_err().to_string();
         let names = "f32, bf16-mixed, f16-mixed, bf16, use-bf16, downcast-bf16";
-        assert_eq!(error, format!("precision: there is no policy `fp8`; the names are {names}"));
-        let own = DTypePolicy { loss_scale: None, ..DTypePolicy::F16_MIXED };
-        assert_eq!(own.to_string(), "params f32, compute f16, reduce f32, output f32, f64 as f64");
+        assert_eq!(
+            error,
+            format!("precision: there is no policy `fp8`; the names are {names}")
+        );
+        let own = DTypePolicy {
+            loss_scale: None,
+            ..DTypePolicy::F16_MIXED
+        };
+        assert_eq!(
+            own.to_string(),
+            "params f32, compute f16, reduce f32, output f32, f64 as f64"
+        );
     }
 
     #[test]
@@ -246,7 +327,11 @@ mod tests {
             ("cpu", "cpu", "f32"),
             ("null", "null", "f32"),
         ] {
-            assert_eq!(DTypePolicy::auto(platform, device).to_string(), name, "{platform} {device}");
+            assert_eq!(
+                DTypePolicy::auto(platform, device).to_string(),
+                name,
+                "{platform} {device}"
+            );
         }
     }
 
@@ -254,11 +339,41 @@ mod tests {
     fn fields_that_do_not_fit_are_named() {
         let check = |policy: DTypePolicy| policy.check().unwrap_err().to_string();
         let mixed = DTypePolicy::BF16_MIXED;
-        let error = check(DTypePolicy { reduce: DType::Bf16, ..mixed });
-        assert_eq!(error, "precision: `reduce` is bf16; sums, norms and losses are taken in f32");
-        assert!(check(DTypePolicy { compute: DType::S8, ..mixed }).contains("`compute` is s8; it must be a float"));
-        assert!(check(DTypePolicy { params: DType::F64, ..mixed }).contains("`params` is f64"));
-        assert!(check(DTypePolicy { output: DType::F16, ..mixed }).contains("`output` is f16"));
-        assert!(check(DTypePolicy { double: DType::F16, ..mixed }).contains("`double` is f16"));
+        let error = check(DTypePolicy {
+            reduce: DType::Bf16,
+            ..mixed
+        });
+        assert_eq!(
+            error,
+            "precision: `reduce` is bf16; sums, norms and losses are taken in f32"
+        );
+        assert!(
+            check(DTypePolicy {
+                compute: DType::S8,
+                ..mixed
+            })
+            .contains("`compute` is s8; it must be a float")
+        );
+        assert!(
+            check(DTypePolicy {
+                params: DType::F64,
+                ..mixed
+            })
+            .contains("`params` is f64")
+        );
+        assert!(
+            check(DTypePolicy {
+                output: DType::F16,
+                ..mixed
+            })
+            .contains("`output` is f16")
+        );
+        assert!(
+            check(DTypePolicy {
+                double: DType::F16,
+                ..mixed
+            })
+            .contains("`double` is f16")
+        );
     }
 }

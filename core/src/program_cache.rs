@@ -4,16 +4,24 @@ use std::{fmt, time::Duration};
 
 use crate::{Error, Result};
 
-/// Where compiled programs are kept: on a disk, in most cases. See [`Client::with_program_cache`](crate::Client).
+/// Where compiled programs are kept: on a disk, in most cases. See
+/// [`Client::with_program_cache`](crate::Client).
 ///
-/// A cache only saves time. Whatever goes wrong in it, the program is compiled: so no method returns an error, and a cache
-/// says by other means, and not more than once, that it does not work.
+/// A cache only saves time. Whatever goes wrong in it, the program is compiled: so no method
+/// returns an error, and a cache says by other means, and not more than once, that it does not
+/// work.
 pub trait ProgramCache: fmt::Debug + Send + Sync + 'static {
     /// The program that was kept under this key.
     fn find(&self, key: &ProgramKey) -> Option<KeptProgram>;
 
-    /// Keeps a program that was just compiled, if it is worth it. Errors of `serialize` mean that it cannot be kept.
-    fn keep(&self, key: &ProgramKey, compiled: &Compiled<'_>, serialize: &dyn Fn() -> Result<Vec<u8>>);
+    /// Keeps a program that was just compiled, if it is worth it. Errors of `serialize` mean that
+    /// it cannot be kept.
+    fn keep(
+        &self,
+        key: &ProgramKey,
+        compiled: &Compiled<'_>,
+        serialize: &dyn Fn() -> Result<Vec<u8>>,
+    );
 
     /// The backend has loaded what [`find`](Self::find) gave. A program that was given out, and
     /// neither loaded nor refused by the end of the process, may have ended it.
@@ -23,9 +31,11 @@ pub trait ProgramCache: fmt::Debug + Send + Sync + 'static {
     fn refused(&self, key: &ProgramKey, reason: &Error);
 }
 
-/// What tells a program, compiled as it is to be, from all others: a digest of all that decides what the compiler makes.
+/// What tells a program, compiled as it is to be, from all others: a digest of all that decides
+/// what the compiler makes.
 ///
-/// It is given by [`Backend::program_key`](crate::Backend::program_key). It is shown as 64 hexadecimal digits.
+/// It is given by [`Backend::program_key`](crate::Backend::program_key). It is shown as 64
+/// hexadecimal digits.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct ProgramKey(pub [u8; 32]);
 

@@ -1,4 +1,5 @@
-//! How a logical tensor lies over devices: a mesh with named axes, and which axes split which dimension.
+//! How a logical tensor lies over devices: a mesh with named axes, and which axes split which
+//! dimension.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -34,30 +35,52 @@ impl Mesh {
         axes: impl IntoIterator<Item = (N, usize)>,
         devices: impl IntoIterator<Item = DeviceId>,
     ) -> Result<Self> {
-        let axes: Vec<(Arc<str>, usize)> = axes.into_iter().map(|(name, size)| (name.into(), size)).collect();
-        let mesh = Mesh { axes, devices: devices.into_iter().collect() };
-        let size = mesh.axes.iter().try_fold(1usize, |n, (_, size)| n.checked_mul(*size));
+        let axes: Vec<(Arc<str>, usize)> = axes
+            .into_iter()
+            .map(|(name, size)| (name.into(), size))
+            .collect();
+        let mesh = Mesh {
+            axes,
+            devices: devices.into_iter().collect(),
+        };
+        let size = mesh
+            .axes
+            .iter()
+            .try_fold(1usize, |n, (_, size)| n.checked_mul(*size));
         if size != Some(mesh.devices.len()) || mesh.devices.is_empty() {
-            let wanted = size.map_or("more devices than can be counted".to_string(), |size| format!("{size} devices"));
-            let message = format!("{mesh} is a grid of {wanted}, and {} are given", mesh.devices.len());
+            let wanted = size.map_or("more devices than can be counted".to_string(), |size| {
+                format!("{size} devices")
+            });
+            let message = format!(
+                "{mesh} is a grid of {wanted}, and {} are given",
+                mesh.devices.len()
+            );
             return Err(Error::invalid("mesh", message));
         }
         let mut names = HashSet::new();
         if let Some((name, _)) = mesh.axes.iter().find(|(name, _)| !names.insert(name)) {
-            return Err(Error::invalid("mesh", format!("{mesh} has two axes named `{name}`")));
+            return Err(Error::invalid(
+                "mesh",
+                format!("{mesh} has two axes named `{name}`"),
+            ));
         }
         let mut seen = HashSet::new();
         if let Some(device) = mesh.devices.iter().find(|device| !seen.insert(**device)) {
-            return Err(Error::invalid("mesh", format!("device {} is in {mesh} twice", device.0)));
+            return Err(Error::invalid(
+                "mesh",
+                format!("device {} is in {mesh} twice", device.0),
+            ));
         }
         Ok(mesh)
     }
 
-    /// A mesh over slices: groups of devices with a fast network within each, and a slow one between them.
+    /// A mesh over slices: groups of devices with a fast network within each, and a slow one
+    /// between them.
     ///
-    /// Each axis is a name, a size across slices, and a size within a slice; its size is their product, and its part across
-    /// slices is the slow one. So an axis that is used rarely, such as one of data parallelism, goes across: name it first.
-    /// `devices` are given with the slice that each is in ([`Device::slice`](crate::Device::slice)).
+    /// Each axis is a name, a size across slices, and a size within a slice; its size is their
+    /// product, and its part across slices is the slow one. So an axis that is used rarely, such as
+    /// one of data parallelism, goes across: name it first. `devices` are given with the slice that
+    /// each is in ([`Device::slice`](crate::Device::slice)).
     ///
     /// ```
     /// use halite_core::{DeviceId, Mesh};
@@ -69,28 +92,45 @@ impl Mesh {
     /// ```
     ///
     /// # Errors
-    /// If there are not as many slices, or devices in one, as the axes want; and as [`new`](Self::new).
+    /// If there are not as many slices, or devices in one, as the axes want; and as
+    /// [`new`](Self::new).
     pub fn hybrid<N: Into<Arc<str>>>(
         axes: impl IntoIterator<Item = (N, usize, usize)>,
         devices: impl IntoIterator<Item = (DeviceId, usize)>,
     ) -> Result<Self> {
-        let axes: Vec<(Arc<str>, usize, usize)> =
-            axes.into_iter().map(|(name, across, within)| (name.into(), across, within)).collect();
+        let axes: Vec<(Arc<str>, usize, usize)> = axes
+            .into_iter()
+            .map(|(name, across, within)| (name.into(), across, within))
+            .collect();
         let mut slices: BTreeMap<usize, Vec<DeviceId>> = BTreeMap::new();
         for (device, slice) in devices {
             slices.entry(slice).or_default().push(device);
         }
         let said = || {
-            let axes: Vec<String> = axes.iter().map(|(name, across, within)| format!("{name}={across}x{within}")).collect();
+            let axes: Vec<String> = axes
+                .iter()
+                .map(|(name, across, within)| format!("{name}={across}x{within}"))
+                .collect();
             format!("mesh({})", axes.join(", "))
         };
-        let across = axes.iter().try_fold(1usize, |slices, (_, across, _)| slices.checked_mul(*across));
-        let within = axes.iter().try_fold(1usize, |devices, (_, _, within)| devices.checked_mul(*within));
+        let across = axes
+            .iter()
+            .try_fold(1usize, |slices, (_, across, _)| slices.checked_mul(*across));
+        let within = axes.iter().try_fold(1usize, |devices, (_, _, within)| {
+            devices.checked_mul(*within)
+        });
         if across != Some(slices.len()) {
-            let message = format!("{} wants as many slices as its axes have across slices, got {}", said(), slices.len());
+            let message = format!(
+                "{} wants as many slices as its axes have across slices, got {}",
+                said(),
+                slices.len()
+            );
             return Err(Error::invalid("mesh", message));
         }
-        if let Some((slice, devices)) = slices.iter().find(|(_, devices)| within != Some(devices.len())) {
+        if let Some((slice, devices)) = slices
+            .iter()
+            .find(|(_, devices)| within != Some(devices.len()))
+        {
             let message = format!(
                 "{} wants as many devices in each slice as its axes have within a slice, slice {slice} has {}",
                 said(),
@@ -115,12 +155,19 @@ impl Mesh {
             }
             ordered.push(slices[slice][place]);
         }
-        Mesh::new(axes.into_iter().map(|(name, across, within)| (name, across * within)), ordered)
+        Mesh::new(
+            axes.into_iter()
+                .map(|(name, across, within)| (name, across * within)),
+            ordered,
+        )
     }
 
     /// One device, no axes.
     pub fn single(device: DeviceId) -> Self {
-        Mesh { axes: Vec::new(), devices: vec![device] }
+        Mesh {
+            axes: Vec::new(),
+            devices: vec![device],
+        }
     }
 
     /// Names and sizes of the axes, outermost first.
@@ -130,7 +177,10 @@ impl Mesh {
 
     /// Size of the axis of this name.
     pub fn axis(&self, name: &str) -> Option<usize> {
-        self.axes.iter().find(|(axis, _)| &**axis == name).map(|(_, size)| *size)
+        self.axes
+            .iter()
+            .find(|(axis, _)| &**axis == name)
+            .map(|(_, size)| *size)
     }
 
     /// The devices, row-major over the axes.
@@ -143,7 +193,8 @@ impl Mesh {
         self.devices.len()
     }
 
-    /// Position of the `index`th device along the axis of this name; 0 along an axis that the mesh does not have.
+    /// Position of the `index`th device along the axis of this name; 0 along an axis that the mesh
+    /// does not have.
     pub fn coordinate(&self, index: usize, name: &str) -> usize {
         let mut rest = index;
         for (axis, size) in self.axes.iter().rev() {
@@ -165,11 +216,15 @@ impl fmt::Display for Mesh {
 
 /// Axes of a mesh in words: `data=2, model=4`.
 pub fn list_axes(axes: &[(Arc<str>, usize)]) -> String {
-    let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    let axes: Vec<String> = axes
+        .iter()
+        .map(|(name, size)| format!("{name}={size}"))
+        .collect();
     axes.join(", ")
 }
 
-/// Names and sizes of the axes of a mesh that is to be, outermost first. Read from text such as `data=2,model=4`.
+/// Names and sizes of the axes of a mesh that is to be, outermost first. Read from text such as
+/// `data=2,model=4`.
 ///
 /// ```
 /// use halite_core::MeshAxes;
@@ -185,7 +240,9 @@ pub struct MeshAxes(Vec<(Arc<str>, usize)>);
 impl MeshAxes {
     /// How many devices a mesh of these axes has, if that can be counted.
     pub fn size(&self) -> Option<usize> {
-        self.0.iter().try_fold(1usize, |product, (_, size)| product.checked_mul(*size))
+        self.0
+            .iter()
+            .try_fold(1usize, |product, (_, size)| product.checked_mul(*size))
     }
 }
 
@@ -200,7 +257,11 @@ impl IntoIterator for MeshAxes {
 
 impl fmt::Display for MeshAxes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let axes: Vec<String> = self.0.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        let axes: Vec<String> = self
+            .0
+            .iter()
+            .map(|(name, size)| format!("{name}={size}"))
+            .collect();
         f.write_str(&axes.join(","))
     }
 }
@@ -210,25 +271,45 @@ impl FromStr for MeshAxes {
 
     fn from_str(text: &str) -> Result<Self> {
         let axis = |axis: &str| {
-            let refused =
-                || Error::invalid("mesh", format!("`{text}`: `{axis}` is no axis; want names and sizes, such as data=2,model=4"));
+            let refused = || {
+                Error::invalid(
+                    "mesh",
+                    format!(
+                        "`{text}`: `{axis}` is no axis; want names and sizes, such as data=2,model=4"
+                    ),
+                )
+            };
             let (name, size) = axis.split_once('=').ok_or_else(refused)?;
             let (name, size) = (name.trim(), size.trim().parse().map_err(|_| refused())?);
-            if is_axis_name(name) && size > 0 { Ok((Arc::from(name), size)) } else { Err(refused()) }
+            if is_axis_name(name) && size > 0 {
+                Ok((Arc::from(name), size))
+            } else {
+                Err(refused())
+            }
         };
         let axes: Vec<(Arc<str>, usize)> = text.split(',').map(axis).collect::<Result<_>>()?;
-        match (1..axes.len()).find(|&index| axes[..index].iter().any(|(name, _)| *name == axes[index].0)) {
-            Some(twice) => Err(Error::invalid("mesh", format!("`{text}` has two axes named `{}`", axes[twice].0))),
+        match (1..axes.len())
+            .find(|&index| axes[..index].iter().any(|(name, _)| *name == axes[index].0))
+        {
+            Some(twice) => Err(Error::invalid(
+                "mesh",
+                format!("`{text}` has two axes named `{}`", axes[twice].0),
+            )),
             None => Ok(MeshAxes(axes)),
         }
     }
 }
 
 fn is_axis_name(name: &str) -> bool {
-    !name.is_empty() && name != "None" && name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c))
+    !name.is_empty()
+        && name != "None"
+        && name
+            .chars()
+            .all(|c| c.is_alphanumeric() || "_-".contains(c))
 }
 
-/// Mesh axes per tensor dimension. A dimension without axes is whole on every device; so are dimensions past the end.
+/// Mesh axes per tensor dimension. A dimension without axes is whole on every device; so are
+/// dimensions past the end.
 ///
 /// ```
 /// use halite_core::PartitionSpec;
@@ -245,7 +326,11 @@ pub struct PartitionSpec(Vec<Vec<Arc<str>>>);
 impl PartitionSpec {
     /// The axes that split each dimension, outermost dimension and slowest axis first.
     pub fn new<N: Into<Arc<str>>>(dims: impl IntoIterator<Item = Vec<N>>) -> Self {
-        PartitionSpec(dims.into_iter().map(|axes| axes.into_iter().map(Into::into).collect()).collect())
+        PartitionSpec(
+            dims.into_iter()
+                .map(|axes| axes.into_iter().map(Into::into).collect())
+                .collect(),
+        )
     }
 
     /// Whole on every device.
@@ -275,16 +360,32 @@ impl PartitionSpec {
 
     /// The same, without the axes that `mesh` does not have.
     pub fn within(&self, mesh: &Mesh) -> Self {
-        let known = |axes: &Vec<Arc<str>>| axes.iter().filter(|axis| mesh.axis(axis).is_some()).cloned().collect();
+        let known = |axes: &Vec<Arc<str>>| {
+            axes.iter()
+                .filter(|axis| mesh.axis(axis).is_some())
+                .cloned()
+                .collect()
+        };
         PartitionSpec(self.0.iter().map(known).collect())
     }
 
     /// The same, without these axes.
     pub fn without(&self, axes: &[Arc<str>]) -> Self {
-        PartitionSpec(self.0.iter().map(|dim| dim.iter().filter(|axis| !axes.contains(axis)).cloned().collect()).collect())
+        PartitionSpec(
+            self.0
+                .iter()
+                .map(|dim| {
+                    dim.iter()
+                        .filter(|axis| !axes.contains(axis))
+                        .cloned()
+                        .collect()
+                })
+                .collect(),
+        )
     }
 
-    /// The same, with dimension `dim` split over `axes` too, which are faster than those it is split over already.
+    /// The same, with dimension `dim` split over `axes` too, which are faster than those it is
+    /// split over already.
     pub fn split(mut self, dim: usize, axes: &[Arc<str>]) -> Self {
         self.0.resize(self.0.len().max(dim + 1), Vec::new());
         self.0[dim].extend_from_slice(axes);
@@ -313,7 +414,11 @@ impl fmt::Display for PartitionSpec {
 impl<const N: usize> From<[Option<&str>; N]> for PartitionSpec {
     /// One axis, or none, for each dimension.
     fn from(dims: [Option<&str>; N]) -> Self {
-        PartitionSpec(dims.into_iter().map(|axis| axis.into_iter().map(Arc::from).collect()).collect())
+        PartitionSpec(
+            dims.into_iter()
+                .map(|axis| axis.into_iter().map(Arc::from).collect())
+                .collect(),
+        )
     }
 }
 
@@ -330,16 +435,27 @@ impl FromStr for PartitionSpec {
     /// What [`Display`](fmt::Display) writes; the outermost parentheses may be missing.
     fn from_str(text: &str) -> Result<Self> {
         let refused = || {
-            Error::invalid("sharding", format!("`{text}` is no spec; want axes and `None`, such as (data, None, (model, fsdp))"))
+            Error::invalid(
+                "sharding",
+                format!(
+                    "`{text}` is no spec; want axes and `None`, such as (data, None, (model, fsdp))"
+                ),
+            )
         };
         let text_of_dims = text.trim();
-        let inner = text_of_dims.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).filter(|inner| balanced(inner));
+        let inner = text_of_dims
+            .strip_prefix('(')
+            .and_then(|rest| rest.strip_suffix(')'))
+            .filter(|inner| balanced(inner));
         let mut rest = inner.unwrap_or(text_of_dims).trim();
         let mut dims = Vec::new();
         while !rest.is_empty() {
             let (dim, after) = if let Some(group) = rest.strip_prefix('(') {
                 let (group, after) = group.split_once(')').ok_or_else(refused)?;
-                (group.split(',').map(str::trim).collect::<Vec<_>>(), after.trim())
+                (
+                    group.split(',').map(str::trim).collect::<Vec<_>>(),
+                    after.trim(),
+                )
             } else {
                 let end = rest.find(',').unwrap_or(rest.len());
                 (vec![rest[..end].trim()], &rest[end..])
@@ -383,7 +499,10 @@ impl Sharding {
         let mut seen = HashSet::new();
         for axis in spec.0.iter().flatten() {
             if mesh.axis(axis).is_none() {
-                return Err(Error::invalid("sharding", format!("{spec} names axis `{axis}`, which {mesh} does not have")));
+                return Err(Error::invalid(
+                    "sharding",
+                    format!("{spec} names axis `{axis}`, which {mesh} does not have"),
+                ));
             }
             if !seen.insert(axis.clone()) {
                 return Err(Error::invalid(
@@ -392,12 +511,18 @@ impl Sharding {
                 ));
             }
         }
-        Ok(Arc::new(Sharding { mesh: mesh.clone(), spec }))
+        Ok(Arc::new(Sharding {
+            mesh: mesh.clone(),
+            spec,
+        }))
     }
 
     /// Whole on every device of the mesh.
     pub fn replicated(mesh: &Arc<Mesh>) -> Arc<Self> {
-        Arc::new(Sharding { mesh: mesh.clone(), spec: PartitionSpec::replicated() })
+        Arc::new(Sharding {
+            mesh: mesh.clone(),
+            spec: PartitionSpec::replicated(),
+        })
     }
 
     /// Whole on one device.
@@ -417,7 +542,11 @@ impl Sharding {
 
     /// In how many parts dimension `dim` is split.
     pub fn parts(&self, dim: usize) -> usize {
-        self.spec.axes(dim).iter().map(|axis| self.size_of(axis)).product()
+        self.spec
+            .axes(dim)
+            .iter()
+            .map(|axis| self.size_of(axis))
+            .product()
     }
 
     /// The type of what one device holds of a tensor of type `ty`.
@@ -428,7 +557,12 @@ impl Sharding {
         if self.spec.rank() > ty.rank() {
             return Err(Error::invalid(
                 "sharding",
-                format!("{} speaks of {} dimensions, {ty} has {}", self.spec, self.spec.rank(), ty.rank()),
+                format!(
+                    "{} speaks of {} dimensions, {ty} has {}",
+                    self.spec,
+                    self.spec.rank(),
+                    ty.rank()
+                ),
             ));
         }
         if self.spec.is_replicated() {
@@ -449,27 +583,31 @@ impl Sharding {
         Ok(ty.with_dims(dims))
     }
 
-    /// The part of a tensor of type `ty` that the `index`th device of the mesh holds: a range per dimension.
+    /// The part of a tensor of type `ty` that the `index`th device of the mesh holds: a range per
+    /// dimension.
     ///
     /// # Errors
     /// As [`shard_type`](Self::shard_type).
     pub fn shard_ranges(&self, ty: &TensorType, index: usize) -> Result<Vec<Range<usize>>> {
         let shard = self.shard_type(ty)?;
         let range = |(dim, &size): (usize, &usize)| {
-            let part =
-                self.spec.axes(dim).iter().fold(0, |part, axis| part * self.size_of(axis) + self.mesh.coordinate(index, axis));
+            let part = self.spec.axes(dim).iter().fold(0, |part, axis| {
+                part * self.size_of(axis) + self.mesh.coordinate(index, axis)
+            });
             part * size..(part + 1) * size
         };
         Ok(shard.dims().iter().enumerate().map(range).collect())
     }
 }
 
-/// Which part of a tensor each device of a program has, without names of axes: how compilers say it.
+/// Which part of a tensor each device of a program has, without names of axes: how compilers say
+/// it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Tiling {
     /// In how many parts each dimension is split.
     pub parts: Vec<usize>,
-    /// For each device, in the order of launches, the number of its part: row-major over [`parts`](Self::parts).
+    /// For each device, in the order of launches, the number of its part: row-major over
+    /// [`parts`](Self::parts).
     pub of_device: Vec<usize>,
 }
 
@@ -478,10 +616,17 @@ impl Sharding {
     pub fn tiling(&self, rank: usize) -> Tiling {
         let part = |index: usize| {
             let axes = |dim| self.spec.axes(dim).iter();
-            let place = |dim| axes(dim).fold(0, |part, axis| part * self.size_of(axis) + self.mesh.coordinate(index, axis));
+            let place = |dim| {
+                axes(dim).fold(0, |part, axis| {
+                    part * self.size_of(axis) + self.mesh.coordinate(index, axis)
+                })
+            };
             (0..rank).fold(0, |part, dim| part * self.parts(dim) + place(dim))
         };
-        Tiling { parts: (0..rank).map(|dim| self.parts(dim)).collect(), of_device: (0..self.mesh.size()).map(part).collect() }
+        Tiling {
+            parts: (0..rank).map(|dim| self.parts(dim)).collect(),
+            of_device: (0..self.mesh.size()).map(part).collect(),
+        }
     }
 
     fn size_of(&self, axis: &str) -> usize {
@@ -492,7 +637,11 @@ impl Sharding {
 impl fmt::Display for Tiling {
     /// `in [2, 1] parts, by device [0, 0, 1, 1]`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "in {:?} parts, by device {:?}", self.parts, self.of_device)
+        write!(
+            f,
+            "in {:?} parts, by device {:?}",
+            self.parts, self.of_device
+        )
     }
 }
 
@@ -514,35 +663,76 @@ mod tests {
     #[test]
     fn a_tensor_is_split_by_each_axis_once_and_parts_are_row_major_over_axes() {
         let ty = TensorType::new(DType::F32, [4, 8]);
-        let both = Sharding::new(&mesh(), PartitionSpec::new([vec!["data"], vec!["model"]])).unwrap();
+        let both =
+            Sharding::new(&mesh(), PartitionSpec::new([vec!["data"], vec!["model"]])).unwrap();
         assert_eq!(both.shard_type(&ty).unwrap().dims(), [2, 2]);
         assert_eq!(both.shard_ranges(&ty, 6).unwrap(), [2..4, 4..6]);
-        let one = Sharding::new(&mesh(), PartitionSpec::new([vec![], vec!["model", "data"]])).unwrap();
-        assert_eq!(one.shard_ranges(&ty, 6).unwrap(), [0..4, 5..6], "model 2 of 4 is the slow axis, data 1 of 2 the fast one");
+        let one =
+            Sharding::new(&mesh(), PartitionSpec::new([vec![], vec!["model", "data"]])).unwrap();
+        assert_eq!(
+            one.shard_ranges(&ty, 6).unwrap(),
+            [0..4, 5..6],
+            "model 2 of 4 is the slow axis, data 1 of 2 the fast one"
+        );
     }
 
     #[test]
     fn a_tiling_says_the_same_as_the_ranges() {
         let ty = TensorType::new(DType::F32, [8, 16]);
-        for text in ["()", "(data)", "(None, model)", "(model, data)", "((data, model))", "(None, (model, data))"] {
+        for text in [
+            "()",
+            "(data)",
+            "(None, model)",
+            "(model, data)",
+            "((data, model))",
+            "(None, (model, data))",
+        ] {
             let sharding = Sharding::new(&mesh(), text.parse().unwrap()).unwrap();
             let (tiling, part) = (sharding.tiling(2), sharding.shard_type(&ty).unwrap());
             for (device, &number) in tiling.of_device.iter().enumerate() {
                 let place = [number / tiling.parts[1], number % tiling.parts[1]];
-                let ranges = [0, 1].map(|dim| place[dim] * part.dims()[dim]..(place[dim] + 1) * part.dims()[dim]);
-                assert_eq!(sharding.shard_ranges(&ty, device).unwrap(), ranges, "{text}");
+                let ranges = [0, 1]
+                    .map(|dim| place[dim] * part.dims()[dim]..(place[dim] + 1) * part.dims()[dim]);
+                assert_eq!(
+                    sharding.shard_ranges(&ty, device).unwrap(),
+                    ranges,
+                    "{text}"
+                );
             }
         }
     }
 
     #[test]
     fn a_spec_is_read_as_it_is_written() {
-        for text in ["()", "(data)", "(None, model)", "((data, model))", "(data, (model, fsdp), None)", "((a, b), (c, d))"] {
+        for text in [
+            "()",
+            "(data)",
+            "(None, model)",
+            "((data, model))",
+            "(data, (model, fsdp), None)",
+            "((a, b), (c, d))",
+        ] {
             assert_eq!(text.parse::<PartitionSpec>().unwrap().to_string(), text);
         }
-        assert_eq!(" None,model ".parse::<PartitionSpec>().unwrap().to_string(), "(None, model)");
-        assert_eq!("(a, b), c".parse::<PartitionSpec>().unwrap().to_string(), "((a, b), c)");
-        for text in ["(data", "data)", "data,", "(data,)", "a b", "((a, (b)))", "(a)b", "[a]", ",a"] {
+        assert_eq!(
+            " None,model ".parse::<PartitionSpec>().unwrap().to_string(),
+            "(None, model)"
+        );
+        assert_eq!(
+            "(a, b), c".parse::<PartitionSpec>().unwrap().to_string(),
+            "((a, b), c)"
+        );
+        for text in [
+            "(data",
+            "data)",
+            "data,",
+            "(data,)",
+            "a b",
+            "((a, (b)))",
+            "(a)b",
+            "[a]",
+            ",a",
+        ] {
             let error = text.parse::<PartitionSpec>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}` is no spec")), "{error}");
         }
@@ -550,20 +740,54 @@ mod tests {
 
     #[test]
     fn axes_of_a_mesh_are_read_as_they_are_written() {
-        let axes = |text: &str| text.parse::<MeshAxes>().map(|axes| axes.to_string()).map_err(|error| error.to_string());
+        let axes = |text: &str| {
+            text.parse::<MeshAxes>()
+                .map(|axes| axes.to_string())
+                .map_err(|error| error.to_string())
+        };
         assert_eq!(axes("data=2, model=4").unwrap(), "data=2,model=4");
-        for text in ["", "data", "data=", "data=0", "=2", "data=2,,model=4", "data=two", "a b=2", "data=-1", "None=2"] {
-            assert!(axes(text).unwrap_err().contains("is no axis; want names and sizes, such as data=2,model=4"), "{text}");
+        for text in [
+            "",
+            "data",
+            "data=",
+            "data=0",
+            "=2",
+            "data=2,,model=4",
+            "data=two",
+            "a b=2",
+            "data=-1",
+            "None=2",
+        ] {
+            assert!(
+                axes(text)
+                    .unwrap_err()
+                    .contains("is no axis; want names and sizes, such as data=2,model=4"),
+                "{text}"
+            );
         }
-        assert_eq!(axes("a=1,b=2,a=3").unwrap_err(), "mesh: `a=1,b=2,a=3` has two axes named `a`");
+        assert_eq!(
+            axes("a=1,b=2,a=3").unwrap_err(),
+            "mesh: `a=1,b=2,a=3` has two axes named `a`"
+        );
     }
 
     #[test]
     fn axes_can_be_taken_out_and_put_in() {
         let spec: PartitionSpec = "((data, expert), model)".parse().unwrap();
-        assert_eq!(spec.without(&["data".into(), "model".into()]).to_string(), "(expert, None)");
-        assert_eq!(spec.split(1, &["pod".into()]).to_string(), "((data, expert), (model, pod))");
-        assert_eq!(PartitionSpec::replicated().split(2, &["data".into()]).to_string(), "(None, None, data)");
+        assert_eq!(
+            spec.without(&["data".into(), "model".into()]).to_string(),
+            "(expert, None)"
+        );
+        assert_eq!(
+            spec.split(1, &["pod".into()]).to_string(),
+            "((data, expert), (model, pod))"
+        );
+        assert_eq!(
+            PartitionSpec::replicated()
+                .split(2, &["data".into()])
+                .to_string(),
+            "(None, None, data)"
+        );
     }
 
     #[test]
@@ -575,16 +799,36 @@ mod tests {
     #[test]
     fn slices_are_the_slow_part_of_each_axis() {
         let of = |axes: &[(&str, usize, usize)], slice: fn(u32) -> usize| {
-            let mesh = Mesh::hybrid(axes.iter().copied(), (0..8).map(|id| (DeviceId(id), slice(id))))?;
-            Ok::<_, Error>(mesh.devices().iter().map(|device| device.0).collect::<Vec<_>>())
+            let mesh = Mesh::hybrid(
+                axes.iter().copied(),
+                (0..8).map(|id| (DeviceId(id), slice(id))),
+            )?;
+            Ok::<_, Error>(
+                mesh.devices()
+                    .iter()
+                    .map(|device| device.0)
+                    .collect::<Vec<_>>(),
+            )
         };
         // Two slices of four; then devices that alternate between slices.
-        assert_eq!(of(&[("data", 2, 1), ("model", 1, 4)], |id| id as usize / 4).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(of(&[("data", 2, 1), ("model", 1, 4)], |id| id as usize % 2).unwrap(), [0, 2, 4, 6, 1, 3, 5, 7]);
+        assert_eq!(
+            of(&[("data", 2, 1), ("model", 1, 4)], |id| id as usize / 4).unwrap(),
+            [0, 1, 2, 3, 4, 5, 6, 7]
+        );
+        assert_eq!(
+            of(&[("data", 2, 1), ("model", 1, 4)], |id| id as usize % 2).unwrap(),
+            [0, 2, 4, 6, 1, 3, 5, 7]
+        );
         // An inner axis across slices: each row goes through both.
-        assert_eq!(of(&[("data", 1, 2), ("model", 2, 2)], |id| id as usize / 4).unwrap(), [0, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!(
+            of(&[("data", 1, 2), ("model", 2, 2)], |id| id as usize / 4).unwrap(),
+            [0, 1, 4, 5, 2, 3, 6, 7]
+        );
         // Four slices over two axes.
-        assert_eq!(of(&[("data", 2, 1), ("model", 2, 2)], |id| id as usize / 2).unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(
+            of(&[("data", 2, 1), ("model", 2, 2)], |id| id as usize / 2).unwrap(),
+            [0, 1, 2, 3, 4, 5, 6, 7]
+        );
         let error = |axes: &[(&str, usize, usize)], slice| of(axes, slice).unwrap_err().to_string();
         assert_eq!(
             error(&[("data", 4, 1), ("model", 1, 2)], |id| id as usize / 4),
@@ -607,9 +851,20 @@ mod tests {
         );
         assert!(error(PartitionSpec::new([vec!["data"], vec!["data"]])).contains("twice"));
         let odd = Sharding::new(&mesh(), PartitionSpec::first("model")).unwrap();
-        let error = odd.shard_type(&TensorType::new(DType::F32, [6])).unwrap_err().to_string();
-        assert!(error.contains("dimension 0 of f32[6] is split 4 ways"), "{error}");
-        let error = Mesh::new([("data", 3)], (0..8).map(DeviceId)).unwrap_err().to_string();
-        assert_eq!(error, "mesh: mesh(data=3) is a grid of 3 devices, and 8 are given");
+        let error = odd
+            .shard_type(&TensorType::new(DType::F32, [6]))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("dimension 0 of f32[6] is split 4 ways"),
+            "{error}"
+        );
+        let error = Mesh::new([("data", 3)], (0..8).map(DeviceId))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "mesh: mesh(data=3) is a grid of 3 devices, and 8 are given"
+        );
     }
 }

@@ -14,7 +14,10 @@ pub struct TensorType {
 impl TensorType {
     /// A tensor of `dims`, outermost first. No dimensions is a scalar.
     pub fn new(dtype: DType, dims: impl AsRef<[usize]>) -> Self {
-        TensorType { dtype, dims: Arc::from(dims.as_ref()) }
+        TensorType {
+            dtype,
+            dims: Arc::from(dims.as_ref()),
+        }
     }
 
     /// One element, no dimensions.
@@ -40,36 +43,59 @@ impl TensorType {
     /// How many elements: the product of the dimensions.
     ///
     /// # Panics
-    /// If the product does not fit `usize`; [`checked_bytes`](Self::checked_bytes) is for sizes read from outside.
+    /// If the product does not fit `usize`; [`checked_bytes`](Self::checked_bytes) is for sizes
+    /// read from outside.
     pub fn elements(&self) -> usize {
-        self.dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).expect("a tensor's element count fits usize")
+        self.dims
+            .iter()
+            .try_fold(1usize, |n, &d| n.checked_mul(d))
+            .expect("a tensor's element count fits usize")
     }
 
     /// Size in bytes, row-major without padding.
     ///
     /// # Panics
-    /// If the size does not fit `usize`; [`checked_bytes`](Self::checked_bytes) is for sizes read from outside.
+    /// If the size does not fit `usize`; [`checked_bytes`](Self::checked_bytes) is for sizes read
+    /// from outside.
     pub fn bytes(&self) -> usize {
-        self.elements().checked_mul(self.dtype.size()).expect("a tensor's size in bytes fits usize")
+        self.elements()
+            .checked_mul(self.dtype.size())
+            .expect("a tensor's size in bytes fits usize")
     }
 
     /// Size in bytes, for dimensions that come from a file or a plugin.
     ///
     /// # Errors
-    /// If the size does not fit `isize`, or a dimension does not fit `i64`, by which drivers count, also where another
-    /// dimension is 0.
+    /// If the size does not fit `isize`, or a dimension does not fit `i64`, by which drivers count,
+    /// also where another dimension is 0.
     pub fn checked_bytes(&self) -> Result<usize> {
-        let refuse = |why: &str| Error::new(ErrorKind::InvalidArgument, "tensor type", format!("{self} {why}"));
+        let refuse = |why: &str| {
+            Error::new(
+                ErrorKind::InvalidArgument,
+                "tensor type",
+                format!("{self} {why}"),
+            )
+        };
         if self.dims.iter().any(|&dim| i64::try_from(dim).is_err()) {
-            return Err(refuse("has a dimension that does not fit 64 bits with a sign"));
+            return Err(refuse(
+                "has a dimension that does not fit 64 bits with a sign",
+            ));
         }
-        let bytes = self.dims.iter().try_fold(self.dtype.size(), |bytes, &dim| bytes.checked_mul(dim));
-        bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| refuse("is larger than this machine's address space"))
+        let bytes = self
+            .dims
+            .iter()
+            .try_fold(self.dtype.size(), |bytes, &dim| bytes.checked_mul(dim));
+        bytes
+            .filter(|&bytes| isize::try_from(bytes).is_ok())
+            .ok_or_else(|| refuse("is larger than this machine's address space"))
     }
 
     /// The same dimensions with another element type.
     pub fn with_dtype(&self, dtype: DType) -> Self {
-        TensorType { dtype, dims: self.dims.clone() }
+        TensorType {
+            dtype,
+            dims: self.dims.clone(),
+        }
     }
 
     /// The same element type with other dimensions.
@@ -97,13 +123,26 @@ mod tests {
 
     #[test]
     fn sizes_and_dimensions_that_no_driver_can_count_are_refused() {
-        let refused = |dims: &[usize]| TensorType::new(DType::F32, dims).checked_bytes().unwrap_err().to_string();
+        let refused = |dims: &[usize]| {
+            TensorType::new(DType::F32, dims)
+                .checked_bytes()
+                .unwrap_err()
+                .to_string()
+        };
         assert!(refused(&[usize::MAX, 2]).contains("does not fit 64 bits with a sign"));
         // No bytes, but the dimension would become -1.
         assert!(refused(&[0, usize::MAX]).contains("does not fit 64 bits with a sign"));
         assert!(refused(&[1 << 62, 1 << 62]).contains("address space"));
         assert!(refused(&[1 << 61]).contains("address space"));
-        assert_eq!(TensorType::new(DType::F32, [0, i64::MAX as usize]).checked_bytes().unwrap(), 0);
-        assert_eq!(TensorType::new(DType::F32, [3, 5]).checked_bytes().unwrap(), 60);
+        assert_eq!(
+            TensorType::new(DType::F32, [0, i64::MAX as usize])
+                .checked_bytes()
+                .unwrap(),
+            0
+        );
+        assert_eq!(
+            TensorType::new(DType::F32, [3, 5]).checked_bytes().unwrap(),
+            60
+        );
     }
 }

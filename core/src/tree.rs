@@ -1,8 +1,9 @@
 //! Structs whose leaves can be visited, named by path, and replaced by leaves of another type.
 //!
-//! A model is a struct generic over its leaf: `Mlp<Param>` describes it, `Mlp<Tensor>` is being traced, `Mlp<Array>`
-//! lives on devices, and its gradients are another `Mlp`. [`trait@Tree`] is what these have in common and [`Family`] is
-//! the struct without its leaf. `#[derive(Tree)]` writes both. Nothing here knows what a leaf is.
+//! A model is a struct generic over its leaf: `Mlp<Param>` describes it, `Mlp<Tensor>` is being
+//! traced, `Mlp<Array>` lives on devices, and its gradients are another `Mlp`. [`trait@Tree`] is
+//! what these have in common and [`Family`] is the struct without its leaf. `#[derive(Tree)]`
+//! writes both. Nothing here knows what a leaf is.
 //!
 //! ```
 //! use halite_core::tree::{Tree, unzip, zip};
@@ -38,8 +39,9 @@
 //! assert_eq!(sizes.leaf_count(), zeros.leaf_count());
 //! ```
 //!
-//! Leaves come in one order everywhere: fields as written, then by index. Their paths are unique within a tree.
-//! The leaf itself needs no trait and no `'static`; only the [`Family`] is `'static`.
+//! Leaves come in one order everywhere: fields as written, then by index. Their paths are unique
+//! within a tree. The leaf itself needs no trait and no `'static`; only the [`Family`] is
+//! `'static`.
 
 mod containers;
 mod error;
@@ -57,7 +59,8 @@ pub use self::{
     path::{Path, PathScope, Segment},
 };
 
-/// A struct with its leaf type left open: `Mlp<_>` without the `_`. Written `Mlp<()>`; derived with [`trait@Tree`].
+/// A struct with its leaf type left open: `Mlp<_>` without the `_`. Written `Mlp<()>`; derived with
+/// [`trait@Tree`].
 pub trait Family: 'static {
     /// The struct with leaves `L`.
     type Of<L>: Tree<Leaf = L, Family = Self>;
@@ -68,10 +71,12 @@ pub type Of<T, L> = <<T as Tree>::Family as Family>::Of<L>;
 
 /// A struct whose leaves can be visited, named by path, and replaced by leaves of another type.
 ///
-/// Derive it. By hand, [`as_ref`](Tree::as_ref), [`as_mut`](Tree::as_mut) and [`try_map`](Tree::try_map) must meet the
-/// same leaves in the same order under the same, unique paths.
+/// Derive it. By hand, [`as_ref`](Tree::as_ref), [`as_mut`](Tree::as_mut) and
+/// [`try_map`](Tree::try_map) must meet the same leaves in the same order under the same, unique
+/// paths.
 ///
-/// Some containers have methods of the same names (`Vec::as_ref`, `Option::map`); there, write `Tree::as_ref(&layers)`.
+/// Some containers have methods of the same names (`Vec::as_ref`, `Option::map`); there, write
+/// `Tree::as_ref(&layers)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree of leaves",
     label = "`Tree` is not implemented here",
@@ -91,12 +96,20 @@ pub trait Tree: Sized {
     /// The same tree with mutable references at its leaves. Static fields are cloned.
     fn as_mut(&mut self) -> Of<Self, &mut Self::Leaf>;
 
-    /// Replaces every leaf by what `f` makes of it, below the path `at`, which is as before when this returns.
+    /// Replaces every leaf by what `f` makes of it, below the path `at`, which is as before when
+    /// this returns.
     ///
     /// # Errors
     /// The first error of `f`; no later leaf is visited.
-    #[expect(clippy::type_complexity, reason = "a name for it would hide what `f` gets and gives")]
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, Self::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E>;
+    #[expect(
+        clippy::type_complexity,
+        reason = "a name for it would hide what `f` gets and gives"
+    )]
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, Self::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E>;
 
     /// Visits every leaf below the path `at`, which is as before when this returns.
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a Self::Leaf)) {
@@ -112,7 +125,9 @@ pub trait Tree: Sized {
 
     /// Replaces every leaf by what `f` makes of its path and itself.
     fn map<L>(self, mut f: impl FnMut(&Path, Self::Leaf) -> L) -> Of<Self, L> {
-        let mapped = self.try_map(&mut Path::new(), &mut |at, leaf| Ok::<L, Infallible>(f(at, leaf)));
+        let mapped = self.try_map(&mut Path::new(), &mut |at, leaf| {
+            Ok::<L, Infallible>(f(at, leaf))
+        });
         match mapped {
             Ok(tree) => tree,
             Err(never) => match never {},
@@ -162,7 +177,8 @@ pub trait Tree: Sized {
     /// This tree with `leaves`, in order, instead of its own. Static fields are cloned.
     ///
     /// # Panics
-    /// If the number of `leaves` is not [`leaf_count`](Tree::leaf_count); see [`try_rebuild`](Tree::try_rebuild).
+    /// If the number of `leaves` is not [`leaf_count`](Tree::leaf_count); see
+    /// [`try_rebuild`](Tree::try_rebuild).
     #[track_caller]
     fn rebuild<M>(&self, leaves: impl IntoIterator<Item = M>) -> Of<Self, M> {
         match self.try_rebuild(leaves) {
@@ -175,7 +191,10 @@ pub trait Tree: Sized {
     ///
     /// # Errors
     /// [`TreeError::LeafCount`] if there are fewer or more `leaves` than this tree has.
-    fn try_rebuild<M>(&self, leaves: impl IntoIterator<Item = M>) -> Result<Of<Self, M>, TreeError> {
+    fn try_rebuild<M>(
+        &self,
+        leaves: impl IntoIterator<Item = M>,
+    ) -> Result<Of<Self, M>, TreeError> {
         let mut leaves = leaves.into_iter();
         let mut taken = 0;
         let rebuilt = self.as_ref().try_map(&mut Path::new(), &mut |_, _| {
@@ -185,7 +204,11 @@ pub trait Tree: Sized {
         });
         match (rebuilt, leaves.next()) {
             (Ok(tree), None) => Ok(tree),
-            (Err(()), _) => Err(TreeError::LeafCount { expected: self.leaf_count(), given: taken, or_more: false }),
+            (Err(()), _) => Err(TreeError::LeafCount {
+                expected: self.leaf_count(),
+                given: taken,
+                or_more: false,
+            }),
             (Ok(_), Some(_)) => {
                 // Not counted by draining: the iterator may be endless.
                 let beyond = match leaves.size_hint() {
@@ -202,7 +225,8 @@ pub trait Tree: Sized {
     }
 }
 
-/// Checks that `left` and `right` have leaves at the same paths, in the same order. Static fields are not compared.
+/// Checks that `left` and `right` have leaves at the same paths, in the same order. Static fields
+/// are not compared.
 ///
 /// # Errors
 /// [`TreeError::Structure`] with the first path at which they differ.
@@ -223,7 +247,9 @@ pub fn same_structure<A: Tree, B: Tree>(left: &A, right: &B) -> Result<(), TreeE
     match first_difference {
         None => Ok(()),
         Some((position, right)) => Err(TreeError::Structure {
-            left: expected.get(position).map(|segments| Path::from(segments).to_string()),
+            left: expected
+                .get(position)
+                .map(|segments| Path::from(segments).to_string()),
             right,
             left_count: expected.len(),
             right_count: given,
@@ -234,7 +260,8 @@ pub fn same_structure<A: Tree, B: Tree>(left: &A, right: &B) -> Result<(), TreeE
 /// One tree of pairs from two trees of one structure. Static fields are those of `left`.
 ///
 /// # Panics
-/// If the trees differ in structure (`Vec`s of different lengths, `Some` against `None`); see [`try_zip`].
+/// If the trees differ in structure (`Vec`s of different lengths, `Some` against `None`); see
+/// [`try_zip`].
 #[track_caller]
 pub fn zip<A: Tree, B: Tree<Family = A::Family>>(left: A, right: B) -> Of<A, (A::Leaf, B::Leaf)> {
     match try_zip(left, right) {
@@ -247,11 +274,24 @@ pub fn zip<A: Tree, B: Tree<Family = A::Family>>(left: A, right: B) -> Of<A, (A:
 ///
 /// # Errors
 /// [`TreeError::Structure`] if the trees do not have leaves at the same paths.
-#[expect(clippy::type_complexity, reason = "it is the type of `zip`, or an error")]
-pub fn try_zip<A: Tree, B: Tree<Family = A::Family>>(left: A, right: B) -> Result<Of<A, (A::Leaf, B::Leaf)>, TreeError> {
+#[expect(
+    clippy::type_complexity,
+    reason = "it is the type of `zip`, or an error"
+)]
+pub fn try_zip<A: Tree, B: Tree<Family = A::Family>>(
+    left: A,
+    right: B,
+) -> Result<Of<A, (A::Leaf, B::Leaf)>, TreeError> {
     same_structure(&left, &right)?;
     let mut right = right.into_leaves().into_iter();
-    Ok(left.map(|_, leaf| (leaf, right.next().expect("trees of one structure have equally many leaves"))))
+    Ok(left.map(|_, leaf| {
+        (
+            leaf,
+            right
+                .next()
+                .expect("trees of one structure have equally many leaves"),
+        )
+    }))
 }
 
 /// Two trees from one tree of pairs: the inverse of [`zip`]. Static fields are cloned.

@@ -1,8 +1,9 @@
 //! Waits with a name, a limit, and a sign of life.
 //!
-//! A wait that may take long is made of short ones: between two of them it can be cancelled, and it says from time to
-//! time what it waits for. Only time in which the process runs counts, so a process that was stopped for a day (SIGSTOP,
-//! a suspended virtual machine) does not find all of its deadlines exceeded when it continues.
+//! A wait that may take long is made of short ones: between two of them it can be cancelled, and it
+//! says from time to time what it waits for. Only time in which the process runs counts, so a
+//! process that was stopped for a day (SIGSTOP, a suspended virtual machine) does not find all of
+//! its deadlines exceeded when it continues.
 
 use std::{
     sync::OnceLock,
@@ -20,7 +21,8 @@ const A_DAY: Duration = Duration::from_secs(24 * 3600);
 /// The variable with the limit of waits for a device, in seconds.
 const LIMIT: &str = "HALITE_WAIT_LIMIT";
 
-/// Limit of a wait for which nobody gave another: the seconds in `HALITE_WAIT_LIMIT`, or a day. Read once.
+/// Limit of a wait for which nobody gave another: the seconds in `HALITE_WAIT_LIMIT`, or a day.
+/// Read once.
 pub fn default_limit() -> Duration {
     static DEFAULT: OnceLock<Duration> = OnceLock::new();
     *DEFAULT.get_or_init(|| limit_of_environment().unwrap_or(A_DAY))
@@ -31,15 +33,26 @@ pub fn default_limit() -> Duration {
 /// # Errors
 /// If the variable is no positive number.
 pub fn limit_of_environment() -> Result<Duration> {
-    let Some(text) = std::env::var_os(LIMIT).filter(|text| !text.is_empty()) else { return Ok(A_DAY) };
-    let seconds = text.to_str().and_then(|text| text.trim().parse::<f64>().ok()).filter(|&seconds| seconds > 0.0);
-    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
-        let message = format!("{LIMIT}={}: want the seconds that a wait may take, such as 3600", text.display());
-        Error::invalid("wait", message)
-    })
+    let Some(text) = std::env::var_os(LIMIT).filter(|text| !text.is_empty()) else {
+        return Ok(A_DAY);
+    };
+    let seconds = text
+        .to_str()
+        .and_then(|text| text.trim().parse::<f64>().ok())
+        .filter(|&seconds| seconds > 0.0);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| {
+            let message = format!(
+                "{LIMIT}={}: want the seconds that a wait may take, such as 3600",
+                text.display()
+            );
+            Error::invalid("wait", message)
+        })
 }
 
-/// When a wait first says that it lasts; the next times are each twice as late, at most an hour apart.
+/// When a wait first says that it lasts; the next times are each twice as late, at most an hour
+/// apart.
 const FIRST_REPORT: Duration = Duration::from_secs(60);
 
 /// How often a wait says so at the latest.
@@ -69,12 +82,21 @@ pub struct Wait {
 impl Wait {
     /// A wait for `name` ("step 12", "batch 3 of epoch 1") that may take `limit`.
     pub fn new(name: impl Into<String>, limit: Duration) -> Self {
-        Wait { name: name.into(), limit, waited: Duration::ZERO, report_at: FIRST_REPORT, silent: false }
+        Wait {
+            name: name.into(),
+            limit,
+            waited: Duration::ZERO,
+            report_at: FIRST_REPORT,
+            silent: false,
+        }
     }
 
     /// Without signs of life, where somebody else gives them.
     pub fn silent(self) -> Self {
-        Wait { silent: true, ..self }
+        Wait {
+            silent: true,
+            ..self
+        }
     }
 
     /// How long it has lasted.
@@ -90,7 +112,11 @@ impl Wait {
         if let Some(lasting) = self.count(slept)?
             && !self.silent
         {
-            halite_core::warning!("still waiting for {} after {} s", self.name, lasting.as_secs());
+            halite_core::warning!(
+                "still waiting for {} after {} s",
+                self.name,
+                lasting.as_secs()
+            );
         }
         Ok(())
     }
@@ -111,8 +137,8 @@ impl Wait {
     }
 }
 
-/// Calls `poll` with the time that it may block until it gives a value, `cancelled` says so (`None`), or `limit` is over.
-/// `name` is what is waited for, in warnings and errors.
+/// Calls `poll` with the time that it may block until it gives a value, `cancelled` says so
+/// (`None`), or `limit` is over. `name` is what is waited for, in warnings and errors.
 ///
 /// # Errors
 /// [`ErrorKind::DeadlineExceeded`] after `limit`.

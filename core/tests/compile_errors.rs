@@ -1,4 +1,5 @@
-//! What must not compile, and what the compiler says about it. `TRYBUILD=overwrite` writes the expected texts.
+//! What must not compile, and what the compiler says about it. `TRYBUILD=overwrite` writes the
+//! expected texts.
 
 #[test]
 fn mistakes_with_derived_trees_are_explained() {

@@ -3,50 +3,87 @@
 use std::{sync::Arc, time::Duration};
 
 use halite_core::{
-    Activity, Arg, Array, Client, CompileOptions, FindingKind, HostArray, Input, InputActivity, Launch, Metric, Null, Program,
-    Sharding, Signature, TensorType,
+    Activity, Arg, Array, Client, CompileOptions, FindingKind, HostArray, Input, InputActivity,
+    Launch, Metric, Null, Program, Sharding, Signature, TensorType,
 };
 
 fn program(name: &str) -> Program {
     let ty = TensorType::new(halite_core::DType::F32, [2]);
-    let signature = Signature { inputs: vec![ty.clone()], outputs: vec![ty], donated: vec![] };
-    Program { name: name.into(), code: b"module {}".to_vec().into(), signature, partitions: 1, replicas: 1 }
+    let signature = Signature {
+        inputs: vec![ty.clone()],
+        outputs: vec![ty],
+        donated: vec![],
+    };
+    Program {
+        name: name.into(),
+        code: b"module {}".to_vec().into(),
+        signature,
+        partitions: 1,
+        replicas: 1,
+    }
 }
 
 fn upload(client: &Client) -> Array {
     let device = Sharding::single(client.local_devices()[0]);
-    Array::upload(client, &HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap(), &device).unwrap()
+    Array::upload(
+        client,
+        &HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap(),
+        &device,
+    )
+    .unwrap()
 }
 
 fn kinds(activity: &Activity) -> Vec<FindingKind> {
-    activity.findings().into_iter().map(|finding| finding.kind).collect()
+    activity
+        .findings()
+        .into_iter()
+        .map(|finding| finding.kind)
+        .collect()
 }
 
 #[test]
 fn a_read_in_every_step_is_found_with_its_line() {
     let client = Client::new(Null::new(1));
-    let step = client.compile(&program("step"), &CompileOptions::default()).unwrap();
+    let step = client
+        .compile(&program("step"), &CompileOptions::default())
+        .unwrap();
     let input = upload(&client);
     let mut line = 0;
     for _ in 0..20 {
-        let launched = step.launch(Launch { args: vec![vec![Arg::Borrow(&input.shards()[0])]] }).unwrap();
+        let launched = step
+            .launch(Launch {
+                args: vec![vec![Arg::Borrow(&input.shards()[0])]],
+            })
+            .unwrap();
         launched.outputs[0][0].read(&mut [0; 8]).unwrap();
         line = line!() - 1;
     }
     let findings = client.metrics().activity().findings();
     assert_eq!(findings.len(), 1, "{findings:?}");
     let message = findings[0].to_string();
-    assert!(message.starts_with("host read per step: 20 blocking reads in 20 steps at "), "{message}");
-    assert!(message.contains(&format!("metrics.rs:{line}:")), "{message}");
+    assert!(
+        message.starts_with("host read per step: 20 blocking reads in 20 steps at "),
+        "{message}"
+    );
+    assert!(
+        message.contains(&format!("metrics.rs:{line}:")),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_loop_that_reads_now_and_then_is_left_alone() {
     let client = Client::new(Null::new(1));
-    let step = client.compile(&program("step"), &CompileOptions::default()).unwrap();
+    let step = client
+        .compile(&program("step"), &CompileOptions::default())
+        .unwrap();
     let input = upload(&client);
     for index in 0..100 {
-        let launched = step.launch(Launch { args: vec![vec![Arg::Borrow(&input.shards()[0])]] }).unwrap();
+        let launched = step
+            .launch(Launch {
+                args: vec![vec![Arg::Borrow(&input.shards()[0])]],
+            })
+            .unwrap();
         if index % 10 == 0 {
             launched.outputs[0][0].read(&mut [0; 8]).unwrap();
         }
@@ -59,31 +96,63 @@ fn a_program_that_is_compiled_for_every_launch_is_found() {
     let client = Client::new(Null::new(1));
     let input = upload(&client);
     for _ in 0..11 {
-        let step = client.compile(&program("step"), &CompileOptions::default()).unwrap();
-        step.launch(Launch { args: vec![vec![Arg::Borrow(&input.shards()[0])]] }).unwrap();
+        let step = client
+            .compile(&program("step"), &CompileOptions::default())
+            .unwrap();
+        step.launch(Launch {
+            args: vec![vec![Arg::Borrow(&input.shards()[0])]],
+        })
+        .unwrap();
     }
     let message = client.metrics().activity().findings()[0].to_string();
-    assert!(message.starts_with("CompileTime too frequent: `step` was compiled 11 times in 11 calls: "), "{message}");
-    assert!(message.contains("keep what `compile` returns") && message.contains("metrics.rs:"), "{message}");
+    assert!(
+        message.starts_with("CompileTime too frequent: `step` was compiled 11 times in 11 calls: "),
+        "{message}"
+    );
+    assert!(
+        message.contains("keep what `compile` returns") && message.contains("metrics.rs:"),
+        "{message}"
+    );
 }
 
 #[test]
 fn too_many_uploads_per_step_are_found_with_their_line() {
     let client = Client::new(Null::new(1));
-    let step = client.compile(&program("step"), &CompileOptions::default()).unwrap();
+    let step = client
+        .compile(&program("step"), &CompileOptions::default())
+        .unwrap();
     for _ in 0..10 {
         let many: Vec<Array> = (0..40).map(|_| upload(&client)).collect();
-        step.launch(Launch { args: vec![vec![Arg::Borrow(&many[0].shards()[0])]] }).unwrap();
+        step.launch(Launch {
+            args: vec![vec![Arg::Borrow(&many[0].shards()[0])]],
+        })
+        .unwrap();
     }
     let message = client.metrics().activity().findings()[0].to_string();
-    assert!(message.starts_with("TransferToDevice too frequent: 40 uploads per step"), "{message}");
-    assert!(message.contains("100 % of them at ") && message.contains("metrics.rs:"), "{message}");
+    assert!(
+        message.starts_with("TransferToDevice too frequent: 40 uploads per step"),
+        "{message}"
+    );
+    assert!(
+        message.contains("100 % of them at ") && message.contains("metrics.rs:"),
+        "{message}"
+    );
 }
 
 /// Ten seconds in which 100 batches were waited for so long in all.
 fn fed(waited: Duration, workers: usize) -> Activity {
-    let input = InputActivity { dataset: "crops".into(), workers, batches: 100, waited, waited_first: Duration::ZERO };
-    Activity { time: Duration::from_secs(10), inputs: vec![input], ..Activity::default() }
+    let input = InputActivity {
+        dataset: "crops".into(),
+        workers,
+        batches: 100,
+        waited,
+        waited_first: Duration::ZERO,
+    };
+    Activity {
+        time: Duration::from_secs(10),
+        inputs: vec![input],
+        ..Activity::default()
+    }
 }
 
 #[test]
@@ -94,66 +163,114 @@ fn an_input_that_starves_the_device_is_named_with_its_workers() {
     assert_eq!(message, want);
     assert_eq!(kinds(&fed(Duration::from_millis(1500), 1)), []);
     let many = fed(Duration::from_secs(9), 4096).findings()[0].to_string();
-    assert!(many.ends_with("there are workers enough: less work in `Dataset::read` helps, or a faster disk"), "{many}");
+    assert!(
+        many.ends_with(
+            "there are workers enough: less work in `Dataset::read` helps, or a faster disk"
+        ),
+        "{many}"
+    );
 }
 
 #[test]
 fn a_wait_for_the_first_batch_of_a_pass_is_no_starving() {
     let client = Client::new(Null::new(1));
     let input: Arc<Input> = client.metrics().input("crops", 1);
-    client.metrics().input_waited(&input, Duration::from_secs(100), true);
+    client
+        .metrics()
+        .input_waited(&input, Duration::from_secs(100), true);
     for _ in 0..20 {
-        client.metrics().input_waited(&input, Duration::from_nanos(10), false);
+        client
+            .metrics()
+            .input_waited(&input, Duration::from_nanos(10), false);
     }
     assert_eq!(kinds(&client.metrics().activity()), []);
     assert_eq!(client.metrics().timer(Metric::InputWait).timing().count, 21);
-    client.metrics().input_waited(&input, Duration::from_secs(100), false);
-    assert_eq!(kinds(&client.metrics().activity()), [FindingKind::InputStarves]);
+    client
+        .metrics()
+        .input_waited(&input, Duration::from_secs(100), false);
+    assert_eq!(
+        kinds(&client.metrics().activity()),
+        [FindingKind::InputStarves]
+    );
 }
 
 #[test]
 fn a_report_has_a_line_for_each_metric_and_counter_and_clearing_forgets() {
     let client = Client::new(Null::new(1));
-    let step = client.compile(&program("step"), &CompileOptions::default()).unwrap();
+    let step = client
+        .compile(&program("step"), &CompileOptions::default())
+        .unwrap();
     let input = upload(&client);
     for _ in 0..1234 {
-        step.launch(Launch { args: vec![vec![Arg::Borrow(&input.shards()[0])]] }).unwrap();
+        step.launch(Launch {
+            args: vec![vec![Arg::Borrow(&input.shards()[0])]],
+        })
+        .unwrap();
     }
     let metrics = client.metrics();
     metrics.named_timer("Augment").add(Duration::from_millis(3));
-    metrics.counter("Crops").fetch_add(7, std::sync::atomic::Ordering::Relaxed);
+    metrics
+        .counter("Crops")
+        .fetch_add(7, std::sync::atomic::Ordering::Relaxed);
     let report = metrics.report();
-    let line = |name: &str| report.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap_or_default();
+    let line = |name: &str| {
+        report
+            .lines()
+            .find(|line| line.split_whitespace().next() == Some(name))
+            .unwrap_or_default()
+    };
     assert!(
-        line("metric").ends_with("50 %      80 %      90 %      95 %      99 %") || line("metric").contains("99 %"),
+        line("metric").ends_with("50 %      80 %      90 %      95 %      99 %")
+            || line("metric").contains("99 %"),
         "{report}"
     );
     assert_eq!(line("Launches").split_whitespace().nth(1), Some("1,234"));
     assert_eq!(line("LaunchTime").split_whitespace().nth(1), Some("1,234"));
-    assert_eq!(line("Augment").split_whitespace().collect::<Vec<_>>()[1..5], ["1", "3.00", "ms", "3.00"]);
+    assert_eq!(
+        line("Augment").split_whitespace().collect::<Vec<_>>()[1..5],
+        ["1", "3.00", "ms", "3.00"]
+    );
     assert_eq!(line("Crops").split_whitespace().nth(1), Some("7"));
     assert_eq!(line("TransferFromDevice"), "", "nothing was read");
-    assert_eq!(metrics.short_report(&["Crops"]), "counter  value\nCrops        7\n");
+    assert_eq!(
+        metrics.short_report(&["Crops"]),
+        "counter  value\nCrops        7\n"
+    );
     assert_eq!(metrics.count("Uploads"), Some(1));
     assert_eq!(metrics.timing("CompileTime").unwrap().count, 1);
-    assert!(metrics.timer_names().contains(&"Augment".to_string()) && metrics.counter_names().contains(&"Compiles".to_string()));
+    assert!(
+        metrics.timer_names().contains(&"Augment".to_string())
+            && metrics.counter_names().contains(&"Compiles".to_string())
+    );
 
     metrics.clear();
     assert_eq!(metrics.count("Launches"), Some(0));
     assert_eq!(metrics.timing("LaunchTime").unwrap().count, 0);
     assert!(metrics.activity().functions.is_empty() && metrics.activity().compiles.is_empty());
-    assert_eq!(client.counters().snapshot().launches, 1234, "these only grow");
-    step.launch(Launch { args: vec![vec![Arg::Borrow(&input.shards()[0])]] }).unwrap();
+    assert_eq!(
+        client.counters().snapshot().launches,
+        1234,
+        "these only grow"
+    );
+    step.launch(Launch {
+        args: vec![vec![Arg::Borrow(&input.shards()[0])]],
+    })
+    .unwrap();
     assert_eq!(metrics.count("Launches"), Some(1));
 }
 
 #[test]
 fn of_launches_in_a_row_some_are_timed_on_the_device() {
     let client = Client::new(Null::new(1));
-    let step = client.compile(&program("step"), &CompileOptions::default()).unwrap();
+    let step = client
+        .compile(&program("step"), &CompileOptions::default())
+        .unwrap();
     let input = upload(&client);
     for _ in 0..10 {
-        step.launch(Launch { args: vec![vec![Arg::Borrow(&input.shards()[0])]] }).unwrap();
+        step.launch(Launch {
+            args: vec![vec![Arg::Borrow(&input.shards()[0])]],
+        })
+        .unwrap();
     }
     let activity = client.metrics().activity();
     let function = &activity.functions[0];
@@ -168,14 +285,24 @@ fn programs_are_dumped_with_their_sizes_where_it_is_asked_for() {
     let dir = std::env::temp_dir().join(format!("halite-dump-test-{}", std::process::id()));
     let client = Client::dumping(Null::new(1), &dir);
     assert!(client.dumps());
-    client.compile(&program("train step"), &CompileOptions::default()).unwrap();
-    let mut names: Vec<String> =
-        std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    client
+        .compile(&program("train step"), &CompileOptions::default())
+        .unwrap();
+    let mut names: Vec<String> = std::fs::read_dir(&dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     let stem = format!("{}-0000-train_step", std::process::id());
-    assert_eq!(names, [format!("{stem}.json"), format!("{stem}.stablehlo.mlir")]);
+    assert_eq!(
+        names,
+        [format!("{stem}.json"), format!("{stem}.stablehlo.mlir")]
+    );
     assert_eq!(std::fs::read(dir.join(&names[1])).unwrap(), b"module {}");
     let sizes = std::fs::read_to_string(dir.join(&names[0])).unwrap();
-    assert!(sizes.contains("\"function\": \"train step\"") && sizes.contains("metrics.rs:"), "{sizes}");
+    assert!(
+        sizes.contains("\"function\": \"train step\"") && sizes.contains("metrics.rs:"),
+        "{sizes}"
+    );
     std::fs::remove_dir_all(dir).unwrap();
 }

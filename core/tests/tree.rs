@@ -2,7 +2,9 @@
 
 use std::marker::PhantomData;
 
-use halite_core::tree::{Empty, Family, Leaf, Of, Path, Segment, Tree, TreeError, same_structure, try_zip, unzip, zip};
+use halite_core::tree::{
+    Empty, Family, Leaf, Of, Path, Segment, Tree, TreeError, same_structure, try_zip, unzip, zip,
+};
 
 #[derive(Tree, Clone, Debug, PartialEq)]
 struct Linear<L = f32> {
@@ -58,7 +60,8 @@ enum Pool<L> {
     Both(L, Linear<L>),
 }
 
-// A field named like what the derive writes, in a scope where the names of the prelude mean something else.
+// A field named like what the derive writes, in a scope where the names of the prelude mean
+// something else.
 mod shadowed {
     #![allow(dead_code, non_camel_case_types)]
     use halite_core::Tree;
@@ -143,11 +146,22 @@ fn leaves_come_in_the_order_of_fields_under_their_paths() {
     ];
     assert_eq!(tree.paths(), names);
     assert_eq!(tree.leaf_count(), names.len());
-    assert_eq!(tree.leaves(), (0..21).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+    assert_eq!(
+        tree.leaves(),
+        (0..21).collect::<Vec<_>>().iter().collect::<Vec<_>>()
+    );
     assert_eq!(tree.named()[11], ("part.bias".to_owned(), &11));
     let mut mapped = Vec::new();
-    tree.clone().map(|at, leaf| mapped.push((at.to_string(), leaf)));
-    assert_eq!(mapped, names.map(str::to_owned).into_iter().zip(0..21).collect::<Vec<_>>());
+    tree.clone()
+        .map(|at, leaf| mapped.push((at.to_string(), leaf)));
+    assert_eq!(
+        mapped,
+        names
+            .map(str::to_owned)
+            .into_iter()
+            .zip(0..21)
+            .collect::<Vec<_>>()
+    );
     assert_eq!(tree.into_leaves(), (0..21).collect::<Vec<_>>());
 }
 
@@ -155,7 +169,15 @@ fn leaves_come_in_the_order_of_fields_under_their_paths() {
 fn mapping_changes_the_leaf_type_and_keeps_static_fields() {
     let texts: Everything<String> = everything().map(|at, leaf| format!("{at}={leaf}"));
     assert_eq!(texts.parts[1].bias.as_deref(), Some("parts.1.bias=14"));
-    assert_eq!((texts.pair.1.as_str(), texts.named[0].0, texts.stride, texts.note.as_str()), ("kept", "first", 3, "kept too"));
+    assert_eq!(
+        (
+            texts.pair.1.as_str(),
+            texts.named[0].0,
+            texts.stride,
+            texts.note.as_str()
+        ),
+        ("kept", "first", 3, "kept too")
+    );
     assert_eq!(everything().map(|_, leaf| leaf), everything());
 }
 
@@ -175,7 +197,11 @@ fn the_first_error_ends_a_map_and_the_path_is_as_before() {
     let mut seen = 0;
     let failed = everything().try_map(&mut outer, &mut |at, leaf| {
         seen += 1;
-        if leaf == 16 { Err(at.to_string()) } else { Ok(leaf) }
+        if leaf == 16 {
+            Err(at.to_string())
+        } else {
+            Ok(leaf)
+        }
     });
     assert_eq!(failed, Err("model.part_array.1.weight".to_owned()));
     assert_eq!(seen, 17);
@@ -186,16 +212,46 @@ fn the_first_error_ends_a_map_and_the_path_is_as_before() {
 
 #[test]
 fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
-    assert_eq!(Wrapper(1, linear(2, Some(3)), 9).paths(), ["0", "1.weight", "1.bias"]);
+    assert_eq!(
+        Wrapper(1, linear(2, Some(3)), 9).paths(),
+        ["0", "1.weight", "1.bias"]
+    );
     assert_eq!(NoLeaves::<i64>(PhantomData).map(|_, _| "").leaf_count(), 0);
     assert_eq!(Elsewhere(1).leaves(), [&1]);
-    let grid = Grid { cells: [[1, 2, 3], [4, 5, 6]] };
-    assert_eq!(grid.paths(), ["cells.0.0", "cells.0.1", "cells.0.2", "cells.1.0", "cells.1.1", "cells.1.2"]);
-    assert_eq!(grid.map(|_, leaf| leaf * 10), Grid { cells: [[10, 20, 30], [40, 50, 60]] });
-    let chain = Chain { here: 1, next: Some(Box::new(Chain { here: 2, next: None })) };
+    let grid = Grid {
+        cells: [[1, 2, 3], [4, 5, 6]],
+    };
+    assert_eq!(
+        grid.paths(),
+        [
+            "cells.0.0",
+            "cells.0.1",
+            "cells.0.2",
+            "cells.1.0",
+            "cells.1.1",
+            "cells.1.2"
+        ]
+    );
+    assert_eq!(
+        grid.map(|_, leaf| leaf * 10),
+        Grid {
+            cells: [[10, 20, 30], [40, 50, 60]]
+        }
+    );
+    let chain = Chain {
+        here: 1,
+        next: Some(Box::new(Chain {
+            here: 2,
+            next: None,
+        })),
+    };
     assert_eq!(chain.paths(), ["here", "next.here"]);
     assert_eq!(chain.clone().map(|_, leaf| leaf), chain);
-    let odd = shadowed::Odd { at: 1, f: Some(2), __at: vec![3] };
+    let odd = shadowed::Odd {
+        at: 1,
+        f: Some(2),
+        __at: vec![3],
+    };
     assert_eq!(odd.paths(), ["at", "f", "__at.0"]);
 }
 
@@ -210,20 +266,47 @@ fn the_variant_of_an_enum_is_part_of_the_structure_and_not_of_the_path() {
         assert_eq!(pool.paths(), paths);
         assert_eq!(pool.as_ref().map(|_, &leaf| leaf), pool);
     }
-    assert_eq!(Pool::Learned { weight: 1, size: 2 }.map(|_, w| w as f32), Pool::Learned { weight: 1.0, size: 2 });
+    assert_eq!(
+        Pool::Learned { weight: 1, size: 2 }.map(|_, w| w as f32),
+        Pool::Learned {
+            weight: 1.0,
+            size: 2
+        }
+    );
 }
 
 #[test]
 fn containers_of_trees_are_trees() {
-    let tree = (vec![linear(1, Some(2))], [Leaf(3), Leaf(4)], Some(Box::new(Leaf(5))), (Empty::<i64>::new(),), Leaf(6));
-    assert_eq!(tree.paths(), ["0.0.weight", "0.0.bias", "1.0", "1.1", "2", "4"]);
+    let tree = (
+        vec![linear(1, Some(2))],
+        [Leaf(3), Leaf(4)],
+        Some(Box::new(Leaf(5))),
+        (Empty::<i64>::new(),),
+        Leaf(6),
+    );
+    assert_eq!(
+        tree.paths(),
+        ["0.0.weight", "0.0.bias", "1.0", "1.1", "2", "4"]
+    );
     assert_eq!(tree.clone().map(|_, leaf| leaf), tree);
     assert_eq!(tree.clone().into_leaves(), [1, 2, 3, 4, 5, 6]);
     let failed = tree.try_map(&mut Path::new(), &mut |at, leaf| {
         if leaf == 4 { Err(at.clone()) } else { Ok(leaf) }
     });
-    assert_eq!(failed.unwrap_err().segments(), [Segment::Index(1), Segment::Index(1)]);
-    let eight = (Leaf(0), Leaf(1), Leaf(2), Leaf(3), Leaf(4), Leaf(5), Leaf(6), Leaf(7));
+    assert_eq!(
+        failed.unwrap_err().segments(),
+        [Segment::Index(1), Segment::Index(1)]
+    );
+    let eight = (
+        Leaf(0),
+        Leaf(1),
+        Leaf(2),
+        Leaf(3),
+        Leaf(4),
+        Leaf(5),
+        Leaf(6),
+        Leaf(7),
+    );
     assert_eq!(eight.leaves(), [&0, &1, &2, &3, &4, &5, &6, &7]);
     assert_eq!(Leaf(7).paths(), [""]);
 }
@@ -232,7 +315,10 @@ fn containers_of_trees_are_trees() {
 fn leaves_need_no_clone_and_no_static_lifetime() {
     struct Borrowed<'t>(&'t str);
     let text = String::from("local");
-    let tree = Linear { weight: Borrowed(&text), bias: None };
+    let tree = Linear {
+        weight: Borrowed(&text),
+        bias: None,
+    };
     let (left, right) = unzip(tree.map(|_, leaf| (Borrowed(leaf.0), leaf.0.len())));
     assert_eq!((left.weight.0, right.weight), ("local", 5));
 }
@@ -250,28 +336,78 @@ fn code_generic_over_a_family_names_the_same_struct_with_other_leaves() {
         });
         (numbered, count)
     }
-    assert_eq!(scaled::<Linear<()>>(&linear(2, Some(3)), 10), Linear { weight: 20.0, bias: Some(30.0) });
-    assert_eq!(scaled::<Vec<Linear<()>>>(&vec![linear(2, None)], 10), [Linear { weight: 20.0, bias: None }]);
-    assert_eq!(counted(linear(9, Some(9))), (Linear { weight: 0, bias: Some(1) }, 2));
+    assert_eq!(
+        scaled::<Linear<()>>(&linear(2, Some(3)), 10),
+        Linear {
+            weight: 20.0,
+            bias: Some(30.0)
+        }
+    );
+    assert_eq!(
+        scaled::<Vec<Linear<()>>>(&vec![linear(2, None)], 10),
+        [Linear {
+            weight: 20.0,
+            bias: None
+        }]
+    );
+    assert_eq!(
+        counted(linear(9, Some(9))),
+        (
+            Linear {
+                weight: 0,
+                bias: Some(1)
+            },
+            2
+        )
+    );
 }
 
 #[test]
 fn a_wrong_number_of_leaves_is_refused_with_both_numbers() {
     let tree = linear(1, Some(2));
     let refused = |leaves: Vec<u8>| tree.try_rebuild(leaves).unwrap_err().to_string();
-    assert_eq!(refused(vec![1]), "the number of leaves differs: 2 in the tree, 1 given");
-    assert_eq!(refused(vec![1, 2, 3, 4]), "the number of leaves differs: 2 in the tree, 4 given");
+    assert_eq!(
+        refused(vec![1]),
+        "the number of leaves differs: 2 in the tree, 1 given"
+    );
+    assert_eq!(
+        refused(vec![1, 2, 3, 4]),
+        "the number of leaves differs: 2 in the tree, 4 given"
+    );
     let endless = tree.try_rebuild(std::iter::repeat(0)).unwrap_err();
-    assert!(matches!(endless, TreeError::LeafCount { expected: 2, or_more: true, .. }), "{endless:?}");
+    assert!(
+        matches!(
+            endless,
+            TreeError::LeafCount {
+                expected: 2,
+                or_more: true,
+                ..
+            }
+        ),
+        "{endless:?}"
+    );
     assert_eq!(tree.try_rebuild([3, 4]), Ok(linear(3, Some(4))));
 }
 
 #[test]
 fn trees_of_different_structure_are_not_zipped_and_the_first_difference_is_named() {
-    let tree = |biases: &[Option<i64>]| biases.iter().map(|&bias| linear(0, bias)).collect::<Vec<_>>();
+    let tree = |biases: &[Option<i64>]| {
+        biases
+            .iter()
+            .map(|&bias| linear(0, bias))
+            .collect::<Vec<_>>()
+    };
     let table = [
-        (tree(&[None]), tree(&[Some(1)]), "only the right has `0.bias` (number of leaves: 1 left, 2 right)"),
-        (tree(&[None, None]), tree(&[None]), "only the left has `1.weight` (number of leaves: 2 left, 1 right)"),
+        (
+            tree(&[None]),
+            tree(&[Some(1)]),
+            "only the right has `0.bias` (number of leaves: 1 left, 2 right)",
+        ),
+        (
+            tree(&[None, None]),
+            tree(&[None]),
+            "only the left has `1.weight` (number of leaves: 2 left, 1 right)",
+        ),
         (
             tree(&[Some(1), None]),
             tree(&[None, Some(1)]),
@@ -280,10 +416,19 @@ fn trees_of_different_structure_are_not_zipped_and_the_first_difference_is_named
     ];
     for (left, right, difference) in table {
         let expected = format!("the trees differ in structure: {difference}");
-        assert_eq!(same_structure(&left, &right).unwrap_err().to_string(), expected);
+        assert_eq!(
+            same_structure(&left, &right).unwrap_err().to_string(),
+            expected
+        );
         assert_eq!(try_zip(left, right).unwrap_err().to_string(), expected);
     }
-    assert_eq!(zip(linear(1, None), linear(2, None)), Linear { weight: (1, 2), bias: None });
+    assert_eq!(
+        zip(linear(1, None), linear(2, None)),
+        Linear {
+            weight: (1, 2),
+            bias: None
+        }
+    );
 }
 
 #[test]

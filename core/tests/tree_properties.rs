@@ -19,7 +19,10 @@ struct Node<L> {
 #[derive(Tree, Clone, Debug, PartialEq)]
 enum Kind<L> {
     Plain,
-    Weighted { weight: L, children: Vec<(L, String)> },
+    Weighted {
+        weight: L,
+        children: Vec<(L, String)>,
+    },
     Boxed(Option<Box<L>>),
 }
 
@@ -27,7 +30,8 @@ fn nodes() -> impl Strategy<Value = Node<u32>> {
     let leaf = any::<u32>;
     let kind = prop_oneof![
         Just(Kind::Plain),
-        (leaf(), vec((leaf(), "[a-z]{0,3}"), 0..3)).prop_map(|(weight, children)| Kind::Weighted { weight, children }),
+        (leaf(), vec((leaf(), "[a-z]{0,3}"), 0..3))
+            .prop_map(|(weight, children)| Kind::Weighted { weight, children }),
         option::of(leaf().prop_map(Box::new)).prop_map(Kind::Boxed),
     ];
     let without_children = (
@@ -37,8 +41,14 @@ fn nodes() -> impl Strategy<Value = Node<u32>> {
         kind,
         any::<usize>(),
     );
-    let without_children =
-        without_children.prop_map(|(one, list, pair, kind, size)| Node { one, list, pair, children: Vec::new(), kind, size });
+    let without_children = without_children.prop_map(|(one, list, pair, kind, size)| Node {
+        one,
+        list,
+        pair,
+        children: Vec::new(),
+        kind,
+        size,
+    });
     without_children.prop_recursive(3, 12, 3, |inner| {
         (inner.clone(), vec(inner, 0..3)).prop_map(|(node, children)| Node { children, ..node })
     })

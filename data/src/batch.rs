@@ -9,7 +9,8 @@ use halite_core::{
 
 use crate::{Field, Rows};
 
-/// A batch of a task with one input and one target: `input: [batch, ..]`, `target: [batch, ..]`, `weight: f32[batch]`.
+/// A batch of a task with one input and one target: `input: [batch, ..]`, `target: [batch, ..]`,
+/// `weight: f32[batch]`.
 #[derive(Tree, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Labeled<L> {
     /// What the model is given.
@@ -22,7 +23,11 @@ pub struct Labeled<L> {
 
 impl Labeled<()> {
     /// The batch's structure, for [`HostBatch::into_tree`] and [`DeviceBatch::into_tree`].
-    pub const TEMPLATE: Self = Self { input: (), target: (), weight: () };
+    pub const TEMPLATE: Self = Self {
+        input: (),
+        target: (),
+        weight: (),
+    };
 }
 
 /// Where a batch stands in a run: what a checkpoint keeps to resume.
@@ -57,8 +62,8 @@ pub struct DeviceBatch {
 }
 
 impl HostBatch {
-    /// The arrays as the leaves of `template`: the fields in order, then the weights, which are left out where the
-    /// template has no leaf for them.
+    /// The arrays as the leaves of `template`: the fields in order, then the weights, which are
+    /// left out where the template has no leaf for them.
     ///
     /// # Errors
     /// If the template has another number of leaves.
@@ -77,8 +82,8 @@ impl DeviceBatch {
     }
 }
 
-/// What a loader gives (the fields in order, then the weights) as the leaves of `template`; the weights are left out where
-/// the template has no leaf for them.
+/// What a loader gives (the fields in order, then the weights) as the leaves of `template`; the
+/// weights are left out where the template has no leaf for them.
 ///
 /// # Errors
 /// If the template has another number of leaves.
@@ -98,18 +103,35 @@ pub fn batch_tree<A, T: Tree>(mut arrays: Vec<A>, template: &T) -> Result<tree::
 /// The types of a batch's arrays: the fields in order, then the weights.
 pub(crate) fn batch_types(fields: &[Field], batch: usize) -> Vec<TensorType> {
     let with_batch = |ty: &TensorType| {
-        let dims: Vec<usize> = std::iter::once(batch).chain(ty.dims().iter().copied()).collect();
+        let dims: Vec<usize> = std::iter::once(batch)
+            .chain(ty.dims().iter().copied())
+            .collect();
         ty.with_dims(dims)
     };
     let weight = TensorType::scalar(DType::F32);
-    fields.iter().map(|field| &field.ty).chain([&weight]).map(with_batch).collect()
+    fields
+        .iter()
+        .map(|field| &field.ty)
+        .chain([&weight])
+        .map(with_batch)
+        .collect()
 }
 
 impl HostBatch {
     pub(crate) fn new(rows: Rows, weights: &[f32], position: Position) -> Self {
         let count = weights.iter().filter(|&&weight| weight > 0.0).count();
-        let weights = HostArray::from_slice(weights, [weights.len()]).expect("as many weights as the dimension says");
-        let arrays = rows.into_arrays().into_iter().chain([weights]).map(Arc::new).collect();
-        Self { arrays, count, position }
+        let weights = HostArray::from_slice(weights, [weights.len()])
+            .expect("as many weights as the dimension says");
+        let arrays = rows
+            .into_arrays()
+            .into_iter()
+            .chain([weights])
+            .map(Arc::new)
+            .collect();
+        Self {
+            arrays,
+            count,
+            position,
+        }
     }
 }

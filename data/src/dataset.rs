@@ -6,7 +6,8 @@ use bytemuck::AnyBitPattern;
 use halite_core::{Element, Error, HostArray, Result, TensorType};
 use sha2::{Digest, Sha256};
 
-/// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch dimension.
+/// One part of a sample: `image: u8[28, 28]`. The type is that of one sample, without a batch
+/// dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The name, for messages.
@@ -18,19 +19,23 @@ pub struct Field {
 impl Field {
     /// A field of this name and type.
     pub fn new(name: impl Into<String>, ty: TensorType) -> Self {
-        Self { name: name.into(), ty }
+        Self {
+            name: name.into(),
+            ty,
+        }
     }
 }
 
 /// Samples that can be read by index, in any order and from many threads at once.
 ///
-/// The same index must give the same sample every time: the order and the batches of a run are a pure function of its
-/// seed only if the samples are.
+/// The same index must give the same sample every time: the order and the batches of a run are a
+/// pure function of its seed only if the samples are.
 pub trait Dataset: Send + Sync {
     /// How many samples.
     fn len(&self) -> usize;
 
-    /// What a sample consists of. The order is that of the leaves of the batch that a task asks for.
+    /// What a sample consists of. The order is that of the leaves of the batch that a task asks
+    /// for.
     fn fields(&self) -> &[Field];
 
     /// Writes sample `index` into `into`: every byte of every field.
@@ -59,7 +64,11 @@ pub trait Dataset: Send + Sync {
 /// `a::b::Crops<c::Images>` as `Crops`.
 fn short_type_name(full: &str) -> String {
     let without_parameters = full.split('<').next().unwrap_or(full);
-    without_parameters.rsplit("::").next().unwrap_or(full).to_string()
+    without_parameters
+        .rsplit("::")
+        .next()
+        .unwrap_or(full)
+        .to_string()
 }
 
 /// SHA-256 of `parts`, each preceded by its length.
@@ -71,7 +80,10 @@ pub(crate) fn digest_of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> St
         hasher.update(part);
     }
     let hex = |byte: &u8| format!("{byte:02x}");
-    format!("sha256 {}", hasher.finalize().iter().map(hex).collect::<String>())
+    format!(
+        "sha256 {}",
+        hasher.finalize().iter().map(hex).collect::<String>()
+    )
 }
 
 macro_rules! forward_dataset {
@@ -110,17 +122,23 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Room for `count` samples of these fields, all zero, each array aligned for zero-copy uploads.
+    /// Room for `count` samples of these fields, all zero, each array aligned for zero-copy
+    /// uploads.
     ///
     /// # Errors
     /// If a size does not fit the address space, or the host has no memory for it.
     pub fn zeros(fields: &[Field], count: usize) -> Result<Self> {
         let batched = |field: &Field| {
-            let dims: Vec<usize> = std::iter::once(count).chain(field.ty.dims().iter().copied()).collect();
+            let dims: Vec<usize> = std::iter::once(count)
+                .chain(field.ty.dims().iter().copied())
+                .collect();
             let ty = field.ty.with_dims(dims);
             HostArray::try_zeros(ty)
         };
-        Ok(Self { arrays: fields.iter().map(batched).collect::<Result<_>>()?, count })
+        Ok(Self {
+            arrays: fields.iter().map(batched).collect::<Result<_>>()?,
+            count,
+        })
     }
 
     /// How many samples there is room for.
@@ -187,8 +205,12 @@ impl<'a> Sample<'a> {
     /// If there are not more than `field` fields.
     pub fn values<T: Element>(&self, field: usize) -> Result<&'a [T]> {
         expect_dtype::<T>(&self.rows.arrays[field])?;
-        bytemuck::checked::try_cast_slice(self.bytes(field))
-            .map_err(|error| Error::invalid("sample", format!("field {field} holds bits that are no {}: {error}", T::DTYPE)))
+        bytemuck::checked::try_cast_slice(self.bytes(field)).map_err(|error| {
+            Error::invalid(
+                "sample",
+                format!("field {field} holds bits that are no {}: {error}", T::DTYPE),
+            )
+        })
     }
 }
 
@@ -218,7 +240,8 @@ impl SampleMut<'_> {
     /// If there are not more than `field` fields.
     pub fn values_mut<T: Element + AnyBitPattern>(&mut self, field: usize) -> Result<&mut [T]> {
         expect_dtype::<T>(&self.rows.arrays[field])?;
-        Ok(bytemuck::try_cast_slice_mut(self.bytes_mut(field)).expect("rows of aligned arrays are aligned for their elements"))
+        Ok(bytemuck::try_cast_slice_mut(self.bytes_mut(field))
+            .expect("rows of aligned arrays are aligned for their elements"))
     }
 
     /// Copies the row-major elements of a field.
@@ -233,7 +256,11 @@ impl SampleMut<'_> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let into = self.bytes_mut(field);
         if into.len() != bytes.len() {
-            let message = format!("{} values given for field {field}, which has {}", values.len(), into.len() / size_of::<T>());
+            let message = format!(
+                "{} values given for field {field}, which has {}",
+                values.len(),
+                into.len() / size_of::<T>()
+            );
             return Err(Error::invalid("sample", message));
         }
         into.copy_from_slice(bytes);
@@ -245,12 +272,16 @@ fn expect_dtype<T: Element>(array: &HostArray) -> Result<()> {
     if array.ty().dtype() == T::DTYPE {
         return Ok(());
     }
-    Err(Error::invalid("sample", format!("elements of {} taken for {}", array.ty(), T::DTYPE)))
+    Err(Error::invalid(
+        "sample",
+        format!("elements of {} taken for {}", array.ty(), T::DTYPE),
+    ))
 }
 
 /// What can be made of any dataset.
 pub trait DatasetExt: Dataset + Sized {
-    /// Each sample made into one of other fields by `f`, which runs whenever a sample is read, in the thread that reads.
+    /// Each sample made into one of other fields by `f`, which runs whenever a sample is read, in
+    /// the thread that reads.
     ///
     /// ```
     /// use halite_core::{DType, HostArray, TensorType};
@@ -273,7 +304,12 @@ pub trait DatasetExt: Dataset + Sized {
     where
         F: Fn(Sample<'_>, &mut SampleMut<'_>) -> Result<()> + Send + Sync,
     {
-        Map { inner: self, fields: fields.into(), f, scratch: Mutex::new(Vec::new()) }
+        Map {
+            inner: self,
+            fields: fields.into(),
+            f,
+            scratch: Mutex::new(Vec::new()),
+        }
     }
 
     /// Only these samples, in this order.
@@ -283,9 +319,15 @@ pub trait DatasetExt: Dataset + Sized {
     fn subset(self, indices: impl Into<Arc<[usize]>>) -> Result<Subset<Self>> {
         let indices = indices.into();
         if let Some(index) = indices.iter().find(|&&index| index >= self.len()) {
-            return Err(Error::invalid("subset", format!("sample {index} of a dataset of {}", self.len())));
+            return Err(Error::invalid(
+                "subset",
+                format!("sample {index} of a dataset of {}", self.len()),
+            ));
         }
-        Ok(Subset { inner: self, indices })
+        Ok(Subset {
+            inner: self,
+            indices,
+        })
     }
 
     /// Two disjoint parts, drawn by `seed`: `first` samples, and the rest.
@@ -295,12 +337,18 @@ pub trait DatasetExt: Dataset + Sized {
     fn split(self, first: usize, seed: u64) -> Result<[Subset<Arc<Self>>; 2]> {
         let len = self.len();
         if first > len {
-            return Err(Error::invalid("split", format!("{first} samples asked for the first part of a dataset of {len}")));
+            return Err(Error::invalid(
+                "split",
+                format!("{first} samples asked for the first part of a dataset of {len}"),
+            ));
         }
         let order = crate::Permutation::new(len, seed, 0);
         let indices: Vec<usize> = (0..len).map(|position| order.at(position)).collect();
         let shared = Arc::new(self);
-        Ok([shared.clone().subset(&indices[..first])?, shared.subset(&indices[first..])?])
+        Ok([
+            shared.clone().subset(&indices[..first])?,
+            shared.subset(&indices[first..])?,
+        ])
     }
 }
 
@@ -374,7 +422,11 @@ impl<D: Dataset> Dataset for Subset<D> {
 
     fn digest(&self) -> Option<String> {
         let inner = self.inner.digest()?;
-        let indices: Vec<u8> = self.indices.iter().flat_map(|&index| (index as u64).to_le_bytes()).collect();
+        let indices: Vec<u8> = self
+            .indices
+            .iter()
+            .flat_map(|&index| (index as u64).to_le_bytes())
+            .collect();
         Some(digest_of([inner.as_bytes(), &indices]))
     }
 

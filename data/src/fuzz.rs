@@ -1,6 +1,8 @@
-//! Entry points into this crate's parsers for fuzzing. Not part of the public API, and without stability.
+//! Entry points into this crate's parsers for fuzzing. Not part of the public API, and without
+//! stability.
 //!
-//! Each function takes any bytes, returns whether they were accepted, and panics where a property does not hold.
+//! Each function takes any bytes, returns whether they were accepted, and panics where a property
+//! does not hold.
 
 use std::io::Write as _;
 
@@ -13,7 +15,9 @@ use crate::{
 
 /// An idx file.
 pub fn idx(data: &[u8]) -> bool {
-    let Ok(array) = idx::parse(data) else { return false };
+    let Ok(array) = idx::parse(data) else {
+        return false;
+    };
     assert!(idx_file(&array) == data, "an idx file has one form");
     true
 }
@@ -21,7 +25,10 @@ pub fn idx(data: &[u8]) -> bool {
 /// A compressed idx file: any bytes as gzip, and the compressed form of any bytes.
 pub fn idx_gzip(data: &[u8]) -> bool {
     let compressed = gzip(data);
-    assert!(idx::parse_gzip(&compressed) == idx::parse(data).ok(), "compression changes nothing");
+    assert!(
+        idx::parse_gzip(&compressed) == idx::parse(data).ok(),
+        "compression changes nothing"
+    );
     idx::parse_gzip(data).is_some()
 }
 
@@ -33,32 +40,57 @@ pub fn idx_seeds() -> Vec<Vec<u8>> {
         file.extend((0..bytes).map(|byte| byte as u8));
         file
     };
-    vec![of(8, &[2, 3], 6), of(9, &[0, 28, 28], 0), of(0xb, &[3], 6), of(0xd, &[1, 1, 2], 8), of(0xe, &[2], 16)]
+    vec![
+        of(8, &[2, 3], 6),
+        of(9, &[0, 28, 28], 0),
+        of(0xb, &[3], 6),
+        of(0xd, &[1, 1, 2], 8),
+        of(0xe, &[2], 16),
+    ]
 }
 
 /// Valid inputs of [`idx_gzip`].
 pub fn idx_gzip_seeds() -> Vec<Vec<u8>> {
-    idx_seeds().iter().flat_map(|file| [gzip(file), file.clone()]).collect()
+    idx_seeds()
+        .iter()
+        .flat_map(|file| [gzip(file), file.clone()])
+        .collect()
 }
 
 /// The content of `tokenizer.json`.
 pub fn tokenizer(data: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(data) else { return false };
-    let Ok(Some(tokenizer)) = Tokenizer::from_json(text) else { return false };
+    let Ok(text) = std::str::from_utf8(data) else {
+        return false;
+    };
+    let Ok(Some(tokenizer)) = Tokenizer::from_json(text) else {
+        return false;
+    };
     let printed = tokenizer.to_json();
-    let again = Tokenizer::from_json(&printed).expect("what is printed is parsed").expect("it has a table");
+    let again = Tokenizer::from_json(&printed)
+        .expect("what is printed is parsed")
+        .expect("it has a table");
     assert_eq!(again.to_json(), printed, "a tokenizer has one form");
     if let Tokenizer::Characters(_) = &tokenizer {
-        let tokens: Vec<u16> = (0..tokenizer.vocabulary()).map(|token| token as u16).collect();
-        assert_eq!(again.encode(&tokenizer.decode(&tokens)).ok(), Some(tokens), "each character has its token");
+        let tokens: Vec<u16> = (0..tokenizer.vocabulary())
+            .map(|token| token as u16)
+            .collect();
+        assert_eq!(
+            again.encode(&tokenizer.decode(&tokens)).ok(),
+            Some(tokens),
+            "each character has its token"
+        );
     }
     true
 }
 
 /// Valid inputs of [`tokenizer`].
 pub fn tokenizer_seeds() -> Vec<Vec<u8>> {
-    let characters = Tokenizer::characters_of(["Zeile eins\n\"\u{e9}\" \u{1f600}"]).expect("there are characters");
-    let mut seeds = vec![Tokenizer::Bytes.to_json().into_bytes(), characters.to_json().into_bytes()];
+    let characters = Tokenizer::characters_of(["Zeile eins\n\"\u{e9}\" \u{1f600}"])
+        .expect("there are characters");
+    let mut seeds = vec![
+        Tokenizer::Bytes.to_json().into_bytes(),
+        characters.to_json().into_bytes(),
+    ];
     seeds.push(br#"{"tokenizer":"gpt2"}"#.to_vec());
     seeds
 }
@@ -66,10 +98,19 @@ pub fn tokenizer_seeds() -> Vec<Vec<u8>> {
 /// A table of byte pairs, then after a NUL byte a text to encode.
 pub fn byte_pairs(data: &[u8]) -> bool {
     let data = String::from_utf8_lossy(data);
-    let (table, text) = data.split_once('\0').unwrap_or((&data, "I'll say  it's 3rd,\n\n na\u{ef}ve"));
-    let Ok(pairs) = BytePairs::parse(table) else { return false };
+    let (table, text) = data
+        .split_once('\0')
+        .unwrap_or((&data, "I'll say  it's 3rd,\n\n na\u{ef}ve"));
+    let Ok(pairs) = BytePairs::parse(table) else {
+        return false;
+    };
     let tokens = pairs.encode(text);
-    assert!(tokens.iter().all(|token| usize::from(*token) < pairs.vocabulary()), "tokens are of the vocabulary");
+    assert!(
+        tokens
+            .iter()
+            .all(|token| usize::from(*token) < pairs.vocabulary()),
+        "tokens are of the vocabulary"
+    );
     assert_eq!(pairs.decode(&tokens), text, "text comes back");
     true
 }
@@ -77,7 +118,11 @@ pub fn byte_pairs(data: &[u8]) -> bool {
 /// Valid inputs of [`byte_pairs`].
 pub fn byte_pairs_seeds() -> Vec<Vec<u8>> {
     let table = "#version: 0.2\nb c\na b\nbc d\n\u{120} a\nt h\nth e\n";
-    vec![table.into(), format!("{table}\0abcd the a\u{e9}  bcd\n").into(), "#version: 0.2\n\0".into()]
+    vec![
+        table.into(),
+        format!("{table}\0abcd the a\u{e9}  bcd\n").into(),
+        "#version: 0.2\n\0".into(),
+    ]
 }
 
 fn idx_file(array: &HostArray) -> Vec<u8> {
@@ -91,8 +136,19 @@ fn idx_file(array: &HostArray) -> Vec<u8> {
         other => panic!("idx has no elements of type {other}"),
     };
     let dims = array.ty().dims();
-    let mut file = vec![0, 0, dtype, u8::try_from(dims.len()).expect("the rank is one byte")];
-    dims.iter().for_each(|dim| file.extend(u32::try_from(*dim).expect("a dimension is four bytes").to_be_bytes()));
+    let mut file = vec![
+        0,
+        0,
+        dtype,
+        u8::try_from(dims.len()).expect("the rank is one byte"),
+    ];
+    dims.iter().for_each(|dim| {
+        file.extend(
+            u32::try_from(*dim)
+                .expect("a dimension is four bytes")
+                .to_be_bytes(),
+        )
+    });
     for element in array.bytes().chunks_exact(array.ty().dtype().size()) {
         let mut element = element.to_vec();
         if cfg!(target_endian = "little") {
@@ -105,5 +161,8 @@ fn idx_file(array: &HostArray) -> Vec<u8> {
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("writing to memory does not fail")
+    encoder
+        .write_all(bytes)
+        .and_then(|()| encoder.finish())
+        .expect("writing to memory does not fail")
 }

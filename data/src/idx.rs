@@ -1,6 +1,8 @@
-//! The idx format of MNIST: two zero bytes, element type, rank, big-endian dimensions, big-endian elements.
+//! The idx format of MNIST: two zero bytes, element type, rank, big-endian dimensions, big-endian
+//! elements.
 //!
-//! A file may be compressed with gzip. What the header says is checked before memory is taken for it.
+//! A file may be compressed with gzip. What the header says is checked before memory is taken for
+//! it.
 
 use std::{
     fs::File,
@@ -14,23 +16,37 @@ use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, Tens
 /// Reads an idx file, compressed or not.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if it cannot be read; [`ErrorKind::Corrupt`] if it is no idx file, or is shorter or longer than
-/// its header says.
+/// [`ErrorKind::Io`] if it cannot be read; [`ErrorKind::Corrupt`] if it is no idx file, or is
+/// shorter or longer than its header says.
 pub fn read(path: impl AsRef<Path>) -> Result<HostArray> {
     read_path(path.as_ref())
 }
 
 fn read_path(path: &Path) -> Result<HostArray> {
-    let refused = |error: io::Error| Error::new(ErrorKind::Io, "read idx", format!("{}: {error}", path.display()));
+    let refused = |error: io::Error| {
+        Error::new(
+            ErrorKind::Io,
+            "read idx",
+            format!("{}: {error}", path.display()),
+        )
+    };
     let file = File::open(path).map_err(refused)?;
     let size = file.metadata().map_err(refused)?.len();
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let start = io::BufRead::fill_buf(&mut reader).map_err(refused)?;
-    if start.starts_with(&[0x1f, 0x8b]) { parse_from(MultiGzDecoder::new(reader), None) } else { parse_from(reader, Some(size)) }
-        .map_err(|error| match error {
-            Refused::Corrupt(reason) => Error::new(ErrorKind::Corrupt, "read idx", format!("{}: {reason}", path.display())),
-            Refused::Io(error) => refused(error),
-        })
+    if start.starts_with(&[0x1f, 0x8b]) {
+        parse_from(MultiGzDecoder::new(reader), None)
+    } else {
+        parse_from(reader, Some(size))
+    }
+    .map_err(|error| match error {
+        Refused::Corrupt(reason) => Error::new(
+            ErrorKind::Corrupt,
+            "read idx",
+            format!("{}: {reason}", path.display()),
+        ),
+        Refused::Io(error) => refused(error),
+    })
 }
 
 /// Reads an idx file from memory, not compressed.
@@ -58,7 +74,9 @@ impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             // What a decompressor says of bad input.
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData
+            | io::ErrorKind::UnexpectedEof => {
                 Self::Corrupt(format!("the file is damaged or cut short: {error}"))
             }
             _ => Self::Io(error),
@@ -70,7 +88,9 @@ impl From<io::Error> for Refused {
 fn parse_from(mut reader: impl Read, size: Option<u64>) -> Result<HostArray, Refused> {
     let ty = header(&mut reader)?;
     let header_size = 4 + 4 * ty.rank();
-    let needed = ty.checked_bytes().map_err(|error| Refused::Corrupt(format!("its header says {ty}: {}", error.message())))?;
+    let needed = ty
+        .checked_bytes()
+        .map_err(|error| Refused::Corrupt(format!("its header says {ty}: {}", error.message())))?;
     let wrong_size = |found: &str| {
         Refused::Corrupt(format!(
             "its header says {ty}, which makes {} bytes; it has {found}",
@@ -78,7 +98,9 @@ fn parse_from(mut reader: impl Read, size: Option<u64>) -> Result<HostArray, Ref
         ))
     };
     let mut bytes = match size {
-        Some(size) if u128::from(size) != needed as u128 + header_size as u128 => return Err(wrong_size(&size.to_string())),
+        Some(size) if u128::from(size) != needed as u128 + header_size as u128 => {
+            return Err(wrong_size(&size.to_string()));
+        }
         Some(_) => {
             let mut bytes = AlignedBytes::zeroed(needed);
             reader.read_exact(bytes.as_mut())?;
@@ -89,7 +111,11 @@ fn parse_from(mut reader: impl Read, size: Option<u64>) -> Result<HostArray, Ref
             let mut bytes = Vec::new();
             reader.take(needed as u64 + 1).read_to_end(&mut bytes)?;
             if bytes.len() != needed {
-                let relation = if bytes.len() > needed { "more".into() } else { (bytes.len() + header_size).to_string() };
+                let relation = if bytes.len() > needed {
+                    "more".into()
+                } else {
+                    (bytes.len() + header_size).to_string()
+                };
                 return Err(wrong_size(&relation));
             }
             AlignedBytes::copy_of(&bytes)
@@ -109,10 +135,16 @@ fn header(reader: &mut impl Read) -> Result<TensorType, Refused> {
         0x0c => DType::S32,
         0x0d => DType::F32,
         0x0e => DType::F64,
-        other => return Err(Refused::Corrupt(format!("it is no idx file: {other:#04x} is no element type ({magic:02x?})"))),
+        other => {
+            return Err(Refused::Corrupt(format!(
+                "it is no idx file: {other:#04x} is no element type ({magic:02x?})"
+            )));
+        }
     };
     if magic[..2] != [0, 0] || magic[3] == 0 {
-        return Err(Refused::Corrupt(format!("it is no idx file: it starts with {magic:02x?}, want 00 00, type, rank")));
+        return Err(Refused::Corrupt(format!(
+            "it is no idx file: it starts with {magic:02x?}, want 00 00, type, rank"
+        )));
     }
     let mut dims = Vec::with_capacity(magic[3].into());
     for _ in 0..magic[3] {
@@ -152,13 +184,31 @@ mod tests {
 
     #[test]
     fn every_element_type_is_read_in_the_machines_order() {
-        assert_eq!(parse(&file(8, &[2, 3], 6)).unwrap(), HostArray::from_slice(&[0u8, 1, 2, 3, 4, 5], [2, 3]).unwrap());
-        assert_eq!(parse(&file(9, &[2], 2)).unwrap(), HostArray::from_slice(&[0i8, 1], [2]).unwrap());
-        assert_eq!(parse(&file(0xb, &[2], 4)).unwrap(), HostArray::from_slice(&[1i16, 0x203], [2]).unwrap());
-        assert_eq!(parse(&file(0xc, &[1], 4)).unwrap(), HostArray::from_slice(&[0x0001_0203i32], [1]).unwrap());
-        assert_eq!(parse(&file(0xd, &[1], 4)).unwrap(), HostArray::from_slice(&[f32::from_bits(0x0001_0203)], [1]).unwrap());
+        assert_eq!(
+            parse(&file(8, &[2, 3], 6)).unwrap(),
+            HostArray::from_slice(&[0u8, 1, 2, 3, 4, 5], [2, 3]).unwrap()
+        );
+        assert_eq!(
+            parse(&file(9, &[2], 2)).unwrap(),
+            HostArray::from_slice(&[0i8, 1], [2]).unwrap()
+        );
+        assert_eq!(
+            parse(&file(0xb, &[2], 4)).unwrap(),
+            HostArray::from_slice(&[1i16, 0x203], [2]).unwrap()
+        );
+        assert_eq!(
+            parse(&file(0xc, &[1], 4)).unwrap(),
+            HostArray::from_slice(&[0x0001_0203i32], [1]).unwrap()
+        );
+        assert_eq!(
+            parse(&file(0xd, &[1], 4)).unwrap(),
+            HostArray::from_slice(&[f32::from_bits(0x0001_0203)], [1]).unwrap()
+        );
         let double = f64::from_bits(0x0001_0203_0405_0607);
-        assert_eq!(parse(&file(0xe, &[1, 1], 8)).unwrap(), HostArray::from_slice(&[double], [1, 1]).unwrap());
+        assert_eq!(
+            parse(&file(0xe, &[1, 1], 8)).unwrap(),
+            HostArray::from_slice(&[double], [1, 1]).unwrap()
+        );
         assert_eq!(parse(&file(8, &[0, 28], 0)).unwrap().ty().dims(), [0, 28]);
     }
 
@@ -181,7 +231,10 @@ mod tests {
         ];
         for (bytes, words) in cases {
             let error = parse(bytes).unwrap_err();
-            assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains(words), "{words}: {error}");
+            assert!(
+                error.kind() == ErrorKind::Corrupt && error.to_string().contains(words),
+                "{words}: {error}"
+            );
             // The same through gzip, where the size is not known beforehand.
             let zipped = tempfile(&gzip(bytes));
             let error = read(zipped.path()).unwrap_err();
@@ -192,12 +245,18 @@ mod tests {
     #[test]
     fn a_compressed_file_is_read_and_a_cut_one_refused() {
         let zipped = gzip(&file(8, &[100, 100], 10_000));
-        assert_eq!(read(tempfile(&zipped).path()).unwrap().ty().dims(), [100, 100]);
+        assert_eq!(
+            read(tempfile(&zipped).path()).unwrap().ty().dims(),
+            [100, 100]
+        );
         for cut in [5, 30, zipped.len() - 4] {
             let file = tempfile(&zipped[..cut]);
             let error = read(file.path()).unwrap_err();
             let text = error.to_string();
-            assert!(text.contains("cut short") || text.contains("ends within its header"), "{cut}: {text}");
+            assert!(
+                text.contains("cut short") || text.contains("ends within its header"),
+                "{cut}: {text}"
+            );
             assert_eq!(error.kind(), ErrorKind::Corrupt);
         }
     }
@@ -205,7 +264,10 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let error = read("no/such/file").unwrap_err();
-        assert!(error.kind() == ErrorKind::Io && error.to_string().contains("no/such/file"), "{error}");
+        assert!(
+            error.kind() == ErrorKind::Io && error.to_string().contains("no/such/file"),
+            "{error}"
+        );
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -1,8 +1,9 @@
 //! Batches in order, assembled by worker threads ahead of time.
 //!
-//! Jobs (one per batch) go to the workers through one channel and come back through another, in any order; the consumer
-//! puts them in order again. At most `ahead` batches are under way or waiting: a new job is given out when a batch is
-//! taken. So neither the batches nor their order depend on the number of workers.
+//! Jobs (one per batch) go to the workers through one channel and come back through another, in any
+//! order; the consumer puts them in order again. At most `ahead` batches are under way or waiting:
+//! a new job is given out when a batch is taken. So neither the batches nor their order depend on
+//! the number of workers.
 
 use std::{
     collections::HashMap,
@@ -45,14 +46,27 @@ pub struct LoaderOptions {
 }
 
 impl LoaderOptions {
-    /// Batches of `batch_size` in the dataset's order, the last one filled up, two workers, four batches ahead.
+    /// Batches of `batch_size` in the dataset's order, the last one filled up, two workers, four
+    /// batches ahead.
     pub fn new(batch_size: usize) -> Self {
-        Self { batch_size, order: Order::Sequential, last: LastBatch::Pad, workers: 2, ahead: 4, shard: Shard::default() }
+        Self {
+            batch_size,
+            order: Order::Sequential,
+            last: LastBatch::Pad,
+            workers: 2,
+            ahead: 4,
+            shard: Shard::default(),
+        }
     }
 
-    /// The same in an order drawn anew for every epoch, without the samples that do not fill a batch: for training.
+    /// The same in an order drawn anew for every epoch, without the samples that do not fill a
+    /// batch: for training.
     pub fn shuffled(batch_size: usize, seed: u64) -> Self {
-        Self { order: Order::Shuffled { seed }, last: LastBatch::Drop, ..Self::new(batch_size) }
+        Self {
+            order: Order::Shuffled { seed },
+            last: LastBatch::Drop,
+            ..Self::new(batch_size)
+        }
     }
 }
 
@@ -71,15 +85,16 @@ pub enum Order {
 /// What happens to the samples at the end of an epoch that do not fill a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastBatch {
-    /// The batch is filled up with the epoch's first samples, at weight 0. These are real samples, because a row of zeros
-    /// can make a model's output infinite, and infinity times weight 0 is not 0.
+    /// The batch is filled up with the epoch's first samples, at weight 0. These are real samples,
+    /// because a row of zeros can make a model's output infinite, and infinity times weight 0 is
+    /// not 0.
     Pad,
     /// They are left out of this epoch.
     Drop,
 }
 
-/// The part of each batch that one of several processes reads: its `batch_size / of` consecutive rows. The batches
-/// themselves do not depend on the number of processes.
+/// The part of each batch that one of several processes reads: its `batch_size / of` consecutive
+/// rows. The batches themselves do not depend on the number of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// Which part, from 0.
@@ -119,8 +134,8 @@ impl Loader {
     /// Checks that there are batches to be made.
     ///
     /// # Errors
-    /// If the dataset is empty, too small for one batch that is not filled up, or the batch size does not divide among
-    /// the processes.
+    /// If the dataset is empty, too small for one batch that is not filled up, or the batch size
+    /// does not divide among the processes.
     pub fn new(dataset: impl Dataset + 'static, options: LoaderOptions) -> Result<Self> {
         Self::shared(Arc::new(dataset), options)
     }
@@ -130,7 +145,12 @@ impl Loader {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn shared(dataset: Arc<dyn Dataset>, options: LoaderOptions) -> Result<Self> {
-        let LoaderOptions { batch_size, last, shard, .. } = options;
+        let LoaderOptions {
+            batch_size,
+            last,
+            shard,
+            ..
+        } = options;
         let invalid = |message| Err(Error::invalid("loader", message));
         if dataset.is_empty() {
             return invalid("the dataset has no samples".into());
@@ -142,7 +162,10 @@ impl Loader {
             ));
         }
         if shard.index >= shard.of {
-            return invalid(format!("part {} of {}: parts count from 0", shard.index, shard.of));
+            return invalid(format!(
+                "part {} of {}: parts count from 0",
+                shard.index, shard.of
+            ));
         }
         if last == LastBatch::Drop && dataset.len() < batch_size {
             let message = format!(
@@ -154,7 +177,10 @@ impl Loader {
         }
         let loader = Self { dataset, options };
         // Sizes are checked here once, so that no worker meets a shape that does not fit in memory.
-        loader.batch_types().iter().try_for_each(|ty| ty.checked_bytes().map(drop))?;
+        loader
+            .batch_types()
+            .iter()
+            .try_for_each(|ty| ty.checked_bytes().map(drop))?;
         Ok(loader)
     }
 
@@ -172,7 +198,8 @@ impl Loader {
         self.options.batch_size / self.options.shard.of
     }
 
-    /// The types of a batch's arrays: the fields in order, `[rows, ..]` each, and last the weights, `f32[rows]`.
+    /// The types of a batch's arrays: the fields in order, `[rows, ..]` each, and last the weights,
+    /// `f32[rows]`.
     pub fn batch_types(&self) -> Vec<TensorType> {
         batch_types(self.dataset.fields(), self.rows())
     }
@@ -192,14 +219,14 @@ impl Loader {
         self.epoch_from(Position { epoch, batch: 0 })
     }
 
-    /// The batches of one epoch from `start` on: exactly those that [`epoch`](Self::epoch) gives from there. Nothing is
-    /// read to get there.
+    /// The batches of one epoch from `start` on: exactly those that [`epoch`](Self::epoch) gives
+    /// from there. Nothing is read to get there.
     pub fn epoch_from(&self, start: Position) -> Batches {
         Batches::start(self, start, Some(start.epoch))
     }
 
-    /// All batches from `start` on, epoch after epoch without end, so that the next epoch's first batches are read
-    /// during the last steps of this one.
+    /// All batches from `start` on, epoch after epoch without end, so that the next epoch's first
+    /// batches are read during the last steps of this one.
     pub fn endless(&self, start: Position) -> Batches {
         Batches::start(self, start, None)
     }
@@ -216,7 +243,12 @@ impl Loader {
     }
 
     fn read_while(&self, position: Position, stop: &AtomicBool) -> Result<HostBatch> {
-        assert!(position.batch < self.batches_per_epoch(), "batch {} of {}", position.batch, self.batches_per_epoch());
+        assert!(
+            position.batch < self.batches_per_epoch(),
+            "batch {} of {}",
+            position.batch,
+            self.batches_per_epoch()
+        );
         let (len, rows) = (self.dataset.len(), self.rows());
         let order = match self.options.order {
             Order::Sequential => None,
@@ -231,11 +263,18 @@ impl Loader {
             }
             let place = first + row;
             *weight = if place < len { 1.0 } else { 0.0 };
-            let index = order.as_ref().map_or(place % len, |order| order.at(place % len));
-            self.dataset.read(index, &mut batch.sample_mut(row)).map_err(|error| {
-                let message = format!("sample {index} (epoch {}, batch {})", position.epoch, position.batch);
-                Error::new(error.kind(), "loader", message).caused_by(error)
-            })?;
+            let index = order
+                .as_ref()
+                .map_or(place % len, |order| order.at(place % len));
+            self.dataset
+                .read(index, &mut batch.sample_mut(row))
+                .map_err(|error| {
+                    let message = format!(
+                        "sample {index} (epoch {}, batch {})",
+                        position.epoch, position.batch
+                    );
+                    Error::new(error.kind(), "loader", message).caused_by(error)
+                })?;
         }
         Ok(HostBatch::new(batch, &weights, position))
     }
@@ -243,7 +282,12 @@ impl Loader {
 
 impl fmt::Debug for Loader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields: Vec<String> = self.dataset.fields().iter().map(|Field { name, ty }| format!("{name}: {ty}")).collect();
+        let fields: Vec<String> = self
+            .dataset
+            .fields()
+            .iter()
+            .map(|Field { name, ty }| format!("{name}: {ty}"))
+            .collect();
         f.debug_struct("Loader")
             .field("samples", &self.dataset.len())
             .field("fields", &fields)
@@ -252,8 +296,8 @@ impl fmt::Debug for Loader {
     }
 }
 
-/// Batches in order. Dropping it stops the workers and waits for them, at most a second: one that hangs in
-/// [`Dataset::read`] is left running, with a warning.
+/// Batches in order. Dropping it stops the workers and waits for them, at most a second: one that
+/// hangs in [`Dataset::read`] is left running, with a warning.
 ///
 /// An error takes the place of its batch; the next batch follows.
 #[derive(Debug)]
@@ -268,13 +312,24 @@ pub struct Batches {
 
 impl Batches {
     fn start(loader: &Loader, next: Position, last_epoch: Option<u64>) -> Self {
-        let schedule = Schedule { next, per_epoch: loader.batches_per_epoch(), last_epoch };
+        let schedule = Schedule {
+            next,
+            per_epoch: loader.batches_per_epoch(),
+            last_epoch,
+        };
         let stop = Arc::new(AtomicBool::new(false));
         let workers = Workers::start(loader, schedule.clone(), &stop);
-        Self { loader: loader.clone(), schedule, waited: Duration::ZERO, workers, stop }
+        Self {
+            loader: loader.clone(),
+            schedule,
+            waited: Duration::ZERO,
+            workers,
+            stop,
+        }
     }
 
-    /// The batch that comes next: what a checkpoint keeps. After the last one of an epoch, the first of the next epoch.
+    /// The batch that comes next: what a checkpoint keeps. After the last one of an epoch, the
+    /// first of the next epoch.
     pub fn next_position(&self) -> Position {
         self.schedule.next_position()
     }
@@ -327,7 +382,14 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn next_position(&self) -> Position {
-        if self.next.batch < self.per_epoch { self.next } else { Position { epoch: self.next.epoch + 1, batch: 0 } }
+        if self.next.batch < self.per_epoch {
+            self.next
+        } else {
+            Position {
+                epoch: self.next.epoch + 1,
+                batch: 0,
+            }
+        }
     }
 }
 
@@ -339,7 +401,10 @@ impl Iterator for Schedule {
         if self.last_epoch.is_some_and(|last| position.epoch > last) {
             return None;
         }
-        self.next = Position { batch: position.batch + 1, ..position };
+        self.next = Position {
+            batch: position.batch + 1,
+            ..position
+        };
         Some(position)
     }
 }
@@ -370,10 +435,18 @@ impl Workers {
         // More workers than jobs that are out at a time would have nothing to do.
         let threads: Vec<_> = (0..workers.min(ahead.max(1)))
             .map_while(|index| {
-                let (loader, taken, finished, stop) = (loader.clone(), taken.clone(), finished.clone(), stop.clone());
+                let (loader, taken, finished, stop) = (
+                    loader.clone(),
+                    taken.clone(),
+                    finished.clone(),
+                    stop.clone(),
+                );
                 let work = move || {
                     for position in taken {
-                        if finished.send((position, read_caught(&loader, position, &stop))).is_err() {
+                        if finished
+                            .send((position, read_caught(&loader, position, &stop)))
+                            .is_err()
+                        {
                             return;
                         }
                     }
@@ -418,7 +491,11 @@ impl Workers {
 }
 
 fn unwanted() -> Error {
-    Error::new(ErrorKind::Cancelled, "loader", "the batches are no longer wanted")
+    Error::new(
+        ErrorKind::Cancelled,
+        "loader",
+        "the batches are no longer wanted",
+    )
 }
 
 impl Drop for Workers {
@@ -426,14 +503,20 @@ impl Drop for Workers {
         self.stop.store(true, Relaxed);
         self.jobs = None;
         let deadline = Instant::now() + PATIENCE;
-        self.threads.drain(..).for_each(|thread| thread.join_by(deadline));
+        self.threads
+            .drain(..)
+            .for_each(|thread| thread.join_by(deadline));
     }
 }
 
-/// Reads a batch; a panic of the dataset is an error, so that nobody waits for a batch that never comes.
+/// Reads a batch; a panic of the dataset is an error, so that nobody waits for a batch that never
+/// comes.
 fn read_caught(loader: &Loader, position: Position, stop: &AtomicBool) -> Result<HostBatch> {
     catch_unwind(AssertUnwindSafe(|| loader.read_while(position, stop))).unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let words = panic
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let message = format!(
             "the dataset panicked while epoch {}, batch {} was read: {}",
             position.epoch,

@@ -29,19 +29,32 @@ impl InMemory {
                 ));
             };
             if *len.get_or_insert(samples) != samples {
-                let message = format!("`{name}` is {}, but `{}` has {} samples", array.ty(), name_of(&fields), len.unwrap_or(0));
+                let message = format!(
+                    "`{name}` is {}, but `{}` has {} samples",
+                    array.ty(),
+                    name_of(&fields),
+                    len.unwrap_or(0)
+                );
                 return Err(Error::invalid("dataset", message));
             }
             fields.push(Field::new(name, array.ty().with_dims(rest)));
             kept.push(array);
         }
         let len = len.ok_or_else(|| Error::invalid("dataset", "no arrays given"))?;
-        Ok(Self { fields, arrays: kept, len, name: None })
+        Ok(Self {
+            fields,
+            arrays: kept,
+            len,
+            name: None,
+        })
     }
 
     /// With a name for reports.
     pub fn named(self, name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()), ..self }
+        Self {
+            name: Some(name.into()),
+            ..self
+        }
     }
 
     /// The arrays, in the order of the fields: `[samples, ..]` each.
@@ -66,15 +79,22 @@ impl Dataset for InMemory {
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         for (field, array) in self.arrays.iter().enumerate() {
             let size = array.bytes().len() / self.len;
-            into.bytes_mut(field).copy_from_slice(&array.bytes()[index * size..(index + 1) * size]);
+            into.bytes_mut(field)
+                .copy_from_slice(&array.bytes()[index * size..(index + 1) * size]);
         }
         Ok(())
     }
 
     fn digest(&self) -> Option<String> {
-        let described: Vec<String> = self.fields.iter().map(|field| format!("{} {}", field.name, field.ty)).collect();
+        let described: Vec<String> = self
+            .fields
+            .iter()
+            .map(|field| format!("{} {}", field.name, field.ty))
+            .collect();
         let described = described.iter().map(String::as_bytes);
-        Some(digest_of(described.chain(self.arrays.iter().map(HostArray::bytes))))
+        Some(digest_of(
+            described.chain(self.arrays.iter().map(HostArray::bytes)),
+        ))
     }
 
     fn name(&self) -> String {

@@ -9,8 +9,9 @@ use crate::{InMemory, idx};
 
 /// 70,000 gray images of 28x28 in ten classes: 60,000 to train on, 10,000 to test on.
 ///
-/// The fields are `image: u8[28, 28]`, 0 black to 255 white, and `label: u8[]`, 0 to 9. They stay bytes on the host, so that
-/// a quarter of the memory moves to the device; converting and scaling are the model's first step there.
+/// The fields are `image: u8[28, 28]`, 0 black to 255 white, and `label: u8[]`, 0 to 9. They stay
+/// bytes on the host, so that a quarter of the memory moves to the device; converting and scaling
+/// are the model's first step there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Digits {
     /// Handwritten digits (LeCun, Cortes, Burges).
@@ -53,7 +54,9 @@ impl Digits {
             Self::Mnist => {
                 "handwritten digits, 60,000 to train on and 10,000 to test on, 28x28 gray (LeCun, Cortes, Burges; the package states no terms for them)"
             }
-            Self::Fashion => "articles of clothing, 60,000 to train on and 10,000 to test on, 28x28 gray (Zalando; MIT)",
+            Self::Fashion => {
+                "articles of clothing, 60,000 to train on and 10,000 to test on, 28x28 gray (Zalando; MIT)"
+            }
         }
     }
 
@@ -61,21 +64,41 @@ impl Digits {
     pub fn classes(self) -> [&'static str; 10] {
         match self {
             Self::Mnist => ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
-            Self::Fashion => {
-                ["T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]
-            }
+            Self::Fashion => [
+                "T-shirt/top",
+                "trouser",
+                "pullover",
+                "dress",
+                "coat",
+                "sandal",
+                "shirt",
+                "sneaker",
+                "bag",
+                "ankle boot",
+            ],
         }
     }
 
-    fn load(self, cache: &Cache, progress: &mut dyn Progress, names: &'static [&'static str; 2]) -> Result<InMemory> {
+    fn load(
+        self,
+        cache: &Cache,
+        progress: &mut dyn Progress,
+        names: &'static [&'static str; 2],
+    ) -> Result<InMemory> {
         // A bit that has changed on the disk would change what is learned. The digest of all 47 MB
         // takes some 60 ms, in which the command opens the plugin.
         let installed = cache.ensure_checked(self.package(), Check::Files(names), progress)?;
         let [images, labels] = names.map(|name| idx::read(installed.path(name)));
         let (images, labels) = (images?, labels?);
         let dims = images.ty().dims();
-        if labels.as_slice::<u8>()?.iter().any(|&label| label > 9) || dims.get(1..) != Some(&[28, 28]) {
-            let message = format!("{self}: images {}, labels {}, want u8[n, 28, 28] and 0 to 9", images.ty(), labels.ty());
+        if labels.as_slice::<u8>()?.iter().any(|&label| label > 9)
+            || dims.get(1..) != Some(&[28, 28])
+        {
+            let message = format!(
+                "{self}: images {}, labels {}, want u8[n, 28, 28] and 0 to 9",
+                images.ty(),
+                labels.ty()
+            );
             return Err(Error::new(ErrorKind::Corrupt, "dataset", message));
         }
         Ok(InMemory::new([("image", images), ("label", labels)])?.named(self.to_string()))
@@ -84,7 +107,10 @@ impl Digits {
     /// The fields' types in a batch of so many: `image`, `label`.
     pub fn batch_types(batch: usize) -> [TensorType; 2] {
         use halite_core::DType::U8;
-        [TensorType::new(U8, [batch, 28, 28]), TensorType::new(U8, [batch])]
+        [
+            TensorType::new(U8, [batch, 28, 28]),
+            TensorType::new(U8, [batch]),
+        ]
     }
 }
 
@@ -102,9 +128,19 @@ impl FromStr for Digits {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|digits| digits.to_string() == name).ok_or_else(|| {
-            Error::invalid("dataset", format!("there is no dataset `{name}`; there are {} and {}", Self::Mnist, Self::Fashion))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|digits| digits.to_string() == name)
+            .ok_or_else(|| {
+                Error::invalid(
+                    "dataset",
+                    format!(
+                        "there is no dataset `{name}`; there are {} and {}",
+                        Self::Mnist,
+                        Self::Fashion
+                    ),
+                )
+            })
     }
 }
 

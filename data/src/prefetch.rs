@@ -22,10 +22,11 @@ use crate::{
     threads::{PATIENCE, Worker},
 };
 
-/// Uploads batches in a thread of its own, so that the next ones are on the devices when a step ends.
+/// Uploads batches in a thread of its own, so that the next ones are on the devices when a step
+/// ends.
 ///
-/// Dropping it stops the thread and the loader's workers, and waits for them, at most three seconds: one that hangs in a read
-/// or an upload is left running, with a warning.
+/// Dropping it stops the thread and the loader's workers, and waits for them, at most three
+/// seconds: one that hangs in a read or an upload is left running, with a warning.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,18 +64,27 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// Begins to upload `batches`, at most `depth` (1 or more) ahead of the consumer. `shardings` has one for each array of
-    /// a batch (the fields, then the weights), or one for all.
+    /// Begins to upload `batches`, at most `depth` (1 or more) ahead of the consumer. `shardings`
+    /// has one for each array of a batch (the fields, then the weights), or one for all.
     ///
     /// # Errors
-    /// If there are more or fewer shardings, or one does not divide its array; and if no thread can be had.
-    pub fn new(batches: Batches, client: &Client, shardings: Vec<Arc<Sharding>>, depth: usize) -> Result<Self> {
+    /// If there are more or fewer shardings, or one does not divide its array; and if no thread can
+    /// be had.
+    pub fn new(
+        batches: Batches,
+        client: &Client,
+        shardings: Vec<Arc<Sharding>>,
+        depth: usize,
+    ) -> Result<Self> {
         let types = batches.loader().batch_types();
         let shardings = match shardings.len() {
             1 => vec![shardings[0].clone(); types.len()],
             given if given == types.len() => shardings,
             given => {
-                let message = format!("{given} shardings given for {} arrays (fields and weights): {types:?}", types.len());
+                let message = format!(
+                    "{given} shardings given for {} arrays (fields and weights): {types:?}",
+                    types.len()
+                );
                 return Err(Error::invalid("prefetch", message));
             }
         };
@@ -83,7 +93,10 @@ impl Prefetch {
         }
         let (schedule, stop) = (batches.schedule().clone(), batches.stopper());
         let metrics = client.metrics().clone();
-        let input = metrics.input(&batches.loader().dataset().name(), batches.loader().options().workers);
+        let input = metrics.input(
+            &batches.loader().dataset().name(),
+            batches.loader().options().workers,
+        );
         let (sender, receiver) = bounded(depth.max(1));
         let client = client.clone();
         let work = move || {
@@ -95,8 +108,13 @@ impl Prefetch {
                 }
             }
         };
-        let thread = Worker::spawn("halite-upload".into(), work)
-            .map_err(|error| Error::new(ErrorKind::Unavailable, "prefetch", format!("no thread: {error}")))?;
+        let thread = Worker::spawn("halite-upload".into(), work).map_err(|error| {
+            Error::new(
+                ErrorKind::Unavailable,
+                "prefetch",
+                format!("no thread: {error}"),
+            )
+        })?;
         Ok(Self {
             batches: Some(receiver),
             thread: Some(thread),
@@ -110,7 +128,8 @@ impl Prefetch {
         })
     }
 
-    /// The batch that comes next: what a checkpoint keeps. Batches that are only uploaded ahead do not count.
+    /// The batch that comes next: what a checkpoint keeps. Batches that are only uploaded ahead do
+    /// not count.
     pub fn next_position(&self) -> Position {
         self.schedule.next_position()
     }
@@ -122,17 +141,30 @@ impl Prefetch {
 }
 
 fn upload(client: &Client, batch: HostBatch, shardings: &[Arc<Sharding>]) -> Result<DeviceBatch> {
-    let HostBatch { arrays, count, position } = batch;
-    let arrays = arrays.iter().zip(shardings).map(|(array, sharding)| Array::upload_shared(client, array, sharding));
-    Ok(DeviceBatch { arrays: arrays.collect::<Result<_>>()?, count, position })
+    let HostBatch {
+        arrays,
+        count,
+        position,
+    } = batch;
+    let arrays = arrays
+        .iter()
+        .zip(shardings)
+        .map(|(array, sharding)| Array::upload_shared(client, array, sharding));
+    Ok(DeviceBatch {
+        arrays: arrays.collect::<Result<_>>()?,
+        count,
+        position,
+    })
 }
 
 impl Prefetch {
-    /// The next batch, if it is there within `limit`; `Ready(None)` after the last. Between two calls the consumer can look at
-    /// whether it is still wanted.
+    /// The next batch, if it is there within `limit`; `Ready(None)` after the last. Between two
+    /// calls the consumer can look at whether it is still wanted.
     pub fn poll_next(&mut self, limit: Duration) -> Poll<Option<Result<DeviceBatch>>> {
         let mut schedule = self.schedule.clone();
-        let Some(position) = schedule.next() else { return Poll::Ready(None) };
+        let Some(position) = schedule.next() else {
+            return Poll::Ready(None);
+        };
         let _span = tracing::trace_span!("wait for data").entered();
         let start = Instant::now();
         let received = match &self.batches {
@@ -147,13 +179,17 @@ impl Prefetch {
             Err(RecvTimeoutError::Timeout) => return Poll::Pending,
             // A panic in the backend's upload: the thread ended before its last batch.
             Err(RecvTimeoutError::Disconnected) => {
-                let message = format!("the upload thread ended before epoch {}, batch {}", position.epoch, position.batch);
+                let message = format!(
+                    "the upload thread ended before epoch {}, batch {}",
+                    position.epoch, position.batch
+                );
                 Err(Error::new(ErrorKind::Internal, "prefetch", message))
             }
         };
         self.schedule = schedule;
         let waited = std::mem::take(&mut self.waited_for_next);
-        self.metrics.input_waited(&self.input, waited, std::mem::take(&mut self.first));
+        self.metrics
+            .input_waited(&self.input, waited, std::mem::take(&mut self.first));
         Poll::Ready(Some(batch))
     }
 }
@@ -193,6 +229,9 @@ impl Drop for Prefetch {
 
 impl fmt::Debug for Prefetch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prefetch").field("position", &self.next_position()).field("waited", &self.waited).finish_non_exhaustive()
+        f.debug_struct("Prefetch")
+            .field("position", &self.next_position())
+            .field("waited", &self.waited)
+            .finish_non_exhaustive()
     }
 }

@@ -1,13 +1,15 @@
 //! The order of samples, as a pure function.
 //!
-//! [`Permutation::at`] computes the position of a sample without a table and without the positions before it, so a run
-//! resumes in the middle of an epoch of any size at once, and the order depends on nothing but its arguments: not on
-//! workers, not on the number of devices or processes.
+//! [`Permutation::at`] computes the position of a sample without a table and without the positions
+//! before it, so a run resumes in the middle of an epoch of any size at once, and the order depends
+//! on nothing but its arguments: not on workers, not on the number of devices or processes.
 //!
-//! How: a balanced Feistel network is a bijection of the numbers of an even number of bits, whatever its round function
-//! (Luby and Rackoff 1988). Where the network leaves `0..len`, it is applied again until it comes back ("cycle walking",
-//! Black and Rogaway 2002, "Ciphers with arbitrary finite domains"), which keeps it a bijection of `0..len`. There are
-//! fewer than `4 * len` numbers in the network's domain, so that takes fewer than four applications on average.
+//! How: a balanced Feistel network is a bijection of the numbers of an even number of bits,
+//! whatever its round function (Luby and Rackoff 1988). Where the network leaves `0..len`, it is
+//! applied again until it comes back ("cycle walking", Black and Rogaway 2002, "Ciphers with
+//! arbitrary finite domains"), which keeps it a bijection of `0..len`. There are fewer than
+//! `4 * len` numbers in the network's domain, so that takes fewer than four applications on
+//! average.
 
 /// One shuffled order of the numbers below `len`.
 #[derive(Clone, Debug)]
@@ -17,17 +19,25 @@ pub struct Permutation {
     keys: [u64; ROUNDS],
 }
 
-/// Four make a permutation that looks random from outside; more, because the halves of small domains are a few bits.
+/// Four make a permutation that looks random from outside; more, because the halves of small
+/// domains are a few bits.
 const ROUNDS: usize = 8;
 
 impl Permutation {
-    /// The order of epoch `epoch` under `seed`. Part of what a checkpoint means: it never changes between versions.
+    /// The order of epoch `epoch` under `seed`. Part of what a checkpoint means: it never changes
+    /// between versions.
     pub fn new(len: usize, seed: u64, epoch: u64) -> Self {
         let len = len as u64;
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         let start = mix(mix(seed) ^ epoch.wrapping_mul(GOLDEN));
-        let keys = std::array::from_fn(|round| mix(start.wrapping_add((round as u64 + 1).wrapping_mul(GOLDEN))));
-        Self { len, half_bits: bits.div_ceil(2).max(1), keys }
+        let keys = std::array::from_fn(|round| {
+            mix(start.wrapping_add((round as u64 + 1).wrapping_mul(GOLDEN)))
+        });
+        Self {
+            len,
+            half_bits: bits.div_ceil(2).max(1),
+            keys,
+        }
     }
 
     /// Which sample is at `position`.
@@ -36,7 +46,11 @@ impl Permutation {
     /// If `position` is not below `len`.
     pub fn at(&self, position: usize) -> usize {
         let mut value = position as u64;
-        assert!(value < self.len, "position {position} in an order of {}", self.len);
+        assert!(
+            value < self.len,
+            "position {position} in an order of {}",
+            self.len
+        );
         loop {
             value = self.network(value);
             if value < self.len {

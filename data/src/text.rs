@@ -16,8 +16,8 @@ pub use self::{
     windows::TokenWindows,
 };
 
-/// Text of a file, whatever its bytes: UTF-8 if they are that, else Latin-1, in which every byte is a character. Line ends
-/// become `\n`. A file that is not UTF-8 is warned of.
+/// Text of a file, whatever its bytes: UTF-8 if they are that, else Latin-1, in which every byte is
+/// a character. Line ends become `\n`. A file that is not UTF-8 is warned of.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the file cannot be read.
@@ -26,7 +26,10 @@ pub fn read(path: impl AsRef<Path>) -> Result<String> {
     let bytes = bytes_of(path)?;
     if let Err(error) = std::str::from_utf8(&bytes) {
         let at = error.valid_up_to();
-        halite_core::warning!("{} is not UTF-8, at byte {at}: it is read as Latin-1, a character for each byte", path.display());
+        halite_core::warning!(
+            "{} is not UTF-8, at byte {at}: it is read as Latin-1, a character for each byte",
+            path.display()
+        );
     }
     Ok(text_of(bytes))
 }
@@ -36,8 +39,18 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn text_of(bytes: Vec<u8>) -> String {
-    let text = String::from_utf8(bytes).unwrap_or_else(|error| error.as_bytes().iter().map(|&byte| char::from(byte)).collect());
-    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n") } else { text }
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| {
+        error
+            .as_bytes()
+            .iter()
+            .map(|&byte| char::from(byte))
+            .collect()
+    });
+    if text.contains('\r') {
+        text.replace("\r\n", "\n").replace('\r', "\n")
+    } else {
+        text
+    }
 }
 
 fn failed(doing: &'static str, path: &Path, error: &io::Error) -> Error {

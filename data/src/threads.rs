@@ -33,16 +33,23 @@ impl Worker {
             work();
         };
         let thread = thread::Builder::new().name(name.clone()).spawn(work)?;
-        Ok(Worker { name, thread, ended })
+        Ok(Worker {
+            name,
+            thread,
+            ended,
+        })
     }
 
-    /// Waits for its end until `deadline`. A thread that is late, in a read that hangs say, is left to itself, with a warning:
-    /// it ends when its read does.
+    /// Waits for its end until `deadline`. A thread that is late, in a read that hangs say, is left
+    /// to itself, with a warning: it ends when its read does.
     pub(crate) fn join_by(self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.ended.recv_timeout(left) {
             Err(RecvTimeoutError::Timeout) => {
-                halite_core::warning!("the thread `{}` still reads data that is no longer wanted; it is left running", self.name);
+                halite_core::warning!(
+                    "the thread `{}` still reads data that is no longer wanted; it is left running",
+                    self.name
+                );
             }
             // If it panicked, the panic has been printed and reported as an error.
             Ok(_) | Err(RecvTimeoutError::Disconnected) => _ = self.thread.join(),

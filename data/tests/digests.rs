@@ -11,20 +11,40 @@ fn data(name: &str, values: &[u8]) -> InMemory {
 #[test]
 fn digest_follows_values_names_types() {
     let digest = data("x", &[1, 2, 3, 4]).digest().unwrap();
-    assert!(digest.starts_with("sha256 ") && digest.len() == 71, "{digest}");
+    assert!(
+        digest.starts_with("sha256 ") && digest.len() == 71,
+        "{digest}"
+    );
     assert_eq!(data("x", &[1, 2, 3, 4]).digest().unwrap(), digest);
     let signed = HostArray::from_slice(&[1i8, 2, 3, 4], [4]).unwrap();
-    for other in [data("x", &[1, 2, 4, 3]), data("y", &[1, 2, 3, 4]), InMemory::new([("x", signed)]).unwrap()] {
+    for other in [
+        data("x", &[1, 2, 4, 3]),
+        data("y", &[1, 2, 3, 4]),
+        InMemory::new([("x", signed)]).unwrap(),
+    ] {
         assert_ne!(other.digest().unwrap(), digest);
     }
 }
 
 #[test]
 fn subset_digest_follows_the_indices() {
-    let of = |indices: &[usize]| data("x", &[1, 2, 3, 4]).subset(indices).unwrap().digest().unwrap();
+    let of = |indices: &[usize]| {
+        data("x", &[1, 2, 3, 4])
+            .subset(indices)
+            .unwrap()
+            .digest()
+            .unwrap()
+    };
     assert_eq!(of(&[0, 2]), of(&[0, 2]));
     assert_ne!(of(&[0, 2]), of(&[2, 0]));
-    assert_ne!(of(&[0, 2]), data("x", &[1, 2, 3, 5]).subset([0, 2]).unwrap().digest().unwrap());
+    assert_ne!(
+        of(&[0, 2]),
+        data("x", &[1, 2, 3, 5])
+            .subset([0, 2])
+            .unwrap()
+            .digest()
+            .unwrap()
+    );
 }
 
 #[test]

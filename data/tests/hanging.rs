@@ -29,7 +29,11 @@ impl Hanging {
         let values: Vec<i32> = (0..40).collect();
         let values = HostArray::from_slice(&values, [40]).unwrap();
         let inner = Arc::new(InMemory::new([("value", values)]).unwrap());
-        Hanging { inner, open: Arc::default(), hangs: Arc::default() }
+        Hanging {
+            inner,
+            open: Arc::default(),
+            hangs: Arc::default(),
+        }
     }
 }
 
@@ -60,7 +64,14 @@ fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 fn loader(dataset: &Hanging, workers: usize) -> Loader {
-    Loader::new(dataset.clone(), LoaderOptions { workers, ..LoaderOptions::new(4) }).unwrap()
+    Loader::new(
+        dataset.clone(),
+        LoaderOptions {
+            workers,
+            ..LoaderOptions::new(4)
+        },
+    )
+    .unwrap()
 }
 
 #[test]
@@ -91,7 +102,10 @@ fn consumer_of_hanging_data_gets_its_turn() {
             for _ in 0..2 {
                 assert!(data.next().unwrap().is_ok());
             }
-            assert!(matches!(data.poll_next(Duration::from_millis(20)), Poll::Pending));
+            assert!(matches!(
+                data.poll_next(Duration::from_millis(20)),
+                Poll::Pending
+            ));
             assert_eq!(data.next_position().batch, 2);
             // The batch that was late comes when the reader goes on.
             *dataset.open.0.lock().unwrap() = true;

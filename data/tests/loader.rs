@@ -1,4 +1,5 @@
-//! Batches do not depend on workers, processes or where a run started; failures arrive as errors, in their place.
+//! Batches do not depend on workers, processes or where a run started; failures arrive as errors,
+//! in their place.
 
 use std::{
     sync::{Arc, Mutex},
@@ -7,11 +8,12 @@ use std::{
 };
 
 use halite_core::{
-    Client, DType, Error, ErrorKind, HostArray, Mesh, Null, PartitionSpec, Result, Sharding, TensorType, tree::Leaf,
+    Client, DType, Error, ErrorKind, HostArray, Mesh, Null, PartitionSpec, Result, Sharding,
+    TensorType, tree::Leaf,
 };
 use halite_data::{
-    Dataset, DatasetExt, Field, HostBatch, InMemory, Labeled, LastBatch, Loader, LoaderOptions, Order, Position, Prefetch,
-    SampleMut, Shard,
+    Dataset, DatasetExt, Field, HostBatch, InMemory, Labeled, LastBatch, Loader, LoaderOptions,
+    Order, Position, Prefetch, SampleMut, Shard,
 };
 
 /// Sample `i` is the number `i`, and its square. What else happens on reading is up to the test.
@@ -21,10 +23,19 @@ struct Squares<F> {
     on_read: F,
 }
 
-fn squares<F: Fn(usize) -> Result<()> + Send + Sync + 'static>(len: usize, on_read: F) -> Squares<F> {
-    let fields =
-        vec![Field::new("number", TensorType::scalar(DType::S32)), Field::new("square", TensorType::new(DType::F64, [2]))];
-    Squares { len, fields, on_read }
+fn squares<F: Fn(usize) -> Result<()> + Send + Sync + 'static>(
+    len: usize,
+    on_read: F,
+) -> Squares<F> {
+    let fields = vec![
+        Field::new("number", TensorType::scalar(DType::S32)),
+        Field::new("square", TensorType::new(DType::F64, [2])),
+    ];
+    Squares {
+        len,
+        fields,
+        on_read,
+    }
 }
 
 impl<F: Fn(usize) -> Result<()> + Send + Sync> Dataset for Squares<F> {
@@ -40,7 +51,8 @@ impl<F: Fn(usize) -> Result<()> + Send + Sync> Dataset for Squares<F> {
         (self.on_read)(index)?;
         into.write(0, &[index as i32])?;
         let square = (index * index) as f64;
-        into.values_mut::<f64>(1)?.copy_from_slice(&[square, -square]);
+        into.values_mut::<f64>(1)?
+            .copy_from_slice(&[square, -square]);
         Ok(())
     }
 }
@@ -60,27 +72,49 @@ fn weights(batch: &HostBatch) -> Vec<f32> {
 type Content = (Position, Vec<i32>, Vec<f64>, Vec<f32>);
 
 fn all(batches: impl Iterator<Item = Result<HostBatch>>) -> Vec<Content> {
-    let content =
-        |batch: HostBatch| (batch.position, numbers(&batch), batch.arrays[1].as_slice().unwrap().to_vec(), weights(&batch));
+    let content = |batch: HostBatch| {
+        (
+            batch.position,
+            numbers(&batch),
+            batch.arrays[1].as_slice().unwrap().to_vec(),
+            weights(&batch),
+        )
+    };
     batches.map(|batch| content(batch.unwrap())).collect()
 }
 
 #[test]
 fn batches_do_not_depend_on_the_number_of_workers() {
-    let options = LoaderOptions { last: LastBatch::Pad, ..LoaderOptions::shuffled(16, 5) };
-    // Some samples take longer, so that batches come back in another order than they were given out.
+    let options = LoaderOptions {
+        last: LastBatch::Pad,
+        ..LoaderOptions::shuffled(16, 5)
+    };
+    // Some samples take longer, so that batches come back in another order than they were given
+    // out.
     let jumpy = |index: usize| {
-        thread::sleep(Duration::from_micros(if index.is_multiple_of(7) { 300 } else { 0 }));
+        thread::sleep(Duration::from_micros(if index.is_multiple_of(7) {
+            300
+        } else {
+            0
+        }));
         Ok(())
     };
     let batches = |workers, ahead| {
-        let options = LoaderOptions { workers, ahead, ..options.clone() };
+        let options = LoaderOptions {
+            workers,
+            ahead,
+            ..options.clone()
+        };
         all(Loader::new(squares(500, jumpy), options).unwrap().epoch(3))
     };
     let alone = batches(0, 0);
     assert_eq!(alone.len(), 32);
     for (workers, ahead) in [(1, 1), (1, 8), (2, 2), (3, 1), (7, 5), (4, 100)] {
-        assert_eq!(batches(workers, ahead), alone, "{workers} workers, {ahead} ahead");
+        assert_eq!(
+            batches(workers, ahead),
+            alone,
+            "{workers} workers, {ahead} ahead"
+        );
     }
 }
 
@@ -89,9 +123,22 @@ fn a_run_resumed_anywhere_sees_the_rest_of_the_same_epoch() {
     let loader = loader(100, LoaderOptions::shuffled(8, 1));
     let whole = all(loader.epoch(2));
     for start in 0..=whole.len() {
-        let mut batches = loader.epoch_from(Position { epoch: 2, batch: start });
+        let mut batches = loader.epoch_from(Position {
+            epoch: 2,
+            batch: start,
+        });
         let next = batches.next_position();
-        assert_eq!(next, if start < 12 { Position { epoch: 2, batch: start } } else { Position { epoch: 3, batch: 0 } });
+        assert_eq!(
+            next,
+            if start < 12 {
+                Position {
+                    epoch: 2,
+                    batch: start,
+                }
+            } else {
+                Position { epoch: 3, batch: 0 }
+            }
+        );
         assert_eq!(all(&mut batches), whole[start..]);
         assert!(batches.next().is_none(), "it stays at its end");
         assert_eq!(batches.next_position(), Position { epoch: 3, batch: 0 });
@@ -101,13 +148,22 @@ fn a_run_resumed_anywhere_sees_the_rest_of_the_same_epoch() {
 #[test]
 fn every_sample_comes_once_in_a_padded_epoch_and_the_weights_say_which_count() {
     for len in [1, 7, 16, 17, 100] {
-        let options = LoaderOptions { last: LastBatch::Pad, ..LoaderOptions::shuffled(16, 9) };
+        let options = LoaderOptions {
+            last: LastBatch::Pad,
+            ..LoaderOptions::shuffled(16, 9)
+        };
         let loader = loader(len, options);
         let mut counted = Vec::new();
         for batch in loader.epoch(0) {
             let batch = batch.unwrap();
             assert_eq!(batch.count as f32, weights(&batch).iter().sum::<f32>());
-            counted.extend(numbers(&batch).iter().zip(weights(&batch)).filter(|(_, weight)| *weight == 1.0).map(|(n, _)| *n));
+            counted.extend(
+                numbers(&batch)
+                    .iter()
+                    .zip(weights(&batch))
+                    .filter(|(_, weight)| *weight == 1.0)
+                    .map(|(n, _)| *n),
+            );
         }
         counted.sort();
         assert_eq!(counted, (0..len as i32).collect::<Vec<_>>());
@@ -117,31 +173,56 @@ fn every_sample_comes_once_in_a_padded_epoch_and_the_weights_say_which_count() {
 
 #[test]
 fn a_batch_that_is_not_full_is_dropped_on_demand() {
-    let options = LoaderOptions { last: LastBatch::Drop, ..LoaderOptions::new(16) };
+    let options = LoaderOptions {
+        last: LastBatch::Drop,
+        ..LoaderOptions::new(16)
+    };
     let loader = loader(100, options);
     let batches = all(loader.epoch(0));
     assert_eq!(batches.len(), 6);
-    assert!(batches.iter().all(|(_, _, _, weights)| weights == &[1.0; 16]));
+    assert!(
+        batches
+            .iter()
+            .all(|(_, _, _, weights)| weights == &[1.0; 16])
+    );
     assert_eq!(batches[5].1, (80..96).collect::<Vec<_>>());
 }
 
 #[test]
 fn the_parts_of_several_processes_make_up_the_same_batches() {
-    let options = LoaderOptions { last: LastBatch::Pad, ..LoaderOptions::shuffled(12, 4) };
-    let whole: Vec<_> = loader(50, options.clone()).epoch(1).map(|batch| batch.unwrap()).collect();
+    let options = LoaderOptions {
+        last: LastBatch::Pad,
+        ..LoaderOptions::shuffled(12, 4)
+    };
+    let whole: Vec<_> = loader(50, options.clone())
+        .epoch(1)
+        .map(|batch| batch.unwrap())
+        .collect();
     for of in [1, 2, 3, 4, 6, 12] {
         let parts: Vec<Vec<HostBatch>> = (0..of)
             .map(|index| {
-                let loader = loader(50, LoaderOptions { shard: Shard { index, of }, ..options.clone() });
+                let loader = loader(
+                    50,
+                    LoaderOptions {
+                        shard: Shard { index, of },
+                        ..options.clone()
+                    },
+                );
                 assert_eq!(loader.rows(), 12 / of);
                 assert_eq!(loader.batch_types()[1].dims(), [12 / of, 2]);
                 loader.epoch(1).map(|batch| batch.unwrap()).collect()
             })
             .collect();
         for (batch, whole) in whole.iter().enumerate() {
-            let joined: Vec<i32> = parts.iter().flat_map(|part| numbers(&part[batch])).collect();
+            let joined: Vec<i32> = parts
+                .iter()
+                .flat_map(|part| numbers(&part[batch]))
+                .collect();
             assert_eq!(joined, numbers(whole), "{of} processes");
-            let joined: Vec<f32> = parts.iter().flat_map(|part| weights(&part[batch])).collect();
+            let joined: Vec<f32> = parts
+                .iter()
+                .flat_map(|part| weights(&part[batch]))
+                .collect();
             assert_eq!(joined, weights(whole), "{of} processes");
         }
     }
@@ -151,35 +232,83 @@ fn the_parts_of_several_processes_make_up_the_same_batches() {
 fn an_endless_run_is_the_epochs_one_after_the_other() {
     let loader = loader(40, LoaderOptions::shuffled(8, 6));
     let start = Position { epoch: 1, batch: 3 };
-    let run: Vec<_> = loader.endless(start).take(9).map(|batch| numbers(&batch.unwrap())).collect();
-    let epochs = loader.epoch_from(start).chain(loader.epoch(2)).chain(loader.epoch(3));
-    assert_eq!(run, epochs.take(9).map(|batch| numbers(&batch.unwrap())).collect::<Vec<_>>());
+    let run: Vec<_> = loader
+        .endless(start)
+        .take(9)
+        .map(|batch| numbers(&batch.unwrap()))
+        .collect();
+    let epochs = loader
+        .epoch_from(start)
+        .chain(loader.epoch(2))
+        .chain(loader.epoch(3));
+    assert_eq!(
+        run,
+        epochs
+            .take(9)
+            .map(|batch| numbers(&batch.unwrap()))
+            .collect::<Vec<_>>()
+    );
     assert_ne!(run[2..7], run[..5], "epochs are shuffled anew");
 }
 
 #[test]
 fn a_sample_that_cannot_be_read_is_an_error_in_its_place_and_the_run_goes_on() {
-    let broken = |index| if index == 21 { Err(Error::new(ErrorKind::Corrupt, "jpeg", "no end marker")) } else { Ok(()) };
+    let broken = |index| {
+        if index == 21 {
+            Err(Error::new(ErrorKind::Corrupt, "jpeg", "no end marker"))
+        } else {
+            Ok(())
+        }
+    };
     for workers in [0, 1, 3] {
-        let loader = Loader::new(squares(40, broken), LoaderOptions { workers, ..LoaderOptions::new(8) }).unwrap();
+        let loader = Loader::new(
+            squares(40, broken),
+            LoaderOptions {
+                workers,
+                ..LoaderOptions::new(8)
+            },
+        )
+        .unwrap();
         let batches: Vec<_> = loader.epoch(0).collect();
-        assert_eq!(batches.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, true, false, true, true]);
+        assert_eq!(
+            batches.iter().map(Result::is_ok).collect::<Vec<_>>(),
+            [true, true, false, true, true]
+        );
         let error = batches[2].as_ref().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
-        assert_eq!(error.to_string(), "loader: sample 21 (epoch 0, batch 2): jpeg: no end marker");
+        assert_eq!(
+            error.to_string(),
+            "loader: sample 21 (epoch 0, batch 2): jpeg: no end marker"
+        );
     }
 }
 
 #[test]
 fn a_panic_in_a_dataset_is_an_error_and_nobody_hangs() {
-    let panics = |index: usize| if index >= 16 { panic!("index {index} is cursed") } else { Ok(()) };
+    let panics = |index: usize| {
+        if index >= 16 {
+            panic!("index {index} is cursed")
+        } else {
+            Ok(())
+        }
+    };
     for workers in [0, 1, 4] {
-        let loader = Loader::new(squares(40, panics), LoaderOptions { workers, ..LoaderOptions::new(8) }).unwrap();
+        let loader = Loader::new(
+            squares(40, panics),
+            LoaderOptions {
+                workers,
+                ..LoaderOptions::new(8)
+            },
+        )
+        .unwrap();
         let batches: Vec<_> = loader.epoch(0).collect();
         assert_eq!(batches.len(), 5);
         assert!(batches[..2].iter().all(Result::is_ok));
         let error = batches[4].as_ref().unwrap_err().to_string();
-        assert!(error.contains("epoch 0, batch 4") && error.contains("index 32 is cursed"), "{error}");
+        assert!(
+            error.contains("epoch 0, batch 4") && error.contains("index 32 is cursed"),
+            "{error}"
+        );
     }
 }
 
@@ -205,10 +334,18 @@ fn dropping_the_batches_stops_the_workers_at_once_and_leaves_no_thread() {
             thread::sleep(Duration::from_millis(50));
             drop(batches);
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            start.elapsed()
+        );
     }
     drop(loader);
-    assert_eq!(Arc::strong_count(&dataset), 1, "a worker still has the dataset");
+    assert_eq!(
+        Arc::strong_count(&dataset),
+        1,
+        "a worker still has the dataset"
+    );
 }
 
 #[test]
@@ -220,17 +357,31 @@ fn waiting_for_batches_is_measured() {
         *count.lock().unwrap() += 1;
         Ok(())
     };
-    let loader = Loader::new(squares(32, slow), LoaderOptions { workers: 1, ..LoaderOptions::new(8) }).unwrap();
+    let loader = Loader::new(
+        squares(32, slow),
+        LoaderOptions {
+            workers: 1,
+            ..LoaderOptions::new(8)
+        },
+    )
+    .unwrap();
     let start = Instant::now();
     let mut batches = loader.epoch(0);
     batches.by_ref().for_each(|batch| assert!(batch.is_ok()));
     let (slow, whole) = (batches.waited(), start.elapsed());
-    assert!(slow <= whole && slow > whole / 2, "{slow:?} of {whole:?}, in which nothing else was done");
+    assert!(
+        slow <= whole && slow > whole / 2,
+        "{slow:?} of {whole:?}, in which nothing else was done"
+    );
 
     let mut batches = loader.epoch(0);
     wait_until_read(&read, 64);
     batches.by_ref().for_each(|batch| assert!(batch.is_ok()));
-    assert!(batches.waited() < slow / 2, "{:?} for batches that are there, {slow:?} for others", batches.waited());
+    assert!(
+        batches.waited() < slow / 2,
+        "{:?} for batches that are there, {slow:?} for others",
+        batches.waited()
+    );
 }
 
 #[test]
@@ -241,7 +392,11 @@ fn no_more_batches_are_read_ahead_than_asked_for() {
         *count.lock().unwrap() += 1;
         Ok(())
     };
-    let options = LoaderOptions { workers: 2, ahead: 3, ..LoaderOptions::new(10) };
+    let options = LoaderOptions {
+        workers: 2,
+        ahead: 3,
+        ..LoaderOptions::new(10)
+    };
     let loader = Loader::new(squares(1000, counting), options).unwrap();
     let mut batches = loader.epoch(0);
     wait_until_read(&read, 30);
@@ -254,7 +409,11 @@ fn no_more_batches_are_read_ahead_than_asked_for() {
 fn wait_until_read(read: &Mutex<usize>, samples: usize) {
     let start = Instant::now();
     while *read.lock().unwrap() < samples {
-        assert!(start.elapsed() < Duration::from_secs(60), "{} of {samples} samples are read", read.lock().unwrap());
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "{} of {samples} samples are read",
+            read.lock().unwrap()
+        );
         thread::sleep(Duration::from_millis(1));
     }
     thread::sleep(Duration::from_millis(50));
@@ -263,11 +422,18 @@ fn wait_until_read(read: &Mutex<usize>, samples: usize) {
 
 #[test]
 fn options_that_cannot_work_are_refused_with_the_values() {
-    let refused = |len, options| Loader::new(squares(len, |_| Ok(())), options).unwrap_err().to_string();
+    let refused = |len, options| {
+        Loader::new(squares(len, |_| Ok(())), options)
+            .unwrap_err()
+            .to_string()
+    };
     assert!(refused(0, LoaderOptions::new(8)).contains("no samples"));
     assert!(refused(9, LoaderOptions::new(0)).contains("batch size of 0"));
     assert!(refused(9, LoaderOptions::shuffled(10, 0)).contains("9 samples fills no batch of 10"));
-    let shard = |index, of| LoaderOptions { shard: Shard { index, of }, ..LoaderOptions::new(8) };
+    let shard = |index, of| LoaderOptions {
+        shard: Shard { index, of },
+        ..LoaderOptions::new(8)
+    };
     assert!(refused(9, shard(0, 3)).contains("8 does not divide into 3"));
     assert!(refused(9, shard(2, 2)).contains("part 2 of 2"));
     assert!(refused(9, LoaderOptions::new(usize::MAX / 2)).contains("address space"));
@@ -279,12 +445,21 @@ fn subsets_and_splits_are_disjoint_and_complete() {
     let sequential = |dataset| Loader::new(dataset, LoaderOptions::new(20)).unwrap();
     let mut seen: Vec<i32> = [sequential(train), sequential(validation)]
         .iter()
-        .flat_map(|loader| loader.epoch(0).flat_map(|batch| numbers(&batch.unwrap())).collect::<Vec<_>>())
+        .flat_map(|loader| {
+            loader
+                .epoch(0)
+                .flat_map(|batch| numbers(&batch.unwrap()))
+                .collect::<Vec<_>>()
+        })
         .collect();
     assert_ne!(seen[..80], (0..80).collect::<Vec<_>>());
     seen.sort();
     assert_eq!(seen, (0..100).collect::<Vec<_>>());
-    let error = squares(10, |_| Ok(())).subset([3, 10]).err().unwrap().to_string();
+    let error = squares(10, |_| Ok(()))
+        .subset([3, 10])
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("sample 10 of a dataset of 10"), "{error}");
     assert!(squares(10, |_| Ok(())).split(11, 0).is_err());
 }
@@ -292,9 +467,19 @@ fn subsets_and_splits_are_disjoint_and_complete() {
 #[test]
 fn arrays_of_different_length_are_no_dataset() {
     let of = |len| HostArray::zeros(TensorType::new(DType::U8, [len, 2]));
-    let error = InMemory::new([("image", of(5)), ("label", of(4))]).unwrap_err().to_string();
-    assert!(error.contains("`label` is u8[4, 2], but `image` has 5 samples"), "{error}");
-    assert!(InMemory::new([("x", HostArray::scalar(1.0f32))]).unwrap_err().to_string().contains("scalar"));
+    let error = InMemory::new([("image", of(5)), ("label", of(4))])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("`label` is u8[4, 2], but `image` has 5 samples"),
+        "{error}"
+    );
+    assert!(
+        InMemory::new([("x", HostArray::scalar(1.0f32))])
+            .unwrap_err()
+            .to_string()
+            .contains("scalar")
+    );
     assert!(InMemory::new::<&str>([]).is_err());
 }
 
@@ -303,30 +488,67 @@ fn prefetched_batches_lie_on_the_sharding_in_order_and_fit_the_tasks_tree() {
     let client = Client::new(Null::new(4));
     let mesh = Arc::new(Mesh::new([("data", 4)], client.local_devices()).unwrap());
     let rows = Sharding::new(&mesh, PartitionSpec::first("data")).unwrap();
-    let loader = loader(100, LoaderOptions { order: Order::Shuffled { seed: 1 }, ..LoaderOptions::new(16) });
-    let mut prefetch = Prefetch::new(loader.epoch_from(Position { epoch: 0, batch: 2 }), &client, vec![rows.clone()], 2).unwrap();
+    let loader = loader(
+        100,
+        LoaderOptions {
+            order: Order::Shuffled { seed: 1 },
+            ..LoaderOptions::new(16)
+        },
+    );
+    let mut prefetch = Prefetch::new(
+        loader.epoch_from(Position { epoch: 0, batch: 2 }),
+        &client,
+        vec![rows.clone()],
+        2,
+    )
+    .unwrap();
     for batch in 2..7 {
         assert_eq!(prefetch.next_position(), Position { epoch: 0, batch });
         let uploaded = prefetch.next().unwrap().unwrap();
-        assert_eq!((uploaded.position.batch, uploaded.count), (batch, if batch < 6 { 16 } else { 4 }));
+        assert_eq!(
+            (uploaded.position.batch, uploaded.count),
+            (batch, if batch < 6 { 16 } else { 4 })
+        );
         let tree = uploaded.into_tree(&Labeled::TEMPLATE).unwrap();
-        assert_eq!(tree.target.shards()[3].tensor_type(), &TensorType::new(DType::F64, [4, 2]));
+        assert_eq!(
+            tree.target.shards()[3].tensor_type(),
+            &TensorType::new(DType::F64, [4, 2])
+        );
         assert_eq!(tree.weight.ty(), &TensorType::new(DType::F32, [16]));
     }
     assert!(prefetch.next().is_none());
 
-    let refused = |shardings| Prefetch::new(loader.epoch(0), &client, shardings, 1).unwrap_err().to_string();
+    let refused = |shardings| {
+        Prefetch::new(loader.epoch(0), &client, shardings, 1)
+            .unwrap_err()
+            .to_string()
+    };
     assert!(refused(vec![rows.clone(); 2]).contains("2 shardings given for 3 arrays"));
     let odd = Loader::new(squares(100, |_| Ok(())), LoaderOptions::new(6)).unwrap();
-    assert!(Prefetch::new(odd.epoch(0), &client, vec![rows], 1).is_err(), "6 rows do not divide over 4 devices");
+    assert!(
+        Prefetch::new(odd.epoch(0), &client, vec![rows], 1).is_err(),
+        "6 rows do not divide over 4 devices"
+    );
 }
 
 #[test]
 fn a_batch_that_does_not_fit_the_tasks_tree_is_refused_with_its_leaves() {
-    let batch = || loader(8, LoaderOptions::new(8)).epoch(0).next().unwrap().unwrap();
+    let batch = || {
+        loader(8, LoaderOptions::new(8))
+            .epoch(0)
+            .next()
+            .unwrap()
+            .unwrap()
+    };
     // A template without a leaf for the weights.
     let pair = batch().into_tree(&[Leaf(()), Leaf(())]).unwrap();
     assert_eq!(pair[0].0.ty().dims(), [8]);
-    let error = batch().into_tree(&vec![Leaf(()); 5]).unwrap_err().to_string();
-    assert!(error.contains("5 leaves (0, 1, 2, 3, 4)") && error.contains("2 fields and weights"), "{error}");
+    let error = batch()
+        .into_tree(&vec![Leaf(()); 5])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("5 leaves (0, 1, 2, 3, 4)") && error.contains("2 fields and weights"),
+        "{error}"
+    );
 }

@@ -11,14 +11,19 @@ fn order(len: usize, seed: u64, epoch: u64) -> Vec<usize> {
 fn assert_bijection(len: usize, seed: u64, epoch: u64) {
     let mut seen = vec![false; len];
     for sample in order(len, seed, epoch) {
-        assert!(!std::mem::replace(&mut seen[sample], true), "{sample} of {len} comes twice (seed {seed}, epoch {epoch})");
+        assert!(
+            !std::mem::replace(&mut seen[sample], true),
+            "{sample} of {len} comes twice (seed {seed}, epoch {epoch})"
+        );
     }
 }
 
 #[test]
 fn every_sample_comes_once_for_all_small_sizes_and_many_larger_ones() {
     (1..=300).for_each(|len| assert_bijection(len, 7, 1));
-    for len in [1021, 1024, 1025, 4096, 4097, 10_007, 60_000, 65_535, 65_536, 65_537, 1_000_003] {
+    for len in [
+        1021, 1024, 1025, 4096, 4097, 10_007, 60_000, 65_535, 65_536, 65_537, 1_000_003,
+    ] {
         assert_bijection(len, u64::MAX, u64::MAX);
     }
 }
@@ -50,14 +55,21 @@ proptest! {
 /// Pearson's statistic of `counts` against equal expectation, and its degrees of freedom.
 fn chi_square(counts: &[u32]) -> (f64, f64) {
     let expected = counts.iter().sum::<u32>() as f64 / counts.len() as f64;
-    let statistic = counts.iter().map(|&count| (f64::from(count) - expected).powi(2) / expected).sum();
+    let statistic = counts
+        .iter()
+        .map(|&count| (f64::from(count) - expected).powi(2) / expected)
+        .sum();
     (statistic, counts.len() as f64 - 1.0)
 }
 
 fn assert_uniform(counts: &[u32], what: &str) {
     let (statistic, freedom) = chi_square(counts);
-    // Mean `freedom`, variance twice that: five standard deviations are crossed by chance once in three million.
-    assert!((statistic - freedom).abs() < 5.0 * (2.0 * freedom).sqrt(), "{what}: {statistic} of {freedom}");
+    // Mean `freedom`, variance twice that: five standard deviations are crossed by chance once in
+    // three million.
+    assert!(
+        (statistic - freedom).abs() < 5.0 * (2.0 * freedom).sqrt(),
+        "{what}: {statistic} of {freedom}"
+    );
 }
 
 #[test]
@@ -68,11 +80,13 @@ fn each_sample_is_as_likely_at_each_position() {
             let order = Permutation::new(len, 3, epoch);
             (0..len).for_each(|position| counts[position * len + order.at(position)] += 1);
         }
-        // Rows and columns sum to the same: the statistic has fewer degrees of freedom, by a factor.
+        // Rows and columns sum to the same: the statistic has fewer degrees of freedom, by a
+        // factor.
         let factor = len as f64 / (len as f64 - 1.0);
         let (statistic, _) = chi_square(&counts);
         let freedom = ((len - 1) * (len - 1)) as f64;
-        let deviation = (statistic * factor - freedom * factor).abs() / (factor * (2.0 * freedom).sqrt());
+        let deviation =
+            (statistic * factor - freedom * factor).abs() / (factor * (2.0 * freedom).sqrt());
         assert!(deviation < 5.0, "{len}: {statistic} of {freedom}");
     }
 }
@@ -82,11 +96,17 @@ fn neighbours_in_the_order_are_not_neighbours_in_the_dataset() {
     let order = order(60_000, 0, 0);
     // The step from one sample to the next, in 100 bins around the ring.
     let mut steps = vec![0; 100];
-    order.windows(2).for_each(|pair| steps[(pair[1] + 60_000 - pair[0]) % 60_000 / 600] += 1);
+    order
+        .windows(2)
+        .for_each(|pair| steps[(pair[1] + 60_000 - pair[0]) % 60_000 / 600] += 1);
     assert_uniform(&steps, "steps");
     // Where the samples of the first tenth of the dataset go.
     let mut places = vec![0; 100];
-    order.iter().enumerate().filter(|(_, sample)| **sample < 6_000).for_each(|(position, _)| places[position / 600] += 1);
+    order
+        .iter()
+        .enumerate()
+        .filter(|(_, sample)| **sample < 6_000)
+        .for_each(|(position, _)| places[position / 600] += 1);
     assert_uniform(&places, "places");
 }
 
@@ -98,14 +118,20 @@ fn two_epochs_agree_no_more_than_by_chance() {
         agreements += one.iter().zip(&other).filter(|(a, b)| a == b).count();
     }
     // One fixed point is expected for each pair of orders, with variance one.
-    assert!((agreements as f64 - 50.0).abs() < 5.0 * 50f64.sqrt(), "{agreements}");
+    assert!(
+        (agreements as f64 - 50.0).abs() < 5.0 * 50f64.sqrt(),
+        "{agreements}"
+    );
 }
 
 #[test]
 fn the_order_is_the_one_that_old_checkpoints_mean() {
     assert_eq!(order(10, 0, 0), GOLDEN_10);
     let order = Permutation::new(60_000, 42, 3);
-    assert_eq!([0, 1, 2, 59_999].map(|position| order.at(position)), GOLDEN_60000);
+    assert_eq!(
+        [0, 1, 2, 59_999].map(|position| order.at(position)),
+        GOLDEN_60000
+    );
 }
 
 const GOLDEN_10: [usize; 10] = [0, 6, 1, 7, 4, 3, 8, 2, 5, 9];

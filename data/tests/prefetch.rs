@@ -1,4 +1,5 @@
-//! Batches on the real CPU plugin's devices are what the loader made. The plugin is installed if it is not there.
+//! Batches on the real CPU plugin's devices are what the loader made. The plugin is installed if it
+//! is not there.
 
 use std::sync::Arc;
 
@@ -13,17 +14,27 @@ fn what_is_on_the_devices_is_what_the_loader_made() {
     let images = HostArray::from_slice(&images, [1000, 7, 7]).unwrap();
     let labels = HostArray::from_slice(&labels, [1000]).unwrap();
     let dataset = InMemory::new([("image", images), ("label", labels)]).unwrap();
-    let options = LoaderOptions { last: LastBatch::Pad, ..LoaderOptions::shuffled(64, 3) };
+    let options = LoaderOptions {
+        last: LastBatch::Pad,
+        ..LoaderOptions::shuffled(64, 3)
+    };
     let loader = Loader::new(dataset, options).unwrap();
 
     for devices in [1, 4] {
-        let client = Accelerator::Cpu { devices: Some(devices) }.open().unwrap();
-        let mesh = Arc::new(Mesh::new([("data", devices as usize)], client.local_devices()).unwrap());
+        let client = Accelerator::Cpu {
+            devices: Some(devices),
+        }
+        .open()
+        .unwrap();
+        let mesh =
+            Arc::new(Mesh::new([("data", devices as usize)], client.local_devices()).unwrap());
         let rows = Sharding::new(&mesh, PartitionSpec::first("data")).unwrap();
         let whole = Sharding::replicated(&mesh);
         // All batches are kept, so that each one's memory must be its own.
         let shardings = vec![rows.clone(), rows, whole];
-        let uploaded: Vec<_> = Prefetch::new(loader.epoch(5), &client, shardings, 3).unwrap().collect();
+        let uploaded: Vec<_> = Prefetch::new(loader.epoch(5), &client, shardings, 3)
+            .unwrap()
+            .collect();
         assert_eq!(uploaded.len(), 16);
         for (uploaded, made) in uploaded.into_iter().zip(loader.epoch(5)) {
             let made = made.unwrap().into_tree(&Labeled::TEMPLATE).unwrap();

@@ -8,7 +8,10 @@ fn the_books_are_installed_and_every_byte_of_them_is_read() {
     let books = books(&Cache::open(None).unwrap(), &mut Quiet).unwrap();
     assert_eq!(books.len(), 18);
     let names: Vec<&str> = books.iter().map(|book| book.name.as_str()).collect();
-    assert!(names.is_sorted() && names.contains(&"melville-moby_dick"), "{names:?}");
+    assert!(
+        names.is_sorted() && names.contains(&"melville-moby_dick"),
+        "{names:?}"
+    );
     let characters: usize = books.iter().map(|book| book.text.chars().count()).sum();
     // 11,793,318 bytes, of which 48,430 are carriage returns before a line's end.
     assert_eq!(characters, 11_744_888);
@@ -16,13 +19,18 @@ fn the_books_are_installed_and_every_byte_of_them_is_read() {
     // These two are not UTF-8.
     assert!(of("shakespeare-caesar").contains("Ant. C\u{e6}sar, my L"));
     assert!(of("chesterton-ball").contains("Bruneti\u{e8}re, Copp\u{e9}"));
-    assert!(books.iter().all(|book| !book.text.contains(['\r', '\u{fffd}'])));
+    assert!(
+        books
+            .iter()
+            .all(|book| !book.text.contains(['\r', '\u{fffd}']))
+    );
 
     let tokenizer = Tokenizer::characters_of(books.iter().map(|book| &book.text)).unwrap();
     assert_eq!(tokenizer.vocabulary(), 96);
 }
 
-/// Ids as of the Python package `tokenizers` 0.23.3, with this vocabulary, byte level, no space added in front.
+/// Ids as of the Python package `tokenizers` 0.23.3, with this vocabulary, byte level, no space
+/// added in front.
 #[test]
 fn byte_pairs_are_those_of_gpt_2() {
     let pairs = BytePairs::gpt2(&Cache::open(None).unwrap(), &mut Quiet).unwrap();
@@ -32,9 +40,15 @@ fn byte_pairs_are_those_of_gpt_2() {
         assert_eq!(pairs.decode(ids), *text);
     }
     let books = books(&Cache::open(None).unwrap(), &mut Quiet).unwrap();
-    let moby_dick = &books.iter().find(|book| book.name == "melville-moby_dick").unwrap().text;
+    let moby_dick = &books
+        .iter()
+        .find(|book| book.name == "melville-moby_dick")
+        .unwrap()
+        .text;
     let tokens = pairs.encode(moby_dick);
-    let mixed = tokens.iter().fold(0u64, |sum, &token| sum.wrapping_mul(31).wrapping_add(u64::from(token)));
+    let mixed = tokens.iter().fold(0u64, |sum, &token| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(token))
+    });
     assert_eq!((tokens.len(), mixed), (322_280, 0xc067b64c16529bba));
     assert_eq!(pairs.decode(&tokens), *moby_dick);
 }

@@ -1,4 +1,5 @@
-//! Collectives on arrays, outside of programs: each is a small program, compiled at its first use and kept.
+//! Collectives on arrays, outside of programs: each is a small program, compiled at its first use
+//! and kept.
 
 use std::{
     collections::HashMap,
@@ -9,8 +10,8 @@ use std::{
 };
 
 use halite_core::{
-    Arg, Array, Client, CompileOptions, DType, DeviceBuffer, DeviceId, Error, ErrorKind, HostBytes, Launch, Loaded, Mesh,
-    PartitionSpec, Pending, ReduceOp, Result, TensorType,
+    Arg, Array, Client, CompileOptions, DType, DeviceBuffer, DeviceId, Error, ErrorKind, HostBytes,
+    Launch, Loaded, Mesh, PartitionSpec, Pending, ReduceOp, Result, TensorType,
     tree::{Empty, Leaf},
 };
 use halite_ir::{Binary, Graph, Interface, Op, Reduction};
@@ -19,8 +20,9 @@ use crate::{Jit, Over, Tensor};
 
 /// Operations between the devices of a mesh, on arrays.
 ///
-/// What takes part is what each device holds of an array, its shard, along axes of the mesh by name. The array that comes
-/// out is no longer split over these axes, unless said. Calls return when the work is queued.
+/// What takes part is what each device holds of an array, its shard, along axes of the mesh by
+/// name. The array that comes out is no longer split over these axes, unless said. Calls return
+/// when the work is queued.
 ///
 /// ```
 /// use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, ReduceOp, Sharding};
@@ -73,7 +75,12 @@ enum Operation {
 impl ArrayCollectives {
     /// Between the devices of `mesh`. Nothing is compiled yet.
     pub fn new(client: &Client, mesh: &Arc<Mesh>) -> Self {
-        ArrayCollectives { client: client.clone(), mesh: mesh.clone(), programs: Mutex::default(), touches: Mutex::default() }
+        ArrayCollectives {
+            client: client.clone(),
+            mesh: mesh.clone(),
+            programs: Mutex::default(),
+            touches: Mutex::default(),
+        }
     }
 
     /// The devices.
@@ -83,13 +90,19 @@ impl ArrayCollectives {
 
     /// How many programs are compiled.
     pub fn compiles(&self) -> u64 {
-        self.programs.lock().unwrap_or_else(PoisonError::into_inner).values().map(|program| program.compiles()).sum()
+        self.programs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .map(|program| program.compiles())
+            .sum()
     }
 
     /// Reduces the shards along `axes`, element by element.
     ///
     /// # Errors
-    /// If the array lies on another mesh, there is no such axis, or `op` has no meaning for the elements.
+    /// If the array lies on another mesh, there is no such axis, or `op` has no meaning for the
+    /// elements.
     #[track_caller]
     pub fn all_reduce(&self, array: &Array, op: ReduceOp, axes: impl Into<Over>) -> Result<Array> {
         self.run(Operation::AllReduce(op), axes.into(), array)
@@ -104,34 +117,58 @@ impl ArrayCollectives {
         self.run(Operation::AllGather { dim }, axes.into(), array)
     }
 
-    /// Reduces the shards along `axes`; of the result each device keeps its part of dimension `dim`, which `axes` split then.
+    /// Reduces the shards along `axes`; of the result each device keeps its part of dimension
+    /// `dim`, which `axes` split then.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce), and if the dimension does not divide.
     #[track_caller]
-    pub fn reduce_scatter(&self, array: &Array, op: ReduceOp, dim: usize, axes: impl Into<Over>) -> Result<Array> {
+    pub fn reduce_scatter(
+        &self,
+        array: &Array,
+        op: ReduceOp,
+        dim: usize,
+        axes: impl Into<Over>,
+    ) -> Result<Array> {
         self.run(Operation::ReduceScatter { op, dim }, axes.into(), array)
     }
 
-    /// Splits each shard along dimension `split`, sends part `i` to the `i`th device along `axes`, and concatenates what
-    /// arrives along dimension `concat`. `axes` split `split` then: an array that they split along `concat` is the same
-    /// array, laid otherwise.
+    /// Splits each shard along dimension `split`, sends part `i` to the `i`th device along `axes`,
+    /// and concatenates what arrives along dimension `concat`. `axes` split `split` then: an array
+    /// that they split along `concat` is the same array, laid otherwise.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce), and if the dimension does not divide.
     #[track_caller]
-    pub fn all_to_all(&self, array: &Array, split: usize, concat: usize, axes: impl Into<Over>) -> Result<Array> {
+    pub fn all_to_all(
+        &self,
+        array: &Array,
+        split: usize,
+        concat: usize,
+        axes: impl Into<Over>,
+    ) -> Result<Array> {
         self.run(Operation::AllToAll { split, concat }, axes.into(), array)
     }
 
-    /// Sends shards along `(from, to)` pairs of places along `axes`; who is sent nothing gets zeros. The array is split over
-    /// `axes`, before and after.
+    /// Sends shards along `(from, to)` pairs of places along `axes`; who is sent nothing gets
+    /// zeros. The array is split over `axes`, before and after.
     ///
     /// # Errors
     /// As [`all_reduce`](Self::all_reduce), and if the array is not split over `axes`.
     #[track_caller]
-    pub fn collective_permute(&self, array: &Array, pairs: &[(usize, usize)], axes: impl Into<Over>) -> Result<Array> {
-        self.run(Operation::Permute { pairs: pairs.to_vec() }, axes.into(), array)
+    pub fn collective_permute(
+        &self,
+        array: &Array,
+        pairs: &[(usize, usize)],
+        axes: impl Into<Over>,
+    ) -> Result<Array> {
+        self.run(
+            Operation::Permute {
+                pairs: pairs.to_vec(),
+            },
+            axes.into(),
+            array,
+        )
     }
 
     /// Gives every device along `axes` the shard of the one at place `root`, bit by bit.
@@ -143,8 +180,8 @@ impl ArrayCollectives {
         self.run(Operation::Broadcast { root }, axes.into(), array)
     }
 
-    /// The same array, laid by another spec over the mesh. The devices send each other what they lack; the host waits for
-    /// nothing. To another mesh: [`Array::reshard`].
+    /// The same array, laid by another spec over the mesh. The devices send each other what they
+    /// lack; the host waits for nothing. To another mesh: [`Array::reshard`].
     ///
     /// # Errors
     /// If the array lies on another mesh, or a dimension does not divide into its new parts.
@@ -156,14 +193,20 @@ impl ArrayCollectives {
     /// Returns when every device has done what was queued on it before.
     ///
     /// # Errors
-    /// [`ErrorKind::DeadlineExceeded`], naming the devices that are late; the error of a device that fails.
+    /// [`ErrorKind::DeadlineExceeded`], naming the devices that are late; the error of a device
+    /// that fails.
     pub fn barrier(&self, name: &str, patience: Duration) -> Result<()> {
         let deadline = Instant::now().checked_add(patience);
         let mut waiting = Vec::with_capacity(self.mesh.size());
         {
             let mut touches = self.touches.lock().unwrap_or_else(PoisonError::into_inner);
             if touches.is_empty() {
-                *touches = self.mesh.devices().iter().map(|&device| Touch::new(&self.client, device)).collect::<Result<_>>()?;
+                *touches = self
+                    .mesh
+                    .devices()
+                    .iter()
+                    .map(|&device| Touch::new(&self.client, device))
+                    .collect::<Result<_>>()?;
             }
             for (touch, device) in touches.iter().zip(self.mesh.devices()) {
                 waiting.push((device.0, touch.queue()?));
@@ -171,21 +214,34 @@ impl ArrayCollectives {
         }
         let mut late = Vec::new();
         for (device, pending) in waiting {
-            let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map_or(Duration::MAX, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
             match pending.wait_for(left) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::DeadlineExceeded => late.push(device),
                 Err(error) => {
                     let message = format!("device {device} failed: {}", error.message());
-                    return Err(Error::new(error.kind(), format!("barrier `{name}`"), message));
+                    return Err(Error::new(
+                        error.kind(),
+                        format!("barrier `{name}`"),
+                        message,
+                    ));
                 }
             }
         }
         if late.is_empty() {
             return Ok(());
         }
-        let message = format!("waited {patience:?} for devices {late:?} of {}", self.mesh.size());
-        Err(Error::new(ErrorKind::DeadlineExceeded, format!("barrier `{name}`"), message))
+        let message = format!(
+            "waited {patience:?} for devices {late:?} of {}",
+            self.mesh.size()
+        );
+        Err(Error::new(
+            ErrorKind::DeadlineExceeded,
+            format!("barrier `{name}`"),
+            message,
+        ))
     }
 
     #[track_caller]
@@ -199,11 +255,17 @@ impl ArrayCollectives {
         if let Some(axis) = axes.iter().find(|axis| self.mesh.axis(axis).is_none()) {
             return fail(format!("no axis `{axis}`; they are those of {}", self.mesh));
         }
-        let members: usize = axes.iter().filter_map(|axis| self.mesh.axis(axis)).product();
+        let members: usize = axes
+            .iter()
+            .filter_map(|axis| self.mesh.axis(axis))
+            .product();
         if let Operation::Broadcast { root } = operation
             && root >= members
         {
-            return fail(format!("there is no place {root} along {axes:?} of {}, which have {members}", self.mesh));
+            return fail(format!(
+                "there is no place {root} along {axes:?} of {}, which have {members}",
+                self.mesh
+            ));
         }
         let (mesh, spec) = (array.sharding().mesh(), array.sharding().spec());
         if *mesh != self.mesh {
@@ -215,11 +277,19 @@ impl ArrayCollectives {
                 self.mesh.devices()
             ));
         }
-        let key = Key { operation, axes, ty: array.ty().clone(), spec: spec.clone() };
+        let key = Key {
+            operation,
+            axes,
+            ty: array.ty().clone(),
+            spec: spec.clone(),
+        };
         let program = {
             let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
             let caller = Location::caller();
-            programs.entry(key).or_insert_with_key(|key| Arc::new(self.program(key, caller))).clone()
+            programs
+                .entry(key)
+                .or_insert_with_key(|key| Arc::new(self.program(key, caller)))
+                .clone()
         };
         Ok(program.run_with(Leaf(array))?.0)
     }
@@ -233,17 +303,25 @@ impl ArrayCollectives {
                 // The compiler does it, by the layouts of input and output.
                 Operation::Reshard(_) => x,
                 _ => {
-                    let (taken, given) = (std::slice::from_ref(&key.spec), std::slice::from_ref(&wanted));
-                    cx.shard_map(&mesh, &[x], taken, given, |parts| vec![key.of_part(parts[0])])[0]
+                    let (taken, given) = (
+                        std::slice::from_ref(&key.spec),
+                        std::slice::from_ref(&wanted),
+                    );
+                    cx.shard_map(&mesh, &[x], taken, given, |parts| {
+                        vec![key.of_part(parts[0])]
+                    })[0]
                 }
             })
         });
-        program.named(name).on(&self.mesh).output_specs(move |_, _| result_spec.clone())
+        program
+            .named(name)
+            .on(&self.mesh)
+            .output_specs(move |_, _| result_spec.clone())
     }
 }
 
-/// Something for one device to do when it has done what was queued on it before. A program over many devices would tell
-/// less: where one of them is late, some plugins have them all wait.
+/// Something for one device to do when it has done what was queued on it before. A program over
+/// many devices would tell less: where one of them is late, some plugins have them all wait.
 struct Touch {
     program: Loaded,
     token: DeviceBuffer,
@@ -258,20 +336,33 @@ impl Touch {
         graph.set_outputs(vec![next]);
         let program = halite_ir::program(&graph, &Interface::new("barrier"))?;
         Ok(Touch {
-            program: client.compile(&program, &CompileOptions { devices: vec![device], ..CompileOptions::default() })?,
+            program: client.compile(
+                &program,
+                &CompileOptions {
+                    devices: vec![device],
+                    ..CompileOptions::default()
+                },
+            )?,
             token: client.upload(HostBytes::Borrowed(&[0; 4]), &ty, device.into())?,
         })
     }
 
     fn queue(&self) -> Result<Pending<()>> {
-        let launched = self.program.launch(Launch { args: vec![vec![Arg::Borrow(&self.token)]] })?;
+        let launched = self.program.launch(Launch {
+            args: vec![vec![Arg::Borrow(&self.token)]],
+        })?;
         Ok(launched.outputs[0][0].ready()?.pending("barrier"))
     }
 }
 
 impl fmt::Debug for ArrayCollectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ArrayCollectives({}, compiled {} times)", self.mesh, self.compiles())
+        write!(
+            f,
+            "ArrayCollectives({}, compiled {} times)",
+            self.mesh,
+            self.compiles()
+        )
     }
 }
 
@@ -294,10 +385,18 @@ impl Key {
     fn result_spec(&self) -> PartitionSpec {
         let rest = self.spec.without(&self.axes);
         match &self.operation {
-            Operation::AllReduce(_) | Operation::AllGather { .. } | Operation::Broadcast { .. } => rest,
+            Operation::AllReduce(_) | Operation::AllGather { .. } | Operation::Broadcast { .. } => {
+                rest
+            }
             // A dimension that is not there is a mistake of the traced operation.
-            Operation::ReduceScatter { dim, .. } | Operation::AllToAll { split: dim, .. } if *dim >= self.ty.rank() => rest,
-            Operation::ReduceScatter { dim, .. } | Operation::AllToAll { split: dim, .. } => rest.split(*dim, &self.axes),
+            Operation::ReduceScatter { dim, .. } | Operation::AllToAll { split: dim, .. }
+                if *dim >= self.ty.rank() =>
+            {
+                rest
+            }
+            Operation::ReduceScatter { dim, .. } | Operation::AllToAll { split: dim, .. } => {
+                rest.split(*dim, &self.axes)
+            }
             Operation::Permute { .. } => self.spec.clone(),
             Operation::Reshard(spec) => spec.clone(),
         }
@@ -311,7 +410,10 @@ impl Key {
             Operation::AllReduce(ReduceOp::Mean) => x.all_reduce_mean(over()),
             Operation::AllReduce(op) => x.all_reduce(reduction(*op), over()),
             Operation::AllGather { dim } => x.all_gather(*dim, over()),
-            Operation::ReduceScatter { op: ReduceOp::Mean, dim } => x.reduce_scatter_mean(*dim, over()),
+            Operation::ReduceScatter {
+                op: ReduceOp::Mean,
+                dim,
+            } => x.reduce_scatter_mean(*dim, over()),
             Operation::ReduceScatter { op, dim } => x.reduce_scatter(reduction(*op), *dim, over()),
             Operation::AllToAll { split, concat } => x.all_to_all(*split, *concat, over()),
             Operation::Permute { pairs } => x.collective_permute(pairs, over()),
@@ -321,7 +423,8 @@ impl Key {
     }
 }
 
-/// What the device at place `root` has. A sum of bits with zeros: one of floats would make -0 positive.
+/// What the device at place `root` has. A sum of bits with zeros: one of floats would make -0
+/// positive.
 #[track_caller]
 fn broadcast<'t>(x: Tensor<'t>, root: usize, over: &Over) -> Tensor<'t> {
     let dtype = x.dtype();
@@ -331,10 +434,20 @@ fn broadcast<'t>(x: Tensor<'t>, root: usize, over: &Over) -> Tensor<'t> {
         4 => DType::U32,
         _ => DType::U64,
     };
-    let mine = if dtype == DType::Bool { x.convert(bits) } else { x.bitcast(bits) };
+    let mine = if dtype == DType::Bool {
+        x.convert(bits)
+    } else {
+        x.bitcast(bits)
+    };
     let is_root = x.trace().axis_index(over.clone()).eq(root as f64);
-    let sum = is_root.select(mine, mine.zeros_like()).all_reduce(Reduction::Sum, over.clone());
-    if dtype == DType::Bool { sum.ne(0) } else { sum.bitcast(dtype) }
+    let sum = is_root
+        .select(mine, mine.zeros_like())
+        .all_reduce(Reduction::Sum, over.clone());
+    if dtype == DType::Bool {
+        sum.ne(0)
+    } else {
+        sum.bitcast(dtype)
+    }
 }
 
 const fn reduction(op: ReduceOp) -> Reduction {

@@ -29,11 +29,18 @@ impl<'t> Tensor<'t> {
 
     /// As [`mistake`](Self::mistake), with the type that the result would most likely have had.
     #[track_caller]
-    pub(crate) fn mistake_like(self, op: &str, message: impl FnOnce() -> String, like: TensorType) -> Tensor<'t> {
+    pub(crate) fn mistake_like(
+        self,
+        op: &str,
+        message: impl FnOnce() -> String,
+        like: TensorType,
+    ) -> Tensor<'t> {
         if self.is_error() {
             return self.trace.error_like(Some(like));
         }
-        let named = self.name().map_or(String::new(), |name| format!(" (operand 0 is `{name}`)"));
+        let named = self
+            .name()
+            .map_or(String::new(), |name| format!(" (operand 0 is `{name}`)"));
         self.trace.fail(op, message() + &named, Some(like))
     }
 
@@ -47,11 +54,20 @@ impl<'t> Tensor<'t> {
         if let Some(dim) = dims.iter().find(|&&dim| dim >= ty.rank()) {
             return Err(self.mistake(op, || match ty.rank() {
                 0 => format!("dimension {dim} of {ty}, which has none"),
-                rank => format!("dimension {dim} of {ty}, whose dimensions are 0 to {}", rank - 1),
+                rank => format!(
+                    "dimension {dim} of {ty}, whose dimensions are 0 to {}",
+                    rank - 1
+                ),
             }));
         }
-        if let Some(dim) = (1..dims.len()).map(|i| dims[i]).zip(1..).find(|(dim, i)| dims[..*i].contains(dim)) {
-            return Err(self.mistake(op, || format!("dimension {} is given twice in {dims:?}", dim.0)));
+        if let Some(dim) = (1..dims.len())
+            .map(|i| dims[i])
+            .zip(1..)
+            .find(|(dim, i)| dims[..*i].contains(dim))
+        {
+            return Err(self.mistake(op, || {
+                format!("dimension {} is given twice in {dims:?}", dim.0)
+            }));
         }
         Ok(())
     }
@@ -70,7 +86,9 @@ impl<'t> Tensor<'t> {
         if self.dtype().is_float() {
             return Ok(());
         }
-        Err(self.mistake(op, || format!("{} is not of floats; convert it first", self.ty())))
+        Err(self.mistake(op, || {
+            format!("{} is not of floats; convert it first", self.ty())
+        }))
     }
 
     /// That this is of integers.
@@ -82,19 +100,32 @@ impl<'t> Tensor<'t> {
         if self.dtype().is_integer() {
             return Ok(());
         }
-        Err(self.mistake(op, || format!("{} is not of integers; convert it first", self.ty())))
+        Err(self.mistake(op, || {
+            format!("{} is not of integers; convert it first", self.ty())
+        }))
     }
 
     /// That `given` things are one for each of `wanted`.
     #[track_caller]
-    pub(crate) fn check_count(self, op: &str, what: &str, given: usize, wanted: usize) -> Checked<'t> {
+    pub(crate) fn check_count(
+        self,
+        op: &str,
+        what: &str,
+        given: usize,
+        wanted: usize,
+    ) -> Checked<'t> {
         if self.is_error() {
             return Err(self);
         }
         if given == wanted {
             return Ok(());
         }
-        Err(self.mistake(op, || format!("{given} {what} given for {}, which needs {wanted}", self.ty())))
+        Err(self.mistake(op, || {
+            format!(
+                "{given} {what} given for {}, which needs {wanted}",
+                self.ty()
+            )
+        }))
     }
 }
 

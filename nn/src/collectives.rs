@@ -12,8 +12,9 @@ use crate::{
 
 /// Which devices take part in a collective together.
 ///
-/// In a [`shard_map`](Trace::shard_map), those that differ in their places along mesh axes, by name: `"data"`,
-/// `["data", "model"]`. Or lists of devices, each list a group: of places in the mesh, or of replicas.
+/// In a [`shard_map`](Trace::shard_map), those that differ in their places along mesh axes, by
+/// name: `"data"`, `["data", "model"]`. Or lists of devices, each list a group: of places in the
+/// mesh, or of replicas.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Over {
     /// Axes by name; of several the last is the fastest.
@@ -75,7 +76,8 @@ impl<'t> Tensor<'t> {
         self.trace.push_one(Op::AllReduce { kind, groups }, &[self])
     }
 
-    /// The mean over the devices of each group, whose size must be known: of axes, or lists. Floats only.
+    /// The mean over the devices of each group, whose size must be known: of axes, or lists. Floats
+    /// only.
     #[track_caller]
     pub fn all_reduce_mean(self, over: impl Into<Over>) -> Tensor<'t> {
         let (groups, members) = check!(self.mean_groups("all_reduce_mean", over.into()));
@@ -102,35 +104,63 @@ impl<'t> Tensor<'t> {
     pub fn reduce_scatter(self, kind: Reduction, dim: usize, over: impl Into<Over>) -> Tensor<'t> {
         let groups = check!(self.trace.groups("reduce_scatter", over.into(), self.ty()));
         if is_bitwise(kind, self) && groups != Groups::All {
-            return self.unsqueeze(0).all_to_all(dim + 1, 0, groups).reduce(kind, [0]);
+            return self
+                .unsqueeze(0)
+                .all_to_all(dim + 1, 0, groups)
+                .reduce(kind, [0]);
         }
-        self.trace.push_one(Op::ReduceScatter { kind, dim, groups }, &[self])
+        self.trace
+            .push_one(Op::ReduceScatter { kind, dim, groups }, &[self])
     }
 
-    /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what arrives along `concat`.
+    /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what
+    /// arrives along `concat`.
     #[track_caller]
     pub fn all_to_all(self, split: usize, concat: usize, over: impl Into<Over>) -> Tensor<'t> {
         let groups = check!(self.trace.groups("all_to_all", over.into(), self.ty()));
-        self.trace.push_one(Op::AllToAll { split, concat, groups }, &[self])
+        self.trace.push_one(
+            Op::AllToAll {
+                split,
+                concat,
+                groups,
+            },
+            &[self],
+        )
     }
 
-    /// Sends along `(from, to)` pairs of members of each group; a device that nothing is sent to gets zeros.
+    /// Sends along `(from, to)` pairs of members of each group; a device that nothing is sent to
+    /// gets zeros.
     #[track_caller]
-    pub fn collective_permute(self, pairs: impl AsRef<[(usize, usize)]>, over: impl Into<Over>) -> Tensor<'t> {
+    pub fn collective_permute(
+        self,
+        pairs: impl AsRef<[(usize, usize)]>,
+        over: impl Into<Over>,
+    ) -> Tensor<'t> {
         let pairs = pairs.as_ref().to_vec();
-        let groups = check!(self.trace.groups("collective_permute", over.into(), self.ty()));
-        self.trace.push_one(Op::CollectivePermute { pairs, groups }, &[self])
+        let groups = check!(
+            self.trace
+                .groups("collective_permute", over.into(), self.ty())
+        );
+        self.trace
+            .push_one(Op::CollectivePermute { pairs, groups }, &[self])
     }
 
-    /// This, laid over the program's mesh by `spec`: `x.sharding_constraint([Some("data"), None, Some("model")])`. Dimensions
-    /// past the end of the spec are whole. It changes where things are computed, not what.
+    /// This, laid over the program's mesh by `spec`:
+    /// `x.sharding_constraint([Some("data"), None, Some("model")])`. Dimensions past the end of the
+    /// spec are whole. It changes where things are computed, not what.
     ///
-    /// A model says this for any mesh it may run on, so an axis that the mesh does not have splits nothing, as if its size
-    /// were 1; the log says so at level `info`. So does a dimension that does not divide. Gradients lie as what they are gradients of.
+    /// A model says this for any mesh it may run on, so an axis that the mesh does not have splits
+    /// nothing, as if its size were 1; the log says so at level `info`. So does a dimension that
+    /// does not divide. Gradients lie as what they are gradients of.
     #[track_caller]
     pub fn sharding_constraint(self, spec: impl Into<PartitionSpec>) -> Tensor<'t> {
         let (spec, manual) = (spec.into(), self.trace.manual());
-        let is_manual = |axis: &Arc<str>| manual.iter().flat_map(|manual| &manual.axes).any(|(name, _)| name == axis);
+        let is_manual = |axis: &Arc<str>| {
+            manual
+                .iter()
+                .flat_map(|manual| &manual.axes)
+                .any(|(name, _)| name == axis)
+        };
         if let Some(axis) = spec.all_axes().find(|axis| is_manual(axis)) {
             return self.mistake("sharding_constraint", || {
                 format!("{spec} names axis `{axis}`, which is manual in this shard_map: what one device holds is not split")
@@ -149,20 +179,31 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     fn mean_groups(self, op: &str, over: Over) -> Checked<'t, (Groups, usize)> {
         if !self.dtype().is_float() {
-            let message = || format!("{} has elements of type {}; takes floats (convert first)", self.ty(), self.dtype());
+            let message = || {
+                format!(
+                    "{} has elements of type {}; takes floats (convert first)",
+                    self.ty(),
+                    self.dtype()
+                )
+            };
             return Err(self.mistake(op, message));
         }
         let groups = self.trace.groups(op, over, self.ty())?;
         let members = match &groups {
             Groups::Axes(axes) => axes.iter().map(|(_, size)| size).product(),
             Groups::Lists(lists) => lists.first().map_or(0, Vec::len),
-            Groups::All => return Err(self.mistake(op, || "of how many replicas is not known; name them by lists".to_string())),
+            Groups::All => {
+                return Err(self.mistake(op, || {
+                    "of how many replicas is not known; name them by lists".to_string()
+                }));
+            }
         };
         Ok((groups, members))
     }
 }
 
-/// Whether a reduction is of the bits of integers: devices reduce those, but not on the way between them.
+/// Whether a reduction is of the bits of integers: devices reduce those, but not on the way between
+/// them.
 fn is_bitwise(kind: Reduction, x: Tensor<'_>) -> bool {
     matches!(kind, Reduction::And | Reduction::Or) && x.dtype().is_integer()
 }
@@ -171,7 +212,11 @@ impl Trace {
     /// `tensors`, unchanged; the compiler moves nothing across, and none is there before all are.
     #[track_caller]
     pub fn optimization_barrier<'t>(&'t self, tensors: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
-        if tensors.is_empty() { vec![] } else { self.push_many(Op::OptimizationBarrier, tensors, tensors.len()) }
+        if tensors.is_empty() {
+            vec![]
+        } else {
+            self.push_many(Op::OptimizationBarrier, tensors, tensors.len())
+        }
     }
 
     /// Calls a function that the backend knows by name.
@@ -181,8 +226,8 @@ impl Trace {
         self.push_many(Op::CustomCall(call), operands, count)
     }
 
-    /// Where this device is along mesh axes, in a [`shard_map`](Self::shard_map): an `s32` scalar. Of several axes the last
-    /// is the fastest.
+    /// Where this device is along mesh axes, in a [`shard_map`](Self::shard_map): an `s32` scalar.
+    /// Of several axes the last is the fastest.
     #[track_caller]
     pub fn axis_index(&self, axes: impl Into<Over>) -> Tensor<'_> {
         const OP: &str = "axis_index";
@@ -205,19 +250,24 @@ impl Trace {
         self.push_one(Op::ReplicaId, &[])
     }
 
-    /// Axes by name get their sizes, and lists are looked through: both are known in a `shard_map`. `like` is for an error
-    /// tensor.
+    /// Axes by name get their sizes, and lists are looked through: both are known in a `shard_map`.
+    /// `like` is for an error tensor.
     #[track_caller]
     fn groups(&self, op: &str, over: Over, like: TensorType) -> Checked<'_, Groups> {
         let manual = self.manual();
         let names = match (over, &manual) {
             (Over::Axes(names), _) => names,
-            (Over::Groups(Groups::All), Some(manual)) => return Ok(Groups::Axes(manual.axes.clone())),
+            (Over::Groups(Groups::All), Some(manual)) => {
+                return Ok(Groups::Axes(manual.axes.clone()));
+            }
             (Over::Groups(groups), None) => return Ok(groups),
             (Over::Groups(groups), Some(manual)) => {
                 return match (&groups, manual.devices) {
                     (Groups::Lists(_), None) => {
-                        let message = format!("not all axes are manual here; name some of {}", list_axes(&manual.axes));
+                        let message = format!(
+                            "not all axes are manual here; name some of {}",
+                            list_axes(&manual.axes)
+                        );
                         Err(self.fail(op, message, Some(like)))
                     }
                     (Groups::Lists(_), Some(devices)) => match groups.problem(devices) {
@@ -238,7 +288,10 @@ impl Trace {
         let mut axes = Axes::new();
         for name in &names {
             let Some((name, size)) = manual.axes.iter().find(|(axis, _)| axis == name) else {
-                let message = format!("no axis `{name}`; the manual axes here are {}", list_axes(&manual.axes));
+                let message = format!(
+                    "no axis `{name}`; the manual axes here are {}",
+                    list_axes(&manual.axes)
+                );
                 return Err(self.fail(op, message, Some(like)));
             };
             axes.push((name.clone(), *size));

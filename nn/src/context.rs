@@ -1,4 +1,5 @@
-//! What a traced function can ask of the run it is part of, and tell it: mode, random keys, metrics, new state.
+//! What a traced function can ask of the run it is part of, and tell it: mode, random keys,
+//! metrics, new state.
 
 use std::{
     cell::{Cell, RefCell},
@@ -16,7 +17,8 @@ use crate::{Mean, Tensor, Trace, rng, trace::Id};
 pub(crate) struct Context {
     /// Training or evaluation; `None` until [`Trace::set_mode`].
     training: Cell<Option<bool>>,
-    /// Whether the mode was asked for before it was set: recorded as one mistake, however many layers ask.
+    /// Whether the mode was asked for before it was set: recorded as one mistake, however many
+    /// layers ask.
     mode_missed: Cell<bool>,
     key: Cell<Option<Id>>,
     keys_taken: Cell<u32>,
@@ -45,7 +47,8 @@ struct Update {
     taken: Cell<bool>,
 }
 
-/// What a body said beside its result: metrics as name, total and weight, and states with their new values.
+/// What a body said beside its result: metrics as name, total and weight, and states with their new
+/// values.
 #[derive(Default)]
 pub(crate) struct Said {
     pub(crate) metrics: Vec<(Arc<str>, Id, Id)>,
@@ -68,8 +71,8 @@ pub struct ClassTarget {
 impl Trace {
     /// Whether this is a training step: dropout drops, batch norm uses the statistics of the batch.
     ///
-    /// A function that asks this without [`set_mode`](Self::set_mode) having been called is a mistake:
-    /// neither answer can be assumed.
+    /// A function that asks this without [`set_mode`](Self::set_mode) having been called is a
+    /// mistake: neither answer can be assumed.
     #[track_caller]
     pub fn is_training(&self) -> bool {
         self.training_for("is_training")
@@ -89,9 +92,9 @@ impl Trace {
 
     /// Sets the mode, and the random key (`u32[2]`) that [`next_key`](Self::next_key) draws from.
     ///
-    /// [`Dropout`](crate::Dropout) and [`BatchNorm`](crate::BatchNorm) ask for the mode. The trainer sets it;
-    /// a [`Jit`](crate::Jit) of your own begins with this call, with another key for every training step,
-    /// such as `rng::fold_in(key, step)`:
+    /// [`Dropout`](crate::Dropout) and [`BatchNorm`](crate::BatchNorm) ask for the mode. The
+    /// trainer sets it; a [`Jit`](crate::Jit) of your own begins with this call, with another key
+    /// for every training step, such as `rng::fold_in(key, step)`:
     ///
     /// ```
     /// use halite_core::{DType, TensorType};
@@ -110,21 +113,34 @@ impl Trace {
         self.context.keys_taken.set(0);
     }
 
-    /// A random key that no other call gets, `u32[2]`. It depends on the step's key and on how many were taken before.
+    /// A random key that no other call gets, `u32[2]`. It depends on the step's key and on how many
+    /// were taken before.
     #[track_caller]
     pub fn next_key(&self) -> Tensor<'_> {
         let Some(key) = self.context.key.get() else {
             let like = halite_core::TensorType::new(DType::U32, [2]);
-            return self.fail("random key", "this function is run without a random key; give one with `set_mode`", Some(like));
+            return self.fail(
+                "random key",
+                "this function is run without a random key; give one with `set_mode`",
+                Some(like),
+            );
         };
         let taken = self.context.keys_taken.get();
         self.context.keys_taken.set(taken + 1);
         rng::fold_in(self.tensor(key), taken)
     }
 
-    /// Has `body` draw its keys from `key`, if there are keys at all, of which `taken` are drawn already. Says how many are now.
-    pub(crate) fn with_key<R>(&self, key: Option<Tensor<'_>>, taken: u32, body: impl FnOnce() -> R) -> (R, u32) {
-        let Some(key) = key else { return (body(), taken) };
+    /// Has `body` draw its keys from `key`, if there are keys at all, of which `taken` are drawn
+    /// already. Says how many are now.
+    pub(crate) fn with_key<R>(
+        &self,
+        key: Option<Tensor<'_>>,
+        taken: u32,
+        body: impl FnOnce() -> R,
+    ) -> (R, u32) {
+        let Some(key) = key else {
+            return (body(), taken);
+        };
         let outer = self.context.key.replace(Some(key.id));
         let outer_taken = self.context.keys_taken.replace(taken);
         let result = body();
@@ -134,13 +150,22 @@ impl Trace {
 
     /// Runs `body`, and takes away what it says of metrics and states.
     pub(crate) fn hear<R>(&self, body: impl FnOnce() -> R) -> (R, Said) {
-        let (metrics, updates) = (self.context.metrics.borrow().len(), self.context.updates.borrow().len());
+        let (metrics, updates) = (
+            self.context.metrics.borrow().len(),
+            self.context.updates.borrow().len(),
+        );
         let result = body();
         let metrics = self.context.metrics.borrow_mut().split_off(metrics);
         let updates = self.context.updates.borrow_mut().split_off(updates);
         let said = Said {
-            metrics: metrics.into_iter().map(|metric| (metric.name, metric.total, metric.weight)).collect(),
-            updates: updates.into_iter().map(|update| (update.state, update.value)).collect(),
+            metrics: metrics
+                .into_iter()
+                .map(|metric| (metric.name, metric.total, metric.weight))
+                .collect(),
+            updates: updates
+                .into_iter()
+                .map(|update| (update.state, update.value))
+                .collect(),
         };
         (result, said)
     }
@@ -150,65 +175,111 @@ impl Trace {
         self.context.key.get().is_some()
     }
 
-    /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device. A name is used once a step.
-    /// In the body of a scan, it is the weighted mean over all turns, too.
+    /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device. A
+    /// name is used once a step. In the body of a scan, it is the weighted mean over all turns,
+    /// too.
     #[track_caller]
     pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {
         let Mean { total, weight } = value.into();
-        if self.context.metrics.borrow().iter().any(|known| *known.name == *name) {
-            self.fail("metric", format!("`{name}` is reported already; give this one another name"), None);
+        if self
+            .context
+            .metrics
+            .borrow()
+            .iter()
+            .any(|known| *known.name == *name)
+        {
+            self.fail(
+                "metric",
+                format!("`{name}` is reported already; give this one another name"),
+                None,
+            );
             return;
         }
         for (what, tensor) in [("total", total), ("weight", weight)] {
             if tensor.rank() != 0 && !tensor.is_error() {
-                let message = format!("the {what} of `{name}` is {}; it is to be a scalar, as by `sum_all`", tensor.ty());
+                let message = format!(
+                    "the {what} of `{name}` is {}; it is to be a scalar, as by `sum_all`",
+                    tensor.ty()
+                );
                 self.fail("metric", message, None);
                 return;
             }
         }
         let (name, location) = (Arc::from(name), self.origin(Location::caller()));
-        self.context.metrics.borrow_mut().push(Metric { name, total: total.id, weight: weight.id, location });
+        self.context.metrics.borrow_mut().push(Metric {
+            name,
+            total: total.id,
+            weight: weight.id,
+            location,
+        });
     }
 
-    /// Gives `state`, a leaf of the model that is no parameter, a new value after this step. In the body of
-    /// a scan `state` is a slice of that turn, such as a leaf of a [`Stack`](crate::Stack).
+    /// Gives `state`, a leaf of the model that is no parameter, a new value after this step. In the
+    /// body of a scan `state` is a slice of that turn, such as a leaf of a [`Stack`](crate::Stack).
     ///
     /// The value takes effect where the function returns it: [`updated`](Self::updated).
     #[track_caller]
     pub fn update(&self, state: Tensor<'_>, value: Tensor<'_>) {
         let (location, taken) = (self.origin(Location::caller()), Cell::new(false));
-        self.context.updates.borrow_mut().push(Update { state: state.id, value: value.id, location, taken });
+        self.context.updates.borrow_mut().push(Update {
+            state: state.id,
+            value: value.id,
+            location,
+            taken,
+        });
     }
 
     /// The metrics reported so far, in order.
     pub fn metrics(&self) -> Vec<(Arc<str>, Mean<'_>)> {
         self.context.metrics_taken.set(true);
-        let mean = |metric: &Metric| Mean { total: self.tensor(metric.total), weight: self.tensor(metric.weight) };
-        self.context.metrics.borrow().iter().map(|metric| (metric.name.clone(), mean(metric))).collect()
+        let mean = |metric: &Metric| Mean {
+            total: self.tensor(metric.total),
+            weight: self.tensor(metric.weight),
+        };
+        self.context
+            .metrics
+            .borrow()
+            .iter()
+            .map(|metric| (metric.name.clone(), mean(metric)))
+            .collect()
     }
 
     /// The value that [`update`](Self::update) last gave to `state`, or `state` itself.
     ///
-    /// The next model of a training step of your own is `model.map(|_, leaf| cx.updated(leaf))`, after the
-    /// optimizer. An update of a training step that nobody asks for here would be lost, so
-    /// [`Jit`](crate::Jit) makes it a mistake.
+    /// The next model of a training step of your own is `model.map(|_, leaf| cx.updated(leaf))`,
+    /// after the optimizer. An update of a training step that nobody asks for here would be lost,
+    /// so [`Jit`](crate::Jit) makes it a mistake.
     pub fn updated<'t>(&'t self, state: Tensor<'t>) -> Tensor<'t> {
         let updates = self.context.updates.borrow();
-        updates.iter().rev().find(|update| update.state == state.id).map_or(state, |update| {
-            update.taken.set(true);
-            self.tensor(update.value)
-        })
+        updates
+            .iter()
+            .rev()
+            .find(|update| update.state == state.id)
+            .map_or(state, |update| {
+                update.taken.set(true);
+                self.tensor(update.value)
+            })
     }
 
-    /// Checks, at the end of a traced function, that what it told its caller is used: an update of a state
-    /// in training that nobody took is a mistake, metrics that nobody took are a warning.
+    /// Checks, at the end of a traced function, that what it told its caller is used: an update of
+    /// a state in training that nobody took is a mistake, metrics that nobody took are a warning.
     pub(crate) fn check_taken(&self) {
         let updates = self.context.updates.borrow();
-        let is_last = |index: usize| updates[index + 1..].iter().all(|later| later.state != updates[index].state);
-        let lost = (0..updates.len()).filter(|&index| is_last(index) && !updates[index].taken.get());
+        let is_last = |index: usize| {
+            updates[index + 1..]
+                .iter()
+                .all(|later| later.state != updates[index].state)
+        };
+        let lost =
+            (0..updates.len()).filter(|&index| is_last(index) && !updates[index].taken.get());
         // In evaluation the model stays as it is.
-        for update in lost.filter(|_| self.context.training.get() != Some(false)).map(|index| &updates[index]) {
-            let state = self.name_of(update.state).map_or("a state".to_string(), |name| format!("`{name}`"));
+        for update in lost
+            .filter(|_| self.context.training.get() != Some(false))
+            .map(|index| &updates[index])
+        {
+            let state = self
+                .name_of(update.state)
+                .map_or("a state".to_string(), |name| format!("`{name}`"));
             let message = format!(
                 "{state} has a new value after this step, which the function does not return; return it in the \
                  next state, as by `model.map(|_, leaf| cx.updated(leaf))`"
@@ -217,26 +288,41 @@ impl Trace {
         }
         let metrics = self.context.metrics.borrow();
         if let (Some(first), false) = (metrics.first(), self.context.metrics_taken.get()) {
-            let names: Vec<String> = metrics.iter().map(|metric| format!("`{}`", metric.name)).collect();
+            let names: Vec<String> = metrics
+                .iter()
+                .map(|metric| format!("`{}`", metric.name))
+                .collect();
             let message = format!(
                 "{} reported and not used: nothing in this function asks for them; return what `cx.metrics()` gives \
                  among its outputs, or leave them out",
-                if let [name] = &names[..] { format!("{name} is") } else { format!("{} are", names.join(", ")) }
+                if let [name] = &names[..] {
+                    format!("{name} is")
+                } else {
+                    format!("{} are", names.join(", "))
+                }
             );
             self.warn_at(first.location, "metric", message);
         }
     }
 
-    /// Records that `target` holds classes below `classes`, or `ignored`, if it is an input or a part of one.
+    /// Records that `target` holds classes below `classes`, or `ignored`, if it is an input or a
+    /// part of one.
     #[track_caller]
     pub(crate) fn expect_classes(&self, target: Tensor<'_>, classes: usize, ignored: Option<i32>) {
-        let Some(input) = self.input_of(target.id) else { return };
+        let Some(input) = self.input_of(target.id) else {
+            return;
+        };
         let location = self.origin(Location::caller());
-        self.context.class_targets.borrow_mut().push(ClassTarget { input, classes, ignored, location });
+        self.context.class_targets.borrow_mut().push(ClassTarget {
+            input,
+            classes,
+            ignored,
+            location,
+        });
     }
 
-    /// The inputs that losses take as classes, so far: a target out of range makes the loss NaN, and this
-    /// says what the range was.
+    /// The inputs that losses take as classes, so far: a target out of range makes the loss NaN,
+    /// and this says what the range was.
     pub fn class_targets(&self) -> Vec<ClassTarget> {
         self.context.class_targets.borrow().clone()
     }

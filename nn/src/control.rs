@@ -1,6 +1,7 @@
 //! Loops and branches. Their bodies are closures, which use tensors from outside freely.
 //!
-//! A tensor made in a body belongs to it: once the body is closed it is used only by what the body returned.
+//! A tensor made in a body belongs to it: once the body is closed it is used only by what the body
+//! returned.
 
 mod scan;
 
@@ -21,13 +22,13 @@ pub use scan::ScanOptions;
 pub(crate) use scan::{ScanOf, stack};
 
 impl Trace {
-    /// Repeats `body` on the state as long as `condition`, a `bool` scalar, is true of it; gives the last state. The
-    /// types of the state's tensors stay the same.
+    /// Repeats `body` on the state as long as `condition`, a `bool` scalar, is true of it; gives
+    /// the last state. The types of the state's tensors stay the same.
     ///
     /// [`next_key`](Self::next_key) gives each turn keys of its own, in the condition too.
     ///
-    /// Gradients do not flow through: how often it runs is not known while tracing, so nor is what to keep. They do through
-    /// [`scan`](Self::scan) and [`repeat`](Self::repeat).
+    /// Gradients do not flow through: how often it runs is not known while tracing, so nor is what
+    /// to keep. They do through [`scan`](Self::scan) and [`repeat`](Self::repeat).
     ///
     /// ```
     /// use halite_core::{DType, tree::Leaf};
@@ -54,14 +55,20 @@ impl Trace {
             |carried| condition(&init.rebuild(carried.iter().copied())),
             |carried| {
                 let next = body(init.rebuild(carried.iter().copied()));
-                self.same_types("while", ["the initial state", "the body's result"], &init, &next, location)
+                self.same_types(
+                    "while",
+                    ["the initial state", "the body's result"],
+                    &init,
+                    &next,
+                    location,
+                )
             },
         );
         init.rebuild(results)
     }
 
-    /// The result of `on_true` or of `on_false`; only that one runs. Both give tensors of the same types. Elementwise
-    /// choice is [`Tensor::select`].
+    /// The result of `on_true` or of `on_false`; only that one runs. Both give tensors of the same
+    /// types. Elementwise choice is [`Tensor::select`].
     #[track_caller]
     pub fn cond<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
@@ -76,14 +83,20 @@ impl Trace {
             predicate.mistake_like("cond", message, TensorType::scalar(DType::S32))
         };
         let (mut on_true, mut on_false) = (Some(on_true), Some(on_false));
-        self.branches("cond", |branch| ["`on_false`", "`on_true`"][branch].to_string(), index, 2, &mut |branch| match branch {
-            0 => on_false.take().expect("each branch is traced once")(),
-            _ => on_true.take().expect("each branch is traced once")(),
-        })
+        self.branches(
+            "cond",
+            |branch| ["`on_false`", "`on_true`"][branch].to_string(),
+            index,
+            2,
+            &mut |branch| match branch {
+                0 => on_false.take().expect("each branch is traced once")(),
+                _ => on_true.take().expect("each branch is traced once")(),
+            },
+        )
     }
 
-    /// The result of `branch(i)` for the `i` that `index`, an `s32` scalar, is; the last if it is none below `count`. Only
-    /// that one runs, and all give tensors of the same types.
+    /// The result of `branch(i)` for the `i` that `index`, an `s32` scalar, is; the last if it is
+    /// none below `count`. Only that one runs, and all give tensors of the same types.
     ///
     /// # Panics
     /// If `count` is 0: there is nothing that could be the result.
@@ -101,7 +114,13 @@ impl Trace {
             let message = || format!("the index is {}; it is to be s32[]", index.ty());
             index.mistake_like("case", message, TensorType::scalar(DType::S32))
         };
-        self.branches("case", |branch| format!("branch {branch}"), index, count, &mut branch)
+        self.branches(
+            "case",
+            |branch| format!("branch {branch}"),
+            index,
+            count,
+            &mut branch,
+        )
     }
 
     #[track_caller]
@@ -122,7 +141,9 @@ impl Trace {
                 let result = self.saying_nothing(op, location, || branch(i));
                 let outputs = match &first {
                     None => self.usable(op, &result, location),
-                    Some(first) => self.same_types(op, [&name(0), &name(i)], first, &result, location),
+                    Some(first) => {
+                        self.same_types(op, [&name(0), &name(i)], first, &result, location)
+                    }
                 };
                 first.get_or_insert(result);
                 outputs
@@ -152,9 +173,15 @@ impl Trace {
         location: &'static Location<'static>,
     ) -> Vec<Tensor<'t>> {
         let captured = self.capture(&mut regions);
-        let branches = regions.iter().map(|region| self.region_graph(region)).collect();
-        let operands: Vec<Tensor<'t>> =
-            [index].into_iter().chain(inputs.iter().copied()).chain(captured.iter().map(|&id| self.tensor(id))).collect();
+        let branches = regions
+            .iter()
+            .map(|region| self.region_graph(region))
+            .collect();
+        let operands: Vec<Tensor<'t>> = [index]
+            .into_iter()
+            .chain(inputs.iter().copied())
+            .chain(captured.iter().map(|&id| self.tensor(id)))
+            .collect();
         self.push_regions(Op::Case { branches }, &operands, regions, location)
     }
 
@@ -165,26 +192,45 @@ impl Trace {
         condition: impl FnOnce(&[Tensor<'t>]) -> Tensor<'t>,
         body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
     ) -> Vec<Tensor<'t>> {
-        // A loop that draws random numbers carries a key, too: a turn's first draws are the condition's, and its last is the
-        // next turn's key.
+        // A loop that draws random numbers carries a key, too: a turn's first draws are the
+        // condition's, and its last is the next turn's key.
         let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
-        let types: Vec<TensorType> = initial.iter().map(|tensor| tensor.ty()).chain(key).collect();
+        let types: Vec<TensorType> = initial
+            .iter()
+            .map(|tensor| tensor.ty())
+            .chain(key)
+            .collect();
         let (mut condition, (answer, asked)) = self.region(&types, |inputs| {
             let (carried, key) = inputs.split_at(initial.len());
-            let (answer, drawn) =
-                self.with_key(key.first().copied(), 0, || self.saying_nothing("while", location, || condition(carried)));
+            let (answer, drawn) = self.with_key(key.first().copied(), 0, || {
+                self.saying_nothing("while", location, || condition(carried))
+            });
             (self.check_answer(answer, location), drawn)
         });
         let (mut body, (next, drawn)) = self.region(&types, |inputs| {
             let (carried, key) = inputs.split_at(initial.len());
-            let (next, drawn) =
-                self.with_key(key.first().copied(), asked, || self.saying_nothing("while", location, || body(carried)));
-            let last = (drawn > 0).then(|| self.with_key(key.first().copied(), drawn, || self.next_key()).0);
-            (next.map(|next| next.into_iter().chain(last).collect::<Vec<_>>()), drawn)
+            let (next, drawn) = self.with_key(key.first().copied(), asked, || {
+                self.saying_nothing("while", location, || body(carried))
+            });
+            let last = (drawn > 0).then(|| {
+                self.with_key(key.first().copied(), drawn, || self.next_key())
+                    .0
+            });
+            (
+                next.map(|next| next.into_iter().chain(last).collect::<Vec<_>>()),
+                drawn,
+            )
         });
-        let initial_error = initial.iter().copied().find(|tensor| tensor.is_error()).map_or(Ok(()), Err);
+        let initial_error = initial
+            .iter()
+            .copied()
+            .find(|tensor| tensor.is_error())
+            .map_or(Ok(()), Err);
         let (Ok(answer), Ok(next), Ok(())) = (answer, next, initial_error) else {
-            return initial.iter().map(|tensor| self.error_like(Some(tensor.ty()))).collect();
+            return initial
+                .iter()
+                .map(|tensor| self.error_like(Some(tensor.ty())))
+                .collect();
         };
         if initial.is_empty() {
             return vec![];
@@ -200,14 +246,31 @@ impl Trace {
         let mut regions = vec![condition.giving(&[answer]), body.giving(&next)];
         let captured = self.capture(&mut regions);
         let [condition, body] = [0, 1].map(|i| Box::new(self.region_graph(&regions[i])));
-        let operands: Vec<Tensor<'t>> = carried.iter().copied().chain(captured.iter().map(|&id| self.tensor(id))).collect();
-        let mut results = self.push_regions(Op::While { carried: carried.len(), condition, body }, &operands, regions, location);
+        let operands: Vec<Tensor<'t>> = carried
+            .iter()
+            .copied()
+            .chain(captured.iter().map(|&id| self.tensor(id)))
+            .collect();
+        let mut results = self.push_regions(
+            Op::While {
+                carried: carried.len(),
+                condition,
+                body,
+            },
+            &operands,
+            regions,
+            location,
+        );
         results.truncate(initial.len());
         results
     }
 
     /// The condition's result, if it is one.
-    fn check_answer<'t>(&'t self, answer: Tensor<'t>, location: &'static Location<'static>) -> Result<Tensor<'t>, Tensor<'t>> {
+    fn check_answer<'t>(
+        &'t self,
+        answer: Tensor<'t>,
+        location: &'static Location<'static>,
+    ) -> Result<Tensor<'t>, Tensor<'t>> {
         self.check_usable("while", "the condition", answer, location)?;
         if !answer.is_error() && answer.ty() != TensorType::scalar(DType::Bool) {
             let message = format!("the condition gives {}; it is to give bool[]", answer.ty());
@@ -217,10 +280,17 @@ impl Trace {
     }
 
     /// Runs a body from which nothing comes out but its result.
-    fn saying_nothing<R>(&self, op: &str, location: &'static Location<'static>, body: impl FnOnce() -> R) -> R {
+    fn saying_nothing<R>(
+        &self,
+        op: &str,
+        location: &'static Location<'static>,
+        body: impl FnOnce() -> R,
+    ) -> R {
         let (result, said) = self.hear(body);
         for (name, ..) in &said.metrics {
-            let message = format!("`{name}` is reported in a body that may not run; return it, and report it outside");
+            let message = format!(
+                "`{name}` is reported in a body that may not run; return it, and report it outside"
+            );
             self.fail_at(location, op, message, None);
         }
         if !said.updates.is_empty() {
@@ -263,7 +333,8 @@ impl Trace {
     ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
         let mut found = Ok(Vec::new());
         tree.for_each(|path, &leaf| {
-            let checked = self.check_usable(op, &named("the result", &path.to_string()), leaf, location);
+            let checked =
+                self.check_usable(op, &named("the result", &path.to_string()), leaf, location);
             match (checked.and_then(fine), &mut found) {
                 (Ok(leaf), Ok(leaves)) => leaves.push(leaf),
                 (Err(error), found) => *found = Err(error),
@@ -273,7 +344,8 @@ impl Trace {
         found
     }
 
-    /// The leaves of `right`, which the open scope can use and which have the types of those of `left`.
+    /// The leaves of `right`, which the open scope can use and which have the types of those of
+    /// `left`.
     fn same_types<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
         op: &str,
@@ -292,7 +364,9 @@ impl Trace {
             if !left.is_error() && left.ty() != right.ty() {
                 let (left, right) = (left.ty(), right.ty());
                 let (left_name, right_name) = (named(left_name, &path), named(right_name, &path));
-                let message = format!("{left_name} is {left}, {right_name} is {right}; they are to be the same");
+                let message = format!(
+                    "{left_name} is {left}, {right_name} is {right}; they are to be the same"
+                );
                 wrong = Err(self.fail_at(location, op, message, None));
             }
         }
@@ -322,10 +396,18 @@ impl Region {
 }
 
 fn named(what: &str, path: &str) -> String {
-    if path.is_empty() { what.to_string() } else { format!("`{path}` of {what}") }
+    if path.is_empty() {
+        what.to_string()
+    } else {
+        format!("`{path}` of {what}")
+    }
 }
 
 /// Sorts error tensors out.
 fn fine(tensor: Tensor<'_>) -> Result<Tensor<'_>, Tensor<'_>> {
-    if tensor.is_error() { Err(tensor) } else { Ok(tensor) }
+    if tensor.is_error() {
+        Err(tensor)
+    } else {
+        Ok(tensor)
+    }
 }

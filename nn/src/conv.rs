@@ -37,28 +37,40 @@ pub struct ConvOptions {
 }
 
 impl Padding {
-    /// `(before, after)` per dimension, for inputs of `sizes` under windows that reach over `extents`.
-    fn resolve(&self, sizes: &[usize], extents: &[usize], strides: &[usize]) -> Result<Vec<(i64, i64)>, String> {
+    /// `(before, after)` per dimension, for inputs of `sizes` under windows that reach over
+    /// `extents`.
+    fn resolve(
+        &self,
+        sizes: &[usize],
+        extents: &[usize],
+        strides: &[usize],
+    ) -> Result<Vec<(i64, i64)>, String> {
         match self {
             Padding::Valid => Ok(vec![(0, 0); sizes.len()]),
             Padding::Same => Ok((0..sizes.len())
                 .map(|dim| {
                     let windows = sizes[dim].div_ceil(strides[dim].max(1));
-                    let reach = windows.saturating_sub(1).saturating_mul(strides[dim]).saturating_add(extents[dim]);
+                    let reach = windows
+                        .saturating_sub(1)
+                        .saturating_mul(strides[dim])
+                        .saturating_add(extents[dim]);
                     let total = reach.saturating_sub(sizes[dim]);
                     ((total / 2) as i64, (total - total / 2) as i64)
                 })
                 .collect()),
             Padding::Explicit(padding) if padding.len() == sizes.len() => Ok(padding.clone()),
-            Padding::Explicit(padding) => {
-                Err(format!("padding of {} dimensions given for {} spatial dimensions", padding.len(), sizes.len()))
-            }
+            Padding::Explicit(padding) => Err(format!(
+                "padding of {} dimensions given for {} spatial dimensions",
+                padding.len(),
+                sizes.len()
+            )),
         }
     }
 }
 
 impl<'t> Tensor<'t> {
-    /// `[batch, spatial.., in]` with a kernel `[spatial.., in / groups, out]` to `[batch, spatial.., out]`.
+    /// `[batch, spatial.., in]` with a kernel `[spatial.., in / groups, out]` to
+    /// `[batch, spatial.., out]`.
     #[track_caller]
     pub fn conv(self, kernel: Tensor<'t>, options: &ConvOptions) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
@@ -68,24 +80,44 @@ impl<'t> Tensor<'t> {
         }
         if x.rank() < 2 || x.rank() != k.rank() {
             let names = self.trace.names(&[self, kernel]);
-            let message = format!("{x} with kernel {k}: want [batch, spatial.., in] and [spatial.., in, out]{names}");
+            let message = format!(
+                "{x} with kernel {k}: want [batch, spatial.., in] and [spatial.., in, out]{names}"
+            );
             return self.trace.fail("convolution", message, Some(x));
         }
         let spatial = x.rank() - 2;
         let strides = check!(self.per_dimension("strides", &options.strides, spatial));
-        let input_dilation = check!(self.per_dimension("input dilations", &options.input_dilation, spatial));
-        let kernel_dilation = check!(self.per_dimension("kernel dilations", &options.kernel_dilation, spatial));
-        let dilate = |size: usize, by: usize| size.saturating_sub(1).saturating_mul(by).saturating_add(size.min(1));
-        let sizes: Vec<usize> = (0..spatial).map(|dim| dilate(x.dims()[1 + dim], input_dilation[dim])).collect();
-        let extents: Vec<usize> = (0..spatial).map(|dim| dilate(k.dims()[dim], kernel_dilation[dim])).collect();
+        let input_dilation =
+            check!(self.per_dimension("input dilations", &options.input_dilation, spatial));
+        let kernel_dilation =
+            check!(self.per_dimension("kernel dilations", &options.kernel_dilation, spatial));
+        let dilate = |size: usize, by: usize| {
+            size.saturating_sub(1)
+                .saturating_mul(by)
+                .saturating_add(size.min(1))
+        };
+        let sizes: Vec<usize> = (0..spatial)
+            .map(|dim| dilate(x.dims()[1 + dim], input_dilation[dim]))
+            .collect();
+        let extents: Vec<usize> = (0..spatial)
+            .map(|dim| dilate(k.dims()[dim], kernel_dilation[dim]))
+            .collect();
         let padding = match options.padding.resolve(&sizes, &extents, &strides) {
             Ok(padding) => padding,
             Err(message) => return self.mistake("convolution", || message),
         };
-        let last = ConvDims { batch: 0, feature: spatial + 1, spatial: (1..=spatial).collect() };
+        let last = ConvDims {
+            batch: 0,
+            feature: spatial + 1,
+            spatial: (1..=spatial).collect(),
+        };
         let convolution = Convolution {
             input: last.clone(),
-            kernel: ConvDims { batch: spatial + 1, feature: spatial, spatial: (0..spatial).collect() },
+            kernel: ConvDims {
+                batch: spatial + 1,
+                feature: spatial,
+                spatial: (0..spatial).collect(),
+            },
             output: last,
             strides,
             padding,
@@ -102,30 +134,62 @@ impl<'t> Tensor<'t> {
     /// Convolution in StableHLO's terms.
     #[track_caller]
     pub fn conv_general(self, kernel: Tensor<'t>, convolution: Convolution) -> Tensor<'t> {
-        self.trace.push_one(Op::Convolution(convolution), &[self, kernel])
+        self.trace
+            .push_one(Op::Convolution(convolution), &[self, kernel])
     }
 
-    /// The largest element of each window: `[batch, spatial.., features]` keeps its order of dimensions. `window` and
-    /// `strides` are per spatial dimension; no strides are the window. The first of equal largest elements gets the
-    /// gradient; NaN is larger than any number, and the first one gets it.
+    /// The largest element of each window: `[batch, spatial.., features]` keeps its order of
+    /// dimensions. `window` and `strides` are per spatial dimension; no strides are the window. The
+    /// first of equal largest elements gets the gradient; NaN is larger than any number, and the
+    /// first one gets it.
     #[track_caller]
-    pub fn max_pool(self, window: impl AsRef<[usize]>, strides: impl AsRef<[usize]>, padding: Padding) -> Tensor<'t> {
+    pub fn max_pool(
+        self,
+        window: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+        padding: Padding,
+    ) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
-        self.pool("max pool", Reduction::Max, window.as_ref(), strides.as_ref(), &padding)
+        self.pool(
+            "max pool",
+            Reduction::Max,
+            window.as_ref(),
+            strides.as_ref(),
+            &padding,
+        )
     }
 
-    /// The mean of each window, of floats; else as [`max_pool`](Self::max_pool). Padding counts as zeros.
+    /// The mean of each window, of floats; else as [`max_pool`](Self::max_pool). Padding counts as
+    /// zeros.
     #[track_caller]
-    pub fn avg_pool(self, window: impl AsRef<[usize]>, strides: impl AsRef<[usize]>, padding: Padding) -> Tensor<'t> {
+    pub fn avg_pool(
+        self,
+        window: impl AsRef<[usize]>,
+        strides: impl AsRef<[usize]>,
+        padding: Padding,
+    ) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("average pool"));
         let count: f64 = window.as_ref().iter().map(|&size| size as f64).product();
-        let sums = self.pool("average pool", Reduction::Sum, window.as_ref(), strides.as_ref(), &padding);
+        let sums = self.pool(
+            "average pool",
+            Reduction::Sum,
+            window.as_ref(),
+            strides.as_ref(),
+            &padding,
+        );
         if sums.is_error() { sums } else { sums / count }
     }
 
     #[track_caller]
-    fn pool(self, op: &str, kind: Reduction, window: &[usize], strides: &[usize], padding: &Padding) -> Tensor<'t> {
+    fn pool(
+        self,
+        op: &str,
+        kind: Reduction,
+        window: &[usize],
+        strides: &[usize],
+        padding: &Padding,
+    ) -> Tensor<'t> {
         let ty = self.ty();
         if ty.rank() < 2 {
             return self.mistake(op, || format!("{ty}: want [batch, spatial.., features]"));
@@ -133,17 +197,28 @@ impl<'t> Tensor<'t> {
         let spatial = ty.rank() - 2;
         check!(self.check_count(op, "window sizes", window.len(), spatial));
         let window = &check!(self.per_dimension("sizes", window, spatial))[..];
-        let strides = check!(self.per_dimension("strides", if strides.is_empty() { window } else { strides }, spatial));
+        let strides = check!(self.per_dimension(
+            "strides",
+            if strides.is_empty() { window } else { strides },
+            spatial
+        ));
         let sizes = &ty.dims()[1..=spatial];
         let padding = match padding.resolve(sizes, window, &strides) {
             Ok(padding) => padding,
             Err(message) => return self.mistake(op, || message),
         };
         let fits = (0..spatial).all(|dim| window[dim] > 0 && window[dim] <= sizes[dim]);
-        if kind == Reduction::Sum && *strides == *window && fits && padding.iter().all(|&edges| edges == (0, 0)) {
+        if kind == Reduction::Sum
+            && *strides == *window
+            && fits
+            && padding.iter().all(|&edges| edges == (0, 0))
+        {
             return self.pool_tiles(kind, window);
         }
-        let Some(padding) = padding.iter().map(|&(low, high)| Some((low.try_into().ok()?, high.try_into().ok()?))).collect()
+        let Some(padding) = padding
+            .iter()
+            .map(|&(low, high)| Some((low.try_into().ok()?, high.try_into().ok()?)))
+            .collect()
         else {
             return self.mistake(op, || format!("negative padding {padding:?}"));
         };
@@ -159,8 +234,8 @@ impl<'t> Tensor<'t> {
         self.reduce_window(kind, window)
     }
 
-    /// Windows that do not overlap: each spatial dimension becomes (windows, within), and `within` is reduced away. The
-    /// gradient is then a broadcast.
+    /// Windows that do not overlap: each spatial dimension becomes (windows, within), and `within`
+    /// is reduced away. The gradient is then a broadcast.
     #[track_caller]
     fn pool_tiles(self, kind: Reduction, window: &[usize]) -> Tensor<'t> {
         let dims = self.dims();
@@ -185,7 +260,9 @@ impl<'t> Tensor<'t> {
         self.check_count("window", what, values.len(), count)?;
         match values.iter().all(|&value| value > 0) {
             true => Ok(values.to_vec()),
-            false => Err(self.mistake("window", || format!("{what} {values:?}: each must be at least 1"))),
+            false => Err(self.mistake("window", || {
+                format!("{what} {values:?}: each must be at least 1")
+            })),
         }
     }
 }

@@ -1,10 +1,13 @@
-//! Reverse-mode differentiation: [`grad()`] appends the gradient of a loss to the trace that computed it.
+//! Reverse-mode differentiation: [`grad()`] appends the gradient of a loss to the trace that
+//! computed it.
 //!
-//! There is one rule per operation, written in tensor operators, so the gradient is an ordinary part of the program and
-//! has a gradient itself. An operation without a derivative that is reached is a mistake, never a silent zero; zero is
-//! only what is zero almost everywhere, such as the gradient of `floor`.
+//! There is one rule per operation, written in tensor operators, so the gradient is an ordinary
+//! part of the program and has a gradient itself. An operation without a derivative that is reached
+//! is a mistake, never a silent zero; zero is only what is zero almost everywhere, such as the
+//! gradient of `floor`.
 //!
-//! Nothing here touches an operation that the loss does not depend on, or through which nothing wanted flows.
+//! Nothing here touches an operation that the loss does not depend on, or through which nothing
+//! wanted flows.
 
 mod across;
 mod elementwise;
@@ -26,14 +29,16 @@ use crate::{
     trace::{Id, Recorded},
 };
 
-/// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is zero for a
-/// leaf that the loss does not depend on, and [`optim::update`](crate::optim::update) leaves such a parameter
-/// alone, as PyTorch does.
+/// The gradient of `loss`, a float scalar, by every leaf of `wrt`; all leaves are floats. It is
+/// zero for a leaf that the loss does not depend on, and [`optim::update`](crate::optim::update)
+/// leaves such a parameter alone, as PyTorch does.
 ///
-/// A loss that depends on no leaf at all, because of `stop_gradient`, `argmax` or a conversion to integers on
-/// the way, is a mistake, and so is a leaf of integers. Where zeros are meant, [`vjp`] gives them.
+/// A loss that depends on no leaf at all, because of `stop_gradient`, `argmax` or a conversion to
+/// integers on the way, is a mistake, and so is a leaf of integers. Where zeros are meant, [`vjp`]
+/// gives them.
 ///
-/// In a program of many devices with explicit collectives it is the gradient of the sum of all devices' losses.
+/// In a program of many devices with explicit collectives it is the gradient of the sum of all
+/// devices' losses.
 ///
 /// ```
 /// use halite_core::{DType, TensorType, tree::Leaf};
@@ -52,18 +57,42 @@ use crate::{
 pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
     let ty = loss.ty();
     if ty.rank() != 0 || !ty.dtype().is_float() {
-        let advice = if ty.dtype().is_float() { "reduce it first, as by `mean_all`" } else { "nothing flows back from it" };
-        let error = loss.mistake("grad", || format!("the loss is {ty}; it is to be a scalar of floats: {advice}"));
-        return wrt.rebuild(wrt.leaves().into_iter().map(|leaf| error.trace.error_like(Some(leaf.ty()))));
+        let advice = if ty.dtype().is_float() {
+            "reduce it first, as by `mean_all`"
+        } else {
+            "nothing flows back from it"
+        };
+        let error = loss.mistake("grad", || {
+            format!("the loss is {ty}; it is to be a scalar of floats: {advice}")
+        });
+        return wrt.rebuild(
+            wrt.leaves()
+                .into_iter()
+                .map(|leaf| error.trace.error_like(Some(leaf.ty()))),
+        );
     }
     let (cx, location) = (loss.trace, Location::caller());
     let leaves: Vec<Tensor<'t>> = wrt.leaves().into_iter().copied().collect();
     let names = || {
-        let name = |(path, leaf): (String, &Tensor<'t>)| leaf.name().map_or(path, |name| name.to_string());
-        let named = wrt.named().into_iter().zip(&leaves).map(move |(named, leaf)| (name(named), leaf.ty()));
-        named.map(|(name, ty)| if name.is_empty() { (format!("a tensor {ty}"), ty) } else { (format!("`{name}` ({ty})"), ty) })
+        let name =
+            |(path, leaf): (String, &Tensor<'t>)| leaf.name().map_or(path, |name| name.to_string());
+        let named = wrt
+            .named()
+            .into_iter()
+            .zip(&leaves)
+            .map(move |(named, leaf)| (name(named), leaf.ty()));
+        named.map(|(name, ty)| {
+            if name.is_empty() {
+                (format!("a tensor {ty}"), ty)
+            } else {
+                (format!("`{name}` ({ty})"), ty)
+            }
+        })
     };
-    let integers: Vec<String> = names().filter(|(_, ty)| !ty.dtype().is_float()).map(|(name, _)| name).collect();
+    let integers: Vec<String> = names()
+        .filter(|(_, ty)| !ty.dtype().is_float())
+        .map(|(name, _)| name)
+        .collect();
     if !integers.is_empty() && leaves.iter().all(|leaf| !leaf.is_error()) {
         let message = format!(
             "{}: only floats have a gradient; leave it out, or convert it to floats before the loss uses it. `vjp` \
@@ -71,21 +100,35 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
             listed(integers)
         );
         cx.fail("grad", message, None);
-        return wrt.rebuild(leaves.into_iter().map(|leaf| cx.error_like(Some(leaf.ty()))));
+        return wrt.rebuild(
+            leaves
+                .into_iter()
+                .map(|leaf| cx.error_like(Some(leaf.ty()))),
+        );
     }
     let Ok(gradients) = flow_back(cx, &[loss], &[loss.ones_like()], &leaves, location) else {
-        return wrt.rebuild(leaves.into_iter().map(|leaf| cx.error_like(Some(leaf.ty()))));
+        return wrt.rebuild(
+            leaves
+                .into_iter()
+                .map(|leaf| cx.error_like(Some(leaf.ty()))),
+        );
     };
     let is_used = used(cx, &[loss], &leaves, &gradients);
     if !leaves.is_empty() && !is_used.contains(&true) {
-        let made = loss.origin().map_or(String::new(), |line| format!(", computed at {line},"));
+        let made = loss
+            .origin()
+            .map_or(String::new(), |line| format!(", computed at {line},"));
         let message = format!(
             "the loss{made} depends on none of {}: every path to it is cut, as by `stop_gradient`, `argmax`, a \
              comparison or a conversion to integers; nothing would be learned",
             listed(names().map(|(name, _)| name).collect())
         );
         cx.fail("grad", message, None);
-        return wrt.rebuild(leaves.into_iter().map(|leaf| cx.error_like(Some(leaf.ty()))));
+        return wrt.rebuild(
+            leaves
+                .into_iter()
+                .map(|leaf| cx.error_like(Some(leaf.ty()))),
+        );
     }
     wrt.rebuild(or_zeros(cx, &leaves, gradients, &is_used, location))
 }
@@ -99,21 +142,28 @@ fn listed(names: Vec<String>) -> String {
     }
 }
 
-/// Whether the outputs depend on each leaf. Zero is the gradient of a leaf that is used through `floor`
-/// alone; one that is not used has none.
-fn used<'t>(trace: &'t Trace, outputs: &[Tensor<'t>], leaves: &[Tensor<'t>], gradients: &[Option<Tensor<'t>>]) -> Vec<bool> {
+/// Whether the outputs depend on each leaf. Zero is the gradient of a leaf that is used through
+/// `floor` alone; one that is not used has none.
+fn used<'t>(
+    trace: &'t Trace,
+    outputs: &[Tensor<'t>],
+    leaves: &[Tensor<'t>],
+    gradients: &[Option<Tensor<'t>>],
+) -> Vec<bool> {
     let mut used: Vec<bool> = gradients.iter().map(Option::is_some).collect();
     if used.contains(&false) {
         for output in outputs {
             let depends = trace.depends_on(output.id, leaves);
-            used.iter_mut().zip(depends).for_each(|(used, depends)| *used |= depends);
+            used.iter_mut()
+                .zip(depends)
+                .for_each(|(used, depends)| *used |= depends);
         }
     }
     used
 }
 
-/// The gradients, and zeros for leaves without one. Zeros of leaves that are not used are remembered as
-/// such: see [`Trace::without_gradient`].
+/// The gradients, and zeros for leaves without one. Zeros of leaves that are not used are
+/// remembered as such: see [`Trace::without_gradient`].
 fn or_zeros<'t>(
     trace: &'t Trace,
     leaves: &[Tensor<'t>],
@@ -122,35 +172,54 @@ fn or_zeros<'t>(
     location: &'static Location<'static>,
 ) -> Vec<Tensor<'t>> {
     let _site = trace.called_from(location);
-    let one = |((leaf, gradient), &is_used): ((&Tensor<'t>, Option<Tensor<'t>>), &bool)| match gradient {
-        Some(gradient) => gradient,
-        None if is_used => leaf.zeros_like(),
-        None => {
-            // A tensor of its own: other code may use the same zero.
-            let none = leaf.zeros_like().stop_gradient();
-            trace.context.no_gradient.borrow_mut().insert(none.id, trace.origin(location));
-            none
-        }
-    };
+    let one =
+        |((leaf, gradient), &is_used): ((&Tensor<'t>, Option<Tensor<'t>>), &bool)| match gradient {
+            Some(gradient) => gradient,
+            None if is_used => leaf.zeros_like(),
+            None => {
+                // A tensor of its own: other code may use the same zero.
+                let none = leaf.zeros_like().stop_gradient();
+                trace
+                    .context
+                    .no_gradient
+                    .borrow_mut()
+                    .insert(none.id, trace.origin(location));
+                none
+            }
+        };
     leaves.iter().zip(gradients).zip(is_used).map(one).collect()
 }
 
-/// The sum, over all `outputs`, of the gradient of `output * cotangent` by every leaf of `wrt`: what flows back into
-/// `wrt` when `cotangents` flow back into `outputs`. Cotangents have the types of the outputs.
+/// The sum, over all `outputs`, of the gradient of `output * cotangent` by every leaf of `wrt`:
+/// what flows back into `wrt` when `cotangents` flow back into `outputs`. Cotangents have the types
+/// of the outputs.
 #[track_caller]
-pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(outputs: &[Tensor<'t>], cotangents: &[Tensor<'t>], wrt: &M) -> M {
+pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(
+    outputs: &[Tensor<'t>],
+    cotangents: &[Tensor<'t>],
+    wrt: &M,
+) -> M {
     let leaves: Vec<Tensor<'t>> = wrt.leaves().into_iter().copied().collect();
-    let Some(trace) = outputs.first().or(leaves.first()).map(|tensor| tensor.trace) else {
+    let Some(trace) = outputs
+        .first()
+        .or(leaves.first())
+        .map(|tensor| tensor.trace)
+    else {
         return wrt.rebuild(leaves);
     };
     let location = Location::caller();
-    wrt.rebuild(match flow_back(trace, outputs, cotangents, &leaves, location) {
-        Ok(gradients) => {
-            let is_used = used(trace, outputs, &leaves, &gradients);
-            or_zeros(trace, &leaves, gradients, &is_used, location)
-        }
-        Err(_) => leaves.iter().map(|leaf| trace.error_like(Some(leaf.ty()))).collect(),
-    })
+    wrt.rebuild(
+        match flow_back(trace, outputs, cotangents, &leaves, location) {
+            Ok(gradients) => {
+                let is_used = used(trace, outputs, &leaves, &gradients);
+                or_zeros(trace, &leaves, gradients, &is_used, location)
+            }
+            Err(_) => leaves
+                .iter()
+                .map(|leaf| trace.error_like(Some(leaf.ty())))
+                .collect(),
+        },
+    )
 }
 
 /// What flows back into `leaves`, after a check of what is given; `None` is zero.
@@ -162,7 +231,11 @@ fn flow_back<'t>(
     location: &'static Location<'static>,
 ) -> Result<Vec<Option<Tensor<'t>>>, Tensor<'t>> {
     check_given(trace, outputs, cotangents, leaves, location)?;
-    let seeds: Vec<_> = outputs.iter().copied().zip(cotangents.iter().copied()).collect();
+    let seeds: Vec<_> = outputs
+        .iter()
+        .copied()
+        .zip(cotangents.iter().copied())
+        .collect();
     Ok(pull_back(trace, &seeds, leaves))
 }
 
@@ -175,14 +248,26 @@ fn check_given<'t>(
 ) -> Result<(), Tensor<'t>> {
     let fail = |message: String| Err(trace.fail_at(location, "grad", message, None));
     if outputs.len() != cotangents.len() {
-        return fail(format!("{} outputs and {} cotangents; there is to be one for each", outputs.len(), cotangents.len()));
+        return fail(format!(
+            "{} outputs and {} cotangents; there is to be one for each",
+            outputs.len(),
+            cotangents.len()
+        ));
     }
     for (output, cotangent) in outputs.iter().zip(cotangents) {
         if !output.is_error() && !cotangent.is_error() && output.ty() != cotangent.ty() {
-            return fail(format!("the output is {}, its cotangent {}; they are to be the same", output.ty(), cotangent.ty()));
+            return fail(format!(
+                "the output is {}, its cotangent {}; they are to be the same",
+                output.ty(),
+                cotangent.ty()
+            ));
         }
     }
-    if let Some(error) = outputs.iter().chain(cotangents).find(|tensor| tensor.is_error()) {
+    if let Some(error) = outputs
+        .iter()
+        .chain(cotangents)
+        .find(|tensor| tensor.is_error())
+    {
         return Err(*error);
     }
     for tensor in outputs.iter().chain(cotangents).chain(leaves) {
@@ -194,7 +279,11 @@ fn check_given<'t>(
 }
 
 /// What flows back into `wrt` when each seed's second flows back into its first. `None` is zero.
-pub(crate) fn pull_back<'t>(trace: &'t Trace, seeds: &[(Tensor<'t>, Tensor<'t>)], wrt: &[Tensor<'t>]) -> Vec<Option<Tensor<'t>>> {
+pub(crate) fn pull_back<'t>(
+    trace: &'t Trace,
+    seeds: &[(Tensor<'t>, Tensor<'t>)],
+    wrt: &[Tensor<'t>],
+) -> Vec<Option<Tensor<'t>>> {
     pull_back_through(trace, &trace.visible_nodes(), seeds, wrt)
 }
 
@@ -213,14 +302,30 @@ fn pull_back_through<'t>(
         }
     }
     for node in nodes.iter().rev() {
-        let cotangents: Vec<Option<Tensor<'t>>> = node.results.iter().map(|id| flowing.get(id).copied()).collect();
-        if cotangents.iter().all(Option::is_none) || !node.operands.iter().any(|&id| tape.is_wanted(id)) {
+        let cotangents: Vec<Option<Tensor<'t>>> = node
+            .results
+            .iter()
+            .map(|id| flowing.get(id).copied())
+            .collect();
+        if cotangents.iter().all(Option::is_none)
+            || !node.operands.iter().any(|&id| tape.is_wanted(id))
+        {
             continue;
         }
         let _site = trace.located_at(node.origin);
-        let step = Step { trace, tape: &tape, node, cotangents };
+        let step = Step {
+            trace,
+            tape: &tape,
+            node,
+            cotangents,
+        };
         let back = step.pull();
-        debug_assert_eq!(back.len(), node.operands.len(), "a rule answers for every operand of {:?}", node.op);
+        debug_assert_eq!(
+            back.len(),
+            node.operands.len(),
+            "a rule answers for every operand of {:?}",
+            node.op
+        );
         for (&id, cotangent) in node.operands.iter().zip(back) {
             if let Some(cotangent) = cotangent.filter(|_| tape.is_wanted(id)) {
                 debug_assert!(
@@ -234,7 +339,9 @@ fn pull_back_through<'t>(
             }
         }
     }
-    wrt.iter().map(|tensor| flowing.get(&tensor.id).copied()).collect()
+    wrt.iter()
+        .map(|tensor| flowing.get(&tensor.id).copied())
+        .collect()
 }
 
 #[track_caller]
@@ -269,7 +376,11 @@ impl<'a> Tape<'a> {
                 wanted[id as usize] |= flows && trace.type_of(id).dtype().is_float();
             }
         }
-        Tape { nodes, wanted, made_by }
+        Tape {
+            nodes,
+            wanted,
+            made_by,
+        }
     }
 
     fn is_wanted(&self, id: Id) -> bool {
@@ -284,10 +395,17 @@ impl<'a> Tape<'a> {
     /// Whether a tensor is the constant 0.
     fn is_zero(&self, id: Id) -> bool {
         match self.maker(id) {
-            Some(Recorded { op: Op::Constant(literal), .. }) => {
-                literal.as_splat().is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0))
-            }
-            Some(Recorded { op: Op::Broadcast { .. }, operands, .. }) => self.is_zero(operands[0]),
+            Some(Recorded {
+                op: Op::Constant(literal),
+                ..
+            }) => literal
+                .as_splat()
+                .is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0)),
+            Some(Recorded {
+                op: Op::Broadcast { .. },
+                operands,
+                ..
+            }) => self.is_zero(operands[0]),
             _ => false,
         }
     }
@@ -297,7 +415,13 @@ impl<'a> Tape<'a> {
 fn is_flat(op: &Op) -> bool {
     matches!(
         op,
-        Op::Unary(Unary::Ceil | Unary::Floor | Unary::RoundNearestAfz | Unary::RoundNearestEven | Unary::Sign) | Op::Compare(_)
+        Op::Unary(
+            Unary::Ceil
+                | Unary::Floor
+                | Unary::RoundNearestAfz
+                | Unary::RoundNearestEven
+                | Unary::Sign
+        ) | Op::Compare(_)
     )
 }
 
@@ -382,7 +506,8 @@ impl<'t> Step<'_, 't> {
 
     /// What flows back into the one result.
     fn g(&self) -> Tensor<'t> {
-        self.cotangents[0].expect("something flows back into the result of an operation that is pulled through")
+        self.cotangents[0]
+            .expect("something flows back into the result of an operation that is pulled through")
     }
 
     fn x(&self, operand: usize) -> Tensor<'t> {
@@ -415,13 +540,18 @@ impl<'t> Step<'_, 't> {
     /// The mistake that gradients are taken through an operation without a derivative.
     fn none(&self, advice: &str) -> Back<'t> {
         let op = self.node.op.name();
-        let message = format!("`{op}` has no gradient here: {advice}; or cut it off with `stop_gradient`");
+        let message =
+            format!("`{op}` has no gradient here: {advice}; or cut it off with `stop_gradient`");
         self.trace.fail_at(self.node.origin, "grad", message, None);
         self.broken()
     }
 
     /// Error tensors for all operands: something is wrong on the way back.
     fn broken(&self) -> Back<'t> {
-        self.node.operands.iter().map(|&id| Some(self.trace.error_like(Some(self.trace.type_of(id))))).collect()
+        self.node
+            .operands
+            .iter()
+            .map(|&id| Some(self.trace.error_like(Some(self.trace.type_of(id)))))
+            .collect()
     }
 }

@@ -1,4 +1,5 @@
-//! Numbers that a program is given at every launch, such as a learning rate: with another value it is the same program.
+//! Numbers that a program is given at every launch, such as a learning rate: with another value it
+//! is the same program.
 
 use std::{mem, panic::Location, sync::Arc};
 
@@ -22,14 +23,17 @@ pub(crate) struct Hyperparameter {
 }
 
 impl Trace {
-    /// A number that is an argument of the program, not a part of it: a scalar of element type `dtype`, rounded to nearest.
+    /// A number that is an argument of the program, not a part of it: a scalar of element type
+    /// `dtype`, rounded to nearest.
     ///
-    /// With another value the program is the same, and is not compiled again: use this for what people try several values of.
-    /// The learning rates, schedules, decays and limits of [`optim`](crate::optim) are such numbers. [`Jit`](crate::Jit) hands
-    /// them over at every call, those of one element type as one small array; in [`graph`](Self::graph) they are constants.
+    /// With another value the program is the same, and is not compiled again: use this for what
+    /// people try several values of. The learning rates, schedules, decays and limits of
+    /// [`optim`](crate::optim) are such numbers. [`Jit`](crate::Jit) hands them over at every call,
+    /// those of one element type as one small array; in [`graph`](Self::graph) they are constants.
     ///
-    /// What Rust code decides by the value stays in the program: a term that is left out where its factor is 0. Asking again for
-    /// the same name and value gives the same tensor; one name may stand for several values, as of several optimizers.
+    /// What Rust code decides by the value stays in the program: a term that is left out where its
+    /// factor is 0. Asking again for the same name and value gives the same tensor; one name may
+    /// stand for several values, as of several optimizers.
     ///
     /// ```
     /// use halite_core::{Client, DType, Null, Sharding, TensorType, tree::{Empty, Leaf}};
@@ -54,40 +58,73 @@ impl Trace {
     pub fn hyperparameter(&self, name: &str, value: f64, dtype: DType) -> Tensor<'_> {
         let ty = TensorType::scalar(dtype);
         if !holds(dtype, value) {
-            return self.fail("hyperparameter", format!("`{name}` is {value}, which is no {dtype}"), Some(ty));
+            return self.fail(
+                "hyperparameter",
+                format!("`{name}` is {value}, which is no {dtype}"),
+                Some(ty),
+            );
         }
         let mut recording = self.recording.borrow_mut();
         let same = |known: &&Hyperparameter| {
-            *known.name == *name && known.value.to_bits() == value.to_bits() && known.literal.ty().dtype() == dtype
+            *known.name == *name
+                && known.value.to_bits() == value.to_bits()
+                && known.literal.ty().dtype() == dtype
         };
         if let Some(known) = recording.hyperparameters.iter().find(same) {
             return self.tensor(known.id);
         }
         let (name, literal) = (Arc::<str>::from(name), splat(value, &ty));
-        // Of the program itself, wherever it is asked for: bodies of loops and branches take it from outside.
+        // Of the program itself, wherever it is asked for: bodies of loops and branches take it
+        // from outside.
         let id = recording.record(0, ty, false, Some(name.clone()));
         let origin = self.origin(Location::caller());
-        recording.hyperparameters.push(Hyperparameter { name, value, literal, id, origin });
+        recording.hyperparameters.push(Hyperparameter {
+            name,
+            value,
+            literal,
+            id,
+            origin,
+        });
         self.tensor(id)
     }
 
-    /// Makes the hyperparameters further inputs of the program: for each of their element types an array that is cut up
-    /// before anything else happens. Gives the inputs with their values.
+    /// Makes the hyperparameters further inputs of the program: for each of their element types an
+    /// array that is cut up before anything else happens. Gives the inputs with their values.
     pub(crate) fn hyperparameter_inputs(&self) -> Result<Vec<(Tensor<'_>, HostArray)>> {
         let mut recording = self.recording.borrow_mut();
         let mut left = mem::take(&mut recording.hyperparameters);
         let (mut inputs, mut cuts) = (Vec::new(), Vec::new());
         while let Some(first) = left.first() {
             let dtype = first.literal.ty().dtype();
-            let (these, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|one| one.literal.ty().dtype() == dtype);
+            let (these, others): (Vec<_>, Vec<_>) = left
+                .into_iter()
+                .partition(|one| one.literal.ty().dtype() == dtype);
             left = others;
             let ty = TensorType::new(dtype, [these.len()]);
-            let bytes: Vec<u8> = these.iter().flat_map(|one| one.literal.to_host().bytes().to_vec()).collect();
+            let bytes: Vec<u8> = these
+                .iter()
+                .flat_map(|one| one.literal.to_host().bytes().to_vec())
+                .collect();
             let input = recording.record(0, ty.clone(), false, Some("hyperparameters".into()));
-            for (index, Hyperparameter { literal, id, origin, .. }) in these.into_iter().enumerate() {
+            for (
+                index,
+                Hyperparameter {
+                    literal,
+                    id,
+                    origin,
+                    ..
+                },
+            ) in these.into_iter().enumerate()
+            {
                 let part = recording.record(0, TensorType::new(dtype, [1]), false, None);
-                let slice = Op::Slice { starts: vec![index], limits: vec![index + 1], strides: vec![1] };
-                let reshape = Op::Reshape { dims: literal.ty().dims().to_vec() };
+                let slice = Op::Slice {
+                    starts: vec![index],
+                    limits: vec![index + 1],
+                    strides: vec![1],
+                };
+                let reshape = Op::Reshape {
+                    dims: literal.ty().dims().to_vec(),
+                };
                 let node = |op, operand, result| Recorded {
                     op,
                     operands: vec![operand],

@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl<'t> Tensor<'t> {
-    /// The parts of dimension `dim` at `indices`: `[a, n, b]` along 1 at `[i, j]` is `[a, i, j, b]`. Embeddings are
-    /// `table.take(tokens, 0)`.
+    /// The parts of dimension `dim` at `indices`: `[a, n, b]` along 1 at `[i, j]` is
+    /// `[a, i, j, b]`. Embeddings are `table.take(tokens, 0)`.
     ///
     /// An index out of range counts as the nearest that is in range; so does its gradient.
     #[track_caller]
@@ -34,7 +34,8 @@ impl<'t> Tensor<'t> {
         self.gather(indices, gather)
     }
 
-    /// `result[a, i, b] = self[a, indices[a, i, b], b]` for `dim` 1: `indices` has the dimensions of this but at `dim`.
+    /// `result[a, i, b] = self[a, indices[a, i, b], b]` for `dim` 1: `indices` has the dimensions
+    /// of this but at `dim`.
     ///
     /// An index out of range counts as the nearest that is in range; so does its gradient.
     #[track_caller]
@@ -52,7 +53,8 @@ impl<'t> Tensor<'t> {
         self.gather(indices, gather)
     }
 
-    /// Slices at computed places, in StableHLO's terms. Indices out of range are moved so that the slices fit.
+    /// Slices at computed places, in StableHLO's terms. Indices out of range are moved so that the
+    /// slices fit.
     #[track_caller]
     pub fn gather(self, indices: Tensor<'t>, gather: Gather) -> Tensor<'t> {
         self.trace.push_one(Op::Gather(gather), &[self, indices])
@@ -61,26 +63,33 @@ impl<'t> Tensor<'t> {
     /// Writes at computed places, in StableHLO's terms. Writes out of range are left out.
     #[track_caller]
     pub fn scatter(self, indices: Tensor<'t>, updates: Tensor<'t>, scatter: Scatter) -> Tensor<'t> {
-        self.trace.push_one(Op::Scatter(scatter), &[self, indices, updates])
+        self.trace
+            .push_one(Op::Scatter(scatter), &[self, indices, updates])
     }
 
-    /// This with `updates` added at `indices` of dimension `dim`: the parts of `updates` are where [`take`](Self::take)
-    /// has them. Equal indices add up; writes out of range are left out.
+    /// This with `updates` added at `indices` of dimension `dim`: the parts of `updates` are where
+    /// [`take`](Self::take) has them. Equal indices add up; writes out of range are left out.
     #[track_caller]
     pub fn scatter_add(self, indices: Tensor<'t>, updates: Tensor<'t>, dim: usize) -> Tensor<'t> {
         self.scatter_at(Some(Reduction::Sum), indices, updates, dim)
     }
 
-    /// This with `updates` in the places `indices` of dimension `dim`: the parts of `updates` are where
-    /// [`take`](Self::take) has them. Of equal indices any may win; the gradient follows the one that did. Writes out of
-    /// range are left out.
+    /// This with `updates` in the places `indices` of dimension `dim`: the parts of `updates` are
+    /// where [`take`](Self::take) has them. Of equal indices any may win; the gradient follows the
+    /// one that did. Writes out of range are left out.
     #[track_caller]
     pub fn scatter_set(self, indices: Tensor<'t>, updates: Tensor<'t>, dim: usize) -> Tensor<'t> {
         self.scatter_at(None, indices, updates, dim)
     }
 
     #[track_caller]
-    fn scatter_at(self, combine: Option<Reduction>, indices: Tensor<'t>, updates: Tensor<'t>, dim: usize) -> Tensor<'t> {
+    fn scatter_at(
+        self,
+        combine: Option<Reduction>,
+        indices: Tensor<'t>,
+        updates: Tensor<'t>,
+        dim: usize,
+    ) -> Tensor<'t> {
         check!(self.check_dim("scatter", dim));
         check!(indices.check_integer("scatter"));
         let (rank, count) = (self.rank(), indices.rank());
@@ -97,29 +106,39 @@ impl<'t> Tensor<'t> {
         self.scatter(indices, updates, scatter)
     }
 
-    /// 1 at the class and 0 elsewhere, along a new last dimension: `[..]` of integers to `[.., classes]`. All 0 for a
-    /// class out of range.
+    /// 1 at the class and 0 elsewhere, along a new last dimension: `[..]` of integers to
+    /// `[.., classes]`. All 0 for a class out of range.
     #[track_caller]
     pub fn one_hot(self, classes: usize, dtype: DType) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         let mut dims = self.dims();
         dims.push(classes);
         if let Err(error) = self.check_integer("one hot") {
-            return self.trace.error_like(Some(error.ty().with_dims(dims).with_dtype(dtype)));
+            return self
+                .trace
+                .error_like(Some(error.ty().with_dims(dims).with_dtype(dtype)));
         }
         let last = self.rank();
         let class = self.counting();
-        let counted = self.trace.iota(&TensorType::new(class.dtype(), &dims), last);
-        class.unsqueeze(last).broadcast_to(&dims).eq(counted).convert(dtype)
+        let counted = self
+            .trace
+            .iota(&TensorType::new(class.dtype(), &dims), last);
+        class
+            .unsqueeze(last)
+            .broadcast_to(&dims)
+            .eq(counted)
+            .convert(dtype)
     }
 
-    /// The elements along `dim` in order, smallest first or, if `descending`, largest first. NaN is larger than all.
+    /// The elements along `dim` in order, smallest first or, if `descending`, largest first. NaN is
+    /// larger than all.
     #[track_caller]
     pub fn sort(self, dim: usize, descending: bool) -> Tensor<'t> {
         self.trace.push_one(Op::Sort { dim, descending }, &[self])
     }
 
-    /// Where the elements along `dim` come from when they are sorted, as `s32`; equal ones keep their order.
+    /// Where the elements along `dim` come from when they are sorted, as `s32`; equal ones keep
+    /// their order.
     #[track_caller]
     pub fn argsort(self, dim: usize, descending: bool) -> Tensor<'t> {
         self.sort_with_indices(dim, descending).1
@@ -145,16 +164,26 @@ impl<'t> Tensor<'t> {
         }
         let ty = self.ty();
         if count > ty.dims()[dim] {
-            let error = self.mistake("top k", || format!("{count} largest along dimension {dim} of {ty}"));
+            let error = self.mistake("top k", || {
+                format!("{count} largest along dimension {dim} of {ty}")
+            });
             return (error, error);
         }
-        (sorted.slice_dim(dim, ..count), places.slice_dim(dim, ..count))
+        (
+            sorted.slice_dim(dim, ..count),
+            places.slice_dim(dim, ..count),
+        )
     }
 
-    /// These indices in an element type in which `iota` counts any dimension: a narrow one would begin anew at its end.
+    /// These indices in an element type in which `iota` counts any dimension: a narrow one would
+    /// begin anew at its end.
     #[track_caller]
     pub(crate) fn counting(self) -> Tensor<'t> {
-        if self.dtype().size() < DType::S32.size() { self.convert(DType::S32) } else { self }
+        if self.dtype().size() < DType::S32.size() {
+            self.convert(DType::S32)
+        } else {
+            self
+        }
     }
 
     /// That `indices` are integers, of the dimensions of this but at `dim`; the other dimensions.
@@ -164,18 +193,30 @@ impl<'t> Tensor<'t> {
         indices.check_integer(op)?;
         let (x, at) = (self.ty(), indices.ty());
         let batch: Vec<usize> = (0..x.rank()).filter(|&other| other != dim).collect();
-        if at.rank() == x.rank() && batch.iter().all(|&other| at.dims()[other] == x.dims()[other]) {
+        if at.rank() == x.rank()
+            && batch
+                .iter()
+                .all(|&other| at.dims()[other] == x.dims()[other])
+        {
             return Ok(batch);
         }
-        let message = || format!("indices {at} along dimension {dim} of {x}: the other dimensions must be equal");
+        let message = || {
+            format!("indices {at} along dimension {dim} of {x}: the other dimensions must be equal")
+        };
         Err(self.mistake_like(op, message, x.with_dims(at.dims())))
     }
 }
 
 impl Trace {
-    /// All of `tensors`, which have equal dimensions, reordered along `dim` so that the first is sorted.
+    /// All of `tensors`, which have equal dimensions, reordered along `dim` so that the first is
+    /// sorted.
     #[track_caller]
-    pub fn sort_by<'t>(&'t self, tensors: &[Tensor<'t>], dim: usize, descending: bool) -> Vec<Tensor<'t>> {
+    pub fn sort_by<'t>(
+        &'t self,
+        tensors: &[Tensor<'t>],
+        dim: usize,
+        descending: bool,
+    ) -> Vec<Tensor<'t>> {
         self.push_many(Op::Sort { dim, descending }, tensors, tensors.len())
     }
 }

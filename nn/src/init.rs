@@ -11,9 +11,9 @@ use crate::{Param, Tensor, Trace, rng, special::wide};
 
 /// How the first value of a parameter is made.
 ///
-/// Fans are counted with the convention of halite's layers: the last dimension counts outputs, the one before inputs,
-/// the others are the window of a kernel (`Linear: [in, out]`, `Conv2d: [height, width, in, out]`). A tensor of one
-/// dimension has that for both fans.
+/// Fans are counted with the convention of halite's layers: the last dimension counts outputs, the
+/// one before inputs, the others are the window of a kernel (`Linear: [in, out]`,
+/// `Conv2d: [height, width, in, out]`). A tensor of one dimension has that for both fans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// 0
@@ -36,8 +36,8 @@ pub enum Init {
         /// Standard deviation.
         std: f64,
     },
-    /// Normal, given that the value is less than two standard deviations from the mean. (Its own standard deviation is
-    /// 0.88 `std`.)
+    /// Normal, given that the value is less than two standard deviations from the mean. (Its own
+    /// standard deviation is 0.88 `std`.)
     TruncatedNormal {
         /// Mean.
         mean: f64,
@@ -69,7 +69,8 @@ pub enum Fan {
 /// A distribution, its variance given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Distribution {
-    /// Normal without the values beyond two standard deviations, widened to have the variance nonetheless.
+    /// Normal without the values beyond two standard deviations, widened to have the variance
+    /// nonetheless.
     TruncatedNormal,
     /// Normal.
     Normal,
@@ -98,25 +99,34 @@ impl Init {
         Init::scaled(1.0, Fan::Average, Distribution::Uniform)
     }
 
-    /// He et al. 2015 ("Kaiming"): variance `2 / fan_in`, which keeps the variance through a ReLU; normal.
+    /// He et al. 2015 ("Kaiming"): variance `2 / fan_in`, which keeps the variance through a ReLU;
+    /// normal.
     pub const fn he_normal() -> Self {
         Init::scaled(2.0, Fan::In, Distribution::Normal)
     }
 
-    /// He et al. 2015 ("Kaiming"): variance `2 / fan_in`, which keeps the variance through a ReLU; uniform.
+    /// He et al. 2015 ("Kaiming"): variance `2 / fan_in`, which keeps the variance through a ReLU;
+    /// uniform.
     pub const fn he_uniform() -> Self {
         Init::scaled(2.0, Fan::In, Distribution::Uniform)
     }
 
-    /// What PyTorch gives weights and biases of linear and convolution layers that have `fan_in` inputs:
-    /// `kaiming_uniform(a = sqrt(5))`, which is uniform within `1 / sqrt(fan_in)`.
+    /// What PyTorch gives weights and biases of linear and convolution layers that have `fan_in`
+    /// inputs: `kaiming_uniform(a = sqrt(5))`, which is uniform within `1 / sqrt(fan_in)`.
     pub fn torch_default(fan_in: usize) -> Self {
         let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
-        Init::Uniform { low: -bound, high: bound }
+        Init::Uniform {
+            low: -bound,
+            high: bound,
+        }
     }
 
     const fn scaled(scale: f64, mode: Fan, distribution: Distribution) -> Self {
-        Init::VarianceScaling { scale, mode, distribution }
+        Init::VarianceScaling {
+            scale,
+            mode,
+            distribution,
+        }
     }
 
     /// Needs a random key.
@@ -124,27 +134,49 @@ impl Init {
         !matches!(self, Init::Zeros | Init::Ones | Init::Constant(_))
     }
 
-    /// A first value of type `ty`. `key` (`u32[2]`) is not used unless the value [is random](Self::is_random).
+    /// A first value of type `ty`. `key` (`u32[2]`) is not used unless the value [is
+    /// random](Self::is_random).
     #[track_caller]
     pub fn sample<'t>(&self, key: Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
         self.draw(key.trace(), || key, ty)
     }
 
-    /// As many values one upon the other as the first `stacked` dimensions say, each drawn from a key of its own.
-    fn draw_each<'t>(&self, cx: &'t Trace, key: impl FnOnce() -> Tensor<'t>, ty: &TensorType, stacked: usize) -> Tensor<'t> {
+    /// As many values one upon the other as the first `stacked` dimensions say, each drawn from a
+    /// key of its own.
+    fn draw_each<'t>(
+        &self,
+        cx: &'t Trace,
+        key: impl FnOnce() -> Tensor<'t>,
+        ty: &TensorType,
+        stacked: usize,
+    ) -> Tensor<'t> {
         if stacked == 0 || !self.is_random() {
             return self.draw(cx, key, ty);
         }
         let layer = ty.with_dims(&ty.dims()[1..]);
         let keys = rng::split_many(key(), ty.dims()[0]);
-        let (_, Leaf(values)) = cx.scan(Empty::new(), Leaf(keys), |nothing: Empty<Tensor<'t>>, Leaf(key)| {
-            let value: Tensor<'t> = self.draw_each(cx, Box::new(|| key) as Box<dyn FnOnce() -> Tensor<'t>>, &layer, stacked - 1);
-            (nothing, Leaf(value))
-        });
+        let (_, Leaf(values)) = cx.scan(
+            Empty::new(),
+            Leaf(keys),
+            |nothing: Empty<Tensor<'t>>, Leaf(key)| {
+                let value: Tensor<'t> = self.draw_each(
+                    cx,
+                    Box::new(|| key) as Box<dyn FnOnce() -> Tensor<'t>>,
+                    &layer,
+                    stacked - 1,
+                );
+                (nothing, Leaf(value))
+            },
+        );
         values
     }
 
-    fn draw<'t>(&self, cx: &'t Trace, key: impl FnOnce() -> Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
+    fn draw<'t>(
+        &self,
+        cx: &'t Trace,
+        key: impl FnOnce() -> Tensor<'t>,
+        ty: &TensorType,
+    ) -> Tensor<'t> {
         let dims = ty.dims();
         // Scaled before it is rounded to 16 bits.
         let wide = wide(ty.dtype());
@@ -154,8 +186,16 @@ impl Init {
             Init::Constant(value) => return cx.full(value, ty),
             Init::Uniform { low, high } => rng::uniform(key(), dims, wide, low, high),
             Init::Normal { mean, std } => moved(rng::normal(key(), dims, wide), mean, std),
-            Init::TruncatedNormal { mean, std } => moved(rng::truncated_normal(key(), dims, wide, -2.0, 2.0), mean, std),
-            Init::VarianceScaling { scale, mode, distribution } => {
+            Init::TruncatedNormal { mean, std } => moved(
+                rng::truncated_normal(key(), dims, wide, -2.0, 2.0),
+                mean,
+                std,
+            ),
+            Init::VarianceScaling {
+                scale,
+                mode,
+                distribution,
+            } => {
                 let (fan_in, fan_out) = fans(dims);
                 let fan = match mode {
                     Fan::In => fan_in,
@@ -170,7 +210,9 @@ impl Init {
                         rng::truncated_normal(key(), dims, wide, -2.0, 2.0) * std
                     }
                     Distribution::Normal => rng::normal(key(), dims, wide) * variance.sqrt(),
-                    Distribution::Uniform => rng::uniform(key(), dims, wide, -1.0, 1.0) * (3.0 * variance).sqrt(),
+                    Distribution::Uniform => {
+                        rng::uniform(key(), dims, wide, -1.0, 1.0) * (3.0 * variance).sqrt()
+                    }
                 }
             }
         };
@@ -180,15 +222,24 @@ impl Init {
 
 /// First values of all leaves of `model`, from one random key (`u32[2]`).
 ///
-/// Each leaf has a key of its own, made of `key` and the leaf's path. So a layer more or less, or another order of
-/// fields, does not change what the other leaves get. Each layer of a [stacked](Param::stacked) leaf has a key of its own,
-/// split from the leaf's.
+/// Each leaf has a key of its own, made of `key` and the leaf's path. So a layer more or less, or
+/// another order of fields, does not change what the other leaves get. Each layer of a
+/// [stacked](Param::stacked) leaf has a key of its own, split from the leaf's.
 #[track_caller]
-pub fn init<'t, M: Tree<Leaf = Param>>(cx: &'t Trace, model: &M, key: Tensor<'t>) -> Of<M, Tensor<'t>> {
+pub fn init<'t, M: Tree<Leaf = Param>>(
+    cx: &'t Trace,
+    model: &M,
+    key: Tensor<'t>,
+) -> Of<M, Tensor<'t>> {
     let _site = cx.called_from(Location::caller());
-    let hashes: Vec<u64> =
-        model.named().iter().filter(|(_, param)| param.init.is_random()).map(|(path, _)| stable_hash(path)).collect();
-    // All keys in one go: a few operations on vectors instead of a hundred on scalars for each leaf.
+    let hashes: Vec<u64> = model
+        .named()
+        .iter()
+        .filter(|(_, param)| param.init.is_random())
+        .map(|(path, _)| stable_hash(path))
+        .collect();
+    // All keys in one go: a few operations on vectors instead of a hundred on scalars for each
+    // leaf.
     let keys = (!hashes.is_empty()).then(|| rng::fold_in_many(key, &hashes));
     let mut drawn = 0;
     Tree::as_ref(model).map(|_, param| {
@@ -220,7 +271,9 @@ fn fans(dims: &[usize]) -> (f64, f64) {
 
 /// FNV-1a of 64 bits: the same on every machine and in every version.
 fn stable_hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -229,9 +282,12 @@ mod tests {
 
     #[test]
     fn fans_follow_the_dimensions_of_layers() {
-        for (dims, expected) in
-            [(&[][..], (1.0, 1.0)), (&[7], (7.0, 7.0)), (&[784, 512], (784.0, 512.0)), (&[3, 5, 16, 32], (240.0, 480.0))]
-        {
+        for (dims, expected) in [
+            (&[][..], (1.0, 1.0)),
+            (&[7], (7.0, 7.0)),
+            (&[784, 512], (784.0, 512.0)),
+            (&[3, 5, 16, 32], (240.0, 480.0)),
+        ] {
             assert_eq!(fans(dims), expected, "{dims:?}");
         }
     }

@@ -14,8 +14,9 @@ use std::{
 
 pub use halite_core::Stages;
 use halite_core::{
-    Activity, Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, Error, FunctionActivity, HostArray,
-    InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason, Result, Sharding, TensorType,
+    Activity, Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, Error,
+    FunctionActivity, HostArray, InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing,
+    PartitionSpec, Program, Reason, Result, Sharding, TensorType,
     tree::{Empty, Family, Path, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port};
@@ -36,12 +37,20 @@ pub struct ArraySpec {
 impl ArraySpec {
     /// Of this type, as which devices hold it, by this layout.
     pub fn new(ty: TensorType, sharding: &Arc<Sharding>) -> Self {
-        ArraySpec { stored: ty.dtype(), ty, sharding: sharding.clone() }
+        ArraySpec {
+            stored: ty.dtype(),
+            ty,
+            sharding: sharding.clone(),
+        }
     }
 
     /// What `array` is.
     pub fn of(array: &Array) -> Self {
-        ArraySpec { ty: array.ty().clone(), sharding: array.sharding().clone(), stored: array.stored() }
+        ArraySpec {
+            ty: array.ty().clone(),
+            sharding: array.sharding().clone(),
+            stored: array.stored(),
+        }
     }
 
     /// The same, of which devices hold elements of this type.
@@ -63,14 +72,20 @@ impl fmt::Display for ArraySpec {
         if self.stored != self.ty.dtype() {
             write!(f, " kept as {}", self.stored)?;
         }
-        if self.sharding.mesh().size() == 1 { Ok(()) } else { write!(f, " by {}", self.sharding) }
+        if self.sharding.mesh().size() == 1 {
+            Ok(())
+        } else {
+            write!(f, " by {}", self.sharding)
+        }
     }
 }
 
 /// The leaves of a family, as tensors of a trace.
 pub type Traced<'t, F> = <F as Family>::Of<Tensor<'t>>;
 
-type Function<S, I, O> = dyn for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>) + Send + Sync;
+type Function<S, I, O> = dyn for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>)
+    + Send
+    + Sync;
 
 /// How an output, by path and type, lies over the devices.
 type OutputSpec = dyn Fn(&str, &TensorType) -> PartitionSpec + Send + Sync;
@@ -80,16 +95,18 @@ type OutputStored = dyn Fn(&str, &TensorType) -> DType + Send + Sync;
 
 /// A function of tensors, compiled when it is first called with arrays of new types, and kept.
 ///
-/// It takes a *state*, whose memory it may reuse, and *inputs*, which it only reads; it gives the next state and
-/// outputs. The state is moved in, so using an old state does not compile. Each of the three is a
-/// [`Tree`](halite_core::tree::Tree): write its [`Family`], such as `Mlp<()>`, [`Leaf<()>`](halite_core::tree::Leaf) for
-/// one tensor, or [`Empty<()>`] for none.
+/// It takes a *state*, whose memory it may reuse, and *inputs*, which it only reads; it gives the
+/// next state and outputs. The state is moved in, so using an old state does not compile. Each of
+/// the three is a [`Tree`](halite_core::tree::Tree): write its [`Family`], such as `Mlp<()>`,
+/// [`Leaf<()>`](halite_core::tree::Leaf) for one tensor, or [`Empty<()>`] for none.
 ///
-/// The whole function is one program: one launch, nothing read back. A call returns when the work is queued.
+/// The whole function is one program: one launch, nothing read back. A call returns when the work
+/// is queued.
 ///
-/// Static fields of the trees, such as a dropout rate, are part of the program: they are read when it is traced, and a
-/// call whose trees differ in nothing else uses the program there is. So are Rust numbers in the traced code. A number that
-/// changes from call to call is an input, `Leaf(Array::scalar(..))`; one that changes from run to run, as a learning rate, is a
+/// Static fields of the trees, such as a dropout rate, are part of the program: they are read when
+/// it is traced, and a call whose trees differ in nothing else uses the program there is. So are
+/// Rust numbers in the traced code. A number that changes from call to call is an input,
+/// `Leaf(Array::scalar(..))`; one that changes from run to run, as a learning rate, is a
 /// [hyperparameter](Trace::hyperparameter). Neither is compiled again for another value.
 ///
 /// ```
@@ -125,7 +142,8 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     /// Least recently used first, at most `limit`. Held only to look and to add.
     programs: Mutex<Vec<Arc<Compiled<O>>>>,
     limit: usize,
-    /// Held while compiling, so that threads that want the same program wait for it instead of compiling it twice.
+    /// Held while compiling, so that threads that want the same program wait for it instead of
+    /// compiling it twice.
     compiling: Mutex<()>,
     /// Programs that threads of their own compile.
     begun: Mutex<Vec<Begun<O>>>,
@@ -160,14 +178,16 @@ struct Begun<O: Family> {
 /// A compiled program, and how long compiling it took.
 type Timed = (Loaded, Duration);
 
-/// A thread that compiles. A process that ends while a compiler is at work may end badly, so it is waited for also where
-/// nobody wants the program any more.
+/// A thread that compiles. A process that ends while a compiler is at work may end badly, so it is
+/// waited for also where nobody wants the program any more.
 struct Joined(Option<JoinHandle<Result<Timed>>>);
 
 impl Joined {
     fn join(mut self) -> Result<Timed> {
         let thread = self.0.take().expect("it is waited for once");
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     fn is_finished(&self) -> bool {
@@ -195,8 +215,13 @@ type Input = (Path, ArraySpec);
 
 impl<O: Family> Border<O> {
     /// Whether these are the trees that it was made for.
-    fn is<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(&self, state: &S, inputs: &I) -> bool {
-        fits(&self.state, state, |known, spec| known == spec) && fits(&self.inputs, inputs, |known, spec| known == spec)
+    fn is<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
+        &self,
+        state: &S,
+        inputs: &I,
+    ) -> bool {
+        fits(&self.state, state, |known, spec| known == spec)
+            && fits(&self.inputs, inputs, |known, spec| known == spec)
     }
 }
 
@@ -204,7 +229,12 @@ impl<O: Family> Border<O> {
 fn fits<T: Tree>(known: &[Input], tree: &T, is: impl Fn(&ArraySpec, &T::Leaf) -> bool) -> bool {
     let mut left = known.iter();
     let mut fits = true;
-    tree.for_each(|path, leaf| fits = fits && left.next().is_some_and(|(at, spec)| at == path && is(spec, leaf)));
+    tree.for_each(|path, leaf| {
+        fits = fits
+            && left
+                .next()
+                .is_some_and(|(at, spec)| at == path && is(spec, leaf))
+    });
     fits && left.next().is_none()
 }
 
@@ -215,8 +245,9 @@ pub struct Lowered<O> {
     pub graph: Graph,
     /// The program: StableHLO and the types on its border.
     pub program: Program,
-    /// What it takes after the state and the inputs: the [hyperparameters](Trace::hyperparameter), one array for each of their
-    /// element types, with their values in the order in which they were first asked for.
+    /// What it takes after the state and the inputs: the [hyperparameters](Trace::hyperparameter),
+    /// one array for each of their element types, with their values in the order in which they were
+    /// first asked for.
     pub hyperparameters: Vec<(ArraySpec, HostArray)>,
     /// Its outputs, state excluded.
     pub outputs: Vec<ArraySpec>,
@@ -227,13 +258,21 @@ pub struct Lowered<O> {
 }
 
 impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
-    /// `function` from `(state, inputs)` to `(next state, outputs)`. It is traced at the first call, not now.
+    /// `function` from `(state, inputs)` to `(next state, outputs)`. It is traced at the first
+    /// call, not now.
     ///
     /// The next state has the types of the state.
     #[track_caller]
     pub fn new(
         client: &Client,
-        function: impl for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>) + Send + Sync + 'static,
+        function: impl for<'t> Fn(
+            &'t Trace,
+            Traced<'t, S>,
+            Traced<'t, I>,
+        ) -> (Traced<'t, S>, Traced<'t, O>)
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Jit {
             client: client.clone(),
@@ -257,8 +296,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         }
     }
 
-    /// The line to name in reports, for functions that a library makes for its caller. Without this, it is the line that
-    /// called [`new`](Self::new).
+    /// The line to name in reports, for functions that a library makes for its caller. Without
+    /// this, it is the line that called [`new`](Self::new).
     pub fn of_line(mut self, origin: &'static Location<'static>) -> Self {
         self.origin = origin;
         self.made_by_library = true;
@@ -267,7 +306,10 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
 
     /// What became of this function, in what a client [did](halite_core::Metrics::activity).
     pub fn of<'a>(&self, activity: &'a Activity) -> Option<&'a FunctionActivity> {
-        activity.functions.iter().find(|function| *function.name == *self.name && function.origin == Some(self.origin))
+        activity
+            .functions
+            .iter()
+            .find(|function| *function.name == *self.name && function.origin == Some(self.origin))
     }
 
     /// A name for dumps, reports and messages.
@@ -282,8 +324,9 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
-    /// The most programs to keep, one for each combination of input types: 64 by default, at least 1. Beyond
-    /// that the least recently used one is dropped, with a warning, and compiled again when it is called for.
+    /// The most programs to keep, one for each combination of input types: 64 by default, at least 1.
+    /// Beyond that the least recently used one is dropped, with a warning, and compiled again when
+    /// it is called for.
     pub fn max_programs(mut self, most: usize) -> Self {
         self.limit = most.max(1);
         self
@@ -295,23 +338,30 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
-    /// Which element types it computes in. Arrays keep theirs: parameters that are kept in a narrow type come from a function
-    /// with [`output_stored`](Self::output_stored), or from [`Array::upload_as`].
+    /// Which element types it computes in. Arrays keep theirs: parameters that are kept in a narrow
+    /// type come from a function with [`output_stored`](Self::output_stored), or from
+    /// [`Array::upload_as`].
     pub fn precision(mut self, policy: DTypePolicy) -> Self {
         self.precision = policy;
         self
     }
 
-    /// How each output, by path and type, lies over the devices. Without this, outputs are whole on every device. The
-    /// next state always lies as the state does.
-    pub fn output_specs(mut self, spec: impl Fn(&str, &TensorType) -> PartitionSpec + Send + Sync + 'static) -> Self {
+    /// How each output, by path and type, lies over the devices. Without this, outputs are whole on
+    /// every device. The next state always lies as the state does.
+    pub fn output_specs(
+        mut self,
+        spec: impl Fn(&str, &TensorType) -> PartitionSpec + Send + Sync + 'static,
+    ) -> Self {
         self.output_spec = Box::new(spec);
         self
     }
 
-    /// Which element type devices hold of each output, by path and type. Without this, its own. The next state is always
-    /// kept as the state is.
-    pub fn output_stored(mut self, stored: impl Fn(&str, &TensorType) -> DType + Send + Sync + 'static) -> Self {
+    /// Which element type devices hold of each output, by path and type. Without this, its own. The
+    /// next state is always kept as the state is.
+    pub fn output_stored(
+        mut self,
+        stored: impl Fn(&str, &TensorType) -> DType + Send + Sync + 'static,
+    ) -> Self {
         self.output_stored = Box::new(stored);
         self
     }
@@ -319,10 +369,15 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// Queues one run, after compiling if the types or layouts are new.
     ///
     /// # Errors
-    /// All mistakes of the traced code at once; what the compiler says; a state or input on another mesh than the rest. The
-    /// state is lost then; [`prepare`](Self::prepare) finds all of these before there is anything to lose.
+    /// All mistakes of the traced code at once; what the compiler says; a state or input on another
+    /// mesh than the rest. The state is lost then; [`prepare`](Self::prepare) finds all of these
+    /// before there is anything to lose.
     #[track_caller]
-    pub fn call(&self, state: S::Of<Array>, inputs: &I::Of<Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
+    pub fn call(
+        &self,
+        state: S::Of<Array>,
+        inputs: &I::Of<Array>,
+    ) -> Result<(S::Of<Array>, O::Of<Array>)> {
         self.call_with(state, Tree::as_ref(inputs))
     }
 
@@ -331,14 +386,27 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// # Errors
     /// As [`call`](Self::call).
     #[track_caller]
-    pub fn call_with(&self, state: S::Of<Array>, inputs: I::Of<&Array>) -> Result<(S::Of<Array>, O::Of<Array>)> {
+    pub fn call_with(
+        &self,
+        state: S::Of<Array>,
+        inputs: I::Of<&Array>,
+    ) -> Result<(S::Of<Array>, O::Of<Array>)> {
         let compiled = match self.find(&state, &inputs) {
             Some(compiled) => compiled,
             None => self.compile_for(&state, &inputs)?,
         };
-        let Compiled { border, loaded, hyperparameters, .. } = &*compiled;
+        let Compiled {
+            border,
+            loaded,
+            hyperparameters,
+            ..
+        } = &*compiled;
         let count = border.state.len() + border.inputs.len() + hyperparameters.len();
-        let mut args: Vec<_> = loaded.devices().iter().map(|_| Vec::with_capacity(count)).collect();
+        let mut args: Vec<_> = loaded
+            .devices()
+            .iter()
+            .map(|_| Vec::with_capacity(count))
+            .collect();
         let state_shape = state.map(|_, array| {
             for (row, shard) in args.iter_mut().zip(array.into_shards()) {
                 row.push(Arg::Donate(shard));
@@ -351,14 +419,25 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         }
         let launched = loaded.launch(Launch { args })?;
         let mut rows: Vec<_> = launched.outputs.into_iter().map(Vec::into_iter).collect();
-        let mut specs = border.state.iter().map(|(_, spec)| spec).chain(&border.outputs);
+        let mut specs = border
+            .state
+            .iter()
+            .map(|(_, spec)| spec)
+            .chain(&border.outputs);
         let mut next = |_: &Path, ()| {
             let spec = specs.next().expect("a program knows what it gives");
-            let shards = rows.iter_mut().map(|row| row.next().expect("a launch gives the results of its signature")).collect();
+            let shards = rows
+                .iter_mut()
+                .map(|row| {
+                    row.next()
+                        .expect("a launch gives the results of its signature")
+                })
+                .collect();
             Array::from_shards_as(spec.ty.clone(), &spec.sharding, shards, spec.stored)
         };
         let state = state_shape.try_map(&mut Path::new(), &mut next)?;
-        let outputs = Tree::as_ref(&border.shape).try_map(&mut Path::new(), &mut |path, _| next(path, ()))?;
+        let outputs =
+            Tree::as_ref(&border.shape).try_map(&mut Path::new(), &mut |path, _| next(path, ()))?;
         Ok((state, outputs))
     }
 
@@ -371,15 +450,27 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         Ok(self.compile(state, inputs)?.stages)
     }
 
-    /// As [`prepare`](Self::prepare), but only traces now. A thread compiles, and who wants the program first waits for it.
+    /// As [`prepare`](Self::prepare), but only traces now. A thread compiles, and who wants the
+    /// program first waits for it.
     ///
     /// # Errors
-    /// All mistakes of the traced code at once. What the compiler says comes with the first call, or with `prepare`.
+    /// All mistakes of the traced code at once. What the compiler says comes with the first call,
+    /// or with `prepare`.
     #[track_caller]
-    pub fn prepare_in_background(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<()> {
-        let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn prepare_in_background(
+        &self,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+    ) -> Result<()> {
+        let _compiling = self
+            .compiling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let begun = || self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiled = self.programs().iter().any(|compiled| compiled.border.is(state, inputs));
+        let compiled = self
+            .programs()
+            .iter()
+            .any(|compiled| compiled.border.is(state, inputs));
         if compiled || begun().iter().any(|begun| begun.border.is(state, inputs)) {
             return Ok(());
         }
@@ -389,22 +480,28 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             return Ok(());
         }
         if let Ok(thread) = thread::Builder::new().name("compile".into()).spawn(compile) {
-            begun().push(Begun { border, stages, thread: Joined(Some(thread)) });
+            begun().push(Begun {
+                border,
+                stages,
+                thread: Joined(Some(thread)),
+            });
         }
         Ok(())
     }
 
-    /// Whether a thread of [`prepare_in_background`](Self::prepare_in_background) is still compiling.
+    /// Whether a thread of [`prepare_in_background`](Self::prepare_in_background) is still
+    /// compiling.
     pub fn is_compiling(&self) -> bool {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         begun.iter().any(|begun| !begun.thread.is_finished())
     }
 
-    /// Leaves the threads of [`prepare_in_background`](Self::prepare_in_background) to themselves: nobody waits for them any
-    /// more, also when this is dropped. A process that ends while one of them is in a compiler may end badly, unless it ends
-    /// without running destructors (`_exit`).
+    /// Leaves the threads of [`prepare_in_background`](Self::prepare_in_background) to themselves:
+    /// nobody waits for them any more, also when this is dropped. A process that ends while one of
+    /// them is in a compiler may end badly, unless it ends without running destructors (`_exit`).
     pub fn abandon_background(&self) {
-        let abandoned = std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
+        let abandoned =
+            std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
         for mut begun in abandoned {
             drop(begun.thread.0.take());
         }
@@ -414,7 +511,11 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     ///
     /// # Errors
     /// All mistakes of the traced code at once; layouts on several meshes.
-    pub fn lower(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Lowered<O::Of<()>>> {
+    pub fn lower(
+        &self,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+    ) -> Result<Lowered<O::Of<()>>> {
         let started = Instant::now();
         let _span = tracing::trace_span!("trace", program = self.name).entered();
         let cx = Trace::new();
@@ -441,15 +542,25 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         for (path, tensor) in outputs.named() {
             let sharding = Sharding::new(&mesh, (self.output_spec)(&path, &tensor.ty()))?;
             let stored = (self.output_stored)(&path, &tensor.ty());
-            output_specs.push(ArraySpec { ty: tensor.ty(), sharding, stored });
+            output_specs.push(ArraySpec {
+                ty: tensor.ty(),
+                sharding,
+                stored,
+            });
         }
         let hyperparameters = cx.hyperparameter_inputs()?;
         all_inputs.extend(hyperparameters.iter().map(|(input, _)| *input));
-        names.extend(hyperparameters.iter().map(|_| "hyperparameters".to_string()));
+        names.extend(
+            hyperparameters
+                .iter()
+                .map(|_| "hyperparameters".to_string()),
+        );
         let replicated = Sharding::replicated(&mesh);
-        let hyperparameters: Vec<_> =
-            (hyperparameters.into_iter()).map(|(input, values)| (ArraySpec::new(input.ty(), &replicated), values)).collect();
-        let all_outputs: Vec<Tensor<'_>> = next.iter().copied().chain(outputs.into_leaves()).collect();
+        let hyperparameters: Vec<_> = (hyperparameters.into_iter())
+            .map(|(input, values)| (ArraySpec::new(input.ty(), &replicated), values))
+            .collect();
+        let all_outputs: Vec<Tensor<'_>> =
+            next.iter().copied().chain(outputs.into_leaves()).collect();
         let graph = cx.graph(&all_inputs, &all_outputs)?;
         self.log_warnings(&cx);
         let trace = started.elapsed();
@@ -458,25 +569,58 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let started = Instant::now();
         let _span = tracing::trace_span!("print", program = self.name).entered();
         let state_specs = state.leaves();
-        let specs: Vec<&ArraySpec> = specs.into_iter().chain(hyperparameters.iter().map(|(spec, _)| spec)).collect();
-        let [taken, given] = [&specs, &state_specs.iter().copied().chain(&output_specs).collect()]
-            .map(|specs: &Vec<&ArraySpec>| specs.iter().map(|spec| spec.stored).collect::<Vec<_>>());
+        let specs: Vec<&ArraySpec> = specs
+            .into_iter()
+            .chain(hyperparameters.iter().map(|(spec, _)| spec))
+            .collect();
+        let [taken, given] = [
+            &specs,
+            &state_specs.iter().copied().chain(&output_specs).collect(),
+        ]
+        .map(|specs: &Vec<&ArraySpec>| specs.iter().map(|spec| spec.stored).collect::<Vec<_>>());
         let narrowing = Narrowing::on(&self.client.platform().name);
-        let graph = halite_ir::with_precision(halite_ir::with_border(graph, &taken, &given), &self.precision, &narrowing);
+        let graph = halite_ir::with_precision(
+            halite_ir::with_border(graph, &taken, &given),
+            &self.precision,
+            &narrowing,
+        );
         let graph = halite_ir::optimize(&graph);
         self.note_missing_axes(&graph, &mesh);
-        let port = |name: Option<String>, spec: &ArraySpec| Port { name, spec: Some(spec.sharding.spec().clone()) };
+        let port = |name: Option<String>, spec: &ArraySpec| Port {
+            name,
+            spec: Some(spec.sharding.spec().clone()),
+        };
         let interface = Interface {
             name: self.name.clone(),
             mesh: Some(mesh),
-            inputs: names.into_iter().zip(&specs).map(|(name, spec)| port(Some(name), spec)).collect(),
-            outputs: state_specs.iter().copied().chain(&output_specs).map(|spec| port(None, spec)).collect(),
+            inputs: names
+                .into_iter()
+                .zip(&specs)
+                .map(|(name, spec)| port(Some(name), spec))
+                .collect(),
+            outputs: state_specs
+                .iter()
+                .copied()
+                .chain(&output_specs)
+                .map(|spec| port(None, spec))
+                .collect(),
             aliases: (0..state_specs.len()).map(|index| (index, index)).collect(),
             ..Interface::default()
         };
         let program = halite_ir::program(&graph, &interface)?;
-        let stages = Stages { trace, print: started.elapsed(), compile: Duration::ZERO };
-        Ok(Lowered { program, hyperparameters, outputs: output_specs, shape, stages, graph })
+        let stages = Stages {
+            trace,
+            print: started.elapsed(),
+            compile: Duration::ZERO,
+        };
+        Ok(Lowered {
+            program,
+            hyperparameters,
+            outputs: output_specs,
+            shape,
+            stages,
+            graph,
+        })
     }
 
     /// How often this function was compiled, or taken out of the client's cache of programs.
@@ -484,7 +628,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self.compiles.load(Relaxed)
     }
 
-    /// How many programs were dropped because there were more than [`max_programs`](Self::max_programs).
+    /// How many programs were dropped because there were more than
+    /// [`max_programs`](Self::max_programs).
     pub fn evictions(&self) -> u64 {
         self.evictions.load(Relaxed)
     }
@@ -508,23 +653,39 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         let mut programs = self.programs();
         let index = programs.iter().rposition(|compiled| {
             let border = &compiled.border;
-            fits(&border.state, state, ArraySpec::is) && fits(&border.inputs, inputs, |spec, array| spec.is(array))
+            fits(&border.state, state, ArraySpec::is)
+                && fits(&border.inputs, inputs, |spec, array| spec.is(array))
         })?;
         programs[index..].rotate_left(1);
         programs.last().cloned()
     }
 
     #[track_caller]
-    fn compile_for(&self, state: &S::Of<Array>, inputs: &I::Of<&Array>) -> Result<Arc<Compiled<O>>> {
+    fn compile_for(
+        &self,
+        state: &S::Of<Array>,
+        inputs: &I::Of<&Array>,
+    ) -> Result<Arc<Compiled<O>>> {
         let state = Tree::as_ref(state).map(|_, array| ArraySpec::of(array));
         let inputs = Tree::as_ref(inputs).map(|_, array| ArraySpec::of(array));
         self.compile(&state, &inputs)
     }
 
     #[track_caller]
-    fn compile(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Result<Arc<Compiled<O>>> {
-        let _compiling = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.programs().iter().find(|compiled| compiled.border.is(state, inputs)).cloned();
+    fn compile(
+        &self,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+    ) -> Result<Arc<Compiled<O>>> {
+        let _compiling = self
+            .compiling
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = self
+            .programs()
+            .iter()
+            .find(|compiled| compiled.border.is(state, inputs))
+            .cloned();
         if let Some(compiled) = known {
             return Ok(compiled);
         }
@@ -541,18 +702,28 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         if loaded.devices().len() > 1 {
             let outputs = border.shape.paths().into_iter().zip(&border.outputs);
             let results: Vec<_> = state.named().into_iter().chain(outputs).collect();
-            loaded.check_outputs(results.iter().map(|(path, spec)| (path.as_str(), &spec.ty, &spec.sharding)))?;
+            loaded.check_outputs(
+                results
+                    .iter()
+                    .map(|(path, spec)| (path.as_str(), &spec.ty, &spec.sharding)),
+            )?;
         }
         tracing::debug!(name = %self.name, trace = ?stages.trace, print = ?stages.print, compile = ?stages.compile, "compiled");
         let hyperparameters = (border.hyperparameters.iter())
             .map(|(spec, values)| Array::upload(&self.client, values, &spec.sharding))
             .collect::<Result<_>>()?;
-        let compiled = Arc::new(Compiled { border, hyperparameters, loaded, stages });
+        let compiled = Arc::new(Compiled {
+            border,
+            hyperparameters,
+            loaded,
+            stages,
+        });
         self.keep(compiled.clone());
         Ok(compiled)
     }
 
-    /// Adds a program to those that are kept, in place of the least recently used one if there are too many.
+    /// Adds a program to those that are kept, in place of the least recently used one if there are
+    /// too many.
     fn keep(&self, compiled: Arc<Compiled<O>>) {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.trace += compiled.stages.trace;
@@ -594,23 +765,48 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         &self,
         state: &S::Of<ArraySpec>,
         inputs: &I::Of<ArraySpec>,
-    ) -> Result<(Border<O>, Stages, impl FnOnce() -> Result<Timed> + Send + use<S, I, O>)> {
+    ) -> Result<(
+        Border<O>,
+        Stages,
+        impl FnOnce() -> Result<Timed> + Send + use<S, I, O>,
+    )> {
         let last = self.programs().last().cloned();
         let reason = match last {
             None => Reason::First,
             Some(last) => {
                 let new = state.named().into_iter().chain(inputs.named()).collect();
-                let known = last.border.state.iter().chain(&last.border.inputs).map(|(_, spec)| spec).collect();
+                let known = last
+                    .border
+                    .state
+                    .iter()
+                    .chain(&last.border.inputs)
+                    .map(|(_, spec)| spec)
+                    .collect();
                 let reason = what_changed(known, new);
-                halite_core::warning!("`{}` ({}) is compiled again: {reason}", self.name, self.origin);
+                halite_core::warning!(
+                    "`{}` ({}) is compiled again: {reason}",
+                    self.name,
+                    self.origin
+                );
                 reason
             }
         };
-        let Lowered { program, hyperparameters, outputs, shape, stages, graph } = self.lower(state, inputs)?;
+        let Lowered {
+            program,
+            hyperparameters,
+            outputs,
+            shape,
+            stages,
+            graph,
+        } = self.lower(state, inputs)?;
         let paths = state.paths().into_iter().chain(inputs.paths());
         let cause = CompileCause {
             origin: Some(self.origin),
-            called_at: if self.made_by_library { None } else { Some(Location::caller()) },
+            called_at: if self.made_by_library {
+                None
+            } else {
+                Some(Location::caller())
+            },
             reason,
             stages,
             graph: self.client.dumps().then(|| graph.to_string()),
@@ -627,25 +823,52 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             let loaded = client.compile_because(&program, &options, cause)?;
             Ok((loaded, started.elapsed()))
         };
-        Ok((Border { state: known(state), inputs: known(inputs), outputs, shape, hyperparameters }, stages, compile))
+        Ok((
+            Border {
+                state: known(state),
+                inputs: known(inputs),
+                outputs,
+                shape,
+                hyperparameters,
+            },
+            stages,
+            compile,
+        ))
     }
 
-    /// The program for these inputs out of the background, if it is there: waits until it is compiled.
-    fn take_begun(&self, state: &S::Of<ArraySpec>, inputs: &I::Of<ArraySpec>) -> Option<(Border<O>, Stages, Result<Timed>)> {
+    /// The program for these inputs out of the background, if it is there: waits until it is
+    /// compiled.
+    fn take_begun(
+        &self,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+    ) -> Option<(Border<O>, Stages, Result<Timed>)> {
         let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = all.iter().position(|begun| begun.border.is(state, inputs))?;
-        let Begun { border, stages, thread } = all.swap_remove(index);
+        let index = all
+            .iter()
+            .position(|begun| begun.border.is(state, inputs))?;
+        let Begun {
+            border,
+            stages,
+            thread,
+        } = all.swap_remove(index);
         drop(all);
         Some((border, stages, thread.join()))
     }
 
     fn mesh_of(&self, specs: &[&ArraySpec]) -> Result<Arc<Mesh>> {
-        let known = self.mesh.as_ref().or(specs.first().map(|spec| spec.sharding.mesh()));
+        let known = self
+            .mesh
+            .as_ref()
+            .or(specs.first().map(|spec| spec.sharding.mesh()));
         let Some(mesh) = known else {
             let device = *self.client.local_devices().first().ok_or_else(|| {
                 Error::invalid(
                     "jit",
-                    format!("`{}` has no inputs, and {:?} has no local device to run it on", self.name, self.client),
+                    format!(
+                        "`{}` has no inputs, and {:?} has no local device to run it on",
+                        self.name, self.client
+                    ),
                 )
             })?;
             return Ok(Arc::new(Mesh::single(device)));
@@ -653,8 +876,12 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         for spec in specs {
             if spec.sharding.mesh() != mesh {
                 let other = spec.sharding.mesh();
-                let message =
-                    format!("`{}` has inputs on {mesh} {:?} and on {other} {:?}", self.name, mesh.devices(), other.devices());
+                let message = format!(
+                    "`{}` has inputs on {mesh} {:?} and on {other} {:?}",
+                    self.name,
+                    mesh.devices(),
+                    other.devices()
+                );
                 return Err(Error::invalid("jit", message));
             }
         }
@@ -666,28 +893,46 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         fn missing<'g>(graph: &'g Graph, mesh: &Mesh, found: &mut BTreeSet<&'g str>) {
             for node in graph.nodes() {
                 if let Op::ShardingConstraint(spec) = &node.op {
-                    found.extend(spec.all_axes().map(|axis| &**axis).filter(|axis| mesh.axis(axis).is_none()));
+                    found.extend(
+                        spec.all_axes()
+                            .map(|axis| &**axis)
+                            .filter(|axis| mesh.axis(axis).is_none()),
+                    );
                 }
-                node.op.regions().into_iter().for_each(|region| missing(region, mesh, found));
+                node.op
+                    .regions()
+                    .into_iter()
+                    .for_each(|region| missing(region, mesh, found));
             }
         }
         let mut axes = BTreeSet::new();
         missing(graph, mesh, &mut axes);
         if !axes.is_empty() && mesh.size() > 1 {
-            tracing::info!("`{}`: sharding constraints name the axes {axes:?}, which {mesh} does not have", self.name);
+            tracing::info!(
+                "`{}`: sharding constraints name the axes {axes:?}, which {mesh} does not have",
+                self.name
+            );
         }
     }
 
     fn check_state(&self, cx: &Trace, state: &S::Of<ArraySpec>, next: &Traced<'_, S>) {
         if let Err(error) = halite_core::tree::same_structure(state, next) {
-            cx.fail("state", format!("the next state is no longer shaped like the state: {error}"), None);
+            cx.fail(
+                "state",
+                format!("the next state is no longer shaped like the state: {error}"),
+                None,
+            );
             return;
         }
         for ((path, old), new) in state.named().into_iter().zip(next.leaves()) {
             if !new.is_error() && new.ty() != old.ty {
                 cx.fail(
                     "state",
-                    format!("`{path}` is {}, and after the step {}; a state keeps its types", old.ty, new.ty()),
+                    format!(
+                        "`{path}` is {}, and after the step {}; a state keeps its types",
+                        old.ty,
+                        new.ty()
+                    ),
                     None,
                 );
             }
@@ -702,7 +947,9 @@ impl<I: Family, O: Family> Jit<Empty<()>, I, O> {
         client: &Client,
         function: impl for<'t> Fn(&'t Trace, Traced<'t, I>) -> Traced<'t, O> + Send + Sync + 'static,
     ) -> Self {
-        Jit::new(client, move |cx, _, inputs| (Empty::new(), function(cx, inputs)))
+        Jit::new(client, move |cx, _, inputs| {
+            (Empty::new(), function(cx, inputs))
+        })
     }
 
     /// Queues one run, after compiling if the types or layouts are new.
@@ -726,7 +973,13 @@ impl<I: Family, O: Family> Jit<Empty<()>, I, O> {
 
 impl<S: Family, I: Family, O: Family> fmt::Debug for Jit<S, I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Jit(`{}` of {}, compiled {} times)", self.name, self.origin, self.compiles())
+        write!(
+            f,
+            "Jit(`{}` of {}, compiled {} times)",
+            self.name,
+            self.origin,
+            self.compiles()
+        )
     }
 }
 
@@ -751,27 +1004,45 @@ fn what_changed(known: Vec<&ArraySpec>, new: Vec<(String, &ArraySpec)>) -> Reaso
             to: (new.ty.clone(), new.sharding.clone()),
         })
         .collect();
-    if changes.is_empty() { Reason::Arranged { from, to } } else { Reason::InputChanged(changes) }
+    if changes.is_empty() {
+        Reason::Arranged { from, to }
+    } else {
+        Reason::InputChanged(changes)
+    }
 }
 
-/// The largest tensors of a program, largest first: its inputs, as one device sees them, and what it computes, whole.
-fn largest<'a>(graph: &Graph, inputs: impl Iterator<Item = (String, &'a TensorType)>) -> Vec<LargeBuffer> {
+/// The largest tensors of a program, largest first: its inputs, as one device sees them, and what
+/// it computes, whole.
+fn largest<'a>(
+    graph: &Graph,
+    inputs: impl Iterator<Item = (String, &'a TensorType)>,
+) -> Vec<LargeBuffer> {
     const NAMED: usize = 6;
     let named = inputs.map(|(path, ty)| (ty, None, Some(path), None));
-    let computed = graph
-        .nodes()
-        .iter()
-        .flat_map(|node| node.results.iter().map(|&value| (graph.ty(value), Some(node.op.name()), None, node.origin)));
+    let computed = graph.nodes().iter().flat_map(|node| {
+        node.results
+            .iter()
+            .map(|&value| (graph.ty(value), Some(node.op.name()), None, node.origin))
+    });
     let mut all: Vec<_> = named.chain(computed).collect();
     // What has no size in this process's address space is the largest.
     all.sort_by_key(|(ty, ..)| std::cmp::Reverse(ty.checked_bytes().unwrap_or(usize::MAX)));
-    let buffer = |(ty, op, path, line): (&TensorType, Option<&str>, Option<String>, Option<&'static Location<'static>>)| {
+    let buffer = |(ty, op, path, line): (
+        &TensorType,
+        Option<&str>,
+        Option<String>,
+        Option<&'static Location<'static>>,
+    )| {
         let what = match path {
             Some(path) if path.is_empty() => "the input".to_string(),
             Some(path) => format!("`{path}`"),
             None => op.expect("what is no input is computed").to_string(),
         };
-        LargeBuffer { what, ty: ty.clone(), line }
+        LargeBuffer {
+            what,
+            ty: ty.clone(),
+            line,
+        }
     };
     all.into_iter().take(NAMED).map(buffer).collect()
 }

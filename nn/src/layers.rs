@@ -1,9 +1,11 @@
 //! Layers: structs of parameters, and what they compute.
 //!
-//! A layer is a struct generic over its leaf with `#[derive(Tree)]`. `X<Param>` describes it and has the constructors,
-//! `X<Tensor>` has `forward`. A model is a struct of layers, so this folder is also the example of how to write one.
+//! A layer is a struct generic over its leaf with `#[derive(Tree)]`. `X<Param>` describes it and
+//! has the constructors, `X<Tensor>` has `forward`. A model is a struct of layers, so this folder
+//! is also the example of how to write one.
 //!
-//! Features are the last dimension everywhere: `[batch, features]`, `[batch, height, width, features]`.
+//! Features are the last dimension everywhere: `[batch, features]`,
+//! `[batch, height, width, features]`.
 
 mod activation;
 mod attention;

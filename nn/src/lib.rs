@@ -1,8 +1,9 @@
 //! Tracing, gradients, layers, losses and optimizers.
 //!
-//! A [`Trace`] records what is done to [`Tensor`]s; [`grad()`] appends the gradient to it; [`Jit`] makes a program of it, compiles
-//! it once per combination of input types, and runs it on arrays. A model is a struct generic over its leaf: `Mlp<Param>`
-//! describes it, `Mlp<Tensor>` computes, `Mlp<Array>` is on devices.
+//! A [`Trace`] records what is done to [`Tensor`]s; [`grad()`] appends the gradient to it; [`Jit`]
+//! makes a program of it, compiles it once per combination of input types, and runs it on arrays. A
+//! model is a struct generic over its leaf: `Mlp<Param>` describes it, `Mlp<Tensor>` computes,
+//! `Mlp<Array>` is on devices.
 //!
 //! ```
 //! use halite_core::{Array, Client, HostArray, Null, Sharding, Tree, tree::{Empty, Leaf}};
@@ -54,7 +55,8 @@
 //! # }
 //! ```
 //!
-//! What does not fit is told when the function is traced, all of it at once, each with the user's line:
+//! What does not fit is told when the function is traced, all of it at once, each with the user's
+//! line:
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
@@ -71,12 +73,15 @@
 //!
 //! # What holds here
 //!
-//! * Nothing runs while it is traced, and there is no hidden graph: a tensor belongs to its trace and cannot outlive it.
-//! * A program is traced once per combination of input types; compiling one again is logged with the input that changed,
-//!   and at most [`Jit::max_programs`] of them are kept.
-//! * Likely errors in traced code are mistakes (a loss that depends on no parameter, a layer that does not know its mode) or
-//!   [warnings](Trace::warnings) (a parameter without a gradient, a metric that nobody takes).
-//! * A number that people try several values of is an argument, as a learning rate: see [`Trace::hyperparameter`].
+//! * Nothing runs while it is traced, and there is no hidden graph: a tensor belongs to its trace
+//!   and cannot outlive it.
+//! * A program is traced once per combination of input types; compiling one again is logged with
+//!   the input that changed, and at most [`Jit::max_programs`] of them are kept.
+//! * Likely errors in traced code are mistakes (a loss that depends on no parameter, a layer that
+//!   does not know its mode) or [warnings](Trace::warnings) (a parameter without a gradient, a
+//!   metric that nobody takes).
+//! * A number that people try several values of is an argument, as a learning rate: see
+//!   [`Trace::hyperparameter`].
 //! * Every [`Op`](halite_ir::Op) has a gradient, or says why it has none; none is silently zero.
 //! * Random numbers are a function of their key ([`rng`]), the same bits on every backend.
 //! * Nothing here knows PJRT, a dataset or a file.
@@ -120,12 +125,13 @@ pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Lowered, Stages, Traced};
 pub use layers::{
-    Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding, FromHeads, GroupNorm, LayerNorm,
-    Linear, Mask, RmsNorm, Rotary, Rotation, Stack, ToHeads, attention,
+    Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding,
+    FromHeads, GroupNorm, LayerNorm, Linear, Mask, RmsNorm, Rotary, Rotation, Stack, ToHeads,
+    attention,
 };
 pub use losses::{
-    CrossEntropy, bce_with_logits, bce_with_logits_each, cross_entropy, huber, huber_each, kl_divergence, mae, mae_each, mse,
-    mse_each, soft_cross_entropy,
+    CrossEntropy, bce_with_logits, bce_with_logits_each, cross_entropy, huber, huber_each,
+    kl_divergence, mae, mae_each, mse, mse_each, soft_cross_entropy,
 };
 pub use mean::Mean;
 pub use metrics::{accuracy, correct, top_k_accuracy};
@@ -136,4 +142,6 @@ pub use schedule::Schedule;
 pub use shard_map::Manual;
 pub use tensor::Tensor;
 pub use trace::{CallSite, Mistake, Trace};
-pub use transformer::{Block, FeedForward, MlpKind, Norm, NormKind, Positions, Transformer, TransformerConfig};
+pub use transformer::{
+    Block, FeedForward, MlpKind, Norm, NormKind, Positions, Transformer, TransformerConfig,
+};

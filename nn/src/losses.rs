@@ -1,7 +1,7 @@
 //! Losses. They are computed in `f32` (`f64` for `f64`), whatever the model computes in.
 //!
-//! A loss is a [`Mean`], not a number: over a last batch that is filled up, or over many batches, its two sums give the
-//! exact mean of all samples. A training task returns it as it is.
+//! A loss is a [`Mean`], not a number: over a last batch that is filled up, or over many batches,
+//! its two sums give the exact mean of all samples. A training task returns it as it is.
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
@@ -22,9 +22,11 @@ use halite_core::{DType, TensorType};
 
 use crate::{Mean, Tensor, special::wide};
 
-/// Mean over the batch of `-log softmax(logits)[target]`, in nats. `logits: [.., classes]`, `target: [..]` of integers.
+/// Mean over the batch of `-log softmax(logits)[target]`, in nats. `logits: [.., classes]`,
+/// `target: [..]` of integers.
 ///
-/// A target that is no class gives NaN, so that wrong data is not learned in silence. [`CrossEntropy`] has the options.
+/// A target that is no class gives NaN, so that wrong data is not learned in silence.
+/// [`CrossEntropy`] has the options.
 #[track_caller]
 pub fn cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     let _site = logits.trace().called_from(Location::caller());
@@ -80,7 +82,11 @@ impl<'t> CrossEntropy<'t> {
         }
         if !(0.0..=1.0).contains(&self.label_smoothing) {
             let message = format!("label smoothing {} is not in 0 to 1", self.label_smoothing);
-            let error = cx.fail("cross entropy", message, Some(TensorType::scalar(wide(logits.dtype()))));
+            let error = cx.fail(
+                "cross entropy",
+                message,
+                Some(TensorType::scalar(wide(logits.dtype()))),
+            );
             return Mean::failed(error);
         }
         let logits = logits.convert(wide(logits.dtype()));
@@ -88,23 +94,34 @@ impl<'t> CrossEntropy<'t> {
         let (dims, dtype) = (logits.dims(), logits.dtype());
         let classes = dims[last];
         // No broadcasting: weights [n, 1] of targets [n] would be a mean of n² products.
-        for (what, weights, dims) in
-            [("weights", self.weights, &dims[..last]), ("class weights", self.class_weights, &dims[last..])]
-        {
+        for (what, weights, dims) in [
+            ("weights", self.weights, &dims[..last]),
+            ("class weights", self.class_weights, &dims[last..]),
+        ] {
             let Some(weights) = weights else { continue };
             if !weights.is_error() && weights.dims() != dims {
-                let message = format!("{what} {} of logits {}: want dimensions {dims:?}", weights.ty(), logits.ty());
-                return Mean::failed(cx.fail("cross entropy", message, Some(TensorType::scalar(dtype))));
+                let message = format!(
+                    "{what} {} of logits {}: want dimensions {dims:?}",
+                    weights.ty(),
+                    logits.ty()
+                );
+                return Mean::failed(cx.fail(
+                    "cross entropy",
+                    message,
+                    Some(TensorType::scalar(dtype)),
+                ));
             }
         }
         cx.expect_classes(target, classes, self.ignore);
         let target = target.convert(DType::S32);
         let hit = is_class(target, classes);
-        // The loss is that of logits less any number; less their largest, nothing overflows and small losses keep their digits.
+        // The loss is that of logits less any number; less their largest, nothing overflows and
+        // small losses keep their digits.
         let logits = logits - logits.max_keep([last]).stop_gradient();
         let normaliser = logits.exp().sum([last]).log();
         let class_weights = self.class_weights.map(|weights| weights.convert(dtype));
-        let own_weight = class_weights.map(|weights| hit.select(weights.broadcast_to(&dims), 0.0).sum([last]));
+        let own_weight =
+            class_weights.map(|weights| hit.select(weights.broadcast_to(&dims), 0.0).sum([last]));
 
         let mut loss = normaliser - hit.select(logits, 0.0).sum([last]);
         if let Some(weight) = own_weight {
@@ -112,7 +129,10 @@ impl<'t> CrossEntropy<'t> {
         }
         if self.label_smoothing > 0.0 {
             let uniform = match class_weights {
-                Some(weights) => (normaliser * weights.sum_all() - (logits * weights).sum([last])) / classes as f64,
+                Some(weights) => {
+                    (normaliser * weights.sum_all() - (logits * weights).sum([last]))
+                        / classes as f64
+                }
                 None => normaliser - logits.mean([last]),
             };
             let part = |name, value| cx.hyperparameter(name, value, dtype);
@@ -124,22 +144,35 @@ impl<'t> CrossEntropy<'t> {
 
         let mut share = self.weights.map(|weights| weights.convert(dtype));
         if let Some(ignored) = self.ignore {
-            share = Some(target.eq(ignored).select(loss.zeros_like(), share.unwrap_or(loss.ones_like())));
+            share = Some(
+                target
+                    .eq(ignored)
+                    .select(loss.zeros_like(), share.unwrap_or(loss.ones_like())),
+            );
         }
         match (share, own_weight) {
             (None, None) => Mean::of(loss),
-            (None, Some(weight)) => Mean { total: loss.sum_all(), weight: weight.sum_all() },
+            (None, Some(weight)) => Mean {
+                total: loss.sum_all(),
+                weight: weight.sum_all(),
+            },
             (Some(share), weight) => {
                 // What does not count may be anything, also NaN.
-                let total = share.eq(0.0).select(loss.zeros_like(), loss * share).sum_all();
-                Mean { total, weight: weight.map_or(share, |weight| weight * share).sum_all() }
+                let total = share
+                    .eq(0.0)
+                    .select(loss.zeros_like(), loss * share)
+                    .sum_all();
+                Mean {
+                    total,
+                    weight: weight.map_or(share, |weight| weight * share).sum_all(),
+                }
             }
         }
     }
 }
 
-/// Mean over the batch of `-sum(target * log softmax(logits))`: cross entropy with a distribution over classes as the
-/// target, as label mixing gives. Both `[.., classes]`.
+/// Mean over the batch of `-sum(target * log softmax(logits))`: cross entropy with a distribution
+/// over classes as the target, as label mixing gives. Both `[.., classes]`.
 #[track_caller]
 pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     let _site = logits.trace().called_from(Location::caller());
@@ -148,13 +181,17 @@ pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t
             let last = logits.rank() - 1;
             Mean::of(-(target * logits.log_softmax(last)).sum([last]))
         }
-        Ok((logits, _)) => Mean::failed(logits.trace().fail("soft cross entropy", "scalars have no classes", None)),
+        Ok((logits, _)) => Mean::failed(logits.trace().fail(
+            "soft cross entropy",
+            "scalars have no classes",
+            None,
+        )),
         Err(error) => Mean::failed(error),
     }
 }
 
-/// Mean over the batch of the Kullback-Leibler divergence of softmax(`logits`) from the distribution `target`, in nats.
-/// Both `[.., classes]`. A target of 0 counts 0.
+/// Mean over the batch of the Kullback-Leibler divergence of softmax(`logits`) from the
+/// distribution `target`, in nats. Both `[.., classes]`. A target of 0 counts 0.
 #[track_caller]
 pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     let _site = logits.trace().called_from(Location::caller());
@@ -166,11 +203,14 @@ pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     let positive = target.gt(0.0);
     // The logarithm of what is not selected must be finite, or its gradient is NaN.
     let log = positive.select(target, 1.0).log();
-    Mean { total: cross.total + (target * log).sum_all(), weight: cross.weight }
+    Mean {
+        total: cross.total + (target * log).sum_all(),
+        weight: cross.weight,
+    }
 }
 
-/// Mean over all elements of the cross entropy of `sigmoid(logits)` with `target`, in nats: for labels that do not exclude
-/// each other. Equal dimensions; `target` from 0 to 1.
+/// Mean over all elements of the cross entropy of `sigmoid(logits)` with `target`, in nats: for
+/// labels that do not exclude each other. Equal dimensions; `target` from 0 to 1.
 #[track_caller]
 pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     Mean::of(bce_with_logits_each(logits, target))
@@ -179,7 +219,9 @@ pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
 /// [`bce_with_logits`] of each element; [`Mean::weighted`] makes a weighted mean of it.
 #[track_caller]
 pub fn bce_with_logits_each<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
-    elementwise("bce with logits", logits, target, |logits, target| logits.softplus() - logits * target)
+    elementwise("bce with logits", logits, target, |logits, target| {
+        logits.softplus() - logits * target
+    })
 }
 
 /// Mean over all elements of the squared difference. Equal dimensions.
@@ -191,7 +233,9 @@ pub fn mse<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
 /// [`mse`] of each element; [`Mean::weighted`] makes a weighted mean of it.
 #[track_caller]
 pub fn mse_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
-    elementwise("mse", prediction, target, |prediction, target| (prediction - target).square())
+    elementwise("mse", prediction, target, |prediction, target| {
+        (prediction - target).square()
+    })
 }
 
 /// Mean over all elements of the absolute difference. Equal dimensions.
@@ -203,11 +247,14 @@ pub fn mae<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
 /// [`mae`] of each element; [`Mean::weighted`] makes a weighted mean of it.
 #[track_caller]
 pub fn mae_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
-    elementwise("mae", prediction, target, |prediction, target| (prediction - target).abs())
+    elementwise("mae", prediction, target, |prediction, target| {
+        (prediction - target).abs()
+    })
 }
 
-/// Mean over all elements of Huber's loss: half the square of a difference `d` up to `delta`, beyond it
-/// `delta (|d| - delta / 2)`. Equal dimensions. Divided by `delta` it is PyTorch's `smooth_l1_loss`.
+/// Mean over all elements of Huber's loss: half the square of a difference `d` up to `delta`,
+/// beyond it `delta (|d| - delta / 2)`. Equal dimensions. Divided by `delta` it is PyTorch's
+/// `smooth_l1_loss`.
 #[track_caller]
 pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Mean<'t> {
     Mean::of(huber_each(prediction, target, delta))
@@ -218,12 +265,19 @@ pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Mean
 pub fn huber_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
     elementwise("huber", prediction, target, |prediction, target| {
         let difference = (prediction - target).abs();
-        difference.le(delta).select(difference.square() * 0.5, (difference - delta / 2.0) * delta)
+        difference.le(delta).select(
+            difference.square() * 0.5,
+            (difference - delta / 2.0) * delta,
+        )
     })
 }
 
 /// Both in the element type of sums, if they have equal dimensions and are floats.
-fn paired<'t>(loss: &str, prediction: Tensor<'t>, target: Tensor<'t>) -> Result<(Tensor<'t>, Tensor<'t>), Tensor<'t>> {
+fn paired<'t>(
+    loss: &str,
+    prediction: Tensor<'t>,
+    target: Tensor<'t>,
+) -> Result<(Tensor<'t>, Tensor<'t>), Tensor<'t>> {
     let (a, b) = (prediction.ty(), target.ty());
     if prediction.is_error() || target.is_error() {
         return Err(prediction.trace().error_like(Some(a)));
@@ -256,12 +310,19 @@ pub(crate) fn is_class(target: Tensor<'_>, classes: usize) -> Tensor<'_> {
     let mut dims = target.dims();
     dims.push(classes);
     let last = dims.len() - 1;
-    let class = target.trace().iota(&TensorType::new(target.dtype(), &dims), last);
+    let class = target
+        .trace()
+        .iota(&TensorType::new(target.dtype(), &dims), last);
     target.unsqueeze(last).broadcast_to(dims).eq(class)
 }
 
-/// That `logits: [.., classes]` are floats and `target: [..]` integers; the error tensor, a scalar, if not.
-pub(crate) fn classified<'t>(name: &str, logits: Tensor<'t>, target: Tensor<'t>) -> Result<(), Tensor<'t>> {
+/// That `logits: [.., classes]` are floats and `target: [..]` integers; the error tensor, a scalar,
+/// if not.
+pub(crate) fn classified<'t>(
+    name: &str,
+    logits: Tensor<'t>,
+    target: Tensor<'t>,
+) -> Result<(), Tensor<'t>> {
     let (a, b, cx) = (logits.ty(), target.ty(), logits.trace());
     let like = TensorType::scalar(wide(a.dtype()));
     if logits.is_error() || target.is_error() {

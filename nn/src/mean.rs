@@ -6,7 +6,8 @@ use halite_core::TensorType;
 
 use crate::{Tensor, special::wide};
 
-/// A weighted mean as its two sums, so that means of several batches become the exact mean of all samples.
+/// A weighted mean as its two sums, so that means of several batches become the exact mean of all
+/// samples.
 ///
 /// Both are summed in `f32`, or `f64` for values in `f64`.
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +31,18 @@ impl<'t> Mean<'t> {
         }
         // No broadcasting: [n] beside [n, 1] would be a mean of n² products.
         if values.dims() != weights.dims() {
-            let message = format!("values {} and weights {}: want equal dimensions", values.ty(), weights.ty());
+            let message = format!(
+                "values {} and weights {}: want equal dimensions",
+                values.ty(),
+                weights.ty()
+            );
             return Mean::failed(cx.fail("weighted mean", message, Some(like)));
         }
         let (values, weights) = (values.convert(dtype), weights.convert(dtype));
-        Mean { total: (values * weights).sum_all(), weight: weights.sum_all() }
+        Mean {
+            total: (values * weights).sum_all(),
+            weight: weights.sum_all(),
+        }
     }
 
     /// All values count the same.
@@ -43,12 +51,18 @@ impl<'t> Mean<'t> {
         let _site = values.trace().called_from(Location::caller());
         let dtype = wide(values.dtype());
         let count = values.dims().iter().map(|&size| size as f64).product();
-        Mean { total: values.convert(dtype).sum_all(), weight: values.trace().scalar(count, dtype) }
+        Mean {
+            total: values.convert(dtype).sum_all(),
+            weight: values.trace().scalar(count, dtype),
+        }
     }
 
     /// Of something wrong elsewhere.
     pub(crate) fn failed(error: Tensor<'t>) -> Self {
-        Mean { total: error, weight: error }
+        Mean {
+            total: error,
+            weight: error,
+        }
     }
 
     /// The mean: a scalar; 0 if nothing counts.

@@ -9,7 +9,8 @@ use crate::{
     losses::{classified, is_class},
 };
 
-/// The part of samples whose largest logit is the target's. `logits: [.., classes]`, `target: [..]` of integers.
+/// The part of samples whose largest logit is the target's. `logits: [.., classes]`, `target: [..]`
+/// of integers.
 ///
 /// With padded batches: `Mean::weighted(correct(logits, target, 1), weight)`.
 #[track_caller]
@@ -17,14 +18,15 @@ pub fn accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     Mean::of(correct(logits, target, 1))
 }
 
-/// The part of samples whose target is among the `k` largest logits. `logits: [.., classes]`, `target: [..]` of integers.
+/// The part of samples whose target is among the `k` largest logits. `logits: [.., classes]`,
+/// `target: [..]` of integers.
 #[track_caller]
 pub fn top_k_accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Mean<'t> {
     Mean::of(correct(logits, target, k))
 }
 
-/// 1 for each sample whose target is among the `k` largest logits, else 0, as `f32[..]`. Of equal logits the first come
-/// first. Wrong if the target's logit is NaN, or the target is no class.
+/// 1 for each sample whose target is among the `k` largest logits, else 0, as `f32[..]`. Of equal
+/// logits the first come first. Wrong if the target's logit is NaN, or the target is no class.
 #[track_caller]
 pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'t> {
     let cx = logits.trace();
@@ -37,12 +39,22 @@ pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'
     let target = target.convert(DType::S32);
     let hit = is_class(target, dims[last]);
     let own = hit.select(logits, 0.0).sum([last]);
-    let (own_everywhere, target_everywhere) =
-        (own.unsqueeze(last).broadcast_to(&dims), target.unsqueeze(last).broadcast_to(&dims));
+    let (own_everywhere, target_everywhere) = (
+        own.unsqueeze(last).broadcast_to(&dims),
+        target.unsqueeze(last).broadcast_to(&dims),
+    );
     let class = cx.iota(&TensorType::new(DType::S32, &dims), last);
     // Counting who is before the target needs no sorting.
-    let before = logits.gt(own_everywhere).or(logits.eq(own_everywhere).and(class.lt(target_everywhere)));
+    let before = logits
+        .gt(own_everywhere)
+        .or(logits.eq(own_everywhere).and(class.lt(target_everywhere)));
     let place = before.convert(DType::S32).sum([last]);
-    let known = target.ge(0.0).and(target.lt(dims[last] as f64)).and(own.eq(own));
-    place.lt(k.min(dims[last]) as f64).and(known).convert(DType::F32)
+    let known = target
+        .ge(0.0)
+        .and(target.lt(dims[last] as f64))
+        .and(own.eq(own));
+    place
+        .lt(k.min(dims[last]) as f64)
+        .and(known)
+        .convert(DType::F32)
 }

@@ -7,9 +7,11 @@ use halite_ir::{Binary, Comparison, Op, Unary};
 
 use crate::{Tensor, tensor::holds};
 
-/// The other side of an operation on a tensor: a tensor, or a Rust number, which takes the tensor's element type.
+/// The other side of an operation on a tensor: a tensor, or a Rust number, which takes the tensor's
+/// element type.
 ///
-/// A number that an integer type or `bool` does not have, as -1 beside `u8`, is a mistake; floats round it.
+/// A number that an integer type or `bool` does not have, as -1 beside `u8`, is a mistake; floats
+/// round it.
 pub trait Operand<'t>: Copy {
     /// As a tensor of the trace and element type of `like`.
     #[track_caller]
@@ -150,9 +152,11 @@ binary_methods! {
     or Or;
     /// Bitwise exclusive or; unequal, of `bool`.
     xor Xor;
-    /// The larger; NaN if either is. Equal ones share the gradient, but of 0 and the number 0 neither gets it, as of relu.
+    /// The larger; NaN if either is. Equal ones share the gradient, but of 0 and the number 0
+    /// neither gets it, as of relu.
     maximum Maximum;
-    /// The smaller; NaN if either is. Equal ones share the gradient, but of 0 and the number 0 neither gets it.
+    /// The smaller; NaN if either is. Equal ones share the gradient, but of 0 and the number 0
+    /// neither gets it.
     minimum Minimum;
     /// self to the power right.
     pow Power;
@@ -223,25 +227,32 @@ impl<'t> Tensor<'t> {
         let (on_true, on_false) = on_true.aligned("select", on_false);
         let (predicate, on_true) = self.aligned("select", on_true);
         let on_false = on_false.broadcast_to(on_true.dims());
-        self.trace().push_one(Op::Select, &[predicate, on_true, on_false])
+        self.trace()
+            .push_one(Op::Select, &[predicate, on_true, on_false])
     }
 
     /// Not below `low`, not above `high`.
     #[track_caller]
     pub fn clamp(self, low: impl Operand<'t>, high: impl Operand<'t>) -> Tensor<'t> {
-        self.trace().push_one(Op::Clamp, &[low.beside(self), self, high.beside(self)])
+        self.trace()
+            .push_one(Op::Clamp, &[low.beside(self), self, high.beside(self)])
     }
 
     /// To another element type, by value. Nothing happens if it is that already.
     #[track_caller]
     pub fn convert(self, dtype: DType) -> Tensor<'t> {
-        if self.dtype() == dtype { self } else { self.trace().push_one(Op::Convert(dtype), &[self]) }
+        if self.dtype() == dtype {
+            self
+        } else {
+            self.trace().push_one(Op::Convert(dtype), &[self])
+        }
     }
 
     /// Rounded to a float of `exponent` and `mantissa` bits; the element type stays.
     #[track_caller]
     pub fn reduce_precision(self, exponent: u32, mantissa: u32) -> Tensor<'t> {
-        self.trace().push_one(Op::ReducePrecision { exponent, mantissa }, &[self])
+        self.trace()
+            .push_one(Op::ReducePrecision { exponent, mantissa }, &[self])
     }
 
     /// To another element type of the same size, by bits.
@@ -262,7 +273,9 @@ impl<'t> Tensor<'t> {
             Some(dims) => (self.broadcast_to(&dims), right.broadcast_to(&dims)),
             None => {
                 let names = self.trace.names(&[self, right]);
-                let message = format!("{a} and {b}: aligned at the last, each size is to be the same or 1{names}");
+                let message = format!(
+                    "{a} and {b}: aligned at the last, each size is to be the same or 1{names}"
+                );
                 (self.trace.fail(op, message, Some(a)), right)
             }
         }
@@ -272,7 +285,11 @@ impl<'t> Tensor<'t> {
 /// The dimensions that two tensors broadcast to: aligned at the last, equal or 1.
 pub(crate) fn broadcast_dims(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
-    let size = |dims: &[usize], dim: usize| (dim + dims.len()).checked_sub(rank).map_or(1, |dim| dims[dim]);
+    let size = |dims: &[usize], dim: usize| {
+        (dim + dims.len())
+            .checked_sub(rank)
+            .map_or(1, |dim| dims[dim])
+    };
     (0..rank)
         .map(|dim| match (size(a, dim), size(b, dim)) {
             (a, b) if a == b => Some(a),

@@ -1,11 +1,13 @@
 //! Optimizers: from gradients to new parameters, as part of the step's program.
 //!
-//! An [`Optimizer`] says what it keeps for one parameter, and how one parameter changes. [`slots`] and [`update`] do that
-//! for a whole model. Nothing is read back: rates come from the step's number on the device.
+//! An [`Optimizer`] says what it keeps for one parameter, and how one parameter changes. [`slots`]
+//! and [`update`] do that for a whole model. Nothing is read back: rates come from the step's
+//! number on the device.
 //!
-//! Learning rates, the numbers of schedules, decays, momenta, betas and limits are [hyperparameters](Trace::hyperparameter):
-//! arguments of the program, which is not compiled again for other values. What turns a term on is part of the program: a weight
-//! decay or momentum that is 0 is left out. An optimizer of your own asks `cx.hyperparameter("name", value, dtype)`.
+//! Learning rates, the numbers of schedules, decays, momenta, betas and limits are
+//! [hyperparameters](Trace::hyperparameter): arguments of the program, which is not compiled again
+//! for other values. What turns a term on is part of the program: a weight decay or momentum that
+//! is 0 is left out. An optimizer of your own asks `cx.hyperparameter("name", value, dtype)`.
 //!
 //! ```
 //! use halite_core::Tree;
@@ -74,19 +76,25 @@ pub struct Named<'a> {
 /// The slots of a model for an optimizer, with leaves `L`: `Slots<Mlp<()>, Moments<()>, Array>`.
 pub type SlotsOf<M, O, L> = Slots<<M as Tree>::Family, <O as Optimizer>::Slot, L>;
 
-/// The slots of all trained parameters of `model`, described: [`init`](crate::init()) makes their first values.
-pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(optimizer: &O, model: &M) -> SlotsOf<M, O, Param> {
+/// The slots of all trained parameters of `model`, described: [`init`](crate::init()) makes their
+/// first values.
+pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
+    optimizer: &O,
+    model: &M,
+) -> SlotsOf<M, O, Param> {
     Slots::new(Tree::as_ref(model).map(|_, param| param.trainable.then(|| optimizer.slot(param))))
 }
 
 /// New parameters and slots of a whole model.
 ///
-/// `step` is the number of updates made before, an integer scalar. `grads` has a leaf for every leaf of the model; those of
-/// leaves that are not trained are not looked at, and these leaves stay as they are.
+/// `step` is the number of updates made before, an integer scalar. `grads` has a leaf for every
+/// leaf of the model; those of leaves that are not trained are not looked at, and these leaves stay
+/// as they are.
 ///
-/// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It stays as it is, with its
-/// slots, also under weight decay and momentum, as in PyTorch; a [warning](Trace::warnings) names all of them. That no
-/// trained parameter has a gradient is a mistake.
+/// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It stays
+/// as it is, with its slots, also under weight decay and momentum, as in PyTorch; a
+/// [warning](Trace::warnings) names all of them. That no trained parameter has a gradient is a
+/// mistake.
 ///
 /// # Panics
 /// If `params`, `grads` or `slots` are not trees of the structure of `model`.
@@ -102,13 +110,23 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
 ) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
     let _site = cx.called_from(Location::caller());
     let step_in = |param: Tensor<'t>| step.convert(wide(param.dtype()));
-    // Updates wait until all gradients are there. Else an update may be put before a gradient that still needs the old
-    // parameter, and the compiler copies the parameter first: 8 % of the processor time of an MLP's step was such copies.
+    // Updates wait until all gradients are there. Else an update may be put before a gradient that
+    // still needs the old parameter, and the compiler copies the parameter first: 8 % of the
+    // processor time of an MLP's step was such copies.
     let (mut params, mut grads) = (params.into_leaves(), grads.into_leaves());
     let trained = with_gradient(cx, model, &grads);
     let mut is_trained = trained.iter().copied();
-    let waiting = || trained.iter().enumerate().filter(|(_, trained)| **trained).map(|(index, _)| index);
-    let all: Vec<Tensor<'t>> = waiting().map(|index| params[index]).chain(waiting().map(|index| grads[index])).collect();
+    let waiting = || {
+        trained
+            .iter()
+            .enumerate()
+            .filter(|(_, trained)| **trained)
+            .map(|(index, _)| index)
+    };
+    let all: Vec<Tensor<'t>> = waiting()
+        .map(|index| params[index])
+        .chain(waiting().map(|index| grads[index]))
+        .collect();
     let after = cx.optimization_barrier(&all);
     for (index, (param, grad)) in waiting().zip(after.iter().zip(&after[all.len() / 2..])) {
         (params[index], grads[index]) = (*param, *grad);
@@ -150,8 +168,8 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     (model.rebuild(next_params), Slots::new(next_slots))
 }
 
-/// Whether each leaf of `model` is trained and has a gradient. A warning names those that have none; if
-/// none has one, that is a mistake.
+/// Whether each leaf of `model` is trained and has a gradient. A warning names those that have
+/// none; if none has one, that is a mistake.
 fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'_>]) -> Vec<bool> {
     let none = cx.without_gradient();
     let mut unused = Vec::new();
@@ -194,5 +212,10 @@ fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'
 
 /// A slot of zeros beside `param`, in `f32`; in `f64` for a parameter in `f64`.
 fn zeros(param: &Param) -> Param {
-    Param { ty: param.ty.with_dtype(wide(param.ty.dtype())), init: Init::Zeros, trainable: false, ..param.clone() }
+    Param {
+        ty: param.ty.with_dtype(wide(param.ty.dtype())),
+        init: Init::Zeros,
+        trainable: false,
+        ..param.clone()
+    }
 }

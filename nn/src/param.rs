@@ -23,23 +23,33 @@ pub struct Param {
     pub ty: TensorType,
     /// How the first value is made.
     pub init: Init,
-    /// The optimizer changes it. State that is not trained, such as running statistics, is changed by
-    /// [`Trace::update`](crate::Trace::update).
+    /// The optimizer changes it. State that is not trained, such as running statistics, is changed
+    /// by [`Trace::update`](crate::Trace::update).
     pub trainable: bool,
-    /// How many of the first dimensions count layers, as those of a [`Stack`](crate::Stack) do. Each layer has its own
-    /// first value, made as if it were alone, and optimizers ask for its dimensions without these.
+    /// How many of the first dimensions count layers, as those of a [`Stack`](crate::Stack) do.
+    /// Each layer has its own first value, made as if it were alone, and optimizers ask for its
+    /// dimensions without these.
     pub stacked: usize,
 }
 
 impl Param {
     /// A trained parameter of these dimensions, in `f32`.
     pub fn new(dims: impl AsRef<[usize]>, init: Init) -> Self {
-        Param { ty: TensorType::new(DType::F32, dims), init, trainable: true, stacked: 0 }
+        Param {
+            ty: TensorType::new(DType::F32, dims),
+            init,
+            trainable: true,
+            stacked: 0,
+        }
     }
 
-    /// State that is kept and saved with the parameters, but not trained: running statistics. In `f32`.
+    /// State that is kept and saved with the parameters, but not trained: running statistics. In
+    /// `f32`.
     pub fn state(dims: impl AsRef<[usize]>, init: Init) -> Self {
-        Param { trainable: false, ..Param::new(dims, init) }
+        Param {
+            trainable: false,
+            ..Param::new(dims, init)
+        }
     }
 
     /// The same in another element type.
@@ -57,7 +67,8 @@ impl Param {
 
     /// The type that one layer has of it: all of it, unless it is of a [`Stack`](crate::Stack).
     pub fn layer_type(&self) -> TensorType {
-        self.ty.with_dims(&self.ty.dims()[self.stacked.min(self.ty.rank())..])
+        self.ty
+            .with_dims(&self.ty.dims()[self.stacked.min(self.ty.rank())..])
     }
 
     /// The same, not trained.
@@ -84,12 +95,22 @@ pub fn summary<M: Tree<Leaf = Param>>(model: &M) -> String {
         .map(|(path, param)| {
             let state = if param.trainable { "" } else { " (state)" };
             let ty = &param.ty;
-            [format!("{path}{state}"), ty.to_string(), thousands(ty.elements()), thousands(ty.bytes())]
+            [
+                format!("{path}{state}"),
+                ty.to_string(),
+                thousands(ty.elements()),
+                thousands(ty.bytes()),
+            ]
         })
         .collect();
     let header = ["path", "type", "elements", "bytes"].map(String::from);
-    let width =
-        |column: usize| rows.iter().chain([&header]).map(|row| row[column].chars().count()).max().expect("the header is a row");
+    let width = |column: usize| {
+        rows.iter()
+            .chain([&header])
+            .map(|row| row[column].chars().count())
+            .max()
+            .expect("the header is a row")
+    };
     let widths: [usize; 4] = std::array::from_fn(width);
     let mut table = String::new();
     for [path, ty, elements, bytes] in [&header].into_iter().chain(&rows) {
@@ -98,16 +119,30 @@ pub fn summary<M: Tree<Leaf = Param>>(model: &M) -> String {
         writeln!(table, "{}", line.trim_end()).expect("writing to a string does not fail");
     }
     let total = |trainable: bool| {
-        let leaves = named.iter().filter(|(_, param)| param.trainable == trainable);
-        leaves.fold((0, 0), |(elements, bytes), (_, param)| (elements + param.ty.elements(), bytes + param.ty.bytes()))
+        let leaves = named
+            .iter()
+            .filter(|(_, param)| param.trainable == trainable);
+        leaves.fold((0, 0), |(elements, bytes), (_, param)| {
+            (elements + param.ty.elements(), bytes + param.ty.bytes())
+        })
     };
     let (parameters, parameter_bytes) = total(true);
     let (state, state_bytes) = total(false);
-    write!(table, "{} parameters in {}", thousands(parameters), size(parameter_bytes))
-        .expect("writing to a string does not fail");
+    write!(
+        table,
+        "{} parameters in {}",
+        thousands(parameters),
+        size(parameter_bytes)
+    )
+    .expect("writing to a string does not fail");
     if state > 0 {
-        write!(table, ", {} elements of state in {}", thousands(state), size(state_bytes))
-            .expect("writing to a string does not fail");
+        write!(
+            table,
+            ", {} elements of state in {}",
+            thousands(state),
+            size(state_bytes)
+        )
+        .expect("writing to a string does not fail");
     }
     table.push('\n');
     table
@@ -131,7 +166,11 @@ fn size(bytes: usize) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
-            return if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") };
+            return if unit == "B" {
+                format!("{bytes} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
         }
         value /= 1024.0;
     }
@@ -144,7 +183,12 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_and_sizes_have_units() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_000, "1,000"),
+            (1_234_567, "1,234,567"),
+        ] {
             assert_eq!(thousands(number), text);
         }
         for (bytes, text) in [(12, "12 B"), (1536, "1.5 KiB"), (3 << 40, "3.0 TiB")] {

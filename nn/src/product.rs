@@ -5,8 +5,8 @@ use halite_ir::{Dot, Op};
 use crate::Tensor;
 
 impl<'t> Tensor<'t> {
-    /// `[.., m, k]` by `[.., k, n]` to `[.., m, n]`: equal leading dimensions are batches. `[.., k]` by `[k, n]` is a
-    /// dense layer: a right operand of two dimensions has no batches.
+    /// `[.., m, k]` by `[.., k, n]` to `[.., m, n]`: equal leading dimensions are batches.
+    /// `[.., k]` by `[k, n]` is a dense layer: a right operand of two dimensions has no batches.
     #[track_caller]
     pub fn matmul(self, right: Tensor<'t>) -> Tensor<'t> {
         let (a, b) = (self.ty(), right.ty());
@@ -23,7 +23,9 @@ impl<'t> Tensor<'t> {
         }
         if a.rank() == 0 || b.rank() < 2 || (batches > 0 && a.rank() != b.rank()) {
             let names = self.trace().names(&[self, right]);
-            let message = format!("{a} by {b}: want [.., m, k] by [k, n], or equal leading dimensions on both{names}");
+            let message = format!(
+                "{a} by {b}: want [.., m, k] by [k, n], or equal leading dimensions on both{names}"
+            );
             return self.trace().fail("matmul", message, Some(like()));
         }
         let dot = Dot {
@@ -36,19 +38,26 @@ impl<'t> Tensor<'t> {
         self.trace().push_one(Op::Dot(dot), &[self, right])
     }
 
-    /// Product over any dimensions. The result has the batch, then this tensor's free, then `right`'s free dimensions.
+    /// Product over any dimensions. The result has the batch, then this tensor's free, then
+    /// `right`'s free dimensions.
     #[track_caller]
     pub fn dot_general(self, right: Tensor<'t>, dot: Dot) -> Tensor<'t> {
         self.trace().push_one(Op::Dot(dot), &[self, right])
     }
 
-    /// Sum of products over the paired dimensions `(of this, of right)`: the result has this tensor's other dimensions,
-    /// then those of `right`.
+    /// Sum of products over the paired dimensions `(of this, of right)`: the result has this
+    /// tensor's other dimensions, then those of `right`.
     #[track_caller]
     pub fn tensordot(self, right: Tensor<'t>, pairs: &[(usize, usize)]) -> Tensor<'t> {
         let (left_contract, right_contract) = pairs.iter().copied().unzip();
         let (left_batch, right_batch) = (vec![], vec![]);
-        let dot = Dot { left_batch, right_batch, left_contract, right_contract, result: self.dtype() };
+        let dot = Dot {
+            left_batch,
+            right_batch,
+            left_contract,
+            right_contract,
+            result: self.dtype(),
+        };
         self.dot_general(right, dot)
     }
 }

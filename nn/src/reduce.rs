@@ -33,9 +33,11 @@ reductions! {
     sum sum_keep Sum;
     /// Product.
     prod prod_keep Product;
-    /// Largest element; NaN if one is. Its gradient is shared equally between equal largest elements.
+    /// Largest element; NaN if one is. Its gradient is shared equally between equal largest
+    /// elements.
     max max_keep Max;
-    /// Smallest element; NaN if one is. Its gradient is shared equally between equal smallest elements.
+    /// Smallest element; NaN if one is. Its gradient is shared equally between equal smallest
+    /// elements.
     min min_keep Min;
     /// Whether all are true; bitwise and of integers.
     all all_keep And;
@@ -62,7 +64,11 @@ impl<'t> Tensor<'t> {
         let mut dims = dims.as_ref().to_vec();
         check!(self.check_dims(reduction_name(kind), &dims));
         dims.sort_unstable();
-        if dims.is_empty() { self } else { self.trace().push_one(Op::Reduce { kind, dims }, &[self]) }
+        if dims.is_empty() {
+            self
+        } else {
+            self.trace().push_one(Op::Reduce { kind, dims }, &[self])
+        }
     }
 
     /// Reduction over `dims`, which stay, with size 1.
@@ -93,8 +99,8 @@ impl<'t> Tensor<'t> {
         self.mean(dims).reshape(self.kept(dims))
     }
 
-    /// Mean of the squared distance from the mean, of floats, over `dims`, which go away. Divides by the count, not by
-    /// one less.
+    /// Mean of the squared distance from the mean, of floats, over `dims`, which go away. Divides
+    /// by the count, not by one less.
     #[track_caller]
     pub fn var(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
@@ -117,7 +123,8 @@ impl<'t> Tensor<'t> {
         self.arg_reduce(Extreme::Max, dim).1
     }
 
-    /// Where the smallest element along `dim` is, as `s32`; the first of equals, and NaN before all.
+    /// Where the smallest element along `dim` is, as `s32`; the first of equals, and NaN before
+    /// all.
     #[track_caller]
     pub fn argmin(self, dim: usize) -> Tensor<'t> {
         self.arg_reduce(Extreme::Min, dim).1
@@ -126,7 +133,9 @@ impl<'t> Tensor<'t> {
     /// The extreme element along `dim`, which goes away, and where it is, as `s32`.
     #[track_caller]
     pub fn arg_reduce(self, kind: Extreme, dim: usize) -> (Tensor<'t>, Tensor<'t>) {
-        let results = self.trace.push_many(Op::ArgReduce { kind, dim }, &[self], 2);
+        let results = self
+            .trace
+            .push_many(Op::ArgReduce { kind, dim }, &[self], 2);
         (results[0], results[1])
     }
 
@@ -165,7 +174,8 @@ impl<'t> Tensor<'t> {
     /// Reduces each window of this. Padding does not count.
     #[track_caller]
     pub fn reduce_window(self, kind: Reduction, window: Window) -> Tensor<'t> {
-        self.trace.push_one(Op::ReduceWindow { kind, window }, &[self])
+        self.trace
+            .push_one(Op::ReduceWindow { kind, window }, &[self])
     }
 
     /// Sums of the elements up to and with each, along `dim`.
@@ -176,7 +186,8 @@ impl<'t> Tensor<'t> {
         if size == 0 {
             return self;
         }
-        // XLA knows this window as a cumulative sum; it was up to 18 times faster on CPU than log2(n) steps.
+        // XLA knows this window as a cumulative sum; it was up to 18 times faster on CPU than
+        // log2(n) steps.
         let mut window = Window {
             sizes: vec![1; rank],
             strides: vec![1; rank],
@@ -200,14 +211,18 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     pub fn cummax(self, dim: usize) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
-        self.scan_with("cumulative maximum", dim, lowest(self.dtype()), |a, b| a.maximum(b))
+        self.scan_with("cumulative maximum", dim, lowest(self.dtype()), |a, b| {
+            a.maximum(b)
+        })
     }
 
     /// The smallest of the elements up to and with each, along `dim`.
     #[track_caller]
     pub fn cummin(self, dim: usize) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
-        self.scan_with("cumulative minimum", dim, highest(self.dtype()), |a, b| a.minimum(b))
+        self.scan_with("cumulative minimum", dim, highest(self.dtype()), |a, b| {
+            a.minimum(b)
+        })
     }
 
     /// log(sum(e^x)) of the elements up to and with each, along `dim`, of floats.
@@ -215,7 +230,12 @@ impl<'t> Tensor<'t> {
     pub fn cumlogsumexp(self, dim: usize) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_float("cumulative logsumexp"));
-        self.scan_with("cumulative logsumexp", dim, f64::NEG_INFINITY, Tensor::log_add_exp)
+        self.scan_with(
+            "cumulative logsumexp",
+            dim,
+            f64::NEG_INFINITY,
+            Tensor::log_add_exp,
+        )
     }
 
     /// log(e^x + e^right) of floats; -inf if both are.
@@ -228,11 +248,14 @@ impl<'t> Tensor<'t> {
         let sum = (self - max).exp() + (right - max).exp();
         // Both are -inf: the logarithm of 0 is right, its gradient would be NaN.
         let nothing = sum.eq(0.0);
-        nothing.select(self.maximum(right), nothing.select(sum.ones_like(), sum).log() + max)
+        nothing.select(
+            self.maximum(right),
+            nothing.select(sum.ones_like(), sum).log() + max,
+        )
     }
 
-    /// Every prefix combined, in log2(n) steps over the whole tensor. Unlike a window as wide as the dimension, this has a
-    /// gradient that is as fast.
+    /// Every prefix combined, in log2(n) steps over the whole tensor. Unlike a window as wide as
+    /// the dimension, this has a gradient that is as fast.
     #[track_caller]
     fn scan_with(
         self,
@@ -248,7 +271,10 @@ impl<'t> Tensor<'t> {
         while shift < size {
             let mut padding = vec![(0, 0); rank];
             padding[dim] = (shift as i64, -(shift as i64));
-            scanned = combine(scanned, scanned.pad(self.trace.scalar(identity, self.dtype()), padding));
+            scanned = combine(
+                scanned,
+                scanned.pad(self.trace.scalar(identity, self.dtype()), padding),
+            );
             shift *= 2;
         }
         scanned
@@ -260,12 +286,21 @@ impl<'t> Tensor<'t> {
 
     /// The dimensions of this with size 1 at `dims`.
     pub(crate) fn kept(self, dims: &[usize]) -> Vec<usize> {
-        self.dims().iter().enumerate().map(|(dim, &size)| if dims.contains(&dim) { 1 } else { size }).collect()
+        self.dims()
+            .iter()
+            .enumerate()
+            .map(|(dim, &size)| if dims.contains(&dim) { 1 } else { size })
+            .collect()
     }
 
     /// The dimensions of this without `dims`.
     pub(crate) fn reduced(self, dims: &[usize]) -> Vec<usize> {
-        self.dims().iter().enumerate().filter(|(dim, _)| !dims.contains(dim)).map(|(_, &size)| size).collect()
+        self.dims()
+            .iter()
+            .enumerate()
+            .filter(|(dim, _)| !dims.contains(dim))
+            .map(|(_, &size)| size)
+            .collect()
     }
 }
 
@@ -284,7 +319,11 @@ pub(crate) fn reduction_name(kind: Reduction) -> &'static str {
 /// The identity of `max`, as a number that rounds to it.
 pub(crate) fn lowest(dtype: DType) -> f64 {
     // A conversion from `f64` saturates at the ends of integers.
-    if dtype == DType::Bool { 0.0 } else { f64::NEG_INFINITY }
+    if dtype == DType::Bool {
+        0.0
+    } else {
+        f64::NEG_INFINITY
+    }
 }
 
 /// The identity of `min`, as a number that rounds to it.

@@ -1,10 +1,11 @@
 //! Random numbers by counter: a key and a shape give the same bits on every backend.
 //!
-//! The generator is Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
-//! written in operations. Keys and draws are those of JAX 0.10 (`jax.random` with its default, partitionable Threefry):
-//! bit for bit for integers, and for uniform floats in a range whose width is a power of two; else up to the last digits
-//! of a multiplication and an addition, which compilers fuse or not, and of logarithms and roots. An element depends
-//! only on the key and its place, so a tensor may be split over devices in any way and keeps its values.
+//! The generator is Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy
+//! as 1, 2, 3", 2011), written in operations. Keys and draws are those of JAX 0.10 (`jax.random`
+//! with its default, partitionable Threefry): bit for bit for integers, and for uniform floats in a
+//! range whose width is a power of two; else up to the last digits of a multiplication and an
+//! addition, which compilers fuse or not, and of logarithms and roots. An element depends only on
+//! the key and its place, so a tensor may be split over devices in any way and keeps its values.
 //!
 //! A key (`u32[2]`) is used once: split it, or fold a number in, for every further draw.
 //!
@@ -53,12 +54,17 @@ pub fn split<'t, const N: usize>(key: Tensor<'t>) -> [Tensor<'t>; N] {
 #[track_caller]
 pub fn split_many(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     let _site = key.trace().called_from(Location::caller());
-    check!(check_size("random split", key.trace(), &TensorType::new(DType::U32, [count, 2])));
+    check!(check_size(
+        "random split",
+        key.trace(),
+        &TensorType::new(DType::U32, [count, 2])
+    ));
     let (first, second) = block(key, counters(key.trace(), &[count]));
     pairs(first, second)
 }
 
-/// A new key from `key` (`u32[2]`) and a number: a `u32`, or an integer scalar of the trace such as the step.
+/// A new key from `key` (`u32[2]`) and a number: a `u32`, or an integer scalar of the trace such as
+/// the step.
 #[track_caller]
 pub fn fold_in<'t>(key: Tensor<'t>, data: impl Operand<'t>) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
@@ -68,13 +74,19 @@ pub fn fold_in<'t>(key: Tensor<'t>, data: impl Operand<'t>) -> Tensor<'t> {
     pairs(first, second).reshape([2])
 }
 
-/// New keys from `key` and each of these numbers: `u32[n, 2]`. A number below 2^32 gives the key of [`fold_in`].
+/// New keys from `key` and each of these numbers: `u32[n, 2]`. A number below 2^32 gives the key of
+/// [`fold_in`].
 #[track_caller]
 pub fn fold_in_many<'t>(key: Tensor<'t>, numbers: &[u64]) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
     let words = |shift: u32| -> Tensor<'t> {
-        let words: Vec<u32> = numbers.iter().map(|number| (number >> shift) as u32).collect();
-        key.trace().literal(Literal::new(&words, [words.len()]).expect("as many words as the dimension says"))
+        let words: Vec<u32> = numbers
+            .iter()
+            .map(|number| (number >> shift) as u32)
+            .collect();
+        key.trace().literal(
+            Literal::new(&words, [words.len()]).expect("as many words as the dimension says"),
+        )
     };
     let (first, second) = block(key, (words(32), words(0)));
     pairs(first, second)
@@ -84,7 +96,11 @@ pub fn fold_in_many<'t>(key: Tensor<'t>, numbers: &[u64]) -> Tensor<'t> {
 #[track_caller]
 pub fn row(keys: Tensor<'_>, index: usize) -> Tensor<'_> {
     let _site = keys.trace().called_from(Location::caller());
-    let op = Op::Slice { starts: vec![index, 0], limits: vec![index + 1, 2], strides: vec![1, 1] };
+    let op = Op::Slice {
+        starts: vec![index, 0],
+        limits: vec![index + 1, 2],
+        strides: vec![1, 1],
+    };
     keys.trace().push_one(op, &[keys]).reshape([2])
 }
 
@@ -95,12 +111,19 @@ pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Ten
     let cx = key.trace();
     let ty = TensorType::new(dtype, dims);
     if !dtype.is_unsigned_integer() {
-        return cx.fail("random bits", format!("{dtype} is no unsigned integer; take u8, u16, u32 or u64"), Some(ty));
+        return cx.fail(
+            "random bits",
+            format!("{dtype} is no unsigned integer; take u8, u16, u32 or u64"),
+            Some(ty),
+        );
     }
     check!(check_size("random bits", cx, &ty));
     let (first, second) = block(key, counters(cx, ty.dims()));
     if dtype == DType::U64 {
-        first.convert(dtype).shift_left(cx.full(32.0, &ty)).or(second.convert(dtype))
+        first
+            .convert(dtype)
+            .shift_left(cx.full(32.0, &ty))
+            .or(second.convert(dtype))
     } else {
         first.xor(second).convert(dtype)
     }
@@ -108,8 +131,8 @@ pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Ten
 
 /// Uniform floats in `[low, high)`.
 ///
-/// `low` and `high` are numbers or scalars of the trace. `f16` and `bf16` are drawn in `f32` and rounded, which can give
-/// `high`.
+/// `low` and `high` are numbers or scalars of the trace. `f16` and `bf16` are drawn in `f32` and
+/// rounded, which can give `high`.
 #[track_caller]
 pub fn uniform<'t>(
     key: Tensor<'t>,
@@ -122,7 +145,10 @@ pub fn uniform<'t>(
     in_wide(key, dims.as_ref(), dtype, "random uniform", |dims, wide| {
         let cx = key.trace();
         let like = cx.scalar(0.0, wide);
-        let (low, high) = (low.beside(like).convert(wide), high.beside(like).convert(wide));
+        let (low, high) = (
+            low.beside(like).convert(wide),
+            high.beside(like).convert(wide),
+        );
         // Random bits become the mantissa of a number in [1, 2).
         let (word, unused, one) = if wide == DType::F64 {
             (DType::U64, 12.0, Literal::splat(1f64.to_bits(), dims))
@@ -142,31 +168,56 @@ pub fn normal<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> T
     let _site = key.trace().called_from(Location::caller());
     in_wide(key, dims.as_ref(), dtype, "random normal", |dims, wide| {
         // The uniform number is never -1, whose inverse error function is infinite.
-        let low = if wide == DType::F64 { (-1f64).next_up() } else { f64::from((-1f32).next_up()) };
+        let low = if wide == DType::F64 {
+            (-1f64).next_up()
+        } else {
+            f64::from((-1f32).next_up())
+        };
         uniform(key, dims, wide, low, 1.0).erf_inv() * std::f64::consts::SQRT_2
     })
 }
 
 /// Normal floats of mean 0 and standard deviation 1, given that they lie in `(low, high)`.
 #[track_caller]
-pub fn truncated_normal<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType, low: f64, high: f64) -> Tensor<'t> {
+pub fn truncated_normal<'t>(
+    key: Tensor<'t>,
+    dims: impl AsRef<[usize]>,
+    dtype: DType,
+    low: f64,
+    high: f64,
+) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
-    in_wide(key, dims.as_ref(), dtype, "random truncated normal", |dims, wide| {
-        let cx = key.trace();
-        let erf = |bound: f64| (cx.scalar(bound, wide) / std::f64::consts::SQRT_2).erf();
-        let x = uniform(key, dims, wide, erf(low), erf(high)).erf_inv() * std::f64::consts::SQRT_2;
-        // Rounding must not give the bounds themselves.
-        let (low, high) = match wide {
-            DType::F64 => (low.next_up(), high.next_down()),
-            _ => (f64::from((low as f32).next_up()), f64::from((high as f32).next_down())),
-        };
-        x.clamp(low, high)
-    })
+    in_wide(
+        key,
+        dims.as_ref(),
+        dtype,
+        "random truncated normal",
+        |dims, wide| {
+            let cx = key.trace();
+            let erf = |bound: f64| (cx.scalar(bound, wide) / std::f64::consts::SQRT_2).erf();
+            let x =
+                uniform(key, dims, wide, erf(low), erf(high)).erf_inv() * std::f64::consts::SQRT_2;
+            // Rounding must not give the bounds themselves.
+            let (low, high) = match wide {
+                DType::F64 => (low.next_up(), high.next_down()),
+                _ => (
+                    f64::from((low as f32).next_up()),
+                    f64::from((high as f32).next_down()),
+                ),
+            };
+            x.clamp(low, high)
+        },
+    )
 }
 
-/// `bool`s of `dims` that are true with this probability: a number, or an `f32` tensor that broadcasts to `dims`.
+/// `bool`s of `dims` that are true with this probability: a number, or an `f32` tensor that
+/// broadcasts to `dims`.
 #[track_caller]
-pub fn bernoulli<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, probability: impl Operand<'t>) -> Tensor<'t> {
+pub fn bernoulli<'t>(
+    key: Tensor<'t>,
+    dims: impl AsRef<[usize]>,
+    probability: impl Operand<'t>,
+) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
     uniform(key, dims, DType::F32, 0.0, 1.0).lt(probability)
 }
@@ -176,7 +227,11 @@ pub fn bernoulli<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, probability: im
 pub fn gumbel<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
     in_wide(key, dims.as_ref(), dtype, "random gumbel", |dims, wide| {
-        let tiny = if wide == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
+        let tiny = if wide == DType::F64 {
+            f64::MIN_POSITIVE
+        } else {
+            f64::from(f32::MIN_POSITIVE)
+        };
         -(-uniform(key, dims, wide, tiny, 1.0).log()).log()
     })
 }
@@ -190,10 +245,17 @@ pub fn categorical<'t>(key: Tensor<'t>, logits: Tensor<'t>) -> Tensor<'t> {
         return logits;
     }
     if logits.rank() == 0 {
-        return cx.fail("random categorical", format!("{} has no dimension of classes", logits.ty()), None);
+        return cx.fail(
+            "random categorical",
+            format!("{} has no dimension of classes", logits.ty()),
+            None,
+        );
     }
     let noisy = gumbel(key, logits.dims(), logits.dtype()) + logits;
-    let op = Op::ArgReduce { kind: Extreme::Max, dim: logits.rank() - 1 };
+    let op = Op::ArgReduce {
+        kind: Extreme::Max,
+        dim: logits.rank() - 1,
+    };
     cx.push_many(op, &[noisy], 2)[1]
 }
 
@@ -204,16 +266,27 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
     let (cx, dims) = (key.trace(), dims.as_ref());
     if low >= high {
         let like = TensorType::new(DType::S32, dims);
-        return cx.fail("random integers", format!("no integer is in {low}..{high}"), Some(like));
+        return cx.fail(
+            "random integers",
+            format!("no integer is in {low}..{high}"),
+            Some(like),
+        );
     }
-    check!(check_size("random integers", cx, &TensorType::new(DType::S32, dims)));
+    check!(check_size(
+        "random integers",
+        cx,
+        &TensorType::new(DType::S32, dims)
+    ));
     let span = high.wrapping_sub(low) as u32;
-    // By which the high word counts: 2^32 mod span, or 0 where 2^16 mod span is 2^16. So JAX has it, and so no product
-    // below overflows: a span over 2^16 is left to the low word.
+    // By which the high word counts: 2^32 mod span, or 0 where 2^16 mod span is 2^16. So JAX has
+    // it, and so no product below overflows: a span over 2^16 is left to the low word.
     let half = (1u32 << 16) % span;
     let multiplier = half.wrapping_mul(half) % span;
     let [first, second] = split(key);
-    let (high_word, low_word) = (bits(first, dims, DType::U32), bits(second, dims, DType::U32));
+    let (high_word, low_word) = (
+        bits(first, dims, DType::U32),
+        bits(second, dims, DType::U32),
+    );
     let offset = ((high_word % span) * multiplier + low_word % span) % span;
     offset.bitcast(DType::S32) + low
 }
@@ -223,15 +296,32 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
 pub fn permutation(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     let _site = key.trace().called_from(Location::caller());
     let cx = key.trace();
-    check!(check_size("random permutation", cx, &TensorType::new(DType::S32, [count])));
-    let mut order = cx.push_one(Op::Iota { ty: TensorType::new(DType::S32, [count]), dim: 0 }, &[]);
+    check!(check_size(
+        "random permutation",
+        cx,
+        &TensorType::new(DType::S32, [count])
+    ));
+    let mut order = cx.push_one(
+        Op::Iota {
+            ty: TensorType::new(DType::S32, [count]),
+            dim: 0,
+        },
+        &[],
+    );
     // Sorting by random words, often enough that equal words in every round are unlikely.
     let rounds = (3.0 * (count.max(1) as f64).ln() / f64::from(u32::MAX).ln()).ceil() as usize;
     let mut key = key;
     for _ in 0..rounds {
         let [next, subkey] = split(key);
         let words = bits(subkey, [count], DType::U32);
-        order = cx.push_many(Op::Sort { dim: 0, descending: false }, &[words, order], 2)[1];
+        order = cx.push_many(
+            Op::Sort {
+                dim: 0,
+                descending: false,
+            },
+            &[words, order],
+            2,
+        )[1];
         key = next;
     }
     order
@@ -249,32 +339,53 @@ fn in_wide<'t>(
     match dtype {
         DType::F32 | DType::F64 => draw(dims, dtype),
         DType::F16 | DType::Bf16 => draw(dims, DType::F32).convert(dtype),
-        _ => key.trace().fail(name, format!("{dtype} is no float"), Some(TensorType::new(dtype, dims))),
+        _ => key.trace().fail(
+            name,
+            format!("{dtype} is no float"),
+            Some(TensorType::new(dtype, dims)),
+        ),
     }
 }
 
-/// That a device could hold as many words of 64 bits as `ty` has elements, before anything counts them.
+/// That a device could hold as many words of 64 bits as `ty` has elements, before anything counts
+/// them.
 fn check_size<'t>(op: &str, cx: &'t Trace, ty: &TensorType) -> Checked<'t> {
     // A dimension of 0 makes all sizes fit, but not the strides.
     let nonzero: Vec<usize> = ty.dims().iter().map(|&size| size.max(1)).collect();
     match TensorType::new(DType::U64, nonzero).checked_bytes() {
         Ok(_) => Ok(()),
-        Err(_) => Err(cx.fail(op, format!("{ty} is larger than any address space"), Some(ty.clone()))),
+        Err(_) => Err(cx.fail(
+            op,
+            format!("{ty} is larger than any address space"),
+            Some(ty.clone()),
+        )),
     }
 }
 
 /// For each place of a tensor, its row-major number as two words.
 ///
-/// Written as a sum over the dimensions, not as a reshaped line, so that a partitioner can split it along any of them.
+/// Written as a sum over the dimensions, not as a reshaped line, so that a partitioner can split it
+/// along any of them.
 fn counters<'t>(cx: &'t Trace, dims: &[usize]) -> (Tensor<'t>, Tensor<'t>) {
     let wide = TensorType::new(DType::U32, dims).elements() as u64 > 1 << 32;
     let ty = TensorType::new(if wide { DType::U64 } else { DType::U32 }, dims);
     let mut number = None;
     let mut stride = 1usize;
     for dim in (0..dims.len()).rev() {
-        let index = cx.push_one(Op::Iota { ty: ty.clone(), dim }, &[]);
-        // Strides are below 2^53, since the bytes of a tensor fit memory. `check_size` saw to it that they fit `usize`.
-        let part = if stride == 1 { index } else { index * cx.full(stride as f64, &ty) };
+        let index = cx.push_one(
+            Op::Iota {
+                ty: ty.clone(),
+                dim,
+            },
+            &[],
+        );
+        // Strides are below 2^53, since the bytes of a tensor fit memory. `check_size` saw to it
+        // that they fit `usize`.
+        let part = if stride == 1 {
+            index
+        } else {
+            index * cx.full(stride as f64, &ty)
+        };
         number = Some(number.map_or(part, |number: Tensor<'t>| number + part));
         stride *= dims[dim];
     }
@@ -299,14 +410,21 @@ fn block<'t>(key: Tensor<'t>, counters: (Tensor<'t>, Tensor<'t>)) -> (Tensor<'t>
         if !key.is_error() {
             cx.fail(
                 "random key",
-                format!("{} is no key; a key is {expected}, as `rng::key` and `rng::split` give", key.ty()),
+                format!(
+                    "{} is no key; a key is {expected}, as `rng::key` and `rng::split` give",
+                    key.ty()
+                ),
                 None,
             );
         }
         return (cx.error_like(Some(ty.clone())), cx.error_like(Some(ty)));
     }
     let word = |index: usize| {
-        let op = Op::Slice { starts: vec![index], limits: vec![index + 1], strides: vec![1] };
+        let op = Op::Slice {
+            starts: vec![index],
+            limits: vec![index + 1],
+            strides: vec![1],
+        };
         cx.push_one(op, &[key]).reshape([])
     };
     let (first, second) = (word(0), word(1));
@@ -336,5 +454,8 @@ fn pairs<'t>(first: Tensor<'t>, second: Tensor<'t>) -> Tensor<'t> {
     let mut dims = first.dims();
     dims.push(1);
     let dim = dims.len() - 1;
-    first.trace().push_one(Op::Concatenate { dim }, &[first.reshape(&dims), second.reshape(&dims)])
+    first.trace().push_one(
+        Op::Concatenate { dim },
+        &[first.reshape(&dims), second.reshape(&dims)],
+    )
 }

@@ -11,10 +11,11 @@ use crate::{Tensor, special::wide};
 
 /// A number for each update, counted from 0: a learning rate.
 ///
-/// It is computed on the device from the step ([`at`](Self::at)), so a changing rate costs no upload and no recompile, and nor
-/// do other peaks, ends and lengths: they are [hyperparameters](crate::Trace::hyperparameter). [`value`](Self::value) says the
-/// same on the host, for logs. A schedule with an end keeps its last value after it, and
-/// [`then`](Self::then) puts another in its place.
+/// It is computed on the device from the step ([`at`](Self::at)), so a changing rate costs no
+/// upload and no recompile, and nor do other peaks, ends and lengths: they are
+/// [hyperparameters](crate::Trace::hyperparameter). [`value`](Self::value) says the same on the
+/// host, for logs. A schedule with an end keeps its last value after it, and [`then`](Self::then)
+/// puts another in its place.
 ///
 /// ```
 /// use halite_nn::Schedule;
@@ -93,10 +94,16 @@ impl Schedule {
 
     /// `to + (from - to) (1 - step / steps)^power`, which is `to` at step `steps`.
     pub fn polynomial(from: f64, to: f64, power: f64, steps: u64) -> Self {
-        Schedule(Kind::Polynomial { from, to, power, steps })
+        Schedule(Kind::Polynomial {
+            from,
+            to,
+            power,
+            steps,
+        })
     }
 
-    /// Half a cosine from `rate` to 0, which it has at step `steps` (Loshchilov and Hutter 2016, without restarts).
+    /// Half a cosine from `rate` to 0, which it has at step `steps` (Loshchilov and Hutter 2016,
+    /// without restarts).
     pub fn cosine(rate: f64, steps: u64) -> Self {
         Schedule::cosine_to(rate, 0.0, steps)
     }
@@ -108,29 +115,46 @@ impl Schedule {
 
     /// `initial * factor^(step / every)`, smoothly.
     pub fn exponential(initial: f64, factor: f64, every: u64) -> Self {
-        Schedule(Kind::Exponential { initial, factor, every: every.max(1) })
+        Schedule(Kind::Exponential {
+            initial,
+            factor,
+            every: every.max(1),
+        })
     }
 
     /// `initial`, multiplied by `factor` after each `every` steps.
     pub fn step_decay(initial: f64, factor: f64, every: u64) -> Self {
-        Schedule(Kind::Decay { initial, factor, every: every.max(1) })
+        Schedule(Kind::Decay {
+            initial,
+            factor,
+            every: every.max(1),
+        })
     }
 
-    /// `first`, and from each of these steps on another value. The steps ascend; of two that do not, the later in the list wins.
+    /// `first`, and from each of these steps on another value. The steps ascend; of two that do
+    /// not, the later in the list wins.
     pub fn piecewise(first: f64, later: impl IntoIterator<Item = (u64, f64)>) -> Self {
-        Schedule(Kind::Piecewise { first, later: later.into_iter().collect() })
+        Schedule(Kind::Piecewise {
+            first,
+            later: later.into_iter().collect(),
+        })
     }
 
-    /// Smith and Topin 2017: by a cosine from `peak / 25` to `peak` in the first 30 % of `steps`, then by a cosine to
-    /// `peak / 250,000` at the last of them. These are the defaults of PyTorch.
+    /// Smith and Topin 2017: by a cosine from `peak / 25` to `peak` in the first 30 % of `steps`,
+    /// then by a cosine to `peak / 250,000` at the last of them. These are the defaults of PyTorch.
     pub fn one_cycle(peak: f64, steps: u64) -> Self {
         let end = steps.saturating_sub(1);
         let up = ((0.3 * steps as f64).round() as u64).saturating_sub(1);
-        Schedule::cosine_to(peak / 25.0, peak, up).then(Schedule::cosine_to(peak, peak / 25.0 / 1e4, end - up))
+        Schedule::cosine_to(peak / 25.0, peak, up).then(Schedule::cosine_to(
+            peak,
+            peak / 25.0 / 1e4,
+            end - up,
+        ))
     }
 
-    /// `next` after the end of this, counting its steps from there. A schedule without an end (constant, exponential,
-    /// step decay, piecewise) goes on forever; give it one with [`then_at`](Self::then_at).
+    /// `next` after the end of this, counting its steps from there. A schedule without an end
+    /// (constant, exponential, step decay, piecewise) goes on forever; give it one with
+    /// [`then_at`](Self::then_at).
     pub fn then(self, next: impl Into<Schedule>) -> Self {
         match self.steps() {
             Some(at) => self.then_at(at, next),
@@ -140,14 +164,24 @@ impl Schedule {
 
     /// `next` from step `at` on, counting its steps from there.
     pub fn then_at(self, at: u64, next: impl Into<Schedule>) -> Self {
-        Schedule(Kind::Then { first: Box::new(self), at, next: Box::new(next.into()) })
+        Schedule(Kind::Then {
+            first: Box::new(self),
+            at,
+            next: Box::new(next.into()),
+        })
     }
 
-    /// Steps until the value stays the same or another schedule can follow; `None` if there is no such end.
+    /// Steps until the value stays the same or another schedule can follow; `None` if there is no
+    /// such end.
     pub fn steps(&self) -> Option<u64> {
         match &self.0 {
-            Kind::Constant(_) | Kind::Exponential { .. } | Kind::Decay { .. } | Kind::Piecewise { .. } => None,
-            Kind::Warmup { steps, .. } | Kind::Polynomial { steps, .. } | Kind::Cosine { steps, .. } => Some(*steps),
+            Kind::Constant(_)
+            | Kind::Exponential { .. }
+            | Kind::Decay { .. }
+            | Kind::Piecewise { .. } => None,
+            Kind::Warmup { steps, .. }
+            | Kind::Polynomial { steps, .. }
+            | Kind::Cosine { steps, .. } => Some(*steps),
             Kind::Then { at, next, .. } => Some(at + next.steps()?),
         }
     }
@@ -157,8 +191,8 @@ impl Schedule {
         self.evaluate(step as f64, &mut |number| number)
     }
 
-    /// The value for update `step`, an integer or float scalar of the trace: a scalar of `f64` if the
-    /// step is `f64`, otherwise of `f32`.
+    /// The value for update `step`, an integer or float scalar of the trace: a scalar of `f64` if
+    /// the step is `f64`, otherwise of `f32`.
     #[track_caller]
     pub fn at<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
         let _site = step.trace().called_from(Location::caller());
@@ -169,45 +203,75 @@ impl Schedule {
             if step.is_error() {
                 return step.trace().error_like(Some(like));
             }
-            return step.trace().fail("schedule", format!("{} is no step; want an integer scalar", step.ty()), Some(like));
+            return step.trace().fail(
+                "schedule",
+                format!("{} is no step; want an integer scalar", step.ty()),
+                Some(like),
+            );
         }
         // By place, so that two numbers which happen to be the same make no other program.
         let mut names = (0..).map(|place| format!("schedule.{place}"));
-        let mut number = |value| step.trace().hyperparameter(&names.next().expect("there is no end"), value, dtype);
+        let mut number = |value| {
+            step.trace()
+                .hyperparameter(&names.next().expect("there is no end"), value, dtype)
+        };
         self.evaluate(step.convert(dtype), &mut number)
     }
 
-    /// One definition for host and device, so that they agree. `number` is asked for each number of the schedule, in one order.
+    /// One definition for host and device, so that they agree. `number` is asked for each number of
+    /// the schedule, in one order.
     fn evaluate<N: Number>(&self, step: N, number: &mut dyn FnMut(f64) -> N) -> N {
         match &self.0 {
             Kind::Constant(value) => number(*value),
             Kind::Warmup { rate, steps } => progress(step + 1.0, *steps, number) * number(*rate),
-            Kind::Polynomial { from, to, power, steps } => {
+            Kind::Polynomial {
+                from,
+                to,
+                power,
+                steps,
+            } => {
                 let left = progress(step, *steps, number) * -1.0 + 1.0;
-                let left = if *power == 1.0 { left } else { left.power(number(*power)) };
+                let left = if *power == 1.0 {
+                    left
+                } else {
+                    left.power(number(*power))
+                };
                 left * number(from - to) + number(*to)
             }
             Kind::Cosine { from, to, steps } => {
                 let wave = (progress(step, *steps, number) * std::f64::consts::PI).cosine();
                 (wave + 1.0) * number((from - to) / 2.0) + number(*to)
             }
-            Kind::Exponential { initial, factor, every } => {
-                number(*factor).power(step * number(1.0 / *every as f64)) * number(*initial)
-            }
-            Kind::Decay { initial, factor, every } => {
-                // Half a step more: a compiler may divide by multiplying, and 49 * (1 / 49) is less than 1.
+            Kind::Exponential {
+                initial,
+                factor,
+                every,
+            } => number(*factor).power(step * number(1.0 / *every as f64)) * number(*initial),
+            Kind::Decay {
+                initial,
+                factor,
+                every,
+            } => {
+                // Half a step more: a compiler may divide by multiplying, and 49 * (1 / 49) is less
+                // than 1.
                 let decays = ((step + 0.5) / number(*every as f64)).floored();
                 number(*factor).power(decays) * number(*initial)
             }
-            Kind::Piecewise { first, later } => later.iter().fold(number(*first), |value, &(from, next)| {
-                let from = number(from as f64);
-                step.before(from, value, number(next))
-            }),
+            Kind::Piecewise { first, later } => {
+                later.iter().fold(number(*first), |value, &(from, next)| {
+                    let from = number(from as f64);
+                    step.before(from, value, number(next))
+                })
+            }
             Kind::Then { first, at, next } => {
                 let at = number(*at as f64);
                 // What follows must not see steps before its own.
                 let after = step.at_least(at) - at;
-                step.before(at, first.evaluate(step, number), next.evaluate(after, number))
+                step.before(
+                    at,
+                    first.evaluate(step, number),
+                    next.evaluate(after, number),
+                )
             }
         }
     }
@@ -297,26 +361,52 @@ mod tests {
     fn schedules_have_the_values_of_their_definitions() {
         let cases: [(Schedule, &[(u64, f64)]); 9] = [
             (Schedule::constant(0.5), &[(0, 0.5), (1_000_000, 0.5)]),
-            (Schedule::warmup(1.0, 4), &[(0, 0.25), (1, 0.5), (3, 1.0), (9, 1.0)]),
+            (
+                Schedule::warmup(1.0, 4),
+                &[(0, 0.25), (1, 0.5), (3, 1.0), (9, 1.0)],
+            ),
             (Schedule::warmup(1.0, 1).then(0.5), &[(0, 1.0), (1, 0.5)]),
-            (Schedule::linear(1.0, 0.0, 4), &[(0, 1.0), (1, 0.75), (4, 0.0), (5, 0.0)]),
-            (Schedule::polynomial(1.0, 0.5, 2.0, 2), &[(0, 1.0), (1, 0.625), (2, 0.5)]),
-            (Schedule::cosine_to(1.0, 0.1, 10), &[(0, 1.0), (5, 0.55), (10, 0.1), (11, 0.1)]),
-            (Schedule::exponential(1.0, 0.25, 2), &[(0, 1.0), (1, 0.5), (2, 0.25)]),
-            (Schedule::step_decay(1.0, 0.1, 3), &[(0, 1.0), (2, 1.0), (3, 0.1), (5, 0.1), (6, 0.01)]),
-            (Schedule::piecewise(1.0, [(2, 0.5), (4, 0.25)]), &[(1, 1.0), (2, 0.5), (3, 0.5), (4, 0.25)]),
+            (
+                Schedule::linear(1.0, 0.0, 4),
+                &[(0, 1.0), (1, 0.75), (4, 0.0), (5, 0.0)],
+            ),
+            (
+                Schedule::polynomial(1.0, 0.5, 2.0, 2),
+                &[(0, 1.0), (1, 0.625), (2, 0.5)],
+            ),
+            (
+                Schedule::cosine_to(1.0, 0.1, 10),
+                &[(0, 1.0), (5, 0.55), (10, 0.1), (11, 0.1)],
+            ),
+            (
+                Schedule::exponential(1.0, 0.25, 2),
+                &[(0, 1.0), (1, 0.5), (2, 0.25)],
+            ),
+            (
+                Schedule::step_decay(1.0, 0.1, 3),
+                &[(0, 1.0), (2, 1.0), (3, 0.1), (5, 0.1), (6, 0.01)],
+            ),
+            (
+                Schedule::piecewise(1.0, [(2, 0.5), (4, 0.25)]),
+                &[(1, 1.0), (2, 0.5), (3, 0.5), (4, 0.25)],
+            ),
         ];
         for (schedule, values) in cases {
             for &(step, expected) in values {
                 let value = schedule.value(step);
-                assert!((value - expected).abs() < 1e-12, "{schedule:?} at {step}: {value}, not {expected}");
+                assert!(
+                    (value - expected).abs() < 1e-12,
+                    "{schedule:?} at {step}: {value}, not {expected}"
+                );
             }
         }
     }
 
     #[test]
     fn one_follows_another_at_its_end() {
-        let schedule = Schedule::warmup(1.0, 2).then(Schedule::linear(1.0, 0.0, 2)).then(Schedule::constant(7.0));
+        let schedule = Schedule::warmup(1.0, 2)
+            .then(Schedule::linear(1.0, 0.0, 2))
+            .then(Schedule::constant(7.0));
         let values: Vec<f64> = (0..6).map(|step| schedule.value(step)).collect();
         assert_eq!(values, [0.5, 1.0, 1.0, 0.5, 7.0, 7.0]);
         assert_eq!(schedule.steps(), None);
@@ -326,7 +416,10 @@ mod tests {
 
     #[test]
     fn a_schedule_of_no_steps_has_its_last_value() {
-        for schedule in [Schedule::cosine_to(1.0, 0.5, 0), Schedule::linear(1.0, 0.5, 0)] {
+        for schedule in [
+            Schedule::cosine_to(1.0, 0.5, 0),
+            Schedule::linear(1.0, 0.5, 0),
+        ] {
             assert_eq!(schedule.value(0), 0.5);
         }
         assert_eq!(Schedule::warmup(0.5, 0).value(0), 0.5);

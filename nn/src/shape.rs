@@ -23,25 +23,40 @@ impl<'t> Tensor<'t> {
         if self.is_error() {
             return self.trace.error_like(Some(self.ty().with_dims(dims)));
         }
-        self.trace().push_one(Op::Reshape { dims: dims.as_ref().to_vec() }, &[self])
+        self.trace().push_one(
+            Op::Reshape {
+                dims: dims.as_ref().to_vec(),
+            },
+            &[self],
+        )
     }
 
     /// All elements in one dimension.
     #[track_caller]
     pub fn flatten(self) -> Tensor<'t> {
         // A type that is too large is a mistake of the reshape.
-        self.reshape([self.dims().iter().fold(1, |count: usize, &size| count.saturating_mul(size))])
+        self.reshape([self
+            .dims()
+            .iter()
+            .fold(1, |count: usize, &size| count.saturating_mul(size))])
     }
 
-    /// The dimensions from `dim` on become one: `[a, b, c]` from 1 is `[a, b * c]`. `dim` may be the rank: `[a, b, c, 1]`.
+    /// The dimensions from `dim` on become one: `[a, b, c]` from 1 is `[a, b * c]`. `dim` may be
+    /// the rank: `[a, b, c, 1]`.
     #[track_caller]
     pub fn flatten_from(self, dim: usize) -> Tensor<'t> {
         let ty = self.ty();
         if dim > ty.rank() {
-            return self.mistake("flatten", || format!("from dimension {dim} of {ty}, which has {}", ty.rank()));
+            return self.mistake("flatten", || {
+                format!("from dimension {dim} of {ty}, which has {}", ty.rank())
+            });
         }
         let mut dims = ty.dims()[..dim].to_vec();
-        dims.push(ty.dims()[dim..].iter().fold(1, |all, &size| size.saturating_mul(all)));
+        dims.push(
+            ty.dims()[dim..]
+                .iter()
+                .fold(1, |all, &size| size.saturating_mul(all)),
+        );
         self.reshape(dims)
     }
 
@@ -49,10 +64,17 @@ impl<'t> Tensor<'t> {
     #[track_caller]
     pub fn transpose(self, permutation: impl AsRef<[usize]>) -> Tensor<'t> {
         let permutation = permutation.as_ref();
-        if permutation.len() == self.rank() && permutation.iter().enumerate().all(|(to, &from)| to == from) {
+        if permutation.len() == self.rank()
+            && permutation.iter().enumerate().all(|(to, &from)| to == from)
+        {
             return self;
         }
-        self.trace().push_one(Op::Transpose { permutation: permutation.to_vec() }, &[self])
+        self.trace().push_one(
+            Op::Transpose {
+                permutation: permutation.to_vec(),
+            },
+            &[self],
+        )
     }
 
     /// Dimensions `a` and `b` exchanged.
@@ -78,7 +100,8 @@ impl<'t> Tensor<'t> {
         self.swap_dims(rank - 2, rank - 1)
     }
 
-    /// Dimension `from` moved to where it is dimension `to` of the result; the others keep their order.
+    /// Dimension `from` moved to where it is dimension `to` of the result; the others keep their
+    /// order.
     #[track_caller]
     pub fn move_dim(self, from: usize, to: usize) -> Tensor<'t> {
         check!(self.check_dim("move dimension", from));
@@ -94,7 +117,9 @@ impl<'t> Tensor<'t> {
     pub fn unsqueeze(self, dim: usize) -> Tensor<'t> {
         let ty = self.ty();
         if dim > ty.rank() {
-            return self.mistake("unsqueeze", || format!("no place {dim} in {ty}: places are 0 to {}", ty.rank()));
+            return self.mistake("unsqueeze", || {
+                format!("no place {dim} in {ty}: places are 0 to {}", ty.rank())
+            });
         }
         let mut dims = ty.dims().to_vec();
         dims.insert(dim, 1);
@@ -108,7 +133,11 @@ impl<'t> Tensor<'t> {
         let ty = self.ty();
         let mut dims = ty.dims().to_vec();
         if dims.remove(dim) != 1 {
-            return self.mistake_like("squeeze", || format!("dimension {dim} of {ty} is not 1"), ty.with_dims(dims));
+            return self.mistake_like(
+                "squeeze",
+                || format!("dimension {dim} of {ty} is not 1"),
+                ty.with_dims(dims),
+            );
         }
         self.reshape(dims)
     }
@@ -131,10 +160,21 @@ impl<'t> Tensor<'t> {
         self.broadcast_in_dim(dims, mapping)
     }
 
-    /// To `dims`, where dimension `i` of this is dimension `mapping[i]` of the result, repeated if its size is 1.
+    /// To `dims`, where dimension `i` of this is dimension `mapping[i]` of the result, repeated if
+    /// its size is 1.
     #[track_caller]
-    pub fn broadcast_in_dim(self, dims: impl AsRef<[usize]>, mapping: impl AsRef<[usize]>) -> Tensor<'t> {
-        self.trace.push_one(Op::Broadcast { dims: dims.as_ref().to_vec(), mapping: mapping.as_ref().to_vec() }, &[self])
+    pub fn broadcast_in_dim(
+        self,
+        dims: impl AsRef<[usize]>,
+        mapping: impl AsRef<[usize]>,
+    ) -> Tensor<'t> {
+        self.trace.push_one(
+            Op::Broadcast {
+                dims: dims.as_ref().to_vec(),
+                mapping: mapping.as_ref().to_vec(),
+            },
+            &[self],
+        )
     }
 
     /// Order of elements turned around along `dims`.
@@ -142,7 +182,11 @@ impl<'t> Tensor<'t> {
     pub fn reverse(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
         let mut dims = dims.as_ref().to_vec();
         dims.sort_unstable();
-        if dims.is_empty() { self } else { self.trace.push_one(Op::Reverse { dims }, &[self]) }
+        if dims.is_empty() {
+            self
+        } else {
+            self.trace.push_one(Op::Reverse { dims }, &[self])
+        }
     }
 
     /// The part within `ranges`, one for each dimension.
@@ -164,11 +208,20 @@ impl<'t> Tensor<'t> {
         strides: impl AsRef<[usize]>,
     ) -> Tensor<'t> {
         let (starts, limits, strides) = (starts.as_ref(), limits.as_ref(), strides.as_ref());
-        let whole = starts.iter().all(|&start| start == 0) && strides.iter().all(|&stride| stride == 1);
-        if whole && starts.len() == limits.len() && strides.len() == limits.len() && self.ty().dims() == limits {
+        let whole =
+            starts.iter().all(|&start| start == 0) && strides.iter().all(|&stride| stride == 1);
+        if whole
+            && starts.len() == limits.len()
+            && strides.len() == limits.len()
+            && self.ty().dims() == limits
+        {
             return self;
         }
-        let op = Op::Slice { starts: starts.to_vec(), limits: limits.to_vec(), strides: strides.to_vec() };
+        let op = Op::Slice {
+            starts: starts.to_vec(),
+            limits: limits.to_vec(),
+            strides: strides.to_vec(),
+        };
         self.trace.push_one(op, &[self])
     }
 
@@ -190,12 +243,17 @@ impl<'t> Tensor<'t> {
         if index >= ty.dims()[dim] {
             let mut dims = ty.dims().to_vec();
             dims.remove(dim);
-            return self.mistake_like("index", || format!("no {index} in dimension {dim} of {ty}"), ty.with_dims(dims));
+            return self.mistake_like(
+                "index",
+                || format!("no {index} in dimension {dim} of {ty}"),
+                ty.with_dims(dims),
+            );
         }
         self.slice_dim(dim, index..index + 1).squeeze(dim)
     }
 
-    /// `parts` equal parts along dimension `dim`. Always `parts` tensors: error tensors if the size cannot be split so.
+    /// `parts` equal parts along dimension `dim`. Always `parts` tensors: error tensors if the size
+    /// cannot be split so.
     #[track_caller]
     pub fn split(self, dim: usize, parts: usize) -> Vec<Tensor<'t>> {
         if let Err(error) = self.check_dim("split", dim) {
@@ -204,7 +262,8 @@ impl<'t> Tensor<'t> {
         let ty = self.ty();
         let size = ty.dims()[dim];
         if parts == 0 || !size.is_multiple_of(parts) {
-            let message = || format!("dimension {dim} of {ty} cannot be split into {parts} equal parts");
+            let message =
+                || format!("dimension {dim} of {ty} cannot be split into {parts} equal parts");
             return vec![self.mistake("split", message); parts];
         }
         let width = size / parts;
@@ -215,18 +274,28 @@ impl<'t> Tensor<'t> {
         split
     }
 
-    /// The part of dimensions `sizes` that begins at `starts`: one integer scalar for each dimension, all of one type. A
-    /// start that is too large or negative is moved so that the part fits.
+    /// The part of dimensions `sizes` that begins at `starts`: one integer scalar for each
+    /// dimension, all of one type. A start that is too large or negative is moved so that the part
+    /// fits.
     #[track_caller]
     pub fn dynamic_slice(self, starts: &[Tensor<'t>], sizes: impl AsRef<[usize]>) -> Tensor<'t> {
         let operands: Vec<Tensor<'t>> = [self].into_iter().chain(starts.iter().copied()).collect();
-        self.trace.push_one(Op::DynamicSlice { sizes: sizes.as_ref().to_vec() }, &operands)
+        self.trace.push_one(
+            Op::DynamicSlice {
+                sizes: sizes.as_ref().to_vec(),
+            },
+            &operands,
+        )
     }
 
-    /// This with `update` in the place of the part that begins at `starts`; see [`dynamic_slice`](Self::dynamic_slice).
+    /// This with `update` in the place of the part that begins at `starts`; see
+    /// [`dynamic_slice`](Self::dynamic_slice).
     #[track_caller]
     pub fn dynamic_update_slice(self, update: Tensor<'t>, starts: &[Tensor<'t>]) -> Tensor<'t> {
-        let operands: Vec<Tensor<'t>> = [self, update].into_iter().chain(starts.iter().copied()).collect();
+        let operands: Vec<Tensor<'t>> = [self, update]
+            .into_iter()
+            .chain(starts.iter().copied())
+            .collect();
         self.trace.push_one(Op::DynamicUpdateSlice, &operands)
     }
 
@@ -238,8 +307,8 @@ impl<'t> Tensor<'t> {
         self.pad_interior(value, &low, &high, vec![0; padding.len()])
     }
 
-    /// With `value`: `low` before, `high` after, `interior` between two elements, for each dimension. Negative `low` and
-    /// `high` cut.
+    /// With `value`: `low` before, `high` after, `interior` between two elements, for each
+    /// dimension. Negative `low` and `high` cut.
     #[track_caller]
     pub fn pad_interior(
         self,
@@ -249,31 +318,44 @@ impl<'t> Tensor<'t> {
         interior: impl AsRef<[usize]>,
     ) -> Tensor<'t> {
         let (low, high, interior) = (low.as_ref(), high.as_ref(), interior.as_ref());
-        let nothing = low.iter().chain(high).all(|&edge| edge == 0) && interior.iter().all(|&gap| gap == 0);
+        let nothing =
+            low.iter().chain(high).all(|&edge| edge == 0) && interior.iter().all(|&gap| gap == 0);
         if nothing && [low.len(), high.len(), interior.len()] == [self.rank(); 3] {
             return self;
         }
-        let op = Op::Pad { low: low.to_vec(), high: high.to_vec(), interior: interior.to_vec() };
+        let op = Op::Pad {
+            low: low.to_vec(),
+            high: high.to_vec(),
+            interior: interior.to_vec(),
+        };
         self.trace.push_one(op, &[self, value.beside(self)])
     }
 
-    /// The elements on and below the diagonal that is `diagonal` above the main one; zero elsewhere. `[.., m, n]`.
+    /// The elements on and below the diagonal that is `diagonal` above the main one; zero
+    /// elsewhere. `[.., m, n]`.
     #[track_caller]
     pub fn tril(self, diagonal: i64) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_matrix("tril"));
         let dims = self.dims();
-        let kept = self.trace.lower_triangle(dims[dims.len() - 2], dims[dims.len() - 1], diagonal);
+        let kept = self
+            .trace
+            .lower_triangle(dims[dims.len() - 2], dims[dims.len() - 1], diagonal);
         kept.broadcast_to(&dims).select(self, self.zeros_like())
     }
 
-    /// The elements on and above the diagonal that is `diagonal` above the main one; zero elsewhere. `[.., m, n]`.
+    /// The elements on and above the diagonal that is `diagonal` above the main one; zero
+    /// elsewhere. `[.., m, n]`.
     #[track_caller]
     pub fn triu(self, diagonal: i64) -> Tensor<'t> {
         let _site = self.trace.called_from(Location::caller());
         check!(self.check_matrix("triu"));
         let dims = self.dims();
-        let dropped = self.trace.lower_triangle(dims[dims.len() - 2], dims[dims.len() - 1], diagonal.saturating_sub(1));
+        let dropped = self.trace.lower_triangle(
+            dims[dims.len() - 2],
+            dims[dims.len() - 1],
+            diagonal.saturating_sub(1),
+        );
         dropped.broadcast_to(&dims).select(self.zeros_like(), self)
     }
 
@@ -328,7 +410,13 @@ impl Trace {
     /// Element `[.., i, ..]` is `i`, along dimension `dim`.
     #[track_caller]
     pub fn iota(&self, ty: &TensorType, dim: usize) -> Tensor<'_> {
-        self.push_one(Op::Iota { ty: ty.clone(), dim }, &[])
+        self.push_one(
+            Op::Iota {
+                ty: ty.clone(),
+                dim,
+            },
+            &[],
+        )
     }
 
     /// `0, 1, .., count - 1`: `[count]`.
@@ -344,7 +432,8 @@ impl Trace {
         self.iota(&index, 0).eq(self.iota(&index, 1)).convert(dtype)
     }
 
-    /// Where `column <= row + diagonal`, as `bool`: `[rows, columns]`. A causal mask is `lower_triangle(time, time, 0)`.
+    /// Where `column <= row + diagonal`, as `bool`: `[rows, columns]`. A causal mask is
+    /// `lower_triangle(time, time, 0)`.
     #[track_caller]
     pub fn lower_triangle(&self, rows: usize, columns: usize, diagonal: i64) -> Tensor<'_> {
         let index = TensorType::new(DType::S64, [rows, columns]);

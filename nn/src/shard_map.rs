@@ -1,7 +1,8 @@
-//! Code for one device of a mesh: a region that every device runs on its own parts, with collectives between them.
+//! Code for one device of a mesh: a region that every device runs on its own parts, with
+//! collectives between them.
 //!
-//! Elsewhere the compiler cuts tensors up and places collectives. Here what one device holds, and what goes between
-//! devices, is the user's.
+//! Elsewhere the compiler cuts tensors up and places collectives. Here what one device holds, and
+//! what goes between devices, is the user's.
 
 use std::{panic::Location, sync::Arc};
 
@@ -18,7 +19,8 @@ use crate::{
 
 const OP: &str = "shard_map";
 
-/// Which axes of a mesh a [`shard_map`](Trace::shard_map) is written for; made of a `&Mesh`: all of them.
+/// Which axes of a mesh a [`shard_map`](Trace::shard_map) is written for; made of a `&Mesh`: all of
+/// them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Manual {
     mesh: Axes,
@@ -29,7 +31,14 @@ pub struct Manual {
 impl Manual {
     /// All axes of `mesh`.
     pub fn over(mesh: &Mesh) -> Self {
-        Manual { mesh: mesh.axes().map(|(name, size)| (name.into(), size)).collect(), axes: None, checked: true }
+        Manual {
+            mesh: mesh
+                .axes()
+                .map(|(name, size)| (name.into(), size))
+                .collect(),
+            axes: None,
+            checked: true,
+        }
     }
 
     /// These axes alone; over the others the compiler cuts tensors up as elsewhere.
@@ -38,8 +47,8 @@ impl Manual {
         self
     }
 
-    /// Outputs whose specs leave an axis out are taken on trust to be the same along it. For what a device cannot be seen
-    /// to share, such as sums that went around a ring.
+    /// Outputs whose specs leave an axis out are taken on trust to be the same along it. For what a
+    /// device cannot be seen to share, such as sums that went around a ring.
     pub fn unchecked(mut self) -> Self {
         self.checked = false;
         self
@@ -67,14 +76,17 @@ pub(crate) struct ManualAxes {
 }
 
 impl Trace {
-    /// Runs `body` on each device of the mesh, on that device's parts of `inputs`, and puts the parts that it gives together.
+    /// Runs `body` on each device of the mesh, on that device's parts of `inputs`, and puts the
+    /// parts that it gives together.
     ///
-    /// `in_specs` say how each input is cut, `out_specs` how each output is put together. Over an axis that a spec leaves out
-    /// every device gets the same input, and computes the same output, which is checked: reduce or gather over the axis
-    /// first. Tensors from outside that `body` uses are whole on every device.
+    /// `in_specs` say how each input is cut, `out_specs` how each output is put together. Over an
+    /// axis that a spec leaves out every device gets the same input, and computes the same output,
+    /// which is checked: reduce or gather over the axis first. Tensors from outside that `body`
+    /// uses are whole on every device.
     ///
-    /// Gradients flow through, as if an output were the mean of all devices' copies of it and an input one tensor for all of
-    /// them. Random numbers are the same on every device, unless their key is made from [`axis_index`](Self::axis_index).
+    /// Gradients flow through, as if an output were the mean of all devices' copies of it and an
+    /// input one tensor for all of them. Random numbers are the same on every device, unless their
+    /// key is made from [`axis_index`](Self::axis_index).
     ///
     /// On a mesh of one device it is what `body` is.
     ///
@@ -106,12 +118,19 @@ impl Trace {
         body: impl FnOnce(&[Tensor<'t>]) -> Vec<Tensor<'t>>,
     ) -> Vec<Tensor<'t>> {
         let location = self.origin(Location::caller());
-        self.map_parts(over.into(), inputs, &|input| format!("input {input}"), in_specs, out_specs, location, |parts| {
-            Ok(body(parts))
-        })
+        self.map_parts(
+            over.into(),
+            inputs,
+            &|input| format!("input {input}"),
+            in_specs,
+            out_specs,
+            location,
+            |parts| Ok(body(parts)),
+        )
     }
 
-    /// As [`shard_map`](Self::shard_map), on trees of tensors with trees of specs: on a model and a batch.
+    /// As [`shard_map`](Self::shard_map), on trees of tensors with trees of specs: on a model and a
+    /// batch.
     #[track_caller]
     pub fn shard_map_tree<'t, I: Tree<Leaf = Tensor<'t>>, O: Tree<Leaf = Tensor<'t>>>(
         &'t self,
@@ -125,26 +144,45 @@ impl Trace {
         let cloned = |specs: Vec<&PartitionSpec>| specs.into_iter().cloned().collect::<Vec<_>>();
         let wanted = cloned(out_specs.leaves());
         if let Err(error) = same_structure(&inputs, in_specs) {
-            let error = self.fail_at(location, OP, format!("the inputs and their specs differ: {error}"), None);
+            let error = self.fail_at(
+                location,
+                OP,
+                format!("the inputs and their specs differ: {error}"),
+                None,
+            );
             return out_specs.rebuild(wanted.iter().map(|_| error));
         }
         let paths = inputs.paths();
         let name = |input: usize| format!("input `{}`", paths[input]);
         let leaves: Vec<Tensor<'t>> = inputs.leaves().into_iter().copied().collect();
-        let results = self.map_parts(over.into(), &leaves, &name, &cloned(in_specs.leaves()), &wanted, location, |parts| {
-            let outputs = body(inputs.rebuild(parts.iter().copied()));
-            match same_structure(out_specs, &outputs) {
-                Ok(()) => Ok(outputs.into_leaves()),
-                Err(error) => {
-                    Err(self.fail_at(location, OP, format!("the specs of the outputs and the outputs differ: {error}"), None))
+        let results = self.map_parts(
+            over.into(),
+            &leaves,
+            &name,
+            &cloned(in_specs.leaves()),
+            &wanted,
+            location,
+            |parts| {
+                let outputs = body(inputs.rebuild(parts.iter().copied()));
+                match same_structure(out_specs, &outputs) {
+                    Ok(()) => Ok(outputs.into_leaves()),
+                    Err(error) => Err(self.fail_at(
+                        location,
+                        OP,
+                        format!("the specs of the outputs and the outputs differ: {error}"),
+                        None,
+                    )),
                 }
-            }
-        });
+            },
+        );
         out_specs.rebuild(results)
     }
 
     /// As many results as `out_specs`.
-    #[expect(clippy::too_many_arguments, reason = "both forms of shard_map, taken apart")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "both forms of shard_map, taken apart"
+    )]
     fn map_parts<'t>(
         &'t self,
         over: Manual,
@@ -160,21 +198,48 @@ impl Trace {
             self.fail_at(location, OP, message, None);
             errors()
         };
-        let Manual { mesh, axes, checked } = over;
+        let Manual {
+            mesh,
+            axes,
+            checked,
+        } = over;
         let manual: Vec<Arc<str>> = match &axes {
             // In the order of the mesh.
-            Some(axes) => mesh.iter().map(|(axis, _)| axis.clone()).filter(|axis| axes.contains(axis)).collect(),
+            Some(axes) => mesh
+                .iter()
+                .map(|(axis, _)| axis.clone())
+                .filter(|axis| axes.contains(axis))
+                .collect(),
             None => mesh.iter().map(|(axis, _)| axis.clone()).collect(),
         };
-        let mut map = ShardMap { mesh, manual, inputs: in_specs.to_vec(), outputs: out_specs.to_vec(), body: Box::default() };
-        if let Some(axis) = axes.into_iter().flatten().find(|axis| !map.manual.contains(axis)) {
-            return fail(format!("no axis `{axis}`; the mesh has {}", list_axes(&map.mesh)));
+        let mut map = ShardMap {
+            mesh,
+            manual,
+            inputs: in_specs.to_vec(),
+            outputs: out_specs.to_vec(),
+            body: Box::default(),
+        };
+        if let Some(axis) = axes
+            .into_iter()
+            .flatten()
+            .find(|axis| !map.manual.contains(axis))
+        {
+            return fail(format!(
+                "no axis `{axis}`; the mesh has {}",
+                list_axes(&map.mesh)
+            ));
         }
         if self.manual().is_some() {
-            return fail("a shard_map within a shard_map; use the collectives of the outer one".to_string());
+            return fail(
+                "a shard_map within a shard_map; use the collectives of the outer one".to_string(),
+            );
         }
         if inputs.len() != in_specs.len() {
-            return fail(format!("{} inputs and {} specs of inputs; there is to be one for each", inputs.len(), in_specs.len()));
+            return fail(format!(
+                "{} inputs and {} specs of inputs; there is to be one for each",
+                inputs.len(),
+                in_specs.len()
+            ));
         }
         if inputs.iter().any(|input| input.is_error()) {
             return errors();
@@ -184,7 +249,9 @@ impl Trace {
             match map.part(&input.ty(), spec) {
                 Ok(part) => parts.push(part),
                 Err(problem) => {
-                    let named = input.name().map_or(String::new(), |name| format!(" (`{name}`)"));
+                    let named = input
+                        .name()
+                        .map_or(String::new(), |name| format!(" (`{name}`)"));
                     return fail(format!("{}{named}: {problem}", name(i)));
                 }
             }
@@ -193,8 +260,11 @@ impl Trace {
         let (region, outputs) = self.manual_region(&map, &parts, |parts| {
             let outputs = body(parts)?;
             if outputs.len() != out_specs.len() {
-                let message =
-                    format!("{} outputs and {} specs of outputs; there is to be one for each", outputs.len(), out_specs.len());
+                let message = format!(
+                    "{} outputs and {} specs of outputs; there is to be one for each",
+                    outputs.len(),
+                    out_specs.len()
+                );
                 return Err(self.fail_at(location, OP, message, None));
             }
             match outputs.iter().find(|output| !self.can_use(**output)) {
@@ -202,7 +272,9 @@ impl Trace {
                 None => Ok(outputs),
             }
         });
-        let Ok(outputs) = outputs else { return errors() };
+        let Ok(outputs) = outputs else {
+            return errors();
+        };
         if outputs.iter().any(|output| output.is_error()) {
             return errors();
         }
@@ -210,7 +282,13 @@ impl Trace {
         let results = self.shard_map_of(&mut map, inputs, regions, location);
         if checked && results.iter().all(|result| !result.is_error()) {
             let Varying { outputs, stuck } = varying(&map);
-            if let Some(Stuck { collective, origin, inside, axis }) = stuck {
+            if let Some(Stuck {
+                collective,
+                origin,
+                inside,
+                axis,
+            }) = stuck
+            {
                 let message = format!(
                     "devices along `{axis}` may not all come here, for they may leave the `{inside}` around it, or take its branches, apart: \
                      those that come would wait for ever. Decide by what is the same along `{axis}`, such as a reduction over it"
@@ -239,13 +317,17 @@ impl Trace {
         body: impl FnOnce(&[Tensor<'t>]) -> R,
     ) -> (Region, R) {
         let devices = map.devices().filter(|_| map.is_fully_manual());
-        let outer = self.enter_manual(Some(ManualAxes { axes: map.manual_axes(), devices }));
+        let outer = self.enter_manual(Some(ManualAxes {
+            axes: map.manual_axes(),
+            devices,
+        }));
         let result = self.region(types, body);
         self.enter_manual(outer);
         result
     }
 
-    /// Records `map`, whose body is that of the one region. What the body uses from outside is whole on every device.
+    /// Records `map`, whose body is that of the one region. What the body uses from outside is
+    /// whole on every device.
     pub(crate) fn shard_map_of<'t>(
         &'t self,
         map: &mut ShardMap,
@@ -254,9 +336,14 @@ impl Trace {
         location: &'static Location<'static>,
     ) -> Vec<Tensor<'t>> {
         let captured = self.capture(&mut regions);
-        map.inputs.extend(captured.iter().map(|_| PartitionSpec::replicated()));
+        map.inputs
+            .extend(captured.iter().map(|_| PartitionSpec::replicated()));
         *map.body = self.region_graph(&regions[0]);
-        let operands: Vec<Tensor<'t>> = inputs.iter().copied().chain(captured.iter().map(|&id| self.tensor(id))).collect();
+        let operands: Vec<Tensor<'t>> = inputs
+            .iter()
+            .copied()
+            .chain(captured.iter().map(|&id| self.tensor(id)))
+            .collect();
         if map.outputs.is_empty() {
             return vec![];
         }

@@ -6,7 +6,8 @@ use halite_core::DType;
 
 use crate::Tensor;
 
-/// Giles' polynomials for `f32`: of `w - 2.5` where `w = -log(1 - x²) < 5`, else of `sqrt(w) - 3`; highest power first.
+/// Giles' polynomials for `f32`: of `w - 2.5` where `w = -log(1 - x²) < 5`, else of `sqrt(w) - 3`;
+/// highest power first.
 const CENTRAL: [f64; 9] = [
     2.810_226_36e-8,
     3.432_739_39e-7,
@@ -30,7 +31,8 @@ const TAIL: [f64; 9] = [
     2.832_976_82,
 ];
 
-/// The same for `f64`: of `w - 3.125` where `w < 6.25`, of `sqrt(w) - 3.25` where `w < 16`, else of `sqrt(w) - 5`.
+/// The same for `f64`: of `w - 3.125` where `w < 6.25`, of `sqrt(w) - 3.25` where `w < 16`, else of
+/// `sqrt(w) - 5`.
 const CENTRAL_F64: [f64; 23] = [
     -3.644_412_064_017_82e-21,
     -1.685_059_138_182_016_6e-19,
@@ -100,7 +102,8 @@ const TAIL_F64: [f64; 17] = [
 impl<'t> Tensor<'t> {
     /// The inverse of the error function: infinite at -1 and 1, NaN beyond.
     ///
-    /// Two (`f64`: three) polynomials, of Giles, "Approximating the erfinv function", 2012. 16-bit floats go through `f32`.
+    /// Two (`f64`: three) polynomials, of Giles, "Approximating the erfinv function", 2012. 16-bit
+    /// floats go through `f32`.
     #[track_caller]
     pub fn erf_inv(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
@@ -110,16 +113,24 @@ impl<'t> Tensor<'t> {
         // Used only where w is larger; the slope of a root at 0 is infinite.
         let root = |w: Tensor<'t>| w.maximum(1.0).sqrt();
         let finite = match self.dtype() {
-            DType::F16 | DType::Bf16 => return self.convert(DType::F32).erf_inv().convert(self.dtype()),
+            DType::F16 | DType::Bf16 => {
+                return self.convert(DType::F32).erf_inv().convert(self.dtype());
+            }
             DType::F64 => {
                 let w = w();
                 let root = root(w);
-                let tail = w.lt(16.0).select(polynomial(root - 3.25, &MIDDLE_F64), polynomial(root - 5.0, &TAIL_F64));
+                let tail = w.lt(16.0).select(
+                    polynomial(root - 3.25, &MIDDLE_F64),
+                    polynomial(root - 5.0, &TAIL_F64),
+                );
                 w.lt(6.25).select(polynomial(w - 3.125, &CENTRAL_F64), tail)
             }
             _ => {
                 let w = w();
-                w.lt(5.0).select(polynomial(w - 2.5, &CENTRAL), polynomial(root(w) - 3.0, &TAIL))
+                w.lt(5.0).select(
+                    polynomial(w - 2.5, &CENTRAL),
+                    polynomial(root(w) - 3.0, &TAIL),
+                )
             }
         };
         self.abs().eq(1.0).select(unbounded, finite * self)
@@ -128,7 +139,11 @@ impl<'t> Tensor<'t> {
 
 /// What numbers of this element type are summed and updated in: `f64` for itself, else `f32`.
 pub(crate) fn wide(dtype: DType) -> DType {
-    if dtype == DType::F64 { DType::F64 } else { DType::F32 }
+    if dtype == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    }
 }
 
 /// Highest power first.

@@ -9,8 +9,9 @@ use crate::{Trace, trace::Id};
 
 /// A value of a program that is being traced. `Copy`, and unable to outlive its trace.
 ///
-/// Operators work, between tensors and with Rust numbers: `x * 2.0 + y`. Dimensions broadcast as in NumPy: aligned at the
-/// last, sizes equal or 1. Element types do not mix: [`convert`](Self::convert) says where they change.
+/// Operators work, between tensors and with Rust numbers: `x * 2.0 + y`. Dimensions broadcast as in
+/// NumPy: aligned at the last, sizes equal or 1. Element types do not mix:
+/// [`convert`](Self::convert) says where they change.
 #[derive(Clone, Copy)]
 pub struct Tensor<'t> {
     pub(crate) trace: &'t Trace,
@@ -48,7 +49,8 @@ impl<'t> Tensor<'t> {
         self.trace.is_error(self.id)
     }
 
-    /// This, as a constant to gradients: nothing flows back through it. It costs nothing in the program.
+    /// This, as a constant to gradients: nothing flows back through it. It costs nothing in the
+    /// program.
     pub fn stop_gradient(self) -> Tensor<'t> {
         self.trace.alias(self.id)
     }
@@ -66,7 +68,12 @@ impl<'t> Tensor<'t> {
 
 impl fmt::Debug for Tensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({}{})", self.ty(), if self.is_error() { ", error" } else { "" })
+        write!(
+            f,
+            "Tensor({}{})",
+            self.ty(),
+            if self.is_error() { ", error" } else { "" }
+        )
     }
 }
 
@@ -82,17 +89,25 @@ impl Trace {
     pub fn full(&self, value: f64, ty: &TensorType) -> Tensor<'_> {
         let element = self.literal(splat(value, &TensorType::scalar(ty.dtype())));
         // Not a constant of the whole type: some compilers lay those out in memory.
-        if ty.rank() == 0 { element } else { element.broadcast_to(ty.dims()) }
+        if ty.rank() == 0 {
+            element
+        } else {
+            element.broadcast_to(ty.dims())
+        }
     }
 }
 
-/// Whether `value` is a number of this element type: an integer in its range, or any for floats, which round it.
+/// Whether `value` is a number of this element type: an integer in its range, or any for floats,
+/// which round it.
 pub(crate) fn holds(dtype: DType, value: f64) -> bool {
     let bits = 8 * dtype.size();
     let (first, end) = match dtype {
         _ if dtype.is_float() => return true,
         DType::Bool => (0.0, 2.0),
-        _ if dtype.is_signed_integer() => (-((1u128 << (bits - 1)) as f64), (1u128 << (bits - 1)) as f64),
+        _ if dtype.is_signed_integer() => (
+            -((1u128 << (bits - 1)) as f64),
+            (1u128 << (bits - 1)) as f64,
+        ),
         _ => (0.0, (1u128 << bits) as f64),
     };
     value.fract() == 0.0 && (first..end).contains(&value)

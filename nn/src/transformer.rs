@@ -17,12 +17,14 @@
 //! | `norm.scale`, `.bias` | `[width]` | |
 //! | `head.weight` | `[width, vocabulary]` | if not tied |
 //!
-//! Blocks are a [`Stack`]: the first dimension counts layers, and the program holds one block, however many there are. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`,
-//! `k`, `v` and `o`, `hidden` of `up`, `gate` and `down`, and `vocabulary` of `tokens` and `head`; each half of a block then
-//! needs one sum over devices. No reshape mixes a dimension that is split so with another.
+//! Blocks are a [`Stack`]: the first dimension counts layers, and the program holds one block,
+//! however many there are. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`, `k`,
+//! `v` and `o`, `hidden` of `up`, `gate` and `down`, and `vocabulary` of `tokens` and `head`; each
+//! half of a block then needs one sum over devices. No reshape mixes a dimension that is split so
+//! with another.
 //!
-//! First values are GPT-2's: normal with standard deviation 0.02, `o` and `down`, which add to the residual stream, with
-//! `0.02 / sqrt(2 layers)`; biases 0, scales 1.
+//! First values are GPT-2's: normal with standard deviation 0.02, `o` and `down`, which add to the
+//! residual stream, with `0.02 / sqrt(2 layers)`; biases 0, scales 1.
 
 mod config;
 
@@ -32,7 +34,8 @@ use halite_core::{PartitionSpec, Result, Tree};
 
 pub use self::config::{MlpKind, NormKind, Positions, TransformerConfig};
 use crate::{
-    Activation, Attention, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param, RmsNorm, Rotary, Rotation, Stack, Tensor,
+    Activation, Attention, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param, RmsNorm,
+    Rotary, Rotation, Stack, Tensor,
 };
 
 /// A decoder-only transformer: from tokens to logits of the token that comes next.
@@ -118,8 +121,14 @@ impl Transformer<Param> {
             Positions::Learned => Some(table(config.context)),
             Positions::Rotary { .. } => None,
         };
-        let head = Linear::new(config.width, config.vocabulary).without_bias().weight_init(normal(STD));
-        let block = Block::new(config, normal(STD), normal(STD / (2.0 * config.layers as f64).sqrt()));
+        let head = Linear::new(config.width, config.vocabulary)
+            .without_bias()
+            .weight_init(normal(STD));
+        let block = Block::new(
+            config,
+            normal(STD),
+            normal(STD / (2.0 * config.layers as f64).sqrt()),
+        );
         Ok(Transformer {
             tokens: table(config.vocabulary),
             positions,
@@ -135,8 +144,8 @@ impl Transformer<Param> {
 const STD: f64 = 0.02;
 
 impl<'t> Transformer<Tensor<'t>> {
-    /// `tokens: [batch, time]`, integers, to logits `[batch, time, vocabulary]`. Those at a position are of the token that
-    /// comes after it, and depend on no later one.
+    /// `tokens: [batch, time]`, integers, to logits `[batch, time, vocabulary]`. Those at a
+    /// position are of the token that comes after it, and depend on no later one.
     #[track_caller]
     pub fn forward(&self, tokens: Tensor<'t>) -> Tensor<'t> {
         let _site = tokens.trace().called_from(Location::caller());
@@ -153,81 +162,151 @@ impl<'t> Transformer<Tensor<'t>> {
         let cx = tokens.trace();
         let _site = cx.called_from(Location::caller());
         let config = &self.config;
-        let like = self.tokens.table.ty().with_dims([tokens.dims(), vec![config.width]].concat());
+        let like = self
+            .tokens
+            .table
+            .ty()
+            .with_dims([tokens.dims(), vec![config.width]].concat());
         if tokens.is_error() {
             return cx.error_like(Some(like));
         }
         let dims = tokens.dims();
         if dims.len() != 2 || !tokens.dtype().is_integer() || dims[1] > config.context {
-            let message = format!("tokens {}: want integers [batch, time], time at most {}", tokens.ty(), config.context);
+            let message = format!(
+                "tokens {}: want integers [batch, time], time at most {}",
+                tokens.ty(),
+                config.context
+            );
             return cx.fail("transformer", message, Some(like));
         }
         let mut x = self.tokens.forward(tokens);
         let mut rotation = None;
         match (config.positions, &self.positions) {
-            (Positions::Rotary { theta }, _) => rotation = Some(Rotary { theta }.rotation(cx, dims[1], config.head_width())),
-            (Positions::Learned, Some(positions)) => x = x + positions.table.slice_dim(0, ..dims[1]),
-            (Positions::Learned, None) => return cx.fail("transformer", "learned positions without a table of them", Some(like)),
+            (Positions::Rotary { theta }, _) => {
+                rotation = Some(Rotary { theta }.rotation(cx, dims[1], config.head_width()))
+            }
+            (Positions::Learned, Some(positions)) => {
+                x = x + positions.table.slice_dim(0, ..dims[1])
+            }
+            (Positions::Learned, None) => {
+                return cx.fail(
+                    "transformer",
+                    "learned positions without a table of them",
+                    Some(like),
+                );
+            }
         }
         x = by_samples(Dropout::new(config.dropout).forward(x));
-        let block = |block: &Block<Tensor<'t>>, x| by_samples(block.forward(by_samples(x), Mask::Causal, rotation));
+        let block = |block: &Block<Tensor<'t>>, x| {
+            by_samples(block.forward(by_samples(x), Mask::Causal, rotation))
+        };
         let x = self.blocks.scan_with(cx, config.remat, x, block);
         by_samples(self.norm.forward(x))
     }
 }
 
-/// `x: [batch, ..]`, laid by samples wherever a mesh has axes for them. Weights that are fully sharded lie over the same axes;
-/// without this the compiler may split what flows between blocks as it finds the weights split, and keep all samples on every
-/// device.
+/// `x: [batch, ..]`, laid by samples wherever a mesh has axes for them. Weights that are fully
+/// sharded lie over the same axes; without this the compiler may split what flows between blocks as
+/// it finds the weights split, and keep all samples on every device.
 fn by_samples(x: Tensor<'_>) -> Tensor<'_> {
     let manual = x.trace().manual();
-    let is_manual = |axis: &str| manual.iter().flat_map(|manual| &manual.axes).any(|(name, _)| **name == *axis);
-    let axes: Vec<&str> = ["replica", "data", "fsdp"].into_iter().filter(|axis| !is_manual(axis)).collect();
-    if axes.is_empty() { x } else { x.sharding_constraint(PartitionSpec::new([axes])) }
+    let is_manual = |axis: &str| {
+        manual
+            .iter()
+            .flat_map(|manual| &manual.axes)
+            .any(|(name, _)| **name == *axis)
+    };
+    let axes: Vec<&str> = ["replica", "data", "fsdp"]
+        .into_iter()
+        .filter(|axis| !is_manual(axis))
+        .collect();
+    if axes.is_empty() {
+        x
+    } else {
+        x.sharding_constraint(PartitionSpec::new([axes]))
+    }
 }
 
 impl Block<Param> {
-    /// A block of the shape that `config` says; `weights` are first values, `residual` those of what adds to the stream.
+    /// A block of the shape that `config` says; `weights` are first values, `residual` those of
+    /// what adds to the stream.
     pub fn new(config: &TransformerConfig, weights: Init, residual: Init) -> Self {
-        let mut attention =
-            Attention::new(config.width, config.heads, config.head_width()).kv_heads(config.kv_heads).dropout(config.dropout);
+        let mut attention = Attention::new(config.width, config.heads, config.head_width())
+            .kv_heads(config.kv_heads)
+            .dropout(config.dropout);
         for projection in [&mut attention.q, &mut attention.k, &mut attention.v] {
             projection.weight.init = weights;
-            projection.bias.iter_mut().for_each(|bias| bias.init = Init::Zeros);
+            projection
+                .bias
+                .iter_mut()
+                .for_each(|bias| bias.init = Init::Zeros);
         }
         attention.o.weight.init = residual;
-        attention.o.bias.iter_mut().for_each(|bias| bias.init = Init::Zeros);
+        attention
+            .o
+            .bias
+            .iter_mut()
+            .for_each(|bias| bias.init = Init::Zeros);
 
-        let dense = |inputs, outputs, init| Linear::new(inputs, outputs).weight_init(init).bias_init(Init::Zeros);
+        let dense = |inputs, outputs, init| {
+            Linear::new(inputs, outputs)
+                .weight_init(init)
+                .bias_init(Init::Zeros)
+        };
         let up = || dense(config.width, config.hidden, weights);
         let (gate, activation) = match config.mlp {
             MlpKind::Gelu => (None, Activation::GeluTanh),
             MlpKind::SwiGlu => (Some(up()), Activation::Silu),
         };
-        let mut mlp = FeedForward { up: up(), gate, down: dense(config.hidden, config.width, residual), activation };
+        let mut mlp = FeedForward {
+            up: up(),
+            gate,
+            down: dense(config.hidden, config.width, residual),
+            activation,
+        };
         if !config.bias {
             attention = attention.without_bias();
             mlp = mlp.without_bias();
         }
         let dropout = Dropout::new(config.dropout);
-        Block { attention_norm: Norm::new(config), attention, mlp_norm: Norm::new(config), mlp, dropout }
+        Block {
+            attention_norm: Norm::new(config),
+            attention,
+            mlp_norm: Norm::new(config),
+            mlp,
+            dropout,
+        }
     }
 }
 
 impl<'t> Block<Tensor<'t>> {
     /// `x: [batch, time, width]` to the same.
     #[track_caller]
-    pub fn forward(&self, x: Tensor<'t>, mask: Mask<'t>, rotation: Option<Rotation<'t>>) -> Tensor<'t> {
+    pub fn forward(
+        &self,
+        x: Tensor<'t>,
+        mask: Mask<'t>,
+        rotation: Option<Rotation<'t>>,
+    ) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
-        let x = x + self.dropout.forward(self.attention.forward(self.attention_norm.forward(x), mask, rotation));
-        x + self.dropout.forward(self.mlp.forward(self.mlp_norm.forward(x)))
+        let x = x + self.dropout.forward(self.attention.forward(
+            self.attention_norm.forward(x),
+            mask,
+            rotation,
+        ));
+        x + self
+            .dropout
+            .forward(self.mlp.forward(self.mlp_norm.forward(x)))
     }
 }
 
 impl FeedForward<Param> {
     /// Without biases.
     pub fn without_bias(mut self) -> Self {
-        for layer in [Some(&mut self.up), self.gate.as_mut(), Some(&mut self.down)].into_iter().flatten() {
+        for layer in [Some(&mut self.up), self.gate.as_mut(), Some(&mut self.down)]
+            .into_iter()
+            .flatten()
+        {
             layer.bias = None;
         }
         self
@@ -265,7 +344,12 @@ impl<'t> Norm<Tensor<'t>> {
     /// `x: [.., features]` to the same.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        let Norm { scale, bias, kind, eps } = *self;
+        let Norm {
+            scale,
+            bias,
+            kind,
+            eps,
+        } = *self;
         match kind {
             NormKind::Layer => LayerNorm { scale, bias, eps }.forward(x),
             NormKind::Rms => RmsNorm { scale, eps }.forward(x),

@@ -8,7 +8,8 @@ use halite_nn::{ConvOptions, Padding, Trace, grad};
 fn the_gradients_of_a_convolution_cost_what_it_does_itself() {
     // Each product of an element and a tap is one of each gradient, too.
     for (strides, groups, expected) in [
-        // 5 places a dimension, the first and the last with 2 of 3 taps: 13. Two images, 4 features to 8.
+        // 5 places a dimension, the first and the last with 2 of 3 taps: 13. Two images, 4 features
+        // to 8.
         (1, 1, 2 * 13 * 13 * 4 * 8),
         // 3 places, at 0, 2, 4: 7 taps.
         (2, 1, 2 * 7 * 7 * 4 * 8),
@@ -25,10 +26,23 @@ fn the_gradients_of_a_convolution_cost_what_it_does_itself() {
             ..ConvOptions::default()
         };
         let y = x.conv(kernel, &options);
-        let convolution = |outputs: &[_]| cost(&optimize(&cx.graph(&[x, kernel], outputs).unwrap())).convolution;
-        assert_eq!(convolution(&[y]), 2.0 * f64::from(expected), "strides {strides}, groups {groups}");
+        let convolution =
+            |outputs: &[_]| cost(&optimize(&cx.graph(&[x, kernel], outputs).unwrap())).convolution;
+        assert_eq!(
+            convolution(&[y]),
+            2.0 * f64::from(expected),
+            "strides {strides}, groups {groups}"
+        );
         let (Leaf(by_x), Leaf(by_kernel)) = grad(y.sum_all(), &(Leaf(x), Leaf(kernel)));
-        assert_eq!(convolution(&[by_x]), 2.0 * f64::from(expected), "by x: strides {strides}, groups {groups}");
-        assert_eq!(convolution(&[by_kernel]), 2.0 * f64::from(expected), "by kernel: strides {strides}, groups {groups}");
+        assert_eq!(
+            convolution(&[by_x]),
+            2.0 * f64::from(expected),
+            "by x: strides {strides}, groups {groups}"
+        );
+        assert_eq!(
+            convolution(&[by_kernel]),
+            2.0 * f64::from(expected),
+            "by kernel: strides {strides}, groups {groups}"
+        );
     }
 }

@@ -5,12 +5,16 @@ use halite_core::{
     tree::{Empty, Leaf, Tree},
 };
 use halite_nn::{
-    Adam, AdamW, ArraySpec, CrossEntropy, Init, Jit, Linear, Lowered, Optimizer, Param, Schedule, Sgd, Tensor, Trace, grad,
+    Adam, AdamW, ArraySpec, CrossEntropy, Init, Jit, Linear, Lowered, Optimizer, Param, Schedule,
+    Sgd, Tensor, Trace, grad,
     optim::{self, clip_global_norm, clip_value},
 };
 
 fn spec(client: &Client, dtype: DType, dims: &[usize]) -> ArraySpec {
-    ArraySpec::new(TensorType::new(dtype, dims), &Sharding::single(client.local_devices()[0]))
+    ArraySpec::new(
+        TensorType::new(dtype, dims),
+        &Sharding::single(client.local_devices()[0]),
+    )
 }
 
 /// `function` of the number of a step and of `x: f32[4]`.
@@ -18,10 +22,15 @@ fn lower(
     function: impl for<'t> Fn(&'t Trace, Tensor<'t>, Tensor<'t>) -> Tensor<'t> + Send + Sync + 'static,
 ) -> Lowered<Leaf<()>> {
     let client = Client::new(Null::new(1));
-    let jit = Jit::<Empty<()>, [Leaf<()>; 2], Leaf<()>>::function(&client, move |cx, [Leaf(step), Leaf(x)]| {
-        Leaf(function(cx, step, x))
-    });
-    let inputs = [spec(&client, DType::U32, &[]), spec(&client, DType::F32, &[4])].map(Leaf);
+    let jit = Jit::<Empty<()>, [Leaf<()>; 2], Leaf<()>>::function(
+        &client,
+        move |cx, [Leaf(step), Leaf(x)]| Leaf(function(cx, step, x)),
+    );
+    let inputs = [
+        spec(&client, DType::U32, &[]),
+        spec(&client, DType::F32, &[4]),
+    ]
+    .map(Leaf);
     jit.lower(&Empty::new(), &inputs).unwrap()
 }
 
@@ -30,7 +39,8 @@ fn update<O: Optimizer>(optimizer: O) -> Lowered<Leaf<()>> {
     lower(move |cx, step, x| {
         let model = Linear::new(2, 2);
         let params = Tree::as_ref(&model).map(|_, param| x.sum_all().broadcast_to(param.ty.dims()));
-        let slots = optim::slots(&optimizer, &model).map(|_, slot| x.sum_all().broadcast_to(slot.ty.dims()));
+        let slots = optim::slots(&optimizer, &model)
+            .map(|_, slot| x.sum_all().broadcast_to(slot.ty.dims()));
         let gradients = params.clone();
         let (next, _) = optim::update(&optimizer, cx, step, &model, params, gradients, slots);
         next.weight
@@ -38,7 +48,11 @@ fn update<O: Optimizer>(optimizer: O) -> Lowered<Leaf<()>> {
 }
 
 fn values(lowered: &Lowered<Leaf<()>>) -> Vec<f32> {
-    lowered.hyperparameters.iter().flat_map(|(_, values)| values.as_slice::<f32>().unwrap().to_vec()).collect()
+    lowered
+        .hyperparameters
+        .iter()
+        .flat_map(|(_, values)| values.as_slice::<f32>().unwrap().to_vec())
+        .collect()
 }
 
 /// That both are one program, given other values.
@@ -47,7 +61,11 @@ fn same([left, right]: [Lowered<Leaf<()>>; 2]) {
     let text = |lowered: &Lowered<_>| String::from_utf8(lowered.program.code.to_vec()).unwrap();
     assert_eq!(text(&left), text(&right));
     assert_ne!(values(&left), values(&right));
-    assert_eq!(left.program.signature.inputs.len(), 3, "step, x, and one array of all numbers");
+    assert_eq!(
+        left.program.signature.inputs.len(),
+        3,
+        "step, x, and one array of all numbers"
+    );
 }
 
 #[test]
@@ -62,12 +80,22 @@ fn the_numbers_of_an_optimizer_are_no_part_of_the_program() {
     same([1e-8, 1e-6].map(|eps| update(Adam::new(1e-3).eps(eps))));
     same([0.1, 0.2].map(|weight_decay| update(Adam::new(1e-3).weight_decay(weight_decay))));
     same([0.01, 0.1].map(|weight_decay| update(AdamW::new(1e-3).weight_decay(weight_decay))));
-    same(
-        [1.0, 5.0]
-            .map(|most| lower(move |cx, _, x| clip_global_norm(cx, &Leaf(Param::new([4], Init::Zeros)), Leaf(x), most).0.0)),
-    );
+    same([1.0, 5.0].map(|most| {
+        lower(move |cx, _, x| {
+            clip_global_norm(cx, &Leaf(Param::new([4], Init::Zeros)), Leaf(x), most)
+                .0
+                .0
+        })
+    }));
     same([1.0, 5.0].map(|most| lower(move |cx, _, x| clip_value(cx, Leaf(x), most).0)));
-    same([0.1, 0.2].map(|part| lower(move |_, step, x| CrossEntropy::new().label_smoothing(part).loss(x, step).value())));
+    same([0.1, 0.2].map(|part| {
+        lower(move |_, step, x| {
+            CrossEntropy::new()
+                .label_smoothing(part)
+                .loss(x, step)
+                .value()
+        })
+    }));
 }
 
 #[test]
@@ -75,14 +103,32 @@ fn the_numbers_of_a_schedule_are_no_part_of_the_program() {
     let schedules: [[Schedule; 2]; 9] = [
         [Schedule::constant(1.0), Schedule::constant(2.0)],
         [Schedule::warmup(1.0, 10), Schedule::warmup(2.0, 20)],
-        [Schedule::linear(1.0, 0.0, 10), Schedule::linear(2.0, 1.0, 20)],
-        [Schedule::polynomial(1.0, 0.0, 2.0, 10), Schedule::polynomial(2.0, 1.0, 3.0, 20)],
+        [
+            Schedule::linear(1.0, 0.0, 10),
+            Schedule::linear(2.0, 1.0, 20),
+        ],
+        [
+            Schedule::polynomial(1.0, 0.0, 2.0, 10),
+            Schedule::polynomial(2.0, 1.0, 3.0, 20),
+        ],
         [Schedule::cosine(1.0, 10), Schedule::cosine_to(2.0, 1.0, 20)],
-        [Schedule::exponential(1.0, 0.5, 10), Schedule::exponential(2.0, 0.1, 20)],
-        [Schedule::step_decay(1.0, 0.5, 10), Schedule::step_decay(2.0, 0.1, 20)],
-        [Schedule::piecewise(1.0, [(10, 0.5), (20, 0.1)]), Schedule::piecewise(1.0, [(10, 1.0), (10, 1.0)])],
+        [
+            Schedule::exponential(1.0, 0.5, 10),
+            Schedule::exponential(2.0, 0.1, 20),
+        ],
+        [
+            Schedule::step_decay(1.0, 0.5, 10),
+            Schedule::step_decay(2.0, 0.1, 20),
+        ],
+        [
+            Schedule::piecewise(1.0, [(10, 0.5), (20, 0.1)]),
+            Schedule::piecewise(1.0, [(10, 1.0), (10, 1.0)]),
+        ],
         // The length of the first is where the second begins, and may be that of the second.
-        [Schedule::warmup(1.0, 10).then(Schedule::cosine(1.0, 90)), Schedule::warmup(2.0, 10).then(Schedule::cosine(3.0, 10))],
+        [
+            Schedule::warmup(1.0, 10).then(Schedule::cosine(1.0, 90)),
+            Schedule::warmup(2.0, 10).then(Schedule::cosine(3.0, 10)),
+        ],
     ];
     for schedules in schedules {
         same(schedules.map(|schedule| lower(move |_, step, _| schedule.at(step))));
@@ -92,7 +138,10 @@ fn the_numbers_of_a_schedule_are_no_part_of_the_program() {
 #[test]
 fn what_the_code_decides_by_a_number_is_part_of_the_program() {
     let plain = update(Sgd::new(0.1));
-    for other in [update(Sgd::new(0.1).weight_decay(0.1)), update(Sgd::new(0.1).momentum(0.9))] {
+    for other in [
+        update(Sgd::new(0.1).weight_decay(0.1)),
+        update(Sgd::new(0.1).momentum(0.9)),
+    ] {
         assert_ne!(plain.program.code, other.program.code);
         assert!(values(&other).len() > 1);
     }
@@ -105,14 +154,24 @@ fn what_the_code_decides_by_a_number_is_part_of_the_program() {
 fn one_name_and_value_is_one_number_and_each_element_type_has_an_array() {
     let lowered = lower(|cx, _, x| {
         let same = [0, 1].map(|_| cx.hyperparameter("rate", 0.1, DType::F32));
-        let double = cx.hyperparameter("rate", 0.1, DType::F64).convert(DType::F32);
+        let double = cx
+            .hyperparameter("rate", 0.1, DType::F64)
+            .convert(DType::F32);
         let other = cx.hyperparameter("rate", 0.2, DType::F32);
-        let count = cx.hyperparameter("count", 7.0, DType::S32).convert(DType::F32);
+        let count = cx
+            .hyperparameter("count", 7.0, DType::S32)
+            .convert(DType::F32);
         x * same[0] + same[1] * double + other * count
     });
-    let given: Vec<String> = lowered.hyperparameters.iter().map(|(spec, _)| spec.to_string()).collect();
+    let given: Vec<String> = lowered
+        .hyperparameters
+        .iter()
+        .map(|(spec, _)| spec.to_string())
+        .collect();
     assert_eq!(given, ["f32[2]", "f64[1]", "s32[1]"]);
-    let [(_, floats), (_, doubles), (_, integers)] = &lowered.hyperparameters[..] else { unreachable!() };
+    let [(_, floats), (_, doubles), (_, integers)] = &lowered.hyperparameters[..] else {
+        unreachable!()
+    };
     assert_eq!(floats.as_slice::<f32>().unwrap(), [0.1, 0.2]);
     assert_eq!(doubles.as_slice::<f64>().unwrap(), [0.1]);
     assert_eq!(integers.as_slice::<i32>().unwrap(), [7]);
@@ -123,14 +182,22 @@ fn a_graph_has_them_as_constants_and_gradients_flow_into_them() {
     let cx = Trace::new();
     let x = cx.input(TensorType::new(DType::F32, [4]), "x");
     // First asked for in a body, used behind it.
-    let y = cx.repeat(3, Leaf(x), |_, Leaf(x)| Leaf(x * cx.hyperparameter("scale", 0.5, DType::F32)));
+    let y = cx.repeat(3, Leaf(x), |_, Leaf(x)| {
+        Leaf(x * cx.hyperparameter("scale", 0.5, DType::F32))
+    });
     let scale = cx.hyperparameter("scale", 0.5, DType::F32);
     let Leaf(slope) = grad((y.0 * scale).sum_all(), &Leaf(scale));
     let graph = cx.graph(&[x], &[slope]).unwrap();
     assert_eq!(graph.inputs().len(), 1);
-    let of_half =
-        |op: &halite_ir::Op| matches!(op, halite_ir::Op::Constant(half) if half.to_host().item::<f32>().ok() == Some(0.5));
-    assert_eq!(graph.nodes().iter().filter(|node| of_half(&node.op)).count(), 1);
+    let of_half = |op: &halite_ir::Op| matches!(op, halite_ir::Op::Constant(half) if half.to_host().item::<f32>().ok() == Some(0.5));
+    assert_eq!(
+        graph
+            .nodes()
+            .iter()
+            .filter(|node| of_half(&node.op))
+            .count(),
+        1
+    );
 }
 
 #[test]

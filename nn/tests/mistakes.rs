@@ -1,9 +1,10 @@
-//! Mistakes in calls of layers and losses: where they are said to be, and what is said. No program is run.
+//! Mistakes in calls of layers and losses: where they are said to be, and what is said. No program
+//! is run.
 
 use halite_core::{DType, TensorType, Tree, tree::Of};
 use halite_nn::{
-    BatchNorm, Conv2d, CrossEntropy, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Param, RmsNorm, Schedule, Tensor, Trace,
-    accuracy, cross_entropy, init, mse, rng, soft_cross_entropy,
+    BatchNorm, Conv2d, CrossEntropy, Dropout, Embedding, GroupNorm, LayerNorm, Linear, Param,
+    RmsNorm, Schedule, Tensor, Trace, accuracy, cross_entropy, init, mse, rng, soft_cross_entropy,
 };
 
 /// The model's leaves as inputs of the trace, named by their paths.
@@ -49,7 +50,12 @@ fn a_wrong_shape_names_the_users_line_both_shapes_and_the_parameter() {
         |cx| {
             let _ = traced(cx, &Conv2d::new(3, 8, 3)).forward(f32(cx, &[2, 3, 32, 32]));
         },
-        &["convolution", "f32[2, 3, 32, 32]", "f32[3, 3, 3, 8]", "`weight`"],
+        &[
+            "convolution",
+            "f32[2, 3, 32, 32]",
+            "f32[3, 3, 3, 8]",
+            "`weight`",
+        ],
     );
     check(
         |cx| {
@@ -123,7 +129,9 @@ fn losses_refuse_what_broadcasting_would_hide() {
     );
     check(
         |cx| {
-            let _ = CrossEntropy::new().label_smoothing(1.5).loss(f32(cx, &[8, 10]), s32(cx, &[8]));
+            let _ = CrossEntropy::new()
+                .label_smoothing(1.5)
+                .loss(f32(cx, &[8, 10]), s32(cx, &[8]));
         },
         &["label smoothing 1.5"],
     );

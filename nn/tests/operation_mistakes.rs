@@ -1,4 +1,5 @@
-//! What a user who makes mistakes is told: where, which operation, which values, what would work; and all at once.
+//! What a user who makes mistakes is told: where, which operation, which values, what would work;
+//! and all at once.
 
 use expect_test::{Expect, expect};
 use halite_core::{
@@ -6,17 +7,28 @@ use halite_core::{
     tree::{Empty, Leaf},
 };
 use halite_ir::{CustomCall, Gather, Reduction};
-use halite_nn::{ConvOptions, CrossEntropy, Mean, Over, Padding, ScanOptions, Tensor, Trace, grad, rng, vjp};
+use halite_nn::{
+    ConvOptions, CrossEntropy, Mean, Over, Padding, ScanOptions, Tensor, Trace, grad, rng, vjp,
+};
 
-/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no columns.
+/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no
+/// columns.
 #[track_caller]
 fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
     let first = std::panic::Location::caller().line();
     let cx = Trace::new();
     traced(&cx);
     let line = |mistake: &halite_nn::Mistake| {
-        assert!(mistake.location.file().ends_with("operation_mistakes.rs"), "{mistake}");
-        format!("+{}: {}: {}\n", mistake.location.line() - first, mistake.op, mistake.message)
+        assert!(
+            mistake.location.file().ends_with("operation_mistakes.rs"),
+            "{mistake}"
+        );
+        format!(
+            "+{}: {}: {}\n",
+            mistake.location.line() - first,
+            mistake.op,
+            mistake.message
+        )
     };
     let told: String = cx.mistakes().iter().map(line).collect();
     expected.assert_eq(&told);
@@ -141,8 +153,20 @@ fn indices_windows_and_convolutions_say_what_they_want() {
                 },
             );
             let _ = image.conv(kernel, &ConvOptions::default());
-            let _ = image.conv(kernel, &ConvOptions { strides: vec![1], ..ConvOptions::default() });
-            let _ = image.conv(kernel, &ConvOptions { strides: vec![0, 1], ..ConvOptions::default() });
+            let _ = image.conv(
+                kernel,
+                &ConvOptions {
+                    strides: vec![1],
+                    ..ConvOptions::default()
+                },
+            );
+            let _ = image.conv(
+                kernel,
+                &ConvOptions {
+                    strides: vec![0, 1],
+                    ..ConvOptions::default()
+                },
+            );
             let _ = x.conv(kernel, &ConvOptions::default());
             let _ = image.max_pool([2], [], Padding::Valid);
             let _ = image.max_pool([2, 0], [], Padding::Valid);
@@ -176,10 +200,18 @@ fn bodies_and_branches_say_which_leaf_differs() {
         |cx| {
             let x = input(cx, "x", &[2]);
             let n = cx.scalar(0.0, DType::S32);
-            let _ = cx.while_loop(vec![Leaf(x), Leaf(n)], |_| x.sum_all().gt(0.0), |s| vec![Leaf(s[0].0.sum([0])), Leaf(s[1].0)]);
+            let _ = cx.while_loop(
+                vec![Leaf(x), Leaf(n)],
+                |_| x.sum_all().gt(0.0),
+                |s| vec![Leaf(s[0].0.sum([0])), Leaf(s[1].0)],
+            );
             let _ = cx.while_loop(Leaf(x), |x| x.0.gt(0.0), |x| x);
             let _ = cx.repeat(3, vec![Leaf(x)], |_, s| vec![s[0], s[0]]);
-            let _ = cx.cond(x.sum_all().gt(0.0), || (Leaf(x), Leaf(n)), || (Leaf(x), Leaf(n.convert(DType::F32))));
+            let _ = cx.cond(
+                x.sum_all().gt(0.0),
+                || (Leaf(x), Leaf(n)),
+                || (Leaf(x), Leaf(n.convert(DType::F32))),
+            );
             let _ = cx.cond(n, || Leaf(x), || Leaf(x));
             let _ = cx.case(x, 2, |_| Leaf(x));
             let _ = cx.cond(n.gt(0), || Leaf(x.reshape([3])), || Leaf(x));
@@ -237,8 +269,18 @@ fn scans_say_what_does_not_fit_and_what_cannot_come_out() {
             let (x, xs) = (input(cx, "x", &[2]), input(cx, "xs", &[4, 2]));
             let _ = cx.scan(Leaf(x), Leaf(cx.scalar(1.0, DType::F32)), |s, x| (s, x));
             let _ = cx.scan(Leaf(x), (Leaf(xs), Leaf(x)), |s, (x, _)| (s, x));
-            let _ = cx.scan_with(ScanOptions { length: Some(3), reverse: true }, Leaf(x), Leaf(xs), |s, x| (s, x));
-            let _ = cx.scan(Leaf(x), Empty::new(), |s, nothing: Empty<Tensor<'_>>| (s, nothing));
+            let _ = cx.scan_with(
+                ScanOptions {
+                    length: Some(3),
+                    reverse: true,
+                },
+                Leaf(x),
+                Leaf(xs),
+                |s, x| (s, x),
+            );
+            let _ = cx.scan(Leaf(x), Empty::new(), |s, nothing: Empty<Tensor<'_>>| {
+                (s, nothing)
+            });
             let _ = cx.scan(Leaf(x), Leaf(xs), |_, Leaf(x)| (Leaf(x.sum_all()), Leaf(x)));
             let _ = cx.repeat(usize::MAX, Leaf(x), |_, x| x);
             let (Leaf(last), Leaf(all)) = cx.scan(Leaf(x), Leaf(xs), |s, Leaf(x)| {
@@ -283,9 +325,12 @@ fn a_program_is_complete_or_an_error() {
         kept = Some(x);
         Leaf(x * 2.0)
     });
-    let told = |inputs: &[Tensor<'_>], outputs: &[Tensor<'_>]| cx.graph(inputs, outputs).unwrap_err().to_string();
+    let told = |inputs: &[Tensor<'_>], outputs: &[Tensor<'_>]| {
+        cx.graph(inputs, outputs).unwrap_err().to_string()
+    };
     assert!(
-        told(&[x], &[sum]).starts_with("trace: `y` (f32[2]) is used at nn/tests/operation_mistakes.rs:"),
+        told(&[x], &[sum])
+            .starts_with("trace: `y` (f32[2]) is used at nn/tests/operation_mistakes.rs:"),
         "{}",
         told(&[x], &[sum])
     );
@@ -305,14 +350,33 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
             let _ = grad(x.sum_all().convert(DType::S32), &Leaf(x));
             let _ = vjp(&[x], &[x.sum_all()], &Leaf(x));
             let _ = vjp(&[x], &[], &Leaf(x));
-            let looped = cx.while_loop(Leaf(x), |x| x.0.sum_all().lt(9.0), |Leaf(x)| Leaf(x * 2.0)).0;
+            let looped = cx
+                .while_loop(Leaf(x), |x| x.0.sum_all().lt(9.0), |Leaf(x)| Leaf(x * 2.0))
+                .0;
             let _ = grad(looped.sum_all(), &Leaf(x));
-            let call = CustomCall { target: "magic".into(), attributes: vec![], results: vec![x.ty()], side_effect: false };
+            let call = CustomCall {
+                target: "magic".into(),
+                attributes: vec![],
+                results: vec![x.ty()],
+                side_effect: false,
+            };
             let called = cx.custom_call(call, &[x])[0];
             let _ = grad(called.sum_all(), &Leaf(x));
-            let _ = grad(x.bitcast(DType::S32).bitcast(DType::F32).sum_all(), &Leaf(x));
-            let _ = grad(x.convert(DType::F16).bitcast(DType::Bf16).convert(DType::F32).sum_all(), &Leaf(x));
-            let _ = grad(x.all_reduce(Reduction::Product, Over::ALL).sum_all(), &Leaf(x));
+            let _ = grad(
+                x.bitcast(DType::S32).bitcast(DType::F32).sum_all(),
+                &Leaf(x),
+            );
+            let _ = grad(
+                x.convert(DType::F16)
+                    .bitcast(DType::Bf16)
+                    .convert(DType::F32)
+                    .sum_all(),
+                &Leaf(x),
+            );
+            let _ = grad(
+                x.all_reduce(Reduction::Product, Over::ALL).sum_all(),
+                &Leaf(x),
+            );
             // Cut off, they are constants.
             let loss = (looped.stop_gradient() * x + called.stop_gradient()).sum_all();
             assert!(!grad(loss, &Leaf(x)).0.is_error());
@@ -337,7 +401,10 @@ fn the_gradient_is_zero_for_what_the_loss_does_not_use() {
         |cx| {
             let (x, y) = (input(cx, "x", &[2]), input(cx, "y", &[3]));
             let gradients = grad(x.sum_all(), &vec![Leaf(x), Leaf(y)]);
-            let types: Vec<String> = gradients.iter().map(|gradient| gradient.0.ty().to_string()).collect();
+            let types: Vec<String> = gradients
+                .iter()
+                .map(|gradient| gradient.0.ty().to_string())
+                .collect();
             assert_eq!(types, ["f32[2]", "f32[3]"]);
         },
         expect![[""]],
@@ -360,8 +427,16 @@ fn operations_of_a_layer_and_of_the_gradient_have_the_users_line() {
     assert!(graph.nodes().len() > 10);
     for node in graph.nodes() {
         let origin = node.origin.unwrap();
-        assert!(origin.file().ends_with("operation_mistakes.rs"), "{:?} comes from {origin}", node.op);
-        assert!((used_at..=used_at + 1).contains(&origin.line()), "{:?} comes from {origin}", node.op);
+        assert!(
+            origin.file().ends_with("operation_mistakes.rs"),
+            "{:?} comes from {origin}",
+            node.op
+        );
+        assert!(
+            (used_at..=used_at + 1).contains(&origin.line()),
+            "{:?} comes from {origin}",
+            node.op
+        );
     }
 }
 
@@ -375,7 +450,11 @@ fn a_number_that_the_element_type_does_not_have_is_a_mistake() {
             let _ = labels.convert(DType::Bool).eq(2);
             let _ = labels.convert(DType::S64) + 9_223_372_036_854_775_808.0;
             let _ = labels.convert(DType::S32).eq(f64::NAN);
-            let held = [labels.eq(255), labels.convert(DType::S8).ge(-128), labels.convert(DType::Bool).eq(1)];
+            let held = [
+                labels.eq(255),
+                labels.convert(DType::S8).ge(-128),
+                labels.convert(DType::Bool).eq(1),
+            ];
             assert!(held.iter().all(|held| !held.is_error()));
         },
         expect![[r#"
@@ -395,9 +474,14 @@ fn weights_of_other_dimensions_are_mistakes_and_not_a_mean_of_all_pairs() {
             let losses = input(cx, "losses", &[4]);
             let weights = input(cx, "weights", &[4, 1]);
             let _ = Mean::weighted(losses, weights);
-            let (logits, target) = (input(cx, "logits", &[4, 3]), cx.input(TensorType::new(DType::U8, [4]), "target"));
+            let (logits, target) = (
+                input(cx, "logits", &[4, 3]),
+                cx.input(TensorType::new(DType::U8, [4]), "target"),
+            );
             let _ = CrossEntropy::new().weights(weights).loss(logits, target);
-            let _ = CrossEntropy::new().class_weights(losses).loss(logits, target);
+            let _ = CrossEntropy::new()
+                .class_weights(losses)
+                .loss(logits, target);
         },
         expect![[r#"
             +4: weighted mean: values f32[4] and weights f32[4, 1]: want equal dimensions
@@ -439,10 +523,25 @@ fn windows_that_reach_beyond_any_number_are_mistakes_and_not_panics() {
             let kernel = input(cx, "kernel", &[3, 3, 3, 16]);
             let far = vec![usize::MAX; 2];
             for padding in [Padding::Valid, Padding::Same] {
-                let of =
-                    |strides: &[usize]| ConvOptions { strides: strides.into(), padding: padding.clone(), ..Default::default() };
-                let _ = image.conv(kernel, &ConvOptions { kernel_dilation: far.clone(), ..of(&[]) });
-                let _ = image.conv(kernel, &ConvOptions { input_dilation: far.clone(), ..of(&[]) });
+                let of = |strides: &[usize]| ConvOptions {
+                    strides: strides.into(),
+                    padding: padding.clone(),
+                    ..Default::default()
+                };
+                let _ = image.conv(
+                    kernel,
+                    &ConvOptions {
+                        kernel_dilation: far.clone(),
+                        ..of(&[])
+                    },
+                );
+                let _ = image.conv(
+                    kernel,
+                    &ConvOptions {
+                        input_dilation: far.clone(),
+                        ..of(&[])
+                    },
+                );
                 let _ = image.conv(kernel, &of(&far));
                 let _ = image.avg_pool(&far, [], padding.clone());
             }

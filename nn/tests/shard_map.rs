@@ -17,15 +17,24 @@ fn input<'t>(cx: &'t Trace, name: &str, dims: &[usize]) -> Tensor<'t> {
     cx.input(TensorType::new(DType::F32, dims), name)
 }
 
-/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no columns.
+/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no
+/// columns.
 #[track_caller]
 fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
     let first = std::panic::Location::caller().line();
     let cx = Trace::new();
     traced(&cx);
     let line = |mistake: &halite_nn::Mistake| {
-        assert!(mistake.location.file().ends_with("shard_map.rs"), "{mistake}");
-        format!("+{}: {}: {}\n", mistake.location.line() - first, mistake.op, mistake.message)
+        assert!(
+            mistake.location.file().ends_with("shard_map.rs"),
+            "{mistake}"
+        );
+        format!(
+            "+{}: {}: {}\n",
+            mistake.location.line() - first,
+            mistake.op,
+            mistake.message
+        )
     };
     let told: String = cx.mistakes().iter().map(line).collect();
     expected.assert_eq(&told);
@@ -33,8 +42,19 @@ fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
 
 /// `body` on `x: f32[8, 16]` that lies by `taken`; the result lies by `given`.
 #[track_caller]
-fn one<'t>(cx: &'t Trace, taken: &str, given: &str, body: impl FnOnce(Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {
-    cx.shard_map(&mesh(), &[input(cx, "x", &[8, 16])], &[spec(taken)], &[spec(given)], |x| vec![body(x[0])])[0]
+fn one<'t>(
+    cx: &'t Trace,
+    taken: &str,
+    given: &str,
+    body: impl FnOnce(Tensor<'t>) -> Tensor<'t>,
+) -> Tensor<'t> {
+    cx.shard_map(
+        &mesh(),
+        &[input(cx, "x", &[8, 16])],
+        &[spec(taken)],
+        &[spec(given)],
+        |x| vec![body(x[0])],
+    )[0]
 }
 
 #[test]
@@ -45,11 +65,29 @@ fn specs_that_do_not_fit() {
             one(cx, "(data, data)", "()", |x| x);
             one(cx, "(None, None, data)", "()", |x| x);
             let odd = input(cx, "odd", &[6]);
-            cx.shard_map(&mesh(), &[odd], &[spec("(model)")], &[spec("(model)")], |x| x.to_vec());
+            cx.shard_map(
+                &mesh(),
+                &[odd],
+                &[spec("(model)")],
+                &[spec("(model)")],
+                |x| x.to_vec(),
+            );
             one(cx, "(data)", "(rows)", |x| x);
             one(cx, "(data)", "(data, None, model)", |x| x);
-            cx.shard_map(Manual::over(&mesh()).only(["rows"]), &[odd], &[spec("()")], &[spec("()")], |x| x.to_vec());
-            cx.shard_map(Manual::over(&mesh()).only(["model"]), &[odd], &[spec("(data)")], &[spec("()")], |x| x.to_vec());
+            cx.shard_map(
+                Manual::over(&mesh()).only(["rows"]),
+                &[odd],
+                &[spec("()")],
+                &[spec("()")],
+                |x| x.to_vec(),
+            );
+            cx.shard_map(
+                Manual::over(&mesh()).only(["model"]),
+                &[odd],
+                &[spec("(data)")],
+                &[spec("()")],
+                |x| x.to_vec(),
+            );
         },
         expect![[r#"
             +2: shard_map: input 0 (`x`): (rows) names axis `rows`, which is none of the manual axes (data=2, model=4)
@@ -69,9 +107,17 @@ fn counts_that_do_not_fit() {
     check(
         |cx| {
             let x = input(cx, "x", &[8]);
-            cx.shard_map(&mesh(), &[x, x], &[spec("()")], &[spec("()")], |x| x.to_vec());
-            let results = cx.shard_map(&mesh(), &[x], &[spec("()")], &[spec("()")], |x| vec![x[0], x[0]]);
-            assert_eq!(results.len(), 1, "as many as there are specs, so that code which goes on does not panic");
+            cx.shard_map(&mesh(), &[x, x], &[spec("()")], &[spec("()")], |x| {
+                x.to_vec()
+            });
+            let results = cx.shard_map(&mesh(), &[x], &[spec("()")], &[spec("()")], |x| {
+                vec![x[0], x[0]]
+            });
+            assert_eq!(
+                results.len(),
+                1,
+                "as many as there are specs, so that code which goes on does not panic"
+            );
             let pair = (Leaf(x), Leaf(x));
             cx.shard_map_tree(
                 &mesh(),
@@ -95,25 +141,58 @@ fn axes_are_known_inside_and_collectives_fit_the_mesh() {
         |cx| {
             let _ = input(cx, "x", &[8]).all_reduce(Reduction::Sum, "data");
             let _ = cx.axis_index("data");
-            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, "rows"));
-            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, ["model", "model"]));
-            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, [""; 0]));
-            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, vec![vec![0, 1], vec![1, 2]]));
-            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::Sum, vec![vec![0, 1, 2], vec![4, 5, 6]]));
-            one(cx, "(data)", "(data)", |x| x.all_gather(0, vec![vec![0, 8]]));
             one(cx, "(data)", "(data)", |x| {
-                x.reduce_scatter(Reduction::Sum, 1, "model").reduce_scatter(Reduction::Sum, 0, ["data", "model"])
+                x.all_reduce(Reduction::Sum, "rows")
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.all_reduce(Reduction::Sum, ["model", "model"])
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.all_reduce(Reduction::Sum, [""; 0])
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.all_reduce(Reduction::Sum, vec![vec![0, 1], vec![1, 2]])
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.all_reduce(Reduction::Sum, vec![vec![0, 1, 2], vec![4, 5, 6]])
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.all_gather(0, vec![vec![0, 8]])
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.reduce_scatter(Reduction::Sum, 1, "model").reduce_scatter(
+                    Reduction::Sum,
+                    0,
+                    ["data", "model"],
+                )
             });
             one(cx, "(data)", "(data)", |x| x.all_to_all(0, 2, "model"));
-            one(cx, "(data)", "(data)", |x| x.collective_permute([(0, 1), (1, 2)], "data"));
-            one(cx, "(data)", "(data)", |x| x.gt(0.0).convert(DType::S32).all_reduce_mean("model"));
-            one(cx, "(data)", "(data)", |x| x.all_reduce(Reduction::And, "model"));
-            one(cx, "(data)", "(data)", |x| x.sharding_constraint(spec("(model)")));
+            one(cx, "(data)", "(data)", |x| {
+                x.collective_permute([(0, 1), (1, 2)], "data")
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.gt(0.0).convert(DType::S32).all_reduce_mean("model")
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.all_reduce(Reduction::And, "model")
+            });
+            one(cx, "(data)", "(data)", |x| {
+                x.sharding_constraint(spec("(model)"))
+            });
             one(cx, "(data)", "(data)", |x| one(cx, "()", "()", |_| x));
             let some = Manual::over(&mesh()).only(["model"]);
-            cx.shard_map(some, &[input(cx, "x", &[8])], &[spec("()")], &[spec("()")], |x| {
-                vec![x[0].all_reduce(Reduction::Sum, vec![vec![0, 1, 2, 3]]), x[0].all_reduce(Reduction::Sum, "data")]
-            });
+            cx.shard_map(
+                some,
+                &[input(cx, "x", &[8])],
+                &[spec("()")],
+                &[spec("()")],
+                |x| {
+                    vec![
+                        x[0].all_reduce(Reduction::Sum, vec![vec![0, 1, 2, 3]]),
+                        x[0].all_reduce(Reduction::Sum, "data"),
+                    ]
+                },
+            );
         },
         expect![[r#"
             +2: all_reduce: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint says how tensors lie
@@ -142,12 +221,23 @@ fn axes_are_known_inside_and_collectives_fit_the_mesh() {
 fn what_is_to_be_the_same_is_checked_to_be() {
     check(
         |cx| {
-            one(cx, "(data, model)", "(data)", |x| x.all_reduce(Reduction::Max, "data"));
-            one(cx, "()", "()", |x| x + cx.axis_index("model").convert(DType::F32));
-            one(cx, "()", "()", |x| x.reduce_scatter(Reduction::Sum, 0, "data"));
+            one(cx, "(data, model)", "(data)", |x| {
+                x.all_reduce(Reduction::Max, "data")
+            });
+            one(cx, "()", "()", |x| {
+                x + cx.axis_index("model").convert(DType::F32)
+            });
+            one(cx, "()", "()", |x| {
+                x.reduce_scatter(Reduction::Sum, 0, "data")
+            });
             // Devices that turn another number of times have other results.
             one(cx, "()", "()", |x| {
-                cx.while_loop(Leaf(x), |x| x.0.sum_all().lt(cx.axis_index("data").convert(DType::F32)), |x| x).0
+                cx.while_loop(
+                    Leaf(x),
+                    |x| x.0.sum_all().lt(cx.axis_index("data").convert(DType::F32)),
+                    |x| x,
+                )
+                .0
             });
             // In one turn the first takes what the second was.
             one(cx, "(data)", "()", |x| {
@@ -155,7 +245,12 @@ fn what_is_to_be_the_same_is_checked_to_be() {
                 cx.while_loop(start, |s| s[0].0.sum_all().lt(9.0), |[_, b, c]| [b, c, c])[0].0
             });
             one(cx, "(data)", "()", |x| {
-                cx.cond(x.sum_all().gt(0.0), || Leaf(cx.scalar(1.0, DType::F32)), || Leaf(cx.scalar(2.0, DType::F32))).0
+                cx.cond(
+                    x.sum_all().gt(0.0),
+                    || Leaf(cx.scalar(1.0, DType::F32)),
+                    || Leaf(cx.scalar(2.0, DType::F32)),
+                )
+                .0
             });
         },
         expect![[r#"
@@ -171,9 +266,13 @@ fn what_is_to_be_the_same_is_checked_to_be() {
     check(
         |cx| {
             one(cx, "(data, model)", "(data)", |x| x.all_gather(1, "model"));
-            one(cx, "(data, model)", "()", |x| x.all_reduce(Reduction::Sum, Over::ALL));
+            one(cx, "(data, model)", "()", |x| {
+                x.all_reduce(Reduction::Sum, Over::ALL)
+            });
             one(cx, "()", "()", |x| x.tanh());
-            one(cx, "(data)", "(data)", |x| x + cx.axis_index("data").convert(DType::F32));
+            one(cx, "(data)", "(data)", |x| {
+                x + cx.axis_index("data").convert(DType::F32)
+            });
             let trusted = Manual::over(&mesh()).unchecked();
             let x = input(cx, "x", &[8]);
             let sum = cx.shard_map(trusted, &[x], &[spec("(data)")], &[spec("()")], |x| {
@@ -181,7 +280,9 @@ fn what_is_to_be_the_same_is_checked_to_be() {
             });
             let _ = grad(sum[0].sum_all(), &Leaf(x));
             let one_device = Mesh::new([("data", 1)], [DeviceId(0)]).unwrap();
-            cx.shard_map(&one_device, &[x], &[spec("(data)")], &[spec("()")], |x| x.to_vec());
+            cx.shard_map(&one_device, &[x], &[spec("(data)")], &[spec("()")], |x| {
+                x.to_vec()
+            });
         },
         expect![[""]],
     );
@@ -208,16 +309,26 @@ fn a_part_does_not_leave_its_device() {
 fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
     let cx = &Trace::new();
     let (x, w) = (input(cx, "x", &[8, 16]), input(cx, "w", &[16, 4]));
-    let loss = cx.shard_map(&mesh(), &[x, w], &[spec("(data)"), spec("(model)")], &[spec("()")], |parts| {
-        let w = parts[1].all_gather(0, "model");
-        let y = parts[0].matmul(w).tanh();
-        let scale = y.sum_all().all_reduce(Reduction::Sum, "data").exp();
-        vec![(y * scale).sum_all().all_reduce(Reduction::Sum, "data")]
-    })[0];
+    let loss = cx.shard_map(
+        &mesh(),
+        &[x, w],
+        &[spec("(data)"), spec("(model)")],
+        &[spec("()")],
+        |parts| {
+            let w = parts[1].all_gather(0, "model");
+            let y = parts[0].matmul(w).tanh();
+            let scale = y.sum_all().all_reduce(Reduction::Sum, "data").exp();
+            vec![(y * scale).sum_all().all_reduce(Reduction::Sum, "data")]
+        },
+    )[0];
     let gradients = grad(loss, &[Leaf(x), Leaf(w)]);
     // A second way back through the same uses what is kept already.
     let again = grad(loss, &[Leaf(x), Leaf(w)]);
-    let outputs: Vec<Tensor<'_>> = [loss].into_iter().chain(gradients.map(|g| g.0)).chain(again.map(|g| g.0)).collect();
+    let outputs: Vec<Tensor<'_>> = [loss]
+        .into_iter()
+        .chain(gradients.map(|g| g.0))
+        .chain(again.map(|g| g.0))
+        .collect();
     let graph = halite_ir::optimize(&cx.graph(&[x, w], &outputs).unwrap());
     let bodies: Vec<Vec<&str>> = (graph.nodes().iter())
         .flat_map(|node| node.op.regions())
@@ -225,8 +336,15 @@ fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
         .collect();
     assert_eq!(bodies.len(), 2, "the way there, and one way back for both");
     let count = |body: usize, name: &str| bodies[body].iter().filter(|op| **op == name).count();
-    assert_eq!([count(0, "tanh"), count(0, "all_gather"), count(0, "dot")], [1, 1, 1]);
-    assert_eq!([count(1, "tanh"), count(1, "all_gather"), count(1, "dot")], [0, 0, 2], "{bodies:?}");
+    assert_eq!(
+        [count(0, "tanh"), count(0, "all_gather"), count(0, "dot")],
+        [1, 1, 1]
+    );
+    assert_eq!(
+        [count(1, "tanh"), count(1, "all_gather"), count(1, "dot")],
+        [0, 0, 2],
+        "{bodies:?}"
+    );
     assert_eq!(count(1, "exponential"), 1, "of a scalar");
 }
 
@@ -234,8 +352,18 @@ fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
 fn a_collective_that_not_all_come_to_is_found_before_it_hangs() {
     check(
         |cx| {
-            fn choose<'t>(cx: &'t Trace, x: Tensor<'t>, decide: Tensor<'t>, axis: &str) -> Tensor<'t> {
-                cx.cond(decide.sum_all().gt(0.0), || Leaf(x.all_reduce(Reduction::Sum, axis)), || Leaf(x)).0
+            fn choose<'t>(
+                cx: &'t Trace,
+                x: Tensor<'t>,
+                decide: Tensor<'t>,
+                axis: &str,
+            ) -> Tensor<'t> {
+                cx.cond(
+                    decide.sum_all().gt(0.0),
+                    || Leaf(x.all_reduce(Reduction::Sum, axis)),
+                    || Leaf(x),
+                )
+                .0
             }
             one(cx, "(data)", "(data)", |x| choose(cx, x, x, "data"));
             one(cx, "(data)", "(data)", |x| {
@@ -251,7 +379,9 @@ fn a_collective_that_not_all_come_to_is_found_before_it_hangs() {
             });
             // All who take part decide alike.
             one(cx, "(data)", "(data)", |x| choose(cx, x, x, "model"));
-            one(cx, "(data)", "(data)", |x| choose(cx, x, x.all_reduce(Reduction::Sum, "data"), "data"));
+            one(cx, "(data)", "(data)", |x| {
+                choose(cx, x, x.all_reduce(Reduction::Sum, "data"), "data")
+            });
         },
         expect![[r#"
             +3: all_reduce: devices along `data` may not all come here, for they may leave the `case` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it

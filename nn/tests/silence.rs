@@ -1,11 +1,13 @@
-//! What PyTorch refuses, or what is hardly meant, is a mistake or a warning at the user's line. Nothing is run.
+//! What PyTorch refuses, or what is hardly meant, is a mistake or a warning at the user's line.
+//! Nothing is run.
 
 use halite_core::{
     Array, Client, DType, Null, Sharding, TensorType, Tree,
     tree::{Empty, Leaf},
 };
 use halite_nn::{
-    AdamW, ArraySpec, BatchNorm, Dropout, Init, Jit, Linear, Mean, Mistake, Param, Sgd, Tensor, Trace, cross_entropy, grad,
+    AdamW, ArraySpec, BatchNorm, Dropout, Init, Jit, Linear, Mean, Mistake, Param, Sgd, Tensor,
+    Trace, cross_entropy, grad,
     optim::{self, clip_global_norm},
     vjp,
 };
@@ -34,10 +36,21 @@ type Loss = for<'t> fn(Tensor<'t>, Tensor<'t>) -> Tensor<'t>;
 #[test]
 fn loss_that_depends_on_no_leaf_is_a_mistake() {
     let cut: [(&str, Loss); 5] = [
-        ("stop_gradient", |w, x| (x.matmul(w).stop_gradient()).mean_all()),
-        ("argmax", |w, x| x.matmul(w).argmax(1).convert(DType::F32).mean_all()),
-        ("integer", |w, x| x.matmul(w).convert(DType::S32).convert(DType::F32).mean_all()),
-        ("comparison", |w, x| x.matmul(w).gt(0.0).convert(DType::F32).mean_all()),
+        ("stop_gradient", |w, x| {
+            (x.matmul(w).stop_gradient()).mean_all()
+        }),
+        ("argmax", |w, x| {
+            x.matmul(w).argmax(1).convert(DType::F32).mean_all()
+        }),
+        ("integer", |w, x| {
+            x.matmul(w)
+                .convert(DType::S32)
+                .convert(DType::F32)
+                .mean_all()
+        }),
+        ("comparison", |w, x| {
+            x.matmul(w).gt(0.0).convert(DType::F32).mean_all()
+        }),
         ("unused", |_, x| x.mean_all()),
     ];
     for (why, loss) in cut {
@@ -46,7 +59,15 @@ fn loss_that_depends_on_no_leaf_is_a_mistake() {
         let x = input(&cx, "x", DType::F32, &[4, 3]);
         let loss = loss(w, x);
         let (line, Leaf(slope)) = (line!(), grad(loss, &Leaf(w)));
-        check(&cx.mistakes(), line, &["grad: the loss", "depends on none of `layer.weight` (f32[3, 2])", "stop_gradient"]);
+        check(
+            &cx.mistakes(),
+            line,
+            &[
+                "grad: the loss",
+                "depends on none of `layer.weight` (f32[3, 2])",
+                "stop_gradient",
+            ],
+        );
         assert!(slope.is_error() && cx.check().is_err(), "{why}");
     }
 }
@@ -67,7 +88,15 @@ fn gradient_by_integers_is_a_mistake() {
     let w = input(&cx, "w", DType::F32, &[4]);
     let loss = (ids.convert(DType::F32) * w).sum_all();
     let (line, _) = (line!(), grad(loss, &(Leaf(w), Leaf(ids))));
-    check(&cx.mistakes(), line, &["`ids` (s32[4]): only floats have a gradient", "convert it to floats", "`vjp`"]);
+    check(
+        &cx.mistakes(),
+        line,
+        &[
+            "`ids` (s32[4]): only floats have a gradient",
+            "convert it to floats",
+            "`vjp`",
+        ],
+    );
 
     let cx = Trace::new();
     let ids = input(&cx, "ids", DType::S32, &[4]);
@@ -79,14 +108,23 @@ fn gradient_by_integers_is_a_mistake() {
 /// Two layers, of which the loss uses the first alone; the updated model.
 fn train_one_of_two<'t>(cx: &'t Trace, clip: bool) -> (u32, Vec<Tensor<'t>>) {
     let model = vec![Linear::new(3, 2), Linear::new(3, 2)];
-    let params = Tree::as_ref(&model).map(|path, param| cx.input(param.ty.clone(), path.to_string()));
+    let params =
+        Tree::as_ref(&model).map(|path, param| cx.input(param.ty.clone(), path.to_string()));
     let adam = AdamW::new(1e-2);
     let slots = optim::slots(&adam, &model).map(|_, slot| cx.input(slot.ty, "slot"));
-    let loss = params[0].forward(input(cx, "x", DType::F32, &[4, 3])).square().mean_all();
+    let loss = params[0]
+        .forward(input(cx, "x", DType::F32, &[4, 3]))
+        .square()
+        .mean_all();
     let (line, gradients) = (line!(), grad(loss, &params));
     // What users do to gradients before the update.
-    let gradients = gradients.map(|_, gradient| -(gradient * 0.5).convert(DType::F64).convert(DType::F32) / 2.0);
-    let gradients = if clip { clip_global_norm(cx, &model, gradients, 1.0).0 } else { gradients };
+    let gradients = gradients
+        .map(|_, gradient| -(gradient * 0.5).convert(DType::F64).convert(DType::F32) / 2.0);
+    let gradients = if clip {
+        clip_global_norm(cx, &model, gradients, 1.0).0
+    } else {
+        gradients
+    };
     let step = input(cx, "step", DType::U32, &[]);
     let (next, _) = optim::update(&adam, cx, step, &model, params, gradients, slots);
     (line, next.into_leaves())
@@ -98,11 +136,22 @@ fn unused_parameters_stay_and_are_named_once() {
         let cx = Trace::new();
         let (line, after) = train_one_of_two(&cx, clip);
         assert_eq!(cx.mistakes(), []);
-        let parts = ["optimizer: 2 of 4 parameters have no gradient", "`1.weight`, `1.bias`", "frozen"];
+        let parts = [
+            "optimizer: 2 of 4 parameters have no gradient",
+            "`1.weight`, `1.bias`",
+            "frozen",
+        ];
         check(&cx.warnings(), line, &parts);
-        let names: Vec<Option<String>> = after.iter().map(|leaf| leaf.name().map(|name| name.to_string())).collect();
+        let names: Vec<Option<String>> = after
+            .iter()
+            .map(|leaf| leaf.name().map(|name| name.to_string()))
+            .collect();
         let [weight, bias] = ["1.weight", "1.bias"].map(|name| Some(name.to_string()));
-        assert_eq!(names, [None, None, weight, bias], "weight decay leaves the inputs as they are");
+        assert_eq!(
+            names,
+            [None, None, weight, bias],
+            "weight decay leaves the inputs as they are"
+        );
     }
 }
 
@@ -112,13 +161,24 @@ fn update_without_any_gradient_is_a_mistake() {
     // The loss depends on the frozen layer alone.
     let frozen = Linear::new(3, 2).map(|_, param| param.frozen());
     let model = vec![frozen, Linear::new(3, 2)];
-    let params = Tree::as_ref(&model).map(|path, param| cx.input(param.ty.clone(), path.to_string()));
-    let loss = params[0].forward(input(&cx, "x", DType::F32, &[4, 3])).square().mean_all();
+    let params =
+        Tree::as_ref(&model).map(|path, param| cx.input(param.ty.clone(), path.to_string()));
+    let loss = params[0]
+        .forward(input(&cx, "x", DType::F32, &[4, 3]))
+        .square()
+        .mean_all();
     let (line, gradients) = (line!(), grad(loss, &params));
     let slots = optim::slots(&Sgd::new(0.1), &model).map(|_, slot| cx.input(slot.ty, "slot"));
     let step = input(&cx, "step", DType::U32, &[]);
     optim::update(&Sgd::new(0.1), &cx, step, &model, params, gradients, slots);
-    check(&cx.mistakes(), line, &["optimizer: none of the 2 parameters has a gradient", "(`1.weight`, `1.bias`)"]);
+    check(
+        &cx.mistakes(),
+        line,
+        &[
+            "optimizer: none of the 2 parameters has a gradient",
+            "(`1.weight`, `1.bias`)",
+        ],
+    );
 }
 
 #[test]
@@ -129,7 +189,15 @@ fn parameters_with_a_zero_gradient_are_updated() {
     let sgd = Sgd::new(0.1).weight_decay(0.1);
     let gradient = grad(w.floor().sum_all(), &Leaf(w));
     let slots = optim::slots(&sgd, &model).map(|_, slot| cx.input(slot.ty, "slot"));
-    let (Leaf(next), _) = optim::update(&sgd, &cx, input(&cx, "step", DType::U32, &[]), &model, Leaf(w), gradient, slots);
+    let (Leaf(next), _) = optim::update(
+        &sgd,
+        &cx,
+        input(&cx, "step", DType::U32, &[]),
+        &model,
+        Leaf(w),
+        gradient,
+        slots,
+    );
     assert_eq!(cx.warnings(), []);
     assert!(next.origin().is_some(), "it decays");
 }
@@ -142,7 +210,15 @@ fn dropout_without_a_mode_is_a_mistake() {
     let (line, y) = (line!(), dropout.forward(x));
     // The second is the same mistake.
     let _ = dropout.forward(y);
-    check(&cx.mistakes(), line, &["dropout: the mode of this function is not set", "set_mode(true, Some(key))", "evaluation"]);
+    check(
+        &cx.mistakes(),
+        line,
+        &[
+            "dropout: the mode of this function is not set",
+            "set_mode(true, Some(key))",
+            "evaluation",
+        ],
+    );
 
     let cx = Trace::new();
     cx.set_mode(false, None);
@@ -157,7 +233,11 @@ fn batch_norm_without_a_mode_is_a_mistake() {
     let norm = BatchNorm::new(3).map(|path, param| cx.input(param.ty, path.to_string()));
     let x = input(&cx, "x", DType::F32, &[4, 3]);
     let (line, _) = (line!(), norm.forward(x));
-    check(&cx.mistakes(), line, &["batch norm: the mode of this function is not set"]);
+    check(
+        &cx.mistakes(),
+        line,
+        &["batch norm: the mode of this function is not set"],
+    );
 }
 
 #[test]
@@ -169,11 +249,17 @@ fn asking_for_a_mode_that_is_not_set_is_a_mistake() {
 }
 
 fn spec(client: &Client, dims: &[usize]) -> ArraySpec {
-    ArraySpec::new(TensorType::new(DType::F32, dims), &Sharding::single(client.local_devices()[0]))
+    ArraySpec::new(
+        TensorType::new(DType::F32, dims),
+        &Sharding::single(client.local_devices()[0]),
+    )
 }
 
 /// What tracing a step with batch norm says: in this mode, returning what `next` says of a leaf.
-fn step_of_norm(training: bool, next: for<'t> fn(&'t Trace, Tensor<'t>) -> Tensor<'t>) -> Result<(), String> {
+fn step_of_norm(
+    training: bool,
+    next: for<'t> fn(&'t Trace, Tensor<'t>) -> Tensor<'t>,
+) -> Result<(), String> {
     let client = Client::new(Null::new(1));
     let step = Jit::<BatchNorm<()>, Leaf<()>, Leaf<()>>::new(&client, move |cx, norm, Leaf(x)| {
         cx.set_mode(training, None);
@@ -181,15 +267,25 @@ fn step_of_norm(training: bool, next: for<'t> fn(&'t Trace, Tensor<'t>) -> Tenso
         (norm.map(|_, leaf| next(cx, leaf)), Leaf(y))
     });
     let norm = BatchNorm::new(3).map(|_, param| spec(&client, param.ty.dims()));
-    step.lower(&norm, &Leaf(spec(&client, &[4, 3]))).map(drop).map_err(|error| error.to_string())
+    step.lower(&norm, &Leaf(spec(&client, &[4, 3])))
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
 #[test]
 fn running_statistics_that_are_not_returned_are_a_mistake() {
     let error = step_of_norm(true, |_, leaf| leaf).unwrap_err();
-    assert!(error.contains("2 mistakes") && error.contains(OWN), "{error}");
+    assert!(
+        error.contains("2 mistakes") && error.contains(OWN),
+        "{error}"
+    );
     for state in ["mean", "variance"] {
-        assert!(error.contains(&format!("update: `{state}` has a new value after this step")), "{error}");
+        assert!(
+            error.contains(&format!(
+                "update: `{state}` has a new value after this step"
+            )),
+            "{error}"
+        );
     }
     assert!(error.contains("cx.updated(leaf)"), "{error}");
     assert_eq!(step_of_norm(true, |cx, leaf| cx.updated(leaf)), Ok(()));
@@ -217,11 +313,15 @@ fn metrics_that_nobody_takes_are_a_warning() {
         let (warnings, said) = logged(|| {
             // Traced twice, warned of once.
             for _ in 0..2 {
-                step.lower(&Empty::new(), &Leaf(spec(&client, &[4]))).unwrap();
+                step.lower(&Empty::new(), &Leaf(spec(&client, &[4])))
+                    .unwrap();
             }
         });
         assert_eq!(warnings, written, "{said}");
-        assert!(taken || said.contains("metric: `size`, `largest` are reported and not used"), "{said}");
+        assert!(
+            taken || said.contains("metric: `size`, `largest` are reported and not used"),
+            "{said}"
+        );
         assert!(taken || said.contains(OWN), "{said}");
     }
 }
@@ -231,21 +331,27 @@ fn unused_parameters_are_logged_once_by_a_jit() {
     let client = Client::new(Null::new(1));
     let described = vec![Linear::new(3, 2), Linear::new(3, 2)];
     let specs = Tree::as_ref(&described).map(|_, param| spec(&client, param.ty.dims()));
-    let step = Jit::<Vec<Linear<()>>, Leaf<()>, Leaf<()>>::new(&client, move |cx, layers, Leaf(x)| {
-        let loss = layers[0].forward(x).square().mean_all();
-        let (sgd, gradients) = (Sgd::new(0.1), grad(loss, &layers));
-        let slots = optim::slots(&sgd, &described).map(|_, slot| cx.full(0.0, &slot.ty));
-        let step = cx.scalar(0.0, DType::U32);
-        let (layers, _) = optim::update(&sgd, cx, step, &described, layers, gradients, slots);
-        (layers, Leaf(loss))
-    });
+    let step =
+        Jit::<Vec<Linear<()>>, Leaf<()>, Leaf<()>>::new(&client, move |cx, layers, Leaf(x)| {
+            let loss = layers[0].forward(x).square().mean_all();
+            let (sgd, gradients) = (Sgd::new(0.1), grad(loss, &layers));
+            let slots = optim::slots(&sgd, &described).map(|_, slot| cx.full(0.0, &slot.ty));
+            let step = cx.scalar(0.0, DType::U32);
+            let (layers, _) = optim::update(&sgd, cx, step, &described, layers, gradients, slots);
+            (layers, Leaf(loss))
+        });
     let (warnings, said) = logged(|| {
         for rows in [4, 4, 8] {
-            step.lower(&specs, &Leaf(spec(&client, &[rows, 3]))).unwrap();
+            step.lower(&specs, &Leaf(spec(&client, &[rows, 3])))
+                .unwrap();
         }
     });
     assert_eq!(warnings, 1, "{said}");
-    assert!(said.contains("2 of 4 parameters have no gradient") && said.contains("`1.weight`, `1.bias`"), "{said}");
+    assert!(
+        said.contains("2 of 4 parameters have no gradient")
+            && said.contains("`1.weight`, `1.bias`"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -259,7 +365,10 @@ fn targets_of_classes_are_found_through_what_moves_them() {
     let _ = cross_entropy(logits, part + 1);
     let targets = cx.class_targets();
     assert_eq!(targets.len(), 1, "{targets:?}");
-    assert_eq!((&*targets[0].input, targets[0].classes, targets[0].ignored), ("batch.target", 10, None));
+    assert_eq!(
+        (&*targets[0].input, targets[0].classes, targets[0].ignored),
+        ("batch.target", 10, None)
+    );
     assert_eq!(targets[0].location.line(), line);
 }
 
@@ -267,18 +376,29 @@ fn targets_of_classes_are_found_through_what_moves_them() {
 fn call(jit: &Jit<Empty<()>, Leaf<()>, Leaf<()>>, client: &Client, elements: usize) {
     let host = halite_core::HostArray::zeros(TensorType::new(DType::F32, [elements]));
     let device = Sharding::single(client.local_devices()[0]);
-    jit.run(&Leaf(Array::upload(client, &host, &device).unwrap())).unwrap();
+    jit.run(&Leaf(Array::upload(client, &host, &device).unwrap()))
+        .unwrap();
 }
 
 #[test]
 fn least_recently_used_program_makes_room() {
     let client = Client::new(Null::new(1));
-    let jit = Jit::function(&client, |_, Leaf(x): Leaf<Tensor<'_>>| Leaf(x * 2.0)).named("double").max_programs(3);
+    let jit = Jit::function(&client, |_, Leaf(x): Leaf<Tensor<'_>>| Leaf(x * 2.0))
+        .named("double")
+        .max_programs(3);
     let (_, said) = logged(|| [1, 2, 3, 1, 4, 5].map(|elements| call(&jit, &client, elements)));
     // 2 and 3 made room for 4 and 5; 1 was used in between.
     assert_eq!((jit.compiles(), jit.evictions()), (5, 2));
-    assert_eq!(said.matches("is compiled for more than 3 combinations").count(), 1, "{said}");
-    assert!(said.contains("`double`") && said.contains(OWN) && said.contains("max_programs"), "{said}");
+    assert_eq!(
+        said.matches("is compiled for more than 3 combinations")
+            .count(),
+        1,
+        "{said}"
+    );
+    assert!(
+        said.contains("`double`") && said.contains(OWN) && said.contains("max_programs"),
+        "{said}"
+    );
     for elements in [1, 4, 5] {
         call(&jit, &client, elements);
     }
@@ -286,7 +406,10 @@ fn least_recently_used_program_makes_room() {
     let before = jit.stages().total();
     call(&jit, &client, 2);
     assert_eq!((jit.compiles(), jit.evictions()), (6, 3));
-    assert!(jit.stages().total() > before, "what dropped programs took counts on");
+    assert!(
+        jit.stages().total() > before,
+        "what dropped programs took counts on"
+    );
 }
 
 /// Warnings that `run` logs through `tracing` on this thread: how many, and their text.

@@ -22,39 +22,73 @@ fn child_compiles_twice() {
     }
     let client = Client::new(Null::new(1));
     let device = Sharding::single(client.local_devices()[0]);
-    let double = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| Leaf(x * 2.0)).named("double");
+    let double =
+        Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| Leaf(x * 2.0))
+            .named("double");
     for elements in [3, 4] {
         let host = HostArray::zeros(TensorType::new(DType::F32, [elements]));
-        double.run(&Leaf(Array::upload(&client, &host, &device).unwrap())).unwrap();
+        double
+            .run(&Leaf(Array::upload(&client, &host, &device).unwrap()))
+            .unwrap();
     }
 }
 
 /// Runs [`child_compiles_twice`] in a process of its own.
 fn run(filter: Option<&str>, stderr: Stdio) -> (ExitStatus, String) {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "child_compiles_twice"]).env(CHILD, "1").env_remove("HALITE_LOG");
+    command
+        .args(["--exact", "child_compiles_twice"])
+        .env(CHILD, "1")
+        .env_remove("HALITE_LOG");
     if let Some(filter) = filter {
         command.env("HALITE_LOG", filter);
     }
-    let output = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap().wait_with_output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
-    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+    let output = command
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("1 passed"),
+        "{output:?}"
+    );
+    (
+        output.status,
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 #[test]
 fn recompile_is_warned_of_without_a_subscriber() {
     let (status, stderr) = run(None, Stdio::piped());
     assert!(status.success());
-    let line = stderr.lines().find(|line| line.contains("is compiled again")).unwrap_or_else(|| panic!("not in: {stderr}"));
-    assert!(line.contains("`double`") && line.contains("nn/tests/stderr.rs:"), "{line}");
+    let line = stderr
+        .lines()
+        .find(|line| line.contains("is compiled again"))
+        .unwrap_or_else(|| panic!("not in: {stderr}"));
+    assert!(
+        line.contains("`double`") && line.contains("nn/tests/stderr.rs:"),
+        "{line}"
+    );
     assert!(line.contains("f32[3]") && line.contains("f32[4]"), "{line}");
 }
 
 #[test]
 fn filter_of_the_environment_holds_without_a_subscriber() {
-    for (filter, warns) in [("off", false), ("error", false), ("halite_nn=off", false), ("info", true)] {
+    for (filter, warns) in [
+        ("off", false),
+        ("error", false),
+        ("halite_nn=off", false),
+        ("info", true),
+    ] {
         let (_, stderr) = run(Some(filter), Stdio::piped());
-        assert_eq!(stderr.contains("is compiled again"), warns, "{filter}: {stderr}");
+        assert_eq!(
+            stderr.contains("is compiled again"),
+            warns,
+            "{filter}: {stderr}"
+        );
     }
 }
 

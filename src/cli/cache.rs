@@ -9,7 +9,10 @@ use std::{
 use clap::{Args, Subcommand};
 use halite::{
     Error, ErrorKind, Result,
-    backends::{Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles, PLUGINS},
+    backends::{
+        Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles,
+        PLUGINS,
+    },
     fetch::{self, Bytes, Check, State, Stored, StoredKind},
 };
 use serde_json::{Value, json};
@@ -90,9 +93,19 @@ impl Cache {
         let options = CompileCacheOptions::from_environment()?;
         let off = options.access == Access::Off;
         // What was kept before it was turned off is still there.
-        let shown = CompileCacheOptions { access: if off { Access::ReadWrite } else { options.access }, ..options };
+        let shown = CompileCacheOptions {
+            access: if off {
+                Access::ReadWrite
+            } else {
+                options.access
+            },
+            ..options
+        };
         let Some(programs) = CompileCache::open(&shown, self.cache_dir.as_deref())? else {
-            return Err(Error::invalid("cache", "there is no cache directory; name one with --cache-dir"));
+            return Err(Error::invalid(
+                "cache",
+                "there is no cache directory; name one with --cache-dir",
+            ));
         };
         let state = match options.access {
             Access::Off => ", turned off",
@@ -100,7 +113,12 @@ impl Cache {
             Access::ReadWrite => "",
         };
         let packages = fetch::Cache::open(self.cache_dir.as_deref())?;
-        Ok(Caches { programs, packages, read_only: options.access == Access::ReadOnly, state })
+        Ok(Caches {
+            programs,
+            packages,
+            read_only: options.access == Access::ReadOnly,
+            state,
+        })
     }
 }
 
@@ -115,8 +133,10 @@ fn known() -> Vec<Known> {
         package: &plugin.package,
         install: format!("halite plugins install {}", plugin.name),
     };
-    let data =
-        data::sets().into_iter().map(|set| Known { install: format!("halite data get {}", set.name), package: set.package });
+    let data = data::sets().into_iter().map(|set| Known {
+        install: format!("halite data get {}", set.name),
+        package: set.package,
+    });
     PLUGINS.iter().map(plugin).chain(data).collect()
 }
 
@@ -135,23 +155,39 @@ struct Kept {
 
 impl Caches {
     fn contents(&self) -> Result<Contents> {
-        let used: Vec<PathBuf> = known().iter().map(|known| self.packages.directory(known.package)).collect();
+        let used: Vec<PathBuf> = known()
+            .iter()
+            .map(|known| self.packages.directory(known.package))
+            .collect();
         let is_package = |stored: &Stored| matches!(stored.kind, StoredKind::Package(_));
-        let (packages, partial): (Vec<_>, Vec<_>) = self.packages.stored()?.into_iter().partition(is_package);
+        let (packages, partial): (Vec<_>, Vec<_>) =
+            self.packages.stored()?.into_iter().partition(is_package);
         let packages = packages.into_iter().map(|stored| {
             let is_used = used.contains(&stored.path);
             Kept { stored, is_used }
         });
-        Ok(Contents { packages: packages.collect(), partial })
+        Ok(Contents {
+            packages: packages.collect(),
+            partial,
+        })
     }
 }
 
 impl Clear {
     fn run(self, caches: &Caches) -> Result<()> {
-        let Clear { programs, old, partial, packages, all } = self;
+        let Clear {
+            programs,
+            old,
+            partial,
+            packages,
+            all,
+        } = self;
         let programs = programs || all || !(old || partial || packages);
         if programs && caches.read_only {
-            let message = format!("{} is read only, as HALITE_COMPILE_CACHE says", caches.programs.directory().display());
+            let message = format!(
+                "{} is read only, as HALITE_COMPILE_CACHE says",
+                caches.programs.directory().display()
+            );
             return Err(Error::invalid("cache", message));
         }
         if programs {
@@ -160,14 +196,29 @@ impl Clear {
         }
         let contents = caches.contents()?;
         if old || packages || all {
-            let chosen = contents.packages.iter().filter(|kept| packages || all || !kept.is_used);
+            let chosen = contents
+                .packages
+                .iter()
+                .filter(|kept| packages || all || !kept.is_used);
             let removed = remove(caches, chosen.map(|kept| &kept.stored))?;
-            say!("{} packages removed, {}", removed.files, Bytes(removed.bytes));
+            say!(
+                "{} packages removed, {}",
+                removed.files,
+                Bytes(removed.bytes)
+            );
         }
         if partial || all {
             let removed = remove(caches, contents.partial.iter())?;
-            let abandoned = if caches.read_only { FileCount::default() } else { caches.programs.remove_abandoned()? };
-            say!("{} partial files removed, {}", removed.files + abandoned.files, Bytes(removed.bytes + abandoned.bytes));
+            let abandoned = if caches.read_only {
+                FileCount::default()
+            } else {
+                caches.programs.remove_abandoned()?
+            };
+            say!(
+                "{} partial files removed, {}",
+                removed.files + abandoned.files,
+                Bytes(removed.bytes + abandoned.bytes)
+            );
         }
         Ok(())
     }
@@ -198,29 +249,50 @@ fn verify(caches: &Caches) -> Result<()> {
         match caches.packages.state(package, Check::Full)? {
             State::Absent => {}
             State::Installed(_) => report(package.to_string(), None),
-            State::Damaged(reason) => report(package.to_string(), Some(format!("{reason}; `{install}` fetches it again"))),
+            State::Damaged(reason) => report(
+                package.to_string(),
+                Some(format!("{reason}; `{install}` fetches it again")),
+            ),
         }
     }
-    for Kept { stored, .. } in caches.contents()?.packages.into_iter().filter(|kept| !kept.is_used) {
-        let reason = stored.verify()?.map(|reason| format!("{reason}; `halite cache clear --old` removes it"));
+    for Kept { stored, .. } in caches
+        .contents()?
+        .packages
+        .into_iter()
+        .filter(|kept| !kept.is_used)
+    {
+        let reason = stored
+            .verify()?
+            .map(|reason| format!("{reason}; `halite cache clear --old` removes it"));
         report(stored.name, reason);
     }
     let programs = caches.programs.verify()?;
     whole += programs.files - programs.damaged.len();
-    let describe = |file: &DamagedFile| format!("{}: {}; it is not used", file.path.display(), file.reason);
+    let describe =
+        |file: &DamagedFile| format!("{}: {}; it is not used", file.path.display(), file.reason);
     damaged.extend(programs.damaged.iter().map(describe));
     for line in &damaged {
         say!("damaged: {line}");
     }
-    say!("{whole} packages and programs are whole, {} damaged", damaged.len());
+    say!(
+        "{whole} packages and programs are whole, {} damaged",
+        damaged.len()
+    );
     match damaged.len() {
         0 => Ok(()),
-        count => Err(Error::new(ErrorKind::Corrupt, "cache", format!("{count} damaged, as listed above"))),
+        count => Err(Error::new(
+            ErrorKind::Corrupt,
+            "cache",
+            format!("{count} damaged, as listed above"),
+        )),
     }
 }
 
 fn age(of: SystemTime) -> u64 {
-    SystemTime::now().duration_since(of).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(of)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 fn list(caches: &Caches, json: bool) -> Result<()> {
@@ -236,16 +308,37 @@ fn list(caches: &Caches, json: bool) -> Result<()> {
     say!("{:>10} {:>10}  {:<5} package", "size", "installed", "used");
     let Contents { packages, partial } = contents;
     for Kept { stored, is_used } in &packages {
-        let StoredKind::Package(package) = &stored.kind else { continue };
-        let (size, used) = (Bytes(stored.bytes).to_string(), if *is_used { "yes" } else { "no" });
-        say!("{size:>10} {:>10}  {used:<5} {package}", ago(age(stored.changed)));
+        let StoredKind::Package(package) = &stored.kind else {
+            continue;
+        };
+        let (size, used) = (
+            Bytes(stored.bytes).to_string(),
+            if *is_used { "yes" } else { "no" },
+        );
+        say!(
+            "{size:>10} {:>10}  {used:<5} {package}",
+            ago(age(stored.changed))
+        );
     }
     let bytes: u64 = packages.iter().map(|kept| kept.stored.bytes).sum();
-    say!("{} packages, {}, in {}", packages.len(), Bytes(bytes), caches.packages.root().display());
-    let old: Vec<&Stored> = packages.iter().filter(|kept| !kept.is_used).map(|kept| &kept.stored).collect();
+    say!(
+        "{} packages, {}, in {}",
+        packages.len(),
+        Bytes(bytes),
+        caches.packages.root().display()
+    );
+    let old: Vec<&Stored> = packages
+        .iter()
+        .filter(|kept| !kept.is_used)
+        .map(|kept| &kept.stored)
+        .collect();
     if !old.is_empty() {
         let bytes = old.iter().map(|stored| stored.bytes).sum();
-        say!("{} of them are not used by this version, {}; `halite cache clear --old` removes them", old.len(), Bytes(bytes));
+        say!(
+            "{} of them are not used by this version, {}; `halite cache clear --old` removes them",
+            old.len(),
+            Bytes(bytes)
+        );
     }
     for stored in &partial {
         let state = match stored.kind {
@@ -258,18 +351,49 @@ fn list(caches: &Caches, json: bool) -> Result<()> {
 }
 
 fn list_programs(caches: &Caches, entries: &[KeptEntry], other: OtherFiles) {
-    say!("{:<8} {:<32} {:>10} {:>10} {:>10}  key", "platform", "name", "size", "compiled", "used");
+    say!(
+        "{:<8} {:<32} {:>10} {:>10} {:>10}  key",
+        "platform",
+        "name",
+        "size",
+        "compiled",
+        "used"
+    );
     for entry in entries {
-        let (size, compiled) = (Bytes(entry.bytes).to_string(), format!("{:.2} s", entry.compile_time.as_secs_f64()));
+        let (size, compiled) = (
+            Bytes(entry.bytes).to_string(),
+            format!("{:.2} s", entry.compile_time.as_secs_f64()),
+        );
         let key = entry.key.to_string();
         let used = ago(age(entry.used));
-        say!("{:<8} {:<32} {size:>10} {compiled:>10} {used:>10}  {}", entry.platform, entry.name, &key[..12]);
+        say!(
+            "{:<8} {:<32} {size:>10} {compiled:>10} {used:>10}  {}",
+            entry.platform,
+            entry.name,
+            &key[..12]
+        );
     }
     let bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
-    let (used, limit, place) = (Bytes(bytes), Bytes(caches.programs.limit()), caches.programs.directory().display());
-    say!("{} programs, {used} of at most {limit}, in {place}{}", entries.len(), caches.state);
-    let OtherFiles { digests, partial, markers } = other;
-    for (what, count) in [("digests of plugins", digests), ("partial programs", partial), ("markers of loads", markers)] {
+    let (used, limit, place) = (
+        Bytes(bytes),
+        Bytes(caches.programs.limit()),
+        caches.programs.directory().display(),
+    );
+    say!(
+        "{} programs, {used} of at most {limit}, in {place}{}",
+        entries.len(),
+        caches.state
+    );
+    let OtherFiles {
+        digests,
+        partial,
+        markers,
+    } = other;
+    for (what, count) in [
+        ("digests of plugins", digests),
+        ("partial programs", partial),
+        ("markers of loads", markers),
+    ] {
         if count.files > 0 {
             say!("{} {what}, {}", count.files, Bytes(count.bytes));
         }

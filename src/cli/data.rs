@@ -43,16 +43,31 @@ pub(super) struct Named {
 
 /// All there are: images, the books, GPT-2's table of byte pairs.
 pub(super) fn sets() -> Vec<Named> {
-    let digits = Digits::ALL.map(|digits| Named { name: digits.to_string(), package: digits.package() });
+    let digits = Digits::ALL.map(|digits| Named {
+        name: digits.to_string(),
+        package: digits.package(),
+    });
     let texts = [("books", &BOOKS), ("gpt2", &GPT2_VOCABULARY)];
-    digits.into_iter().chain(texts.map(|(name, package)| Named { name: name.to_string(), package })).collect()
+    digits
+        .into_iter()
+        .chain(texts.map(|(name, package)| Named {
+            name: name.to_string(),
+            package,
+        }))
+        .collect()
 }
 
 fn named(name: &str) -> Result<Named, String> {
     let sets = sets();
     let names: Vec<&str> = sets.iter().map(|set| set.name.as_str()).collect();
-    let unknown = format!("there is no dataset `{name}`; there are {}", names.join(", "));
-    sets.iter().find(|set| set.name == name).cloned().ok_or(unknown)
+    let unknown = format!(
+        "there is no dataset `{name}`; there are {}",
+        names.join(", ")
+    );
+    sets.iter()
+        .find(|set| set.name == name)
+        .cloned()
+        .ok_or(unknown)
 }
 
 impl Data {
@@ -60,20 +75,36 @@ impl Data {
         let cache = fetch::Cache::open(self.cache_dir.as_deref())?;
         match self.command {
             DataCommand::List => {
-                say!("{:<8} {:<56} {:>8}  {:<9} where", "name", "package", "download", "state");
+                say!(
+                    "{:<8} {:<56} {:>8}  {:<9} where",
+                    "name",
+                    "package",
+                    "download",
+                    "state"
+                );
                 for Named { name, package } in sets() {
                     let state = match cache.find(package)? {
                         Some(_) => "here",
                         None => "not here",
                     };
                     let size = fetch::Bytes(package.download_size()).to_string();
-                    say!("{name:<8} {:<56} {size:>8}  {state:<9} {}", package.to_string(), cache.directory(package).display());
+                    say!(
+                        "{name:<8} {:<56} {size:>8}  {state:<9} {}",
+                        package.to_string(),
+                        cache.directory(package).display()
+                    );
                 }
-                say!("\nfetch one with `halite data get NAME`; training fetches what it needs by itself");
+                say!(
+                    "\nfetch one with `halite data get NAME`; training fetches what it needs by itself"
+                );
             }
             DataCommand::Get { names } => {
                 for Named { name, package } in names {
-                    cache.ensure_checked(package, fetch::Check::Full, &mut fetch::Bar::default())?;
+                    cache.ensure_checked(
+                        package,
+                        fetch::Check::Full,
+                        &mut fetch::Bar::default(),
+                    )?;
                     say!("{name}: {}", cache.directory(package).display());
                 }
             }

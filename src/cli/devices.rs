@@ -12,7 +12,8 @@ use halite::{
 /// Show the devices, their memory, and the plugin behind them.
 #[derive(Args, Debug)]
 pub(crate) struct Devices {
-    /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, or `plugin:PATH`
+    /// `auto`, `cpu`, `cpu:N` for N virtual devices, `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, or
+    /// `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
     /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
@@ -22,12 +23,21 @@ pub(crate) struct Devices {
 
 impl Devices {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let options = OpenOptions { cache: self.cache_dir, ..OpenOptions::default() };
+        let options = OpenOptions {
+            cache: self.cache_dir,
+            ..OpenOptions::default()
+        };
         let deadline = options.deadline;
-        let opened = self.accelerator.open_with(&options, &mut fetch::Bar::default())?;
+        let opened = self
+            .accelerator
+            .open_with(&options, &mut fetch::Bar::default())?;
         let client = opened.client;
         let plugin = opened.plugin;
-        say!("platform    {} ({})", client.platform().name, client.platform().version);
+        say!(
+            "platform    {} ({})",
+            client.platform().name,
+            client.platform().version
+        );
         say!("plugin      {}", opened.located);
         for reason in &opened.refused {
             say!("not here    {reason}");
@@ -37,7 +47,11 @@ impl Devices {
             say!("programs    StableHLO text; portable artefacts from {major}.{minor}.{patch} on");
         }
         let extensions: Vec<String> = (plugin.extensions().iter())
-            .map(|extension| extension.name().map_or_else(|| extension.number.to_string(), str::to_string))
+            .map(|extension| {
+                extension
+                    .name()
+                    .map_or_else(|| extension.number.to_string(), str::to_string)
+            })
             .collect();
         say!("extensions  {}", extensions.join(", "));
         let missing = plugin.missing_functions();
@@ -46,19 +60,46 @@ impl Devices {
         }
         say!(
             "profiler    {}",
-            if plugin.profiler().is_some() { "its own: --profile writes an .xplane.pb too" } else { "none of its own" }
+            if plugin.profiler().is_some() {
+                "its own: --profile writes an .xplane.pb too"
+            } else {
+                "none of its own"
+            }
         );
-        say!("\n{:<4} {:<8} {:<24} {:<36} memory in use / peak / limit", "id", "process", "kind", "memories");
+        say!(
+            "\n{:<4} {:<8} {:<24} {:<36} memory in use / peak / limit",
+            "id",
+            "process",
+            "kind",
+            "memories"
+        );
         for device in client.devices() {
-            let memories: Vec<String> = device.memories().iter().map(|memory| format!("{memory:?}")).collect();
+            let memories: Vec<String> = device
+                .memories()
+                .iter()
+                .map(|memory| format!("{memory:?}"))
+                .collect();
             let memory = match device.memory() {
                 Ok(stats) => {
-                    let known = |bytes: Option<u64>| bytes.map_or("?".to_string(), |bytes| fetch::Bytes(bytes).to_string());
-                    format!("{} / {} / {}", fetch::Bytes(stats.in_use), known(stats.peak), known(stats.limit))
+                    let known = |bytes: Option<u64>| {
+                        bytes.map_or("?".to_string(), |bytes| fetch::Bytes(bytes).to_string())
+                    };
+                    format!(
+                        "{} / {} / {}",
+                        fetch::Bytes(stats.in_use),
+                        known(stats.peak),
+                        known(stats.limit)
+                    )
                 }
                 Err(_) => "not reported".to_string(),
             };
-            say!("{:<4} {:<8} {:<24} {:<36} {memory}", device.id().0, device.process(), device.kind(), memories.join(", "));
+            say!(
+                "{:<4} {:<8} {:<24} {:<36} {memory}",
+                device.id().0,
+                device.process(),
+                device.kind(),
+                memories.join(", ")
+            );
             for (name, value) in device.attributes() {
                 say!("     {name} = {value}");
             }
@@ -66,15 +107,25 @@ impl Devices {
         let megabyte = HostArray::zeros(TensorType::new(DType::U8, [1 << 20]));
         let mut failed = false;
         for device in client.local_devices() {
-            let fetched = Array::upload(&client, &megabyte, &Sharding::single(device)).and_then(|array| array.fetch());
+            let fetched = Array::upload(&client, &megabyte, &Sharding::single(device))
+                .and_then(|array| array.fetch());
             if let Err(error) = fetched.and_then(|pending| pending.wait_for(deadline)) {
-                say!("device {} does not take a megabyte and give it back: {error}", device.0);
+                say!(
+                    "device {} does not take a megabyte and give it back: {error}",
+                    device.0
+                );
                 failed = true;
             }
         }
-        say!("\na megabyte to each device and back\n{}", client.metrics().report().trim_end());
+        say!(
+            "\na megabyte to each device and back\n{}",
+            client.metrics().report().trim_end()
+        );
         if failed {
-            let message = format!("{} does not work; `halite plugins check PATH` says more", opened.located.path.display());
+            let message = format!(
+                "{} does not work; `halite plugins check PATH` says more",
+                opened.located.path.display()
+            );
             return Err(Error::new(ErrorKind::Unavailable, "devices", message));
         }
         Ok(ExitCode::SUCCESS)

@@ -1,13 +1,13 @@
 //! The command line. Parsed once here; what it does is in the modules.
 
-/// Prints a line. A reader that has gone, as `head` does, is no reason to panic as `println!` would; what else keeps it from being
-/// written is told when the command is done.
+/// Prints a line. A reader that has gone, as `head` does, is no reason to panic as `println!`
+/// would; what else keeps it from being written is told when the command is done.
 macro_rules! say {
     ($($text:tt)*) => { $crate::cli::say_line(format_args!($($text)*)) };
 }
 
-/// Prints a line on stderr. What keeps it from being written, a pipe that nobody reads or a full disk, is no reason to end a run:
-/// `eprintln!` would panic.
+/// Prints a line on stderr. What keeps it from being written, a pipe that nobody reads or a full
+/// disk, is no reason to end a run: `eprintln!` would panic.
 macro_rules! remark {
     ($($text:tt)*) => { $crate::cli::remark_line(format_args!($($text)*)) };
 }
@@ -56,7 +56,8 @@ More of them, and what they do, are in the README.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Write what happens when to FILE, a trace for <https://ui.perfetto.dev> [default: HALITE_PROFILE]
+    /// Write what happens when to FILE, a trace for <https://ui.perfetto.dev> [default:
+    /// HALITE_PROFILE]
     #[arg(long, global = true, value_name = "FILE")]
     profile: Option<PathBuf>,
 }
@@ -77,13 +78,19 @@ enum Command {
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
-    // A file that may not grow is then an error of the write, with advice, and not the end of the process. (A pipe that nobody
-    // reads is: Rust's runtime ignores SIGPIPE.)
+    // A file that may not grow is then an error of the write, with advice, and not the end of the
+    // process. (A pipe that nobody reads is: Rust's runtime ignores SIGPIPE.)
     #[cfg(unix)]
-    if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::<AtomicBool>::default()) {
+    if let Err(error) =
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::<AtomicBool>::default())
+    {
         remark!("a limit on the size of files would end this process without a word: {error}");
     }
-    let from_environment = || std::env::var_os("HALITE_PROFILE").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let from_environment = || {
+        std::env::var_os("HALITE_PROFILE")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    };
     let profile = cli.profile.or_else(from_environment);
     let profiled = profile.is_some();
     if let Err(error) = profile::init(profile) {
@@ -104,8 +111,9 @@ pub(crate) fn run() -> ExitCode {
         Some(Command::Cache(cache)) => cache.run(),
     };
     if Plugin::stuck_in_loader().is_some() {
-        // A constructor that hangs holds the loader's lock. The process's end waits for it, and so does a thread's first
-        // use of a variable that has a destructor: nothing else can be done here.
+        // A constructor that hangs holds the loader's lock. The process's end waits for it, and so
+        // does a thread's first use of a variable that has a destructor: nothing else can be done
+        // here.
         let failed = result.is_err();
         if let Err(error) = result {
             say_error(&error);
@@ -113,10 +121,14 @@ pub(crate) fn run() -> ExitCode {
         signal_hook::low_level::exit(i32::from(failed));
     }
     let traced = profile::finish();
-    match result.and_then(|code| traced.map(|()| code)).and_then(|code| all_said().map(|()| code)) {
+    match result
+        .and_then(|code| traced.map(|()| code))
+        .and_then(|code| all_said().map(|()| code))
+    {
         Ok(code) => {
             if let Some(code) = STOPPED.get() {
-                // A compiler that nobody waits for any more may still be at work, and destructors under it end badly.
+                // A compiler that nobody waits for any more may still be at work, and destructors
+                // under it end badly.
                 let _ = io::stdout().flush();
                 signal_hook::low_level::exit((*code).into());
             }
@@ -139,7 +151,9 @@ fn say_line(line: Arguments<'_>) {
 
 /// Prints what is not a whole line yet.
 fn say_part(text: Arguments<'_>) {
-    if let Err(error) = io::stdout().write_fmt(text).and_then(|()| io::stdout().flush())
+    if let Err(error) = io::stdout()
+        .write_fmt(text)
+        .and_then(|()| io::stdout().flush())
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         _ = UNSAID.set(error);
@@ -156,20 +170,30 @@ fn remark_line(line: Arguments<'_>) {
 fn all_said() -> halite::Result<()> {
     match UNSAID.get() {
         None => Ok(()),
-        Some(error) => Err(Error::new(ErrorKind::Io, "print", format!("the output could not be written whole: {error}"))),
+        Some(error) => Err(Error::new(
+            ErrorKind::Io,
+            "print",
+            format!("the output could not be written whole: {error}"),
+        )),
     }
 }
 
 /// A whole number from 1 on, refused before anything is fetched or opened.
 fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
-    let number = text.parse::<T>().ok().filter(|number| *number >= T::from(1));
+    let number = text
+        .parse::<T>()
+        .ok()
+        .filter(|number| *number >= T::from(1));
     number.ok_or_else(|| "want a whole number from 1 on".to_string())
 }
 
 /// A spinner on a terminal, for what takes long and has no steps to count.
 fn waiting(message: String) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
-    let spinner = ProgressBar::new_spinner().with_style(style).with_message(message);
+    let style =
+        ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
+    let spinner = ProgressBar::new_spinner()
+        .with_style(style)
+        .with_message(message);
     // Its thread is of use on a terminal alone.
     if !spinner.is_hidden() {
         spinner.enable_steady_tick(Duration::from_millis(200));
@@ -185,7 +209,11 @@ fn give_up(error: &Error, code: u8) -> ! {
 }
 
 fn say_error(error: &impl Display) -> ExitCode {
-    let (red, plain) = if std::io::stderr().is_terminal() { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+    let (red, plain) = if std::io::stderr().is_terminal() {
+        ("\x1b[1;31m", "\x1b[0m")
+    } else {
+        ("", "")
+    };
     remark!("{red}error{plain}: {error}");
     ExitCode::FAILURE
 }

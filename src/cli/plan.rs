@@ -27,41 +27,52 @@ use serde_json::json;
 use super::{positive, process, waiting};
 use crate::panics;
 
-/// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
+/// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it
+/// send, how fast at best
 ///
-/// The vendor's own compiler compiles the whole step, forward, backward, collectives and optimizer, and says what it needs.
-/// No device, no data, and nothing of the model's size is needed: a laptop plans for a pod. It compiles in a process of its own: a
-/// compiler that aborts, or hangs, is an error that says so.
+/// The vendor's own compiler compiles the whole step, forward, backward, collectives and optimizer,
+/// and says what it needs. No device, no data, and nothing of the model's size is needed: a laptop
+/// plans for a pod. It compiles in a process of its own: a compiler that aborts, or hangs, is an
+/// error that says so.
 ///
 /// The exit code is 0 if the step fits, 3 if it does not, else 1.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanCommand {
-    /// `mnist-mlp`, `mnist-cnn`, or a transformer: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`, `llama-7b`,
-    /// `llama-13b`, `llama3-8b`
+    /// `mnist-mlp`, `mnist-cnn`, or a transformer: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`,
+    /// `gpt2-large`, `gpt2-xl`, `llama-7b`, `llama-13b`, `llama3-8b`
     #[arg(value_name = "MODEL")]
     model: Model,
-    /// The devices: `tpu:v5e:4x4`, `tpu:v4:4x4x4,megacore`, `cuda:h100:1x8` (hosts by devices of each), `cpu:8`
+    /// The devices: `tpu:v5e:4x4`, `tpu:v4:4x4x4,megacore`, `cuda:h100:1x8` (hosts by devices of
+    /// each), `cpu:8`
     #[arg(long, value_name = "TARGET")]
     target: Target,
-    /// How they are arranged: axes `data`, `fsdp`, `model` and their sizes [default: `data` over all]
+    /// How they are arranged: axes `data`, `fsdp`, `model` and their sizes [default: `data` over
+    /// all]
     #[arg(long, value_name = "AXES", conflicts_with = "search")]
     mesh: Option<MeshAxes>,
     /// What is split over the axes: `dp`, `fsdp`, `tp`, `dp+tp`, `fsdp+tp`
-    #[arg(long, default_value = "dp", value_name = "NAME", conflicts_with = "search")]
+    #[arg(
+        long,
+        default_value = "dp",
+        value_name = "NAME",
+        conflicts_with = "search"
+    )]
     strategy: Strategy,
-    /// Samples of one step, over all devices [default: 8 for each device, 128 for the models of images]
+    /// Samples of one step, over all devices [default: 8 for each device, 128 for the models of
+    /// images]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: Option<usize>,
     /// Tokens of one sample [default: the model's]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     context: Option<usize>,
-    /// `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16` or `downcast-bf16` [default: `bf16-mixed` where the devices have units
-    /// for it, else `f32`]
+    /// `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16` or `downcast-bf16` [default:
+    /// `bf16-mixed` where the devices have units for it, else `f32`]
     #[arg(long, value_name = "POLICY")]
     precision: Option<DTypePolicy>,
-    /// What transformers compute again in the backward pass instead of keeping it: `none`, `full` (all but the input of each
-    /// block), `save-dots` (all but the results of matrix multiplications)
+    /// What transformers compute again in the backward pass instead of keeping it: `none`, `full`
+    /// (all but the input of each block), `save-dots` (all but the results of matrix
+    /// multiplications)
     #[arg(long, value_enum, default_value_t = Rematerialise::Full, value_name = "WHAT", hide_possible_values = true)]
     remat: Rematerialise,
     /// Try several meshes and strategies, and say which fit and which is estimated fastest
@@ -76,7 +87,8 @@ pub(crate) struct PlanCommand {
     /// Print what the compiler's plugin prints, also where nothing fails
     #[arg(short, long)]
     verbose: bool,
-    /// Compile in this process, without a deadline, as `--profile` does too: for debuggers. A compiler that aborts ends it
+    /// Compile in this process, without a deadline, as `--profile` does too: for debuggers. A
+    /// compiler that aborts ends it
     #[arg(long)]
     in_process: bool,
     /// Fail where the compiler's plugin is missing, instead of installing it
@@ -115,7 +127,10 @@ impl FromStr for Model {
             "mnist-cnn" => Ok(Model::Cnn),
             _ => name.parse().map(Model::Transformer).map_err(|_| {
                 let names = TransformerConfig::NAMES.join(", ");
-                Error::invalid("model", format!("there is no model `{name}`; there are mnist-mlp, mnist-cnn, {names}"))
+                Error::invalid(
+                    "model",
+                    format!("there is no model `{name}`; there are mnist-mlp, mnist-cnn, {names}"),
+                )
             }),
         }
     }
@@ -169,10 +184,19 @@ impl PlanCommand {
         };
         let mut rows = Vec::new();
         for (number, (axes, strategy)) in layouts.iter().enumerate() {
-            let progress = if self.search { format!(" ({} of {})", number + 1, layouts.len()) } else { String::new() };
-            let spinner = self.spinner(format!("compiling for {}, {strategy} on {axes}{progress}", self.target));
+            let progress = if self.search {
+                format!(" ({} of {})", number + 1, layouts.len())
+            } else {
+                String::new()
+            };
+            let spinner = self.spinner(format!(
+                "compiling for {}, {strategy} on {axes}{progress}",
+                self.target
+            ));
             let plan = match &compiler {
-                Compiler::Here(target) => self.plan(target, axes, strategy).map_err(|error| error.to_string()),
+                Compiler::Here(target) => self
+                    .plan(target, axes, strategy)
+                    .map_err(|error| error.to_string()),
                 Compiler::InChildren(located) => self.ask(number, axes, strategy, located)?,
             };
             spinner.finish_and_clear();
@@ -198,7 +222,11 @@ impl PlanCommand {
     }
 
     fn open_options(&self) -> OpenOptions {
-        OpenOptions { cache: self.cache_dir.clone(), offline: self.offline, ..OpenOptions::default() }
+        OpenOptions {
+            cache: self.cache_dir.clone(),
+            offline: self.offline,
+            ..OpenOptions::default()
+        }
     }
 
     /// What is planned: one, or with `--search` all that are worth it.
@@ -207,25 +235,47 @@ impl PlanCommand {
         if self.search {
             return candidates(devices);
         }
-        vec![(self.mesh.clone().unwrap_or_else(|| axes(&[("data", devices)])), self.strategy.clone())]
+        vec![(
+            self.mesh
+                .clone()
+                .unwrap_or_else(|| axes(&[("data", devices)])),
+            self.strategy.clone(),
+        )]
     }
 
     /// The child's part: the parent has seen to it that the plugin is there.
     fn answer(&self, (axes, strategy): &(MeshAxes, Strategy)) -> ExitCode {
-        let options = OpenOptions { offline: true, ..self.open_options() };
-        let opened = process::end_with_parent().and_then(|()| self.target.open(&options, &mut fetch::Quiet));
+        let options = OpenOptions {
+            offline: true,
+            ..self.open_options()
+        };
+        let opened =
+            process::end_with_parent().and_then(|()| self.target.open(&options, &mut fetch::Quiet));
         let answer = match opened.and_then(|target| self.plan(&target, axes, strategy)) {
             Ok(plan) => Answer::Plan(Box::new(plan)),
             Err(error) => Answer::Error(error.to_string()),
         };
-        say!("{}", serde_json::to_string(&answer).expect("a plan has names and numbers only"));
+        say!(
+            "{}",
+            serde_json::to_string(&answer).expect("a plan has names and numbers only")
+        );
         ExitCode::SUCCESS
     }
 
     /// The parent's part. The inner error is one of this layout, in words.
-    fn ask(&self, number: usize, axes: &MeshAxes, strategy: &Strategy, located: &Located) -> Result<Result<Plan, String>> {
+    fn ask(
+        &self,
+        number: usize,
+        axes: &MeshAxes,
+        strategy: &Strategy,
+        located: &Located,
+    ) -> Result<Result<Plan, String>> {
         // What is before `plan` on a command line makes a profile, and no child.
-        let first = ["plan".into(), "--as-child".into(), number.to_string().into()];
+        let first = [
+            "plan".into(),
+            "--as-child".into(),
+            number.to_string().into(),
+        ];
         let arguments = first.into_iter().chain(env::args_os().skip(2));
         let mut child = process::Child::start("plan", arguments, self.echoes())?;
         let end = Instant::now() + Duration::from_secs(self.deadline);
@@ -239,7 +289,10 @@ impl PlanCommand {
                 },
                 Err(RecvTimeoutError::Timeout) => {
                     let how = format!("was not done after {} s, and was ended", self.deadline);
-                    break (how, "give it longer with --deadline, or take another layout or a smaller model");
+                    break (
+                        how,
+                        "give it longer with --deadline, or take another layout or a smaller model",
+                    );
                 }
                 Err(RecvTimeoutError::Disconnected) if child.panicked() => {
                     let words = child.last_words().unwrap_or_default();
@@ -252,17 +305,28 @@ impl PlanCommand {
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = child.status();
                     let advice = match status.contains("SIGKILL") {
-                        true => "the system ends processes so when memory runs out: see how much is free",
-                        false => "another layout, batch size or precision may not meet this; --verbose shows all that it printed",
+                        true => {
+                            "the system ends processes so when memory runs out: see how much is free"
+                        }
+                        false => {
+                            "another layout, batch size or precision may not meet this; --verbose shows all that it printed"
+                        }
                     };
                     break (format!("ended its process ({status})"), advice);
                 }
             }
         };
-        let compiler = located.plugin.map_or_else(|| located.path.display().to_string(), |plugin| plugin.package.to_string());
-        let said = child.last_words().map_or_else(String::new, |words| format!("; its last words: {words}"));
+        let compiler = located.plugin.map_or_else(
+            || located.path.display().to_string(),
+            |plugin| plugin.package.to_string(),
+        );
+        let said = child
+            .last_words()
+            .map_or_else(String::new, |words| format!("; its last words: {words}"));
         let target = &self.target;
-        Ok(Err(format!("plan for {target}: {strategy} on {axes}: the compiler, {compiler}, {how}{said}; {advice}")))
+        Ok(Err(format!(
+            "plan for {target}: {strategy} on {axes}: the compiler, {compiler}, {how}{said}; {advice}"
+        )))
     }
 
     /// Whether what the child prints on stderr is printed here too: its log is there as well.
@@ -272,28 +336,65 @@ impl PlanCommand {
 
     fn plan(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
         let mesh = target.mesh(axes.clone())?;
-        let precision = self.precision.unwrap_or_else(|| DTypePolicy::auto(self.target.platform(), target.device_kind()));
-        let options = LowerOptions { precision, ..LowerOptions::new(&mesh, strategy.clone()) };
-        let samples = |each: usize| self.batch_size.unwrap_or_else(|| each.saturating_mul(mesh.size()));
-        let images = || [TensorType::new(DType::U8, [samples(128), 28, 28]), TensorType::new(DType::U8, [samples(128)])];
+        let precision = self
+            .precision
+            .unwrap_or_else(|| DTypePolicy::auto(self.target.platform(), target.device_kind()));
+        let options = LowerOptions {
+            precision,
+            ..LowerOptions::new(&mesh, strategy.clone())
+        };
+        let samples = |each: usize| {
+            self.batch_size
+                .unwrap_or_else(|| each.saturating_mul(mesh.size()))
+        };
+        let images = || {
+            [
+                TensorType::new(DType::U8, [samples(128), 28, 28]),
+                TensorType::new(DType::U8, [samples(128)]),
+            ]
+        };
         match &self.model {
             Model::Mlp => {
                 let model = Mlp::new(&[28 * 28, 512, 512, 10]);
-                plan::plan(target, Classify::<Mlp<()>>::new(), model, Adam::new(1e-3), &images(), &options)
+                plan::plan(
+                    target,
+                    Classify::<Mlp<()>>::new(),
+                    model,
+                    Adam::new(1e-3),
+                    &images(),
+                    &options,
+                )
             }
-            Model::Cnn => plan::plan(target, Classify::<Cnn<()>>::new(), Cnn::new(10), Adam::new(1e-3), &images(), &options),
+            Model::Cnn => plan::plan(
+                target,
+                Classify::<Cnn<()>>::new(),
+                Cnn::new(10),
+                Adam::new(1e-3),
+                &images(),
+                &options,
+            ),
             Model::Transformer(config) => {
                 let config = config.context(self.context.unwrap_or(config.context));
                 let length = config.context.checked_add(1).ok_or_else(|| {
                     Error::invalid(
                         "plan",
-                        format!("--context {}: a sample has one token more, which no size can count", config.context),
+                        format!(
+                            "--context {}: a sample has one token more, which no size can count",
+                            config.context
+                        ),
                     )
                 })?;
                 let batch = [TensorType::new(DType::S32, [samples(8), length])];
                 let optimizer = || AdamW::new(3e-4).decay(LanguageModel::decay());
                 let model = |remat| Transformer::new(&TransformerConfig { remat, ..config });
-                let plan = plan::plan(target, LanguageModel, model(self.remat.remat())?, optimizer(), &batch, &options)?;
+                let plan = plan::plan(
+                    target,
+                    LanguageModel,
+                    model(self.remat.remat())?,
+                    optimizer(),
+                    &batch,
+                    &options,
+                )?;
                 // What the model needs is what it computes if nothing is computed again.
                 let plain = lower_step(LanguageModel, model(None)?, optimizer(), &batch, &options)?;
                 Ok(plan.with_model_flops(cost(&plain.graph).contractions()))
@@ -301,14 +402,20 @@ impl PlanCommand {
         }
     }
 
-    /// Prints a table of them, and the best. Sorts them: what fits first, the fastest first of those; then what is least too large;
-    /// then what failed.
+    /// Prints a table of them, and the best. Sorts them: what fits first, the fastest first of
+    /// those; then what is least too large; then what failed.
     fn compare(&self, rows: &mut [(&MeshAxes, &Strategy, Result<Plan, String>)]) {
         let order = |plan: &Result<Plan, String>| match plan {
             Ok(plan) if plan.fits() => {
                 let estimate = plan.estimate.as_ref();
-                // Where there are no numbers to estimate time from, it is memory that they differ in.
-                (0, estimate.map_or(plan.required() as f64, |estimate| estimate.step_seconds_without_overlap))
+                // Where there are no numbers to estimate time from, it is memory that they differ
+                // in.
+                (
+                    0,
+                    estimate.map_or(plan.required() as f64, |estimate| {
+                        estimate.step_seconds_without_overlap
+                    }),
+                )
             }
             Ok(plan) => (1, plan.required() as f64),
             Err(_) => (2, 0.0),
@@ -318,9 +425,13 @@ impl PlanCommand {
             group.cmp(&other).then(number.total_cmp(&than))
         });
         if self.json {
-            let value = |(axes, strategy, plan): &(&MeshAxes, &Strategy, Result<Plan, String>)| match plan {
-                Ok(plan) => json(plan),
-                Err(error) => json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error}),
+            let value = |(axes, strategy, plan): &(&MeshAxes, &Strategy, Result<Plan, String>)| {
+                match plan {
+                    Ok(plan) => json(plan),
+                    Err(error) => {
+                        json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error})
+                    }
+                }
             };
             say!("{}", rows.iter().map(value).collect::<serde_json::Value>());
             return;
@@ -336,8 +447,14 @@ impl PlanCommand {
             "MFU"
         );
         for (axes, strategy, plan) in rows.iter() {
-            let row = plan.as_ref().map_or_else(|_| format!("{:>10}  failed, see below", "-"), Plan::row);
-            say!("{:<10} {:<22} {row}", strategy.to_string(), axes.to_string());
+            let row = plan
+                .as_ref()
+                .map_or_else(|_| format!("{:>10}  failed, see below", "-"), Plan::row);
+            say!(
+                "{:<10} {:<22} {row}",
+                strategy.to_string(),
+                axes.to_string()
+            );
         }
         for (.., plan) in rows.iter() {
             if let Err(error) = plan {
@@ -345,9 +462,13 @@ impl PlanCommand {
             }
         }
         match &rows[..] {
-            [(.., Ok(best)), ..] if best.fits() && best.estimate.is_some() => say!("\nestimated fastest of what fits:\n\n{best}"),
+            [(.., Ok(best)), ..] if best.fits() && best.estimate.is_some() => {
+                say!("\nestimated fastest of what fits:\n\n{best}")
+            }
             [(.., Ok(least)), ..] if least.fits() => {
-                say!("\nno numbers are known of this target to estimate time from; the least memory:\n\n{least}");
+                say!(
+                    "\nno numbers are known of this target to estimate time from; the least memory:\n\n{least}"
+                );
             }
             [(.., Ok(least)), ..] => say!("\nnothing fits; nearest to it:\n\n{least}"),
             _ => {}
@@ -356,7 +477,11 @@ impl PlanCommand {
 
     /// Compiling for a pod takes a minute or two, in which something is to move.
     fn spinner(&self, message: String) -> ProgressBar {
-        if self.echoes() { ProgressBar::hidden() } else { waiting(message) }
+        if self.echoes() {
+            ProgressBar::hidden()
+        } else {
+            waiting(message)
+        }
     }
 }
 
@@ -365,20 +490,37 @@ const DOES_NOT_FIT: u8 = 3;
 
 /// As from text.
 fn axes(axes: &[(&str, usize)]) -> MeshAxes {
-    let text: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    let text: Vec<String> = axes
+        .iter()
+        .map(|(name, size)| format!("{name}={size}"))
+        .collect();
     text.join(",").parse().expect("names and sizes of our own")
 }
 
-/// Layouts worth trying on so many devices: each strategy alone, and with tensor parallelism over 2, 4 and 8.
+/// Layouts worth trying on so many devices: each strategy alone, and with tensor parallelism over
+/// 2, 4 and 8.
 fn candidates(devices: usize) -> Vec<(MeshAxes, Strategy)> {
-    let (dp, fsdp, tp) = (Strategy::data_parallel(), Strategy::fsdp(), Strategy::tensor_parallel());
+    let (dp, fsdp, tp) = (
+        Strategy::data_parallel(),
+        Strategy::fsdp(),
+        Strategy::tensor_parallel(),
+    );
     let mut all = vec![(axes(&[("data", devices)]), dp.clone())];
     if devices > 1 {
         all.push((axes(&[("fsdp", devices)]), fsdp.clone()));
     }
-    for model in [2, 4, 8].into_iter().filter(|model| devices.is_multiple_of(*model) && devices > *model) {
-        all.push((axes(&[("data", devices / model), ("model", model)]), dp.clone().and(tp.clone())));
-        all.push((axes(&[("fsdp", devices / model), ("model", model)]), fsdp.clone().and(tp.clone())));
+    for model in [2, 4, 8]
+        .into_iter()
+        .filter(|model| devices.is_multiple_of(*model) && devices > *model)
+    {
+        all.push((
+            axes(&[("data", devices / model), ("model", model)]),
+            dp.clone().and(tp.clone()),
+        ));
+        all.push((
+            axes(&[("fsdp", devices / model), ("model", model)]),
+            fsdp.clone().and(tp.clone()),
+        ));
     }
     all
 }

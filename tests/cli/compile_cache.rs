@@ -25,7 +25,10 @@ impl Place {
 
     fn run(&self, name: &str, more: &str) -> Command {
         let mut command = halite(&format!("{RUN} {more}"));
-        command.env("HALITE_COMPILE_CACHE", self.programs()).arg("--out").arg(self.out(name));
+        command
+            .env("HALITE_COMPILE_CACHE", self.programs())
+            .arg("--out")
+            .arg(self.out(name));
         command
     }
 
@@ -41,7 +44,11 @@ impl Place {
     }
 
     fn kept(&self) -> Vec<PathBuf> {
-        let mut kept: Vec<_> = fs::read_dir(self.programs()).into_iter().flatten().map(|file| file.unwrap().path()).collect();
+        let mut kept: Vec<_> = fs::read_dir(self.programs())
+            .into_iter()
+            .flatten()
+            .map(|file| file.unwrap().path())
+            .collect();
         kept.sort();
         kept
     }
@@ -55,12 +62,32 @@ fn the_second_process_compiles_nothing_and_learns_the_same_bits() {
         assert_eq!(place.counts("first"), (3, 0), "init, step, evaluate");
         let second = succeeds(&mut place.run("second", devices));
         assert_eq!(place.counts("second"), (0, 3));
-        assert!(second.stdout.contains("compiles              0, cache hits 3, which saved "), "{second:?}");
-        assert!(report(&place.out("second"))["compile_seconds_saved"].as_f64().unwrap() > 0.0);
-        assert_eq!(second.stderr.lines().find(|line| line.contains("loader")), None, "no words of the plugin's");
-        assert!(arrays(&place.out("first")) == arrays(&place.out("second")), "other weights");
+        assert!(
+            second
+                .stdout
+                .contains("compiles              0, cache hits 3, which saved "),
+            "{second:?}"
+        );
+        assert!(
+            report(&place.out("second"))["compile_seconds_saved"]
+                .as_f64()
+                .unwrap()
+                > 0.0
+        );
+        assert_eq!(
+            second.stderr.lines().find(|line| line.contains("loader")),
+            None,
+            "no words of the plugin's"
+        );
+        assert!(
+            arrays(&place.out("first")) == arrays(&place.out("second")),
+            "other weights"
+        );
         for metric in ["metrics", "train_metrics"] {
-            assert_eq!(report(&place.out("first"))[metric], report(&place.out("second"))[metric]);
+            assert_eq!(
+                report(&place.out("first"))[metric],
+                report(&place.out("second"))[metric]
+            );
         }
     }
 }
@@ -69,30 +96,52 @@ fn the_second_process_compiles_nothing_and_learns_the_same_bits() {
 fn another_learning_rate_or_schedule_is_the_same_program_and_learns_otherwise() {
     let place = Place::new();
     succeeds(&mut place.run("first", ""));
-    for (name, change) in [("rate", ["--quiet", "--quiet --learning-rate 5e-2"]), ("longer", ["--epochs 1", "--epochs 2"])] {
+    for (name, change) in [
+        ("rate", ["--quiet", "--quiet --learning-rate 5e-2"]),
+        ("longer", ["--epochs 1", "--epochs 2"]),
+    ] {
         let run = |name: &str, programs: &Path| {
             let mut command = halite(&RUN.replace(change[0], change[1]));
-            succeeds(command.env("HALITE_COMPILE_CACHE", programs).arg("--out").arg(place.out(name)));
+            succeeds(
+                command
+                    .env("HALITE_COMPILE_CACHE", programs)
+                    .arg("--out")
+                    .arg(place.out(name)),
+            );
         };
         run(name, &place.programs());
         assert_eq!(place.counts(name), (0, 3), "{name}");
-        assert!(arrays(&place.out("first")) != arrays(&place.out(name)), "{name}: the same weights");
+        assert!(
+            arrays(&place.out("first")) != arrays(&place.out(name)),
+            "{name}: the same weights"
+        );
         let alone = format!("{name} alone");
         run(&alone, Path::new("off"));
-        assert!(arrays(&place.out(name)) == arrays(&place.out(&alone)), "{name}: other weights than of a fresh compile");
+        assert!(
+            arrays(&place.out(name)) == arrays(&place.out(&alone)),
+            "{name}: other weights than of a fresh compile"
+        );
     }
 }
 
 #[test]
 fn four_processes_at_once_all_succeed_and_leave_whole_programs() {
     let place = Place::new();
-    let running: Vec<Running> = (0..4).map(|i| Running::start(&mut place.run(&i.to_string(), ""))).collect();
+    let running: Vec<Running> = (0..4)
+        .map(|i| Running::start(&mut place.run(&i.to_string(), "")))
+        .collect();
     let ended: Vec<Ended> = running.into_iter().map(Running::end).collect();
-    assert!(ended.iter().all(|ended| ended.status.success()), "{ended:?}");
+    assert!(
+        ended.iter().all(|ended| ended.status.success()),
+        "{ended:?}"
+    );
     for i in 0..4 {
         let (compiles, hits) = place.counts(&i.to_string());
         assert_eq!(compiles + hits, 3);
-        assert!(arrays(&place.out("0")) == arrays(&place.out(&i.to_string())), "other weights in {i}");
+        assert!(
+            arrays(&place.out("0")) == arrays(&place.out(&i.to_string())),
+            "other weights in {i}"
+        );
     }
     assert_eq!(place.kept().len(), 3, "{:?}", place.kept());
     succeeds(&mut place.run("later", ""));
@@ -114,7 +163,10 @@ fn damaged_programs_are_compiled_again() {
     fs::write(&kept[2], &whole[0]).unwrap();
     let again = succeeds(&mut place.run("again", ""));
     assert_eq!(place.counts("again"), (3, 0), "{again:?}");
-    assert!(arrays(&place.out("first")) == arrays(&place.out("again")), "other weights");
+    assert!(
+        arrays(&place.out("first")) == arrays(&place.out("again")),
+        "other weights"
+    );
     succeeds(&mut place.run("last", ""));
     assert_eq!(place.counts("last"), (0, 3));
 }
@@ -132,10 +184,18 @@ fn a_read_only_cache_is_used_and_stays_as_it_is() {
     };
     let before = state();
     let read_only = format!("readonly:{}", place.programs().display());
-    succeeds(place.run("second", "").env("HALITE_COMPILE_CACHE", &read_only));
+    succeeds(
+        place
+            .run("second", "")
+            .env("HALITE_COMPILE_CACHE", &read_only),
+    );
     assert_eq!(place.counts("second"), (0, 3));
     // Other programs: they are compiled, and not kept.
-    succeeds(place.run("third", "--devices 2").env("HALITE_COMPILE_CACHE", &read_only));
+    succeeds(
+        place
+            .run("third", "--devices 2")
+            .env("HALITE_COMPILE_CACHE", &read_only),
+    );
     assert_eq!(place.counts("third"), (3, 0), "for other devices");
     assert_eq!(state(), before);
     succeeds(place.run("fourth", "").env("HALITE_COMPILE_CACHE", "off"));
@@ -147,18 +207,40 @@ fn a_read_only_cache_is_used_and_stays_as_it_is() {
 fn a_cache_that_cannot_be_written_is_said_once_and_training_goes_on() {
     let place = Place::new();
     fs::write(place.programs(), "a file").unwrap();
-    let ended = succeeds(place.run("first", "").env("HALITE_COMPILE_CACHE", place.programs().join("below")));
+    let ended = succeeds(
+        place
+            .run("first", "")
+            .env("HALITE_COMPILE_CACHE", place.programs().join("below")),
+    );
     assert_eq!(place.counts("first"), (3, 0));
-    assert_eq!(ended.stderr.matches("compiled programs are not kept").count(), 1, "{ended:?}");
-    assert!(ended.stderr.contains("HALITE_COMPILE_CACHE=off"), "{ended:?}");
+    assert_eq!(
+        ended
+            .stderr
+            .matches("compiled programs are not kept")
+            .count(),
+        1,
+        "{ended:?}"
+    );
+    assert!(
+        ended.stderr.contains("HALITE_COMPILE_CACHE=off"),
+        "{ended:?}"
+    );
 }
 
 #[test]
 fn settings_that_mean_nothing_are_refused() {
     let place = Place::new();
     for (variable, value, words) in [
-        ("HALITE_COMPILE_CACHE", "yes", "want on, off, readonly, PATH or readonly:PATH"),
-        ("HALITE_COMPILE_CACHE", "readonly:/nonexistent", "is to be read only, and is no directory"),
+        (
+            "HALITE_COMPILE_CACHE",
+            "yes",
+            "want on, off, readonly, PATH or readonly:PATH",
+        ),
+        (
+            "HALITE_COMPILE_CACHE",
+            "readonly:/nonexistent",
+            "is to be read only, and is no directory",
+        ),
         ("HALITE_COMPILE_CACHE_LIMIT", "much", "such as 500M or 8G"),
     ] {
         let error = fails(place.run("none", "").env(variable, value));
@@ -176,15 +258,30 @@ fn kept_programs_are_listed_and_removed() {
         command
     };
     let listed = succeeds(&mut cache("list")).stdout;
-    for part in ["init", "train step", "evaluate", "3 programs, ", "of at most 2.1 GB", " s ago"] {
+    for part in [
+        "init",
+        "train step",
+        "evaluate",
+        "3 programs, ",
+        "of at most 2.1 GB",
+        " s ago",
+    ] {
         assert!(listed.contains(part), "`{part}` is not in {listed}");
     }
-    let listed: serde_json::Value = serde_json::from_str(&succeeds(&mut cache("list --json")).stdout).unwrap();
+    let listed: serde_json::Value =
+        serde_json::from_str(&succeeds(&mut cache("list --json")).stdout).unwrap();
     assert_eq!(listed["programs"].as_array().unwrap().len(), 3);
-    assert_eq!(Path::new(listed["directory"].as_str().unwrap()), place.programs());
+    assert_eq!(
+        Path::new(listed["directory"].as_str().unwrap()),
+        place.programs()
+    );
 
     let read_only = format!("readonly:{}", place.programs().display());
     assert!(fails(cache("clear").env("HALITE_COMPILE_CACHE", read_only)).contains("is read only"));
-    assert!(succeeds(&mut cache("clear")).stdout.starts_with("3 programs removed, "));
+    assert!(
+        succeeds(&mut cache("clear"))
+            .stdout
+            .starts_with("3 programs removed, ")
+    );
     assert!(succeeds(&mut cache("list")).stdout.starts_with("platform") && place.kept().is_empty());
 }

@@ -24,7 +24,11 @@ fn without_arguments_it_says_what_it_can_do() {
 
         Options:"#]]
     .assert_eq(&first.join("\n"));
-    assert!(ended.stdout.contains("Examples:\n  halite train mnist "), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("Examples:\n  halite train mnist "),
+        "{}",
+        ended.stdout
+    );
     assert_eq!(ended.stderr, "");
 }
 
@@ -34,18 +38,44 @@ fn every_command_explains_itself_and_each_of_its_options() {
     while let Some(command) = commands.pop() {
         let ended = succeeds(&mut halite_alone(&format!("{command} --help")));
         let usage = format!("Usage: {}", format!("halite {command}").trim_end());
-        assert!(ended.stdout.contains(&usage), "`{command}`: {}", ended.stdout);
-        assert!(!ended.stdout.starts_with("Usage"), "`{command}` does not say what it does: {}", ended.stdout);
+        assert!(
+            ended.stdout.contains(&usage),
+            "`{command}`: {}",
+            ended.stdout
+        );
+        assert!(
+            !ended.stdout.starts_with("Usage"),
+            "`{command}` does not say what it does: {}",
+            ended.stdout
+        );
         let lines: Vec<&str> = ended.stdout.lines().collect();
         let is_option = |line: &str| line.starts_with("  -") || line.starts_with("      --");
-        for (line, next) in lines.iter().zip(lines.iter().skip(1).chain([&""])).filter(|(line, _)| is_option(line)) {
+        for (line, next) in lines
+            .iter()
+            .zip(lines.iter().skip(1).chain([&""]))
+            .filter(|(line, _)| is_option(line))
+        {
             // Beside the option, or on the line below where that has no room.
-            let beside = line.trim_start().split_once("  ").is_some_and(|(_, words)| !words.trim().is_empty());
+            let beside = line
+                .trim_start()
+                .split_once("  ")
+                .is_some_and(|(_, words)| !words.trim().is_empty());
             let below = next.starts_with("          ") && !next.trim().is_empty();
-            assert!(beside || below, "`{command}` does not explain `{line}`: {}", ended.stdout);
+            assert!(
+                beside || below,
+                "`{command}` does not explain `{line}`: {}",
+                ended.stdout
+            );
         }
-        let listed = lines.iter().skip_while(|line| **line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-        for name in listed.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        let listed = lines
+            .iter()
+            .skip_while(|line| **line != "Commands:")
+            .skip(1)
+            .take_while(|line| !line.is_empty());
+        for name in listed
+            .filter_map(|line| line.split_whitespace().next())
+            .filter(|name| *name != "help")
+        {
             commands.push(format!("{command} {name}").trim_start().to_string());
         }
     }
@@ -54,22 +84,50 @@ fn every_command_explains_itself_and_each_of_its_options() {
 #[test]
 fn words_it_does_not_know_are_answered_with_those_it_knows() {
     for (arguments, parts) in [
-        ("trian mnist", vec!["unrecognized subcommand 'trian'", "'train'"]),
-        ("train imagenet", vec!["unrecognized subcommand 'imagenet'", "Usage: halite train"]),
-        ("train mnist --epoch 3", vec!["unexpected argument '--epoch'", "'--epochs'"]),
-        ("train text --config gpt5", vec!["there is no transformer `gpt5`", "tiny, small, gpt2-124m"]),
-        ("train text --data no-such-file", vec!["'no-such-file'", "want `books` or a text file"]),
-        ("data get letters", vec!["there is no dataset `letters`; there are mnist, fashion, books, gpt2"]),
+        (
+            "trian mnist",
+            vec!["unrecognized subcommand 'trian'", "'train'"],
+        ),
+        (
+            "train imagenet",
+            vec!["unrecognized subcommand 'imagenet'", "Usage: halite train"],
+        ),
+        (
+            "train mnist --epoch 3",
+            vec!["unexpected argument '--epoch'", "'--epochs'"],
+        ),
+        (
+            "train text --config gpt5",
+            vec!["there is no transformer `gpt5`", "tiny, small, gpt2-124m"],
+        ),
+        (
+            "train text --data no-such-file",
+            vec!["'no-such-file'", "want `books` or a text file"],
+        ),
+        (
+            "data get letters",
+            vec!["there is no dataset `letters`; there are mnist, fashion, books, gpt2"],
+        ),
         ("train mnist --model rnn", vec!["'rnn'", "cnn, mlp"]),
-        ("train mnist --data letters", vec!["there is no dataset `letters`", "mnist and fashion"]),
-        ("train mnist --batch-size many", vec!["'many'", "--batch-size"]),
+        (
+            "train mnist --data letters",
+            vec!["there is no dataset `letters`", "mnist and fashion"],
+        ),
+        (
+            "train mnist --batch-size many",
+            vec!["'many'", "--batch-size"],
+        ),
         ("train mnist --seed -1", vec!["-1"]),
         ("data get", vec!["NAMES"]),
     ] {
         let ended = run(&mut halite_alone(arguments));
         assert_eq!(ended.status.code(), Some(2), "`{arguments}`: {ended:?}");
         for part in parts {
-            assert!(ended.stderr.contains(part), "`{part}` is not in the answer to `{arguments}`: {}", ended.stderr);
+            assert!(
+                ended.stderr.contains(part),
+                "`{part}` is not in the answer to `{arguments}`: {}",
+                ended.stderr
+            );
         }
     }
 }

@@ -2,8 +2,14 @@
 
 use crate::support::{Ended, Running, halite, newest_step, run};
 
-const EXTREMES: [&str; 6] =
-    ["-1", "nan", "9223372036854775807", "9223372036854775808", "18446744073709551615", "99999999999999999999999999"];
+const EXTREMES: [&str; 6] = [
+    "-1",
+    "nan",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "99999999999999999999999999",
+];
 
 #[track_caller]
 fn assert_is_told(arguments: &str, ended: &Ended) {
@@ -11,18 +17,39 @@ fn assert_is_told(arguments: &str, ended: &Ended) {
     for word in ["panicked", "ended its process", "overflow"] {
         assert!(!text.contains(word), "{arguments}: {ended:?}");
     }
-    assert!(matches!(ended.status.code(), Some(0..=3)), "{arguments}: {ended:?}");
+    assert!(
+        matches!(ended.status.code(), Some(0..=3)),
+        "{arguments}: {ended:?}"
+    );
 }
 
 #[test]
 fn plan_refuses_sizes_that_overflow() {
     for (arguments, part) in [
-        ("tiny --target cpu:1 --context 18446744073709551615", "--context 18446744073709551615"),
-        ("tiny --target cpu:1 --context 9223372036854775807", "`batch.0`: s32[8, 9223372036854775808]"),
-        ("gpt2-124m --target cpu:1 --context 4611686018427387904 --batch-size 4611686018427387904", "address space"),
-        ("tiny --target cpu:1 --batch-size 18446744073709551615", "18446744073709551615"),
-        ("mnist-mlp --target cpu:1 --batch-size 18446744073709551615", "18446744073709551615"),
-        ("mnist-cnn --target cpu:1 --batch-size 9223372036854775807", "9223372036854775807"),
+        (
+            "tiny --target cpu:1 --context 18446744073709551615",
+            "--context 18446744073709551615",
+        ),
+        (
+            "tiny --target cpu:1 --context 9223372036854775807",
+            "`batch.0`: s32[8, 9223372036854775808]",
+        ),
+        (
+            "gpt2-124m --target cpu:1 --context 4611686018427387904 --batch-size 4611686018427387904",
+            "address space",
+        ),
+        (
+            "tiny --target cpu:1 --batch-size 18446744073709551615",
+            "18446744073709551615",
+        ),
+        (
+            "mnist-mlp --target cpu:1 --batch-size 18446744073709551615",
+            "18446744073709551615",
+        ),
+        (
+            "mnist-cnn --target cpu:1 --batch-size 9223372036854775807",
+            "9223372036854775807",
+        ),
     ] {
         let ended = run(&mut halite(&format!("plan {arguments} --offline")));
         assert_is_told(arguments, &ended);
@@ -39,7 +66,12 @@ fn plan_survives_extreme_numbers() {
             assert_is_told(&arguments, &run(&mut halite(&arguments)));
         }
     }
-    for target in ["cpu:18446744073709551615", "cpu:18446744073709551616", "tpu:v5e:4294967296x4294967296", "cuda:h100:0x8"] {
+    for target in [
+        "cpu:18446744073709551615",
+        "cpu:18446744073709551616",
+        "tpu:v5e:4294967296x4294967296",
+        "cuda:h100:0x8",
+    ] {
         let arguments = format!("plan tiny --target {target} --offline");
         assert_is_told(&arguments, &run(&mut halite(&arguments)));
     }
@@ -62,23 +94,36 @@ fn mnist_survives_extreme_numbers() {
     ];
     for (option, others) in options {
         // Of those that are accepted, one is enough.
-        let values = EXTREMES.into_iter().filter(|value| option == "--batch-size" || !value.starts_with("92"));
+        let values = EXTREMES
+            .into_iter()
+            .filter(|value| option == "--batch-size" || !value.starts_with("92"));
         for value in values {
-            let arguments = format!("train mnist --model mlp --epochs 1 --quiet {others} {option} {value}");
+            let arguments =
+                format!("train mnist --model mlp --epochs 1 --quiet {others} {option} {value}");
             let out = dir.path().join(format!("{option}{value}"));
             assert_is_told(&arguments, &run(halite(&arguments).arg("--out").arg(out)));
         }
     }
-    for mesh in ["data=18446744073709551615", "data=4294967296,model=4294967296", "data=0"] {
+    for mesh in [
+        "data=18446744073709551615",
+        "data=4294967296,model=4294967296",
+        "data=0",
+    ] {
         let arguments = format!("train mnist --model mlp --limit 64 --batch-size 32 --mesh {mesh}");
-        assert_is_told(&arguments, &run(halite(&arguments).arg("--out").arg(dir.path().join("mesh"))));
+        assert_is_told(
+            &arguments,
+            &run(halite(&arguments).arg("--out").arg(dir.path().join("mesh"))),
+        );
     }
 }
 
 #[test]
 fn the_largest_number_of_epochs_trains() {
     let dir = tempfile::tempdir().unwrap();
-    let arguments = format!("train mnist --model mlp --limit 64 --batch-size 32 --epochs {} --out", u64::MAX);
+    let arguments = format!(
+        "train mnist --model mlp --limit 64 --batch-size 32 --epochs {} --out",
+        u64::MAX
+    );
     let mut running = Running::start(halite(&arguments).arg(dir.path()));
     running.until("its first checkpoint", || newest_step(dir.path()) > 0);
     running.signal("TERM");
@@ -92,16 +137,37 @@ fn text_survives_extreme_numbers() {
     let dir = tempfile::tempdir().unwrap();
     let song = dir.path().join("song.txt");
     std::fs::write(&song, "row, row, row your boat\n".repeat(60)).unwrap();
-    let options = ["--context", "--batch-size", "--steps", "--dropout", "--validation", "--sample", "--temperature"];
+    let options = [
+        "--context",
+        "--batch-size",
+        "--steps",
+        "--dropout",
+        "--validation",
+        "--sample",
+        "--temperature",
+    ];
     for option in options {
-        let values = EXTREMES.into_iter().filter(|value| option == "--sample" || !value.starts_with("92"));
+        let values = EXTREMES
+            .into_iter()
+            .filter(|value| option == "--sample" || !value.starts_with("92"));
         for value in values {
             let defaults = [("--batch-size", "8"), ("--steps", "2"), ("--sample", "3")];
-            let others = defaults.into_iter().filter(|(name, _)| *name != option).map(|(name, value)| format!("{name} {value}"));
+            let others = defaults
+                .into_iter()
+                .filter(|(name, _)| *name != option)
+                .map(|(name, value)| format!("{name} {value}"));
             let others = others.collect::<Vec<_>>().join(" ");
-            let arguments = format!("train text --config tiny --quiet --prompt row {others} {option} {value}");
+            let arguments =
+                format!("train text --config tiny --quiet --prompt row {others} {option} {value}");
             let out = dir.path().join(format!("{option}{value}"));
-            assert_is_told(&arguments, &run(halite(&arguments).arg("--data").arg(&song).arg("--out").arg(out)));
+            assert_is_told(
+                &arguments,
+                &run(halite(&arguments)
+                    .arg("--data")
+                    .arg(&song)
+                    .arg("--out")
+                    .arg(out)),
+            );
         }
     }
 }

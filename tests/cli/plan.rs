@@ -1,36 +1,74 @@
-//! `halite plan`, for targets whose compiler is the CPU's plugin; other targets are compiled for in the crate of tests.
+//! `halite plan`, for targets whose compiler is the CPU's plugin; other targets are compiled for in
+//! the crate of tests.
 
 use crate::support::{halite, run};
 
 #[test]
 fn a_plan_says_what_a_step_needs_and_does() {
-    let ended = run(&mut halite("plan mnist-mlp --target cpu:8 --strategy fsdp --json --offline"));
+    let ended = run(&mut halite(
+        "plan mnist-mlp --target cpu:8 --strategy fsdp --json --offline",
+    ));
     assert!(ended.status.success(), "{}", ended.stderr);
     let plan: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-    let number = |pointer: &str| plan.pointer(pointer).unwrap_or_else(|| panic!("{pointer} in {plan}")).as_f64().unwrap();
-    assert_eq!((number("/devices"), number("/batch_size"), number("/parameters")), (8.0, 1024.0, 669_706.0));
-    // By hand: each weight of 784x512, 512x512, 512x10 meets every sample in the forward pass, in the gradient by itself, and,
-    // but for the first layer, in the gradient by its input.
+    let number = |pointer: &str| {
+        plan.pointer(pointer)
+            .unwrap_or_else(|| panic!("{pointer} in {plan}"))
+            .as_f64()
+            .unwrap()
+    };
+    assert_eq!(
+        (
+            number("/devices"),
+            number("/batch_size"),
+            number("/parameters")
+        ),
+        (8.0, 1024.0, 669_706.0)
+    );
+    // By hand: each weight of 784x512, 512x512, 512x10 meets every sample in the forward pass, in
+    // the gradient by itself, and, but for the first layer, in the gradient by its input.
     let weights = 784.0 * 512.0 + 512.0 * 512.0 + 512.0 * 10.0;
     let contractions = 2.0 * 1024.0 * (3.0 * weights - 784.0 * 512.0);
     assert_eq!(number("/work/contractions"), contractions);
-    // Weights of 16,384 elements and more are in eighths, with their two slots; the rest is whole on each device.
-    let (large, small) = (784.0 * 512.0 + 512.0 * 512.0, 512.0 * 10.0 + 512.0 + 512.0 + 10.0);
+    // Weights of 16,384 elements and more are in eighths, with their two slots; the rest is whole
+    // on each device.
+    let (large, small) = (
+        784.0 * 512.0 + 512.0 * 512.0,
+        512.0 * 10.0 + 512.0 + 512.0 + 10.0,
+    );
     let state = 3.0 * 4.0 * (large / 8.0 + small);
     let batch = 128.0 * (28.0 * 28.0 + 1.0 + 4.0);
     let rest = number("/arguments") - state - batch;
-    assert!((0.0..100.0).contains(&rest), "{rest} bytes for the step's number, the key, the metrics and the hyperparameters");
+    assert!(
+        (0.0..100.0).contains(&rest),
+        "{rest} bytes for the step's number, the key, the metrics and the hyperparameters"
+    );
     assert_eq!(number("/memory/arguments"), number("/arguments"));
-    let kinds: Vec<&str> = plan["collectives"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
-    assert!(kinds.contains(&"all-gather"), "weights in shards are gathered: {kinds:?}");
+    let kinds: Vec<&str> = plan["collectives"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["kind"].as_str().unwrap())
+        .collect();
+    assert!(
+        kinds.contains(&"all-gather"),
+        "weights in shards are gathered: {kinds:?}"
+    );
 }
 
 #[test]
 fn a_search_tries_layouts_and_puts_those_first_that_fit() {
-    let ended = run(&mut halite("plan mnist-mlp --target cpu:4 --search --offline"));
+    let ended = run(&mut halite(
+        "plan mnist-mlp --target cpu:4 --search --offline",
+    ));
     assert!(ended.status.success(), "{}", ended.stderr);
     // Of CPUs no numbers are known, so nothing is said of time.
-    for word in ["fsdp=4", "data=2,model=2", "dp+tp", "no numbers are known of this target", "the least memory"] {
+    for word in [
+        "fsdp=4",
+        "data=2,model=2",
+        "dp+tp",
+        "no numbers are known of this target",
+        "the least memory",
+    ] {
         assert!(ended.stdout.contains(word), "{word} in\n{}", ended.stdout);
     }
 }
@@ -38,18 +76,37 @@ fn a_search_tries_layouts_and_puts_those_first_that_fit() {
 #[test]
 fn what_cannot_be_planned_says_why() {
     let cases = [
-        ("plan gpt9 --target cpu:8", vec!["there is no model `gpt9`", "gpt2-124m"]),
+        (
+            "plan gpt9 --target cpu:8",
+            vec!["there is no model `gpt9`", "gpt2-124m"],
+        ),
         ("plan mnist-mlp --target tpu:v9:2x2", vec!["tpu:v9:2x2"]),
-        ("plan mnist-mlp --target cpu:8 --mesh data=3,model", vec!["`model` is no axis"]),
-        ("plan mnist-mlp --target cpu:8 --mesh data=16", vec!["16", "8 devices of cpu:8"]),
-        ("plan mnist-mlp --target cpu:8 --batch-size 100", vec!["batch.input", "100 is not a multiple of 8"]),
-        ("plan mnist-mlp --target cpu:8 --mesh data=4,model=2", vec!["model", "`tp` splits parameters"]),
+        (
+            "plan mnist-mlp --target cpu:8 --mesh data=3,model",
+            vec!["`model` is no axis"],
+        ),
+        (
+            "plan mnist-mlp --target cpu:8 --mesh data=16",
+            vec!["16", "8 devices of cpu:8"],
+        ),
+        (
+            "plan mnist-mlp --target cpu:8 --batch-size 100",
+            vec!["batch.input", "100 is not a multiple of 8"],
+        ),
+        (
+            "plan mnist-mlp --target cpu:8 --mesh data=4,model=2",
+            vec!["model", "`tp` splits parameters"],
+        ),
     ];
     for (arguments, words) in cases {
         let ended = run(&mut halite(&format!("{arguments} --offline")));
         assert!(!ended.status.success(), "{arguments}");
         for word in words {
-            assert!(ended.stderr.contains(word), "{arguments}: {word} in\n{}", ended.stderr);
+            assert!(
+                ended.stderr.contains(word),
+                "{arguments}: {word} in\n{}",
+                ended.stderr
+            );
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{Running, arrays, checkpoints, fails, halite, name, newest_step, report, succeeds, table};
+use crate::support::{
+    Running, arrays, checkpoints, fails, halite, name, newest_step, report, succeeds, table,
+};
 
 /// 20 steps of an epoch.
 const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 32 --quiet";
@@ -14,7 +16,10 @@ fn train(out: &Path, more: &str) -> Command {
 }
 
 fn names(dir: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(dir).unwrap().map(|entry| name(&entry.unwrap().path())).collect();
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| name(&entry.unwrap().path()))
+        .collect();
     names.sort();
     names
 }
@@ -36,14 +41,19 @@ fn a_damaged_best_json_is_computed_again() {
     let ended = succeeds(&mut train(out, "--epochs 2 --resume"));
     assert_eq!(ended.stderr.matches("WARN").count(), 1, "{ended:?}");
     assert_says(&ended.stderr, &["best.json", "manifests"]);
-    let pointer = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["folder"].clone();
+    let pointer =
+        |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap()["folder"].clone();
     let recovered = fs::read_to_string(out.join("checkpoints/best.json")).unwrap();
     assert_eq!(pointer(&recovered), pointer(&best));
 
     fs::write(out.join("checkpoints/best.json"), "{").unwrap();
     let ended = succeeds(&mut train(out, "--epochs 4 --checkpoint-every 5 --resume"));
     assert_eq!(ended.stderr.matches("best.json").count(), 1, "{ended:?}");
-    assert!(checkpoints(out).len() <= 3, "two and the best: {:?}", checkpoints(out));
+    assert!(
+        checkpoints(out).len() <= 3,
+        "two and the best: {:?}",
+        checkpoints(out)
+    );
     assert!(report(out)["best_checkpoint"].is_string());
 }
 
@@ -55,7 +65,16 @@ fn a_run_of_unusable_checkpoints_is_not_overwritten() {
     let rows = table(out);
     fs::write(checkpoints(out)[0].join("manifest.json"), "{}").unwrap();
     let error = fails(&mut train(out, "--epochs 1"));
-    assert_says(&error, &["step-00000020", "cannot be used", "COMMIT is not the marker", "--out", "--resume"]);
+    assert_says(
+        &error,
+        &[
+            "step-00000020",
+            "cannot be used",
+            "COMMIT is not the marker",
+            "--out",
+            "--resume",
+        ],
+    );
     assert_eq!(table(out), rows);
     assert!(out.join("report.json").exists());
 }
@@ -86,7 +105,10 @@ fn resuming_a_finished_run_keeps_its_report() {
             assert_eq!(after[field], before[field], "{field}");
         }
         assert!(after["train_metrics"]["loss"].is_number(), "{after}");
-        assert!(after["samples_per_second"].as_f64().unwrap() > 0.0, "{after}");
+        assert!(
+            after["samples_per_second"].as_f64().unwrap() > 0.0,
+            "{after}"
+        );
     }
 }
 
@@ -100,18 +122,31 @@ fn a_checkpoint_of_a_newer_format_stops_the_resume() {
     let newer = manifest.replace("\"version\": 1", "\"version\": 2");
     assert_ne!(newer, manifest);
     fs::write(newest.join("manifest.json"), &newer).unwrap();
-    let digest = Command::new("sha256sum").arg(newest.join("manifest.json")).output().unwrap();
+    let digest = Command::new("sha256sum")
+        .arg(newest.join("manifest.json"))
+        .output()
+        .unwrap();
     let digest = String::from_utf8(digest.stdout).unwrap();
     let digest = digest.split_whitespace().next().unwrap();
-    fs::write(newest.join("COMMIT"), format!("halite checkpoint 2\nmanifest.json sha256 {digest}\n")).unwrap();
+    fs::write(
+        newest.join("COMMIT"),
+        format!("halite checkpoint 2\nmanifest.json sha256 {digest}\n"),
+    )
+    .unwrap();
 
     let error = fails(&mut train(out, "--epochs 1 --resume"));
-    assert_says(&error, &["step-00000020", "is of version 2", "--from step-00000010"]);
+    assert_says(
+        &error,
+        &["step-00000020", "is of version 2", "--from step-00000010"],
+    );
     let ended = succeeds(&mut train(out, "--epochs 1 --from step-00000010"));
     assert_says(&ended.stderr, &[]);
     assert_eq!(report(out)["resumed_from_step"], 10);
     assert_eq!(report(out)["steps"], 20);
-    assert!(newest.join("manifest.json").exists(), "what could not be read is left alone");
+    assert!(
+        newest.join("manifest.json").exists(),
+        "what could not be read is left alone"
+    );
     // It stays the newest, whatever the other is called.
     let error = fails(&mut train(out, "--epochs 1 --resume"));
     assert_says(&error, &["is of version 2", "--from step-00000020.2"]);
@@ -129,7 +164,14 @@ fn a_checkpoint_that_cannot_be_read_stops_the_resume() {
     // Reading it is an error of the device, EIO, for every account.
     std::os::unix::fs::symlink("/proc/self/mem", &marker).unwrap();
     let error = fails(&mut train(out, "--epochs 1 --resume"));
-    assert_says(&error, &["step-00000020", "Input/output error", "--from step-00000010"]);
+    assert_says(
+        &error,
+        &[
+            "step-00000020",
+            "Input/output error",
+            "--from step-00000010",
+        ],
+    );
     let error = fails(&mut train(out, "--epochs 1"));
     assert_says(&error, &["holds a run already"]);
     fs::remove_file(&marker).unwrap();
@@ -153,7 +195,15 @@ fn from_names_the_checkpoints_there_are() {
     for right in ["10", "step-00000010", &full_path] {
         let copy = tempfile::tempdir().unwrap();
         let out = copy.path().join("run");
-        assert!(Command::new("cp").arg("-r").arg(dir.path()).arg(&out).status().unwrap().success());
+        assert!(
+            Command::new("cp")
+                .arg("-r")
+                .arg(dir.path())
+                .arg(&out)
+                .status()
+                .unwrap()
+                .success()
+        );
         let right = right.replace(dir.path().to_str().unwrap(), out.to_str().unwrap());
         succeeds(train(&out, "--epochs 1").args(["--from", &right]));
         assert_eq!(report(&out)["resumed_from_step"], 10, "{right}");
@@ -175,7 +225,11 @@ fn a_plot_before_the_first_checkpoint_is_of_the_run() {
     for resume in ["", "--resume"] {
         let ended = succeeds(&mut train(out, &format!("--epochs 1 {resume}")));
         assert!(!ended.stderr.contains("metrics.svg"), "{ended:?}");
-        assert!(!names(out).iter().any(|name| name.contains("aside")), "{:?}", names(out));
+        assert!(
+            !names(out).iter().any(|name| name.contains("aside")),
+            "{:?}",
+            names(out)
+        );
         fs::remove_file(out.join("report.json")).unwrap();
         for checkpoint in checkpoints(out) {
             fs::remove_dir_all(checkpoint).unwrap();
@@ -188,13 +242,18 @@ fn a_report_without_checkpoints_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     succeeds(&mut train(out, "--epochs 1"));
-    let old = ["metrics.csv", "metrics.svg", "report.json"].map(|name| (name, fs::read(out.join(name)).unwrap()));
+    let old = ["metrics.csv", "metrics.svg", "report.json"]
+        .map(|name| (name, fs::read(out.join(name)).unwrap()));
     for checkpoint in checkpoints(out) {
         fs::remove_dir_all(checkpoint).unwrap();
     }
     let ended = succeeds(&mut train(out, "--epochs 1 --seed 1"));
     for (name, content) in old {
-        assert_eq!(fs::read(out.join(format!("{name}.aside"))).unwrap(), content, "{name}");
+        assert_eq!(
+            fs::read(out.join(format!("{name}.aside"))).unwrap(),
+            content,
+            "{name}"
+        );
         assert_says(&ended.stderr, &[name]);
     }
 }
@@ -206,7 +265,12 @@ fn leftovers_of_kills_are_removed_at_resume() {
     succeeds(&mut train(out, "--epochs 1 --checkpoint-every 5"));
     let store = out.join("checkpoints");
     let before = (names(out), names(&store));
-    for left in [".metrics.csv.tmp", ".metrics.svg.tmp", ".report.json.tmp", "checkpoints/.best.json.tmp"] {
+    for left in [
+        ".metrics.csv.tmp",
+        ".metrics.svg.tmp",
+        ".report.json.tmp",
+        "checkpoints/.best.json.tmp",
+    ] {
         fs::write(out.join(left), "half").unwrap();
     }
     fs::create_dir(store.join(".tmp-step-00000025")).unwrap();
@@ -221,8 +285,19 @@ fn checkpoints_beyond_retention_are_removed_at_resume() {
     succeeds(&mut train(out, "--epochs 1 --checkpoint-every 5"));
     // As kills between a save and its clean-up leave them.
     for extra in ["step-00000005", "step-00000010"] {
-        let (from, to) = (out.join("checkpoints/step-00000015"), out.join("checkpoints").join(extra));
-        assert!(Command::new("cp").arg("-r").arg(from).arg(to).status().unwrap().success());
+        let (from, to) = (
+            out.join("checkpoints/step-00000015"),
+            out.join("checkpoints").join(extra),
+        );
+        assert!(
+            Command::new("cp")
+                .arg("-r")
+                .arg(from)
+                .arg(to)
+                .status()
+                .unwrap()
+                .success()
+        );
     }
     // Nothing is left to do, so no save removes them.
     succeeds(&mut train(out, "--epochs 1 --resume"));
@@ -238,7 +313,10 @@ fn a_removed_table_is_restored_at_resume() {
     let rows = table(out);
     fs::remove_file(out.join("metrics.csv")).unwrap();
     let ended = succeeds(&mut train(out, "--epochs 2 --resume"));
-    assert_says(&ended.stderr, &["WARN", "metrics.csv", "missing", "restored"]);
+    assert_says(
+        &ended.stderr,
+        &["WARN", "metrics.csv", "missing", "restored"],
+    );
     assert_eq!(table(out)[..rows.len()], rows);
     assert!(table(out).len() > rows.len());
 }
@@ -279,12 +357,26 @@ fn an_output_directory_may_be_any_bytes() {
     let written = report(&out);
     assert_eq!(written["steps"], 20);
     let read = halite::train::Report::read(out.join("report.json")).unwrap();
-    assert_eq!(read.last_checkpoint, Some(out.join("checkpoints/step-00000020")));
+    assert_eq!(
+        read.last_checkpoint,
+        Some(out.join("checkpoints/step-00000020"))
+    );
 
-    fs::write(dir.path().join("song.txt"), "row, row, row your boat\n".repeat(200)).unwrap();
+    fs::write(
+        dir.path().join("song.txt"),
+        "row, row, row your boat\n".repeat(200),
+    )
+    .unwrap();
     let text = dir.path().join(OsStr::from_bytes(b"t\xfe"));
-    let mut command = halite("train text --config tiny --batch-size 8 --steps 5 --quiet --sample 5 --prompt row");
-    succeeds(command.arg("--data").arg(dir.path().join("song.txt")).arg("--out").arg(&text));
+    let mut command =
+        halite("train text --config tiny --batch-size 8 --steps 5 --quiet --sample 5 --prompt row");
+    succeeds(
+        command
+            .arg("--data")
+            .arg(dir.path().join("song.txt"))
+            .arg("--out")
+            .arg(&text),
+    );
     for file in ["tokenizer.json", "sample.txt", "report.json"] {
         assert!(text.join(file).exists(), "{file}");
     }
@@ -300,7 +392,10 @@ fn a_directory_in_use_names_its_holder() {
     let error = fails(&mut train(out, "--epochs 10000 --resume"));
     running.signal("TERM");
     running.end();
-    assert_says(&error, &["is in use by another run", "process ", " on ", "since "]);
+    assert_says(
+        &error,
+        &["is in use by another run", "process ", " on ", "since "],
+    );
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     assert_says(&error, &[host.trim()]);
 }
@@ -311,7 +406,13 @@ fn a_lock_that_is_a_pipe_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     fs::create_dir(out.join("checkpoints")).unwrap();
-    assert!(Command::new("mkfifo").arg(out.join("checkpoints/.lock")).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(out.join("checkpoints/.lock"))
+            .status()
+            .unwrap()
+            .success()
+    );
     let error = fails(&mut train(out, "--epochs 1"));
     assert_says(&error, &[".lock", "not a plain file"]);
 }

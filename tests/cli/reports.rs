@@ -8,30 +8,89 @@ use crate::support::{halite, run, succeeds};
 fn a_run_explains_its_compiles_and_leaves_metrics_programs_and_a_trace_where_they_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let mut command = halite("train mnist --model mlp --limit 640 --batch-size 64 --epochs 1 --quiet");
-    command.arg("--out").arg(at("run")).arg("--profile").arg(at("trace.json"));
-    command.env("HALITE_DEBUG", "2").env("HALITE_METRICS_FILE", at("metrics.jsonl")).env("HALITE_DUMP_DIR", at("dump"));
+    let mut command =
+        halite("train mnist --model mlp --limit 640 --batch-size 64 --epochs 1 --quiet");
+    command
+        .arg("--out")
+        .arg(at("run"))
+        .arg("--profile")
+        .arg(at("trace.json"));
+    command
+        .env("HALITE_DEBUG", "2")
+        .env("HALITE_METRICS_FILE", at("metrics.jsonl"))
+        .env("HALITE_DUMP_DIR", at("dump"));
     let ended = succeeds(&mut command);
 
-    for part in [" of `init` (", "  reason  first call", "launch 10 of `train step` (", "queued in ", "ExecuteTime", "InputWait"]
-    {
-        assert!(ended.stderr.contains(part), "`{part}` is not in {}", ended.stderr);
+    for part in [
+        " of `init` (",
+        "  reason  first call",
+        "launch 10 of `train step` (",
+        "queued in ",
+        "ExecuteTime",
+        "InputWait",
+    ] {
+        assert!(
+            ended.stderr.contains(part),
+            "`{part}` is not in {}",
+            ended.stderr
+        );
     }
-    assert!(ended.stderr.lines().all(|line| line.starts_with("halite: ")), "{}", ended.stderr);
-    assert!(ended.stderr.lines().last().unwrap().starts_with("halite: analysis: "), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .lines()
+            .all(|line| line.starts_with("halite: ")),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended
+            .stderr
+            .lines()
+            .last()
+            .unwrap()
+            .starts_with("halite: analysis: "),
+        "{}",
+        ended.stderr
+    );
     for part in ["input wait ", "device busy "] {
-        assert!(ended.stdout.contains(part), "`{part}` is not in {}", ended.stdout);
+        assert!(
+            ended.stdout.contains(part),
+            "`{part}` is not in {}",
+            ended.stdout
+        );
     }
     let lines = fs::read_to_string(at("metrics.jsonl")).unwrap();
     let last: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
-    assert_eq!((&last["BlockingReads"], &last["Launches"]), (&0.into(), &(1 + 10 + 10).into()), "{last}");
-    assert!(last["TransferToDevice"]["count"].as_u64() == last["Uploads"].as_u64(), "{last}");
-    let events: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(at("trace.json")).unwrap()).unwrap();
-    assert!(events.iter().any(|event| event["name"] == "launch") && events.iter().any(|event| event["name"] == "execute"));
-    let dumped: Vec<String> =
-        fs::read_dir(at("dump")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    for end in ["-train_step.graph.txt", "-train_step.stablehlo.mlir", "-train_step.json", "-evaluate.stablehlo.mlir"] {
-        assert!(dumped.iter().any(|name| name.ends_with(end)), "{end}: {dumped:?}");
+    assert_eq!(
+        (&last["BlockingReads"], &last["Launches"]),
+        (&0.into(), &(1 + 10 + 10).into()),
+        "{last}"
+    );
+    assert!(
+        last["TransferToDevice"]["count"].as_u64() == last["Uploads"].as_u64(),
+        "{last}"
+    );
+    let events: Vec<serde_json::Value> =
+        serde_json::from_slice(&fs::read(at("trace.json")).unwrap()).unwrap();
+    assert!(
+        events.iter().any(|event| event["name"] == "launch")
+            && events.iter().any(|event| event["name"] == "execute")
+    );
+    let dumped: Vec<String> = fs::read_dir(at("dump"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    for end in [
+        "-train_step.graph.txt",
+        "-train_step.stablehlo.mlir",
+        "-train_step.json",
+        "-evaluate.stablehlo.mlir",
+    ] {
+        assert!(
+            dumped.iter().any(|name| name.ends_with(end)),
+            "{end}: {dumped:?}"
+        );
     }
 }
 
@@ -39,6 +98,11 @@ fn a_run_explains_its_compiles_and_leaves_metrics_programs_and_a_trace_where_the
 fn a_trace_that_cannot_be_written_is_an_error_before_anything_runs() {
     let ended = run(halite("devices --profile /nonexistent/trace.json").env("HALITE_DEBUG", "1"));
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-    assert!(ended.error().starts_with("profile: cannot write /nonexistent/trace.json: "), "{ended:?}");
+    assert!(
+        ended
+            .error()
+            .starts_with("profile: cannot write /nonexistent/trace.json: "),
+        "{ended:?}"
+    );
     assert_eq!(ended.stdout, "");
 }

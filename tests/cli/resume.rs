@@ -1,4 +1,5 @@
-//! A run that was stopped, anywhere and in any way, and resumed comes to the same bits as one that was not.
+//! A run that was stopped, anywhere and in any way, and resumed comes to the same bits as one that
+//! was not.
 #![cfg(unix)]
 
 use std::{
@@ -12,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{Running, arrays, checkpoints, fails, halite, name, newest_step, report, run, succeeds, table};
+use crate::support::{
+    Running, arrays, checkpoints, fails, halite, name, newest_step, report, run, succeeds, table,
+};
 
 /// 80 steps in 2 epochs.
 const RUN: &str = "train mnist --model mlp --limit 1280 --batch-size 32 --epochs 2";
@@ -50,7 +53,13 @@ fn assert_is_as_expected(out: &Path) {
     for name in ["metrics", "steps", "epochs", "seed", "interrupted"] {
         assert_eq!(report[name], expected[name], "{name}");
     }
-    assert_eq!((report["step_compiles"].as_u64(), report["blocking_reads"].as_u64()), (Some(1), Some(0)));
+    assert_eq!(
+        (
+            report["step_compiles"].as_u64(),
+            report["blocking_reads"].as_u64()
+        ),
+        (Some(1), Some(0))
+    );
 }
 
 #[test]
@@ -61,17 +70,33 @@ fn ctrl_c_and_sigterm_save_exit_as_a_shell_expects_and_lose_nothing() {
         let mut stopped = 0;
         // So many epochs that no signal comes too late, however busy the machine is.
         for resume in [None, Some("--resume")] {
-            let mut command = halite("train mnist --model mlp --limit 1280 --batch-size 32 --epochs 10000 --out");
-            let mut running = Running::start(command.arg(&endless).args(["--checkpoint-every", "5"]).args(resume));
+            let mut command =
+                halite("train mnist --model mlp --limit 1280 --batch-size 32 --epochs 10000 --out");
+            let mut running = Running::start(
+                command
+                    .arg(&endless)
+                    .args(["--checkpoint-every", "5"])
+                    .args(resume),
+            );
             running.until("a new checkpoint", || newest_step(&endless) > stopped);
             running.signal(signal);
             let ended = running.end();
             assert_eq!(ended.status.code(), Some(code), "{signal}: {ended:?}");
-            assert!(ended.stderr.contains("the same command with --resume goes on from here"), "{ended:?}");
+            assert!(
+                ended
+                    .stderr
+                    .contains("the same command with --resume goes on from here"),
+                "{ended:?}"
+            );
             let report = report(&endless);
             assert_eq!(report["interrupted"], true);
             if resume.is_some() {
-                assert!(ended.stderr.contains(&format!("resumed at step {stopped}, epoch ")), "{ended:?}");
+                assert!(
+                    ended
+                        .stderr
+                        .contains(&format!("resumed at step {stopped}, epoch ")),
+                    "{ended:?}"
+                );
                 assert_eq!(report["resumed_from_step"], stopped);
             }
             stopped = newest_step(&endless);
@@ -83,7 +108,10 @@ fn ctrl_c_and_sigterm_save_exit_as_a_shell_expects_and_lose_nothing() {
         running.until("its first checkpoint", || newest_step(&short) > 0);
         running.signal(signal);
         let ended = running.end();
-        assert!([Some(code), Some(0)].contains(&ended.status.code()), "{signal}: {ended:?}");
+        assert!(
+            [Some(code), Some(0)].contains(&ended.status.code()),
+            "{signal}: {ended:?}"
+        );
         succeeds(command(&short).arg("--resume"));
         assert_is_as_expected(&short);
     }
@@ -98,9 +126,15 @@ fn ctrl_c_while_the_step_is_compiled_and_again_and_again_loses_nothing() {
         let resumes = out.join("metrics.csv").exists();
         // Out of the cache it would take no time.
         let mut command = command(out);
-        command.env("HALITE_COMPILE_CACHE", "off").args(resumes.then_some("--resume"));
+        command
+            .env("HALITE_COMPILE_CACHE", "off")
+            .args(resumes.then_some("--resume"));
         let mut running = Running::start(&mut command);
-        let written = || fs::metadata(out.join("metrics.csv")).and_then(|file| file.modified()).ok();
+        let written = || {
+            fs::metadata(out.join("metrics.csv"))
+                .and_then(|file| file.modified())
+                .ok()
+        };
         let before = written();
         running.until("the table was begun", || written() != before);
         // From here on signals are handled; the programs are not compiled yet.
@@ -127,7 +161,8 @@ fn a_second_ctrl_c_ends_it_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     // Steps of seconds: a run that is asked once ends when those that are queued are done.
-    let mut command = halite("train mnist --model cnn --batch-size 4000 --checkpoint-every 1 --quiet --out");
+    let mut command =
+        halite("train mnist --model cnn --batch-size 4000 --checkpoint-every 1 --quiet --out");
     let mut running = Running::start(command.arg(out));
     running.until("its first checkpoint", || newest_step(out) > 0);
     running.signal("INT");
@@ -137,7 +172,10 @@ fn a_second_ctrl_c_ends_it_at_once() {
     let ended = running.end();
     assert_eq!(ended.status.code(), Some(130), "{ended:?}");
     // One that goes on to the end of its steps saves, and says how it ended.
-    assert!(!out.join("report.json").exists(), "the first Ctrl-C ended it: {ended:?}");
+    assert!(
+        !out.join("report.json").exists(),
+        "the first Ctrl-C ended it: {ended:?}"
+    );
     assert!(
         asked_again.elapsed() < Duration::from_secs(30),
         "it took {:?}, on a machine that may be busy",
@@ -151,7 +189,11 @@ fn sigkill_at_any_moment_loses_nothing() {
     let out = dir.path();
     let store = out.join("checkpoints");
     let is_writing = || {
-        let names = fs::read_dir(&store).into_iter().flatten().flatten().map(|entry| name(&entry.path()));
+        let names = fs::read_dir(&store)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| name(&entry.path()));
         names.into_iter().any(|name| name.starts_with(".tmp-"))
     };
     let mut delays = Vec::new();
@@ -162,22 +204,37 @@ fn sigkill_at_any_moment_loses_nothing() {
         // Something new first, so that the runs together come to an end.
         running.until("a new checkpoint", || newest_step(out) > before);
         if moment == "writing" {
-            running.until("a checkpoint is being written", || is_writing() || newest_step(out) == 80);
+            running.until("a checkpoint is being written", || {
+                is_writing() || newest_step(out) == 80
+            });
         } else {
             let random = RandomState::new().hash_one(before) % 60;
             delays.push(random);
             thread::sleep(Duration::from_millis(random));
         }
         running.kill();
-        eprintln!("killed ({moment}) with the checkpoint of step {}", newest_step(out));
+        eprintln!(
+            "killed ({moment}) with the checkpoint of step {}",
+            newest_step(out)
+        );
         if newest_step(out) >= 60 {
             break;
         }
     }
     let ended = succeeds(command(out).arg("--resume"));
-    assert!(!ended.stderr.contains("WARN"), "a kill damages nothing: {ended:?}");
-    let left: Vec<String> = fs::read_dir(&store).unwrap().map(|entry| name(&entry.unwrap().path())).collect();
-    assert!(left.iter().all(|name| !name.starts_with(".tmp-") && !name.starts_with(".trash-")), "{left:?}");
+    assert!(
+        !ended.stderr.contains("WARN"),
+        "a kill damages nothing: {ended:?}"
+    );
+    let left: Vec<String> = fs::read_dir(&store)
+        .unwrap()
+        .map(|entry| name(&entry.unwrap().path()))
+        .collect();
+    assert!(
+        left.iter()
+            .all(|name| !name.starts_with(".tmp-") && !name.starts_with(".trash-")),
+        "{left:?}"
+    );
     eprintln!("delays of {delays:?} ms");
     assert_is_as_expected(out);
 }
@@ -219,7 +276,11 @@ fn a_run_is_resumed_only_as_what_it_was_and_every_difference_is_told() {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
     let error = refused("train mnist --model cnn --limit 640 --batch-size 32 --epochs 2");
-    for part in ["--model: saved mlp, given cnn", "`model.conv1.weight` is not in the checkpoint", "another directory"] {
+    for part in [
+        "--model: saved mlp, given cnn",
+        "`model.conv1.weight` is not in the checkpoint",
+        "another directory",
+    ] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
 
@@ -239,7 +300,9 @@ fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_wha
     running.until("its third checkpoint", || newest_step(out) >= 15);
     running.signal("TERM");
     running.end();
-    let [.., before, newest] = &checkpoints(out)[..] else { panic!("two checkpoints are kept") };
+    let [.., before, newest] = &checkpoints(out)[..] else {
+        panic!("two checkpoints are kept")
+    };
 
     // One bit of one array.
     let path = newest.join("arrays.safetensors");
@@ -248,9 +311,20 @@ fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_wha
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();
     let ended = succeeds(command(out).arg("--resume"));
-    let step = name(before).trim_start_matches("step-").parse::<u64>().unwrap();
-    for part in [&format!("{} cannot be used", newest.display()), "sha256", &format!("resumed at step {step},")] {
-        assert!(ended.stderr.contains(part), "`{part}` is not in {}", ended.stderr);
+    let step = name(before)
+        .trim_start_matches("step-")
+        .parse::<u64>()
+        .unwrap();
+    for part in [
+        &format!("{} cannot be used", newest.display()),
+        "sha256",
+        &format!("resumed at step {step},"),
+    ] {
+        assert!(
+            ended.stderr.contains(part),
+            "`{part}` is not in {}",
+            ended.stderr
+        );
     }
     assert_is_as_expected(out);
 
@@ -258,7 +332,12 @@ fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_wha
         fs::write(checkpoint.join("manifest.json"), "{}").unwrap();
     }
     let error = fails(command(out).arg("--resume"));
-    for part in ["no checkpoint in ", " is valid", "step-00000080", "Move them away to start anew"] {
+    for part in [
+        "no checkpoint in ",
+        " is valid",
+        "step-00000080",
+        "Move them away to start anew",
+    ] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
 }
@@ -267,8 +346,17 @@ fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_wha
 fn resuming_where_there_is_nothing_begins_anew_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("new");
-    let ended = succeeds(halite("train mnist --model mlp --limit 64 --batch-size 32 --epochs 1 --resume --out").arg(&out));
-    assert!(ended.stderr.contains(&format!("nothing to resume in {}: a new run begins", out.display())), "{ended:?}");
+    let ended = succeeds(
+        halite("train mnist --model mlp --limit 64 --batch-size 32 --epochs 1 --resume --out")
+            .arg(&out),
+    );
+    assert!(
+        ended.stderr.contains(&format!(
+            "nothing to resume in {}: a new run begins",
+            out.display()
+        )),
+        "{ended:?}"
+    );
     assert_eq!(newest_step(&out), 2);
 }
 
@@ -283,7 +371,10 @@ fn two_runs_do_not_write_into_one_directory() {
     if second.status.success() {
         assert_eq!(report(out)["resumed_from_step"], 80, "{second:?}");
     } else {
-        assert!(second.error().contains("is in use by another run"), "{second:?}");
+        assert!(
+            second.error().contains("is in use by another run"),
+            "{second:?}"
+        );
     }
     assert!(first.end().status.success());
     assert_is_as_expected(out);

@@ -6,14 +6,19 @@ use crate::support::{Ended, arrays, checkpoints, fails, halite, report, run, suc
 
 const SONG: &str = "row, row, row your boat\ngently down\n";
 
-const TEXT: &str = "train text --config tiny --batch-size 8 --steps 10 --quiet --prompt row --sample 5";
+const TEXT: &str =
+    "train text --config tiny --batch-size 8 --steps 10 --quiet --prompt row --sample 5";
 
 /// 20 steps of an epoch.
 const MNIST: &str = "train mnist --model mlp --limit 640 --batch-size 32 --quiet";
 
 fn text(dir: &Path, more: &str) -> Command {
     let mut command = halite(&format!("{TEXT} {more}"));
-    command.arg("--data").arg(dir.join("song.txt")).arg("--out").arg(dir.join("run"));
+    command
+        .arg("--data")
+        .arg(dir.join("song.txt"))
+        .arg("--out")
+        .arg(dir.join("run"));
     command
 }
 
@@ -48,13 +53,29 @@ fn resume_refuses_a_text_of_other_letters() {
     };
     let rotated: String = SONG.repeat(150).chars().map(rotate).collect();
     fs::write(dir.path().join("song.txt"), rotated).unwrap();
-    let run = "train text --config tiny --batch-size 8 --steps 10 --quiet --epochs 2 --resume --data";
+    let run =
+        "train text --config tiny --batch-size 8 --steps 10 --quiet --epochs 2 --resume --data";
     let mut command = halite(run);
-    let error = fails(command.arg(dir.path().join("song.txt")).arg("--out").arg(dir.path().join("run")));
+    let error = fails(
+        command
+            .arg(dir.path().join("song.txt"))
+            .arg("--out")
+            .arg(dir.path().join("run")),
+    );
     // Numbered by their order, the letters of this text are the same tokens.
-    assert_says(&error, &["tokenizer: saved chars ", "given chars ", "--allow-changes tokenizer"]);
+    assert_says(
+        &error,
+        &[
+            "tokenizer: saved chars ",
+            "given chars ",
+            "--allow-changes tokenizer",
+        ],
+    );
     let after = fs::read_to_string(dir.path().join("run/tokenizer.json")).unwrap();
-    assert_eq!(after, tokenizer, "a refused resume leaves the run as it was");
+    assert_eq!(
+        after, tokenizer,
+        "a refused resume leaves the run as it was"
+    );
 }
 
 #[test]
@@ -63,10 +84,19 @@ fn resume_refuses_a_reversed_text() {
     let reversed: String = SONG.repeat(150).chars().rev().collect();
     fs::write(dir.path().join("song.txt"), reversed).unwrap();
     let error = fails(&mut text(dir.path(), "--epochs 2 --resume"));
-    assert_says(&error, &["training data (--data): saved sha256 ", "validation data (--data): saved sha256 "]);
+    assert_says(
+        &error,
+        &[
+            "training data (--data): saved sha256 ",
+            "validation data (--data): saved sha256 ",
+        ],
+    );
     // The letters are the same.
     assert!(!error.contains("tokenizer: saved"), "{error}");
-    assert_eq!(fs::read_to_string(dir.path().join("run/tokenizer.json")).unwrap(), tokenizer);
+    assert_eq!(
+        fs::read_to_string(dir.path().join("run/tokenizer.json")).unwrap(),
+        tokenizer
+    );
 }
 
 #[test]
@@ -88,7 +118,10 @@ fn a_refused_resume_names_every_difference() {
             "another directory (`out`, --out)",
         ],
     );
-    assert!(!error.contains("batch_size") && !error.contains("epochs:"), "what is the same is left out: {error}");
+    assert!(
+        !error.contains("batch_size") && !error.contains("epochs:"),
+        "what is the same is left out: {error}"
+    );
 }
 
 #[test]
@@ -96,8 +129,14 @@ fn mnist_names_changed_data_sizes() {
     let dir = tempfile::tempdir().unwrap();
     succeeds(&mut mnist(dir.path(), "--epochs 1"));
     let saved = arrays(dir.path());
-    let mut changed = halite("train mnist --model cnn --limit 320 --batch-size 64 --epochs 2 --quiet --resume --out");
-    let error = fails(changed.args([dir.path()]).args(["--precision", "bf16-mixed"]));
+    let mut changed = halite(
+        "train mnist --model cnn --limit 320 --batch-size 64 --epochs 2 --quiet --resume --out",
+    );
+    let error = fails(
+        changed
+            .args([dir.path()])
+            .args(["--precision", "bf16-mixed"]),
+    );
     assert_says(
         &error,
         &[
@@ -121,8 +160,16 @@ fn named_changes_are_accepted_with_a_warning() {
     assert_says(&error, &["1 difference", "optimizer (--learning-rate)"]);
     assert!(!error.contains("--dropout:"), "{error}");
 
-    let ended = succeeds(text(dir.path(), changes).args(["--allow-changes", "dropout,learning-rate"]));
-    assert_says(&ended.stderr, &["WARN", "--dropout: saved 0, given 0.25", "optimizer (--learning-rate): saved "]);
+    let ended =
+        succeeds(text(dir.path(), changes).args(["--allow-changes", "dropout,learning-rate"]));
+    assert_says(
+        &ended.stderr,
+        &[
+            "WARN",
+            "--dropout: saved 0, given 0.25",
+            "optimizer (--learning-rate): saved ",
+        ],
+    );
     assert_eq!(report(&dir.path().join("run"))["steps"], 20);
 
     // The run is now one with these options.
@@ -151,9 +198,19 @@ fn accepted_batch_size_continues_at_the_same_sample() {
             fs::remove_dir_all(checkpoint).unwrap();
         }
     }
-    let mut command = halite("train mnist --model mlp --limit 640 --batch-size 64 --epochs 2 --quiet --resume");
-    let ended = succeeds(command.args(["--allow-changes", "all", "--out"]).arg(dir.path()));
-    assert!(ended.stderr.contains("batch_size (--batch-size): saved 32, given 64"), "{ended:?}");
+    let mut command =
+        halite("train mnist --model mlp --limit 640 --batch-size 64 --epochs 2 --quiet --resume");
+    let ended = succeeds(
+        command
+            .args(["--allow-changes", "all", "--out"])
+            .arg(dir.path()),
+    );
+    assert!(
+        ended
+            .stderr
+            .contains("batch_size (--batch-size): saved 32, given 64"),
+        "{ended:?}"
+    );
     // Ten batches of 32 are five of 64; five more end the epoch.
     assert_eq!(report(dir.path())["steps"], 35);
 }
@@ -165,7 +222,13 @@ fn more_epochs_warn_of_the_changed_schedule() {
     let ended = succeeds(&mut mnist(dir.path(), "--epochs 2 --resume"));
     assert_says(
         &ended.stderr,
-        &["WARN", "epochs (--epochs): saved 1, given 2", "learning-rate schedule", "steps: 18", "steps: 36"],
+        &[
+            "WARN",
+            "epochs (--epochs): saved 1, given 2",
+            "learning-rate schedule",
+            "steps: 18",
+            "steps: 36",
+        ],
     );
     assert_eq!(report(dir.path())["steps"], 40);
 }
@@ -176,8 +239,15 @@ fn other_devices_warn_that_bits_differ() {
     succeeds(&mut mnist(dir.path(), "--epochs 1 --checkpoint-every 10"));
     fs::remove_dir_all(checkpoints(dir.path()).pop().unwrap()).unwrap();
     let ended = succeeds(&mut mnist(dir.path(), "--epochs 1 --devices 2 --resume"));
-    let warned = |ended: &Ended| ended.stderr.contains("mesh (--devices, --mesh): saved 1 device, given mesh(data=2)");
-    assert!(warned(&ended) && ended.stderr.contains("rounding"), "{ended:?}");
+    let warned = |ended: &Ended| {
+        ended
+            .stderr
+            .contains("mesh (--devices, --mesh): saved 1 device, given mesh(data=2)")
+    };
+    assert!(
+        warned(&ended) && ended.stderr.contains("rounding"),
+        "{ended:?}"
+    );
     let again = run(&mut mnist(dir.path(), "--epochs 1 --devices 2 --resume"));
     assert!(again.status.success() && !warned(&again), "{again:?}");
 }

@@ -1,4 +1,5 @@
-//! Signals that a run meets besides Ctrl-C: a terminal that is closed, signals that its parent ignores, limits on files.
+//! Signals that a run meets besides Ctrl-C: a terminal that is closed, signals that its parent
+//! ignores, limits on files.
 
 use std::{path::Path, process::Command};
 
@@ -10,7 +11,10 @@ const RUN: &str = "train mnist --model mlp --limit 1280 --batch-size 32";
 fn below_shell(before: &str, arguments: &str, out: &Path) -> Command {
     let mut shell = Command::new("sh");
     let inner = halite(arguments);
-    shell.args(["-c", &format!("{before}; exec \"$@\"")]).arg("sh").arg(inner.get_program());
+    shell
+        .args(["-c", &format!("{before}; exec \"$@\"")])
+        .arg("sh")
+        .arg(inner.get_program());
     shell.args(inner.get_args()).arg("--out").arg(out);
     for (name, value) in inner.get_envs() {
         match value {
@@ -33,7 +37,10 @@ fn closed_terminal_saves_as_sigterm_does() {
     let ended = running.end();
     assert_eq!(ended.status.code(), Some(129), "{ended:?}");
     let report = report(&out);
-    assert_eq!((&report["interrupted"], &report["steps"]), (&true.into(), &newest_step(&out).into()));
+    assert_eq!(
+        (&report["interrupted"], &report["steps"]),
+        (&true.into(), &newest_step(&out).into())
+    );
 }
 
 #[test]
@@ -49,7 +56,10 @@ fn signals_ignored_at_start_stay_ignored() {
         running.signal(signal);
         let ended = running.end();
         assert_eq!(ended.status.code(), Some(0), "{signal}: {ended:?}");
-        assert_eq!((&report(&out)["interrupted"], newest_step(&out)), (&false.into(), 120));
+        assert_eq!(
+            (&report(&out)["interrupted"], newest_step(&out)),
+            (&false.into(), 120)
+        );
     }
 }
 
@@ -62,6 +72,9 @@ fn limit_on_file_sizes_is_an_error_with_advice() {
     let ended = run(&mut below_shell("ulimit -f 2048", &arguments, &out));
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let error = ended.error();
-    assert!(error.contains("a limit on the size of files is set (`ulimit -f`)"), "{error}");
+    assert!(
+        error.contains("a limit on the size of files is set (`ulimit -f`)"),
+        "{error}"
+    );
     assert!(checkpoints(&out).is_empty());
 }

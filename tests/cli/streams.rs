@@ -14,7 +14,10 @@ fn closed() -> io::PipeWriter {
 /// Runs it with a closed pipe for stdout and gives its exit code and stderr.
 fn without_reader(command: &mut Command) -> (Option<i32>, String) {
     let output = command.stdout(closed()).output().unwrap();
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    (
+        output.status.code(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
 }
 
 /// Panics if a line has a panic's words.
@@ -29,7 +32,10 @@ fn training_goes_on_without_stderr() {
     let out = dir.path().join("run");
     // So that something is logged at every step.
     let mut command = halite(RUN);
-    command.arg(&out).env("HALITE_LOG", "debug").stderr(closed());
+    command
+        .arg(&out)
+        .env("HALITE_LOG", "debug")
+        .stderr(closed());
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(newest_step(&out), 10);
@@ -49,8 +55,13 @@ fn training_of_text_goes_on_without_stderr() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
     fs::write(&text, "A short text, again and again. ".repeat(200)).unwrap();
-    let mut command = halite("train text --config tiny --context 16 --steps 3 --batch-size 4 --sample 0");
-    command.arg("--data").arg(&text).arg("--out").arg(dir.path().join("run"));
+    let mut command =
+        halite("train text --config tiny --context 16 --steps 3 --batch-size 4 --sample 0");
+    command
+        .arg("--data")
+        .arg(&text)
+        .arg("--out")
+        .arg(dir.path().join("run"));
     let output = command.stderr(closed()).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
@@ -60,7 +71,9 @@ fn installation_goes_on_without_stderr() {
     // The installation fails, because there is no pip; its first line is printed before.
     let dir = tempfile::tempdir().unwrap();
     let mut command = halite("plugins install cpu");
-    command.env("HALITE_CACHE_DIR", dir.path()).env("PATH", dir.path());
+    command
+        .env("HALITE_CACHE_DIR", dir.path())
+        .env("PATH", dir.path());
     let output = command.stderr(closed()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
 }
@@ -68,10 +81,19 @@ fn installation_goes_on_without_stderr() {
 #[test]
 fn reports_end_quietly_when_nobody_reads_them() {
     cache();
-    for arguments in ["", "--help", "devices", "plugins list", "plugins check cpu --only buffer"] {
+    for arguments in [
+        "",
+        "--help",
+        "devices",
+        "plugins list",
+        "plugins check cpu --only buffer",
+    ] {
         let (code, stderr) = without_reader(&mut halite(arguments));
         assert_eq!(code, Some(0), "`{arguments}`: {stderr}");
-        assert!(!stderr.contains("error") && !stderr.contains("panicked"), "`{arguments}`: {stderr}");
+        assert!(
+            !stderr.contains("error") && !stderr.contains("panicked"),
+            "`{arguments}`: {stderr}"
+        );
     }
 }
 
@@ -80,9 +102,17 @@ fn threads_that_cannot_be_had_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
     fs::write(&text, "A short text. ".repeat(200)).unwrap();
-    let data = format!("train text --config tiny --context 16 --steps 3 --data {}", text.display());
+    let data = format!(
+        "train text --config tiny --context 16 --steps 3 --data {}",
+        text.display()
+    );
     let train = format!("{RUN} {}", dir.path().join("run").display());
-    for arguments in [&*train, &data, "plan tiny --target cpu:1", "plugins check cpu"] {
+    for arguments in [
+        &*train,
+        &data,
+        "plan tiny --target cpu:1",
+        "plugins check cpu",
+    ] {
         // No system has so much memory for the stack of a thread.
         let ended = run(halite(arguments).env("RUST_MIN_STACK", (1u64 << 47).to_string()));
         assert_eq!(ended.status.code(), Some(1), "`{arguments}`: {ended:?}");
@@ -94,5 +124,8 @@ fn threads_that_cannot_be_had_are_an_error() {
 #[test]
 fn million_of_threads_is_refused() {
     let error = fails(halite("devices --accelerator cpu:2").env("NPROC", "1000000"));
-    assert!(error.contains("NPROC=1000000 asks XLA for as many threads; at most 4096"), "{error}");
+    assert!(
+        error.contains("NPROC=1000000 asks XLA for as many threads; at most 4096"),
+        "{error}"
+    );
 }

@@ -16,7 +16,8 @@ use halite::{
     fetch::{Bar, Cache},
 };
 
-/// No child takes longer, not even on a machine that is busy. A test whose child does has found a hang.
+/// No child takes longer, not even on a machine that is busy. A test whose child does has found a
+/// hang.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// How a child ended, and all it printed.
@@ -27,7 +28,8 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// A child that runs. When this is dropped before the child's end, as in a test that fails, the child is killed.
+/// A child that runs. When this is dropped before the child's end, as in a test that fails, the
+/// child is killed.
 pub(crate) struct Running {
     child: Guarded,
     stdout: JoinHandle<String>,
@@ -35,18 +37,22 @@ pub(crate) struct Running {
     begun: Instant,
 }
 
-/// The command with these arguments, separated by spaces. It finds the plugin and the data in the cache.
+/// The command with these arguments, separated by spaces. It finds the plugin and the data in the
+/// cache.
 pub(crate) fn halite(arguments: &str) -> Command {
     let mut command = halite_alone(arguments);
     command.env("HALITE_CACHE_DIR", cache().root());
     command
 }
 
-/// The command as on a machine that has nothing: no cache, no plugin, no log level, nor any other variable of ours.
+/// The command as on a machine that has nothing: no cache, no plugin, no log level, nor any other
+/// variable of ours.
 pub(crate) fn halite_alone(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
     command.args(arguments.split_whitespace());
-    let settings = std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("HALITE_"));
+    let settings = std::env::vars_os()
+        .map(|(name, _)| name)
+        .filter(|name| name.to_string_lossy().starts_with("HALITE_"));
     for variable in settings.chain(["PJRT_DEVICE", "RUST_BACKTRACE"].map(Into::into)) {
         command.env_remove(variable);
     }
@@ -64,7 +70,8 @@ pub(crate) fn cache() -> &'static Cache {
             install(plugin("cpu")?, &cache, &mut Bar::default())?;
             Ok::<Cache, halite::Error>(cache)
         };
-        fill().unwrap_or_else(|error| panic!("the tests need the CPU plugin and the digits: {error}"))
+        fill()
+            .unwrap_or_else(|error| panic!("the tests need the CPU plugin and the digits: {error}"))
     })
 }
 
@@ -82,7 +89,8 @@ pub(crate) fn succeeds(command: &mut Command) -> Ended {
     ended
 }
 
-/// As [`run`], for one that must fail with exit code 1 and an error, which is returned: one paragraph, and no panic.
+/// As [`run`], for one that must fail with exit code 1 and an error, which is returned: one
+/// paragraph, and no panic.
 #[track_caller]
 pub(crate) fn fails(command: &mut Command) -> String {
     let ended = run(command);
@@ -91,24 +99,44 @@ pub(crate) fn fails(command: &mut Command) -> String {
 }
 
 impl Ended {
-    /// What follows `error: ` on stderr: one paragraph, and no panic. The usage below a mistake in the arguments is left out.
+    /// What follows `error: ` on stderr: one paragraph, and no panic. The usage below a mistake in
+    /// the arguments is left out.
     #[track_caller]
     pub(crate) fn error(&self) -> String {
-        let Some((_, error)) = self.stderr.split_once("error: ") else { panic!("no error on stderr: {self:?}") };
-        let error = error.split("\n\nUsage: ").next().unwrap_or(error).trim_end();
+        let Some((_, error)) = self.stderr.split_once("error: ") else {
+            panic!("no error on stderr: {self:?}")
+        };
+        let error = error
+            .split("\n\nUsage: ")
+            .next()
+            .unwrap_or(error)
+            .trim_end();
         let error = error.trim_end_matches("\n\nFor more information, try '--help'.");
         let panicked = self.stderr.contains("panicked") || self.stderr.contains("RUST_BACKTRACE");
-        assert!(!panicked && !error.contains("\n\n"), "not one paragraph: {self:?}");
+        assert!(
+            !panicked && !error.contains("\n\n"),
+            "not one paragraph: {self:?}"
+        );
         error.to_string()
     }
 }
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stdout = read_to_end(child.stdout.take().expect("it is piped"));
         let stderr = read_to_end(child.stderr.take().expect("it is piped"));
-        Running { child: Guarded(child), stdout, stderr, begun: Instant::now() }
+        Running {
+            child: Guarded(child),
+            stdout,
+            stderr,
+            begun: Instant::now(),
+        }
     }
 
     /// Waits until `is_so`; if the child ends before, that is the end of the test.
@@ -124,7 +152,10 @@ impl Running {
 
     /// Sends `INT`, `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.0.id())]).status().unwrap();
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {}", self.child.0.id())])
+            .status()
+            .unwrap();
         assert!(sent.success(), "kill -{name}: {sent}");
     }
 
@@ -142,8 +173,13 @@ impl Running {
                 None => thread::sleep(Duration::from_millis(2)),
             }
         };
-        let text = |reader: JoinHandle<String>| reader.join().expect("reading a pipe does not panic");
-        Ended { status, stdout: text(self.stdout), stderr: text(self.stderr) }
+        let text =
+            |reader: JoinHandle<String>| reader.join().expect("reading a pipe does not panic");
+        Ended {
+            status,
+            stdout: text(self.stdout),
+            stderr: text(self.stderr),
+        }
     }
 
     #[track_caller]
@@ -185,33 +221,55 @@ pub(crate) fn report(out: &Path) -> serde_json::Value {
 
 /// Folders of a run's checkpoints, by step.
 pub(crate) fn checkpoints(out: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(out.join("checkpoints")).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = entries.filter(|path| name(path).starts_with("step-")).collect();
+    let entries = fs::read_dir(out.join("checkpoints"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries
+        .filter(|path| name(path).starts_with("step-"))
+        .collect();
     found.sort();
     found
 }
 
 /// The step of a run's newest checkpoint, 0 if it has none.
 pub(crate) fn newest_step(out: &Path) -> u64 {
-    let step = |path: PathBuf| name(&path).trim_start_matches("step-").split('.').next().and_then(|step| step.parse().ok());
+    let step = |path: PathBuf| {
+        name(&path)
+            .trim_start_matches("step-")
+            .split('.')
+            .next()
+            .and_then(|step| step.parse().ok())
+    };
     checkpoints(out).pop().and_then(step).unwrap_or(0)
 }
 
 /// All arrays of a run's newest checkpoint, as the bytes of their file.
 pub(crate) fn arrays(out: &Path) -> Vec<u8> {
-    let newest = checkpoints(out).pop().unwrap_or_else(|| panic!("no checkpoint in {}", out.display()));
+    let newest = checkpoints(out)
+        .pop()
+        .unwrap_or_else(|| panic!("no checkpoint in {}", out.display()));
     fs::read(newest.join("arrays.safetensors")).unwrap()
 }
 
 /// `metrics.csv` without the column that tells the time.
 pub(crate) fn table(out: &Path) -> Vec<Vec<String>> {
     let text = fs::read_to_string(out.join("metrics.csv")).unwrap();
-    let untimed =
-        |line: &str| line.split(',').enumerate().filter(|(column, _)| *column != 2).map(|(_, cell)| cell.into()).collect();
+    let untimed = |line: &str| {
+        line.split(',')
+            .enumerate()
+            .filter(|(column, _)| *column != 2)
+            .map(|(_, cell)| cell.into())
+            .collect()
+    };
     text.lines().map(untimed).collect()
 }
 
 /// The last part of a path.
 pub(crate) fn name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }

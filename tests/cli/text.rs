@@ -7,7 +7,11 @@ use crate::support::{arrays, fails, halite, report, run, succeeds};
 /// A few thousand characters, of which there are 16 kinds.
 fn text(dir: &Path) -> String {
     let path = dir.join("song.txt");
-    fs::write(&path, "row, row, row your boat\r\ngently down\r\n".repeat(150)).unwrap();
+    fs::write(
+        &path,
+        "row, row, row your boat\r\ngently down\r\n".repeat(150),
+    )
+    .unwrap();
     path.display().to_string()
 }
 
@@ -20,22 +24,45 @@ fn a_run_leaves_what_its_tokens_mean_and_a_sample_and_resumes_to_the_same_bits()
     let out = |name: &str| dir.path().join(name);
     let ended = succeeds(halite(RUN).args(["--data", &data, "--out"]).arg(out("run")));
     let report = report(&out("run"));
-    assert_eq!((report["steps"].as_u64(), report["blocking_reads"].as_u64()), (Some(20), Some(0)), "{report}");
+    assert_eq!(
+        (report["steps"].as_u64(), report["blocking_reads"].as_u64()),
+        (Some(20), Some(0)),
+        "{report}"
+    );
     let loss = report["metrics"]["loss"].as_f64().unwrap();
     // Line ends are one character.
     assert!(loss < 16f64.ln(), "{report}");
-    assert!(ended.stdout.contains(&format!("perplexity {:.2}, ", loss.exp())), "{ended:?}");
+    assert!(
+        ended
+            .stdout
+            .contains(&format!("perplexity {:.2}, ", loss.exp())),
+        "{ended:?}"
+    );
     let sample = fs::read_to_string(out("run").join("sample.txt")).unwrap();
-    assert!(sample.starts_with("row") && sample.chars().count() == 23, "{sample}");
+    assert!(
+        sample.starts_with("row") && sample.chars().count() == 23,
+        "{sample}"
+    );
     assert!(ended.stdout.contains(&sample), "{ended:?}");
     let tokenizer = fs::read_to_string(out("run").join("tokenizer.json")).unwrap();
     assert!(tokenizer.contains("\"characters\": \"\\n ,"), "{tokenizer}");
 
-    succeeds(halite(RUN).args(["--data", &data, "--checkpoint-every", "7", "--out"]).arg(out("parts")));
+    succeeds(
+        halite(RUN)
+            .args(["--data", &data, "--checkpoint-every", "7", "--out"])
+            .arg(out("parts")),
+    );
     fs::remove_dir_all(out("parts").join("checkpoints/step-00000020")).unwrap();
-    succeeds(halite(RUN).args(["--data", &data, "--resume", "--out"]).arg(out("parts")));
+    succeeds(
+        halite(RUN)
+            .args(["--data", &data, "--resume", "--out"])
+            .arg(out("parts")),
+    );
     assert!(arrays(&out("parts")) == arrays(&out("run")));
-    assert_eq!(fs::read_to_string(out("parts").join("sample.txt")).unwrap(), sample);
+    assert_eq!(
+        fs::read_to_string(out("parts").join("sample.txt")).unwrap(),
+        sample
+    );
 }
 
 #[test]
@@ -43,25 +70,57 @@ fn what_cannot_work_is_told_before_anything_is_trained() {
     let dir = tempfile::tempdir().unwrap();
     let data = text(dir.path());
     for (arguments, part) in [
-        ("--prompt Zebra", "--prompt \"Zebra\": 'Z' is none of the 16 characters"),
-        ("--context 9000", "to train on: 5130 tokens fill no window of 9000 and the one after: take a context of at most 5129"),
+        (
+            "--prompt Zebra",
+            "--prompt \"Zebra\": 'Z' is none of the 16 characters",
+        ),
+        (
+            "--context 9000",
+            "to train on: 5130 tokens fill no window of 9000 and the one after: take a context of at most 5129",
+        ),
         ("--dropout 1 --prompt row", "dropout 1 is not in 0 to 1"),
         ("--validation 0 --prompt row", "a part of 0 for validation"),
     ] {
-        let error =
-            fails(halite("train text --config tiny").args(["--data", &data]).args(arguments.split(' ')).current_dir(dir.path()));
+        let error = fails(
+            halite("train text --config tiny")
+                .args(["--data", &data])
+                .args(arguments.split(' '))
+                .current_dir(dir.path()),
+        );
         assert!(error.contains(part), "{arguments}: {error}");
     }
     fs::write(dir.path().join("empty.txt"), "").unwrap();
     for (arguments, code, part) in [
-        ("--data empty.txt", 1, "empty.txt is empty; there is nothing to learn from"),
-        ("--data .", 2, "it is a directory; want `books`, or one text file"),
-        ("--data song.txt --batch-size 0", 2, "'--batch-size <N>': want a whole number from 1 on"),
-        ("--data song.txt --steps 0", 2, "'--steps <N>': want a whole number from 1 on"),
-        ("--data song.txt --temperature -1", 2, "'--temperature <T>': a temperature is a number from 0 on"),
+        (
+            "--data empty.txt",
+            1,
+            "empty.txt is empty; there is nothing to learn from",
+        ),
+        (
+            "--data .",
+            2,
+            "it is a directory; want `books`, or one text file",
+        ),
+        (
+            "--data song.txt --batch-size 0",
+            2,
+            "'--batch-size <N>': want a whole number from 1 on",
+        ),
+        (
+            "--data song.txt --steps 0",
+            2,
+            "'--steps <N>': want a whole number from 1 on",
+        ),
+        (
+            "--data song.txt --temperature -1",
+            2,
+            "'--temperature <T>': a temperature is a number from 0 on",
+        ),
         ("--data song.txt --prompt=", 2, "'--prompt <TEXT>'"),
     ] {
-        let ended = run(halite("train text --config tiny").args(arguments.split(' ')).current_dir(dir.path()));
+        let ended = run(halite("train text --config tiny")
+            .args(arguments.split(' '))
+            .current_dir(dir.path()));
         assert_eq!(ended.status.code(), Some(code), "{arguments}: {ended:?}");
         assert!(ended.stderr.contains(part), "{arguments}: {ended:?}");
     }
@@ -75,13 +134,25 @@ fn without_a_prompt_a_text_of_other_letters_is_gone_on_with_from_its_beginning()
     let run = "train text --config tiny --batch-size 8 --steps 2 --quiet --sample 5 --data song.txt --out run";
     succeeds(halite(run).current_dir(dir.path()));
     let sample = fs::read_to_string(dir.path().join("run/sample.txt")).unwrap();
-    assert!(sample.starts_with("Брка") && sample.chars().count() == 9, "{sample}");
+    assert!(
+        sample.starts_with("Брка") && sample.chars().count() == 9,
+        "{sample}"
+    );
 
     // As Latin-1 it is another text, which is said.
-    fs::write(dir.path().join("latin.txt"), [&b"r\xf6w, "[..]; 90].concat()).unwrap();
+    fs::write(
+        dir.path().join("latin.txt"),
+        [&b"r\xf6w, "[..]; 90].concat(),
+    )
+    .unwrap();
     let run = "train text --config tiny --batch-size 8 --steps 2 --quiet --sample 5 --data latin.txt --out latin";
     let ended = succeeds(halite(run).current_dir(dir.path()));
-    assert!(ended.stderr.contains("latin.txt is not UTF-8, at byte 1: it is read as Latin-1"), "{ended:?}");
+    assert!(
+        ended
+            .stderr
+            .contains("latin.txt is not UTF-8, at byte 1: it is read as Latin-1"),
+        "{ended:?}"
+    );
 }
 
 #[test]
@@ -89,9 +160,15 @@ fn an_output_that_cannot_be_written_is_an_error_at_the_end() {
     if !Path::new("/dev/full").exists() {
         return;
     }
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
     let ended = halite("cache list").stdout(full).output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let error = String::from_utf8(ended.stderr).unwrap();
-    assert!(error.contains("print: the output could not be written whole: No space left on device"), "{error}");
+    assert!(
+        error.contains("print: the output could not be written whole: No space left on device"),
+        "{error}"
+    );
 }

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Ended, arrays, checkpoints, halite, name, newest_step, report, run, succeeds, table};
+use crate::support::{
+    Ended, arrays, checkpoints, halite, name, newest_step, report, run, succeeds, table,
+};
 
 /// 20 steps an epoch, and as many batches of validation.
 const RUN: &str = "train mnist --model mlp --limit 1280 --batch-size 64";
@@ -13,7 +15,10 @@ fn train(out: &Path, more: &str) -> Ended {
 
 fn number(out: &Path, name: &str) -> f64 {
     let report = report(out);
-    let value = report.get(name).or_else(|| report["metrics"].get(name)).and_then(|value| value.as_f64());
+    let value = report
+        .get(name)
+        .or_else(|| report["metrics"].get(name))
+        .and_then(|value| value.as_f64());
     value.unwrap_or_else(|| panic!("no number `{name}` in {report}"))
 }
 
@@ -27,41 +32,90 @@ fn a_run_reads_nothing_back_compiles_once_and_leaves_table_plot_report_and_check
     assert_eq!(number(&out, "blocking_reads"), 0.0);
     assert_eq!(number(&out, "step_compiles"), 1.0);
     // Each is compiled, or was by a test before this one and is in the cache.
-    assert_eq!(number(&out, "compiles") + number(&out, "cache_hits"), 3.0, "init, step, evaluate");
-    // Images, labels and weights of every batch of both kinds; the key; and an empty window of metrics at the start, two at
-    // each epoch's end, and one for each validation; and the hyperparameters.
-    assert_eq!(number(&out, "uploads"), f64::from(2 * (20 + 20) * 3 + 1 + 1 + 2 * 2 + 2 + 1));
+    assert_eq!(
+        number(&out, "compiles") + number(&out, "cache_hits"),
+        3.0,
+        "init, step, evaluate"
+    );
+    // Images, labels and weights of every batch of both kinds; the key; and an empty window of
+    // metrics at the start, two at each epoch's end, and one for each validation; and the
+    // hyperparameters.
+    assert_eq!(
+        number(&out, "uploads"),
+        f64::from(2 * (20 + 20) * 3 + 1 + 1 + 2 * 2 + 2 + 1)
+    );
     assert!(number(&out, "accuracy") > 0.7, "{ended:?}");
     assert!(number(&out, "input_wait_seconds") < number(&out, "seconds"));
 
     let rows = table(&out);
     assert_eq!(rows[0], ["step", "epoch", "split", "loss", "accuracy"]);
     let heads: Vec<String> = rows[1..].iter().map(|row| row[..3].join(" ")).collect();
-    assert_eq!(heads, ["20 0 train", "20 0 validation", "40 1 train", "40 1 validation"]);
+    assert_eq!(
+        heads,
+        [
+            "20 0 train",
+            "20 0 validation",
+            "40 1 train",
+            "40 1 validation"
+        ]
+    );
     let first_validation: f64 = rows[2][3].parse().unwrap();
     assert!(number(&out, "loss") < first_validation, "it learns");
     assert_eq!(rows[4][3], number(&out, "loss").to_string());
 
-    assert!(fs::read_to_string(out.join("metrics.svg")).unwrap().starts_with("<svg"));
+    assert!(
+        fs::read_to_string(out.join("metrics.svg"))
+            .unwrap()
+            .starts_with("<svg")
+    );
     let names: Vec<String> = checkpoints(&out).iter().map(|path| name(path)).collect();
     assert_eq!(names, ["step-00000020", "step-00000040"]);
-    for part in ["accuracy", "40 in 2 epochs", "blocking reads", "plot, table and report: "] {
-        assert!(ended.stdout.contains(part), "`{part}` is not in {}", ended.stdout);
+    for part in [
+        "accuracy",
+        "40 in 2 epochs",
+        "blocking reads",
+        "plot, table and report: ",
+    ] {
+        assert!(
+            ended.stdout.contains(part),
+            "`{part}` is not in {}",
+            ended.stdout
+        );
     }
-    for part in ["epoch 1/2  20 steps  loss ", "epoch 2/2  20 steps  loss ", "validation accuracy "] {
-        assert!(ended.stderr.contains(part), "`{part}` is not in {}", ended.stderr);
+    for part in [
+        "epoch 1/2  20 steps  loss ",
+        "epoch 2/2  20 steps  loss ",
+        "validation accuracy ",
+    ] {
+        assert!(
+            ended.stderr.contains(part),
+            "`{part}` is not in {}",
+            ended.stderr
+        );
     }
-    assert!(!ended.stderr.contains('\x1b'), "no colours where there is no terminal: {}", ended.stderr);
+    assert!(
+        !ended.stderr.contains('\x1b'),
+        "no colours where there is no terminal: {}",
+        ended.stderr
+    );
 }
 
 #[test]
 fn rows_of_the_table_come_every_fifty_steps_also_where_an_epoch_ends_there() {
     let dir = tempfile::tempdir().unwrap();
-    succeeds(halite("train mnist --model mlp --limit 1600 --batch-size 16 --epochs 1 --quiet --out").arg(dir.path()));
+    succeeds(
+        halite("train mnist --model mlp --limit 1600 --batch-size 16 --epochs 1 --quiet --out")
+            .arg(dir.path()),
+    );
     let rows = table(dir.path());
     let heads: Vec<String> = rows[1..].iter().map(|row| row[..3].join(" ")).collect();
     assert_eq!(heads, ["50 0 train", "100 0 train", "100 0 validation"]);
-    assert!(rows[1..].iter().all(|row| row[3].parse::<f64>().unwrap() > 0.0), "{rows:?}");
+    assert!(
+        rows[1..]
+            .iter()
+            .all(|row| row[3].parse::<f64>().unwrap() > 0.0),
+        "{rows:?}"
+    );
 }
 
 #[test]
@@ -78,7 +132,10 @@ fn the_number_of_workers_does_not_change_a_bit_and_the_seed_does() {
     let out = |name: &str| dir.path().join(name);
     for workers in ["0", "1", "3"] {
         train(&out(workers), &format!("--epochs 1 --workers {workers}"));
-        assert!(arrays(&out(workers)) == arrays(&out("0")), "{workers} workers");
+        assert!(
+            arrays(&out(workers)) == arrays(&out("0")),
+            "{workers} workers"
+        );
         assert_eq!(table(&out(workers)), table(&out("0")));
     }
     train(&out("other"), "--epochs 1 --seed 1");
@@ -88,7 +145,8 @@ fn the_number_of_workers_does_not_change_a_bit_and_the_seed_does() {
 #[test]
 fn eight_devices_come_to_what_one_does_and_resume_to_the_same_bits() {
     let dir = tempfile::tempdir().unwrap();
-    let [one, eight, resumed, grid] = ["one", "eight", "resumed", "grid"].map(|name| dir.path().join(name));
+    let [one, eight, resumed, grid] =
+        ["one", "eight", "resumed", "grid"].map(|name| dir.path().join(name));
     train(&one, "--epochs 2");
     train(&eight, "--epochs 2 --devices 8");
     train(&grid, "--epochs 2 --mesh data=2,model=4 --strategy fsdp+tp");
@@ -96,21 +154,35 @@ fn eight_devices_come_to_what_one_does_and_resume_to_the_same_bits() {
     assert_eq!(expected.len(), 4);
     for run in [&eight, &grid] {
         assert_eq!(number(run, "devices"), 8.0);
-        assert_eq!((number(run, "step_compiles"), number(run, "blocking_reads")), (1.0, 0.0));
+        assert_eq!(
+            (number(run, "step_compiles"), number(run, "blocking_reads")),
+            (1.0, 0.0)
+        );
         for (loss, expected) in losses(run).iter().zip(&expected) {
-            assert!((loss - expected).abs() < 1e-4, "{:?} on eight devices, {expected:?} on one", losses(run));
+            assert!(
+                (loss - expected).abs() < 1e-4,
+                "{:?} on eight devices, {expected:?} on one",
+                losses(run)
+            );
         }
     }
 
     let ended = interrupted_then_resumed(&resumed, "--epochs 2 --devices 8 --checkpoint-every 3");
     assert!(ended.stderr.contains("resumed at step "), "{ended:?}");
-    assert_eq!((number(&resumed, "step_compiles"), number(&resumed, "blocking_reads")), (1.0, 0.0));
+    assert_eq!(
+        (
+            number(&resumed, "step_compiles"),
+            number(&resumed, "blocking_reads")
+        ),
+        (1.0, 0.0)
+    );
     assert!(arrays(&resumed) == arrays(&eight));
     assert_eq!(table(&resumed), table(&eight));
 
     // A run goes on over another number of devices too.
     let report = report(&one);
-    let changed = succeeds(halite(&format!("{RUN} --epochs 3 --devices 4 --resume --out")).arg(&one));
+    let changed =
+        succeeds(halite(&format!("{RUN} --epochs 3 --devices 4 --resume --out")).arg(&one));
     assert!(changed.stderr.contains("resumed at step 40"), "{changed:?}");
     assert_eq!(number(&one, "steps"), 60.0);
     assert!(number(&one, "loss") < report["metrics"]["loss"].as_f64().unwrap());
@@ -129,5 +201,8 @@ fn interrupted_then_resumed(out: &Path, more: &str) -> Ended {
 }
 
 fn losses(out: &Path) -> Vec<f64> {
-    table(out)[1..].iter().map(|row| row[3].parse().unwrap()).collect()
+    table(out)[1..]
+        .iter()
+        .map(|row| row[3].parse().unwrap())
+        .collect()
 }

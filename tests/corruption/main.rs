@@ -1,5 +1,6 @@
-//! Damaged files of runs and of the cache: an error, a recovery, or the same bits as without the damage. By hand, with any
-//! number of cases: `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
+//! Damaged files of runs and of the cache: an error, a recovery, or the same bits as without the
+//! damage. By hand, with any number of cases:
+//! `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
 #![cfg(unix)]
 
 use std::{path::PathBuf, time::Duration};
@@ -19,7 +20,14 @@ fn damaged_files_never_give_another_result() {
     })
     .unwrap();
     println!("{summary}");
-    assert!(summary.failures.is_empty(), "{}\n{summary}", summary.failures.join("\n"));
+    assert!(
+        summary.failures.is_empty(),
+        "{}\n{summary}",
+        summary.failures.join("\n")
+    );
     // Else the damage was not where the command looks.
-    assert!(summary.outcomes().iter().all(|count| *count > 10), "{summary}");
+    assert!(
+        summary.outcomes().iter().all(|count| *count > 10),
+        "{summary}"
+    );
 }

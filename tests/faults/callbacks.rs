@@ -24,5 +24,7 @@ fn refused_callback_is_an_error() {
     // Copies to the host are asked whether they are done.
     plugin.devices().succeeds();
     plugin.train().fails_with(&["refused on purpose"]);
-    plugin.check("events::a_callback_on").fails_with(&["got Ok(false), want Ok(true)"]);
+    plugin
+        .check("events::a_callback_on")
+        .fails_with(&["got Ok(false), want Ok(true)"]);
 }

@@ -47,7 +47,12 @@ impl Faulty {
             _ => "60",
         };
         let compile_deadline = if fault == "compile:sleep" { "3" } else { "60" };
-        Faulty { directory, plugin, deadline, compile_deadline }
+        Faulty {
+            directory,
+            plugin,
+            deadline,
+            compile_deadline,
+        }
     }
 
     fn accelerator(&self) -> String {
@@ -57,11 +62,17 @@ impl Faulty {
     /// As [`devices`](Self::devices), loading the plugin without a probe.
     pub(crate) fn devices_unprobed(&self) -> Ended {
         let mut command = self.halite();
-        run(command.env("HALITE_PLUGIN_PROBE", "off").args(["devices", "--accelerator", &self.accelerator()]))
+        run(command.env("HALITE_PLUGIN_PROBE", "off").args([
+            "devices",
+            "--accelerator",
+            &self.accelerator(),
+        ]))
     }
 
     pub(crate) fn devices(&self) -> Ended {
-        run(self.halite().args(["devices", "--accelerator", &self.accelerator()]))
+        run(self
+            .halite()
+            .args(["devices", "--accelerator", &self.accelerator()]))
     }
 
     pub(crate) fn train(&self) -> Ended {
@@ -74,7 +85,9 @@ impl Faulty {
     /// `halite plugins check` of the cases whose name contains `only`.
     pub(crate) fn check(&self, only: &str) -> Ended {
         let mut command = self.halite();
-        command.args("plugins check --devices 1 --deadline".split(' ')).arg(self.deadline);
+        command
+            .args("plugins check --devices 1 --deadline".split(' '))
+            .arg(self.deadline);
         run(command.args(["--only", only]).arg(&self.plugin))
     }
 
@@ -87,20 +100,36 @@ impl Faulty {
         for name in ours {
             command.env_remove(name);
         }
-        command.env_remove("RUST_BACKTRACE").env("HALITE_COMPILE_CACHE", "off");
-        command.env("HALITE_PLUGIN_DEADLINE", self.deadline).env("HALITE_COMPILE_DEADLINE", self.compile_deadline);
+        command
+            .env_remove("RUST_BACKTRACE")
+            .env("HALITE_COMPILE_CACHE", "off");
+        command
+            .env("HALITE_PLUGIN_DEADLINE", self.deadline)
+            .env("HALITE_COMPILE_DEADLINE", self.compile_deadline);
         command
     }
 }
 
 fn run(command: &mut Command) -> Ended {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let stdout = text_of(child.stdout.take().expect("stdout is piped"));
     let stderr = text_of(child.stderr.take().expect("stderr is piped"));
     let status = end(&mut child);
     let text = |reader: JoinHandle<String>| reader.join().expect("reading a pipe does not panic");
-    let ended = Ended { status, stdout: text(stdout), stderr: text(stderr) };
-    println!("{command:?}\n{}\n{}{}", ended.status, ended.stdout, ended.stderr);
+    let ended = Ended {
+        status,
+        stdout: text(stdout),
+        stderr: text(stderr),
+    };
+    println!(
+        "{command:?}\n{}\n{}{}",
+        ended.status, ended.stdout, ended.stderr
+    );
     ended
 }
 
@@ -129,7 +158,13 @@ impl Ended {
     /// It failed with exit code 1, and said these words.
     #[track_caller]
     pub(crate) fn fails_with(&self, words: &[&str]) -> &Self {
-        assert_eq!(self.status.code(), Some(1), "{} {}", self.status, self.stderr);
+        assert_eq!(
+            self.status.code(),
+            Some(1),
+            "{} {}",
+            self.status,
+            self.stderr
+        );
         self.says(words)
     }
 
@@ -140,8 +175,13 @@ impl Ended {
         for word in words {
             assert!(said.contains(word), "`{word}` is not said: {said}");
         }
-        let acted_upon = said.chars().find(|&c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
-        assert_eq!(acted_upon, None, "a control character reaches the terminal: {said:?}");
+        let acted_upon = said
+            .chars()
+            .find(|&c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
+        assert_eq!(
+            acted_upon, None,
+            "a control character reaches the terminal: {said:?}"
+        );
         self
     }
 
@@ -154,7 +194,13 @@ impl Ended {
     /// A signal ended it: what the plugin did itself cannot be contained in process.
     #[track_caller]
     pub(crate) fn dies_of(&self, signal: i32) -> &Self {
-        assert_eq!(self.status.signal(), Some(signal), "{} {}", self.status, self.stderr);
+        assert_eq!(
+            self.status.signal(),
+            Some(signal),
+            "{} {}",
+            self.status,
+            self.stderr
+        );
         self
     }
 }
@@ -165,37 +211,57 @@ const SIGSEGV: i32 = 11;
 #[test]
 fn plugin_without_table_is_refused() {
     let plugin = Faulty::new("null-table");
-    plugin.devices().fails_with(&["null-table.so", "no table of functions"]);
-    plugin.train().fails_with(&["null-table.so", "no table of functions"]);
-    plugin.check("").fails_with(&["null-table.so", "no table of functions"]);
+    plugin
+        .devices()
+        .fails_with(&["null-table.so", "no table of functions"]);
+    plugin
+        .train()
+        .fails_with(&["null-table.so", "no table of functions"]);
+    plugin
+        .check("")
+        .fails_with(&["null-table.so", "no table of functions"]);
 }
 
 #[test]
 fn plugin_with_a_tiny_table_is_refused() {
     let plugin = Faulty::new("tiny-table");
-    plugin.devices().fails_with(&["tiny-table.so", "a table of 8 bytes"]);
-    plugin.check("").fails_with(&["tiny-table.so", "a table of 8 bytes"]);
+    plugin
+        .devices()
+        .fails_with(&["tiny-table.so", "a table of 8 bytes"]);
+    plugin
+        .check("")
+        .fails_with(&["tiny-table.so", "a table of 8 bytes"]);
 }
 
 #[test]
 fn plugin_without_devices_fails_every_command() {
     let plugin = Faulty::new("no-devices");
-    plugin.devices().fails_with(&["no-devices.so", "lists no device"]);
-    plugin.train().fails_with(&["no-devices.so", "lists no device"]);
-    plugin.check("").fails_with(&["no-devices.so", "lists no device"]);
+    plugin
+        .devices()
+        .fails_with(&["no-devices.so", "lists no device"]);
+    plugin
+        .train()
+        .fails_with(&["no-devices.so", "lists no device"]);
+    plugin
+        .check("")
+        .fails_with(&["no-devices.so", "lists no device"]);
 }
 
 #[test]
 fn plugin_with_a_device_listed_twice_is_refused() {
     let plugin = Faulty::new("same-ids");
-    plugin.devices().fails_with(&["same-ids.so", "device 0 twice"]);
+    plugin
+        .devices()
+        .fails_with(&["same-ids.so", "device 0 twice"]);
 }
 
 #[test]
 fn lying_counts_are_not_believed() {
-    for (fault, words) in
-        [("many-devices", "1125899906842624"), ("many-attributes", "1125899906842624"), ("create:lying", "1125899906842624")]
-    {
+    for (fault, words) in [
+        ("many-devices", "1125899906842624"),
+        ("many-attributes", "1125899906842624"),
+        ("create:lying", "1125899906842624"),
+    ] {
         let plugin = Faulty::new(fault);
         let file = fault.replace(':', "-");
         plugin.devices().fails_with(&[&file, words]);
@@ -214,7 +280,9 @@ fn lying_program_size_is_not_believed() {
 #[test]
 fn lying_serialized_size_is_not_believed() {
     let plugin = Faulty::new("large-serialized");
-    plugin.check("programs::a_program_is_serialized").fails_with(&["1125899906842624"]);
+    plugin
+        .check("programs::a_program_is_serialized")
+        .fails_with(&["1125899906842624"]);
 }
 
 #[test]
@@ -228,7 +296,11 @@ fn odd_error_texts_are_shown_as_text() {
         let plugin = Faulty::new(fault);
         let ended = plugin.devices();
         ended.fails_with(&[&fault.replace(':', "-"), words]);
-        assert!(ended.stderr.len() < 1 << 16, "{} bytes are printed", ended.stderr.len());
+        assert!(
+            ended.stderr.len() < 1 << 16,
+            "{} bytes are printed",
+            ended.stderr.len()
+        );
         plugin.check("").fails_with(&[words]);
     }
 }
@@ -243,29 +315,43 @@ fn escapes_in_names_do_not_reach_the_terminal() {
 #[test]
 fn missing_output_is_an_error() {
     let plugin = Faulty::new("missing-output");
-    plugin.train().fails_with(&["fewer results than the program has"]);
-    plugin.check("donation::state").fails_with(&["fewer results than the program has"]);
+    plugin
+        .train()
+        .fails_with(&["fewer results than the program has"]);
+    plugin
+        .check("donation::state")
+        .fails_with(&["fewer results than the program has"]);
 }
 
 #[test]
 fn buffer_returned_twice_is_an_error() {
     let plugin = Faulty::new("same-output");
-    plugin.train().fails_with(&["same-output.so", "the same buffer"]);
+    plugin
+        .train()
+        .fails_with(&["same-output.so", "the same buffer"]);
 }
 
 #[test]
 fn argument_returned_as_result_is_an_error() {
     let plugin = Faulty::new("argument-output");
-    plugin.train().fails_with(&["argument-output.so", "the same buffer"]);
+    plugin
+        .train()
+        .fails_with(&["argument-output.so", "the same buffer"]);
     plugin.check("donation::").fails_with(&["the same buffer"]);
 }
 
 #[test]
 fn read_without_an_event_is_an_error() {
     let plugin = Faulty::new("no-read-event");
-    plugin.devices().fails_with(&["no-read-event.so", "gave no event"]);
-    plugin.train().fails_with(&["no-read-event.so", "gave no event"]);
-    plugin.check("transfers::every_type").fails_with(&["gave no event"]);
+    plugin
+        .devices()
+        .fails_with(&["no-read-event.so", "gave no event"]);
+    plugin
+        .train()
+        .fails_with(&["no-read-event.so", "gave no event"]);
+    plugin
+        .check("transfers::every_type")
+        .fails_with(&["gave no event"]);
 }
 
 #[test]
@@ -279,14 +365,20 @@ fn upload_without_a_done_event_is_copied() {
 #[test]
 fn event_that_never_fires_is_a_deadline_of_devices() {
     let plugin = Faulty::new("never-ready");
-    plugin.devices().fails_with(&["does not take a megabyte", "3s"]);
+    plugin
+        .devices()
+        .fails_with(&["does not take a megabyte", "3s"]);
 }
 
 #[test]
 fn check_stops_after_cases_that_hang() {
     let plugin = Faulty::new("never-ready");
     let ended = plugin.check("");
-    ended.fails_with(&["hangs: not done after 3 s", "not run: 3 cases hung", " 3 failed, "]);
+    ended.fails_with(&[
+        "hangs: not done after 3 s",
+        "not run: 3 cases hung",
+        " 3 failed, ",
+    ]);
 }
 
 #[test]
@@ -300,13 +392,20 @@ fn constructor_that_hangs_costs_its_deadline() {
 #[test]
 fn constructor_that_hangs_does_not_block_the_end() {
     let plugin = Faulty::new("constructor:sleep");
-    plugin.devices_unprobed().fails_with(&["constructor-sleep.so has not started after 3 s"]);
+    plugin
+        .devices_unprobed()
+        .fails_with(&["constructor-sleep.so has not started after 3 s"]);
 }
 
 #[test]
 fn unreadable_deadline_is_refused() {
-    let plugin = Faulty { deadline: "soon", ..Faulty::new("null-table") };
-    plugin.devices().fails_with(&["HALITE_PLUGIN_DEADLINE is `soon`; it is a whole number of seconds"]);
+    let plugin = Faulty {
+        deadline: "soon",
+        ..Faulty::new("null-table")
+    };
+    plugin
+        .devices()
+        .fails_with(&["HALITE_PLUGIN_DEADLINE is `soon`; it is a whole number of seconds"]);
 }
 
 #[test]
@@ -318,7 +417,9 @@ fn constructor_that_ends_the_process_is_refused() {
         ("constructor:throw", "SIGABRT"),
     ] {
         let plugin = Faulty::new(fault);
-        plugin.devices().fails_with(&[&fault.replace(':', "-"), how]);
+        plugin
+            .devices()
+            .fails_with(&[&fault.replace(':', "-"), how]);
     }
 }
 
@@ -331,10 +432,14 @@ fn hang_while_opening_costs_its_deadline() {
     ] {
         let plugin = Faulty::new(fault);
         let file = fault.replace(':', "-");
-        plugin.devices().fails_with(&[&file, words, "has not returned after"]);
+        plugin
+            .devices()
+            .fails_with(&[&file, words, "has not returned after"]);
         plugin.check("").fails_with(&[&file, words]);
     }
-    Faulty::new("create:sleep").train().fails_with(&["create-sleep.so", "has been looking for its devices"]);
+    Faulty::new("create:sleep")
+        .train()
+        .fails_with(&["create-sleep.so", "has been looking for its devices"]);
 }
 
 #[test]
@@ -357,8 +462,12 @@ fn exit_while_opening_is_an_error() {
 #[test]
 fn exit_while_compiling_is_an_error() {
     let plugin = Faulty::new("compile:exit");
-    plugin.train().fails_with(&["compile-exit.so", "ended the process"]);
-    plugin.check("donation::state").fails_with(&["ended the process"]);
+    plugin
+        .train()
+        .fails_with(&["compile-exit.so", "ended the process"]);
+    plugin
+        .check("donation::state")
+        .fails_with(&["ended the process"]);
 }
 
 #[test]
@@ -374,22 +483,34 @@ fn exception_while_opening_is_an_error() {
 #[test]
 fn exception_while_compiling_is_an_error() {
     let plugin = Faulty::new("compile:throw");
-    plugin.train().fails_with(&["compile-throw.so", "PJRT_Client_Compile threw a C++ exception"]);
-    plugin.check("donation::state").fails_with(&["PJRT_Client_Compile threw a C++ exception"]);
+    plugin.train().fails_with(&[
+        "compile-throw.so",
+        "PJRT_Client_Compile threw a C++ exception",
+    ]);
+    plugin
+        .check("donation::state")
+        .fails_with(&["PJRT_Client_Compile threw a C++ exception"]);
 }
 
 #[test]
 fn exception_of_a_launch_names_the_plugin() {
     let plugin = Faulty::new("execute:throw");
-    plugin.train().dies_of(SIGABRT).says(&["execute-throw.so", "PJRT_LoadedExecutable_Execute threw"]);
-    plugin.check("donation::state").fails_with(&["PJRT_LoadedExecutable_Execute threw"]);
+    plugin
+        .train()
+        .dies_of(SIGABRT)
+        .says(&["execute-throw.so", "PJRT_LoadedExecutable_Execute threw"]);
+    plugin
+        .check("donation::state")
+        .fails_with(&["PJRT_LoadedExecutable_Execute threw"]);
 }
 
 #[test]
 fn compiler_that_hangs_costs_its_deadline() {
     let plugin = Faulty::new("compile:sleep");
     plugin.check("donation::state").fails_with(&["after 3 s"]);
-    plugin.train().fails_with(&["compile-sleep.so", "HALITE_COMPILE_DEADLINE"]);
+    plugin
+        .train()
+        .fails_with(&["compile-sleep.so", "HALITE_COMPILE_DEADLINE"]);
 }
 
 #[test]
@@ -409,5 +530,7 @@ fn check_contains_a_plugin_that_dies() {
 
 #[test]
 fn check_ends_a_launch_that_hangs() {
-    Faulty::new("execute:sleep").check("donation::state").fails_with(&["hangs: not done after 12 s"]);
+    Faulty::new("execute:sleep")
+        .check("donation::state")
+        .fails_with(&["hangs: not done after 12 s"]);
 }

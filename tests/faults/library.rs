@@ -16,7 +16,9 @@ use halite_pjrt_sys::{LAYOUTS, SLOTS};
 /// The real CPU plugin, installed if it is missing.
 pub(crate) fn real() -> PathBuf {
     let cache = Cache::open(None).unwrap();
-    install(plugin("cpu").unwrap(), &cache, &mut Bar::default()).unwrap().path
+    install(plugin("cpu").unwrap(), &cache, &mut Bar::default())
+        .unwrap()
+        .path
 }
 
 /// A plugin with this fault, in `directory`. Its file is named after the fault: `create-sleep.so`.
@@ -30,10 +32,24 @@ pub(crate) fn faulty(directory: &Path, fault: &str) -> PathBuf {
     let define = |name: &str, text: &str| format!("-D{name}=\"{text}\"");
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     // Unwind tables let an exception pass through the library.
-    cc.args(["-shared", "-fPIC", "-fexceptions", "-w", "-I"]).arg(directory);
-    cc.args([define("REAL", real().to_str().unwrap()), define("FAULT", fault)]);
-    let built = cc.arg("-o").arg(&path).arg(source).arg("-ldl").output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    cc.args(["-shared", "-fPIC", "-fexceptions", "-w", "-I"])
+        .arg(directory);
+    cc.args([
+        define("REAL", real().to_str().unwrap()),
+        define("FAULT", fault),
+    ]);
+    let built = cc
+        .arg("-o")
+        .arg(&path)
+        .arg(source)
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
     path
 }
 
@@ -44,7 +60,13 @@ fn offsets() -> String {
         writeln!(text, "#define SLOT_{} {}", slot.name, slot.offset).unwrap();
     }
     for layout in LAYOUTS.iter().flat_map(|layouts| layouts.iter()) {
-        writeln!(text, "#define SIZE_{} {}", layout.name, layout.end_at(u32::MAX)).unwrap();
+        writeln!(
+            text,
+            "#define SIZE_{} {}",
+            layout.name,
+            layout.end_at(u32::MAX)
+        )
+        .unwrap();
         for field in layout.fields {
             let name = field.name.trim_start_matches("r#");
             writeln!(text, "#define AT_{}_{name} {}", layout.name, field.offset).unwrap();

@@ -20,8 +20,13 @@ const SHORT: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(120);
 
 fn open(plugin: &Path, deadline: Duration) -> Result<Client> {
-    let options = OpenOptions { deadline, ..OpenOptions::default() };
-    Ok(Accelerator::Plugin(plugin.into()).open_with(&options, &mut Quiet)?.client)
+    let options = OpenOptions {
+        deadline,
+        ..OpenOptions::default()
+    };
+    Ok(Accelerator::Plugin(plugin.into())
+        .open_with(&options, &mut Quiet)?
+        .client)
 }
 
 fn cpu() -> Client {
@@ -31,7 +36,13 @@ fn cpu() -> Client {
 fn works(client: &Client) {
     let host = HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap();
     let device = Sharding::single(client.local_devices()[0]);
-    assert_eq!(Array::upload(client, &host, &device).unwrap().read().unwrap(), host);
+    assert_eq!(
+        Array::upload(client, &host, &device)
+            .unwrap()
+            .read()
+            .unwrap(),
+        host
+    );
 }
 
 /// What `work` gives, if it ends in time.
@@ -49,11 +60,21 @@ fn client_that_is_never_made_blocks_no_other_plugin() {
         let first = cpu();
         let error = open(&hangs, SHORT).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
-        assert!(error.to_string().contains("create-sleep.so has been looking for its devices"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("create-sleep.so has been looking for its devices"),
+            "{error}"
+        );
         // Not again: it is known to be stuck.
         let begun = Instant::now();
         let error = open(&hangs, LONG).unwrap_err();
-        assert!(error.to_string().contains("has been making a client for more than"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("has been making a client for more than"),
+            "{error}"
+        );
         assert!(begun.elapsed() < LONG, "it was waited for again");
         works(&cpu());
         works(&first);
@@ -75,7 +96,12 @@ fn client_that_is_never_destroyed_blocks_no_other_plugin() {
         drop(first);
         destroyed.join().unwrap();
         let error = open(&hangs, LONG).unwrap_err();
-        assert!(error.to_string().contains("has been destroying a client for more than"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("has been destroying a client for more than"),
+            "{error}"
+        );
     });
 }
 
@@ -87,7 +113,12 @@ fn constructor_that_hangs_blocks_no_other_plugin() {
         for _ in 0..2 {
             let error = open(&hangs, SHORT).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
-            assert!(error.to_string().contains("constructor-sleep.so has not started"), "{error}");
+            assert!(
+                error
+                    .to_string()
+                    .contains("constructor-sleep.so has not started"),
+                "{error}"
+            );
         }
         assert_eq!(Plugin::stuck_in_loader(), None);
         works(&cpu());
@@ -105,13 +136,23 @@ fn exceptions_while_compiling_leave_the_client_usable() {
         let program = halite_core::Program {
             name: "identity".into(),
             code: code.as_bytes().into(),
-            signature: halite_core::Signature { inputs: vec![ty.clone()], outputs: vec![ty], donated: vec![] },
+            signature: halite_core::Signature {
+                inputs: vec![ty.clone()],
+                outputs: vec![ty],
+                donated: vec![],
+            },
             partitions: 1,
             replicas: 1,
         };
         for _ in 0..2 {
-            let error = client.compile(&program, &halite_core::CompileOptions::default()).unwrap_err().to_string();
-            assert!(error.contains("compile-throw.so: PJRT_Client_Compile threw a C++ exception"), "{error}");
+            let error = client
+                .compile(&program, &halite_core::CompileOptions::default())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("compile-throw.so: PJRT_Client_Compile threw a C++ exception"),
+                "{error}"
+            );
         }
         works(&client);
     });

@@ -1,5 +1,5 @@
-//! `halite plugins`, as a user runs it: on the real CPU plugin, and on builds of it that end their process; and `halite plan` on
-//! such builds.
+//! `halite plugins`, as a user runs it: on the real CPU plugin, and on builds of it that end their
+//! process; and `halite plan` on such builds.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -17,13 +17,24 @@ use serde_json::Value;
 /// The real CPU plugin, installed if it is missing.
 fn real() -> PathBuf {
     let cache = Cache::open(None).unwrap();
-    install(plugin("cpu").unwrap(), &cache, &mut Bar::default()).unwrap().path
+    install(plugin("cpu").unwrap(), &cache, &mut Bar::default())
+        .unwrap()
+        .path
 }
 
 fn halite(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
-    let output = command.arg("plugins").args(arguments).env_remove("HALITE_CPU_PLUGIN").output().unwrap();
-    println!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .arg("plugins")
+        .args(arguments)
+        .env_remove("HALITE_CPU_PLUGIN")
+        .output()
+        .unwrap();
+    println!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     output
 }
 
@@ -42,7 +53,13 @@ fn the_list_says_of_each_plugin_what_it_is_and_whether_it_is_here() {
     let cache = cache.to_str().unwrap();
     let listed = text(&halite(&["list", "--cache-dir", cache]).stdout);
     for plugin in PLUGINS {
-        for word in [plugin.name, plugin.package.name, plugin.package.version, plugin.about, plugin.licence] {
+        for word in [
+            plugin.name,
+            plugin.package.name,
+            plugin.package.version,
+            plugin.about,
+            plugin.licence,
+        ] {
             assert!(listed.contains(word), "`{word}` is not in the list");
         }
     }
@@ -60,14 +77,24 @@ fn a_name_that_is_no_plugin_is_answered_with_those_there_are() {
         let output = halite(arguments);
         assert_eq!(output.status.code(), Some(1));
         let words = text(&output.stderr);
-        assert!(words.contains("`abacus`") && words.contains("cpu, cpu-alternative"), "{words}");
+        assert!(
+            words.contains("`abacus`") && words.contains("cpu, cpu-alternative"),
+            "{words}"
+        );
     }
 }
 
 #[test]
 fn a_check_prints_the_versions_and_a_line_for_each_case() {
     let real = real();
-    let output = halite(&["check", real.to_str().unwrap(), "--devices", "2", "--only", "donation"]);
+    let output = halite(&[
+        "check",
+        real.to_str().unwrap(),
+        "--devices",
+        "2",
+        "--only",
+        "donation",
+    ]);
     assert_eq!(output.status.code(), Some(0));
     let words = text(&output.stdout);
     for word in [
@@ -81,12 +108,26 @@ fn a_check_prints_the_versions_and_a_line_for_each_case() {
     ] {
         assert!(words.contains(word), "`{word}` is not said");
     }
-    assert!(!words.contains("transfers: "), "a case that was not asked for ran");
+    assert!(
+        !words.contains("transfers: "),
+        "a case that was not asked for ran"
+    );
 
-    let output = halite(&["check", real.to_str().unwrap(), "--devices", "1", "--only", "copies", "--json"]);
+    let output = halite(&[
+        "check",
+        real.to_str().unwrap(),
+        "--devices",
+        "1",
+        "--only",
+        "copies",
+        "--json",
+    ]);
     let value = json(&output);
     assert_eq!(value["plugin"]["devices"].as_array().unwrap().len(), 1);
-    assert_eq!(value["cases"][0]["case"], "transfers::copies_reach_every_device");
+    assert_eq!(
+        value["cases"][0]["case"],
+        "transfers::copies_reach_every_device"
+    );
     assert_eq!(value["cases"][0]["words"], "needs 2 devices, there are 1");
     assert_eq!(value["summary"]["skipped"], 1);
 
@@ -95,9 +136,13 @@ fn a_check_prints_the_versions_and_a_line_for_each_case() {
     assert!(text(&output.stderr).contains("no case has this in its name"));
 }
 
-/// The real plugin with another function in one place of its table. `body` may call `replaced(arguments)`.
+/// The real plugin with another function in one place of its table. `body` may call
+/// `replaced(arguments)`.
 fn with(real: &Path, directory: &Path, function: &str, body: &str) -> PathBuf {
-    let slot = halite_pjrt_sys::SLOTS.iter().find(|slot| slot.name == function).expect("a function of the API");
+    let slot = halite_pjrt_sys::SLOTS
+        .iter()
+        .find(|slot| slot.name == function)
+        .expect("a function of the API");
     let code = format!(
         r#"#include <dlfcn.h>
 #include <stdio.h>
@@ -123,8 +168,16 @@ void *GetPjrtApi(void) {{
     let source = directory.join(format!("{function}.c"));
     fs::write(&source, code).unwrap();
     let path = source.with_extension("so");
-    let status = Command::new("cc").args(["-shared", "-fPIC", "-w", "-o"]).args([&path, &source]).arg("-ldl").status();
-    assert!(status.expect("a C compiler, which Rust links with as well").success());
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-w", "-o"])
+        .args([&path, &source])
+        .arg("-ldl")
+        .status();
+    assert!(
+        status
+            .expect("a C compiler, which Rust links with as well")
+            .success()
+    );
     path
 }
 
@@ -139,8 +192,14 @@ fn a_plugin_that_ends_its_process_fails_the_cases_that_did_it_and_the_others_run
     let words = text(&output.stdout);
     let failed = "programs: a program is serialized and loaded ... FAILED: the plugin ended the process (signal: 6";
     assert!(words.contains(failed), "the case is not named");
-    assert!(words.contains("F0000 serialize.cc:7] Check failed: nobody asked"), "its last words are not there");
-    assert!(words.contains("programs: planned memory is that of the types ... ok"), "what comes after it did not run");
+    assert!(
+        words.contains("F0000 serialize.cc:7] Check failed: nobody asked"),
+        "its last words are not there"
+    );
+    assert!(
+        words.contains("programs: planned memory is that of the types ... ok"),
+        "what comes after it did not run"
+    );
     assert!(words.contains(" passed, 2 failed, "));
     assert!(words.contains("failed: programs::what_is_no_serialized_program_is_refused"));
 }
@@ -149,11 +208,19 @@ fn a_plugin_that_ends_its_process_fails_the_cases_that_did_it_and_the_others_run
 fn a_plugin_that_ends_its_process_while_it_is_opened_is_one_error() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
-    let plugin = with(&real, directory.path(), "PJRT_Client_Create", "*(volatile int *)8 = 1;");
+    let plugin = with(
+        &real,
+        directory.path(),
+        "PJRT_Client_Create",
+        "*(volatile int *)8 = 1;",
+    );
     let output = halite(&["check", plugin.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     let words = text(&output.stderr);
-    assert!(words.contains("while it was loaded, the plugin ended the process (signal: 11"), "{words}");
+    assert!(
+        words.contains("while it was loaded, the plugin ended the process (signal: 11"),
+        "{words}"
+    );
     assert_eq!(words.trim().lines().count(), 1, "{words}");
 }
 
@@ -172,7 +239,11 @@ fn a_library_full_of_holes_is_an_error_whatever_the_loader_does_with_it() {
     fs::write(&path, holes).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), length);
     let output = halite(&["check", path.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1), "neither a success nor a signal");
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "neither a success nor a signal"
+    );
     let words = text(&output.stderr);
     assert!(words.starts_with("error: plugins check: "), "{words}");
 }
@@ -180,8 +251,13 @@ fn a_library_full_of_holes_is_an_error_whatever_the_loader_does_with_it() {
 /// `halite plan` of a small model for virtual CPUs, with this plugin as the compiler.
 fn plan(plugin: &Path, arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
-    command.args("plan mnist-mlp --batch-size 64 --offline".split(' ')).args(arguments.split(' '));
-    command.env("HALITE_CPU_PLUGIN", plugin).env_remove("HALITE_LOG").env_remove("HALITE_PROFILE");
+    command
+        .args("plan mnist-mlp --batch-size 64 --offline".split(' '))
+        .args(arguments.split(' '));
+    command
+        .env("HALITE_CPU_PLUGIN", plugin)
+        .env_remove("HALITE_LOG")
+        .env_remove("HALITE_PROFILE");
     command
 }
 
@@ -190,9 +266,15 @@ fn a_compiler_that_aborts_is_an_error_of_the_plan() {
     let directory = tempfile::tempdir().unwrap();
     let body = r#"fprintf(stderr, "chatter\nF1121 21:14:03.5 7 compiler.cc:7] Check failed: axis <= 16\n@ 0x1\n"); abort();"#;
     let plugin = with(&real(), directory.path(), "PJRT_Compile", body);
-    let output = plan(&plugin, "--target cpu:8 --strategy fsdp").output().unwrap();
+    let output = plan(&plugin, "--target cpu:8 --strategy fsdp")
+        .output()
+        .unwrap();
     let words = text(&output.stderr);
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), String::new()), "{words}");
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(1), String::new()),
+        "{words}"
+    );
     assert_eq!(words.trim().lines().count(), 1, "one paragraph: {words}");
     for word in [
         "error: plan for cpu:8: fsdp on data=8: the compiler, ",
@@ -202,8 +284,14 @@ fn a_compiler_that_aborts_is_an_error_of_the_plan() {
     ] {
         assert!(words.contains(word), "`{word}` is not in: {words}");
     }
-    let output = plan(&plugin, "--target cpu:8 --strategy fsdp --verbose").output().unwrap();
-    assert!(text(&output.stderr).starts_with("chatter\n"), "{}", text(&output.stderr));
+    let output = plan(&plugin, "--target cpu:8 --strategy fsdp --verbose")
+        .output()
+        .unwrap();
+    assert!(
+        text(&output.stderr).starts_with("chatter\n"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -219,13 +307,29 @@ fn a_search_goes_on_after_a_layout_whose_compiler_aborted() {
     let (words, log) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), &*log), (Some(0), ""), "{words}");
     let rows: Vec<&str> = words.lines().skip(1).take(2).collect();
-    assert!(rows[0].starts_with("fsdp       fsdp=2 ") && rows[0].contains(" yes "), "{words}");
-    assert!(rows[1].starts_with("dp         data=2 ") && rows[1].ends_with("failed, see below"), "{words}");
-    assert!(words.contains("\nfailed: plan for cpu:2: dp on data=2: the compiler, "), "{words}");
+    assert!(
+        rows[0].starts_with("fsdp       fsdp=2 ") && rows[0].contains(" yes "),
+        "{words}"
+    );
+    assert!(
+        rows[1].starts_with("dp         data=2 ") && rows[1].ends_with("failed, see below"),
+        "{words}"
+    );
+    assert!(
+        words.contains("\nfailed: plan for cpu:2: dp on data=2: the compiler, "),
+        "{words}"
+    );
     fs::remove_file(marker).unwrap();
-    let value = json(&plan(&plugin, "--target cpu:2 --search --json").output().unwrap());
+    let value = json(
+        &plan(&plugin, "--target cpu:2 --search --json")
+            .output()
+            .unwrap(),
+    );
     assert_eq!(value[0]["fit"]["verdict"], "fits");
-    assert!(value[1]["error"].as_str().unwrap().contains("signal: 6"), "{value}");
+    assert!(
+        value[1]["error"].as_str().unwrap().contains("signal: 6"),
+        "{value}"
+    );
 }
 
 #[test]
@@ -237,10 +341,15 @@ fn a_compiler_that_never_comes_back_is_ended_at_the_deadline_and_with_its_parent
         pid.display()
     );
     let plugin = with(&real(), directory.path(), "PJRT_Compile", &body);
-    let output = plan(&plugin, "--target cpu:2 --deadline 1").output().unwrap();
+    let output = plan(&plugin, "--target cpu:2 --deadline 1")
+        .output()
+        .unwrap();
     let words = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{words}");
-    assert!(words.contains("was not done after 1 s, and was ended; give it longer with --deadline"), "{words}");
+    assert!(
+        words.contains("was not done after 1 s, and was ended; give it longer with --deadline"),
+        "{words}"
+    );
 
     // It may have been ended before it came to the compiler, or not.
     let _ = fs::remove_file(&pid);
@@ -251,14 +360,22 @@ fn a_compiler_that_never_comes_back_is_ended_at_the_deadline_and_with_its_parent
             thread::sleep(Duration::from_millis(5));
         }
     };
-    let mut parent = plan(&plugin, "--target cpu:2").stderr(Stdio::null()).spawn().unwrap();
+    let mut parent = plan(&plugin, "--target cpu:2")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     until("compiled", &|| pid.exists());
     let child = Path::new("/proc").join(fs::read_to_string(&pid).unwrap());
-    assert!(child.exists() && !child.ends_with(parent.id().to_string()), "{}", child.display());
+    assert!(
+        child.exists() && !child.ends_with(parent.id().to_string()),
+        "{}",
+        child.display()
+    );
     // Nothing that the parent could do something at.
     parent.kill().unwrap();
     parent.wait().unwrap();
     // Nobody may be there to wait for it: then it is a zombie.
-    let is_gone = || fs::read_to_string(child.join("stat")).map_or(true, |stat| stat.contains(") Z "));
+    let is_gone =
+        || fs::read_to_string(child.join("stat")).map_or(true, |stat| stat.contains(") Z "));
     until("ended", &is_gone);
 }

@@ -1,5 +1,6 @@
-//! Damages files of runs and of the cache, and looks at what the command makes of it: an error, a recovery, or the same
-//! bits as without the damage. Never another result, a panic, a hang, or a loss of what was not damaged.
+//! Damages files of runs and of the cache, and looks at what the command makes of it: an error, a
+//! recovery, or the same bits as without the damage. Never another result, a panic, a hang, or a
+//! loss of what was not damaged.
 //!
 //! By hand: `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
 
@@ -94,32 +95,54 @@ pub struct Summary {
 impl Summary {
     /// How many cases had each right outcome: the same bits, a recovery with a warning, an error.
     pub fn outcomes(&self) -> [u64; 3] {
-        [Right::SameBits, Right::Recovered, Right::Error]
-            .map(|right| self.counts.values().filter_map(|(counts, _)| counts.get(&right)).sum())
+        [Right::SameBits, Right::Recovered, Right::Error].map(|right| {
+            self.counts
+                .values()
+                .filter_map(|(counts, _)| counts.get(&right))
+                .sum()
+        })
     }
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<16} {:>9} {:>9} {:>9} {:>9}", "damaged", "same bits", "recovered", "error", "wrong")?;
+        writeln!(
+            f,
+            "{:<16} {:>9} {:>9} {:>9} {:>9}",
+            "damaged", "same bits", "recovered", "error", "wrong"
+        )?;
         for (place, (counts, wrong)) in &self.counts {
             let count = |right| counts.get(&right).copied().unwrap_or(0);
-            let [same, recovered, error] = [Right::SameBits, Right::Recovered, Right::Error].map(count);
-            writeln!(f, "{:<16} {same:>9} {recovered:>9} {error:>9} {wrong:>9}", place.name())?;
+            let [same, recovered, error] =
+                [Right::SameBits, Right::Recovered, Right::Error].map(count);
+            writeln!(
+                f,
+                "{:<16} {same:>9} {recovered:>9} {error:>9} {wrong:>9}",
+                place.name()
+            )?;
         }
         let [same, recovered, error] = self.outcomes();
         let wrong = self.failures.len() as u64;
-        write!(f, "seed {}: {} cases, {wrong} wrong", self.seed, same + recovered + error + wrong)
+        write!(
+            f,
+            "seed {}: {} cases, {wrong} wrong",
+            self.seed,
+            same + recovered + error + wrong
+        )
     }
 }
 
 /// Makes all cases.
 ///
 /// # Errors
-/// If they cannot be made at all: no plugin, no place for files, or a run fails that nothing happens to.
+/// If they cannot be made at all: no plugin, no place for files, or a run fails that nothing
+/// happens to.
 pub fn run(options: &Options) -> Result<Summary, String> {
     let harness = Harness::new(options)?;
-    let summary = Mutex::new(Summary { seed: options.seed, ..Summary::default() });
+    let summary = Mutex::new(Summary {
+        seed: options.seed,
+        ..Summary::default()
+    });
     let next = AtomicU64::new(options.first);
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
@@ -139,7 +162,11 @@ pub fn run(options: &Options) -> Result<Summary, String> {
                         Ok(right) => *counts.entry(right).or_default() += 1,
                         Err(how) => {
                             *wrong += 1;
-                            let what = format!("case {index}, seed {}, {}: {story}: {how}", options.seed, place.name());
+                            let what = format!(
+                                "case {index}, seed {}, {}: {story}: {how}",
+                                options.seed,
+                                place.name()
+                            );
                             summary.failures.push(what);
                         }
                     }
@@ -163,16 +190,26 @@ struct Harness<'a> {
 
 impl<'a> Harness<'a> {
     fn new(options: &'a Options) -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let directory =
+            tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         let base = directory.path().to_path_buf();
         process::fill_cache(&base.join("cache"))?;
         let text = "the cat runs over a hill and the dog sings to the blue moon ".repeat(60);
         fs::write(base.join("text.txt"), text).map_err(|error| format!("text.txt: {error}"))?;
         let empty = || Outcome::read(Path::new("/nonexistent"));
-        let mut harness = Harness { options, directory, text: empty(), digits: empty() };
+        let mut harness = Harness {
+            options,
+            directory,
+            text: empty(),
+            digits: empty(),
+        };
 
         let cache = base.join("cache");
-        for (name, place) in [("finished", Place::Finished), ("digits", Place::Images), ("by-path", Place::Digests)] {
+        for (name, place) in [
+            ("finished", Place::Finished),
+            ("digits", Place::Images),
+            ("by-path", Place::Digests),
+        ] {
             let ended = harness.ended(&mut harness.command(place, &cache, &base.join(name)))?;
             if !ended.succeeded() {
                 return Err(format!("{name}, undamaged: {}", ended.words()));
@@ -186,15 +223,21 @@ impl<'a> Harness<'a> {
         harness.stop(&cache, &base.join("stopped"))?;
         // Installers take these; here for them to be damaged.
         let locks = cache.join(".locks");
-        let packages: Vec<String> =
-            runs::files(&cache).into_iter().filter(|name| !name.contains('/') && name.contains("p")).collect();
+        let packages: Vec<String> = runs::files(&cache)
+            .into_iter()
+            .filter(|name| !name.contains('/') && name.contains("p"))
+            .collect();
         let planted = fs::create_dir_all(&locks).and_then(|()| {
-            packages.iter().filter(|name| *name != "programs").try_for_each(|name| fs::write(locks.join(name), ""))
+            packages
+                .iter()
+                .filter(|name| *name != "programs")
+                .try_for_each(|name| fs::write(locks.join(name), ""))
         });
         planted.map_err(|error| format!("{}: {error}", locks.display()))?;
         // Runs of other cases write to `cache` while a case copies its own.
         let whole = base.join("cache-unused");
-        process::link_tree(&cache, &whole).map_err(|error| format!("{}: {error}", whole.display()))?;
+        process::link_tree(&cache, &whole)
+            .map_err(|error| format!("{}: {error}", whole.display()))?;
         Ok(harness)
     }
 
@@ -202,7 +245,8 @@ impl<'a> Harness<'a> {
     fn stop(&self, cache: &Path, out: &Path) -> Result<(), String> {
         for _ in 0..20 {
             let _ = fs::remove_dir_all(out);
-            let mut running = Running::start(&mut self.command(Place::Stopped, cache, out)).map_err(|error| error.to_string())?;
+            let mut running = Running::start(&mut self.command(Place::Stopped, cache, out))
+                .map_err(|error| error.to_string())?;
             if running.wait_until(self.options.deadline, || runs::newest_step(out) >= 30) {
                 // Frozen first, so that it is seen to as soon as the step is done.
                 running.signal("STOP");
@@ -210,7 +254,10 @@ impl<'a> Harness<'a> {
                 running.signal("CONT");
             }
             let ended = running.end(self.options.deadline);
-            if ended.code() == Some(143) && runs::newest_step(out) < 55 && runs::checkpoints(out).len() >= 2 {
+            if ended.code() == Some(143)
+                && runs::newest_step(out) < 55
+                && runs::checkpoints(out).len() >= 2
+            {
                 return Ok(());
             }
         }
@@ -228,18 +275,27 @@ impl<'a> Harness<'a> {
             }
         };
         if place == Place::Digests {
-            let found = runs::files(&base.join("cache")).into_iter().find(|name| name.ends_with(".so"));
-            let plugin = base.join("cache").join(found.expect("the cache has the plugin"));
+            let found = runs::files(&base.join("cache"))
+                .into_iter()
+                .find(|name| name.ends_with(".so"));
+            let plugin = base
+                .join("cache")
+                .join(found.expect("the cache has the plugin"));
             command.args(["--accelerator", &format!("plugin:{}", plugin.display())]);
         }
-        command.args(["--quiet", "--out"]).arg(out).env("HALITE_CACHE_DIR", cache);
-        // No package can be installed again: without the network, damage is an error or is repaired from what is here.
+        command
+            .args(["--quiet", "--out"])
+            .arg(out)
+            .env("HALITE_CACHE_DIR", cache);
+        // No package can be installed again: without the network, damage is an error or is repaired
+        // from what is here.
         command.env("PATH", "/nonexistent");
         command
     }
 
     fn ended(&self, command: &mut Command) -> Result<Ended, String> {
-        let running = Running::start(command).map_err(|error| format!("{}: {error}", self.options.halite.display()))?;
+        let running = Running::start(command)
+            .map_err(|error| format!("{}: {error}", self.options.halite.display()))?;
         Ok(running.end(self.options.deadline))
     }
 
@@ -266,7 +322,12 @@ impl<'a> Harness<'a> {
         (place, story, judged)
     }
 
-    fn judged(&self, place: Place, directory: &Path, random: &mut Random) -> Result<(String, Result<Right, String>), String> {
+    fn judged(
+        &self,
+        place: Place,
+        directory: &Path,
+        random: &mut Random,
+    ) -> Result<(String, Result<Right, String>), String> {
         let base = self.directory.path();
         let (out, own_cache) = (directory.join("run"), directory.join("cache"));
         let io = |error: std::io::Error| format!("{}: {error}", directory.display());
@@ -274,7 +335,9 @@ impl<'a> Harness<'a> {
         let (root, from) = match place {
             Place::Stopped => (&out, base.join("stopped")),
             Place::Finished | Place::Overwritten => (&out, base.join("finished")),
-            Place::Cache | Place::Images | Place::Digests => (&own_cache, base.join("cache-unused")),
+            Place::Cache | Place::Images | Place::Digests => {
+                (&own_cache, base.join("cache-unused"))
+            }
         };
         process::link_tree(&from, root).map_err(io)?;
         let in_place = |name: &str| match place {
@@ -283,23 +346,41 @@ impl<'a> Harness<'a> {
             Place::Cache => !name.starts_with("npm-"),
             _ => true,
         };
-        let targets: Vec<String> = runs::files(root).into_iter().filter(|name| in_place(name)).collect();
+        let targets: Vec<String> = runs::files(root)
+            .into_iter()
+            .filter(|name| in_place(name))
+            .collect();
         let mut damaged = Vec::new();
         for _ in 0..if random.percent(25) { 2 } else { 1 } {
             damaged.extend(damage::draw(root, &targets, random).map_err(io)?);
         }
-        let story = damaged.iter().map(ToString::to_string).collect::<Vec<_>>().join(", then ");
+        let story = damaged
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", then ");
 
         let before = Contents::of(&out, &damaged);
         let table_before = runs::table(&out.join("metrics.csv"));
-        let cache = if in_cache { &own_cache } else { &base.join("cache") };
+        let cache = if in_cache {
+            &own_cache
+        } else {
+            &base.join("cache")
+        };
         let mut command = self.command(place, cache, &out);
         if matches!(place, Place::Stopped | Place::Finished) {
             command.arg("--resume");
         }
         let ended = self.ended(&mut command)?;
-        let expected = if place == Place::Images { &self.digits } else { &self.text };
-        Ok((story, judge(place, &ended, &out, &before, &table_before, expected)))
+        let expected = if place == Place::Images {
+            &self.digits
+        } else {
+            &self.text
+        };
+        Ok((
+            story,
+            judge(place, &ended, &out, &before, &table_before, expected),
+        ))
     }
 }
 
@@ -314,14 +395,17 @@ struct Contents {
 
 impl Contents {
     fn of(out: &Path, damaged: &[Damaged]) -> Self {
-        let precious = |name: &String| name.ends_with("arrays.safetensors") || name == "metrics.csv";
+        let precious =
+            |name: &String| name.ends_with("arrays.safetensors") || name == "metrics.csv";
         let whole = |name: &String| !damaged.iter().any(|damaged| damaged.touches(name));
         let read = |name: String| {
             let path = out.join(&name);
             path.symlink_metadata().ok().filter(fs::Metadata::is_file)?;
             Some((name, fs::read(path).ok()?))
         };
-        let names = runs::files(out).into_iter().filter(|name| precious(name) && whole(name));
+        let names = runs::files(out)
+            .into_iter()
+            .filter(|name| precious(name) && whole(name));
         Contents {
             files: names.filter_map(read).collect(),
             rows: runs::table(&out.join("metrics.csv")),
@@ -332,21 +416,38 @@ impl Contents {
     /// Files whose content is nowhere any more.
     fn lost(&self, out: &Path) -> Vec<&str> {
         let now: BTreeSet<Vec<u8>> = Contents::everywhere(out);
-        self.files.iter().filter(|(_, content)| !now.contains(content)).map(|(name, _)| &**name).collect()
+        self.files
+            .iter()
+            .filter(|(_, content)| !now.contains(content))
+            .map(|(name, _)| &**name)
+            .collect()
     }
 
-    /// Those of `lost` that are not tables, and tables with a row that is in no table any more: a run that goes on writes rows
-    /// again, with other times.
+    /// Those of `lost` that are not tables, and tables with a row that is in no table any more: a
+    /// run that goes on writes rows again, with other times.
     fn lost_rows<'a>(&self, lost: Vec<&'a str>, out: &Path) -> Vec<&'a str> {
-        let tables = runs::files(out).into_iter().filter(|name| name.starts_with("metrics.csv"));
-        let rows: BTreeSet<String> = tables.flat_map(|name| runs::table(&out.join(name))).collect();
-        let is_lost = |name: &&str| *name != "metrics.csv" || !self.rows.iter().all(|row| rows.contains(row));
+        let tables = runs::files(out)
+            .into_iter()
+            .filter(|name| name.starts_with("metrics.csv"));
+        let rows: BTreeSet<String> = tables
+            .flat_map(|name| runs::table(&out.join(name)))
+            .collect();
+        let is_lost =
+            |name: &&str| *name != "metrics.csv" || !self.rows.iter().all(|row| rows.contains(row));
         lost.into_iter().filter(is_lost).collect()
     }
 
     fn everywhere(out: &Path) -> BTreeSet<Vec<u8>> {
-        let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-        runs::files(out).into_iter().map(|name| out.join(name)).filter(is_file).filter_map(|path| fs::read(path).ok()).collect()
+        let is_file = |path: &PathBuf| {
+            path.symlink_metadata()
+                .is_ok_and(|metadata| metadata.is_file())
+        };
+        runs::files(out)
+            .into_iter()
+            .map(|name| out.join(name))
+            .filter(is_file)
+            .filter_map(|path| fs::read(path).ok())
+            .collect()
     }
 }
 
@@ -368,7 +469,10 @@ fn judge(
         return Err(format!("a signal ended it: {}", ended.words()));
     }
     if !ended.succeeded() {
-        let said = ended.stderr.split_once("error: ").is_some_and(|(_, error)| !error.trim().is_empty());
+        let said = ended
+            .stderr
+            .split_once("error: ")
+            .is_some_and(|(_, error)| !error.trim().is_empty());
         if !said || ended.code() != Some(1) {
             return Err(format!("it failed without an error: {}", ended.words()));
         }
@@ -376,12 +480,19 @@ fn judge(
         let lost = before.lost_rows(before.lost(out), out);
         return match lost.is_empty() || runs::newest_step(out) > before.newest {
             true => Ok(Right::Error),
-            false => Err(format!("it failed and destroyed {lost:?}: {}", ended.words())),
+            false => Err(format!(
+                "it failed and destroyed {lost:?}: {}",
+                ended.words()
+            )),
         };
     }
     let found = Outcome::read(out);
     if found.weights != expected.weights {
-        return Err(format!("other weights: {:?}; {}", found.differences(expected), ended.words()));
+        return Err(format!(
+            "other weights: {:?}; {}",
+            found.differences(expected),
+            ended.words()
+        ));
     }
     if found.texts != expected.texts {
         return Err(format!("another text: {}", ended.words()));
@@ -390,20 +501,41 @@ fn judge(
     if place == Place::Overwritten {
         let lost = before.lost(out);
         if !lost.is_empty() {
-            return Err(format!("it began anew and overwrote {lost:?}: {}", ended.words()));
+            return Err(format!(
+                "it began anew and overwrote {lost:?}: {}",
+                ended.words()
+            ));
         }
     }
-    Ok(if ended.stderr.contains("WARN") { Right::Recovered } else { Right::SameBits })
+    Ok(if ended.stderr.contains("WARN") {
+        Right::Recovered
+    } else {
+        Right::SameBits
+    })
 }
 
-/// Nobody can tell a changed digit in a table of text, so a row may stay as the damage made it. No row may change otherwise, and
-/// none may be lost without a word.
-fn check_table(found: &[String], damaged: &[String], expected: &[String], stderr: &str) -> Result<(), String> {
+/// Nobody can tell a changed digit in a table of text, so a row may stay as the damage made it. No
+/// row may change otherwise, and none may be lost without a word.
+fn check_table(
+    found: &[String],
+    damaged: &[String],
+    expected: &[String],
+    stderr: &str,
+) -> Result<(), String> {
     // Another digit may be one that the number does not need.
-    let number = |cell: &str| cell.parse::<f64>().map_or(cell.to_owned(), |number| number.to_string());
+    let number = |cell: &str| {
+        cell.parse::<f64>()
+            .map_or(cell.to_owned(), |number| number.to_string())
+    };
     // A damaged header may move a value to another column.
     let values = |rows: &[String]| -> Vec<String> {
-        let cells = |row: &String| row.split(',').filter(|cell| !cell.is_empty()).map(number).collect::<Vec<_>>().join(",");
+        let cells = |row: &String| {
+            row.split(',')
+                .filter(|cell| !cell.is_empty())
+                .map(number)
+                .collect::<Vec<_>>()
+                .join(",")
+        };
         rows.iter().skip(1).map(cells).collect()
     };
     let [found, damaged, expected] = [found, damaged, expected].map(values);
@@ -413,7 +545,9 @@ fn check_table(found: &[String], damaged: &[String], expected: &[String], stderr
     }
     let missing = expected.iter().filter(|row| !found.contains(row)).count();
     if missing > changed.len() && !stderr.contains("metrics.csv") {
-        return Err(format!("{missing} rows of metrics.csv were lost without a word"));
+        return Err(format!(
+            "{missing} rows of metrics.csv were lost without a word"
+        ));
     }
     Ok(())
 }

@@ -5,23 +5,39 @@ use halite_nn::{Tensor, Trace, grad};
 
 use crate::eval::Function;
 
-/// A program of `count` points and a direction for each of those in `floats`. Of a scalar made from what `function` gives
-/// at the points, its results are the derivative along the directions, by the gradient and by the central difference of
-/// this `step`, and the same two of that derivative.
-pub fn differences(function: impl Function, count: usize, floats: Vec<usize>, step: f64) -> impl Function {
+/// A program of `count` points and a direction for each of those in `floats`. Of a scalar made from
+/// what `function` gives at the points, its results are the derivative along the directions, by the
+/// gradient and by the central difference of this `step`, and the same two of that derivative.
+pub fn differences(
+    function: impl Function,
+    count: usize,
+    floats: Vec<usize>,
+    step: f64,
+) -> impl Function {
     traced(move |cx, all| {
         let (x, along) = all.split_at(count);
-        let line = Line { x, along, floats: &floats };
+        let line = Line {
+            x,
+            along,
+            floats: &floats,
+        };
         let (ahead, behind) = (line.moved(step), line.moved(-step));
         let slope = line.slope(cx, &function, x);
         let difference = loss(cx, &function, &ahead) - loss(cx, &function, &behind);
         let second = line.derivative(slope, x);
-        let second_difference = line.slope(cx, &function, &ahead) - line.slope(cx, &function, &behind);
-        vec![slope, difference / (2.0 * step), second, second_difference / (2.0 * step)]
+        let second_difference =
+            line.slope(cx, &function, &ahead) - line.slope(cx, &function, &behind);
+        vec![
+            slope,
+            difference / (2.0 * step),
+            second,
+            second_difference / (2.0 * step),
+        ]
     })
 }
 
-/// Compares the four results of [`differences`]. `tolerance` is relative to 1, or to the value if that is larger.
+/// Compares the four results of [`differences`]. `tolerance` is relative to 1, or to the value if
+/// that is larger.
 ///
 /// # Panics
 /// If a derivative is not what was measured, or if the first is 0, which tests nothing.
@@ -30,9 +46,17 @@ pub fn check_differences(name: &str, values: &[f64], tolerance: f64) {
     for (order, pair) in values.chunks(2).enumerate() {
         let (given, measured) = (pair[0], pair[1]);
         let wrong = (given - measured).abs() / measured.abs().max(1.0);
-        assert!(wrong <= tolerance, "{name}: derivative {} is {given}, measured {measured}", order + 1);
+        assert!(
+            wrong <= tolerance,
+            "{name}: derivative {} is {given}, measured {measured}",
+            order + 1
+        );
     }
-    assert!(values[0].abs() > 1e-9, "{name}: the derivative is {}, which tests nothing", values[0]);
+    assert!(
+        values[0].abs() > 1e-9,
+        "{name}: the derivative is {}, which tests nothing",
+        values[0]
+    );
 }
 
 /// Says that a closure is a [`Function`], so that its lifetimes are understood.
@@ -64,8 +88,13 @@ impl<'t> Line<'_, 't> {
     fn derivative(&self, scalar: Tensor<'t>, at: &[Tensor<'t>]) -> Tensor<'t> {
         let wrt: Vec<_> = self.floats.iter().map(|&i| Leaf(at[i])).collect();
         let gradients = grad(scalar, &wrt);
-        let parts = gradients.iter().zip(self.along).map(|(gradient, &along)| (gradient.0 * along).sum_all());
-        parts.reduce(|a, b| a + b).expect("there is something to differentiate by")
+        let parts = gradients
+            .iter()
+            .zip(self.along)
+            .map(|(gradient, &along)| (gradient.0 * along).sum_all());
+        parts
+            .reduce(|a, b| a + b)
+            .expect("there is something to differentiate by")
     }
 }
 

@@ -4,21 +4,31 @@ use std::sync::OnceLock;
 
 use halite_backends::Accelerator;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Launch, Result, Sharding, TensorType,
+    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Launch, Result, Sharding,
+    TensorType,
     tree::{Empty, Leaf, Tree},
 };
 use halite_ir::{Graph, Interface, program};
 use halite_nn::{Jit, Tensor, Trace};
 
 /// A function of tensors to tensors.
-pub trait Function: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static {}
-impl<F: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static> Function for F {}
+pub trait Function:
+    for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static
+{
+}
+impl<F: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static> Function
+    for F
+{
+}
 
-/// The CPU plugin with eight virtual devices, one for the whole process. It is installed if it is missing.
+/// The CPU plugin with eight virtual devices, one for the whole process. It is installed if it is
+/// missing.
 pub fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
-        Accelerator::Cpu { devices: Some(8) }.open().unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
+        Accelerator::Cpu { devices: Some(8) }
+            .open()
+            .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
     })
 }
 
@@ -54,15 +64,21 @@ pub fn eval(function: impl Function, inputs: &[HostArray]) -> Vec<HostArray> {
     }
 }
 
-/// The results of `function` run side by side, each run on a device and inputs of its own. The inputs of all have the
-/// same types.
+/// The results of `function` run side by side, each run on a device and inputs of its own. The
+/// inputs of all have the same types.
 ///
 /// # Errors
 /// What tracing, compiling or running says.
-pub fn try_eval_replicas(function: &impl Function, inputs: &[Vec<HostArray>]) -> Result<Vec<Vec<HostArray>>> {
+pub fn try_eval_replicas(
+    function: &impl Function,
+    inputs: &[Vec<HostArray>],
+) -> Result<Vec<Vec<HostArray>>> {
     let cx = Trace::new();
-    let traced: Vec<Tensor<'_>> =
-        inputs[0].iter().enumerate().map(|(i, input)| cx.input(input.ty().clone(), format!("input {i}"))).collect();
+    let traced: Vec<Tensor<'_>> = inputs[0]
+        .iter()
+        .enumerate()
+        .map(|(i, input)| cx.input(input.ty().clone(), format!("input {i}")))
+        .collect();
     let outputs = function(&cx, &traced);
     try_run_replicas(&cx.graph(&traced, &outputs)?, inputs)
 }
@@ -72,21 +88,46 @@ pub fn try_eval_replicas(function: &impl Function, inputs: &[Vec<HostArray>]) ->
 /// # Errors
 /// What printing, compiling or running says.
 pub fn try_run_replicas(graph: &Graph, inputs: &[Vec<HostArray>]) -> Result<Vec<Vec<HostArray>>> {
-    let program = program(graph, &Interface { replicas: inputs.len(), ..Interface::new("replicas") })?;
+    let program = program(
+        graph,
+        &Interface {
+            replicas: inputs.len(),
+            ..Interface::new("replicas")
+        },
+    )?;
     let devices = client().local_devices()[..inputs.len()].to_vec();
-    let loaded = client().compile(&program, &CompileOptions { devices: devices.clone(), ..CompileOptions::default() })?;
+    let loaded = client().compile(
+        &program,
+        &CompileOptions {
+            devices: devices.clone(),
+            ..CompileOptions::default()
+        },
+    )?;
     let mut buffers = Vec::new();
     for (&device, inputs) in devices.iter().zip(inputs) {
-        let upload = |input: &HostArray| client().upload(HostBytes::Borrowed(input.bytes()), input.ty(), device.into());
+        let upload = |input: &HostArray| {
+            client().upload(
+                HostBytes::Borrowed(input.bytes()),
+                input.ty(),
+                device.into(),
+            )
+        };
         buffers.push(inputs.iter().map(upload).collect::<Result<Vec<_>>>()?);
     }
-    let args = buffers.iter().map(|row| row.iter().map(Arg::Borrow).collect()).collect();
+    let args = buffers
+        .iter()
+        .map(|row| row.iter().map(Arg::Borrow).collect())
+        .collect();
     let launched = loaded.launch(Launch { args })?;
     let read = |buffer: &halite_core::DeviceBuffer| {
         let mut host = HostArray::zeros(buffer.tensor_type().clone());
         buffer.read(host.bytes_mut()).map(|()| host)
     };
-    launched.outputs.iter().map(|row| row.iter().map(read).collect()).collect()
+    launched
+        .outputs
+        .iter()
+        .map(|row| row.iter().map(read).collect())
+        .collect()
 }
 
 /// A tensor of `values`.
@@ -98,7 +139,8 @@ pub fn host<T: Element>(values: &[T], dims: &[usize]) -> HostArray {
     HostArray::from_slice(values, dims).expect("as many values as the dimensions say")
 }
 
-/// Numbers between `low` and `high` that look random, all different in practice, and the same for each `seed`.
+/// Numbers between `low` and `high` that look random, all different in practice, and the same for
+/// each `seed`.
 pub fn noise(seed: u64, dims: &[usize], low: f64, high: f64) -> HostArray {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
     let mut next = || {

@@ -1,7 +1,9 @@
-//! Fuzzing of every parser: the targets, a seeded mutator, and campaigns with deadlines and limits of memory.
+//! Fuzzing of every parser: the targets, a seeded mutator, and campaigns with deadlines and limits
+//! of memory.
 //!
-//! The same targets run under libFuzzer (`fuzz/` in the repository), as bounded tests, and by hand with any number of
-//! inputs: `cargo run --release -p halite-tests --bin fuzz -- TARGET --inputs 10000000 --seed 1`.
+//! The same targets run under libFuzzer (`fuzz/` in the repository), as bounded tests, and by hand
+//! with any number of inputs: `cargo run --release -p halite-tests --bin fuzz -- TARGET --inputs
+//! 10000000 --seed 1`.
 
 mod mutate;
 mod targets;
@@ -37,7 +39,12 @@ pub struct Campaign {
 impl Campaign {
     /// `inputs` inputs with limits that no correct parser meets, however busy the machine is.
     pub fn new(inputs: u64, seed: u64) -> Self {
-        Campaign { inputs, seed, deadline: Duration::from_secs(60), memory: 1 << 30 }
+        Campaign {
+            inputs,
+            seed,
+            deadline: Duration::from_secs(60),
+            memory: 1 << 30,
+        }
     }
 }
 
@@ -64,16 +71,30 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { target, seed, index, what, input } = self;
+        let Failure {
+            target,
+            seed,
+            index,
+            what,
+            input,
+        } = self;
         let shown = &input[..input.len().min(2000)];
-        write!(f, "{target}: {what}\n  input {index} of seed {seed}, {} bytes: \"{}\"", input.len(), shown.escape_ascii())
+        write!(
+            f,
+            "{target}: {what}\n  input {index} of seed {seed}, {} bytes: \"{}\"",
+            input.len(),
+            shown.escape_ascii()
+        )
     }
 }
 
 /// The input of a campaign with this number.
 pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u8> {
     // First the seeds themselves, which are valid.
-    match usize::try_from(index).ok().and_then(|index| seeds.get(index)) {
+    match usize::try_from(index)
+        .ok()
+        .and_then(|index| seeds.get(index))
+    {
         Some(valid) => valid.clone(),
         None => mutate::mutated(seeds, target.dictionary, &mut Random::new(seed, index)),
     }
@@ -82,7 +103,8 @@ pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u
 /// Gives the target all inputs of a campaign, and watches the time and the memory they take.
 ///
 /// # Errors
-/// The first input that makes it panic, takes longer than the deadline, or grows the process above the limit.
+/// The first input that makes it panic, takes longer than the deadline, or grows the process above
+/// the limit.
 pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Failure>> {
     let began = Instant::now();
     let seeds = Arc::new((target.seeds)());
@@ -91,11 +113,20 @@ pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Fa
     let worker = {
         let (shared, seeds) = (shared.clone(), seeds.clone());
         let work = move || work(target, &seeds, campaign, &shared);
-        thread::Builder::new().name(format!("fuzz {}", target.name)).spawn(work).expect("a thread starts")
+        thread::Builder::new()
+            .name(format!("fuzz {}", target.name))
+            .spawn(work)
+            .expect("a thread starts")
     };
     let failure = |index: u64, what: String| {
         let input = input(target, &seeds, campaign.seed, index);
-        Box::new(Failure { target: target.name, seed: campaign.seed, index, what, input })
+        Box::new(Failure {
+            target: target.name,
+            seed: campaign.seed,
+            index,
+            what,
+            input,
+        })
     };
     let mut seen = (u64::MAX, Instant::now());
     while !worker.is_finished() {
@@ -105,25 +136,43 @@ pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Fa
             seen = (index, Instant::now());
         } else if seen.1.elapsed() > campaign.deadline {
             // The worker is left behind: a thread cannot be ended.
-            return Err(failure(index, format!("still at work after {:?}", campaign.deadline)));
+            return Err(failure(
+                index,
+                format!("still at work after {:?}", campaign.deadline),
+            ));
         }
         let grown = address_space().unwrap_or(0).saturating_sub(before);
         if grown > campaign.memory {
             shared.stop.store(true, Relaxed);
-            return Err(failure(index, format!("about here the process grew by {grown} bytes")));
+            return Err(failure(
+                index,
+                format!("about here the process grew by {grown} bytes"),
+            ));
         }
     }
     worker.join().expect("panics of the target are caught");
     // The peak also shows what was given back at once.
     let grown = peak_address_space().unwrap_or(0).saturating_sub(before);
     if grown > campaign.memory.saturating_mul(2) {
-        return Err(failure(0, format!("one of the inputs made the process grow by {grown} bytes")));
+        return Err(failure(
+            0,
+            format!("one of the inputs made the process grow by {grown} bytes"),
+        ));
     }
-    if let Some((index, what)) = shared.panicked.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some((index, what)) = shared
+        .panicked
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()
+    {
         return Err(failure(index, what));
     }
     let (accepted, refused) = (shared.accepted.load(Relaxed), shared.refused.load(Relaxed));
-    Ok(Passed { accepted, refused, elapsed: began.elapsed() })
+    Ok(Passed {
+        accepted,
+        refused,
+        elapsed: began.elapsed(),
+    })
 }
 
 /// Gives the target of this name one input, for libFuzzer.
@@ -156,9 +205,13 @@ fn work(target: &Target, seeds: &[Vec<u8>], campaign: Campaign, shared: &Shared)
             Ok(false) => _ = shared.refused.fetch_add(1, Relaxed),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();
-                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+                let text =
+                    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
                 let what = format!("panicked: {}", text.unwrap_or_default());
-                *shared.panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some((index, what));
+                *shared
+                    .panicked
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = Some((index, what));
                 return;
             }
         }
@@ -179,7 +232,8 @@ fn status(name: &str) -> io::Result<u64> {
     let text = fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other(format!("/proc/self/status has no {name}")))
+    kib.map(|kib| kib * 1024)
+        .ok_or_else(|| io::Error::other(format!("/proc/self/status has no {name}")))
 }
 
 #[cfg(test)]
@@ -188,7 +242,11 @@ mod tests {
 
     /// Without a limit of memory: another test here makes the process grow.
     fn campaign(inputs: u64) -> Campaign {
-        Campaign { deadline: Duration::from_millis(300), memory: u64::MAX, ..Campaign::new(inputs, 7) }
+        Campaign {
+            deadline: Duration::from_millis(300),
+            memory: u64::MAX,
+            ..Campaign::new(inputs, 7)
+        }
     }
 
     #[test]
@@ -199,9 +257,15 @@ mod tests {
             seeds,
             dictionary: &["Z"],
         };
-        let patient = Campaign { deadline: Duration::from_secs(60), ..campaign(100_000) };
+        let patient = Campaign {
+            deadline: Duration::from_secs(60),
+            ..campaign(100_000)
+        };
         let failure = run(&PANICS, patient).unwrap_err();
-        assert!(failure.input.contains(&b'Z') && failure.what == "panicked: a Z", "{failure}");
+        assert!(
+            failure.input.contains(&b'Z') && failure.what == "panicked: a Z",
+            "{failure}"
+        );
     }
 
     #[test]
@@ -219,7 +283,11 @@ mod tests {
             dictionary: &[],
         };
         let failure = run(&HANGS, campaign(10)).unwrap_err();
-        assert_eq!((failure.index, &*failure.input), (1, &b"abcdef"[..]), "{failure}");
+        assert_eq!(
+            (failure.index, &*failure.input),
+            (1, &b"abcdef"[..]),
+            "{failure}"
+        );
     }
 
     #[test]
@@ -241,7 +309,11 @@ mod tests {
     #[test]
     fn a_campaign_can_be_repeated() {
         let target = target("pattern").unwrap();
-        let inputs = || (0..1000).map(|index| input(target, &seeds(), 3, index)).collect::<Vec<_>>();
+        let inputs = || {
+            (0..1000)
+                .map(|index| input(target, &seeds(), 3, index))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(inputs(), inputs());
     }
 

@@ -1,7 +1,8 @@
-//! Golden values: cases written by `golden/make.py` (what JAX computes), and running the same computations here.
+//! Golden values: cases written by `golden/make.py` (what JAX computes), and running the same
+//! computations here.
 //!
-//! A case names the function that it is of; [`Function`]s are written in `tests/golden`. All cases of a group are traced
-//! into one program, since compiling many small ones takes longer.
+//! A case names the function that it is of; [`Function`]s are written in `tests/golden`. All cases
+//! of a group are traced into one program, since compiling many small ones takes longer.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, sync::OnceLock};
 
@@ -26,7 +27,8 @@ pub struct Case {
     pub group: String,
     /// The function that it is of.
     pub function: String,
-    /// How far a result may be off, relative to its size and to the largest of its tensor (at most 1). 0: the same bits.
+    /// How far a result may be off, relative to its size and to the largest of its tensor (at most
+    /// 1). 0: the same bits.
     pub tolerance: f64,
     /// Names of its inputs.
     pub inputs: Vec<String>,
@@ -63,8 +65,11 @@ pub fn cases() -> &'static [Case] {
     }
     static CASES: OnceLock<Vec<Case>> = OnceLock::new();
     CASES.get_or_init(|| {
-        let text = std::fs::read_to_string(folder().join("cases.json")).expect("cases.json is in the repository");
-        serde_json::from_str::<File>(&text).expect("cases.json is what make.py writes").cases
+        let text = std::fs::read_to_string(folder().join("cases.json"))
+            .expect("cases.json is in the repository");
+        serde_json::from_str::<File>(&text)
+            .expect("cases.json is what make.py writes")
+            .cases
     })
 }
 
@@ -73,7 +78,11 @@ pub fn cases() -> &'static [Case] {
 /// # Panics
 /// If a result differs, or a case cannot be traced or compiled: names the cases.
 pub fn check_group(group: &str, functions: &[Named]) {
-    let cases: Vec<Case> = cases().iter().filter(|case| case.group == group).cloned().collect();
+    let cases: Vec<Case> = cases()
+        .iter()
+        .filter(|case| case.group == group)
+        .cloned()
+        .collect();
     assert!(!cases.is_empty(), "no cases of group {group}");
     let tensors = read_tensors(group);
     let differences = match run(&cases, &tensors, functions) {
@@ -85,10 +94,19 @@ pub fn check_group(group: &str, functions: &[Named]) {
                 Err(error) => vec![format!("{}: {error}", case.name)],
             };
             let differences: Vec<String> = cases.iter().flat_map(alone).collect();
-            if differences.is_empty() { vec![format!("only all together: {error}")] } else { differences }
+            if differences.is_empty() {
+                vec![format!("only all together: {error}")]
+            } else {
+                differences
+            }
         }
     };
-    assert!(differences.is_empty(), "{} of group {group}:\n{}", differences.len(), differences.join("\n"));
+    assert!(
+        differences.is_empty(),
+        "{} of group {group}:\n{}",
+        differences.len(),
+        differences.join("\n")
+    );
 }
 
 /// The operations that the cases are made of, before gradients are taken, each once by name.
@@ -98,17 +116,28 @@ pub fn check_group(group: &str, functions: &[Named]) {
 pub fn operations(functions: &[Named]) -> BTreeMap<&'static str, Op> {
     let mut groups = BTreeMap::<&str, Vec<Case>>::new();
     for case in cases() {
-        groups.entry(&case.group).or_default().push(Case { gradients: vec![], ..case.clone() });
+        groups.entry(&case.group).or_default().push(Case {
+            gradients: vec![],
+            ..case.clone()
+        });
     }
     let mut seen = BTreeMap::new();
     for (group, cases) in groups {
         let tensors = read_tensors(group);
         let cx = Trace::new();
-        let ty = |case: &Case, input: &String| tensors[&format!("{}/in/{input}", case.name)].ty().clone();
-        let types = cases.iter().flat_map(|case| case.inputs.iter().map(move |input| (case, input)));
-        let inputs: Vec<Tensor<'_>> = types.map(|(case, input)| cx.input(ty(case, input), input.as_str())).collect();
+        let ty = |case: &Case, input: &String| {
+            tensors[&format!("{}/in/{input}", case.name)].ty().clone()
+        };
+        let types = cases
+            .iter()
+            .flat_map(|case| case.inputs.iter().map(move |input| (case, input)));
+        let inputs: Vec<Tensor<'_>> = types
+            .map(|(case, input)| cx.input(ty(case, input), input.as_str()))
+            .collect();
         let outputs = trace_cases(&cx, &inputs, &cases, functions);
-        let graph = cx.graph(&inputs, &outputs).unwrap_or_else(|error| panic!("group {group}: {error}"));
+        let graph = cx
+            .graph(&inputs, &outputs)
+            .unwrap_or_else(|error| panic!("group {group}: {error}"));
         collect(&graph, &mut seen);
     }
     seen
@@ -116,46 +145,85 @@ pub fn operations(functions: &[Named]) -> BTreeMap<&'static str, Op> {
 
 fn collect(graph: &Graph, seen: &mut BTreeMap<&'static str, Op>) {
     for node in graph.nodes() {
-        node.op.regions().into_iter().for_each(|region| collect(region, seen));
-        seen.entry(node.op.name()).or_insert_with(|| node.op.clone());
+        node.op
+            .regions()
+            .into_iter()
+            .for_each(|region| collect(region, seen));
+        seen.entry(node.op.name())
+            .or_insert_with(|| node.op.clone());
     }
 }
 
 /// What outputs and gradients of the cases differ in from the golden ones.
-fn run(cases: &[Case], tensors: &BTreeMap<String, HostArray>, functions: &[Named]) -> Result<Vec<String>> {
+fn run(
+    cases: &[Case],
+    tensors: &BTreeMap<String, HostArray>,
+    functions: &[Named],
+) -> Result<Vec<String>> {
     let mut inputs = Vec::new();
     let mut expected = Vec::new();
     for case in cases {
-        inputs.extend(case.inputs.iter().map(|input| tensors[&format!("{}/in/{input}", case.name)].clone()));
+        inputs.extend(
+            case.inputs
+                .iter()
+                .map(|input| tensors[&format!("{}/in/{input}", case.name)].clone()),
+        );
         let outputs = (0..case.outputs).map(|index| format!("{}/out/{index}", case.name));
-        let gradients = case.gradients.iter().map(|name| format!("{}/grad/{name}", case.name));
+        let gradients = case
+            .gradients
+            .iter()
+            .map(|name| format!("{}/grad/{name}", case.name));
         expected.extend(outputs.chain(gradients).map(|key| (case.tolerance, key)));
     }
     let (cases, functions) = (cases.to_vec(), functions.to_vec());
-    let outputs = try_eval(move |cx, parameters| trace_cases(cx, parameters, &cases, &functions), &inputs)?;
-    let compared = expected.iter().zip(&outputs).filter_map(|((tolerance, key), output)| {
-        difference(output, &tensors[key], *tolerance).map(|difference| format!("{key}: {difference}"))
-    });
+    let outputs = try_eval(
+        move |cx, parameters| trace_cases(cx, parameters, &cases, &functions),
+        &inputs,
+    )?;
+    let compared = expected
+        .iter()
+        .zip(&outputs)
+        .filter_map(|((tolerance, key), output)| {
+            difference(output, &tensors[key], *tolerance)
+                .map(|difference| format!("{key}: {difference}"))
+        });
     Ok(compared.collect())
 }
 
 /// The outputs and gradients of each case, one case after the other.
-fn trace_cases<'t>(cx: &'t Trace, parameters: &[Tensor<'t>], cases: &[Case], functions: &[Named]) -> Vec<Tensor<'t>> {
+fn trace_cases<'t>(
+    cx: &'t Trace,
+    parameters: &[Tensor<'t>],
+    cases: &[Case],
+    functions: &[Named],
+) -> Vec<Tensor<'t>> {
     let mut rest = parameters;
     let mut traced = Vec::new();
     for case in cases {
         let (inputs, others) = rest.split_at(case.inputs.len());
         rest = others;
-        let given = Given { cx, case: case.clone(), inputs: inputs.to_vec() };
+        let given = Given {
+            cx,
+            case: case.clone(),
+            inputs: inputs.to_vec(),
+        };
         let function = functions.iter().find(|(name, _)| *name == case.function);
         let (_, function) = function.unwrap_or_else(|| panic!("no function `{}`", case.function));
         let outputs = function(&given);
         assert_eq!(outputs.len(), case.outputs, "outputs of {}", case.name);
         traced.extend(&outputs);
         if !case.gradients.is_empty() {
-            let floats: Vec<Tensor<'t>> = outputs.into_iter().filter(|output| output.dtype().is_float()).collect();
-            let cotangents: Vec<Tensor<'t>> = floats.iter().map(|output| cotangent(*output)).collect();
-            let moving: Vec<Leaf<Tensor<'t>>> = case.gradients.iter().map(|name| Leaf(given.input(name))).collect();
+            let floats: Vec<Tensor<'t>> = outputs
+                .into_iter()
+                .filter(|output| output.dtype().is_float())
+                .collect();
+            let cotangents: Vec<Tensor<'t>> =
+                floats.iter().map(|output| cotangent(*output)).collect();
+            let moving: Vec<Leaf<Tensor<'t>>> = case
+                .gradients
+                .iter()
+                .map(|name| Leaf(given.input(name)))
+                .collect();
             traced.extend(vjp(&floats, &cotangents, &moving).into_leaves());
         }
     }
@@ -165,9 +233,14 @@ fn trace_cases<'t>(cx: &'t Trace, parameters: &[Tensor<'t>], cases: &[Case], fun
 /// By what each element of `output` is weighted where gradients are taken: see `make.py`.
 fn cotangent<'t>(output: Tensor<'t>) -> Tensor<'t> {
     let ty = output.ty();
-    let values: Vec<f64> = (0..ty.elements()).map(|index| ((37 * index) % 101) as f64 / 64.0 - 50.0 / 64.0).collect();
+    let values: Vec<f64> = (0..ty.elements())
+        .map(|index| ((37 * index) % 101) as f64 / 64.0 - 50.0 / 64.0)
+        .collect();
     let literal = Literal::new(&values, ty.dims()).expect("a value for each element");
-    output.trace().push_one(Op::Constant(literal), &[]).convert(ty.dtype())
+    output
+        .trace()
+        .push_one(Op::Constant(literal), &[])
+        .convert(ty.dtype())
 }
 
 /// What is different, if anything is.
@@ -181,8 +254,16 @@ fn difference(output: &HostArray, golden: &HostArray, tolerance: f64) -> Option<
         let bytes = index * size..(index + 1) * size;
         output.bytes()[bytes.clone()] == golden.bytes()[bytes]
     };
-    let largest = theirs.iter().map(|value| value.abs()).filter(|value| value.is_finite()).fold(0.0, f64::max);
-    let scale = if largest == 0.0 { 1.0 } else { largest.min(1.0) };
+    let largest = theirs
+        .iter()
+        .map(|value| value.abs())
+        .filter(|value| value.is_finite())
+        .fold(0.0, f64::max);
+    let scale = if largest == 0.0 {
+        1.0
+    } else {
+        largest.min(1.0)
+    };
     let close = |index: usize| {
         let (a, b) = (ours[index], theirs[index]);
         if same_bits(index) || (a.is_nan() && b.is_nan()) {
@@ -192,8 +273,13 @@ fn difference(output: &HostArray, golden: &HostArray, tolerance: f64) -> Option<
     };
     let wrong: Vec<usize> = (0..ours.len()).filter(|&index| !close(index)).collect();
     let first = *wrong.first()?;
-    let mut said =
-        format!("{} of {} differ, first at {first}: {:?}, golden {:?}", wrong.len(), ours.len(), ours[first], theirs[first]);
+    let mut said = format!(
+        "{} of {} differ, first at {first}: {:?}, golden {:?}",
+        wrong.len(),
+        ours.len(),
+        ours[first],
+        theirs[first]
+    );
     if ours.len() <= 24 {
         write!(said, "\n    ours   {ours:?}\n    golden {theirs:?}").expect("writing to a string");
     }
@@ -229,12 +315,17 @@ fn numbers(array: &HostArray) -> Vec<f64> {
 impl<'t> Given<'t> {
     /// The input of this name.
     pub fn input(&self, name: &str) -> Tensor<'t> {
-        self.find(name).unwrap_or_else(|| panic!("{} has no input `{name}`", self.case.name))
+        self.find(name)
+            .unwrap_or_else(|| panic!("{} has no input `{name}`", self.case.name))
     }
 
     /// The input of this name, if the case has it.
     pub fn find(&self, name: &str) -> Option<Tensor<'t>> {
-        self.case.inputs.iter().position(|input| input == name).map(|index| self.inputs[index])
+        self.case
+            .inputs
+            .iter()
+            .position(|input| input == name)
+            .map(|index| self.inputs[index])
     }
 
     /// The inputs, in order.
@@ -254,13 +345,22 @@ impl<'t> Given<'t> {
 
     /// The attribute of this name, as whatever it is.
     pub fn get<T: for<'de> Deserialize<'de>>(&self, name: &str) -> T {
-        let value = self.case.attributes.get(name).unwrap_or_else(|| panic!("{} has no attribute `{name}`", self.case.name));
-        T::deserialize(value).unwrap_or_else(|error| panic!("attribute `{name}` of {}: {error}", self.case.name))
+        let value = self
+            .case
+            .attributes
+            .get(name)
+            .unwrap_or_else(|| panic!("{} has no attribute `{name}`", self.case.name));
+        T::deserialize(value)
+            .unwrap_or_else(|error| panic!("attribute `{name}` of {}: {error}", self.case.name))
     }
 
     /// The attribute of this name, or its default.
     pub fn get_or_default<T: for<'de> Deserialize<'de> + Default>(&self, name: &str) -> T {
-        if self.case.attributes.contains_key(name) { self.get(name) } else { T::default() }
+        if self.case.attributes.contains_key(name) {
+            self.get(name)
+        } else {
+            T::default()
+        }
     }
 
     /// A list of sizes or dimensions.
@@ -280,7 +380,10 @@ impl<'t> Given<'t> {
 
     /// Element types.
     pub fn dtypes(&self, name: &str) -> Vec<DType> {
-        self.get::<Vec<String>>(name).iter().map(|name| DType::from_name(name).expect("an element type")).collect()
+        self.get::<Vec<String>>(name)
+            .iter()
+            .map(|name| DType::from_name(name).expect("an element type"))
+            .collect()
     }
 
     /// The type of attributes `dtype` and `dims`.
@@ -335,7 +438,8 @@ impl<'t> Outputs<'t> for Vec<Tensor<'t>> {
     }
 }
 
-/// A table of [`Named`] functions: `name(given) expression;`, where the expression gives [`Outputs`].
+/// A table of [`Named`] functions: `name(given) expression;`, where the expression gives
+/// [`Outputs`].
 #[macro_export]
 macro_rules! functions {
     ($($name:ident($given:ident) $body:expr;)*) => {
@@ -360,7 +464,10 @@ fn read_tensors(group: &str) -> BTreeMap<String, HostArray> {
         let ty = TensorType::new(dtype_of(view.dtype()), view.shape());
         HostArray::from_bytes(view.data(), ty).expect("as many bytes as the type needs")
     };
-    file.tensors().iter().map(|(name, view)| (name.clone(), array(view))).collect()
+    file.tensors()
+        .iter()
+        .map(|(name, view)| (name.clone(), array(view)))
+        .collect()
 }
 
 fn dtype_of(dtype: safetensors::Dtype) -> DType {

@@ -1,5 +1,5 @@
-//! Kills and stops training runs at random moments, resumes them, and compares what they come to with a run that nothing
-//! happened to: bit for bit.
+//! Kills and stops training runs at random moments, resumes them, and compares what they come to
+//! with a run that nothing happened to: bit for bit.
 //!
 //! By hand: `cargo run -p halite-tests --bin kill -- --runs 1000 --seed 1`.
 
@@ -127,12 +127,18 @@ struct Counts {
 impl Summary {
     /// How many faults there were.
     pub fn faults(&self) -> u64 {
-        self.configurations.values().flat_map(|counts| counts.faults.values()).sum()
+        self.configurations
+            .values()
+            .flat_map(|counts| counts.faults.values())
+            .sum()
     }
 
     /// How many of them hit a run that was being resumed.
     pub fn in_resume(&self) -> u64 {
-        self.configurations.values().map(|counts| counts.in_resume).sum()
+        self.configurations
+            .values()
+            .map(|counts| counts.in_resume)
+            .sum()
     }
 }
 
@@ -146,7 +152,8 @@ impl fmt::Display for Summary {
         )?;
         let mut wrong: BTreeMap<&str, u64> = BTreeMap::new();
         for (name, counts) in &self.configurations {
-            let [kill, terminate, hang_up, stop] = Fault::ALL.map(|fault| counts.faults.get(&fault).copied().unwrap_or(0));
+            let [kill, terminate, hang_up, stop] =
+                Fault::ALL.map(|fault| counts.faults.get(&fault).copied().unwrap_or(0));
             writeln!(
                 f,
                 "{name:<14} {:>5} {kill:>5} {terminate:>5} {hang_up:>5} {stop:>5} {:>10}  {}",
@@ -171,17 +178,27 @@ impl fmt::Display for Summary {
 }
 
 fn in_words<'a, K: fmt::Display + 'a>(counts: impl Iterator<Item = (K, &'a u64)>) -> String {
-    let words: Vec<String> = counts.map(|(what, count)| format!("{what} {count}")).collect();
-    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+    let words: Vec<String> = counts
+        .map(|(what, count)| format!("{what} {count}"))
+        .collect();
+    if words.is_empty() {
+        "nothing".to_owned()
+    } else {
+        words.join(", ")
+    }
 }
 
 /// Makes all runs.
 ///
 /// # Errors
-/// If the runs cannot be made at all: no plugin, no place for files, or a run fails that nothing happens to.
+/// If the runs cannot be made at all: no plugin, no place for files, or a run fails that nothing
+/// happens to.
 pub fn run(options: &Options) -> Result<Summary, String> {
     let harness = Harness::new(options)?;
-    let summary = Mutex::new(Summary { seed: options.seed, ..Summary::default() });
+    let summary = Mutex::new(Summary {
+        seed: options.seed,
+        ..Summary::default()
+    });
     let next = AtomicU64::new(0);
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
@@ -224,7 +241,10 @@ struct Done {
 
 impl Done {
     fn add_to(self, summary: &mut Summary) {
-        let counts = summary.configurations.entry(self.configuration).or_default();
+        let counts = summary
+            .configurations
+            .entry(self.configuration)
+            .or_default();
         counts.runs += 1;
         counts.in_resume += self.in_resume;
         for fault in self.faults {
@@ -239,22 +259,32 @@ impl Done {
 
 impl<'a> Harness<'a> {
     fn new(options: &'a Options) -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
+        let directory =
+            tempfile::tempdir().map_err(|error| format!("no temporary directory: {error}"))?;
         process::fill_cache(&directory.path().join("cache"))?;
-        let words = ["the", "cat", "dog", "runs", "over", "a", "hill", "blue", "moon", "sings"];
+        let words = [
+            "the", "cat", "dog", "runs", "over", "a", "hill", "blue", "moon", "sings",
+        ];
         let mut random = Random::new(1, 1);
         let text: Vec<&str> = (0..2000).map(|_| *random.pick(&words)).collect();
-        fs::write(directory.path().join("text.txt"), text.join(" ")).map_err(|error| format!("text.txt: {error}"))?;
+        fs::write(directory.path().join("text.txt"), text.join(" "))
+            .map_err(|error| format!("text.txt: {error}"))?;
         let wanted = |configuration: &&Configuration| {
             options.only.is_empty() || options.only.iter().any(|name| name == configuration.name)
         };
-        let mut harness = Harness { options, directory, expected: Vec::new() };
+        let mut harness = Harness {
+            options,
+            directory,
+            expected: Vec::new(),
+        };
         for configuration in CONFIGURATIONS.iter().filter(wanted) {
             let expected = harness.undisturbed(*configuration)?;
             harness.expected.push(expected);
         }
         if harness.expected.is_empty() {
-            let names = CONFIGURATIONS.map(|configuration| configuration.name).join(", ");
+            let names = CONFIGURATIONS
+                .map(|configuration| configuration.name)
+                .join(", ");
             return Err(format!("no configuration is named so; there are {names}"));
         }
         Ok(harness)
@@ -270,7 +300,10 @@ impl<'a> Harness<'a> {
                 command.arg(argument);
             }
         }
-        command.args(["--quiet", "--out"]).arg(out).env("HALITE_CACHE_DIR", self.directory.path().join("cache"));
+        command
+            .args(["--quiet", "--out"])
+            .arg(out)
+            .env("HALITE_CACHE_DIR", self.directory.path().join("cache"));
         command
     }
 
@@ -279,13 +312,21 @@ impl<'a> Harness<'a> {
         let mut outcomes = Vec::new();
         let mut took = Duration::ZERO;
         for name in ["first", "second"] {
-            let out = self.directory.path().join(format!("{}-{name}", configuration.name.replace(' ', "-")));
+            let out = self
+                .directory
+                .path()
+                .join(format!("{}-{name}", configuration.name.replace(' ', "-")));
             let began = Instant::now();
             let started = Running::start(&mut self.command(configuration, &out));
-            let ended = started.map_err(|error| format!("{}: {error}", self.options.halite.display()))?;
+            let ended =
+                started.map_err(|error| format!("{}: {error}", self.options.halite.display()))?;
             let ended = ended.end(self.options.deadline);
             if !ended.succeeded() {
-                return Err(format!("{}, undisturbed: {}", configuration.name, ended.words()));
+                return Err(format!(
+                    "{}, undisturbed: {}",
+                    configuration.name,
+                    ended.words()
+                ));
             }
             took = began.elapsed();
             outcomes.push(Outcome::read(&out));
@@ -293,26 +334,50 @@ impl<'a> Harness<'a> {
         let outcome = outcomes.pop().expect("there were two runs");
         let differences = outcomes[0].differences(&outcome);
         match differences.is_empty() {
-            true => Ok(Expected { configuration, outcome, took }),
-            false => Err(format!("{}: two undisturbed runs differ: {differences:?}", configuration.name)),
+            true => Ok(Expected {
+                configuration,
+                outcome,
+                took,
+            }),
+            false => Err(format!(
+                "{}: two undisturbed runs differ: {differences:?}",
+                configuration.name
+            )),
         }
     }
 
     /// One run, with faults drawn by its number.
     fn one(&self, index: u64) -> Done {
         let mut random = Random::new(self.options.seed, index);
-        let Expected { configuration, outcome, took } = &self.expected[index as usize % self.expected.len()];
+        let Expected {
+            configuration,
+            outcome,
+            took,
+        } = &self.expected[index as usize % self.expected.len()];
         let (configuration, took) = (*configuration, *took);
         let out = self.directory.path().join(format!("run-{index}"));
-        let mut done = Done { configuration: configuration.name, faults: Vec::new(), in_resume: 0, wrong: Vec::new() };
+        let mut done = Done {
+            configuration: configuration.name,
+            faults: Vec::new(),
+            in_resume: 0,
+            wrong: Vec::new(),
+        };
         let mut told = Vec::new();
         let last_step = outcome.weights.as_ref().map_or(0, |(step, _)| *step);
-        let mut log = Log { done: &mut done, told: &mut told, not_saved: Vec::new() };
+        let mut log = Log {
+            done: &mut done,
+            told: &mut told,
+            not_saved: Vec::new(),
+        };
         let result = self.disturbed(configuration, took, last_step, &out, &mut random, &mut log);
         let not_saved = log.not_saved;
         let mut wrong = |what, how: String| {
-            let how =
-                format!("{} run {index}, seed {}: {what}: {how}; {}", configuration.name, self.options.seed, told.join(", "));
+            let how = format!(
+                "{} run {index}, seed {}: {what}: {how}; {}",
+                configuration.name,
+                self.options.seed,
+                told.join(", ")
+            );
             done.wrong.push((what, how));
         };
         for Wrong { what, how } in not_saved {
@@ -350,7 +415,10 @@ impl<'a> Harness<'a> {
         let resumed = |resumes: bool| {
             let mut command = self.command(configuration, out);
             command.args(resumes.then_some("--resume"));
-            Running::start(&mut command).map_err(|error| Wrong { what: "not started", how: error.to_string() })
+            Running::start(&mut command).map_err(|error| Wrong {
+                what: "not started",
+                how: error.to_string(),
+            })
         };
         let mut left = 1 + random.below(3);
         let mut resumes = false;
@@ -358,7 +426,14 @@ impl<'a> Harness<'a> {
             let mut running = resumed(resumes)?;
             // A process that is only stopped goes on, and may get the next fault too.
             loop {
-                let fault = *random.pick(&[Fault::Kill, Fault::Kill, Fault::Kill, Fault::Terminate, Fault::HangUp, Fault::Stop]);
+                let fault = *random.pick(&[
+                    Fault::Kill,
+                    Fault::Kill,
+                    Fault::Kill,
+                    Fault::Terminate,
+                    Fault::HangUp,
+                    Fault::Stop,
+                ]);
                 let moment = self.wait_for_moment(&mut running, took, out, random);
                 if running.has_ended() {
                     left = 0;
@@ -374,7 +449,8 @@ impl<'a> Harness<'a> {
                 ));
                 log.done.faults.push(fault);
                 log.done.in_resume += u64::from(resumes);
-                // A handler that is being installed may come too late, so it counts if it was there before.
+                // A handler that is being installed may come too late, so it counts if it was there
+                // before.
                 let handled = running.handles(Fault::Terminate.number());
                 running.signal(fault.name());
                 if fault == Fault::Stop {
@@ -391,7 +467,10 @@ impl<'a> Harness<'a> {
                 let by_signal = ended.signal().is_some() && fault != Fault::Kill;
                 // After its last step there is nothing left to save.
                 if by_signal && handled && newest_step(out) < last_step {
-                    log.not_saved.push(Wrong { what: "not saved", how: ended.words() });
+                    log.not_saved.push(Wrong {
+                        what: "not saved",
+                        how: ended.words(),
+                    });
                 }
                 break;
             }
@@ -401,11 +480,19 @@ impl<'a> Harness<'a> {
     }
 
     /// At any time, or while a checkpoint is written.
-    fn wait_for_moment(&self, running: &mut Running, took: Duration, out: &Path, random: &mut Random) -> String {
+    fn wait_for_moment(
+        &self,
+        running: &mut Running,
+        took: Duration,
+        out: &Path,
+        random: &mut Random,
+    ) -> String {
         let store = out.join("checkpoints");
         let half_written = || {
             let entries = fs::read_dir(&store).into_iter().flatten().flatten();
-            entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with('.') && entry.path().is_dir())
+            entries.into_iter().any(|entry| {
+                entry.file_name().to_string_lossy().starts_with('.') && entry.path().is_dir()
+            })
         };
         if random.percent(35) {
             running.wait_until(took * 2, half_written);
@@ -433,7 +520,12 @@ struct Wrong {
 
 /// Whether a process ended as it must after this signal; without one it must succeed.
 fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> {
-    let wrong = |what| Err(Wrong { what, how: ended.words() });
+    let wrong = |what| {
+        Err(Wrong {
+            what,
+            how: ended.words(),
+        })
+    };
     if ended.status.is_none() {
         return wrong("hung");
     }
@@ -450,7 +542,11 @@ fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> 
         None => wrong("refused"),
         Some(Fault::Kill) if by_signal == number => Ok(()),
         // Saved and ended, with the exit code that a shell expects.
-        Some(Fault::Terminate | Fault::HangUp) if ended.code() == number.map(|number| 128 + number as i32) => Ok(()),
+        Some(Fault::Terminate | Fault::HangUp)
+            if ended.code() == number.map(|number| 128 + number as i32) =>
+        {
+            Ok(())
+        }
         // As it should be as long as there is nothing to save.
         Some(Fault::Terminate | Fault::HangUp) if by_signal == number => Ok(()),
         _ => wrong("other exit status"),

@@ -1,4 +1,5 @@
-//! Running the `halite` command as a child process: with a deadline, with signals, on a cache of its own.
+//! Running the `halite` command as a child process: with a deadline, with signals, on a cache of
+//! its own.
 
 use std::{
     env, fs, io,
@@ -50,9 +51,20 @@ impl Ended {
 
     /// The status in words, and the end of stderr.
     pub fn words(&self) -> String {
-        let status = self.status.map_or("killed at the deadline".to_owned(), |status| status.to_string());
-        let lines: Vec<&str> = self.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
-        format!("{status}; stderr: {}", lines[lines.len().saturating_sub(4)..].join(" | "))
+        let status = self
+            .status
+            .map_or("killed at the deadline".to_owned(), |status| {
+                status.to_string()
+            });
+        let lines: Vec<&str> = self
+            .stderr
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        format!(
+            "{status}; stderr: {}",
+            lines[lines.len().saturating_sub(4)..].join(" | ")
+        )
     }
 }
 
@@ -70,10 +82,18 @@ impl Running {
     /// # Errors
     /// If the system cannot start it.
     pub fn start(command: &mut Command) -> io::Result<Self> {
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
         let stdout = child.stdout.take().map(read_to_end);
         let stderr = child.stderr.take().map(read_to_end);
-        Ok(Running { child, stdout, stderr })
+        Ok(Running {
+            child,
+            stdout,
+            stderr,
+        })
     }
 
     /// Its process id.
@@ -102,14 +122,18 @@ impl Running {
     pub fn signal(&self, name: &str) {
         let mut command = Command::new("kill");
         // It fails if the process has ended meanwhile.
-        let _ = command.args([&format!("-{name}"), &self.id().to_string()]).stderr(Stdio::null()).status();
+        let _ = command
+            .args([&format!("-{name}"), &self.id().to_string()])
+            .stderr(Stdio::null())
+            .status();
     }
 
     /// Whether it has a handler for the signal of this number, as Linux tells.
     pub fn handles(&self, signal: u32) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
     }
 
     /// Waits for its end; kills it at the deadline.
@@ -125,8 +149,16 @@ impl Running {
         if status.is_none() {
             self.kill();
         }
-        let text = |reader: Option<JoinHandle<String>>| reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
-        Ended { status, stdout: text(self.stdout.take()), stderr: text(self.stderr.take()) }
+        let text = |reader: Option<JoinHandle<String>>| {
+            reader
+                .and_then(|reader| reader.join().ok())
+                .unwrap_or_default()
+        };
+        Ended {
+            status,
+            stdout: text(self.stdout.take()),
+            stderr: text(self.stderr.take()),
+        }
     }
 
     fn kill(&mut self) {
@@ -159,19 +191,32 @@ pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
     let beside = || {
         let program = env::current_exe().ok()?;
         // Tests lie in `deps`, one folder deeper.
-        program.ancestors().skip(1).take(2).map(|folder| folder.join("halite")).find(|path| path.is_file())
+        program
+            .ancestors()
+            .skip(1)
+            .take(2)
+            .map(|folder| folder.join("halite"))
+            .find(|path| path.is_file())
     };
-    let profile = if cfg!(debug_assertions) { "" } else { " --release" };
+    let profile = if cfg!(debug_assertions) {
+        ""
+    } else {
+        " --release"
+    };
     match named.or_else(beside) {
         Some(path) if path.is_file() => Ok(path),
-        Some(path) => Err(format!("{} is not a file; build it with `cargo build{profile} --bin halite`", path.display())),
+        Some(path) => Err(format!(
+            "{} is not a file; build it with `cargo build{profile} --bin halite`",
+            path.display()
+        )),
         None => Err(format!(
             "no `halite` beside this program; build it with `cargo build{profile} --bin halite`, or name one with --halite PATH"
         )),
     }
 }
 
-/// The command with these arguments, which a space separates, and without any setting of halite's in its environment.
+/// The command with these arguments, which a space separates, and without any setting of halite's
+/// in its environment.
 pub fn command(binary: &Path, arguments: &str) -> Command {
     let mut command = Command::new(binary);
     command.args(arguments.split_whitespace());
@@ -198,8 +243,8 @@ fn packages() -> Result<(Cache, [&'static Package; 2]), String> {
     fill().map_err(|error| format!("the CPU plugin and the digits are needed: {error}"))
 }
 
-/// Fills `directory`, which is created, with the CPU plugin and the digits from the user's cache. Large files are linked: one that
-/// a case damages is [unlinked](own) first.
+/// Fills `directory`, which is created, with the CPU plugin and the digits from the user's cache.
+/// Large files are linked: one that a case damages is [unlinked](own) first.
 ///
 /// # Errors
 /// If they cannot be installed or linked.
@@ -246,5 +291,8 @@ pub fn own(path: &Path) -> io::Result<()> {
 /// Copies the content, the permissions and the time of the last change.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to)?;
-    fs::File::options().append(true).open(to)?.set_modified(fs::metadata(from)?.modified()?)
+    fs::File::options()
+        .append(true)
+        .open(to)?
+        .set_modified(fs::metadata(from)?.modified()?)
 }

@@ -1,4 +1,5 @@
-//! Seeded pseudo-random numbers for tests that draw their cases: a case is a function of the seed and its number.
+//! Seeded pseudo-random numbers for tests that draw their cases: a case is a function of the seed
+//! and its number.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -50,7 +51,13 @@ mod tests {
     fn cases_differ_by_seed_or_number() {
         let first = |seed, index| Random::new(seed, index).next_u64();
         assert_eq!(first(1, 2), first(1, 2));
-        let all = std::collections::HashSet::from([first(1, 2), first(2, 1), first(1, 3), first(0, 0), first(3, 3)]);
+        let all = std::collections::HashSet::from([
+            first(1, 2),
+            first(2, 1),
+            first(1, 3),
+            first(0, 0),
+            first(3, 3),
+        ]);
         assert_eq!(all.len(), 5);
     }
 }

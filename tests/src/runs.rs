@@ -36,7 +36,9 @@ impl Outcome {
         const TEXTS: [&str; 2] = ["tokenizer.json", "sample.txt"];
         let text = |name: &str| Some((name.to_owned(), fs::read(out.join(name)).ok()?));
         Outcome {
-            weights: newest(out).and_then(|(step, path)| Some((step, fs::read(path.join("arrays.safetensors")).ok()?))),
+            weights: newest(out).and_then(|(step, path)| {
+                Some((step, fs::read(path.join("arrays.safetensors")).ok()?))
+            }),
             table: table(&out.join("metrics.csv")),
             report: report(&out.join("report.json")),
             texts: TEXTS.into_iter().filter_map(text).collect(),
@@ -52,7 +54,10 @@ impl Outcome {
             (mine, theirs) if mine == theirs => {}
             (None, _) => differs("weights", "no checkpoint".to_owned()),
             (Some((step, _)), Some((expected, _))) if step != expected => {
-                differs("weights", format!("newest checkpoint of step {step}, want {expected}"));
+                differs(
+                    "weights",
+                    format!("newest checkpoint of step {step}, want {expected}"),
+                );
             }
             _ => differs("weights", "other bits".to_owned()),
         }
@@ -64,48 +69,93 @@ impl Outcome {
             let names: Vec<&String> = expected.report.keys().filter(other).collect();
             let shown = |name: &&String| {
                 let value = |report: &BTreeMap<String, serde_json::Value>| {
-                    report.get(*name).map_or("nothing".to_owned(), serde_json::Value::to_string)
+                    report
+                        .get(*name)
+                        .map_or("nothing".to_owned(), serde_json::Value::to_string)
                 };
-                format!("{name}: {} instead of {}", value(&self.report), value(&expected.report))
+                format!(
+                    "{name}: {} instead of {}",
+                    value(&self.report),
+                    value(&expected.report)
+                )
             };
-            differs("report.json", names.iter().map(shown).collect::<Vec<_>>().join("; "));
+            differs(
+                "report.json",
+                names.iter().map(shown).collect::<Vec<_>>().join("; "),
+            );
         }
         if self.texts != expected.texts {
-            differs("text", format!("{:?}", self.texts.keys().collect::<Vec<_>>()));
+            differs(
+                "text",
+                format!("{:?}", self.texts.keys().collect::<Vec<_>>()),
+            );
         }
-        // A run that was stopped has saved at other steps, but it keeps no more checkpoints for that.
-        let ([mine, my_checkpoints], [theirs, their_checkpoints]) = (self.parted(), expected.parted());
+        // A run that was stopped has saved at other steps, but it keeps no more checkpoints for
+        // that.
+        let ([mine, my_checkpoints], [theirs, their_checkpoints]) =
+            (self.parted(), expected.parted());
         if mine != theirs {
             differs("files", lists(&mine, &theirs));
         }
         if my_checkpoints.len() > their_checkpoints.len() {
-            differs("checkpoints", format!("{my_checkpoints:?} are kept instead of {their_checkpoints:?}"));
+            differs(
+                "checkpoints",
+                format!("{my_checkpoints:?} are kept instead of {their_checkpoints:?}"),
+            );
         }
         found
     }
 
     /// Files and folders apart from checkpoints, and folders of checkpoints.
     fn parted(&self) -> [Vec<String>; 2] {
-        let (checkpoints, others): (Vec<String>, Vec<String>) =
-            self.files.iter().cloned().partition(|name| name.starts_with("checkpoints/step-"));
-        [others, checkpoints.into_iter().filter(|name| name.matches('/').count() == 1).collect()]
+        let (checkpoints, others): (Vec<String>, Vec<String>) = self
+            .files
+            .iter()
+            .cloned()
+            .partition(|name| name.starts_with("checkpoints/step-"));
+        [
+            others,
+            checkpoints
+                .into_iter()
+                .filter(|name| name.matches('/').count() == 1)
+                .collect(),
+        ]
     }
 }
 
 /// What is in one list and not in the other.
 fn lists(mine: &[String], theirs: &[String]) -> String {
-    let only =
-        |these: &[String], those: &[String]| these.iter().filter(|item| !those.contains(item)).cloned().collect::<Vec<_>>();
-    format!("not expected: {:?}; missing: {:?}; {} for {}", only(mine, theirs), only(theirs, mine), mine.len(), theirs.len())
+    let only = |these: &[String], those: &[String]| {
+        these
+            .iter()
+            .filter(|item| !those.contains(item))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    format!(
+        "not expected: {:?}; missing: {:?}; {} for {}",
+        only(mine, theirs),
+        only(theirs, mine),
+        mine.len(),
+        theirs.len()
+    )
 }
 
 /// Folders of a run's checkpoints, by step. Half-written ones are not among them.
 pub fn checkpoints(out: &Path) -> Vec<(u64, PathBuf)> {
-    let entries = fs::read_dir(out.join("checkpoints")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(out.join("checkpoints"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut found: Vec<(u64, PathBuf)> = entries
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let step = name.strip_prefix("step-")?.split('.').next()?.parse().ok()?;
+            let step = name
+                .strip_prefix("step-")?
+                .split('.')
+                .next()?
+                .parse()
+                .ok()?;
             Some((step, entry.path()))
         })
         .collect();
@@ -126,19 +176,35 @@ pub fn newest_step(out: &Path) -> u64 {
 /// Lines of a table without the column that tells the time.
 pub fn table(path: &Path) -> Vec<String> {
     let text = fs::read(path).unwrap_or_default();
-    String::from_utf8_lossy(&text).lines().map(untimed).collect()
+    String::from_utf8_lossy(&text)
+        .lines()
+        .map(untimed)
+        .collect()
 }
 
 fn untimed(line: &str) -> String {
-    let cells = line.split(',').enumerate().filter(|(column, _)| *column != 2);
+    let cells = line
+        .split(',')
+        .enumerate()
+        .filter(|(column, _)| *column != 2);
     cells.map(|(_, cell)| cell).collect::<Vec<_>>().join(",")
 }
 
 fn report(path: &Path) -> BTreeMap<String, serde_json::Value> {
-    const TIMELESS: [&str; 6] = ["metrics", "train_metrics", "steps", "epochs", "seed", "interrupted"];
+    const TIMELESS: [&str; 6] = [
+        "metrics",
+        "train_metrics",
+        "steps",
+        "epochs",
+        "seed",
+        "interrupted",
+    ];
     let text = fs::read(path).unwrap_or_default();
     let report: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-    TIMELESS.into_iter().filter_map(|name| Some((name.to_owned(), report.get(name)?.clone()))).collect()
+    TIMELESS
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), report.get(name)?.clone())))
+        .collect()
 }
 
 /// Paths of all files and folders below `root`, relative to it.
@@ -146,7 +212,11 @@ pub fn files(root: &Path) -> Vec<String> {
     fn collect(folder: &Path, root: &Path, found: &mut Vec<String>) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            let name = path.strip_prefix(root).expect("it is below its root").to_string_lossy().into_owned();
+            let name = path
+                .strip_prefix(root)
+                .expect("it is below its root")
+                .to_string_lossy()
+                .into_owned();
             found.push(name);
             if path.symlink_metadata()?.is_dir() {
                 collect(&path, root, found)?;

@@ -1,8 +1,8 @@
-//! A long training of a tiny model, with everything that a run does besides steps: checkpoints, validation, logs, plots.
-//! Memory, open files and threads of the process must not grow.
+//! A long training of a tiny model, with everything that a run does besides steps: checkpoints,
+//! validation, logs, plots. Memory, open files and threads of the process must not grow.
 //!
-//! By hand: `cargo run --release -p halite-tests --bin soak -- --steps 200000`. It measures its own process, so nothing else
-//! may run in it.
+//! By hand: `cargo run --release -p halite-tests --bin soak -- --steps 200000`. It measures its own
+//! process, so nothing else may run in it.
 
 use std::{
     fmt, fs, io,
@@ -67,7 +67,12 @@ impl Seen {
     /// Medians of the first and the last quarter after the warm-up.
     pub fn quarters(&self) -> [Sample; 2] {
         let from = self.options.steps * self.options.warm_up / 100;
-        let steady: Vec<Sample> = self.samples.iter().copied().filter(|sample| sample.step >= from).collect();
+        let steady: Vec<Sample> = self
+            .samples
+            .iter()
+            .copied()
+            .filter(|sample| sample.step >= from)
+            .collect();
         let quarter = (steady.len() / 4).max(1).min(steady.len());
         let median = |samples: &[Sample], value: fn(&Sample) -> u64| {
             let mut values: Vec<u64> = samples.iter().map(value).collect();
@@ -90,8 +95,13 @@ impl Seen {
             ("open files", first.files, last.files, 2),
             ("threads", first.threads, last.threads, 2),
         ];
-        let grew = values.into_iter().filter(|(_, first, last, most)| last.saturating_sub(*first) > *most);
-        grew.map(|(what, first, last, most)| format!("{what} grew from {first} to {last}, by more than {most}")).collect()
+        let grew = values
+            .into_iter()
+            .filter(|(_, first, last, most)| last.saturating_sub(*first) > *most);
+        grew.map(|(what, first, last, most)| {
+            format!("{what} grew from {first} to {last}, by more than {most}")
+        })
+        .collect()
     }
 }
 
@@ -100,8 +110,16 @@ impl fmt::Display for Seen {
         let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
         let [first, last] = self.quarters();
         let most = |value: fn(&Sample) -> u64| self.samples.iter().map(value).max().unwrap_or(0);
-        writeln!(f, "{:<24} {:>12} {:>12} {:>12}", "", "first quarter", "last quarter", "most")?;
-        writeln!(f, "{:<24} {:>12} {:>12}", "around step", first.step, last.step)?;
+        writeln!(
+            f,
+            "{:<24} {:>12} {:>12} {:>12}",
+            "", "first quarter", "last quarter", "most"
+        )?;
+        writeln!(
+            f,
+            "{:<24} {:>12} {:>12}",
+            "around step", first.step, last.step
+        )?;
         writeln!(
             f,
             "{:<24} {:>12.1} {:>12.1} {:>12.1}",
@@ -111,9 +129,17 @@ impl fmt::Display for Seen {
             mib(most(|sample| sample.memory))
         )?;
         let files = most(|sample| sample.files);
-        writeln!(f, "{:<24} {:>12} {:>12} {files:>12}", "open files", first.files, last.files)?;
+        writeln!(
+            f,
+            "{:<24} {:>12} {:>12} {files:>12}",
+            "open files", first.files, last.files
+        )?;
         let threads = most(|sample| sample.threads);
-        writeln!(f, "{:<24} {:>12} {:>12} {threads:>12}", "threads", first.threads, last.threads)?;
+        writeln!(
+            f,
+            "{:<24} {:>12} {:>12} {threads:>12}",
+            "threads", first.threads, last.threads
+        )?;
         let seconds = self.elapsed.as_secs_f64();
         write!(
             f,
@@ -132,9 +158,13 @@ impl fmt::Display for Seen {
 /// If the training fails, or `/proc/self` cannot be read.
 pub fn run(options: Options) -> Result<Seen> {
     const BATCH: u64 = 16;
-    let directory = tempfile::tempdir().map_err(|error| Error::invalid("soak", format!("no temporary directory: {error}")))?;
+    let directory = tempfile::tempdir()
+        .map_err(|error| Error::invalid("soak", format!("no temporary directory: {error}")))?;
     let reads = Arc::new(AtomicU64::new(0));
-    let data = Counted { inner: spirals((options.steps_per_epoch * BATCH) as usize)?, reads: reads.clone() };
+    let data = Counted {
+        inner: spirals((options.steps_per_epoch * BATCH) as usize)?,
+        reads: reads.clone(),
+    };
     let trainer = Trainer::builder(&Accelerator::cpu().open()?)
         .epochs(options.steps / options.steps_per_epoch)
         .batch_size(BATCH as usize)
@@ -158,22 +188,40 @@ pub fn run(options: Options) -> Result<Seen> {
         })
     };
     let began = Instant::now();
-    let fitted = trainer.fit(Classify::<Mlp<()>>::new(), Mlp::new(&[2, HIDDEN, 3]), Adam::new(3e-3), data, spirals(256)?);
+    let fitted = trainer.fit(
+        Classify::<Mlp<()>>::new(),
+        Mlp::new(&[2, HIDDEN, 3]),
+        Adam::new(3e-3),
+        data,
+        spirals(256)?,
+    );
     done.store(true, Relaxed);
     let samples = watcher.join().expect("the watcher does not panic");
-    let samples = samples.map_err(|error| Error::invalid("soak", format!("/proc/self: {error}")))?;
+    let samples =
+        samples.map_err(|error| Error::invalid("soak", format!("/proc/self: {error}")))?;
     let report = fitted?.report;
-    Ok(Seen { samples, elapsed: began.elapsed(), loss: report.metrics["loss"], options })
+    Ok(Seen {
+        samples,
+        elapsed: began.elapsed(),
+        loss: report.metrics["loss"],
+        options,
+    })
 }
 
 fn sample(step: u64) -> io::Result<Sample> {
     let status = fs::read_to_string("/proc/self/status")?;
     let number = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| line.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
+        line.and_then(|line| line.trim().split(' ').next()?.parse().ok())
+            .unwrap_or(0)
     };
     let files = fs::read_dir("/proc/self/fd")?.count() as u64;
-    Ok(Sample { step, memory: number("VmRSS:") * 1024, files, threads: number("Threads:") })
+    Ok(Sample {
+        step,
+        memory: number("VmRSS:") * 1024,
+        files,
+        threads: number("Threads:"),
+    })
 }
 
 /// Points in the plane, a third of them in each of three spirals.
@@ -186,7 +234,10 @@ fn spirals(count: usize) -> Result<InMemory> {
         arms.push((index % 3) as u8);
     }
     let points = HostArray::from_slice(&points, [count, 2])?;
-    InMemory::new([("x", points), ("label", HostArray::from_slice(&arms, [count])?)])
+    InMemory::new([
+        ("x", points),
+        ("label", HostArray::from_slice(&arms, [count])?),
+    ])
 }
 
 /// Counts the samples that are read.

@@ -1,5 +1,5 @@
-//! Files that are no plugin, or not the one they should be: each is one error that says which file, what is wrong with it
-//! and what to do, and none ends or stops the process.
+//! Files that are no plugin, or not the one they should be: each is one error that says which file,
+//! what is wrong with it and what to do, and none ends or stops the process.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -20,7 +20,9 @@ use halite_pjrt::Plugin;
 /// The real CPU plugin, installed if it is missing.
 fn real() -> PathBuf {
     let cache = Cache::open(None).unwrap();
-    install(plugin("cpu").unwrap(), &cache, &mut Bar::default()).unwrap().path
+    install(plugin("cpu").unwrap(), &cache, &mut Bar::default())
+        .unwrap()
+        .path
 }
 
 /// Opening it is refused in time, with the file's name and these words, in one paragraph.
@@ -28,16 +30,24 @@ fn check(path: &Path, kind: ErrorKind, words: &[&str]) {
     let (send, receive) = mpsc::channel();
     let accelerator = Accelerator::Plugin(path.to_path_buf());
     thread::spawn(move || send.send(accelerator.open().map(drop)));
-    let result: Result<()> = receive.recv_timeout(Duration::from_secs(120)).expect("opening comes to an end");
+    let result: Result<()> = receive
+        .recv_timeout(Duration::from_secs(120))
+        .expect("opening comes to an end");
     let error = result.expect_err(&format!("{} is opened", path.display()));
     let text = error.to_string();
     println!("{text}");
     assert_eq!(error.kind(), kind, "{text}");
-    assert!(text.contains(path.to_str().unwrap()), "the file is not named: {text}");
+    assert!(
+        text.contains(path.to_str().unwrap()),
+        "the file is not named: {text}"
+    );
     for word in words {
         assert!(text.contains(word), "`{word}` is not said: {text}");
     }
-    assert!(!text.contains('\n') && text.len() < 600, "not one paragraph: {text}");
+    assert!(
+        !text.contains('\n') && text.len() < 600,
+        "not one paragraph: {text}"
+    );
 }
 
 #[test]
@@ -47,17 +57,44 @@ fn files_that_are_no_library_are_refused() {
         fs::write(directory.path().join(name), bytes).unwrap();
         directory.path().join(name)
     };
-    check(&directory.path().join("missing.so"), ErrorKind::Unavailable, &["cannot be read", "give the path of a PJRT plugin"]);
-    check(directory.path(), ErrorKind::InvalidArgument, &["is not a file", "give the path of the shared library itself"]);
-    check(&file("empty.so", b""), ErrorKind::InvalidArgument, &["is not a shared library (0 bytes", "is it a plugin's `.so`?"]);
+    check(
+        &directory.path().join("missing.so"),
+        ErrorKind::Unavailable,
+        &["cannot be read", "give the path of a PJRT plugin"],
+    );
+    check(
+        directory.path(),
+        ErrorKind::InvalidArgument,
+        &[
+            "is not a file",
+            "give the path of the shared library itself",
+        ],
+    );
+    check(
+        &file("empty.so", b""),
+        ErrorKind::InvalidArgument,
+        &[
+            "is not a shared library (0 bytes",
+            "is it a plugin's `.so`?",
+        ],
+    );
     check(
         &file("text.so", b"#!/bin/sh\necho plugin\n"),
         ErrorKind::InvalidArgument,
         &["is not a shared library", "no ELF header"],
     );
-    check(&file("magic.so", b"\x7fELF"), ErrorKind::Corrupt, &["is truncated: 4 bytes", "fetch it again"]);
-    check(&file("zeros.so", &[0; 100_000]), ErrorKind::InvalidArgument, &["is not a shared library"]);
-    // A program, not a library; where it is one that can be moved, it is found to have no entry point.
+    check(
+        &file("magic.so", b"\x7fELF"),
+        ErrorKind::Corrupt,
+        &["is truncated: 4 bytes", "fetch it again"],
+    );
+    check(
+        &file("zeros.so", &[0; 100_000]),
+        ErrorKind::InvalidArgument,
+        &["is not a shared library"],
+    );
+    // A program, not a library; where it is one that can be moved, it is found to have no entry
+    // point.
     let program = std::env::current_exe().unwrap();
     Accelerator::Plugin(program).open().unwrap_err();
 }
@@ -70,15 +107,30 @@ fn a_real_plugin_that_is_cut_short_is_refused_with_both_sizes() {
     let length = fs::metadata(&real).unwrap().len();
     for keep in [40, 1000, 1 << 20] {
         let mut bytes = vec![0; keep];
-        fs::File::open(&real).unwrap().read_exact(&mut bytes).unwrap();
+        fs::File::open(&real)
+            .unwrap()
+            .read_exact(&mut bytes)
+            .unwrap();
         fs::write(&path, &bytes).unwrap();
-        check(&path, ErrorKind::Corrupt, &["is truncated", &keep.to_string(), "delete it and fetch it again"]);
+        check(
+            &path,
+            ErrorKind::Corrupt,
+            &[
+                "is truncated",
+                &keep.to_string(),
+                "delete it and fetch it again",
+            ],
+        );
     }
     fs::copy(&real, &path).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     for keep in [length - 1, length / 2] {
         file.set_len(keep).unwrap();
-        check(&path, ErrorKind::Corrupt, &["is truncated", &keep.to_string(), &length.to_string()]);
+        check(
+            &path,
+            ErrorKind::Corrupt,
+            &["is truncated", &keep.to_string(), &length.to_string()],
+        );
     }
 }
 
@@ -87,7 +139,10 @@ fn a_plugin_for_another_machine_is_refused_with_both_machines() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
     let mut bytes = vec![0; 1 << 20];
-    fs::File::open(&real).unwrap().read_exact(&mut bytes).unwrap();
+    fs::File::open(&real)
+        .unwrap()
+        .read_exact(&mut bytes)
+        .unwrap();
     let mut with = |offset: usize, value: u8, kind, words: &[&str]| {
         let old = std::mem::replace(&mut bytes[offset], value);
         let path = directory.path().join(format!("{offset}.so"));
@@ -95,12 +150,36 @@ fn a_plugin_for_another_machine_is_refused_with_both_machines() {
         check(&path, kind, words);
         bytes[offset] = old;
     };
-    let other = if cfg!(target_arch = "x86_64") { ("aarch64", 183) } else { ("x86_64", 62) };
+    let other = if cfg!(target_arch = "x86_64") {
+        ("aarch64", 183)
+    } else {
+        ("x86_64", 62)
+    };
     let advice = "install the plugin built for this architecture";
-    with(18, other.1, ErrorKind::Unsupported, &[other.0, std::env::consts::ARCH, advice]);
-    with(18, 22, ErrorKind::Unsupported, &["another architecture (ELF machine 22)", advice]);
-    with(4, 1, ErrorKind::InvalidArgument, &["not a 64-bit little-endian library"]);
-    with(5, 2, ErrorKind::InvalidArgument, &["not a 64-bit little-endian library"]);
+    with(
+        18,
+        other.1,
+        ErrorKind::Unsupported,
+        &[other.0, std::env::consts::ARCH, advice],
+    );
+    with(
+        18,
+        22,
+        ErrorKind::Unsupported,
+        &["another architecture (ELF machine 22)", advice],
+    );
+    with(
+        4,
+        1,
+        ErrorKind::InvalidArgument,
+        &["not a 64-bit little-endian library"],
+    );
+    with(
+        5,
+        2,
+        ErrorKind::InvalidArgument,
+        &["not a 64-bit little-endian library"],
+    );
 }
 
 /// A library made of this C.
@@ -108,8 +187,15 @@ fn library(directory: &Path, name: &str, code: &str) -> PathBuf {
     let source = directory.join(format!("{name}.c"));
     fs::write(&source, code).unwrap();
     let path = directory.join(format!("{name}.so"));
-    let status = Command::new("cc").args(["-shared", "-fPIC", "-w", "-o"]).args([&path, &source]).status();
-    assert!(status.expect("a C compiler, which Rust links with as well").success());
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-w", "-o"])
+        .args([&path, &source])
+        .status();
+    assert!(
+        status
+            .expect("a C compiler, which Rust links with as well")
+            .success()
+    );
     path
 }
 
@@ -118,10 +204,29 @@ fn libraries_that_are_no_plugin_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let library = |name: &str, code: &str| library(directory.path(), name, code);
     let plain = library("plain", "int answer(void) { return 42; }");
-    check(&plain, ErrorKind::InvalidArgument, &["is a library but no PJRT plugin", "GetPjrtApi", "give the path"]);
-    let needs = library("needs", "int nobody_has_this(void); int answer(void) { return nobody_has_this(); }");
-    check(&needs, ErrorKind::Unavailable, &["cannot be loaded", "nobody_has_this"]);
-    check(&library("null", "void *GetPjrtApi(void) { return 0; }"), ErrorKind::InvalidArgument, &["no table of functions"]);
+    check(
+        &plain,
+        ErrorKind::InvalidArgument,
+        &[
+            "is a library but no PJRT plugin",
+            "GetPjrtApi",
+            "give the path",
+        ],
+    );
+    let needs = library(
+        "needs",
+        "int nobody_has_this(void); int answer(void) { return nobody_has_this(); }",
+    );
+    check(
+        &needs,
+        ErrorKind::Unavailable,
+        &["cannot be loaded", "nobody_has_this"],
+    );
+    check(
+        &library("null", "void *GetPjrtApi(void) { return 0; }"),
+        ErrorKind::InvalidArgument,
+        &["no table of functions"],
+    );
     // The table begins: its size, extensions, then the version's size, extensions, major and minor.
     let table = |name: &str, size: usize, major: i32, minor: i32| {
         let code = format!(
@@ -131,10 +236,26 @@ fn libraries_that_are_no_plugin_are_refused() {
         );
         library(name, &code)
     };
-    check(&table("short", 24, 0, 90), ErrorKind::InvalidArgument, &["a table of 24 bytes"]);
-    check(&table("old", 800, 0, 40), ErrorKind::Unsupported, &["speaks PJRT 0.40", "install a newer plugin"]);
-    check(&table("new", 800, 1, 0), ErrorKind::Unsupported, &["speaks PJRT 1.0", "install a newer halite"]);
-    check(&table("hollow", 800, 0, 90), ErrorKind::Unsupported, &["(PJRT 0.90) lacks PJRT_", "more", "use a complete build"]);
+    check(
+        &table("short", 24, 0, 90),
+        ErrorKind::InvalidArgument,
+        &["a table of 24 bytes"],
+    );
+    check(
+        &table("old", 800, 0, 40),
+        ErrorKind::Unsupported,
+        &["speaks PJRT 0.40", "install a newer plugin"],
+    );
+    check(
+        &table("new", 800, 1, 0),
+        ErrorKind::Unsupported,
+        &["speaks PJRT 1.0", "install a newer halite"],
+    );
+    check(
+        &table("hollow", 800, 0, 90),
+        ErrorKind::Unsupported,
+        &["(PJRT 0.90) lacks PJRT_", "more", "use a complete build"],
+    );
 }
 
 #[test]
@@ -143,16 +264,26 @@ fn a_plugin_that_was_refused_may_be_put_right_at_the_same_path() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("plugin.so");
     fs::write(&path, b"half a download").unwrap();
-    check(&path, ErrorKind::InvalidArgument, &["is not a shared library"]);
+    check(
+        &path,
+        ErrorKind::InvalidArgument,
+        &["is not a shared library"],
+    );
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&real, &path).unwrap();
-    assert_eq!(Plugin::load(&path).unwrap().path(), real.canonicalize().unwrap());
+    assert_eq!(
+        Plugin::load(&path).unwrap().path(),
+        real.canonicalize().unwrap()
+    );
 }
 
 #[test]
 fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
     let plugin = &PLUGINS[0];
-    let whole = Cache::open(None).unwrap().ensure(&plugin.package, &mut Bar::default()).unwrap();
+    let whole = Cache::open(None)
+        .unwrap()
+        .ensure(&plugin.package, &mut Bar::default())
+        .unwrap();
     let directory = tempfile::tempdir().unwrap();
     let cache = Cache::at(directory.path());
     let place = cache.directory(&plugin.package);
@@ -162,10 +293,23 @@ fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
         fs::copy(entry.path(), place.join(entry.file_name())).unwrap();
     }
     // Nobody sets this variable.
-    let search = Search { platform: "cpu", variable: "HALITE_TEST_NO_PLUGIN", given: None, cache: &cache };
-    assert_eq!(search.find().unwrap().source, Source::Cache, "a copy is as good");
+    let search = Search {
+        platform: "cpu",
+        variable: "HALITE_TEST_NO_PLUGIN",
+        given: None,
+        cache: &cache,
+    };
+    assert_eq!(
+        search.find().unwrap().source,
+        Source::Cache,
+        "a copy is as good"
+    );
 
-    let mut file = fs::OpenOptions::new().read(true).write(true).open(place.join(plugin.library.name)).unwrap();
+    let mut file = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(place.join(plugin.library.name))
+        .unwrap();
     let at = SeekFrom::Start(plugin.library.size / 2);
     let mut byte = [0];
     file.seek(at).unwrap();
@@ -174,22 +318,40 @@ fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
     file.write_all(&[byte[0] ^ 1]).unwrap();
     drop(file);
 
-    let State::Damaged(reason) = cache.state(&plugin.package, Check::Quick).unwrap() else { panic!("it is not found out") };
+    let State::Damaged(reason) = cache.state(&plugin.package, Check::Quick).unwrap() else {
+        panic!("it is not found out")
+    };
     assert!(reason.contains(plugin.library.sha256), "{reason}");
     let not_used = |text: &str| {
-        for word in ["is damaged and not used", plugin.library.name, "halite plugins install cpu"] {
+        for word in [
+            "is damaged and not used",
+            plugin.library.name,
+            "halite plugins install cpu",
+        ] {
             assert!(text.contains(word), "`{word}` is not said: {text}");
         }
     };
     match search.find() {
         Err(error) => not_used(&error.to_string()),
-        Ok(located) => assert_eq!(located.source, Source::Python, "another one, whose digest is right"),
+        Ok(located) => assert_eq!(
+            located.source,
+            Source::Python,
+            "another one, whose digest is right"
+        ),
     }
     if std::env::var_os("HALITE_CPU_PLUGIN").is_none() {
-        let options = OpenOptions { cache: Some(directory.path().into()), offline: true, ..OpenOptions::default() };
+        let options = OpenOptions {
+            cache: Some(directory.path().into()),
+            offline: true,
+            ..OpenOptions::default()
+        };
         match Accelerator::cpu().open_with(&options, &mut Quiet) {
             Err(error) => not_used(&Error::to_string(&error)),
-            Ok(opened) => assert_eq!(opened.located.source, Source::Python, "another one, whose digest is right"),
+            Ok(opened) => assert_eq!(
+                opened.located.source,
+                Source::Python,
+                "another one, whose digest is right"
+            ),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Programs of the real plugin that come out of a cache: what is the same program, and that it does the same.
+//! Programs of the real plugin that come out of a cache: what is the same program, and that it does
+//! the same.
 
 use std::{
     collections::HashMap,
@@ -15,35 +16,65 @@ use halite::{
     fetch::Bar,
 };
 use halite_core::{
-    Arg, Array, Client, CompileOptions, Compiled, DType, DeviceId, Error, FlagValue, HostArray, KeptProgram, Launch, Loaded,
-    Mesh, PartitionSpec, Program, ProgramCache, ProgramKey, Result, Sharding, TensorType,
+    Arg, Array, Client, CompileOptions, Compiled, DType, DeviceId, Error, FlagValue, HostArray,
+    KeptProgram, Launch, Loaded, Mesh, PartitionSpec, Program, ProgramCache, ProgramKey, Result,
+    Sharding, TensorType,
 };
 use halite_ir::{Binary, Dot, Graph, Interface, Op, Port, Unary, program};
 
 /// A client of eight devices that keeps programs in `directory`.
 fn client(directory: &Path) -> Client {
-    let cache = CompileCacheOptions { directory: Some(directory.into()), ..CompileCacheOptions::default() };
-    let options = OpenOptions { compile_cache: Some(cache), ..OpenOptions::default() };
-    Accelerator::Cpu { devices: Some(8) }.open_with(&options, &mut Bar::default()).expect("the CPU plugin").client
+    let cache = CompileCacheOptions {
+        directory: Some(directory.into()),
+        ..CompileCacheOptions::default()
+    };
+    let options = OpenOptions {
+        compile_cache: Some(cache),
+        ..OpenOptions::default()
+    };
+    Accelerator::Cpu { devices: Some(8) }
+        .open_with(&options, &mut Bar::default())
+        .expect("the CPU plugin")
+        .client
 }
 
 /// `w - x.T @ tanh(x @ w)`, with `w` donated, over `mesh`: `x` by rows.
 fn step(mesh: &Arc<Mesh>) -> (Program, Arc<Sharding>, Arc<Sharding>) {
-    let (x_ty, w_ty) = (TensorType::new(DType::F32, [16, 8]), TensorType::new(DType::F32, [8, 8]));
+    let (x_ty, w_ty) = (
+        TensorType::new(DType::F32, [16, 8]),
+        TensorType::new(DType::F32, [8, 8]),
+    );
     let mut graph = Graph::new();
     let (w, x) = (graph.input(w_ty), graph.input(x_ty));
-    let mut push = |op: Op, inputs: &[_]| graph.push(op, inputs, Some(std::panic::Location::caller())).unwrap()[0];
+    let mut push = |op: Op, inputs: &[_]| {
+        graph
+            .push(op, inputs, Some(std::panic::Location::caller()))
+            .unwrap()[0]
+    };
     let dot = |left: usize| {
         let (left_contract, right_contract) = (vec![left], vec![0]);
-        Op::Dot(Dot { left_batch: vec![], right_batch: vec![], left_contract, right_contract, result: DType::F32 })
+        Op::Dot(Dot {
+            left_batch: vec![],
+            right_batch: vec![],
+            left_contract,
+            right_contract,
+            result: DType::F32,
+        })
     };
     let y = push(dot(1), &[x, w]);
     let y = push(Op::Unary(Unary::Tanh), &[y]);
     let update = push(dot(0), &[x, y]);
     let next = push(Op::Binary(Binary::Subtract), &[w, update]);
     graph.set_outputs(vec![next]);
-    let rows = if mesh.size() > 1 { PartitionSpec::first("data") } else { PartitionSpec::replicated() };
-    let port = |spec: &PartitionSpec| Port { name: Some("w".into()), spec: Some(spec.clone()) };
+    let rows = if mesh.size() > 1 {
+        PartitionSpec::first("data")
+    } else {
+        PartitionSpec::replicated()
+    };
+    let port = |spec: &PartitionSpec| Port {
+        name: Some("w".into()),
+        spec: Some(spec.clone()),
+    };
     let whole = PartitionSpec::replicated();
     let interface = Interface {
         mesh: Some(mesh.clone()),
@@ -53,20 +84,36 @@ fn step(mesh: &Arc<Mesh>) -> (Program, Arc<Sharding>, Arc<Sharding>) {
         ..Interface::new("a step")
     };
     let sharding = |spec| Sharding::new(mesh, spec).unwrap();
-    (program(&graph, &interface).unwrap(), sharding(whole), sharding(rows))
+    (
+        program(&graph, &interface).unwrap(),
+        sharding(whole),
+        sharding(rows),
+    )
 }
 
 fn noise(dims: [usize; 2]) -> HostArray {
-    let values: Vec<f32> = (0..dims[0] * dims[1]).map(|i| ((i * 37 % 101) as f32 - 50.0) / 60.0).collect();
+    let values: Vec<f32> = (0..dims[0] * dims[1])
+        .map(|i| ((i * 37 % 101) as f32 - 50.0) / 60.0)
+        .collect();
     HostArray::from_slice(&values, dims).unwrap()
 }
 
 /// The weights after some steps, each of which takes the memory of the one before.
-fn train(client: &Client, loaded: &Loaded, whole: &Arc<Sharding>, rows: &Arc<Sharding>) -> HostArray {
+fn train(
+    client: &Client,
+    loaded: &Loaded,
+    whole: &Arc<Sharding>,
+    rows: &Arc<Sharding>,
+) -> HostArray {
     let x = Array::upload(client, &noise([16, 8]), rows).unwrap();
     let mut w = Array::upload(client, &noise([8, 8]), whole).unwrap();
     for _ in 0..20 {
-        let args = w.into_shards().into_iter().zip(x.shards()).map(|(w, x)| vec![Arg::Donate(w), Arg::Borrow(x)]).collect();
+        let args = w
+            .into_shards()
+            .into_iter()
+            .zip(x.shards())
+            .map(|(w, x)| vec![Arg::Donate(w), Arg::Borrow(x)])
+            .collect();
         let outputs = loaded.launch(Launch { args }).unwrap().outputs;
         let shards = outputs.into_iter().flatten().collect();
         w = Array::from_shards(TensorType::new(DType::F32, [8, 8]), whole, shards).unwrap();
@@ -86,7 +133,10 @@ fn a_loaded_program_donates_shards_and_reports_as_the_compiled_one_did() {
                 count => Mesh::new([("data", count)], local.into_iter().rev()).unwrap(),
             };
             let (program, whole, rows) = step(&Arc::new(mesh));
-            let options = CompileOptions { devices: whole.mesh().devices().to_vec(), ..Default::default() };
+            let options = CompileOptions {
+                devices: whole.mesh().devices().to_vec(),
+                ..Default::default()
+            };
             let loaded = client.compile(&program, &options).unwrap();
             let weights = train(client, &loaded, &whole, &rows);
             let used = loaded.memory().unwrap();
@@ -103,17 +153,36 @@ fn a_loaded_program_donates_shards_and_reports_as_the_compiled_one_did() {
         assert_eq!(compiled, loaded, "{devices} devices");
         assert_eq!(compiled.3.2, 8 * 8 * 4, "the weights are updated in place");
         let (first, second) = (first.counters().snapshot(), second.counters().snapshot());
-        assert_eq!((first.compiles, first.cache_hits, first.cache_misses), (1, 0, 1));
-        assert_eq!((second.compiles, second.cache_hits, second.cache_misses), (0, 1, 0));
-        assert!(second.cached_bytes > 1000 && second.compile_time_saved > Duration::ZERO, "{second:?}");
+        assert_eq!(
+            (first.compiles, first.cache_hits, first.cache_misses),
+            (1, 0, 1)
+        );
+        assert_eq!(
+            (second.compiles, second.cache_hits, second.cache_misses),
+            (0, 1, 0)
+        );
+        assert!(
+            second.cached_bytes > 1000 && second.compile_time_saved > Duration::ZERO,
+            "{second:?}"
+        );
     }
 }
 
 /// `maximum(x, x + x)` by hand, so that every word can be another.
 fn text(code: &str) -> Program {
     let ty = TensorType::new(DType::F32, [4]);
-    let signature = halite_core::Signature { inputs: vec![ty.clone()], outputs: vec![ty], donated: vec![] };
-    Program { name: "by hand".into(), code: code.as_bytes().into(), signature, partitions: 1, replicas: 1 }
+    let signature = halite_core::Signature {
+        inputs: vec![ty.clone()],
+        outputs: vec![ty],
+        donated: vec![],
+    };
+    Program {
+        name: "by hand".into(),
+        code: code.as_bytes().into(),
+        signature,
+        partitions: 1,
+        replicas: 1,
+    }
 }
 
 const CODE: &str = "module @hand {
@@ -137,31 +206,70 @@ fn another_line_is_the_same_program_and_anything_else_is_another() {
         client.counters().snapshot().cache_hits - before.cache_hits == 1
     };
     let plain = CompileOptions::default();
-    let flag =
-        |value| CompileOptions { flags: vec![("xla_cpu_enable_fast_min_max".into(), FlagValue::Bool(value))], ..plain.clone() };
+    let flag = |value| CompileOptions {
+        flags: vec![("xla_cpu_enable_fast_min_max".into(), FlagValue::Bool(value))],
+        ..plain.clone()
+    };
     assert!(!hits(&text(CODE), &plain));
     assert!(hits(&text(CODE), &plain));
-    assert!(hits(&text(&CODE.replace(":10:", ":99:").replace("model.rs", "other file.rs")), &plain), "a line was added");
+    assert!(
+        hits(
+            &text(
+                &CODE
+                    .replace(":10:", ":99:")
+                    .replace("model.rs", "other file.rs")
+            ),
+            &plain
+        ),
+        "a line was added"
+    );
     // Two operations that come from one line now.
-    let joined = CODE.replace("#loc2)", "#loc1)").replace("#loc2 = loc(\"model.rs\":11:5)\n", "");
+    let joined = CODE
+        .replace("#loc2)", "#loc1)")
+        .replace("#loc2 = loc(\"model.rs\":11:5)\n", "");
     assert!(hits(&text(&joined), &plain));
-    assert!(hits(&text(CODE), &flag(false)), "as halite sets it by default");
+    assert!(
+        hits(&text(CODE), &flag(false)),
+        "as halite sets it by default"
+    );
 
-    assert!(!hits(&text(&CODE.replace("stablehlo.add", "stablehlo.multiply")), &plain));
+    assert!(!hits(
+        &text(&CODE.replace("stablehlo.add", "stablehlo.multiply")),
+        &plain
+    ));
     assert!(!hits(&text(CODE), &flag(true)));
-    assert!(!hits(&text(CODE), &CompileOptions { devices: vec![DeviceId(5)], ..plain.clone() }));
-    let mut donated = text(&CODE.replace("tensor<4xf32> loc(\"weights\")", "tensor<4xf32> {tf.aliasing_output = 0 : i32}"));
+    assert!(!hits(
+        &text(CODE),
+        &CompileOptions {
+            devices: vec![DeviceId(5)],
+            ..plain.clone()
+        }
+    ));
+    let mut donated = text(&CODE.replace(
+        "tensor<4xf32> loc(\"weights\")",
+        "tensor<4xf32> {tf.aliasing_output = 0 : i32}",
+    ));
     donated.signature.donated = vec![0];
     assert!(!hits(&donated, &plain));
 
     // What asks for a dump gets one, each time.
     let dumps = tempfile::tempdir().unwrap();
-    let flag = ("xla_dump_to".to_owned(), FlagValue::Str(dumps.path().to_str().unwrap().to_owned()));
-    let dumping = CompileOptions { flags: vec![flag], ..plain };
+    let flag = (
+        "xla_dump_to".to_owned(),
+        FlagValue::Str(dumps.path().to_str().unwrap().to_owned()),
+    );
+    let dumping = CompileOptions {
+        flags: vec![flag],
+        ..plain
+    };
     let before = client.counters().snapshot();
     client.compile(&text(CODE), &dumping).unwrap();
     let after = client.counters().snapshot();
-    assert_eq!((after.cache_hits, after.cache_misses), (before.cache_hits, before.cache_misses), "it is not looked for");
+    assert_eq!(
+        (after.cache_hits, after.cache_misses),
+        (before.cache_hits, before.cache_misses),
+        "it is not looked for"
+    );
     assert!(dumps.path().read_dir().unwrap().next().is_some());
 }
 
@@ -176,7 +284,11 @@ fn a_program_is_found_while_another_client_is_created() {
             (0..10).for_each(|_| drop(self::client(directory.path())));
             creating.store(false, Relaxed);
         });
-        let more = || creating.load(Relaxed).then(|| client.compile(&text(CODE), &plain).unwrap());
+        let more = || {
+            creating
+                .load(Relaxed)
+                .then(|| client.compile(&text(CODE), &plain).unwrap())
+        };
         std::iter::from_fn(more).count() as u64
     });
     let counters = client.counters().snapshot();
@@ -194,9 +306,17 @@ impl ProgramCache for InMemory {
     fn find(&self, key: &ProgramKey) -> Option<KeptProgram> {
         self.programs.lock().unwrap().get(key).cloned()
     }
-    fn keep(&self, key: &ProgramKey, compiled: &Compiled<'_>, serialize: &dyn Fn() -> Result<Vec<u8>>) {
+    fn keep(
+        &self,
+        key: &ProgramKey,
+        compiled: &Compiled<'_>,
+        serialize: &dyn Fn() -> Result<Vec<u8>>,
+    ) {
         assert_eq!((compiled.name, compiled.platform), ("by hand", "cpu"));
-        let program = KeptProgram { serialized: serialize().unwrap(), compile_time: compiled.compile_time };
+        let program = KeptProgram {
+            serialized: serialize().unwrap(),
+            compile_time: compiled.compile_time,
+        };
         self.programs.lock().unwrap().insert(*key, program);
     }
     fn refused(&self, key: &ProgramKey, reason: &Error) {
@@ -210,23 +330,56 @@ fn what_the_backend_refuses_is_compiled_and_kept_anew() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Arc::new(InMemory::default());
     let client = client(directory.path()).with_program_cache(cache.clone());
-    client.compile(&text(CODE), &CompileOptions::default()).unwrap();
-    let damages: [fn(&mut Vec<u8>); 3] =
-        [|bytes| bytes.truncate(100), |bytes| bytes[200] ^= 1, |bytes| *bytes = b"foreign".to_vec()];
+    client
+        .compile(&text(CODE), &CompileOptions::default())
+        .unwrap();
+    let damages: [fn(&mut Vec<u8>); 3] = [
+        |bytes| bytes.truncate(100),
+        |bytes| bytes[200] ^= 1,
+        |bytes| *bytes = b"foreign".to_vec(),
+    ];
     for damage in damages {
-        cache.programs.lock().unwrap().values_mut().for_each(|kept| damage(&mut kept.serialized));
-        let loaded = client.compile(&text(CODE), &CompileOptions::default()).unwrap();
-        let x =
-            Array::upload(&client, &HostArray::from_slice(&[1f32, -2., 0., 4.], [4]).unwrap(), &Sharding::single(DeviceId(0)));
-        let outputs = loaded.launch(Launch { args: vec![vec![Arg::Borrow(&x.unwrap().shards()[0])]] }).unwrap().outputs;
+        cache
+            .programs
+            .lock()
+            .unwrap()
+            .values_mut()
+            .for_each(|kept| damage(&mut kept.serialized));
+        let loaded = client
+            .compile(&text(CODE), &CompileOptions::default())
+            .unwrap();
+        let x = Array::upload(
+            &client,
+            &HostArray::from_slice(&[1f32, -2., 0., 4.], [4]).unwrap(),
+            &Sharding::single(DeviceId(0)),
+        );
+        let outputs = loaded
+            .launch(Launch {
+                args: vec![vec![Arg::Borrow(&x.unwrap().shards()[0])]],
+            })
+            .unwrap()
+            .outputs;
         let mut bytes = [0; 16];
         outputs[0][0].read(&mut bytes).unwrap();
-        assert_eq!(bytes, HostArray::from_slice(&[2f32, -2., 0., 8.], [4]).unwrap().bytes());
+        assert_eq!(
+            bytes,
+            HostArray::from_slice(&[2f32, -2., 0., 8.], [4])
+                .unwrap()
+                .bytes()
+        );
     }
     assert_eq!(cache.refused.lock().unwrap().len(), 3);
     let counted = client.counters().snapshot();
-    assert_eq!((counted.compiles, counted.cache_hits, counted.cache_misses), (4, 0, 4));
-    client.compile(&text(CODE), &CompileOptions::default()).unwrap();
+    assert_eq!(
+        (counted.compiles, counted.cache_hits, counted.cache_misses),
+        (4, 0, 4)
+    );
+    client
+        .compile(&text(CODE), &CompileOptions::default())
+        .unwrap();
     assert_eq!(client.counters().snapshot().cache_hits, 1);
-    assert!(directory.path().read_dir().unwrap().next().is_none(), "a client has one cache");
+    assert!(
+        directory.path().read_dir().unwrap().next().is_none(),
+        "a client has one cache"
+    );
 }

@@ -1,5 +1,5 @@
-//! The conformance suite on the backends of this repository: nothing at all, and the three CPU plugins of the table, the
-//! default one with one device and with eight.
+//! The conformance suite on the backends of this repository: nothing at all, and the three CPU
+//! plugins of the table, the default one with one device and with eight.
 
 use std::time::Instant;
 
@@ -38,17 +38,33 @@ macro_rules! on {
 on!(null, || Ok(Client::new(Null::new(8))));
 on!(cpu_with_one_device, || open("cpu", 1));
 on!(cpu_with_eight_devices, || open("cpu", 8));
-on!(cpu_alternative_with_eight_devices, || open("cpu-alternative", 8));
+on!(cpu_alternative_with_eight_devices, || open(
+    "cpu-alternative",
+    8
+));
 on!(cpu_old_with_eight_devices, || open("cpu-old", 8));
 
-/// A plugin of the table, whichever others are installed. Programs are compiled here, not taken from the compile cache: what
-/// an old plugin loaded it cannot always serialize again.
+/// A plugin of the table, whichever others are installed. Programs are compiled here, not taken
+/// from the compile cache: what an old plugin loaded it cannot always serialize again.
 fn open(plugin: &str, devices: i64) -> Result<Client> {
-    let located = halite_backends::install(halite_backends::plugin(plugin)?, &Cache::open(None)?, &mut Bar::default())?;
+    let located = halite_backends::install(
+        halite_backends::plugin(plugin)?,
+        &Cache::open(None)?,
+        &mut Bar::default(),
+    )?;
     let client = vec![("cpu_device_count".to_owned(), devices.into())];
-    let compile_cache = Some(CompileCacheOptions { access: Access::Off, ..CompileCacheOptions::default() });
-    let options = OpenOptions { client, compile_cache, ..OpenOptions::default() };
-    Ok(Accelerator::Plugin(located.path).open_with(&options, &mut Bar::default())?.client)
+    let compile_cache = Some(CompileCacheOptions {
+        access: Access::Off,
+        ..CompileCacheOptions::default()
+    });
+    let options = OpenOptions {
+        client,
+        compile_cache,
+        ..OpenOptions::default()
+    };
+    Ok(Accelerator::Plugin(located.path)
+        .open_with(&options, &mut Bar::default())?
+        .client)
 }
 
 /// Runs the cases of a group, a line each, and fails with all that failed.
@@ -60,7 +76,9 @@ fn check(group: &str, open: fn() -> Result<Client>) {
         let verdict = case.run(&subject);
         let took = started.elapsed();
         match &verdict {
-            Verdict::Passed => println!("passed  {} ({:.2} s)", case.sentence(), took.as_secs_f64()),
+            Verdict::Passed => {
+                println!("passed  {} ({:.2} s)", case.sentence(), took.as_secs_f64())
+            }
             Verdict::Failed(message) => println!("FAILED  {}: {message}", case.sentence()),
             Verdict::Skipped(reason) => println!("skipped {}: {reason}", case.sentence()),
         }

@@ -16,9 +16,14 @@ fn every_feature_of_pytorch_xla_has_one_answer() {
         // A bar inside a cell is written with a backslash.
         let line = line.replace("\\|", "/");
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [id, theirs, ours] = cells[..] else { panic!("{line}") };
+        let [id, theirs, ours] = cells[..] else {
+            panic!("{line}")
+        };
         assert!(!theirs.is_empty() && !ours.is_empty(), "{line}");
-        assert!(seen.insert(id[1..].parse::<u32>().unwrap()), "{id} is there twice");
+        assert!(
+            seen.insert(id[1..].parse::<u32>().unwrap()),
+            "{id} is there twice"
+        );
     }
     assert_eq!(seen, rows());
 }
@@ -29,14 +34,21 @@ fn every_test_in_what_survives_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let text = fs::read_to_string(root.join("docs/what-survives.md")).unwrap();
     let mut named = 0;
-    for line in text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| fault ")) {
+    for line in text
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| fault "))
+    {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [fault, promise, shown_by] = cells[..] else { panic!("not three cells: {line}") };
+        let [fault, promise, shown_by] = cells[..] else {
+            panic!("not three cells: {line}")
+        };
         assert!(!fault.is_empty() && !promise.is_empty(), "{line}");
         for test in shown_by.split(", ") {
             let named_test = test.trim_matches('`').split_once(": ");
-            let (file, name) = named_test.unwrap_or_else(|| panic!("`{test}` is not `FILE: TEST` in {line}"));
-            let code = fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}, in {line}"));
+            let (file, name) =
+                named_test.unwrap_or_else(|| panic!("`{test}` is not `FILE: TEST` in {line}"));
+            let code = fs::read_to_string(root.join(file))
+                .unwrap_or_else(|error| panic!("{file}: {error}, in {line}"));
             let is_test = code.split("#[test]").skip(1).any(|after| {
                 let signature = after.split('{').next().unwrap_or_default();
                 signature.contains(&format!("fn {name}("))
@@ -45,5 +57,8 @@ fn every_test_in_what_survives_exists() {
             named += 1;
         }
     }
-    assert!(named > 20, "only {named} tests were found: has the form of the table changed?");
+    assert!(
+        named > 20,
+        "only {named} tests were found: has the form of the table changed?"
+    );
 }

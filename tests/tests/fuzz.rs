@@ -1,4 +1,5 @@
-//! Every parser under mutated inputs: none panics, hangs or takes much memory, and what is printed is parsed again.
+//! Every parser under mutated inputs: none panics, hangs or takes much memory, and what is printed
+//! is parsed again.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -11,16 +12,30 @@ const SEED: u64 = 20_260_922;
 fn check(names: &[&str], inputs: u64) {
     for name in names {
         let target = target(name).unwrap_or_else(|| panic!("no target {name}"));
-        let passed = run(target, Campaign::new(inputs, SEED)).unwrap_or_else(|failure| panic!("{failure}"));
-        assert!(passed.accepted > 0, "{name}: no input was accepted, so no property was checked");
+        let passed =
+            run(target, Campaign::new(inputs, SEED)).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(
+            passed.accepted > 0,
+            "{name}: no input was accepted, so no property was checked"
+        );
         assert!(passed.refused > 0, "{name}: no input was refused");
     }
 }
 
 const DATA: &[&str] = &["idx", "idx_gzip", "tokenizer", "byte_pairs", "data_set"];
 const CHECKPOINT: &[&str] = &["checkpoint_manifest", "checkpoint_arrays", "metrics_table"];
-const CACHE: &[&str] = &["package_marker", "program_entry", "compile_cache", "cache_size"];
-const PLUGIN: &[&str] = &["program_frame", "optimized_program", "compile_options", "program_text"];
+const CACHE: &[&str] = &[
+    "package_marker",
+    "program_entry",
+    "compile_cache",
+    "cache_size",
+];
+const PLUGIN: &[&str] = &[
+    "program_frame",
+    "optimized_program",
+    "compile_options",
+    "program_text",
+];
 const COMMAND: &[&str] = &[
     "accelerator",
     "compile_target",
@@ -60,7 +75,10 @@ fn parsers_of_arguments_survive_any_input() {
 
 #[test]
 fn every_target_is_tested_here() {
-    let tested: BTreeSet<&str> = [DATA, CHECKPOINT, CACHE, PLUGIN, COMMAND].concat().into_iter().collect();
+    let tested: BTreeSet<&str> = [DATA, CHECKPOINT, CACHE, PLUGIN, COMMAND]
+        .concat()
+        .into_iter()
+        .collect();
     assert_eq!(tested, targets().iter().map(|target| target.name).collect());
 }
 
@@ -69,11 +87,28 @@ fn every_target_is_one_of_libfuzzer_too() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");
     let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let files = fs::read_dir(folder.join("fuzz_targets")).unwrap();
-    let files: BTreeSet<String> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(files, targets().iter().map(|target| format!("{}.rs", target.name)).collect());
+    let files: BTreeSet<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(
+        files,
+        targets()
+            .iter()
+            .map(|target| format!("{}.rs", target.name))
+            .collect()
+    );
     for target in targets() {
-        let text = fs::read_to_string(folder.join("fuzz_targets").join(format!("{}.rs", target.name))).unwrap();
+        let text = fs::read_to_string(
+            folder
+                .join("fuzz_targets")
+                .join(format!("{}.rs", target.name)),
+        )
+        .unwrap();
         assert!(text.contains(&format!("\"{}\"", target.name)), "{text}");
-        assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{} is not in Cargo.toml", target.name);
+        assert!(
+            manifest.contains(&format!("name = \"{}\"", target.name)),
+            "{} is not in Cargo.toml",
+            target.name
+        );
     }
 }

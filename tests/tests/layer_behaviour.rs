@@ -1,9 +1,10 @@
-//! What layers, losses, metrics and optimizers do at the edges, where PyTorch is no guide, on the CPU plugin.
+//! What layers, losses, metrics and optimizers do at the edges, where PyTorch is no guide, on the
+//! CPU plugin.
 
 use halite_core::{DType, HostArray, TensorType, Tree, tree::Leaf};
 use halite_nn::{
-    Adam, BatchNorm, CrossEntropy, Init, LayerNorm, Linear, Mean, Param, Schedule, Sgd, Tensor, Trace, correct, cross_entropy,
-    grad, init, optim, rng,
+    Adam, BatchNorm, CrossEntropy, Init, LayerNorm, Linear, Mean, Param, Schedule, Sgd, Tensor,
+    Trace, correct, cross_entropy, grad, init, optim, rng,
 };
 use halite_tests::eval::{eval, host};
 
@@ -12,12 +13,18 @@ fn floats(array: &HostArray) -> &[f32] {
 }
 
 /// Values of a model's first state.
-fn first<'t, M: Tree<Leaf = Param>>(cx: &'t Trace, model: &M) -> halite_core::tree::Of<M, Tensor<'t>> {
+fn first<'t, M: Tree<Leaf = Param>>(
+    cx: &'t Trace,
+    model: &M,
+) -> halite_core::tree::Of<M, Tensor<'t>> {
     init(cx, model, rng::constant_key(cx, rng::key(0)))
 }
 
 fn row<'t>(cx: &'t Trace, values: &[f64]) -> Tensor<'t> {
-    let values: Vec<Tensor<'_>> = values.iter().map(|&value| cx.scalar(value, DType::F32)).collect();
+    let values: Vec<Tensor<'_>> = values
+        .iter()
+        .map(|&value| cx.scalar(value, DType::F32))
+        .collect();
     cx.stack(&values, 0)
 }
 
@@ -27,13 +34,18 @@ fn a_target_that_is_no_class_makes_the_loss_nan_unless_it_is_ignored_or_weighs_n
     let (wrong, right) = (host(&[7i32, 1], &[2]), host(&[1i32, 1], &[2]));
     let results = eval(
         |cx, given| {
-            let &[logits, wrong, right] = given else { panic!("three inputs") };
+            let &[logits, wrong, right] = given else {
+                panic!("three inputs")
+            };
             let options = CrossEntropy::new;
             let ignored = options().ignore(7).loss(logits, wrong);
             vec![
                 cross_entropy(logits, wrong).value(),
                 ignored.value(),
-                options().weights(row(cx, &[0.0, 2.0])).loss(logits, wrong).value(),
+                options()
+                    .weights(row(cx, &[0.0, 2.0]))
+                    .loss(logits, wrong)
+                    .value(),
                 cross_entropy(logits, right).value(),
                 options().ignore(1).loss(logits, right).value(),
                 grad(ignored.value(), &Leaf(logits)).0.sum([1]),
@@ -48,7 +60,10 @@ fn a_target_that_is_no_class_makes_the_loss_nan_unless_it_is_ignored_or_weighs_n
         assert!((value - one).abs() < 1e-6, "{values:?}, not {one}");
     }
     assert_eq!(values[4], 0.0, "a mean over nothing");
-    assert!(floats(&results[5]).iter().all(|slope| slope.abs() < 1e-6), "what is ignored has no slope, and no NaN");
+    assert!(
+        floats(&results[5]).iter().all(|slope| slope.abs() < 1e-6),
+        "what is ignored has no slope, and no NaN"
+    );
 }
 
 #[test]
@@ -60,16 +75,29 @@ fn a_loss_in_bf16_is_summed_in_f32_and_large_logits_do_not_overflow() {
             let huge = cross_entropy(given[0] * 1e30, given[1]).value();
             vec![wide, narrow, huge]
         },
-        &[host(&[0.5f32, -1.0, 2.0, 3.0], &[2, 2]), host(&[0u8, 1], &[2])],
+        &[
+            host(&[0.5f32, -1.0, 2.0, 3.0], &[2, 2]),
+            host(&[0u8, 1], &[2]),
+        ],
     );
     let value = |index: usize| floats(&results[index])[0];
-    assert!((value(0) - value(1)).abs() < 1e-6, "these logits are exact in bf16");
+    assert!(
+        (value(0) - value(1)).abs() < 1e-6,
+        "these logits are exact in bf16"
+    );
     assert_eq!(value(2), 0.0);
 }
 
 #[test]
 fn accuracy_counts_ties_in_order_and_never_nan() {
-    let logits = [[1.0f32, 3.0, 2.0], [2.0, 2.0, 1.0], [2.0, 2.0, 1.0], [f32::NAN, 0.0, 1.0], [0.0, 1.0, 2.0], [5.0, 1.0, 2.0]];
+    let logits = [
+        [1.0f32, 3.0, 2.0],
+        [2.0, 2.0, 1.0],
+        [2.0, 2.0, 1.0],
+        [f32::NAN, 0.0, 1.0],
+        [0.0, 1.0, 2.0],
+        [5.0, 1.0, 2.0],
+    ];
     let target = [1i32, 0, 1, 0, 3, 2];
     let results = eval(
         |_, given| (1..=3).map(|k| correct(given[0], given[1], k)).collect(),
@@ -107,7 +135,13 @@ fn batch_norm_used_twice_in_a_step_learns_from_both_batches_and_not_in_evaluatio
             layer.forward(given[0] * 3.0);
             let half = layer.forward(given[0].convert(DType::Bf16));
             let apart = half.convert(DType::F32) - layer.forward(given[0]);
-            vec![untouched, cx.updated(layer.mean) * 1.0, apart, half.convert(DType::F32), cx.updated(layer.variance)]
+            vec![
+                untouched,
+                cx.updated(layer.mean) * 1.0,
+                apart,
+                half.convert(DType::F32),
+                cx.updated(layer.variance),
+            ]
         },
         &[host(&[1.0f32, 3.0], &[2, 1])],
     );
@@ -133,7 +167,12 @@ fn normalisation_of_a_constant_is_finite_with_a_finite_slope() {
         &[host(&[7.0f32; 12], &[3, 4])],
     );
     for result in &results {
-        assert!(floats(result).iter().all(|value| value.is_finite() && value.abs() < 1e-2), "{result:?}");
+        assert!(
+            floats(result)
+                .iter()
+                .all(|value| value.is_finite() && value.abs() < 1e-2),
+            "{result:?}"
+        );
     }
 }
 
@@ -145,7 +184,11 @@ struct Model<L> {
 }
 
 fn model() -> Model<Param> {
-    Model { layer: Linear::new(3, 2), norm: BatchNorm::new(2), tied: Some(Param::new([2], Init::Ones).frozen()) }
+    Model {
+        layer: Linear::new(3, 2),
+        norm: BatchNorm::new(2),
+        tied: Some(Param::new([2], Init::Ones).frozen()),
+    }
 }
 
 #[test]
@@ -165,7 +208,10 @@ fn state_and_frozen_leaves_have_no_slots_and_are_not_updated() {
         ]
     );
     assert!(optim::slots(&Sgd::new(0.1), &model()).paths().is_empty());
-    assert_eq!(optim::slots(&Sgd::new(0.1).momentum(0.9), &model()).paths()[0], "layer.weight.velocity");
+    assert_eq!(
+        optim::slots(&Sgd::new(0.1).momentum(0.9), &model()).paths()[0],
+        "layer.weight.velocity"
+    );
     let same = slots.rebuild(slots.leaves());
     assert_eq!(same.paths(), slots.paths());
 
@@ -175,19 +221,35 @@ fn state_and_frozen_leaves_have_no_slots_and_are_not_updated() {
             let adam = Adam::new(Schedule::constant(0.1));
             let slots = first(cx, &optim::slots(&adam, &model()));
             let grads = Tree::as_ref(&params).map(|_, param| param.ones_like());
-            let before: Vec<Tensor<'_>> = Tree::as_ref(&params).map(|_, param| *param).into_leaves();
+            let before: Vec<Tensor<'_>> =
+                Tree::as_ref(&params).map(|_, param| *param).into_leaves();
             let step = cx.scalar(0.0, DType::S32);
             let (after, slots) = optim::update(&adam, cx, step, &model(), params, grads, slots);
-            let mut outputs: Vec<Tensor<'_>> = after.into_leaves().into_iter().zip(before).map(|(new, old)| new - old).collect();
+            let mut outputs: Vec<Tensor<'_>> = after
+                .into_leaves()
+                .into_iter()
+                .zip(before)
+                .map(|(new, old)| new - old)
+                .collect();
             outputs.extend(slots.into_leaves());
             outputs
         },
         &[],
     );
-    let changes: Vec<f32> = results[..7].iter().map(|change| floats(change)[0]).collect();
+    let changes: Vec<f32> = results[..7]
+        .iter()
+        .map(|change| floats(change)[0])
+        .collect();
     // weight, bias, scale, bias, running mean, running variance, tied
-    for (index, (change, expected)) in changes.iter().zip([-0.1, -0.1, -0.1, -0.1, 0.0, 0.0, 0.0]).enumerate() {
-        assert!((change - expected).abs() < 1e-5, "leaf {index} changes by {change}, not {expected}");
+    for (index, (change, expected)) in changes
+        .iter()
+        .zip([-0.1, -0.1, -0.1, -0.1, 0.0, 0.0, 0.0])
+        .enumerate()
+    {
+        assert!(
+            (change - expected).abs() < 1e-5,
+            "leaf {index} changes by {change}, not {expected}"
+        );
     }
     assert_eq!(results.len(), 7 + 8);
 }
@@ -201,7 +263,15 @@ fn bf16_parameters_are_updated_in_f32_with_f32_slots() {
             let slots = first(cx, &optim::slots(&sgd, &model));
             assert_eq!(slots.leaves()[0].dtype(), DType::F32);
             let (params, grads) = (first(cx, &model), Leaf(cx.full(0.5, &model.0.ty)));
-            let (Leaf(param), slots) = optim::update(&sgd, cx, cx.scalar(0.0, DType::U32), &model, params, grads, slots);
+            let (Leaf(param), slots) = optim::update(
+                &sgd,
+                cx,
+                cx.scalar(0.0, DType::U32),
+                &model,
+                params,
+                grads,
+                slots,
+            );
             assert_eq!(param.dtype(), DType::Bf16);
             vec![param.convert(DType::F32), *slots.leaves()[0]]
         },
@@ -215,7 +285,9 @@ fn bf16_parameters_are_updated_in_f32_with_f32_slots() {
 fn clipping_leaves_small_gradients_alone_scales_large_ones_and_does_not_hide_infinity() {
     let results = eval(
         |cx, given| {
-            let model = [given[0], given[1]].map(|leaf| Leaf(Param::new(leaf.dims(), Init::Zeros))).to_vec();
+            let model = [given[0], given[1]]
+                .map(|leaf| Leaf(Param::new(leaf.dims(), Init::Zeros)))
+                .to_vec();
             let grads = || vec![Leaf(given[0]), Leaf(given[1])];
             let (small, norm) = optim::clip_global_norm(cx, &model, grads(), 10.0);
             let (large, _) = optim::clip_global_norm(cx, &model, grads(), 1.0);
@@ -223,7 +295,14 @@ fn clipping_leaves_small_gradients_alone_scales_large_ones_and_does_not_hide_inf
             let (broken, _) = optim::clip_global_norm(cx, &model, infinite, 1.0);
             let values = optim::clip_value(cx, grads(), 2.0);
             let none: Vec<Leaf<Tensor<'_>>> = vec![];
-            vec![norm, small[0].0, optim::global_norm(cx, &large), broken[0].0, values[1].0, optim::global_norm(cx, &none)]
+            vec![
+                norm,
+                small[0].0,
+                optim::global_norm(cx, &large),
+                broken[0].0,
+                values[1].0,
+                optim::global_norm(cx, &none),
+            ]
         },
         &[host(&[3.0f32, 0.0], &[2]), host(&[-4.0f32], &[1])],
     );
@@ -241,7 +320,10 @@ fn a_small_model_learns_xor() {
         |cx, given| {
             let description = vec![Linear::new(2, 16), Linear::new(16, 2)];
             let adam = Adam::new(Schedule::warmup(0.05, 5).then(Schedule::cosine(0.05, 55)));
-            let (mut params, mut slots) = (first(cx, &description), first(cx, &optim::slots(&adam, &description)));
+            let (mut params, mut slots) = (
+                first(cx, &description),
+                first(cx, &optim::slots(&adam, &description)),
+            );
             let mut losses = Vec::new();
             for step in 0..60 {
                 let logits = params[1].forward(params[0].forward(given[0]).gelu());
@@ -249,14 +331,21 @@ fn a_small_model_learns_xor() {
                 losses.push(loss);
                 let grads = grad(loss, &params);
                 let step = cx.scalar(f64::from(step), DType::U32);
-                (params, slots) = optim::update(&adam, cx, step, &description, params, grads, slots);
+                (params, slots) =
+                    optim::update(&adam, cx, step, &description, params, grads, slots);
             }
             vec![losses[0], losses[59]]
         },
-        &[host(&[0.0f32, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[4, 2]), host(&[0u8, 1, 1, 0], &[4])],
+        &[
+            host(&[0.0f32, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0], &[4, 2]),
+            host(&[0u8, 1, 1, 0], &[4]),
+        ],
     );
     let (before, after) = (floats(&results[0])[0], floats(&results[1])[0]);
-    assert!(before > 0.5 && after < 0.1, "the loss goes from {before} to {after}");
+    assert!(
+        before > 0.5 && after < 0.1,
+        "the loss goes from {before} to {after}"
+    );
 }
 
 #[test]
@@ -268,7 +357,11 @@ fn types_of_results_follow_the_input() {
         assert_eq!(layer.forward(x).ty(), x.ty());
         assert_eq!(x.gelu().ty(), x.ty());
         assert_eq!(x.softplus().ty(), x.ty());
-        let accumulated = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        let accumulated = if dtype == DType::F64 {
+            DType::F64
+        } else {
+            DType::F32
+        };
         assert_eq!(halite_nn::mse(x, x).value().dtype(), accumulated);
     }
     assert!(cx.mistakes().is_empty(), "{:?}", cx.mistakes());
@@ -278,21 +371,31 @@ fn types_of_results_follow_the_input() {
 fn means_of_narrow_types_are_counted_in_f32() {
     let results = eval(
         |_, given| {
-            let narrow = [DType::F16, DType::Bf16, DType::U8, DType::Bool].map(|dtype| given[0].convert(dtype));
+            let narrow = [DType::F16, DType::Bf16, DType::U8, DType::Bool]
+                .map(|dtype| given[0].convert(dtype));
             let plain = narrow.iter().map(|&ones| Mean::of(ones));
             let weighted = narrow.iter().map(|&ones| Mean::weighted(ones, ones));
-            plain.chain(weighted).flat_map(|mean| [mean.weight, mean.value()]).collect()
+            plain
+                .chain(weighted)
+                .flat_map(|mean| [mean.weight, mean.value()])
+                .collect()
         },
         &[host(&[1.0f32; 70_001], &[70_001])],
     );
     for mean in results.chunks(2) {
-        assert_eq!((floats(&mean[0]), floats(&mean[1])), (&[70_001.0][..], &[1.0][..]));
+        assert_eq!(
+            (floats(&mean[0]), floats(&mean[1])),
+            (&[70_001.0][..], &[1.0][..])
+        );
     }
 }
 
 #[test]
 fn one_hot_of_narrow_classes_does_not_begin_anew_at_256() {
-    let results = eval(|_, given| vec![given[0].one_hot(600, DType::F32)], &[host(&[3u8, 255], &[2])]);
+    let results = eval(
+        |_, given| vec![given[0].one_hot(600, DType::F32)],
+        &[host(&[3u8, 255], &[2])],
+    );
     let mut expected = vec![0.0f32; 1200];
     (expected[3], expected[600 + 255]) = (1.0, 1.0);
     assert_eq!(floats(&results[0]), expected);

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use halite_core::{DType, HostArray, Tree, tree::Leaf};
 use halite_nn::{
-    Activation, Adam, AdamW, BatchNorm, Conv1d, Conv2d, Conv3d, CrossEntropy, Embedding, GroupNorm, Init, LayerNorm, Linear,
-    Mean, Optimizer, Padding, Param, RmsNorm, Schedule, Sgd, Tensor, Trace, bce_with_logits, cross_entropy, grad, huber, init,
-    kl_divergence, mae, mse,
+    Activation, Adam, AdamW, BatchNorm, Conv1d, Conv2d, Conv3d, CrossEntropy, Embedding, GroupNorm,
+    Init, LayerNorm, Linear, Mean, Optimizer, Padding, Param, RmsNorm, Schedule, Sgd, Tensor,
+    Trace, bce_with_logits, cross_entropy, grad, huber, init, kl_divergence, mae, mse,
     optim::{self, Decay, clip_global_norm},
     rng, soft_cross_entropy,
 };
@@ -33,7 +33,14 @@ impl Packed {
     fn host(&self) -> HostArray {
         let made = match self.dtype.as_str() {
             "f64" => HostArray::from_slice(&self.values, &self.dims),
-            "s32" => HostArray::from_slice(&self.values.iter().map(|&value| value as i32).collect::<Vec<_>>(), &self.dims),
+            "s32" => HostArray::from_slice(
+                &self
+                    .values
+                    .iter()
+                    .map(|&value| value as i32)
+                    .collect::<Vec<_>>(),
+                &self.dims,
+            ),
             other => panic!("element type {other}"),
         };
         made.expect("the file has as many values as its dimensions say")
@@ -43,8 +50,10 @@ impl Packed {
 /// The cases whose names begin with `prefix`.
 fn cases(prefix: &str) -> BTreeMap<String, Case> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/pytorch/layers.json");
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let mut cases: BTreeMap<String, Case> = serde_json::from_str(&text).expect("the golden file is as make.py writes it");
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut cases: BTreeMap<String, Case> =
+        serde_json::from_str(&text).expect("the golden file is as make.py writes it");
     cases.retain(|name, _| name.starts_with(prefix));
     assert!(!cases.is_empty(), "no golden case begins with {prefix}");
     cases
@@ -52,20 +61,32 @@ fn cases(prefix: &str) -> BTreeMap<String, Case> {
 
 fn close(what: &str, got: &HostArray, expected: &Packed, tolerance: f64) {
     assert_eq!(got.ty().dims(), expected.dims, "dimensions of {what}");
-    let got: &[f64] = got.as_slice().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let got: &[f64] = got
+        .as_slice()
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
     for (index, (&got, &expected)) in got.iter().zip(&expected.values).enumerate() {
         let off = (got - expected).abs();
-        assert!(off <= tolerance * (1.0 + expected.abs()), "{what}[{index}] is {got}, not {expected}: off by {off:e}");
+        assert!(
+            off <= tolerance * (1.0 + expected.abs()),
+            "{what}[{index}] is {got}, not {expected}: off by {off:e}"
+        );
     }
 }
 
 /// Leaves for a described model, in the order of its leaves.
-fn with<'t, M: Tree<Leaf = Param>>(model: &M, leaves: &[Tensor<'t>]) -> halite_core::tree::Of<M, Tensor<'t>> {
+fn with<'t, M: Tree<Leaf = Param>>(
+    model: &M,
+    leaves: &[Tensor<'t>],
+) -> halite_core::tree::Of<M, Tensor<'t>> {
     model.rebuild(leaves.iter().copied())
 }
 
-/// Runs all cases that begin with `prefix` in one program; checks values, gradients, and differences of values.
-fn check(prefix: &str, function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static) {
+/// Runs all cases that begin with `prefix` in one program; checks values, gradients, and
+/// differences of values.
+fn check(
+    prefix: &str,
+    function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static,
+) {
     const STEP: f64 = 1e-5;
     let cases = Arc::new(cases(prefix));
     let mut inputs = Vec::new();
@@ -81,11 +102,16 @@ fn check(prefix: &str, function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>])
                 let inputs: Vec<Tensor<'_>> = given.by_ref().take(case.inputs.len()).collect();
                 let outputs = function(cx, name, &inputs);
                 all.extend(outputs.iter().copied());
-                let Some(gradients) = &case.gradients else { continue };
-                let cotangent = given.next().expect("there are as many inputs as the cases have");
+                let Some(gradients) = &case.gradients else {
+                    continue;
+                };
+                let cotangent = given
+                    .next()
+                    .expect("there are as many inputs as the cases have");
                 let wanted = |index: &usize| gradients[*index].is_some();
                 let indices: Vec<usize> = (0..inputs.len()).filter(wanted).collect();
-                let wrt: Vec<Leaf<Tensor<'_>>> = indices.iter().map(|&index| Leaf(inputs[index])).collect();
+                let wrt: Vec<Leaf<Tensor<'_>>> =
+                    indices.iter().map(|&index| Leaf(inputs[index])).collect();
                 let slopes = grad((outputs[0] * cotangent).sum_all(), &wrt);
                 all.extend(slopes.iter().map(|slope| slope.0));
 
@@ -100,7 +126,10 @@ fn check(prefix: &str, function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>])
                     before[index] = x - direction * STEP;
                     after[index] = x + direction * STEP;
                 }
-                let (after, before) = (function(cx, name, &after)[0], function(cx, name, &before)[0]);
+                let (after, before) = (
+                    function(cx, name, &after)[0],
+                    function(cx, name, &before)[0],
+                );
                 let difference = ((after - before) * cotangent).sum_all() / (2.0 * STEP);
                 all.extend([along, difference]);
             }
@@ -110,16 +139,37 @@ fn check(prefix: &str, function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>])
     );
     let mut results = results.into_iter();
     for (name, case) in cases.iter() {
-        let mut next = || results.next().expect("there are as many results as were returned");
+        let mut next = || {
+            results
+                .next()
+                .expect("there are as many results as were returned")
+        };
         for (index, output) in case.outputs.iter().enumerate() {
-            // One pass over data that is far from its running mean costs digits of the variance: see `BatchNorm`.
-            let tolerance = if name == "batch_norm.offset" { 1e-9 } else { 1e-11 };
-            close(&format!("{name}: output {index}"), &next(), output, tolerance);
+            // One pass over data that is far from its running mean costs digits of the variance:
+            // see `BatchNorm`.
+            let tolerance = if name == "batch_norm.offset" {
+                1e-9
+            } else {
+                1e-11
+            };
+            close(
+                &format!("{name}: output {index}"),
+                &next(),
+                output,
+                tolerance,
+            );
         }
-        let Some(gradients) = &case.gradients else { continue };
+        let Some(gradients) = &case.gradients else {
+            continue;
+        };
         for (index, gradient) in gradients.iter().enumerate() {
             if let Some(gradient) = gradient {
-                close(&format!("{name}: gradient of input {index}"), &next(), gradient, 1e-8);
+                close(
+                    &format!("{name}: gradient of input {index}"),
+                    &next(),
+                    gradient,
+                    1e-8,
+                );
             }
         }
         let (along, difference) = (next(), next());
@@ -127,7 +177,10 @@ fn check(prefix: &str, function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>])
         let (along, difference) = (number(&along), number(&difference));
         // At a kink the difference is the mean of both slopes.
         if !has_kink(name) {
-            assert!((along - difference).abs() <= 1e-5 * (1.0 + along.abs()), "{name}: slope {along}, difference {difference}");
+            assert!(
+                (along - difference).abs() <= 1e-5 * (1.0 + along.abs()),
+                "{name}: slope {along}, difference {difference}"
+            );
         }
     }
     assert_eq!(results.count(), 0, "results that no case has");
@@ -135,14 +188,20 @@ fn check(prefix: &str, function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>])
 
 fn has_kink(name: &str) -> bool {
     let kinks = ["relu", "elu", "hard_", "erf_inv"];
-    kinks.iter().any(|kink| name.strip_prefix("activation.").is_some_and(|name| name.contains(kink)))
+    kinks.iter().any(|kink| {
+        name.strip_prefix("activation.")
+            .is_some_and(|name| name.contains(kink))
+    })
 }
 
 #[test]
 fn activations_have_the_values_and_slopes_of_pytorch() {
     check("activation.", |_, name, inputs| {
         let x = inputs[0];
-        vec![match name.strip_prefix("activation.").expect("the prefix was asked for") {
+        vec![match name
+            .strip_prefix("activation.")
+            .expect("the prefix was asked for")
+        {
             "relu" => Activation::Relu.forward(x),
             "relu6" => Activation::Relu6.forward(x),
             "leaky_relu" => Activation::LeakyRelu(0.1).forward(x),
@@ -176,7 +235,11 @@ fn linear_and_embedding_have_the_values_and_gradients_of_pytorch() {
     });
     check("embedding", |_, name, inputs| {
         let layer = with(&Embedding::new(5, 3), &inputs[1..]);
-        vec![if name == "embedding" { layer.forward(inputs[0]) } else { layer.attend(inputs[0]) }]
+        vec![if name == "embedding" {
+            layer.forward(inputs[0])
+        } else {
+            layer.attend(inputs[0])
+        }]
     });
 }
 
@@ -187,10 +250,20 @@ fn convolutions_have_the_values_and_gradients_of_pytorch() {
         vec![match name {
             "conv2d" => with(&Conv2d::new(3, 4, 3), leaves).forward(x),
             "conv2d.same" => with(&Conv2d::new(2, 3, 3).same(), leaves).forward(x),
-            "conv2d.strided" => with(&Conv2d::new(2, 3, [3, 2]).stride([2, 1]).padding([1, 0]), leaves).forward(x),
-            "conv2d.dilated_groups" => {
-                with(&Conv2d::new(4, 6, 3).padding(2).dilation(2).groups(2).without_bias(), leaves).forward(x)
-            }
+            "conv2d.strided" => with(
+                &Conv2d::new(2, 3, [3, 2]).stride([2, 1]).padding([1, 0]),
+                leaves,
+            )
+            .forward(x),
+            "conv2d.dilated_groups" => with(
+                &Conv2d::new(4, 6, 3)
+                    .padding(2)
+                    .dilation(2)
+                    .groups(2)
+                    .without_bias(),
+                leaves,
+            )
+            .forward(x),
             "conv1d" => with(&Conv1d::new(3, 4, 3).padding(1), leaves).forward(x),
             "conv3d" => with(&Conv3d::new(2, 3, 2), leaves).forward(x),
             other => panic!("no layer {other}"),
@@ -242,7 +315,9 @@ fn normalisations_of_samples_have_the_values_and_gradients_of_pytorch() {
             let (x, leaves) = (inputs[0], &inputs[1..]);
             vec![match name {
                 "layer_norm" => with(&LayerNorm::new(6), leaves).forward(x),
-                "layer_norm.no_bias" => with(&LayerNorm::new(6).without_bias().eps(1e-3), leaves).forward(x),
+                "layer_norm.no_bias" => {
+                    with(&LayerNorm::new(6).without_bias().eps(1e-3), leaves).forward(x)
+                }
                 "group_norm" => with(&GroupNorm::new(3, 6), leaves).forward(x),
                 "rms_norm" => with(&RmsNorm::new(6), leaves).forward(x),
                 other => panic!("no layer {other}"),
@@ -253,17 +328,31 @@ fn normalisations_of_samples_have_the_values_and_gradients_of_pytorch() {
 
 #[test]
 fn losses_have_the_values_and_gradients_of_pytorch() {
-    for prefix in ["cross_entropy", "soft_cross_entropy", "kl_divergence", "bce_with_logits", "mse", "mae", "huber", "smooth_l1"]
-    {
+    for prefix in [
+        "cross_entropy",
+        "soft_cross_entropy",
+        "kl_divergence",
+        "bce_with_logits",
+        "mse",
+        "mae",
+        "huber",
+        "smooth_l1",
+    ] {
         check(prefix, |_, name, inputs| {
             let (x, target) = (inputs[0], inputs[1]);
             let options = CrossEntropy::new();
             let mean: Mean<'_> = match name {
-                "cross_entropy" | "cross_entropy.large" | "cross_entropy.positions" => cross_entropy(x, target),
+                "cross_entropy" | "cross_entropy.large" | "cross_entropy.positions" => {
+                    cross_entropy(x, target)
+                }
                 "cross_entropy.smoothing" => options.label_smoothing(0.1).loss(x, target),
                 "cross_entropy.ignore" => options.ignore(-100).loss(x, target),
                 "cross_entropy.class_weights" => options.class_weights(inputs[2]).loss(x, target),
-                "cross_entropy.everything" => options.class_weights(inputs[2]).label_smoothing(0.2).ignore(-100).loss(x, target),
+                "cross_entropy.everything" => options
+                    .class_weights(inputs[2])
+                    .label_smoothing(0.2)
+                    .ignore(-100)
+                    .loss(x, target),
                 "cross_entropy.weights" => options.weights(inputs[2]).loss(x, target),
                 "soft_cross_entropy" => soft_cross_entropy(x, target),
                 "kl_divergence" => kl_divergence(x, target),
@@ -273,7 +362,10 @@ fn losses_have_the_values_and_gradients_of_pytorch() {
                 "huber" => huber(x, target, 0.7),
                 "smooth_l1" => {
                     let mean = huber(x, target, 0.7);
-                    Mean { total: mean.total / 0.7, weight: mean.weight }
+                    Mean {
+                        total: mean.total / 0.7,
+                        weight: mean.weight,
+                    }
                 }
                 other => panic!("no loss {other}"),
             };
@@ -282,25 +374,39 @@ fn losses_have_the_values_and_gradients_of_pytorch() {
     }
 }
 
-/// Six updates of a matrix and a vector; both after each, and the norm before if gradients are clipped.
+/// Six updates of a matrix and a vector; both after each, and the norm before if gradients are
+/// clipped.
 fn check_optimizer<O: Optimizer>(name: &str, optimizer: O, clip: Option<f64>) {
     check_optimizer_without(None, name, optimizer, clip);
 }
 
 /// The same, where the loss does not depend on one of both.
-fn check_optimizer_without<O: Optimizer>(unused: Option<usize>, name: &str, optimizer: O, clip: Option<f64>) {
+fn check_optimizer_without<O: Optimizer>(
+    unused: Option<usize>,
+    name: &str,
+    optimizer: O,
+    clip: Option<f64>,
+) {
     let case = &cases(&format!("optimizer.{name}"))[&format!("optimizer.{name}")];
-    let model: Vec<Leaf<Param>> =
-        case.inputs[..2].iter().map(|leaf| Leaf(Param::new(&leaf.dims, Init::Zeros).with_dtype(DType::F64))).collect();
+    let model: Vec<Leaf<Param>> = case.inputs[..2]
+        .iter()
+        .map(|leaf| Leaf(Param::new(&leaf.dims, Init::Zeros).with_dtype(DType::F64)))
+        .collect();
     let inputs: Vec<HostArray> = case.inputs.iter().map(Packed::host).collect();
     let results = eval(
         move |cx, given| {
-            let mut params: Vec<Leaf<Tensor<'_>>> = given[..2].iter().map(|&leaf| Leaf(leaf)).collect();
-            let mut slots = init(cx, &optim::slots(&optimizer, &model), rng::constant_key(cx, rng::key(0)));
+            let mut params: Vec<Leaf<Tensor<'_>>> =
+                given[..2].iter().map(|&leaf| Leaf(leaf)).collect();
+            let mut slots = init(
+                cx,
+                &optim::slots(&optimizer, &model),
+                rng::constant_key(cx, rng::key(0)),
+            );
             let mut outputs = Vec::new();
             for (step, grads) in given[2..].chunks(2).enumerate() {
                 let step = cx.scalar(step as f64, DType::U32);
-                let mut grads: Vec<Leaf<Tensor<'_>>> = grads.iter().map(|&leaf| Leaf(leaf)).collect();
+                let mut grads: Vec<Leaf<Tensor<'_>>> =
+                    grads.iter().map(|&leaf| Leaf(leaf)).collect();
                 if let Some(unused) = unused {
                     let used = 1 - unused;
                     grads = grad((params[used].0 * grads[used].0).sum_all(), &params);
@@ -320,7 +426,12 @@ fn check_optimizer_without<O: Optimizer>(unused: Option<usize>, name: &str, opti
     assert_eq!(results.len(), case.outputs.len());
     for (index, (result, expected)) in results.iter().zip(&case.outputs).enumerate() {
         // Parameters in `f64` have rates, bias corrections and norms in `f64`.
-        close(&format!("optimizer.{name}: output {index}"), result, expected, 1e-13);
+        close(
+            &format!("optimizer.{name}: output {index}"),
+            result,
+            expected,
+            1e-13,
+        );
     }
 }
 
@@ -328,25 +439,48 @@ fn check_optimizer_without<O: Optimizer>(unused: Option<usize>, name: &str, opti
 fn optimizers_make_the_updates_of_pytorch() {
     check_optimizer("sgd", Sgd::new(0.1), None);
     check_optimizer("sgd.momentum", Sgd::new(0.1).momentum(0.9), None);
-    check_optimizer("sgd.dampening", Sgd::new(0.1).momentum(0.9).dampening(0.3), None);
+    check_optimizer(
+        "sgd.dampening",
+        Sgd::new(0.1).momentum(0.9).dampening(0.3),
+        None,
+    );
     let nesterov = Sgd::new(0.05).momentum(0.8).nesterov().weight_decay(0.1);
     check_optimizer("sgd.nesterov", nesterov, None);
-    check_optimizer("sgd.decay_of_matrices", Sgd::new(0.1).weight_decay(0.1).decay(Decay::Matrices), None);
+    check_optimizer(
+        "sgd.decay_of_matrices",
+        Sgd::new(0.1).weight_decay(0.1).decay(Decay::Matrices),
+        None,
+    );
     check_optimizer("adam", Adam::new(0.01), None);
     let options = Adam::new(0.1).betas(0.7, 0.9).eps(1e-3).weight_decay(0.2);
     check_optimizer("adam.options", options, None);
     check_optimizer("adamw", AdamW::new(0.01).weight_decay(0.3), None);
     check_optimizer("adamw.defaults", AdamW::new(0.01), None);
-    check_optimizer("adamw.matrices", AdamW::new(0.01).decay(Decay::Matrices), None);
+    check_optimizer(
+        "adamw.matrices",
+        AdamW::new(0.01).decay(Decay::Matrices),
+        None,
+    );
     check_optimizer("adam.clipped", Adam::new(0.01), Some(1.5));
-    check_optimizer("adamw.cosine", AdamW::new(Schedule::cosine(0.02, 5)).weight_decay(0.1).decay(Decay::Matrices), None);
+    check_optimizer(
+        "adamw.cosine",
+        AdamW::new(Schedule::cosine(0.02, 5))
+            .weight_decay(0.1)
+            .decay(Decay::Matrices),
+        None,
+    );
 }
 
 #[test]
 fn parameters_without_a_gradient_are_skipped_as_in_pytorch() {
     let sgd = Sgd::new(0.1).momentum(0.9).weight_decay(0.1);
     check_optimizer_without(Some(1), "sgd.unused", sgd, None);
-    check_optimizer_without(Some(1), "adam.unused", Adam::new(0.01).weight_decay(0.1), None);
+    check_optimizer_without(
+        Some(1),
+        "adam.unused",
+        Adam::new(0.01).weight_decay(0.1),
+        None,
+    );
     check_optimizer_without(Some(1), "adamw.unused", AdamW::new(0.01), None);
     check_optimizer_without(Some(0), "adamw.unused_clipped", AdamW::new(0.01), Some(1.5));
 }
@@ -357,21 +491,34 @@ fn frozen_parameters_have_no_part_in_the_clipping_norm() {
         |cx, given| {
             let frozen = Param::new([1], Init::Zeros).frozen();
             let model = (Leaf(Param::new([2], Init::Zeros)), Leaf(frozen));
-            let ((Leaf(scaled), Leaf(kept)), norm) = clip_global_norm(cx, &model, (Leaf(given[0]), Leaf(given[1])), 2.5);
+            let ((Leaf(scaled), Leaf(kept)), norm) =
+                clip_global_norm(cx, &model, (Leaf(given[0]), Leaf(given[1])), 2.5);
             vec![norm, scaled, kept]
         },
-        &[HostArray::from_slice(&[3.0, 4.0], [2]).unwrap(), HostArray::from_slice(&[1000.0], [1]).unwrap()],
+        &[
+            HostArray::from_slice(&[3.0, 4.0], [2]).unwrap(),
+            HostArray::from_slice(&[1000.0], [1]).unwrap(),
+        ],
     );
-    let values: Vec<&[f64]> = results.iter().map(|result| result.as_slice().unwrap()).collect();
+    let values: Vec<&[f64]> = results
+        .iter()
+        .map(|result| result.as_slice().unwrap())
+        .collect();
     assert_eq!((values[0], values[2]), (&[5.0][..], &[1000.0][..]));
-    assert!((values[1][0] - 1.5).abs() < 1e-6 && (values[1][1] - 2.0).abs() < 1e-6, "{values:?}");
+    assert!(
+        (values[1][0] - 1.5).abs() < 1e-6 && (values[1][1] - 2.0).abs() < 1e-6,
+        "{values:?}"
+    );
 }
 
 #[test]
 fn schedules_have_the_rates_of_pytorch_on_host_and_device() {
     let schedules = [
         ("step", Schedule::step_decay(0.1, 0.5, 7)),
-        ("piecewise", Schedule::piecewise(0.1, [(5, 0.01), (20, 0.001)])),
+        (
+            "piecewise",
+            Schedule::piecewise(0.1, [(5, 0.01), (20, 0.001)]),
+        ),
         ("exponential", Schedule::exponential(0.1, 0.93, 1)),
         ("cosine", Schedule::cosine_to(0.1, 0.01, 39)),
         ("polynomial", Schedule::polynomial(0.1, 0.0, 2.0, 30)),
@@ -383,21 +530,31 @@ fn schedules_have_the_rates_of_pytorch_on_host_and_device() {
         let expected = &golden[&format!("schedule.{name}")].outputs[0].values;
         for (step, &expected) in expected.iter().enumerate() {
             let value = schedule.value(step as u64);
-            assert!((value - expected).abs() <= 1e-12, "{name} at {step}: {value}, not {expected}");
+            assert!(
+                (value - expected).abs() <= 1e-12,
+                "{name} at {step}: {value}, not {expected}"
+            );
         }
     }
     assert_eq!(golden.len(), schedules.len());
 
-    let mut schedules: Vec<Schedule> = schedules.into_iter().map(|(_, schedule)| schedule).collect();
+    let mut schedules: Vec<Schedule> = schedules
+        .into_iter()
+        .map(|(_, schedule)| schedule)
+        .collect();
     schedules.push(Schedule::warmup(0.3, 10).then(Schedule::cosine_to(0.3, 0.03, 20)));
     schedules.push(Schedule::constant(0.5).then_at(3, Schedule::step_decay(1.0, 0.5, 49)));
-    let steps: Vec<u32> = (0..40).chain([48, 49, 50, 51, 52, 101, 1_000, 100_000]).collect();
+    let steps: Vec<u32> = (0..40)
+        .chain([48, 49, 50, 51, 52, 101, 1_000, 100_000])
+        .collect();
     let (traced, asked) = (schedules.clone(), steps.clone());
     let results = eval(
         move |cx, _| {
             let at = |schedule: &Schedule| {
-                let rates: Vec<Tensor<'_>> =
-                    asked.iter().map(|&step| schedule.at(cx.scalar(f64::from(step), DType::U32))).collect();
+                let rates: Vec<Tensor<'_>> = asked
+                    .iter()
+                    .map(|&step| schedule.at(cx.scalar(f64::from(step), DType::U32)))
+                    .collect();
                 cx.stack(&rates, 0)
             };
             traced.iter().map(at).collect()
@@ -405,10 +562,16 @@ fn schedules_have_the_rates_of_pytorch_on_host_and_device() {
         &[],
     );
     for (schedule, rates) in schedules.iter().zip(&results) {
-        for (&step, &rate) in steps.iter().zip(rates.as_slice::<f32>().expect("rates are f32")) {
+        for (&step, &rate) in steps
+            .iter()
+            .zip(rates.as_slice::<f32>().expect("rates are f32"))
+        {
             let expected = schedule.value(u64::from(step));
             let off = (f64::from(rate) - expected).abs();
-            assert!(off <= 2e-6 * expected.abs() + 1e-8, "{schedule:?} at {step}: {rate} on the device, {expected} on the host");
+            assert!(
+                off <= 2e-6 * expected.abs() + 1e-8,
+                "{schedule:?} at {step}: {rate} on the device, {expected} on the host"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Random numbers and first values on the CPU plugin: JAX's bits, and the properties that make them random.
+//! Random numbers and first values on the CPU plugin: JAX's bits, and the properties that make them
+//! random.
 
 use std::collections::HashSet;
 
@@ -37,21 +38,53 @@ fn draws_are_those_of_jax() {
         &[],
     );
     // np.asarray(jax.random.split(key, 3)), and so on.
-    assert_eq!(words(&results[0]), [1832780943, 270669613, 64467757, 2916123636, 2465931498, 255383827]);
+    assert_eq!(
+        words(&results[0]),
+        [
+            1832780943, 270669613, 64467757, 2916123636, 2465931498, 255383827
+        ]
+    );
     for folded in &results[1..4] {
         assert_eq!(words(folded), [2547012911, 1371500959]);
     }
-    assert_eq!(words(&results[4]), [2098992034, 2919706841, 2646866425, 2409546199, 1935504149, 2516274904]);
-    let bits = |array: &HostArray| floats(array).iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    assert_eq!(bits(&results[5]), [0x3efa3824, 0x3f2e0730, 0x3f1dc3f8, 0x3f0f9ec0]);
-    assert_eq!(bits(&results[6]), [0xbce7df15, 0x3eef2be8, 0x3e976661, 0x3e1d3b24, 0xbdfe04eb, 0x3e5e211a]);
+    assert_eq!(
+        words(&results[4]),
+        [
+            2098992034, 2919706841, 2646866425, 2409546199, 1935504149, 2516274904
+        ]
+    );
+    let bits = |array: &HostArray| {
+        floats(array)
+            .iter()
+            .map(|value| value.to_bits())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        bits(&results[5]),
+        [0x3efa3824, 0x3f2e0730, 0x3f1dc3f8, 0x3f0f9ec0]
+    );
+    assert_eq!(
+        bits(&results[6]),
+        [
+            0xbce7df15, 0x3eef2be8, 0x3e976661, 0x3e1d3b24, 0xbdfe04eb, 0x3e5e211a
+        ]
+    );
     // JAX's compiler fuses the multiplication and addition of `uniform`, the plugin's does not.
-    for (&got, expected) in floats(&results[7]).iter().zip([0xbcdd51b4, 0x3ee385e2, 0x3e905231, 0x3e160635]) {
+    for (&got, expected) in floats(&results[7])
+        .iter()
+        .zip([0xbcdd51b4, 0x3ee385e2, 0x3e905231, 0x3e160635])
+    {
         let expected = f32::from_bits(expected);
         assert!((got - expected).abs() <= 2e-7, "{got}, not {expected}");
     }
-    assert_eq!(results[8].as_slice::<i32>().expect("it is s32"), [94, 49, 76, -1, 84, 19]);
-    assert_eq!(results[9].as_slice::<i32>().expect("it is s32"), [7, 4, 2, 5, 3, 6, 0, 1]);
+    assert_eq!(
+        results[8].as_slice::<i32>().expect("it is s32"),
+        [94, 49, 76, -1, 84, 19]
+    );
+    assert_eq!(
+        results[9].as_slice::<i32>().expect("it is s32"),
+        [7, 4, 2, 5, 3, 6, 0, 1]
+    );
 }
 
 #[test]
@@ -59,8 +92,14 @@ fn keys_made_from_one_key_are_all_different() {
     let results = eval(
         |cx, _| {
             let key = rng::constant_key(cx, rng::key(1));
-            let numbers: Vec<u64> = (0..500).chain((0..500).map(|number| number << 32)).collect();
-            vec![rng::split_many(key, 1000), rng::fold_in_many(key, &numbers), key.reshape([1, 2])]
+            let numbers: Vec<u64> = (0..500)
+                .chain((0..500).map(|number| number << 32))
+                .collect();
+            vec![
+                rng::split_many(key, 1000),
+                rng::fold_in_many(key, &numbers),
+                key.reshape([1, 2]),
+            ]
         },
         &[],
     );
@@ -77,7 +116,12 @@ fn statistics(values: &[f32]) -> [f64; 4] {
     let values = || values.iter().map(|&value| f64::from(value));
     let mean = values().sum::<f64>() / count;
     let std = (values().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
-    [mean, std, values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max)]
+    [
+        mean,
+        std,
+        values().fold(f64::INFINITY, f64::min),
+        values().fold(f64::NEG_INFINITY, f64::max),
+    ]
 }
 
 #[test]
@@ -87,16 +131,49 @@ fn first_values_have_the_mean_deviation_and_bounds_of_their_distribution() {
     let cases = [
         (Init::Zeros, 0.0, (0.0, 0.0)),
         (Init::Constant(0.25), 0.0, (0.25, 0.25)),
-        (Init::Uniform { low: -1.0, high: 3.0 }, 4.0 / 12f64.sqrt(), (-1.0, 3.0)),
-        (Init::Normal { mean: 2.0, std: 0.5 }, 0.5, (-2.0, 6.0)),
-        (Init::TruncatedNormal { mean: 0.0, std: 1.0 }, 0.879_625_66, (-2.0, 2.0)),
+        (
+            Init::Uniform {
+                low: -1.0,
+                high: 3.0,
+            },
+            4.0 / 12f64.sqrt(),
+            (-1.0, 3.0),
+        ),
+        (
+            Init::Normal {
+                mean: 2.0,
+                std: 0.5,
+            },
+            0.5,
+            (-2.0, 6.0),
+        ),
+        (
+            Init::TruncatedNormal {
+                mean: 0.0,
+                std: 1.0,
+            },
+            0.879_625_66,
+            (-2.0, 2.0),
+        ),
         (Init::lecun_normal(), (1.0 / 300f64).sqrt(), (-0.132, 0.132)),
         (Init::lecun_uniform(), (1.0 / 300f64).sqrt(), (-0.1, 0.1)),
         (Init::glorot_normal(), (2.0 / 500f64).sqrt(), (-0.4, 0.4)),
-        (Init::glorot_uniform(), (2.0 / 500f64).sqrt(), (-0.109_55, 0.109_55)),
+        (
+            Init::glorot_uniform(),
+            (2.0 / 500f64).sqrt(),
+            (-0.109_55, 0.109_55),
+        ),
         (Init::he_normal(), (2.0 / 300f64).sqrt(), (-0.5, 0.5)),
-        (Init::he_uniform(), (2.0 / 300f64).sqrt(), (-0.141_43, 0.141_43)),
-        (Init::torch_default(300), (1.0 / 900f64).sqrt(), (-0.057_74, 0.057_74)),
+        (
+            Init::he_uniform(),
+            (2.0 / 300f64).sqrt(),
+            (-0.141_43, 0.141_43),
+        ),
+        (
+            Init::torch_default(300),
+            (1.0 / 900f64).sqrt(),
+            (-0.057_74, 0.057_74),
+        ),
     ];
     let inits = cases.map(|(init, ..)| init);
     let results = eval(
@@ -115,9 +192,18 @@ fn first_values_have_the_mean_deviation_and_bounds_of_their_distribution() {
             _ => 0.0,
         };
         // Five standard errors of 60,000 values.
-        assert!((mean - expected).abs() <= 5.0 * std / 245.0, "{init:?}: mean {mean}");
-        assert!((measured - std).abs() <= 0.02 * std, "{init:?}: deviation {measured}, not {std}");
-        assert!(least >= *low && largest <= *high, "{init:?}: from {least} to {largest}");
+        assert!(
+            (mean - expected).abs() <= 5.0 * std / 245.0,
+            "{init:?}: mean {mean}"
+        );
+        assert!(
+            (measured - std).abs() <= 0.02 * std,
+            "{init:?}: deviation {measured}, not {std}"
+        );
+        assert!(
+            least >= *low && largest <= *high,
+            "{init:?}: from {least} to {largest}"
+        );
     }
 }
 
@@ -127,9 +213,22 @@ fn a_leaf_keeps_its_first_value_when_others_come_and_go() {
         |cx, _| {
             let key = || rng::constant_key(cx, rng::key(5));
             let small = init(cx, &vec![Linear::new(4, 3)], key());
-            let large = init(cx, &vec![Linear::new(4, 3), Linear::new(4, 3).without_bias()], key());
-            let other = init(cx, &vec![Linear::new(4, 3)], rng::constant_key(cx, rng::key(6)));
-            vec![small[0].weight, large[0].weight, large[1].weight, other[0].weight]
+            let large = init(
+                cx,
+                &vec![Linear::new(4, 3), Linear::new(4, 3).without_bias()],
+                key(),
+            );
+            let other = init(
+                cx,
+                &vec![Linear::new(4, 3)],
+                rng::constant_key(cx, rng::key(6)),
+            );
+            vec![
+                small[0].weight,
+                large[0].weight,
+                large[1].weight,
+                other[0].weight,
+            ]
         },
         &[],
     );
@@ -147,17 +246,34 @@ fn dropout_drops_its_part_in_training_keeps_the_mean_and_draws_anew_each_time() 
             cx.set_mode(false, None);
             let quiet = dropout.forward(x);
             cx.set_mode(true, Some(rng::constant_key(cx, rng::key(8))));
-            vec![quiet, dropout.forward(x), dropout.forward(x), Dropout::new(1.0).forward(x), Dropout::new(0.0).forward(x)]
+            vec![
+                quiet,
+                dropout.forward(x),
+                dropout.forward(x),
+                Dropout::new(1.0).forward(x),
+                Dropout::new(0.0).forward(x),
+            ]
         },
         &[],
     );
-    let zeros = |array: &HostArray| floats(array).iter().filter(|&&value| value == 0.0).count() as f64 / 20_000.0;
-    assert!(floats(&results[0]).iter().chain(floats(&results[4])).all(|&value| value == 2.0));
+    let zeros = |array: &HostArray| {
+        floats(array).iter().filter(|&&value| value == 0.0).count() as f64 / 20_000.0
+    };
+    assert!(
+        floats(&results[0])
+            .iter()
+            .chain(floats(&results[4]))
+            .all(|&value| value == 2.0)
+    );
     assert_eq!(zeros(&results[3]), 1.0);
     for dropped in &results[1..3] {
         assert!((zeros(dropped) - 0.3).abs() < 0.02);
         assert!((statistics(floats(dropped))[0] - 2.0).abs() < 0.05);
-        assert!(floats(dropped).iter().all(|&value| value == 0.0 || (value - 2.0 / 0.7).abs() < 1e-6));
+        assert!(
+            floats(dropped)
+                .iter()
+                .all(|&value| value == 0.0 || (value - 2.0 / 0.7).abs() < 1e-6)
+        );
     }
     assert_ne!(floats(&results[1]), floats(&results[2]));
 }
@@ -167,7 +283,9 @@ fn draws_of_classes_have_the_probabilities_of_their_logits() {
     let results = eval(
         |cx, _| {
             let key = rng::constant_key(cx, rng::key(11));
-            let weights: Vec<Tensor<'_>> = [1.0, 2.0, 5.0].map(|weight| cx.scalar(weight, DType::F32)).into();
+            let weights: Vec<Tensor<'_>> = [1.0, 2.0, 5.0]
+                .map(|weight| cx.scalar(weight, DType::F32))
+                .into();
             let logits = cx.stack(&weights, 0).log().broadcast_to([20_000, 3]);
             let fair = rng::bernoulli(rng::fold_in(key, 1), [20_000], 0.25).convert(DType::F32);
             vec![rng::categorical(key, logits), fair]
@@ -177,7 +295,10 @@ fn draws_of_classes_have_the_probabilities_of_their_logits() {
     let classes = results[0].as_slice::<i32>().expect("classes are s32");
     for (class, part) in [(0, 0.125), (1, 0.25), (2, 0.625)] {
         let drawn = classes.iter().filter(|&&drawn| drawn == class).count() as f64 / 20_000.0;
-        assert!((drawn - part).abs() < 0.02, "class {class}: {drawn}, not {part}");
+        assert!(
+            (drawn - part).abs() < 0.02,
+            "class {class}: {drawn}, not {part}"
+        );
     }
     assert!((statistics(floats(&results[1]))[0] - 0.25).abs() < 0.02);
 }
@@ -189,16 +310,28 @@ fn halves_and_doubles_are_drawn_too() {
             let key = rng::constant_key(cx, rng::key(13));
             let half = rng::normal(key, [1000], DType::Bf16).convert(DType::F32);
             let model = Conv2d::new(3, 4, 5).map(|_, param| param.with_dtype(DType::F64));
-            vec![half, rng::normal(key, [1000], DType::F32), init(cx, &model, key).weight.convert(DType::F32)]
+            vec![
+                half,
+                rng::normal(key, [1000], DType::F32),
+                init(cx, &model, key).weight.convert(DType::F32),
+            ]
         },
         &[],
     );
     for (&half, &single) in floats(&results[0]).iter().zip(floats(&results[1])) {
-        assert!((half - single).abs() <= single.abs() / 256.0, "{half} is {single} rounded");
+        assert!(
+            (half - single).abs() <= single.abs() / 256.0,
+            "{half} is {single} rounded"
+        );
     }
     let [mean, std, least, largest] = statistics(floats(&results[2]));
     let bound = (1.0 / 75f64).sqrt();
-    assert!(mean.abs() < 0.03 && (std - bound / 3f64.sqrt()).abs() < 0.01 && least >= -bound && largest <= bound);
+    assert!(
+        mean.abs() < 0.03
+            && (std - bound / 3f64.sqrt()).abs() < 0.01
+            && least >= -bound
+            && largest <= bound
+    );
 }
 
 #[test]
@@ -219,14 +352,26 @@ fn every_turn_of_a_while_draws_keys_of_its_own() {
                 },
                 |[turn, drawn]| {
                     let keys = cx.concat(&[cx.next_key(), cx.next_key()], 0);
-                    let row = cx.iota(&TensorType::new(DType::S32, [TURNS, 4]), 0).eq(turn.0);
-                    [Leaf(turn.0 + 1.0), Leaf(row.select(keys.broadcast_to([TURNS, 4]), drawn.0))]
+                    let row = cx
+                        .iota(&TensorType::new(DType::S32, [TURNS, 4]), 0)
+                        .eq(turn.0);
+                    [
+                        Leaf(turn.0 + 1.0),
+                        Leaf(row.select(keys.broadcast_to([TURNS, 4]), drawn.0)),
+                    ]
                 },
             );
-            vec![before, drawn.0.reshape([2 * TURNS, 2]), cx.next_key().reshape([1, 2])]
+            vec![
+                before,
+                drawn.0.reshape([2 * TURNS, 2]),
+                cx.next_key().reshape([1, 2]),
+            ]
         },
         &[],
     );
-    let keys: HashSet<&[u32]> = results.iter().flat_map(|keys| words(keys).chunks(2)).collect();
+    let keys: HashSet<&[u32]> = results
+        .iter()
+        .flat_map(|keys| words(keys).chunks(2))
+        .collect();
     assert_eq!(keys.len(), 2 * TURNS + 2, "{keys:?}");
 }

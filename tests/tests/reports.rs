@@ -1,4 +1,5 @@
-//! What runs say of themselves on the real plugin: why they are slow, with the line or the input; programs on the disk.
+//! What runs say of themselves on the real plugin: why they are slow, with the line or the input;
+//! programs on the disk.
 
 use std::{collections::HashMap, fs, time::Duration};
 
@@ -10,12 +11,16 @@ use halite::{
     prelude::*,
     train::Fitted,
 };
-use halite_core::{CompileOptions, ErrorKind, FindingKind, Metric, Program, Reason, Sharding, Signature};
+use halite_core::{
+    CompileOptions, ErrorKind, FindingKind, Metric, Program, Reason, Sharding, Signature,
+};
 use halite_nn::Jit;
 use tracing_subscriber::prelude::*;
 
 fn client() -> Client {
-    Accelerator::cpu().open().unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
+    Accelerator::cpu()
+        .open()
+        .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
 }
 
 #[derive(Tree, Clone, Debug)]
@@ -31,12 +36,17 @@ fn batch(client: &Client, rows: usize) -> Batch<Array> {
         let host = HostArray::from_slice(&vec![1.0f32; dims.iter().product()], dims).unwrap();
         Array::upload(client, &host, &device).unwrap()
     };
-    Batch { x: upload(&[rows, 4]), y: upload(&[rows]) }
+    Batch {
+        x: upload(&[rows, 4]),
+        y: upload(&[rows]),
+    }
 }
 
 fn loss(client: &Client) -> Jit<Empty<()>, Batch<()>, Leaf<()>> {
-    Jit::<Empty<()>, Batch<()>, Leaf<()>>::function(client, |_, batch| Leaf((batch.x.sum([1]) - batch.y).square().mean([0])))
-        .named("loss")
+    Jit::<Empty<()>, Batch<()>, Leaf<()>>::function(client, |_, batch| {
+        Leaf((batch.x.sum([1]) - batch.y).square().mean([0]))
+    })
+    .named("loss")
 }
 
 #[test]
@@ -52,16 +62,32 @@ fn a_varying_batch_is_found_with_the_input_its_types_and_the_line_of_the_call() 
     }
     let activity = client.metrics().activity();
     let findings = activity.findings();
-    assert_eq!(findings.iter().map(|finding| finding.kind).collect::<Vec<_>>(), [FindingKind::CompilesTooFrequent]);
+    assert_eq!(
+        findings
+            .iter()
+            .map(|finding| finding.kind)
+            .collect::<Vec<_>>(),
+        [FindingKind::CompilesTooFrequent]
+    );
     let want = "CompileTime too frequent: `loss` was compiled 11 times in 11 calls: dimension 0 (batch) of `x` and `y` varies: f32[23] -> \
                 f32[22]; give them one size: pad, with weight 0, or bucket (";
     let message = findings[0].to_string();
     assert!(message.starts_with(want), "{message}");
-    assert!(message.contains(&format!("reports.rs:{line}:")), "{message}");
+    assert!(
+        message.contains(&format!("reports.rs:{line}:")),
+        "{message}"
+    );
 
     let record = &activity.compiles[1];
-    assert!(matches!(&record.reason, Reason::InputChanged(changes) if changes.len() == 2), "{:?}", record.reason);
-    assert_eq!(record.reason.to_string(), "`x` was f32[32, 4], is f32[31, 4]; `y` was f32[32], is f32[31]");
+    assert!(
+        matches!(&record.reason, Reason::InputChanged(changes) if changes.len() == 2),
+        "{:?}",
+        record.reason
+    );
+    assert_eq!(
+        record.reason.to_string(),
+        "`x` was f32[32, 4], is f32[31, 4]; `y` was f32[32], is f32[31]"
+    );
     assert_eq!((record.inputs, record.outputs), (2, 1));
     assert_eq!(record.memory.unwrap().arguments, 31 * 5 * 4);
     assert!(record.stages.trace > Duration::ZERO && record.stages.compile > Duration::ZERO);
@@ -75,7 +101,10 @@ fn a_function_that_is_made_anew_for_each_call_is_found_with_the_line_that_makes_
     }
     let message = client.metrics().activity().findings()[0].to_string();
     let want = "CompileTime too frequent: `loss` was compiled 10 times in 10 calls: it is made anew each time at ";
-    assert!(message.starts_with(want) && message.contains("reports.rs:"), "{message}");
+    assert!(
+        message.starts_with(want) && message.contains("reports.rs:"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -92,8 +121,14 @@ fn a_read_in_each_step_is_found_with_its_line() {
     let findings = client.metrics().activity().findings();
     assert_eq!(findings.len(), 1, "{findings:?}");
     let message = findings[0].to_string();
-    assert!(message.starts_with("host read per step: 30 blocking reads in 30 steps at "), "{message}");
-    assert!(message.contains(&format!("reports.rs:{line}:")), "{message}");
+    assert!(
+        message.starts_with("host read per step: 30 blocking reads in 30 steps at "),
+        "{message}"
+    );
+    assert!(
+        message.contains(&format!("reports.rs:{line}:")),
+        "{message}"
+    );
 }
 
 /// A dataset that takes so long for a sample.
@@ -117,45 +152,94 @@ impl Dataset for Slow {
 /// So many of the handwritten digits.
 fn digits(count: usize) -> InMemory {
     let cache = Cache::open(None).unwrap();
-    let all =
-        Digits::Mnist.test(&cache, &mut Bar::default()).unwrap_or_else(|error| panic!("the tests need the digits: {error}"));
+    let all = Digits::Mnist
+        .test(&cache, &mut Bar::default())
+        .unwrap_or_else(|error| panic!("the tests need the digits: {error}"));
     let cut = |array: &HostArray| {
-        let dims: Vec<usize> = std::iter::once(count).chain(array.ty().dims()[1..].iter().copied()).collect();
-        HostArray::from_bytes(&array.bytes()[..array.bytes().len() / all.len() * count], array.ty().with_dims(dims)).unwrap()
+        let dims: Vec<usize> = std::iter::once(count)
+            .chain(array.ty().dims()[1..].iter().copied())
+            .collect();
+        HostArray::from_bytes(
+            &array.bytes()[..array.bytes().len() / all.len() * count],
+            array.ty().with_dims(dims),
+        )
+        .unwrap()
     };
-    InMemory::new([("image", cut(&all.arrays()[0])), ("label", cut(&all.arrays()[1]))]).unwrap().named("mnist")
+    InMemory::new([
+        ("image", cut(&all.arrays()[0])),
+        ("label", cut(&all.arrays()[1])),
+    ])
+    .unwrap()
+    .named("mnist")
 }
 
-fn fit<M: ImageModel>(client: &Client, model: M::Of<Param>, train: impl Dataset + 'static) -> Fitted<Classify<M>>
+fn fit<M: ImageModel>(
+    client: &Client,
+    model: M::Of<Param>,
+    train: impl Dataset + 'static,
+) -> Fitted<Classify<M>>
 where
     M::Of<Param>: Send + Sync,
 {
-    let trainer = Trainer::builder(client).epochs(2).batch_size(64).quiet(true).build().unwrap();
-    trainer.fit(Classify::<M>::new(), model, Adam::new(1e-3), train, digits(500)).unwrap()
+    let trainer = Trainer::builder(client)
+        .epochs(2)
+        .batch_size(64)
+        .quiet(true)
+        .build()
+        .unwrap();
+    trainer
+        .fit(
+            Classify::<M>::new(),
+            model,
+            Adam::new(1e-3),
+            train,
+            digits(500),
+        )
+        .unwrap()
 }
 
 #[test]
 fn an_input_that_starves_the_device_is_named_in_the_report_of_a_run() {
     let model = || Mlp::new(&[784, 128, 10]);
-    // A sample takes five times as long as the device does for it, however slow or busy this machine is.
+    // A sample takes five times as long as the device does for it, however slow or busy this
+    // machine is.
     let plain = fit::<Mlp<()>>(&client(), model(), digits(1000)).report;
-    let sample = Duration::from_secs_f64(5.0 * plain.training_seconds / 2000.0).max(Duration::from_micros(500));
+    let sample = Duration::from_secs_f64(5.0 * plain.training_seconds / 2000.0)
+        .max(Duration::from_micros(500));
     let report = fit::<Mlp<()>>(&client(), model(), Slow(digits(1000), sample)).report;
-    let starves = |finding: &&String| finding.starts_with("input pipeline starves the device: waited ");
-    let finding = report.findings.iter().find(starves).unwrap_or_else(|| panic!("{report}"));
-    assert!(finding.contains("(loader, dataset Slow, workers 1); try `workers(4)`, --workers 4"), "{finding}");
+    let starves =
+        |finding: &&String| finding.starts_with("input pipeline starves the device: waited ");
+    let finding = report
+        .findings
+        .iter()
+        .find(starves)
+        .unwrap_or_else(|| panic!("{report}"));
+    assert!(
+        finding.contains("(loader, dataset Slow, workers 1); try `workers(4)`, --workers 4"),
+        "{finding}"
+    );
     assert!(report.to_string().contains("\nnote  "), "{report}");
-    assert!(report.input_wait_seconds > 0.5 * report.training_seconds, "{report}");
-    assert!(report.device_busy_seconds.unwrap() < 0.5 * report.training_seconds, "{report}");
+    assert!(
+        report.input_wait_seconds > 0.5 * report.training_seconds,
+        "{report}"
+    );
+    assert!(
+        report.device_busy_seconds.unwrap() < 0.5 * report.training_seconds,
+        "{report}"
+    );
 }
 
 #[test]
 fn a_plain_run_has_nothing_to_change_and_names_the_line_of_fit() {
     let client = client();
     let report = fit::<Cnn<()>>(&client, Cnn::new(10), digits(1500)).report;
-    // On a machine that is slow or busy this takes minutes, most of them for compiling: that is then worth a word.
+    // On a machine that is slow or busy this takes minutes, most of them for compiling: that is
+    // then worth a word.
     let strange = client.metrics().activity().findings();
-    let strange: Vec<_> = strange.iter().filter(|finding| finding.kind != FindingKind::CompileShare).collect();
+    let strange: Vec<_> = strange
+        .iter()
+        .filter(|finding| finding.kind != FindingKind::CompileShare)
+        .collect();
     assert!(strange.is_empty(), "{strange:?}, {report}");
     assert!(report.findings.len() <= 1, "{report}");
     let busy = report.device_busy_seconds.unwrap() / report.training_seconds;
@@ -163,17 +247,30 @@ fn a_plain_run_has_nothing_to_change_and_names_the_line_of_fit() {
     let activity = client.metrics().activity();
     assert_eq!(activity.steps, 2 * 23);
     for name in ["init", "train step", "evaluate"] {
-        let record = activity.compiles.iter().find(|record| *record.function == *name).unwrap();
-        assert!(record.origin.unwrap().file().ends_with("reports.rs"), "{record:?}");
+        let record = activity
+            .compiles
+            .iter()
+            .find(|record| *record.function == *name)
+            .unwrap();
+        assert!(
+            record.origin.unwrap().file().ends_with("reports.rs"),
+            "{record:?}"
+        );
     }
     assert!(client.metrics().timer(Metric::Execute).timing().count > 0);
-    assert_eq!(client.metrics().timer(Metric::InputWait).timing().count, 2 * (23 + 8));
+    assert_eq!(
+        client.metrics().timer(Metric::InputWait).timing().count,
+        2 * (23 + 8)
+    );
 }
 
 #[test]
 fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
     let directory = tempfile::tempdir().unwrap();
-    let plugin = Accelerator::cpu().open_with(&OpenOptions::default(), &mut Bar::default()).expect("the CPU plugin").plugin;
+    let plugin = Accelerator::cpu()
+        .open_with(&OpenOptions::default(), &mut Bar::default())
+        .expect("the CPU plugin")
+        .plugin;
     let client = Client::dumping(plugin.client(vec![]).unwrap(), directory.path());
     let code = "module { what is this }";
     let program = Program {
@@ -183,8 +280,14 @@ fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
         partitions: 1,
         replicas: 1,
     };
-    let error = client.compile(&program, &CompileOptions::default()).unwrap_err();
-    let path = error.message().split("the program is in ").nth(1).unwrap_or_else(|| panic!("{error}"));
+    let error = client
+        .compile(&program, &CompileOptions::default())
+        .unwrap_err();
+    let path = error
+        .message()
+        .split("the program is in ")
+        .nth(1)
+        .unwrap_or_else(|| panic!("{error}"));
     assert!(path.ends_with("-odd_one.mlir"), "{error}");
     assert_eq!(fs::read_to_string(path).unwrap(), code);
 }
@@ -192,10 +295,16 @@ fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
 #[test]
 fn memory_that_does_not_suffice_is_explained_by_the_largest_tensors_and_their_lines() {
     let client = client();
-    let huge =
-        Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| Leaf(x.broadcast_to([1 << 21, 1 << 21]).exp()))
-            .named("huge");
-    let x = Array::upload(&client, &HostArray::scalar(1.0f32), &Sharding::single(client.local_devices()[0])).unwrap();
+    let huge = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| {
+        Leaf(x.broadcast_to([1 << 21, 1 << 21]).exp())
+    })
+    .named("huge");
+    let x = Array::upload(
+        &client,
+        &HostArray::scalar(1.0f32),
+        &Sharding::single(client.local_devices()[0]),
+    )
+    .unwrap();
     let error = huge.run(&Leaf(x)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     for part in [
@@ -207,30 +316,58 @@ fn memory_that_does_not_suffice_is_explained_by_the_largest_tensors_and_their_li
     ] {
         assert!(error.to_string().contains(part), "{part}: {error}");
     }
-    assert!(!error.to_string().contains("the input"), "four bytes are no reason: {error}");
+    assert!(
+        !error.to_string().contains("the input"),
+        "four bytes are no reason: {error}"
+    );
 }
 
 #[test]
 fn a_dump_has_the_graph_the_program_what_became_of_it_and_its_sizes() {
     let dir = tempfile::tempdir().unwrap();
-    let opened = Accelerator::cpu().open_with(&Default::default(), &mut Bar::default()).unwrap();
-    let client = Client::dumping(opened.plugin.client(vec![("cpu_device_count".into(), 1i64.into())]).unwrap(), dir.path());
+    let opened = Accelerator::cpu()
+        .open_with(&Default::default(), &mut Bar::default())
+        .unwrap();
+    let client = Client::dumping(
+        opened
+            .plugin
+            .client(vec![("cpu_device_count".into(), 1i64.into())])
+            .unwrap(),
+        dir.path(),
+    );
     loss(&client).run(&batch(&client, 8)).unwrap();
     let file = |end: &str| {
-        let entries = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-        let found: Vec<_> = entries.filter(|path| path.to_str().unwrap().ends_with(end)).collect();
+        let entries = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let found: Vec<_> = entries
+            .filter(|path| path.to_str().unwrap().ends_with(end))
+            .collect();
         assert_eq!(found.len(), 1, "{end}: {found:?}");
-        assert!(found[0].to_str().unwrap().contains("-0000-loss."), "{found:?}");
+        assert!(
+            found[0].to_str().unwrap().contains("-0000-loss."),
+            "{found:?}"
+        );
         fs::read(&found[0]).unwrap()
     };
     let text = |end: &str| String::from_utf8(file(end)).unwrap();
-    assert!(text(".graph.txt").contains("f32[8, 4]") && text(".graph.txt").contains("reports.rs:"), "{}", text(".graph.txt"));
+    assert!(
+        text(".graph.txt").contains("f32[8, 4]") && text(".graph.txt").contains("reports.rs:"),
+        "{}",
+        text(".graph.txt")
+    );
     assert!(text(".stablehlo.mlir").contains("stablehlo.reduce"));
     assert!(file(".optimized.hlo.pb").len() > 100);
     let sizes: serde_json::Value = serde_json::from_slice(&file(".json")).unwrap();
-    assert_eq!((&sizes["function"], &sizes["reason"], &sizes["cached"]), (&"loss".into(), &"first call".into(), &false.into()));
+    assert_eq!(
+        (&sizes["function"], &sizes["reason"], &sizes["cached"]),
+        (&"loss".into(), &"first call".into(), &false.into())
+    );
     assert_eq!(sizes["bytes"]["input"], 8 * 5 * 4);
-    assert!(sizes["origin"].as_str().unwrap().contains("reports.rs:"), "{sizes}");
+    assert!(
+        sizes["origin"].as_str().unwrap().contains("reports.rs:"),
+        "{sizes}"
+    );
 }
 
 #[test]
@@ -241,31 +378,83 @@ fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
     // For all threads: those of the loader, of the uploads and of the checkpoints are in it too.
     tracing_subscriber::registry().with(trace.layer()).init();
     let client = client();
-    let trainer = Trainer::builder(&client).batch_size(64).quiet(true).out(dir.path().join("run")).build().unwrap();
-    trainer.fit(Classify::<Cnn<()>>::new(), Cnn::new(10), Adam::new(1e-3), digits(640), digits(100)).unwrap();
+    let trainer = Trainer::builder(&client)
+        .batch_size(64)
+        .quiet(true)
+        .out(dir.path().join("run"))
+        .build()
+        .unwrap();
+    trainer
+        .fit(
+            Classify::<Cnn<()>>::new(),
+            Cnn::new(10),
+            Adam::new(1e-3),
+            digits(640),
+            digits(100),
+        )
+        .unwrap();
     // Jits of the other tests may not have been traced while this was.
-    loss(&client).run(&batch(&client, 3)).unwrap().0.read().unwrap();
+    loss(&client)
+        .run(&batch(&client, 3))
+        .unwrap()
+        .0
+        .read()
+        .unwrap();
     trace.finish().unwrap();
 
     let events: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let threads: HashMap<u64, &str> = (events.iter())
         .filter(|event| event["name"] == "thread_name")
-        .map(|event| (event["tid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
+        .map(|event| {
+            (
+                event["tid"].as_u64().unwrap(),
+                event["args"]["name"].as_str().unwrap(),
+            )
+        })
         .collect();
     let on = |name: &str| -> Vec<&str> {
-        let named = events.iter().filter(|event| event["name"] == name && ["X", "b"].contains(&event["ph"].as_str().unwrap()));
-        let mut on: Vec<&str> = named.map(|event| threads[&event["tid"].as_u64().unwrap()]).collect();
+        let named = events.iter().filter(|event| {
+            event["name"] == name && ["X", "b"].contains(&event["ph"].as_str().unwrap())
+        });
+        let mut on: Vec<&str> = named
+            .map(|event| threads[&event["tid"].as_u64().unwrap()])
+            .collect();
         on.dedup();
         on
     };
     let here = std::thread::current().name().unwrap().to_string();
-    for name in ["trace", "print", "compile", "launch", "wait for data", "validate", "read"] {
+    for name in [
+        "trace",
+        "print",
+        "compile",
+        "launch",
+        "wait for data",
+        "validate",
+        "read",
+    ] {
         assert!(on(name).contains(&&*here), "{name} is on {:?}", on(name));
     }
-    assert!(on("upload").contains(&"halite-upload"), "{:?}", on("upload"));
-    assert!(on("checkpoint").contains(&"checkpoint writer"), "{:?}", on("checkpoint"));
-    assert!(on("execute").contains(&"device") && on("fetch").contains(&"device"), "{threads:?}");
-    let step = events.iter().find(|event| event["name"] == "launch" && event["args"]["program"] == "train step").unwrap();
-    assert!(step["dur"].as_f64().unwrap() > 0.0 && step["ts"].as_f64().unwrap() > 0.0, "{step}");
+    assert!(
+        on("upload").contains(&"halite-upload"),
+        "{:?}",
+        on("upload")
+    );
+    assert!(
+        on("checkpoint").contains(&"checkpoint writer"),
+        "{:?}",
+        on("checkpoint")
+    );
+    assert!(
+        on("execute").contains(&"device") && on("fetch").contains(&"device"),
+        "{threads:?}"
+    );
+    let step = events
+        .iter()
+        .find(|event| event["name"] == "launch" && event["args"]["program"] == "train step")
+        .unwrap();
+    assert!(
+        step["dur"].as_f64().unwrap() > 0.0 && step["ts"].as_f64().unwrap() > 0.0,
+        "{step}"
+    );
     assert!(ChromeTrace::create(dir.path().join("none/trace.json")).is_err());
 }

@@ -1,4 +1,5 @@
-//! Transformers on the CPU plugin: what must hold of them, whatever their numbers are. `golden` has those.
+//! Transformers on the CPU plugin: what must hold of them, whatever their numbers are. `golden` has
+//! those.
 
 use halite_core::{
     DType, DTypePolicy, HostArray, Narrowing, TensorType,
@@ -6,19 +7,26 @@ use halite_core::{
 };
 use halite_ir::{Graph, Node, Op, Remat, optimize, verify, with_precision};
 use halite_nn::{
-    Attention, Dropout, Jit, Mask, Rotary, Tensor, Trace, Transformer, TransformerConfig, attention, cross_entropy, grad, init,
-    rng,
+    Attention, Dropout, Jit, Mask, Rotary, Tensor, Trace, Transformer, TransformerConfig,
+    attention, cross_entropy, grad, init, rng,
 };
 use halite_tests::eval::{client, eval, host, try_run_replicas};
 
 /// Llama's form with heads that share keys, and dropout; three blocks.
 fn config() -> TransformerConfig {
-    let base = TransformerConfig { heads: 4, kv_heads: 2, dropout: 0.1, ..TransformerConfig::llama(3, 16, 24) };
+    let base = TransformerConfig {
+        heads: 4,
+        kv_heads: 2,
+        dropout: 0.1,
+        ..TransformerConfig::llama(3, 16, 24)
+    };
     base.vocabulary(11).context(8)
 }
 
 fn tokens() -> HostArray {
-    let ids: Vec<u16> = (0..2 * 8).map(|place| (place * 7 + place / 3) % 11).collect();
+    let ids: Vec<u16> = (0..2 * 8)
+        .map(|place| (place * 7 + place / 3) % 11)
+        .collect();
     host(&ids, &[2, 8])
 }
 
@@ -26,31 +34,59 @@ fn tokens() -> HostArray {
 fn drawn<'t>(cx: &'t Trace, config: &TransformerConfig) -> Transformer<Tensor<'t>> {
     cx.set_mode(false, None);
     let described = Transformer::new(config).unwrap();
-    init(cx, &described, rng::constant_key(cx, rng::key(7)))
-        .map(|path, leaf| if path.to_string().ends_with("scale") { leaf } else { leaf * 10.0 })
+    init(cx, &described, rng::constant_key(cx, rng::key(7))).map(|path, leaf| {
+        if path.to_string().ends_with("scale") {
+            leaf
+        } else {
+            leaf * 10.0
+        }
+    })
 }
 
 /// Logits, the loss, and its gradients.
-fn outputs<'t>(model: &Transformer<Tensor<'t>>, logits: Tensor<'t>, tokens: Tensor<'t>) -> Vec<Tensor<'t>> {
+fn outputs<'t>(
+    model: &Transformer<Tensor<'t>>,
+    logits: Tensor<'t>,
+    tokens: Tensor<'t>,
+) -> Vec<Tensor<'t>> {
     let loss = cross_entropy(logits, tokens).value();
-    [logits, loss].into_iter().chain(grad(loss, model).into_leaves()).collect()
+    [logits, loss]
+        .into_iter()
+        .chain(grad(loss, model).into_leaves())
+        .collect()
 }
 
 /// Logits, without a scan.
-fn one_by_one<'t>(cx: &'t Trace, model: &Transformer<Tensor<'t>>, tokens: Tensor<'t>) -> Tensor<'t> {
+fn one_by_one<'t>(
+    cx: &'t Trace,
+    model: &Transformer<Tensor<'t>>,
+    tokens: Tensor<'t>,
+) -> Tensor<'t> {
     let rotation = Rotary::default().rotation(cx, 8, config().head_width());
     let mut x = model.tokens.forward(tokens);
     for layer in 0..model.blocks.layers() {
-        x = model.blocks.layer(layer).forward(x, Mask::Causal, Some(rotation));
+        x = model
+            .blocks
+            .layer(layer)
+            .forward(x, Mask::Causal, Some(rotation));
     }
-    model.head.as_ref().expect("it is not tied").forward(model.norm.forward(x))
+    model
+        .head
+        .as_ref()
+        .expect("it is not tied")
+        .forward(model.norm.forward(x))
 }
 
 fn close(what: &str, ours: &HostArray, theirs: &HostArray) {
     let (ours, theirs): (&[f32], &[f32]) = (ours.as_slice().unwrap(), theirs.as_slice().unwrap());
-    let largest = theirs.iter().fold(0.0f32, |largest, value| largest.max(value.abs()));
+    let largest = theirs
+        .iter()
+        .fold(0.0f32, |largest, value| largest.max(value.abs()));
     for (a, b) in ours.iter().zip(theirs) {
-        assert!((a - b).abs() <= 2e-5 * (largest + 1e-3), "{what}: {a} is not {b}");
+        assert!(
+            (a - b).abs() <= 2e-5 * (largest + 1e-3),
+            "{what}: {a} is not {b}"
+        );
     }
 }
 
@@ -79,16 +115,32 @@ fn blocks_in_a_scan_checkpointed_or_not_are_the_blocks_one_after_the_other() {
     }
 }
 
-/// The gradients of a small model as a program that is narrowed as for accelerators, where what is between products is narrow
-/// too; of blocks in a scan that keeps what `remat` says, or one by one.
+/// The gradients of a small model as a program that is narrowed as for accelerators, where what is
+/// between products is narrow too; of blocks in a scan that keeps what `remat` says, or one by one.
 fn narrowed(policy: DTypePolicy, remat: Option<Option<Remat>>) -> Graph {
     let cx = &Trace::new();
     let tokens = cx.input(tokens().ty().clone(), "tokens");
-    let config = TransformerConfig { remat: remat.flatten(), dropout: 0.0, ..config() };
-    let model = init(cx, &Transformer::new(&config).unwrap(), rng::constant_key(cx, rng::key(7)));
-    let logits = if remat.is_some() { model.forward(tokens) } else { one_by_one(cx, &model, tokens) };
+    let config = TransformerConfig {
+        remat: remat.flatten(),
+        dropout: 0.0,
+        ..config()
+    };
+    let model = init(
+        cx,
+        &Transformer::new(&config).unwrap(),
+        rng::constant_key(cx, rng::key(7)),
+    );
+    let logits = if remat.is_some() {
+        model.forward(tokens)
+    } else {
+        one_by_one(cx, &model, tokens)
+    };
     let outputs = outputs(&model, logits, tokens).split_off(2);
-    let graph = with_precision(cx.graph(&[tokens], &outputs).unwrap(), &policy, &Narrowing::EVERYWHERE);
+    let graph = with_precision(
+        cx.graph(&[tokens], &outputs).unwrap(),
+        &policy,
+        &Narrowing::EVERYWHERE,
+    );
     let graph = optimize(&graph);
     verify(&graph).unwrap();
     graph
@@ -99,29 +151,67 @@ fn what_a_narrowed_scan_keeps_of_each_block_for_the_way_back_is_narrow() {
     // The scan over blocks carries one value; one that draws first weights carries none.
     let kept = |policy, remat| -> Vec<TensorType> {
         let graph = narrowed(policy, Some(remat));
-        let is_forward = |node: &&Node| matches!(node.op, Op::Scan { carried: 1, reverse: false, .. });
-        let forward = graph.nodes().iter().find(is_forward).expect("the blocks are a scan");
-        forward.results[1..].iter().map(|&result| graph.ty(result).clone()).collect()
+        let is_forward = |node: &&Node| {
+            matches!(
+                node.op,
+                Op::Scan {
+                    carried: 1,
+                    reverse: false,
+                    ..
+                }
+            )
+        };
+        let forward = graph
+            .nodes()
+            .iter()
+            .find(is_forward)
+            .expect("the blocks are a scan");
+        forward.results[1..]
+            .iter()
+            .map(|&result| graph.ty(result).clone())
+            .collect()
     };
     let full = kept(DTypePolicy::BF16_MIXED, Some(Remat::Full));
-    assert_eq!(full, [TensorType::new(DType::Bf16, [3, 2, 8, 16])], "what goes into each block");
+    assert_eq!(
+        full,
+        [TensorType::new(DType::Bf16, [3, 2, 8, 16])],
+        "what goes into each block"
+    );
     for remat in [None, Some(Remat::SaveDots)] {
-        let bytes = |policy| kept(policy, remat).iter().map(TensorType::bytes).sum::<usize>();
+        let bytes = |policy| {
+            kept(policy, remat)
+                .iter()
+                .map(TensorType::bytes)
+                .sum::<usize>()
+        };
         let (mixed, exact) = (bytes(DTypePolicy::BF16_MIXED), bytes(DTypePolicy::F32));
         println!("{remat:?}: {mixed} of {exact} bytes");
-        assert!(mixed < exact && 2 * mixed >= exact, "{remat:?}: {mixed} of {exact} bytes");
+        assert!(
+            mixed < exact && 2 * mixed >= exact,
+            "{remat:?}: {mixed} of {exact} bytes"
+        );
     }
 }
 
 #[test]
 fn gradients_of_a_narrowed_scan_are_as_good_as_those_of_its_blocks_one_by_one() {
-    let gradients = |policy, remat| try_run_replicas(&narrowed(policy, remat), &[vec![tokens()]]).unwrap().remove(0);
+    let gradients = |policy, remat| {
+        try_run_replicas(&narrowed(policy, remat), &[vec![tokens()]])
+            .unwrap()
+            .remove(0)
+    };
     let exact = gradients(DTypePolicy::F32, None);
     let distance = |remat| {
         let gradients = gradients(DTypePolicy::BF16_MIXED, remat);
         let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
-            let pairs = gradients.iter().zip(&exact).map(|(a, b)| (a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap()));
-            pairs.flat_map(|(a, b)| a.iter().zip(b)).map(|(&a, &b)| of(a.into(), b.into())).sum()
+            let pairs = gradients
+                .iter()
+                .zip(&exact)
+                .map(|(a, b)| (a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap()));
+            pairs
+                .flat_map(|(a, b)| a.iter().zip(b))
+                .map(|(&a, &b)| of(a.into(), b.into()))
+                .sum()
         };
         (sum(&|a, b| (a - b).powi(2)) / sum(&|_, b| b * b)).sqrt()
     };
@@ -131,7 +221,10 @@ fn gradients_of_a_narrowed_scan_are_as_good_as_those_of_its_blocks_one_by_one() 
     for remat in [None, Some(Remat::Full)] {
         let scanned = distance(Some(remat));
         println!("{remat:?}: {scanned:.5}");
-        assert!(scanned < 1.5 * one_by_one, "{remat:?}: {scanned}, {one_by_one} one by one");
+        assert!(
+            scanned < 1.5 * one_by_one,
+            "{remat:?}: {scanned}, {one_by_one} one by one"
+        );
     }
 }
 
@@ -156,8 +249,17 @@ fn a_program_of_many_blocks_is_as_large_as_one_of_few() {
 
 #[test]
 fn later_tokens_do_not_change_earlier_logits() {
-    for config in [config(), TransformerConfig::tiny().vocabulary(11).context(8)] {
-        let logits = |tokens: HostArray| eval(move |cx, given| vec![drawn(cx, &config).forward(given[0])], &[tokens]).remove(0);
+    for config in [
+        config(),
+        TransformerConfig::tiny().vocabulary(11).context(8),
+    ] {
+        let logits = |tokens: HostArray| {
+            eval(
+                move |cx, given| vec![drawn(cx, &config).forward(given[0])],
+                &[tokens],
+            )
+            .remove(0)
+        };
         let first = logits(tokens());
         for changed in [1, 4, 7] {
             let mut ids = tokens().as_slice::<u16>().unwrap().to_vec();
@@ -195,7 +297,10 @@ fn dropout_drops_in_training_only_and_other_things_in_each_step() {
 
 #[test]
 fn first_values_are_those_of_gpt_2() {
-    let config = TransformerConfig { context: 64, ..TransformerConfig::gpt2(8, 64).vocabulary(200) };
+    let config = TransformerConfig {
+        context: 64,
+        ..TransformerConfig::gpt2(8, 64).vocabulary(200)
+    };
     let described = Transformer::new(&config).unwrap();
     let jit = Jit::<Empty<()>, Empty<()>, Transformer<()>>::function(client(), move |cx, _| {
         init(cx, &described, rng::constant_key(cx, rng::key(0)))
@@ -206,7 +311,12 @@ fn first_values_are_those_of_gpt_2() {
         let host = array.fetch().unwrap().wait().unwrap();
         let values: &[f32] = host.as_slice().unwrap();
         let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;
-        let std = (values.iter().map(|&value| (f64::from(value) - mean).powi(2)).sum::<f64>() / values.len() as f64).sqrt();
+        let std = (values
+            .iter()
+            .map(|&value| (f64::from(value) - mean).powi(2))
+            .sum::<f64>()
+            / values.len() as f64)
+            .sqrt();
         let (expected_mean, expected_std) = match path.as_str() {
             path if path.ends_with("scale") => (1.0, 0.0),
             path if path.ends_with("bias") => (0.0, 0.0),
@@ -214,7 +324,10 @@ fn first_values_are_those_of_gpt_2() {
             _ => (0.0, 0.02),
         };
         assert!((mean - expected_mean).abs() < 1e-3, "{path}: mean {mean}");
-        assert!((std - expected_std).abs() < 0.05 * expected_std + 1e-9, "{path}: standard deviation {std}");
+        assert!(
+            (std - expected_std).abs() < 0.05 * expected_std + 1e-9,
+            "{path}: standard deviation {std}"
+        );
     }
 }
 
@@ -224,17 +337,29 @@ fn what_does_not_fit_is_told_with_its_values() {
     let float = |dims: &[usize]| cx.input(TensorType::new(DType::F32, dims), "x");
     let q = float(&[2, 5, 4, 8]);
     let none = Dropout::new(0.0);
-    let _ = attention(q, float(&[2, 6, 3, 8]), float(&[2, 6, 3, 8]), Mask::None, none);
+    let _ = attention(
+        q,
+        float(&[2, 6, 3, 8]),
+        float(&[2, 6, 3, 8]),
+        Mask::None,
+        none,
+    );
     let _ = attention(q, q, q, Mask::Where(float(&[5, 5])), none);
     let _ = attention(q, q, q, Mask::Add(float(&[3, 5])), none);
     let _ = Rotary::default().rotation(cx, 5, 7);
     let _ = Rotary::default().rotation(cx, 4, 8).forward(q);
     let layer = Attention::new(16, 4, 8).map(|path, param| cx.input(param.ty, path.to_string()));
     let _ = layer.forward(float(&[2, 5, 12]), Mask::Causal, None);
-    let model = Transformer::new(&config()).unwrap().map(|path, param| cx.input(param.ty, path.to_string()));
+    let model = Transformer::new(&config())
+        .unwrap()
+        .map(|path, param| cx.input(param.ty, path.to_string()));
     let _ = model.forward(cx.input(TensorType::new(DType::S32, [2, 9]), "ids"));
     let _ = model.forward(float(&[2, 8]));
-    let mistakes: Vec<String> = cx.mistakes().iter().map(|mistake| format!("{}: {}", mistake.op, mistake.message)).collect();
+    let mistakes: Vec<String> = cx
+        .mistakes()
+        .iter()
+        .map(|mistake| format!("{}: {}", mistake.op, mistake.message))
+        .collect();
     let parts = [
         "attention: queries f32[2, 5, 4, 8], keys f32[2, 6, 3, 8]",
         "attention: a mask of f32[5, 5]: want bool that broadcast to [2, 4, 5, 5]",

@@ -1,4 +1,5 @@
-//! The profilers of vendors' plugins. They record on machines without the device too: what the host does.
+//! The profilers of vendors' plugins. They record on machines without the device too: what the host
+//! does.
 
 use std::sync::Arc;
 
@@ -9,20 +10,46 @@ use halite_fetch::Quiet;
 #[test]
 fn compiling_for_a_device_that_is_not_here_is_recorded() {
     for target in ["cuda:h100:1x1", "tpu:v5e:1x1"] {
-        let open = target.parse::<Target>().unwrap().open(&OpenOptions::default(), &mut Quiet).unwrap();
-        let profiler = open.plugin().profiler().unwrap_or_else(|| panic!("{target}: its plugin has a profiler"));
+        let open = target
+            .parse::<Target>()
+            .unwrap()
+            .open(&OpenOptions::default(), &mut Quiet)
+            .unwrap();
+        let profiler = open
+            .plugin()
+            .profiler()
+            .unwrap_or_else(|| panic!("{target}: its plugin has a profiler"));
         let profiling = profiler.start().unwrap();
         let code = "module @f { func.func public @main() -> tensor<f32> {
             %0 = stablehlo.constant dense<1.0> : tensor<f32>
             return %0 : tensor<f32>
         } }";
-        let signature = Signature { inputs: vec![], outputs: vec![TensorType::new(DType::F32, [])], donated: vec![] };
-        let program = Program { name: "f".into(), code: Arc::from(code.as_bytes()), signature, partitions: 1, replicas: 1 };
+        let signature = Signature {
+            inputs: vec![],
+            outputs: vec![TensorType::new(DType::F32, [])],
+            donated: vec![],
+        };
+        let program = Program {
+            name: "f".into(),
+            code: Arc::from(code.as_bytes()),
+            signature,
+            partitions: 1,
+            replicas: 1,
+        };
         open.compile(&program, &CompileOptions::default()).unwrap();
         let recorded = profiling.stop().unwrap();
         // The first field of an `XSpace` is a plane, and the host's is named so.
-        assert_eq!(recorded.first(), Some(&0x0a), "{target}: {} bytes", recorded.len());
+        assert_eq!(
+            recorded.first(),
+            Some(&0x0a),
+            "{target}: {} bytes",
+            recorded.len()
+        );
         let name = b"/host:CPU";
-        assert!(recorded.windows(name.len()).any(|bytes| bytes == name), "{target}: {} bytes", recorded.len());
+        assert!(
+            recorded.windows(name.len()).any(|bytes| bytes == name),
+            "{target}: {} bytes",
+            recorded.len()
+        );
     }
 }

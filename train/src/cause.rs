@@ -1,5 +1,5 @@
-//! Search for the cause of a number that is not finite in the data, after a run has failed. It reads batches
-//! again on the host, so that steps pay nothing for it.
+//! Search for the cause of a number that is not finite in the data, after a run has failed. It
+//! reads batches again on the host, so that steps pay nothing for it.
 
 use std::time::{Duration, Instant};
 
@@ -22,12 +22,24 @@ pub(crate) enum Cause {
     Unknown,
 }
 
-/// Looks for the cause in the batches of a run that make up these steps, counted from 1, in their order.
-pub(crate) fn of_steps(loader: &Loader, targets: &[Target], steps: impl IntoIterator<Item = u64>) -> Cause {
+/// Looks for the cause in the batches of a run that make up these steps, counted from 1, in their
+/// order.
+pub(crate) fn of_steps(
+    loader: &Loader,
+    targets: &[Target],
+    steps: impl IntoIterator<Item = u64>,
+) -> Cause {
     let per_epoch = loader.batches_per_epoch() as u64;
     let before = steps.into_iter().filter_map(|step| step.checked_sub(1));
-    let at = |step: u64| Position { epoch: step / per_epoch, batch: (step % per_epoch) as usize };
-    of_batches(loader, targets, before.filter_map(|step| loader.epoch_from(at(step)).next()))
+    let at = |step: u64| Position {
+        epoch: step / per_epoch,
+        batch: (step % per_epoch) as usize,
+    };
+    of_batches(
+        loader,
+        targets,
+        before.filter_map(|step| loader.epoch_from(at(step)).next()),
+    )
 }
 
 /// Looks for the cause in one pass over a dataset.
@@ -43,18 +55,38 @@ pub(crate) struct Target {
     pub(crate) classes: ClassTarget,
 }
 
-fn of_batches(loader: &Loader, targets: &[Target], batches: impl IntoIterator<Item = Result<HostBatch>>) -> Cause {
+fn of_batches(
+    loader: &Loader,
+    targets: &[Target],
+    batches: impl IntoIterator<Item = Result<HostBatch>>,
+) -> Cause {
     let begun = Instant::now();
     let mut looked = false;
     for batch in batches {
-        let Ok(batch) = batch else { return Cause::Unknown };
+        let Ok(batch) = batch else {
+            return Cause::Unknown;
+        };
         let position = batch.position;
-        let weights = batch.arrays.last().and_then(|weights| weights.as_slice::<f32>().ok());
+        let weights = batch
+            .arrays
+            .last()
+            .and_then(|weights| weights.as_slice::<f32>().ok());
         let counts = |row: usize| weights.is_none_or(|weights| weights[row] != 0.0);
-        for (index, (field, array)) in loader.dataset().fields().iter().zip(&batch.arrays).enumerate() {
-            let found = first_not_finite(array, counts).map(|(at, value)| (at, format!("{value}"))).or_else(|| {
-                targets.iter().filter(|target| target.field == index).find_map(|target| out_of_range(array, target, counts))
-            });
+        for (index, (field, array)) in loader
+            .dataset()
+            .fields()
+            .iter()
+            .zip(&batch.arrays)
+            .enumerate()
+        {
+            let found = first_not_finite(array, counts)
+                .map(|(at, value)| (at, format!("{value}")))
+                .or_else(|| {
+                    targets
+                        .iter()
+                        .filter(|target| target.field == index)
+                        .find_map(|target| out_of_range(array, target, counts))
+                });
             if let Some((at, what)) = found {
                 let row = at.first().copied().unwrap_or_default();
                 let (epoch, number) = (position.epoch, position.batch);
@@ -70,13 +102,20 @@ fn of_batches(loader: &Loader, targets: &[Target], batches: impl IntoIterator<It
             return Cause::Unknown;
         }
     }
-    if looked { Cause::NotData { labels: !targets.is_empty() } } else { Cause::Unknown }
+    if looked {
+        Cause::NotData {
+            labels: !targets.is_empty(),
+        }
+    } else {
+        Cause::Unknown
+    }
 }
 
 /// The number, in the dataset, of a row of a batch.
 fn sample(loader: &Loader, position: Position, row: usize) -> usize {
     let (len, options) = (loader.dataset().len(), loader.options());
-    let place = (position.batch * options.batch_size + options.shard.index * loader.rows() + row) % len;
+    let place =
+        (position.batch * options.batch_size + options.shard.index * loader.rows() + row) % len;
     match options.order {
         Order::Sequential => place,
         Order::Shuffled { seed } => Permutation::new(len, seed, position.epoch).at(place),
@@ -84,9 +123,16 @@ fn sample(loader: &Loader, position: Position, row: usize) -> usize {
 }
 
 /// The first element of a row that counts which is NaN or infinite: its place and value.
-fn first_not_finite(array: &HostArray, counts: impl Fn(usize) -> bool) -> Option<(Vec<usize>, f64)> {
+fn first_not_finite(
+    array: &HostArray,
+    counts: impl Fn(usize) -> bool,
+) -> Option<(Vec<usize>, f64)> {
     fn first<T: Copy + Into<f64>>(values: &[T]) -> impl Iterator<Item = (usize, f64)> {
-        values.iter().map(|&value| value.into()).enumerate().filter(|(_, value)| !value.is_finite())
+        values
+            .iter()
+            .map(|&value| value.into())
+            .enumerate()
+            .filter(|(_, value)| !value.is_finite())
     }
     let found: Box<dyn Iterator<Item = (usize, f64)>> = match array.ty().dtype() {
         DType::F16 => Box::new(first(array.as_slice::<f16>().ok()?)),
@@ -100,17 +146,37 @@ fn first_not_finite(array: &HostArray, counts: impl Fn(usize) -> bool) -> Option
 }
 
 /// The first label of a row that counts which is no class: its place, and what is wrong with it.
-fn out_of_range(array: &HostArray, target: &Target, counts: impl Fn(usize) -> bool) -> Option<(Vec<usize>, String)> {
-    let ClassTarget { classes, ignored, location, .. } = &target.classes;
+fn out_of_range(
+    array: &HostArray,
+    target: &Target,
+    counts: impl Fn(usize) -> bool,
+) -> Option<(Vec<usize>, String)> {
+    let ClassTarget {
+        classes,
+        ignored,
+        location,
+        ..
+    } = &target.classes;
     let (labels, dims) = (integers(array)?, array.ty().dims());
-    let is_class = |label: i128| (0..*classes as i128).contains(&label) || ignored.is_some_and(|ignored| label == ignored.into());
-    let mut bad = labels.into_iter().enumerate().filter(|(_, label)| !is_class(*label));
+    let is_class = |label: i128| {
+        (0..*classes as i128).contains(&label)
+            || ignored.is_some_and(|ignored| label == ignored.into())
+    };
+    let mut bad = labels
+        .into_iter()
+        .enumerate()
+        .filter(|(_, label)| !is_class(*label));
     let (at, label) = bad.find_map(|(index, label)| {
         let at = place(dims, index);
         counts(at.first().copied().unwrap_or_default()).then_some((at, label))
     })?;
     let last = classes.saturating_sub(1);
-    Some((at, format!("the label {label}, and the loss at {location} has {classes} classes, 0 to {last},")))
+    Some((
+        at,
+        format!(
+            "the label {label}, and the loss at {location} has {classes} classes, 0 to {last},"
+        ),
+    ))
 }
 
 fn integers(array: &HostArray) -> Option<Vec<i128>> {

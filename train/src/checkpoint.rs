@@ -12,9 +12,10 @@
 //!   best.json                which of them is the best so far, and by which metric
 //! ```
 //!
-//! A folder is written under a temporary name, brought to the disk, and renamed: a run killed at any moment leaves
-//! the checkpoints it had. A folder counts only if its marker, its manifest and every file are what they say; one
-//! that is not is skipped, with the reason, and the one before it is used.
+//! A folder is written under a temporary name, brought to the disk, and renamed: a run killed at
+//! any moment leaves the checkpoints it had. A folder counts only if its marker, its manifest and
+//! every file are what they say; one that is not is skipped, with the reason, and the one before it
+//! is used.
 //!
 //! ```
 //! use halite_core::HostArray;
@@ -69,7 +70,8 @@ pub struct Position {
     pub batch: u64,
 }
 
-/// What a checkpoint holds. `A` is a [`HostArray`], or one that is [`Pending`](halite_core::Pending).
+/// What a checkpoint holds. `A` is a [`HostArray`], or one that is
+/// [`Pending`](halite_core::Pending).
 #[derive(Debug)]
 pub struct Snapshot<A = HostArray> {
     /// Where in the run it was taken.
@@ -78,7 +80,8 @@ pub struct Snapshot<A = HostArray> {
     pub seed: u64,
     /// The arrays by unique names: `model.hidden.weight`.
     pub arrays: Vec<(String, A)>,
-    /// Whatever else the trainer needs. Numbers that must come back exactly go through [`exact_f64`].
+    /// Whatever else the trainer needs. Numbers that must come back exactly go through
+    /// [`exact_f64`].
     pub metadata: serde_json::Value,
     /// If this is the best checkpoint so far: the name of the metric and its value.
     pub best: Option<(String, f64)>,

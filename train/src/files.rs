@@ -1,4 +1,5 @@
-//! Writing files so that a reader, or the next run, finds the old content or the new, never half of it.
+//! Writing files so that a reader, or the next run, finds the old content or the new, never half of
+//! it.
 
 use std::{
     ffi::OsString,
@@ -11,17 +12,34 @@ use std::{
 use halite_core::{Error, ErrorKind};
 
 /// An [`ErrorKind::Io`] that says what could not be done to which path, and what would help.
-pub(crate) fn failed(op: &'static str, doing: impl fmt::Display, path: &Path, error: &io::Error) -> Error {
-    let message = format!("cannot {doing} {}: {error}{}", path.display(), advice(error.kind()));
+pub(crate) fn failed(
+    op: &'static str,
+    doing: impl fmt::Display,
+    path: &Path,
+    error: &io::Error,
+) -> Error {
+    let message = format!(
+        "cannot {doing} {}: {error}{}",
+        path.display(),
+        advice(error.kind())
+    );
     Error::new(ErrorKind::Io, op, message)
 }
 
 fn advice(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::StorageFull => "; free some space on that disk, or give an output directory on another one",
-        io::ErrorKind::QuotaExceeded => "; this account's quota there is used up: free some, or give another output directory",
-        io::ErrorKind::FileTooLarge => "; a limit on the size of files is set (`ulimit -f`) or the file system has one",
-        io::ErrorKind::ReadOnlyFilesystem => "; it is mounted read-only: give an output directory elsewhere",
+        io::ErrorKind::StorageFull => {
+            "; free some space on that disk, or give an output directory on another one"
+        }
+        io::ErrorKind::QuotaExceeded => {
+            "; this account's quota there is used up: free some, or give another output directory"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "; a limit on the size of files is set (`ulimit -f`) or the file system has one"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; it is mounted read-only: give an output directory elsewhere"
+        }
         io::ErrorKind::PermissionDenied => {
             "; this account may not: change the permissions, or give an output directory elsewhere"
         }
@@ -39,7 +57,8 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Replaces the content of `path` in one step: a reader sees the old or the new, also after a power cut.
+/// Replaces the content of `path` in one step: a reader sees the old or the new, also after a power
+/// cut.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file");
     path.file_name().ok_or_else(invalid)?;
@@ -65,7 +84,8 @@ pub(crate) fn temporary_of(path: &Path) -> PathBuf {
     parent_of(path).join(name)
 }
 
-/// Renames what is at `path`, if anything is, to `path.aside`, or to a name with a number if that is taken too.
+/// Renames what is at `path`, if anything is, to `path.aside`, or to a name with a number if that
+/// is taken too.
 ///
 /// # Errors
 /// If it cannot be renamed.
@@ -79,8 +99,12 @@ pub(crate) fn move_aside(path: &Path) -> io::Result<Option<PathBuf>> {
         name.push(ending);
         PathBuf::from(name)
     };
-    let names = std::iter::once(".aside".to_string()).chain((2u64..).map(|n| format!(".aside.{n}")));
-    let aside = names.map(named).find(|aside| !there(aside)).expect("names do not run out");
+    let names =
+        std::iter::once(".aside".to_string()).chain((2u64..).map(|n| format!(".aside.{n}")));
+    let aside = names
+        .map(named)
+        .find(|aside| !there(aside))
+        .expect("names do not run out");
     fs::rename(path, &aside)?;
     Ok(Some(aside))
 }
@@ -112,7 +136,10 @@ pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_plain(path)?;
     let length = file.metadata()?.len();
     if length > limit {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {length} bytes, at most {limit} are expected")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it has {length} bytes, at most {limit} are expected"),
+        ));
     }
     let mut bytes = Vec::new();
     // A file may grow while it is read.
@@ -125,13 +152,20 @@ pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// disk.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
-    matches!(error.kind(), NotFound | NotADirectory | IsADirectory | InvalidData | UnexpectedEof)
+    matches!(
+        error.kind(),
+        NotFound | NotADirectory | IsADirectory | InvalidData | UnexpectedEof
+    )
 }
 
 /// As [`failed`] for reading, of the kind [`ErrorKind::Corrupt`] if it [is damage](is_damage).
 pub(crate) fn unreadable(op: &'static str, path: &Path, error: &io::Error) -> Error {
     match is_damage(error) {
-        true => Error::new(ErrorKind::Corrupt, op, failed(op, "read", path, error).message().to_string()),
+        true => Error::new(
+            ErrorKind::Corrupt,
+            op,
+            failed(op, "read", path, error).message().to_string(),
+        ),
         false => failed(op, "read", path, error),
     }
 }
@@ -139,7 +173,10 @@ pub(crate) fn unreadable(op: &'static str, path: &Path, error: &io::Error) -> Er
 /// Opens a file for reading if it is a plain file.
 pub(crate) fn open_plain(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a plain file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is not a plain file",
+        ));
     }
     File::open(path)
 }
@@ -179,31 +216,58 @@ mod tests {
             fs::write(&path, text).unwrap();
             assert_eq!(move_aside(&path).unwrap(), Some(dir.path().join(name)));
         }
-        assert_eq!(fs::read(dir.path().join("report.json.aside")).unwrap(), b"one");
+        assert_eq!(
+            fs::read(dir.path().join("report.json.aside")).unwrap(),
+            b"one"
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 
     #[test]
     fn only_missing_or_changed_files_are_damage() {
         #[cfg(target_os = "linux")]
-        for (errno, damage) in [(2, true), (20, true), (21, true), (1, false), (5, false), (12, false), (13, false), (24, false)]
-        {
+        for (errno, damage) in [
+            (2, true),
+            (20, true),
+            (21, true),
+            (1, false),
+            (5, false),
+            (12, false),
+            (13, false),
+            (24, false),
+        ] {
             let error = io::Error::from_raw_os_error(errno);
             assert_eq!(is_damage(&error), damage, "{error}");
-            let kind = if damage { ErrorKind::Corrupt } else { ErrorKind::Io };
-            assert_eq!(unreadable("checkpoint", Path::new("COMMIT"), &error).kind(), kind, "{error}");
+            let kind = if damage {
+                ErrorKind::Corrupt
+            } else {
+                ErrorKind::Io
+            };
+            assert_eq!(
+                unreadable("checkpoint", Path::new("COMMIT"), &error).kind(),
+                kind,
+                "{error}"
+            );
         }
         let dir = tempfile::tempdir().unwrap();
         assert!(is_damage(&read_plain(dir.path(), 10).unwrap_err()));
-        assert!(is_damage(&read_plain(&dir.path().join("none"), 10).unwrap_err()));
+        assert!(is_damage(
+            &read_plain(&dir.path().join("none"), 10).unwrap_err()
+        ));
     }
 
     #[test]
     fn a_directory_or_a_file_that_is_too_long_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(read_plain(dir.path(), 10).unwrap_err().to_string(), "it is not a plain file");
+        assert_eq!(
+            read_plain(dir.path(), 10).unwrap_err().to_string(),
+            "it is not a plain file"
+        );
         fs::write(dir.path().join("long"), [0; 11]).unwrap();
         let error = read_plain(&dir.path().join("long"), 10).unwrap_err();
-        assert_eq!(error.to_string(), "it has 11 bytes, at most 10 are expected");
+        assert_eq!(
+            error.to_string(),
+            "it has 11 bytes, at most 10 are expected"
+        );
     }
 }

@@ -12,10 +12,22 @@ use crate::{
 };
 
 /// # Errors
-/// The metric that was the first to be not finite, its step, and the cause of a step that `cause` finds.
-pub(crate) fn check_metrics(metrics: &[WindowMetric], cause: impl FnOnce(u64) -> Cause) -> Result<()> {
-    let bad = metrics.iter().filter_map(|metric| Some((metric, metric.bad_step?))).min_by_key(|(_, step)| *step);
-    bad.map_or(Ok(()), |(metric, step)| Err(diverged(&format!("`{}` is not finite at step {step}", metric.name), &cause(step))))
+/// The metric that was the first to be not finite, its step, and the cause of a step that `cause`
+/// finds.
+pub(crate) fn check_metrics(
+    metrics: &[WindowMetric],
+    cause: impl FnOnce(u64) -> Cause,
+) -> Result<()> {
+    let bad = metrics
+        .iter()
+        .filter_map(|metric| Some((metric, metric.bad_step?)))
+        .min_by_key(|(_, step)| *step);
+    bad.map_or(Ok(()), |(metric, step)| {
+        Err(diverged(
+            &format!("`{}` is not finite at step {step}", metric.name),
+            &cause(step),
+        ))
+    })
 }
 
 /// # Errors
@@ -40,11 +52,12 @@ pub(crate) fn check_scores(metrics: &[WindowMetric], cause: impl FnOnce() -> Cau
     }
 }
 
-/// That a run can go on from these arrays of a checkpoint. The steps since the last window was read may have diverged, and
-/// a step with a finite loss can have a gradient that is not.
+/// That a run can go on from these arrays of a checkpoint. The steps since the last window was read
+/// may have diverged, and a step with a finite loss can have a gradient that is not.
 ///
 /// # Errors
-/// The metric and its step, or the array with the value; and the cause of a step that `cause` finds.
+/// The metric and its step, or the array with the value; and the cause of a step that `cause`
+/// finds.
 pub(crate) fn check_state(
     arrays: &[(String, HostArray)],
     window: &Window,
@@ -57,9 +70,16 @@ pub(crate) fn check_state(
     }
     for (name, array) in arrays.iter().filter(|(name, _)| name != WINDOW) {
         // What is not trained may be infinite on purpose, as a mask is.
-        let bad = if trained.contains(name) { find(array, |value| !value.is_finite()) } else { find(array, f64::is_nan) };
+        let bad = if trained.contains(name) {
+            find(array, |value| !value.is_finite())
+        } else {
+            find(array, f64::is_nan)
+        };
         if let Some(value) = bad? {
-            return Err(diverged(&format!("after step {step} an element of `{name}` is {value}"), &cause(step)));
+            return Err(diverged(
+                &format!("after step {step} an element of `{name}` is {value}"),
+                &cause(step),
+            ));
         }
     }
     Ok(())
@@ -69,28 +89,40 @@ fn diverged(what: &str, cause: &Cause) -> Error {
     const RATE: &str = "A smaller learning rate or `clip_norm` often helps";
     let advice = match cause {
         Cause::Data(what) => {
-            format!("The data is the cause: {what}. Repair such samples, or leave them out; another learning rate does not help")
+            format!(
+                "The data is the cause: {what}. Repair such samples, or leave them out; another learning rate does not help"
+            )
         }
         Cause::NotData { labels } => format!(
             "The batch of that step is finite{}: the model has diverged, or divides by 0 or takes the logarithm of 0. {RATE}",
             in_range(*labels)
         ),
         Cause::Unknown => {
-            format!("The model has diverged, or the data has a label that is no class or a number that is not finite. {RATE}")
+            format!(
+                "The model has diverged, or the data has a label that is no class or a number that is not finite. {RATE}"
+            )
         }
     };
-    let message = format!("{what}; training stopped, and the checkpoints are from before. {advice}");
+    let message =
+        format!("{what}; training stopped, and the checkpoints are from before. {advice}");
     Error::new(ErrorKind::Diverged, "fit", message)
 }
 
 fn in_range(labels: bool) -> &'static str {
-    if labels { ", and every label is a class" } else { "" }
+    if labels {
+        ", and every label is a class"
+    } else {
+        ""
+    }
 }
 
 /// The first element of a float array that is `bad`.
 fn find(array: &HostArray, bad: impl Fn(f64) -> bool) -> Result<Option<f64>> {
     fn first<T: Copy + Into<f64>>(values: &[T], bad: impl Fn(f64) -> bool) -> Option<f64> {
-        values.iter().map(|&value| value.into()).find(|&value| bad(value))
+        values
+            .iter()
+            .map(|&value| value.into())
+            .find(|&value| bad(value))
     }
     Ok(match array.ty().dtype() {
         DType::F16 => first(array.as_slice::<f16>()?, bad),
@@ -109,9 +141,13 @@ mod tests {
     fn what_is_trained_must_be_finite_and_nothing_may_be_nan() {
         let window = Window::of(["loss"]);
         let check = |name: &str, array: HostArray| {
-            let arrays = [("window".to_string(), window.empty()), (name.to_string(), array)];
+            let arrays = [
+                ("window".to_string(), window.empty()),
+                (name.to_string(), array),
+            ];
             let trained = HashSet::from(["model.weight".to_string()]);
-            check_state(&arrays, &window, &trained, 7, |_| Cause::Unknown).map_err(|error| error.to_string())
+            check_state(&arrays, &window, &trained, 7, |_| Cause::Unknown)
+                .map_err(|error| error.to_string())
         };
         let f32s = |value: f32| HostArray::from_slice(&[1.0, value], [2]).unwrap();
         assert_eq!(check("model.weight", f32s(f32::MAX)), Ok(()));
@@ -120,12 +156,19 @@ mod tests {
         for (name, array, value) in [
             ("model.weight", f32s(f32::INFINITY), "inf"),
             ("model.mask", f32s(f32::NAN), "NaN"),
-            ("slots.weight.first", HostArray::from_slice(&[bf16::NAN], [1]).unwrap(), "NaN"),
+            (
+                "slots.weight.first",
+                HostArray::from_slice(&[bf16::NAN], [1]).unwrap(),
+                "NaN",
+            ),
             ("model.weight", HostArray::scalar(f16::NEG_INFINITY), "-inf"),
             ("model.weight", HostArray::scalar(f64::INFINITY), "inf"),
         ] {
             let error = check(name, array).unwrap_err();
-            assert!(error.contains(&format!("after step 7 an element of `{name}` is {value};")), "{error}");
+            assert!(
+                error.contains(&format!("after step 7 an element of `{name}` is {value};")),
+                "{error}"
+            );
         }
     }
 }

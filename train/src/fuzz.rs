@@ -1,6 +1,8 @@
-//! Entry points into this crate's private parsers for fuzzing. Not part of the public API, and without stability.
+//! Entry points into this crate's private parsers for fuzzing. Not part of the public API, and
+//! without stability.
 //!
-//! Each function takes any bytes, returns whether they were accepted, and panics where a property does not hold.
+//! Each function takes any bytes, returns whether they were accepted, and panics where a property
+//! does not hold.
 
 use std::path::Path;
 

@@ -57,20 +57,76 @@ const VALIDATION_DATA: &str = "validation data";
 const STEP: &str = "training step";
 
 const KNOWN: [Known; 14] = [
-    Known { name: LABEL, options: &[], effect: Effect::Mathematics },
-    Known { name: SEED, options: &["--seed"], effect: Effect::Mathematics },
-    Known { name: BATCH_SIZE, options: &["--batch-size"], effect: Effect::Mathematics },
-    Known { name: SAMPLES, options: &["--limit", "--steps"], effect: Effect::Mathematics },
-    Known { name: TRAINING_DATA, options: &["--data"], effect: Effect::Mathematics },
-    Known { name: VALIDATION_DATA, options: &["--data"], effect: Effect::Mathematics },
-    Known { name: "clip_norm", options: &[], effect: Effect::Mathematics },
-    Known { name: OPTIMIZER, options: &["--learning-rate"], effect: Effect::Mathematics },
-    Known { name: PRECISION, options: &["--precision"], effect: Effect::Mathematics },
-    Known { name: EPOCHS, options: &["--epochs"], effect: Effect::Length },
-    Known { name: "mesh", options: &["--devices", "--mesh"], effect: Effect::Rounding },
-    Known { name: "strategy", options: &["--strategy"], effect: Effect::Rounding },
-    Known { name: "plugin", options: &["--accelerator"], effect: Effect::Rounding },
-    Known { name: STEP, options: &[], effect: Effect::Code },
+    Known {
+        name: LABEL,
+        options: &[],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: SEED,
+        options: &["--seed"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: BATCH_SIZE,
+        options: &["--batch-size"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: SAMPLES,
+        options: &["--limit", "--steps"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: TRAINING_DATA,
+        options: &["--data"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: VALIDATION_DATA,
+        options: &["--data"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: "clip_norm",
+        options: &[],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: OPTIMIZER,
+        options: &["--learning-rate"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: PRECISION,
+        options: &["--precision"],
+        effect: Effect::Mathematics,
+    },
+    Known {
+        name: EPOCHS,
+        options: &["--epochs"],
+        effect: Effect::Length,
+    },
+    Known {
+        name: "mesh",
+        options: &["--devices", "--mesh"],
+        effect: Effect::Rounding,
+    },
+    Known {
+        name: "strategy",
+        options: &["--strategy"],
+        effect: Effect::Rounding,
+    },
+    Known {
+        name: "plugin",
+        options: &["--accelerator"],
+        effect: Effect::Rounding,
+    },
+    Known {
+        name: STEP,
+        options: &[],
+        effect: Effect::Code,
+    },
 ];
 
 /// The values that [`Identity::new`] is made of.
@@ -127,20 +183,32 @@ impl Pending {
     pub(crate) fn new(known: Identity, data: Option<Data>) -> Self {
         let digesting = data.map(|data| {
             let of_thread = data.clone();
-            let thread = thread::Builder::new().name("data digest".into()).spawn(move || digest(&of_thread));
+            let thread = thread::Builder::new()
+                .name("data digest".into())
+                .spawn(move || digest(&of_thread));
             thread.map_or_else(|_| Digesting::Later(data), Digesting::Thread)
         });
-        Pending { known, digests: Mutex::new(digesting), whole: OnceLock::new() }
+        Pending {
+            known,
+            digests: Mutex::new(digesting),
+            whole: OnceLock::new(),
+        }
     }
 
     /// The identity; waits for the digests.
     pub(crate) fn get(&self) -> &Identity {
         self.whole.get_or_init(|| {
-            let digesting = self.digests.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let digesting = self
+                .digests
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             let digests = match digesting {
                 None => [None, None],
                 Some(Digesting::Later(data)) => digest(&data),
-                Some(Digesting::Thread(thread)) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                Some(Digesting::Thread(thread)) => {
+                    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+                }
             };
             self.known.clone().with_data(digests)
         })
@@ -180,7 +248,10 @@ impl Identity {
             (SEED, Some(values.seed.to_string())),
             (BATCH_SIZE, Some(values.batch_size.to_string())),
             (SAMPLES, Some(values.samples.to_string())),
-            ("clip_norm", Some(values.clip_norm.map_or_else(none, |norm| norm.to_string()))),
+            (
+                "clip_norm",
+                Some(values.clip_norm.map_or_else(none, |norm| norm.to_string())),
+            ),
             (OPTIMIZER, Some(without_addresses(&values.optimizer))),
             (PRECISION, Some(values.precision)),
             (EPOCHS, Some(values.epochs.to_string())),
@@ -189,15 +260,22 @@ impl Identity {
             ("plugin", Some(values.plugin)),
             (STEP, Some(digest_of_program(values.step))),
         ];
-        let trainer = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
-        Identity { trainer, properties: values.properties.iter().cloned().collect() }
+        let trainer = known
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_string(), value?)))
+            .collect();
+        Identity {
+            trainer,
+            properties: values.properties.iter().cloned().collect(),
+        }
     }
 
     /// This identity with the digests of the training data and the validation data, where they are
     /// known.
     fn with_data(mut self, digests: Digests) -> Self {
         for (name, digest) in [TRAINING_DATA, VALIDATION_DATA].into_iter().zip(digests) {
-            self.trainer.extend(digest.map(|digest| (name.to_string(), digest)));
+            self.trainer
+                .extend(digest.map(|digest| (name.to_string(), digest)));
         }
         self
     }
@@ -207,10 +285,25 @@ impl Identity {
         let [label, batch_size, samples, precision] = values;
         let label = (LABEL, Some(label.1.unwrap_or_else(|| "none".to_string())));
         // Runs from before there were policies were in f32.
-        let precision = (PRECISION, Some(precision.1.unwrap_or_else(|| "f32".to_string())));
-        let known = [label, (SEED, Some(seed.to_string())), (BATCH_SIZE, batch_size.1), (SAMPLES, samples.1), precision];
-        let trainer = known.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?))).collect();
-        Identity { trainer, properties: BTreeMap::new() }
+        let precision = (
+            PRECISION,
+            Some(precision.1.unwrap_or_else(|| "f32".to_string())),
+        );
+        let known = [
+            label,
+            (SEED, Some(seed.to_string())),
+            (BATCH_SIZE, batch_size.1),
+            (SAMPLES, samples.1),
+            precision,
+        ];
+        let trainer = known
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_string(), value?)))
+            .collect();
+        Identity {
+            trainer,
+            properties: BTreeMap::new(),
+        }
     }
 
     /// The number of samples in a batch.
@@ -225,7 +318,10 @@ impl Identity {
     pub(crate) fn check_allowed(&self, saved: &Identity, allowed: &[String]) -> Result<()> {
         let properties = self.properties.keys().chain(saved.properties.keys());
         let mut names: BTreeSet<String> = properties.map(|name| normalized(name)).collect();
-        for known in KNOWN.iter().filter(|known| known.effect == Effect::Mathematics) {
+        for known in KNOWN
+            .iter()
+            .filter(|known| known.effect == Effect::Mathematics)
+        {
             names.insert(normalized(known.name));
             names.extend(known.options.iter().map(|option| normalized(option)));
         }
@@ -237,8 +333,10 @@ impl Identity {
             return Ok(());
         }
         let known = names.into_iter().collect::<Vec<_>>().join(", ");
-        let message =
-            format!("no property is called {}; the ones whose changes can be allowed are all, {known}", unknown.join(", "));
+        let message = format!(
+            "no property is called {}; the ones whose changes can be allowed are all, {known}",
+            unknown.join(", ")
+        );
         Err(Error::invalid("allow_changes", message))
     }
 
@@ -246,18 +344,32 @@ impl Identity {
     pub(crate) fn compare(&self, saved: &Identity, allowed: &[String]) -> Comparison {
         let allowed: BTreeSet<String> = allowed.iter().map(|name| normalized(name)).collect();
         let allows = |difference: &Difference| {
-            let mut names = std::iter::once(&*difference.name).chain(difference.options.iter().copied());
+            let mut names =
+                std::iter::once(&*difference.name).chain(difference.options.iter().copied());
             allowed.contains(ALL) || names.any(|name| allowed.contains(&normalized(name)))
         };
         let mut comparison = Comparison::default();
         let (mut mathematics, mut other_program) = (Vec::new(), false);
         for known in &KNOWN {
-            let (Some(then), Some(now)) = (saved.trainer.get(known.name), self.trainer.get(known.name)) else { continue };
+            let (Some(then), Some(now)) =
+                (saved.trainer.get(known.name), self.trainer.get(known.name))
+            else {
+                continue;
+            };
             if then == now {
                 continue;
             }
-            let (saved, given) = if known.name == OPTIMIZER { lines_that_differ(then, now) } else { (then.clone(), now.clone()) };
-            let difference = Difference { name: known.name.to_string(), options: known.options, saved, given };
+            let (saved, given) = if known.name == OPTIMIZER {
+                lines_that_differ(then, now)
+            } else {
+                (then.clone(), now.clone())
+            };
+            let difference = Difference {
+                name: known.name.to_string(),
+                options: known.options,
+                saved,
+                given,
+            };
             match known.effect {
                 Effect::Mathematics => mathematics.push(difference),
                 Effect::Rounding => comparison.rounding.push(difference),
@@ -267,28 +379,42 @@ impl Identity {
             }
         }
         // More epochs make a longer schedule, of the same rates.
-        let lengths = |difference: &Difference| difference.name == OPTIMIZER && only_lengths_differ(saved, self);
+        let lengths = |difference: &Difference| {
+            difference.name == OPTIMIZER && only_lengths_differ(saved, self)
+        };
         comparison.length = comparison.length.take().and_then(|(epochs, _)| {
             let optimizer = mathematics.iter().position(lengths)?;
             Some((epochs, mathematics.remove(optimizer)))
         });
-        let names: BTreeSet<&String> = saved.properties.keys().chain(self.properties.keys()).collect();
+        let names: BTreeSet<&String> = saved
+            .properties
+            .keys()
+            .chain(self.properties.keys())
+            .collect();
         for name in names {
             let (then, now) = (saved.properties.get(name), self.properties.get(name));
             if then != now {
-                let value = |value: Option<&String>| value.map_or_else(|| "nothing".to_string(), Clone::clone);
-                mathematics.push(Difference { name: name.clone(), options: &[], saved: value(then), given: value(now) });
+                let value = |value: Option<&String>| {
+                    value.map_or_else(|| "nothing".to_string(), Clone::clone)
+                };
+                mathematics.push(Difference {
+                    name: name.clone(),
+                    options: &[],
+                    saved: value(then),
+                    given: value(now),
+                });
             }
         }
-        comparison.other_program = other_program && mathematics.is_empty() && comparison.rounding.is_empty();
+        comparison.other_program =
+            other_program && mathematics.is_empty() && comparison.rounding.is_empty();
         (comparison.accepted, comparison.refused) = mathematics.into_iter().partition(allows);
         comparison
     }
 }
 
 impl Comparison {
-    /// Checks that no difference is refused. `others` are mismatches found elsewhere, such as shapes
-    /// of arrays.
+    /// Checks that no difference is refused. `others` are mismatches found elsewhere, such as
+    /// shapes of arrays.
     ///
     /// # Errors
     /// One error with every difference, and what would work.
@@ -298,13 +424,23 @@ impl Comparison {
         if lines.is_empty() {
             return Ok(());
         }
-        let count = if lines.len() == 1 { "1 difference".to_string() } else { format!("{} differences", lines.len()) };
+        let count = if lines.len() == 1 {
+            "1 difference".to_string()
+        } else {
+            format!("{} differences", lines.len())
+        };
         let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
         let accept = match &self.refused[..] {
             _ if !others.is_empty() => String::new(),
             refused => {
-                let names: Vec<String> = refused.iter().map(|difference| normalized(&difference.name)).collect();
-                format!(", or resume with the given values (`allow_changes`, --allow-changes {})", names.join(","))
+                let names: Vec<String> = refused
+                    .iter()
+                    .map(|difference| normalized(&difference.name))
+                    .collect();
+                format!(
+                    ", or resume with the given values (`allow_changes`, --allow-changes {})",
+                    names.join(",")
+                )
             }
         };
         let message = format!(
@@ -321,10 +457,19 @@ impl Comparison {
 
     /// What the user is warned of.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let list = |differences: &[Difference]| differences.iter().map(Difference::line).collect::<Vec<_>>().join("; ");
+        let list = |differences: &[Difference]| {
+            differences
+                .iter()
+                .map(Difference::line)
+                .collect::<Vec<_>>()
+                .join("; ")
+        };
         let mut warnings = Vec::new();
         if !self.accepted.is_empty() {
-            warnings.push(format!("the run continues with other values, as allowed: {}", list(&self.accepted)));
+            warnings.push(format!(
+                "the run continues with other values, as allowed: {}",
+                list(&self.accepted)
+            ));
         }
         if let Some((epochs, schedule)) = &self.length {
             warnings.push(format!(
@@ -359,7 +504,12 @@ impl Difference {
             [] => String::new(),
             options => format!(" ({})", options.join(", ")),
         };
-        format!("{}{options}: saved {}, given {}", self.name, shortened(&self.saved), shortened(&self.given))
+        format!(
+            "{}{options}: saved {}, given {}",
+            self.name,
+            shortened(&self.saved),
+            shortened(&self.given)
+        )
     }
 }
 
@@ -420,26 +570,43 @@ fn without_addresses(text: &str) -> String {
 
 /// The lines of two pretty `Debug` texts that differ; all of them if the structures differ.
 fn lines_that_differ(saved: &str, given: &str) -> (String, String) {
-    let lines = |text: &str| text.lines().map(|line| line.trim().trim_end_matches(',').to_string()).collect::<Vec<_>>();
+    let lines = |text: &str| {
+        text.lines()
+            .map(|line| line.trim().trim_end_matches(',').to_string())
+            .collect::<Vec<_>>()
+    };
     let (saved, given) = (lines(saved), lines(given));
     if saved.len() != given.len() {
         return (saved.join(" "), given.join(" "));
     }
-    let (saved, given): (Vec<_>, Vec<_>) = saved.into_iter().zip(given).filter(|(then, now)| then != now).unzip();
+    let (saved, given): (Vec<_>, Vec<_>) = saved
+        .into_iter()
+        .zip(given)
+        .filter(|(then, now)| then != now)
+        .unzip();
     (saved.join(", "), given.join(", "))
 }
 
 /// Whether the optimizers differ in nothing but whole numbers: the lengths of schedules, as rates
 /// have a point.
 fn only_lengths_differ(saved: &Identity, given: &Identity) -> bool {
-    let (Some(saved), Some(given)) = (saved.trainer.get(OPTIMIZER), given.trainer.get(OPTIMIZER)) else { return false };
+    let (Some(saved), Some(given)) = (saved.trainer.get(OPTIMIZER), given.trainer.get(OPTIMIZER))
+    else {
+        return false;
+    };
     let split = |line: &str| {
         let line = line.trim().trim_end_matches(',');
         let (name, value) = line.rsplit_once(' ').unwrap_or(("", line));
-        value.bytes().all(|byte| byte.is_ascii_digit()).then(|| name.to_string())
+        value
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then(|| name.to_string())
     };
-    let is_length = |(then, now): (&str, &str)| then == now || split(then).is_some_and(|name| split(now) == Some(name));
-    saved.lines().count() == given.lines().count() && saved.lines().zip(given.lines()).all(is_length)
+    let is_length = |(then, now): (&str, &str)| {
+        then == now || split(then).is_some_and(|name| split(now) == Some(name))
+    };
+    saved.lines().count() == given.lines().count()
+        && saved.lines().zip(given.lines()).all(is_length)
 }
 
 #[cfg(test)]
@@ -447,8 +614,10 @@ mod tests {
     use super::*;
 
     fn identity(properties: &[(&str, &str)], change: impl FnOnce(&mut Values<'_>)) -> Identity {
-        let properties: Vec<(String, String)> =
-            properties.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let properties: Vec<(String, String)> = properties
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect();
         let mut values = Values {
             label: None,
             seed: 0,
@@ -492,18 +661,41 @@ mod tests {
         assert!(lines(&known.compare(&unknown, &[]).refused).is_empty());
         assert!(lines(&unknown.compare(&known, &[]).refused).is_empty());
         let other = with_data(Some("sha256 cd")).compare(&known, &[]);
-        assert_eq!(lines(&other.refused), ["training data (--data): saved sha256 ab, given sha256 cd"]);
-        let old = Identity::of_old(0, [("", None), ("", Some("32".into())), ("", Some("640".into())), ("", None)]);
+        assert_eq!(
+            lines(&other.refused),
+            ["training data (--data): saved sha256 ab, given sha256 cd"]
+        );
+        let old = Identity::of_old(
+            0,
+            [
+                ("", None),
+                ("", Some("32".into())),
+                ("", Some("640".into())),
+                ("", None),
+            ],
+        );
         assert!(lines(&identity(&[], |_| ()).compare(&old, &[]).refused).is_empty());
         let other = identity(&[], |values| values.precision = "bf16-mixed".into());
-        assert_eq!(lines(&other.compare(&old, &[]).refused), ["precision (--precision): saved f32, given bf16-mixed"]);
+        assert_eq!(
+            lines(&other.compare(&old, &[]).refused),
+            ["precision (--precision): saved f32, given bf16-mixed"]
+        );
     }
 
     #[test]
     fn properties_of_one_side_are_differences() {
-        let (with, without) = (identity(&[("--dropout", "0.5")], |_| ()), identity(&[], |_| ()));
-        assert_eq!(lines(&with.compare(&without, &[]).refused), ["--dropout: saved nothing, given 0.5"]);
-        assert_eq!(lines(&without.compare(&with, &[]).refused), ["--dropout: saved 0.5, given nothing"]);
+        let (with, without) = (
+            identity(&[("--dropout", "0.5")], |_| ()),
+            identity(&[], |_| ()),
+        );
+        assert_eq!(
+            lines(&with.compare(&without, &[]).refused),
+            ["--dropout: saved nothing, given 0.5"]
+        );
+        assert_eq!(
+            lines(&without.compare(&with, &[]).refused),
+            ["--dropout: saved 0.5, given nothing"]
+        );
     }
 
     #[test]
@@ -513,22 +705,40 @@ mod tests {
         let changes: [(Change, &str); 8] = [
             (|v| v.label = Some("x"), "label: saved none, given x"),
             (|v| v.seed = 3, "seed (--seed): saved 0, given 3"),
-            (|v| v.batch_size = 64, "batch_size (--batch-size): saved 32, given 64"),
-            (|v| v.samples = 9, "samples (--limit, --steps): saved 640, given 9"),
-            (|v| v.clip_norm = Some(0.5), "clip_norm: saved none, given 0.5"),
+            (
+                |v| v.batch_size = 64,
+                "batch_size (--batch-size): saved 32, given 64",
+            ),
+            (
+                |v| v.samples = 9,
+                "samples (--limit, --steps): saved 640, given 9",
+            ),
+            (
+                |v| v.clip_norm = Some(0.5),
+                "clip_norm: saved none, given 0.5",
+            ),
             (
                 |v| v.optimizer = v.optimizer.replace("0.002", "0.1"),
                 "optimizer (--learning-rate): saved rate: 0.002, given rate: 0.1",
             ),
             // The epochs are the same, so another length is no consequence of them.
-            (|v| v.optimizer = v.optimizer.replace("18", "36"), "optimizer (--learning-rate): saved steps: 18, given steps: 36"),
-            (|v| v.precision = "bf16".into(), "precision (--precision): saved f32, given bf16"),
+            (
+                |v| v.optimizer = v.optimizer.replace("18", "36"),
+                "optimizer (--learning-rate): saved steps: 18, given steps: 36",
+            ),
+            (
+                |v| v.precision = "bf16".into(),
+                "precision (--precision): saved f32, given bf16",
+            ),
         ];
         for (change, want) in changes {
             let comparison = identity(&[], change).compare(&saved, &[]);
             assert_eq!(lines(&comparison.refused), [want]);
             let error = comparison.check("step-1", &[]).unwrap_err().to_string();
-            assert!(error.contains(want) && error.contains("--allow-changes "), "{error}");
+            assert!(
+                error.contains(want) && error.contains("--allow-changes "),
+                "{error}"
+            );
         }
     }
 
@@ -537,11 +747,18 @@ mod tests {
         let saved = identity(&[], |_| ());
         let longer = |rate: &str| {
             let optimizer = format!("Adam(\n    rate: {rate},\n    steps: 36,\n)");
-            identity(&[], |values| (values.epochs, values.optimizer) = (2, optimizer)).compare(&saved, &[])
+            identity(&[], |values| {
+                (values.epochs, values.optimizer) = (2, optimizer)
+            })
+            .compare(&saved, &[])
         };
         longer("0.002").check("step-1", &[]).unwrap();
         let warning = &longer("0.002").warnings()[0];
-        assert!(warning.contains("saved 1, given 2") && warning.contains("saved steps: 18, given steps: 36"), "{warning}");
+        assert!(
+            warning.contains("saved 1, given 2")
+                && warning.contains("saved steps: 18, given steps: 36"),
+            "{warning}"
+        );
         assert_eq!(longer("0.1").refused.len(), 1);
         // A schedule that does not depend on the epochs is as it was.
         let constant = identity(&[], |values| values.epochs = 2).compare(&saved, &[]);
@@ -552,7 +769,8 @@ mod tests {
     fn layouts_change_the_rounding_only() {
         let saved = identity(&[], |_| ());
         let other = identity(&[], |values| {
-            (values.mesh, values.strategy, values.plugin) = ("mesh(data=8)".into(), "fsdp".into(), "tpu".into());
+            (values.mesh, values.strategy, values.plugin) =
+                ("mesh(data=8)".into(), "fsdp".into(), "tpu".into());
         });
         let comparison = other.compare(&saved, &[]);
         comparison.check("step-1", &[]).unwrap();
@@ -570,7 +788,10 @@ mod tests {
         let identity = || identity(&[], |_| ());
         let expected = identity().with_data([data(1).digest(), data(2).digest()]);
         assert_eq!(*pending(identity()).get(), expected);
-        let later = Pending { digests: Mutex::new(Some(Digesting::Later([data(1), data(2)]))), ..pending(identity()) };
+        let later = Pending {
+            digests: Mutex::new(Some(Digesting::Later([data(1), data(2)]))),
+            ..pending(identity())
+        };
         assert_eq!(*later.get(), expected);
         assert_eq!(*Pending::new(identity(), None).get(), identity());
     }
@@ -578,7 +799,9 @@ mod tests {
     #[test]
     fn another_program_of_the_same_values_is_a_warning() {
         let saved = identity(&[], |_| ());
-        let moved = identity(&[], |values| values.step = b"add %0 loc(#loc7)\n#loc7 = loc(\"b.rs\":9:9)\n");
+        let moved = identity(&[], |values| {
+            values.step = b"add %0 loc(#loc7)\n#loc7 = loc(\"b.rs\":9:9)\n"
+        });
         assert_eq!(moved, saved);
         let other = |change: fn(&mut Values<'_>)| {
             let change = |values: &mut Values<'_>| {
@@ -590,23 +813,36 @@ mod tests {
         other(|_| ()).check("step-1", &[]).unwrap();
         assert!(other(|_| ()).warnings()[0].contains("the training step is another program"));
         // What explains it is said instead.
-        for change in [(|values| values.seed = 1) as fn(&mut Values<'_>), |values| values.mesh = "mesh(data=2)".into()] {
+        for change in [
+            (|values| values.seed = 1) as fn(&mut Values<'_>),
+            |values| values.mesh = "mesh(data=2)".into(),
+        ] {
             let warnings = other(change).warnings();
-            assert!(warnings.len() == 1 && !warnings[0].contains("another program"), "{warnings:?}");
+            assert!(
+                warnings.len() == 1 && !warnings[0].contains("another program"),
+                "{warnings:?}"
+            );
         }
     }
 
     #[test]
     fn locations_are_no_part_of_a_program() {
         let text = "f(%a: i32 loc(\"x (y)\"), %b: i32 loc(#loc2)) {\n  return loc(#loc)\n} loc(#loc1)\n#loc1 = loc(\"a\":1:2)\n";
-        assert_eq!(without_locations(text), "f(%a: i32, %b: i32) {\n  return\n}\n");
+        assert_eq!(
+            without_locations(text),
+            "f(%a: i32, %b: i32) {\n  return\n}\n"
+        );
     }
 
     #[test]
     fn accepted_names_may_be_written_as_options() {
         let saved = identity(&[("--dropout", "0")], |_| ());
         let other = identity(&[("--dropout", "0.5")], |values| values.batch_size = 64);
-        for names in [&["dropout", "batch_size"][..], &["--dropout", "--batch-size"], &["all"]] {
+        for names in [
+            &["dropout", "batch_size"][..],
+            &["--dropout", "--batch-size"],
+            &["all"],
+        ] {
             let allowed: Vec<String> = names.iter().map(|name| name.to_string()).collect();
             other.check_allowed(&saved, &allowed).unwrap();
             let comparison = other.compare(&saved, &allowed);
@@ -615,30 +851,54 @@ mod tests {
             assert_eq!(comparison.warnings().len(), 1);
         }
         let comparison = other.compare(&saved, &["dropout".into()]);
-        assert_eq!(lines(&comparison.refused), ["batch_size (--batch-size): saved 32, given 64"]);
-        let error = other.check_allowed(&saved, &["droput".into()]).unwrap_err().to_string();
-        assert!(error.contains("`droput`") && error.contains(" dropout,"), "{error}");
+        assert_eq!(
+            lines(&comparison.refused),
+            ["batch_size (--batch-size): saved 32, given 64"]
+        );
+        let error = other
+            .check_allowed(&saved, &["droput".into()])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("`droput`") && error.contains(" dropout,"),
+            "{error}"
+        );
         // One that only the saved run has can be allowed to be gone.
-        identity(&[], |_| ()).check_allowed(&saved, &["dropout".into()]).unwrap();
+        identity(&[], |_| ())
+            .check_allowed(&saved, &["dropout".into()])
+            .unwrap();
     }
 
     #[test]
     fn another_model_cannot_be_accepted() {
         let saved = identity(&[], |_| ());
         let other = identity(&[], |values| values.seed = 1);
-        let error = other.compare(&saved, &[]).check("step-1", &["`w` is f32[2]".into()]).unwrap_err().to_string();
-        assert!(error.contains("2 differences:") && error.contains("\n  `w` is f32[2]\n"), "{error}");
+        let error = other
+            .compare(&saved, &[])
+            .check("step-1", &["`w` is f32[2]".into()])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("2 differences:") && error.contains("\n  `w` is f32[2]\n"),
+            "{error}"
+        );
         assert!(!error.contains("--allow-changes"), "{error}");
     }
 
     #[test]
     fn addresses_are_no_part_of_a_value() {
-        assert_eq!(without_addresses("Custom { f: 0x00007f12ab, n: 3 } 0xff"), "Custom { f: 0x_, n: 3 } 0x_");
+        assert_eq!(
+            without_addresses("Custom { f: 0x00007f12ab, n: 3 } 0xff"),
+            "Custom { f: 0x_, n: 3 } 0x_"
+        );
     }
 
     #[test]
     fn long_values_are_cut_in_messages() {
-        assert_eq!(shortened(&"é".repeat(121)), format!("{}..", "é".repeat(120)));
+        assert_eq!(
+            shortened(&"é".repeat(121)),
+            format!("{}..", "é".repeat(120))
+        );
         assert_eq!(shortened("short"), "short");
     }
 }

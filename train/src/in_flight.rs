@@ -33,7 +33,9 @@ impl Queued {
         if self.pending.is_none() && self.event.is_ready() {
             return true;
         }
-        self.pending.get_or_insert_with(|| self.event.pending("step")).wait_ready(limit)
+        self.pending
+            .get_or_insert_with(|| self.event.pending("step"))
+            .wait_ready(limit)
     }
 }
 
@@ -45,25 +47,52 @@ struct Pace {
 }
 
 impl InFlight {
-    /// An empty queue. `what` names one launch in messages; `limit` replaces the measured limit of a wait.
+    /// An empty queue. `what` names one launch in messages; `limit` replaces the measured limit of
+    /// a wait.
     pub(crate) fn new(what: &'static str, limit: Option<Duration>) -> Self {
-        InFlight { what, queued: VecDeque::new(), pace: Pace::new(), limits: Limits::new(limit) }
+        InFlight {
+            what,
+            queued: VecDeque::new(),
+            pace: Pace::new(),
+            limits: Limits::new(limit),
+        }
     }
 
-    /// Adds the launch of this number that gives `output`, and waits for the oldest while there are too many, unless `stop` says
-    /// that nobody wants more of them.
-    pub(crate) fn push(&mut self, number: u64, output: &Array, stop: &dyn Fn() -> bool) -> Result<()> {
+    /// Adds the launch of this number that gives `output`, and waits for the oldest while there are
+    /// too many, unless `stop` says that nobody wants more of them.
+    pub(crate) fn push(
+        &mut self,
+        number: u64,
+        output: &Array,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<()> {
         if let Some(shard) = output.shards().first() {
-            self.queued.push_back(Queued { number, at: Instant::now(), event: shard.ready()?, pending: None });
+            self.queued.push_back(Queued {
+                number,
+                at: Instant::now(),
+                event: shard.ready()?,
+                pending: None,
+            });
         }
         while self.queued.len() > self.pace.most {
-            let InFlight { what, queued, limits, .. } = self;
-            let Some(oldest) = queued.front_mut() else { break };
+            let InFlight {
+                what,
+                queued,
+                limits,
+                ..
+            } = self;
+            let Some(oldest) = queued.front_mut() else {
+                break;
+            };
             if !oldest.event.is_ready() {
                 let _span = tracing::trace_span!("wait for device").entered();
                 let number = oldest.number;
                 let name = || format!("{what} {number}");
-                if wait(name, limits, stop, |slice| oldest.is_done(slice).then_some(()))?.is_none() {
+                if wait(name, limits, stop, |slice| {
+                    oldest.is_done(slice).then_some(())
+                })?
+                .is_none()
+                {
                     break;
                 }
                 self.waited()?;
@@ -76,13 +105,20 @@ impl InFlight {
 
     /// Waits until all up to the one of this number are done; once `stop` says so, not for long.
     pub(crate) fn settle(&mut self, last: u64, stop: &dyn Fn() -> bool) -> Result<()> {
-        while let InFlight { what, queued, limits, .. } = self
+        while let InFlight {
+            what,
+            queued,
+            limits,
+            ..
+        } = self
             && let Some(oldest) = queued.front_mut()
             && oldest.number <= last
         {
             let number = oldest.number;
             let name = || format!("{what} {number}");
-            wait_also_when_stopped(name, limits, stop, |slice| oldest.is_done(slice).then_some(()))?;
+            wait_also_when_stopped(name, limits, stop, |slice| {
+                oldest.is_done(slice).then_some(())
+            })?;
             self.waited()?;
         }
         Ok(())
@@ -90,9 +126,12 @@ impl InFlight {
 
     /// Takes the oldest, which was waited for, out of the queue.
     fn waited(&mut self) -> Result<()> {
-        let Some(oldest) = self.queued.pop_front() else { return Ok(()) };
+        let Some(oldest) = self.queued.pop_front() else {
+            return Ok(());
+        };
         if let Some(pending) = oldest.pending {
-            self.limits.measured(self.pace.waited(oldest.at, Instant::now()));
+            self.limits
+                .measured(self.pace.waited(oldest.at, Instant::now()));
             pending.wait()?;
         }
         Ok(())
@@ -107,20 +146,25 @@ impl InFlight {
 impl Pace {
     /// A device that does short steps is never without one; more than these would only use memory.
     const MOST: usize = 8;
-    /// What is queued is not stopped by a signal, and whoever reads a metric or saves waits for it, with a deadline.
+    /// What is queued is not stopped by a signal, and whoever reads a metric or saves waits for it,
+    /// with a deadline.
     const AHEAD: Duration = Duration::from_secs(10);
 
     fn new() -> Self {
-        Pace { most: 1, done: None }
+        Pace {
+            most: 1,
+            done: None,
+        }
     }
 
-    /// Takes into account a launch that was `queued` then and waited for until `done`, and returns how long it ran: since the one
-    /// before it was done.
+    /// Takes into account a launch that was `queued` then and waited for until `done`, and returns
+    /// how long it ran: since the one before it was done.
     fn waited(&mut self, queued: Instant, done: Instant) -> Duration {
         let began = self.done.map_or(queued, |before| before.max(queued));
         self.done = Some(done);
         let took = done.saturating_duration_since(began);
-        self.most = (Self::AHEAD.as_secs_f64() / took.as_secs_f64()).min(Self::MOST as f64) as usize;
+        self.most =
+            (Self::AHEAD.as_secs_f64() / took.as_secs_f64()).min(Self::MOST as f64) as usize;
         took
     }
 }

@@ -1,7 +1,7 @@
 //! Tasks, the trainer, checkpoints, loggers and plots.
 //!
-//! A [`Task`] says what a model learns; a [`Trainer`] does the rest: it compiles the step, feeds it, keeps the metrics, saves, and
-//! goes on after an interruption to the same numbers.
+//! A [`Task`] says what a model learns; a [`Trainer`] does the rest: it compiles the step, feeds
+//! it, keeps the metrics, saves, and goes on after an interruption to the same numbers.
 //!
 //! ```
 //! use halite_backends::Accelerator;
@@ -58,11 +58,14 @@
 //!
 //! # What holds here
 //!
-//! * A step is one program, launched once; nothing is read back while steps run. [`Report::blocking_reads`] shows it.
-//! * All that is drawn at random, and the order of the samples, is a function of the seed. The number of workers changes
-//!   nothing.
-//! * A run that was stopped anywhere, also killed, goes on from its newest whole [`checkpoint`] to the same weights.
-//! * Samples that only fill up the last batch do not count: a loss is a [`Mean`](halite_nn::Mean), two sums.
+//! * A step is one program, launched once; nothing is read back while steps run.
+//!   [`Report::blocking_reads`] shows it.
+//! * All that is drawn at random, and the order of the samples, is a function of the seed. The
+//!   number of workers changes nothing.
+//! * A run that was stopped anywhere, also killed, goes on from its newest whole [`checkpoint`] to
+//!   the same weights.
+//! * Samples that only fill up the last batch do not count: a loss is a [`Mean`](halite_nn::Mean),
+//!   two sums.
 //! * A loss that is not finite ends the run, with its name and the step.
 //! * Nothing here knows which accelerator it runs on.
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Scaling the loss, so that gradients of `f16` are neither 0 nor infinite. Nothing is read back: the device decides.
+//! Scaling the loss, so that gradients of `f16` are neither 0 nor infinite. Nothing is read back:
+//! the device decides.
 
 use halite_core::{DType, LossScale, TensorType, Tree};
 use halite_ir::Reduction;
@@ -22,7 +23,10 @@ pub struct Scaling<L> {
 impl<L> Scaling<L> {
     /// The types of both.
     pub(crate) fn types() -> Scaling<TensorType> {
-        Scaling { factor: TensorType::scalar(DType::F32), good_steps: TensorType::scalar(DType::U32) }
+        Scaling {
+            factor: TensorType::scalar(DType::F32),
+            good_steps: TensorType::scalar(DType::U32),
+        }
     }
 }
 
@@ -30,7 +34,10 @@ impl<'t> Scaling<Tensor<'t>> {
     /// Before the first step.
     pub(crate) fn first(cx: &'t Trace, rule: LossScale) -> Self {
         let factor = cx.scalar(f64::from(rule.first).exp2(), DType::F32);
-        Scaling { factor, good_steps: cx.scalar(0.0, DType::U32) }
+        Scaling {
+            factor,
+            good_steps: cx.scalar(0.0, DType::U32),
+        }
     }
 
     /// The loss to take gradients of.
@@ -43,8 +50,9 @@ impl<'t> Scaling<Tensor<'t>> {
         gradient / self.factor.convert(gradient.dtype())
     }
 
-    /// Whether a step with these gradients may change anything. When the factor is down to 1 it may, whatever they are: they
-    /// are not infinite because of it, and a model that has diverged is to be told of.
+    /// Whether a step with these gradients may change anything. When the factor is down to 1 it
+    /// may, whatever they are: they are not infinite because of it, and a model that has diverged
+    /// is to be told of.
     pub(crate) fn accepts(&self, finite: Tensor<'t>) -> Tensor<'t> {
         finite.or(self.factor.le(1.0))
     }
@@ -56,7 +64,10 @@ impl<'t> Scaling<Tensor<'t>> {
         let larger = grows.select((self.factor * 2.0).minimum(MOST), self.factor);
         let smaller = (self.factor * 0.5).maximum(1.0);
         let zero = good_steps.zeros_like();
-        Scaling { factor: finite.select(larger, smaller), good_steps: finite.and(!grows).select(good_steps, zero) }
+        Scaling {
+            factor: finite.select(larger, smaller),
+            good_steps: finite.and(!grows).select(good_steps, zero),
+        }
     }
 
     /// The factor as a metric.
@@ -67,7 +78,11 @@ impl<'t> Scaling<Tensor<'t>> {
 
 /// Whether all elements of all of these are finite: a `bool` scalar.
 pub(crate) fn all_finite<'t>(cx: &'t Trace, tensors: &[Tensor<'t>]) -> Tensor<'t> {
-    let of_one = |tensor: &Tensor<'t>| tensor.is_finite().reduce(Reduction::And, (0..tensor.rank()).collect::<Vec<_>>());
+    let of_one = |tensor: &Tensor<'t>| {
+        tensor
+            .is_finite()
+            .reduce(Reduction::And, (0..tensor.rank()).collect::<Vec<_>>())
+    };
     let all = tensors.iter().map(of_one).reduce(|all, one| all.and(one));
     all.unwrap_or_else(|| cx.scalar(1.0, DType::F32).is_finite())
 }

@@ -30,19 +30,26 @@ pub struct LowerOptions {
 impl LowerOptions {
     /// Without clipping, in `f32`.
     pub fn new(mesh: &Arc<Mesh>, strategy: Strategy) -> Self {
-        LowerOptions { mesh: mesh.clone(), strategy, clip_norm: None, precision: DTypePolicy::F32 }
+        LowerOptions {
+            mesh: mesh.clone(),
+            strategy,
+            clip_norm: None,
+            precision: DTypePolicy::F32,
+        }
     }
 }
 
-/// The step that a trainer would run, as a program: forward, backward, the optimizer's update, the metrics.
+/// The step that a trainer would run, as a program: forward, backward, the optimizer's update, the
+/// metrics.
 #[derive(Debug)]
 pub struct LoweredStep {
     /// What one step computes over all devices, simplified.
     pub graph: Graph,
     /// The same for a compiler.
     pub program: Program,
-    /// What it takes, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`), whose memory it reuses; then the batch
-    /// (`batch.`), the metrics (`window`), and the numbers of the optimizer (`hyperparameters`).
+    /// What it takes, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`), whose
+    /// memory it reuses; then the batch (`batch.`), the metrics (`window`), and the numbers of the
+    /// optimizer (`hyperparameters`).
     pub inputs: Vec<(String, ArraySpec)>,
     /// What it gives, by path: the next state and the metrics.
     pub outputs: Vec<(String, ArraySpec)>,
@@ -50,11 +57,12 @@ pub struct LoweredStep {
     pub stages: Stages,
 }
 
-/// Lowers the training step of `task` for `model` with `optimizer`, as [`Trainer::fit`](crate::Trainer::fit) would compile
-/// it. Nothing runs, and nothing of the size of the model is made: `model` is only described.
+/// Lowers the training step of `task` for `model` with `optimizer`, as
+/// [`Trainer::fit`](crate::Trainer::fit) would compile it. Nothing runs, and nothing of the size of
+/// the model is made: `model` is only described.
 ///
-/// `batch` are the types of the fields of a batch over all devices, the number of samples first; the weights of the
-/// samples, `f32[samples]`, may be left out.
+/// `batch` are the types of the fields of a batch over all devices, the number of samples first;
+/// the weights of the samples, `f32[samples]`, may be left out.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -98,9 +106,20 @@ pub fn lower_step<K: Task, O: Optimizer>(
 where
     ModelParams<K>: Send + Sync,
 {
-    let LowerOptions { mesh, strategy, clip_norm, precision } = options;
+    let LowerOptions {
+        mesh,
+        strategy,
+        clip_norm,
+        precision,
+    } = options;
     precision.check()?;
-    check_sizes("batch", batch.iter().enumerate().map(|(index, ty)| (index.to_string(), ty)))?;
+    check_sizes(
+        "batch",
+        batch
+            .iter()
+            .enumerate()
+            .map(|(index, ty)| (index.to_string(), ty)),
+    )?;
     let (task, model, optimizer) = (Arc::new(task), Arc::new(model), Arc::new(optimizer));
     let state = state_specs::<K::Model, O>(mesh, strategy, &model, &*optimizer, precision)?;
     let batch = batch_specs::<K>(batch, mesh, strategy)?;
@@ -114,16 +133,31 @@ where
         &task,
         &model,
         &optimizer,
-        StepOptions { clip_norm: *clip_norm, precision: *precision },
+        StepOptions {
+            clip_norm: *clip_norm,
+            precision: *precision,
+        },
         &metrics,
     );
     let window = metrics.spec(mesh);
     let named = |path: String, spec: &ArraySpec| (path, spec.clone());
-    let state_named: Vec<_> = state.named().into_iter().map(|(path, spec)| named(path, spec)).collect();
-    let batch_named: Vec<_> = batch.named().into_iter().map(|(path, spec)| named(format!("batch.{path}"), spec)).collect();
+    let state_named: Vec<_> = state
+        .named()
+        .into_iter()
+        .map(|(path, spec)| named(path, spec))
+        .collect();
+    let batch_named: Vec<_> = batch
+        .named()
+        .into_iter()
+        .map(|(path, spec)| named(format!("batch.{path}"), spec))
+        .collect();
     let window_named = [("window".to_string(), window.clone())];
     let lowered = program.lower(&state, &(batch, Leaf(window)))?;
-    let given = lowered.hyperparameters.iter().map(|(spec, _)| named("hyperparameters".to_string(), spec)).collect::<Vec<_>>();
+    let given = lowered
+        .hyperparameters
+        .iter()
+        .map(|(spec, _)| named("hyperparameters".to_string(), spec))
+        .collect::<Vec<_>>();
     Ok(LoweredStep {
         graph: lowered.graph,
         program: lowered.program,
@@ -137,9 +171,14 @@ where
 ///
 /// # Errors
 /// The first that has not, by its path below `what`.
-pub(crate) fn check_sizes<'a>(what: &str, types: impl IntoIterator<Item = (String, &'a TensorType)>) -> Result<()> {
+pub(crate) fn check_sizes<'a>(
+    what: &str,
+    types: impl IntoIterator<Item = (String, &'a TensorType)>,
+) -> Result<()> {
     for (path, ty) in types {
-        ty.checked_bytes().map_err(|error| Error::invalid("lower", format!("`{what}.{path}`: {}", error.message())))?;
+        ty.checked_bytes().map_err(|error| {
+            Error::invalid("lower", format!("`{what}.{path}`: {}", error.message()))
+        })?;
     }
     Ok(())
 }
@@ -152,9 +191,16 @@ fn batch_specs<K: Task>(
 ) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
     let template = <K::Batch as Family>::Of::<()>::default();
     let paths = template.paths();
-    let (Some(first), true) = (fields.first(), [fields.len(), fields.len() + 1].contains(&paths.len())) else {
-        let message =
-            format!("the task's batch has {} leaves ({}), {} types are given", paths.len(), paths.join(", "), fields.len());
+    let (Some(first), true) = (
+        fields.first(),
+        [fields.len(), fields.len() + 1].contains(&paths.len()),
+    ) else {
+        let message = format!(
+            "the task's batch has {} leaves ({}), {} types are given",
+            paths.len(),
+            paths.join(", "),
+            fields.len()
+        );
         return Err(Error::invalid("lower", message));
     };
     let samples = first.dims().first().copied().unwrap_or(0);
@@ -164,9 +210,13 @@ fn batch_specs<K: Task>(
     for (path, ty) in paths.iter().zip(fields.iter().chain([&weights])) {
         let of_field = |why: String| Error::invalid("lower", format!("`batch.{path}`: {why}"));
         if samples == 0 || ty.dims().first() != Some(&samples) {
-            return Err(of_field(format!("{ty}: the first dimension of every field counts the samples, as in {first}")));
+            return Err(of_field(format!(
+                "{ty}: the first dimension of every field counts the samples, as in {first}"
+            )));
         }
-        sharding.shard_type(ty).map_err(|error| of_field(error.message().to_string()))?;
+        sharding
+            .shard_type(ty)
+            .map_err(|error| of_field(error.message().to_string()))?;
         specs.push(ArraySpec::new(ty.clone(), &sharding));
     }
     Ok(template.rebuild(specs))

@@ -1,4 +1,5 @@
-//! What a run writes: progress on the terminal, and in its directory checkpoints, `metrics.csv`, `metrics.svg`, `report.json`.
+//! What a run writes: progress on the terminal, and in its directory checkpoints, `metrics.csv`,
+//! `metrics.svg`, `report.json`.
 
 use std::{
     fs::File,
@@ -78,7 +79,8 @@ impl Files {
         self.table.tolerate(written);
     }
 
-    /// The table on the disk, complete if it can be, for bringing it there before a checkpoint counts.
+    /// The table on the disk, complete if it can be, for bringing it there before a checkpoint
+    /// counts.
     fn rows_to_sync(&mut self) -> Option<File> {
         let complete = self.csv.catch_up();
         self.table.tolerate(complete);
@@ -86,7 +88,8 @@ impl Files {
     }
 }
 
-/// Something that a run writes and does not need: what keeps it from being written is a warning, once.
+/// Something that a run writes and does not need: what keeps it from being written is a warning,
+/// once.
 #[derive(Debug)]
 struct Accessory {
     name: &'static str,
@@ -102,9 +105,14 @@ impl Accessory {
         let failed_before = std::mem::replace(&mut self.fails, result.is_err());
         match (result, failed_before) {
             (Ok(()), false) => {}
-            (Ok(()), true) => halite_core::warning!("{} is written again, with all that was missing", self.name),
+            (Ok(()), true) => {
+                halite_core::warning!("{} is written again, with all that was missing", self.name)
+            }
             (Err(ref error), false) => {
-                halite_core::warning!("{error}. The run goes on without {}, and tries again each time", self.name);
+                halite_core::warning!(
+                    "{error}. The run goes on without {}, and tries again each time",
+                    self.name
+                );
             }
             (Err(ref error), true) => tracing::debug!("{error}"),
         }
@@ -116,22 +124,39 @@ impl Outputs {
     /// `check` refuses it.
     ///
     /// # Errors
-    /// If the directory cannot be written, holds another run and this one does not resume, or has only damaged checkpoints.
+    /// If the directory cannot be written, holds another run and this one does not resume, or has
+    /// only damaged checkpoints.
     pub(crate) fn open(
         options: &TrainerOptions,
         batches: usize,
         check: impl FnOnce(&Saved) -> Result<()>,
     ) -> Result<(Self, Option<Saved>)> {
         let progress = Progress::new(options.epochs, batches as u64, options.quiet);
-        let mut outputs =
-            Outputs { progress, files: None, batch_size: options.batch_size as u64, resumed_from_step: None, saved_at: None };
-        let Some(dir) = &options.out else { return Ok((outputs, None)) };
+        let mut outputs = Outputs {
+            progress,
+            files: None,
+            batch_size: options.batch_size as u64,
+            resumed_from_step: None,
+            saved_at: None,
+        };
+        let Some(dir) = &options.out else {
+            return Ok((outputs, None));
+        };
         let Opened { store, csv, saved } = run_files::open(dir, options, check)?;
         if saved.is_none() && options.resume {
-            outputs.progress.message(&format!("nothing to resume in {}: a new run begins", dir.display()));
+            outputs.progress.message(&format!(
+                "nothing to resume in {}: a new run begins",
+                dir.display()
+            ));
         }
         let [table, plotting] = ["metrics.csv", PLOT].map(Accessory::new);
-        outputs.files = Some(Files { dir: dir.clone(), store, csv, table, plotting });
+        outputs.files = Some(Files {
+            dir: dir.clone(),
+            store,
+            csv,
+            table,
+            plotting,
+        });
         Ok((outputs, saved))
     }
 
@@ -185,7 +210,11 @@ impl Outputs {
 
     /// Metrics of the last steps arrived.
     pub(crate) fn window(&mut self, row: Row) {
-        let metrics: Vec<(&str, f64)> = row.metrics.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        let metrics: Vec<(&str, f64)> = row
+            .metrics
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value))
+            .collect();
         self.progress.metrics(&metrics);
         if let Some(files) = &mut self.files {
             files.write_row(&row);
@@ -195,9 +224,16 @@ impl Outputs {
     /// An epoch is done, with these metrics of the validation data.
     pub(crate) fn epoch_done(&mut self, train: &Metrics, row: Row) {
         let train = train.iter().map(|(name, value)| (name.to_string(), *value));
-        let validation = row.metrics.iter().map(|(name, value)| (format!("validation {name}"), *value));
+        let validation = row
+            .metrics
+            .iter()
+            .map(|(name, value)| (format!("validation {name}"), *value));
         let all: Vec<(String, f64)> = train.chain(validation).collect();
-        self.progress.epoch_done(&all.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>());
+        self.progress.epoch_done(
+            &all.iter()
+                .map(|(name, value)| (name.as_str(), *value))
+                .collect::<Vec<_>>(),
+        );
         if let Some(files) = &mut self.files {
             files.write_row(&row);
         }
@@ -207,7 +243,8 @@ impl Outputs {
     pub(crate) fn plot(&mut self) {
         let Some(files) = &mut self.files else { return };
         let rows = files.csv.rows();
-        let drawn = rows.and_then(|rows| plot_metrics(files.dir.join(PLOT), &title(&files.dir), &rows));
+        let drawn =
+            rows.and_then(|rows| plot_metrics(files.dir.join(PLOT), &title(&files.dir), &rows));
         files.plotting.tolerate(drawn);
     }
 
@@ -226,11 +263,16 @@ impl Outputs {
         best: Option<(String, f64)>,
         check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        let Some(files) = &mut self.files else { return Ok(()) };
+        let Some(files) = &mut self.files else {
+            return Ok(());
+        };
         match files.store.finish() {
             // The next may have more luck. Without it, this error is that of the run.
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {
-                halite_core::warning!("{error}; the run goes on, and saves again at step {}", position.step);
+                halite_core::warning!(
+                    "{error}; the run goes on, and saves again at step {}",
+                    position.step
+                );
             }
             finished => drop(finished?),
         }
@@ -241,28 +283,48 @@ impl Outputs {
             Ok(mark) => progressed.table = Some(mark),
             // The weights are worth more than the rows.
             Err(error) => {
-                halite_core::warning!("the checkpoint of step {} is saved without a mark of the rows: {error}", position.step)
+                halite_core::warning!(
+                    "the checkpoint of step {} is saved without a mark of the rows: {error}",
+                    position.step
+                )
             }
         }
         let metadata = serde_json::to_value(&progressed).map_err(|error| {
-            Error::new(ErrorKind::Internal, "checkpoint", "its values cannot be written as JSON").caused_by(error)
+            Error::new(
+                ErrorKind::Internal,
+                "checkpoint",
+                "its values cannot be written as JSON",
+            )
+            .caused_by(error)
         })?;
         let check = move |arrays: &[(String, HostArray)]| {
             check(arrays)?;
-            // Whoever resumes from the checkpoint finds every row before it, also after a power cut.
+            // Whoever resumes from the checkpoint finds every row before it, also after a power
+            // cut.
             if let Some(error) = rows.and_then(|rows| rows.sync_data().err()) {
                 halite_core::warning!("metrics.csv may not survive a power cut: {error}");
             }
             Ok(())
         };
-        files.store.save_in_background_if(check, Snapshot { position, seed, arrays, metadata, best })?;
+        files.store.save_in_background_if(
+            check,
+            Snapshot {
+                position,
+                seed,
+                arrays,
+                metadata,
+                best,
+            },
+        )?;
         self.saved_at = Some(position);
         Ok(())
     }
 
     /// Waits until all that was begun is on the disk.
     pub(crate) fn finish(&self) -> Result<()> {
-        self.files.as_ref().map_or(Ok(()), |files| files.store.finish().map(drop))
+        self.files
+            .as_ref()
+            .map_or(Ok(()), |files| files.store.finish().map(drop))
     }
 
     /// Gives up, after `grace`, a save that waits for a device.
@@ -274,7 +336,10 @@ impl Outputs {
 
     /// Describes the newest checkpoint on the disk, for error messages.
     pub(crate) fn what_stays(&self) -> String {
-        let newest = self.files.as_ref().and_then(|files| files.store.list().ok()?.into_iter().next());
+        let newest = self
+            .files
+            .as_ref()
+            .and_then(|files| files.store.list().ok()?.into_iter().next());
         match newest {
             Some((path, _)) => format!("the checkpoint {} stays", path.display()),
             None => "there is no checkpoint".to_string(),
@@ -284,14 +349,20 @@ impl Outputs {
     /// Completes the report with what is on the disk, and writes it.
     pub(crate) fn report(&self, mut report: Report) -> Result<Report> {
         report.resumed_from_step = self.resumed_from_step;
-        let Some(files) = &self.files else { return Ok(report) };
+        let Some(files) = &self.files else {
+            return Ok(report);
+        };
         match files.store.best() {
             Ok(best) => report.best_checkpoint = best.map(|best| best.path),
-            Err(error) => halite_core::warning!("{error}; the report does not name the best checkpoint"),
+            Err(error) => {
+                halite_core::warning!("{error}; the report does not name the best checkpoint")
+            }
         }
         match files.store.list() {
             Ok(all) => report.last_checkpoint = all.into_iter().next().map(|(path, _)| path),
-            Err(error) => halite_core::warning!("{error}; the report does not name the last checkpoint"),
+            Err(error) => {
+                halite_core::warning!("{error}; the report does not name the last checkpoint")
+            }
         }
         if let Err(error) = report.write(files.dir.join(REPORT)) {
             halite_core::warning!("{error}. All else of the run is there");
@@ -303,24 +374,39 @@ impl Outputs {
 impl Progressed {
     /// The identity of the run that wrote it.
     pub(crate) fn identity(&self, seed: u64) -> Identity {
-        let [batch_size, samples] = [self.batch_size, self.samples].map(|count| count.map(|count| count.to_string()));
+        let [batch_size, samples] =
+            [self.batch_size, self.samples].map(|count| count.map(|count| count.to_string()));
         self.identity.clone().unwrap_or_else(|| {
             let (label, precision) = (self.label.clone(), self.precision.clone());
-            Identity::of_old(seed, [("label", label), ("batch_size", batch_size), ("samples", samples), ("precision", precision)])
+            Identity::of_old(
+                seed,
+                [
+                    ("label", label),
+                    ("batch_size", batch_size),
+                    ("samples", samples),
+                    ("precision", precision),
+                ],
+            )
         })
     }
 
     /// What `saved` says besides arrays, position and seed.
     pub(crate) fn of(saved: &Saved) -> Result<Self> {
         serde_json::from_value(saved.metadata().clone()).map_err(|error| {
-            let message = format!("{} was not written by this trainer: {error}", saved.path().display());
+            let message = format!(
+                "{} was not written by this trainer: {error}",
+                saved.path().display()
+            );
             Error::new(ErrorKind::Corrupt, "resume", message)
         })
     }
 }
 
 fn title(dir: &Path) -> String {
-    dir.file_name().map_or_else(|| "training".to_string(), |name| name.to_string_lossy().into_owned())
+    dir.file_name().map_or_else(
+        || "training".to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 #[cfg(test)]
@@ -334,10 +420,17 @@ mod tests {
         for name in names {
             std::fs::write(dir.path().join(name), "someone's work").unwrap();
         }
-        let options = TrainerOptions { out: Some(dir.path().to_path_buf()), quiet: true, ..TrainerOptions::default() };
+        let options = TrainerOptions {
+            out: Some(dir.path().to_path_buf()),
+            quiet: true,
+            ..TrainerOptions::default()
+        };
         Outputs::open(&options, 1, |_| Ok(())).unwrap();
         for name in names {
-            assert_eq!(std::fs::read(dir.path().join(format!("{name}.aside"))).unwrap(), b"someone's work");
+            assert_eq!(
+                std::fs::read(dir.path().join(format!("{name}.aside"))).unwrap(),
+                b"someone's work"
+            );
         }
         assert!(!dir.path().join(PLOT).exists() && !dir.path().join(REPORT).exists());
     }

@@ -3,7 +3,8 @@
 use std::{collections::HashMap, panic::Location, sync::Arc};
 
 use halite_core::{
-    Array, Client, DType, DTypePolicy, Error, HostArray, Mesh, PartitionSpec, Result, Sharding, TensorType,
+    Array, Client, DType, DTypePolicy, Error, HostArray, Mesh, PartitionSpec, Result, Sharding,
+    TensorType,
     tree::{Empty, Family, Leaf, Path, Tree},
 };
 use halite_data::Loader;
@@ -89,11 +90,23 @@ where
         let evaluate_metrics = discover(&**task, &types, validation, false).map_err(|error| {
             // What was fine a moment ago is not for other types.
             let different = differences(batch, validation);
-            if different.is_empty() { error } else { Error::new(error.kind(), "fit", format!("{different}: {error}")) }
+            if different.is_empty() {
+                error
+            } else {
+                Error::new(error.kind(), "fit", format!("{different}: {error}"))
+            }
         })?;
         Ok(Programs {
             init: init_program::<K, O>(client, mesh, params, optimizer, (&state, precision)),
-            step: step_program::<K, O>(client, mesh, task, params, optimizer, options, &train_metrics),
+            step: step_program::<K, O>(
+                client,
+                mesh,
+                task,
+                params,
+                optimizer,
+                options,
+                &train_metrics,
+            ),
             evaluate: evaluate_program(client, mesh, task, &evaluate_metrics).precision(precision),
             train_metrics,
             evaluate_metrics,
@@ -103,13 +116,23 @@ where
 
     /// Names `line` as the one that made them.
     pub(crate) fn of_line(self, line: &'static Location<'static>) -> Self {
-        let Programs { init, step, evaluate, .. } = self;
-        Programs { init: init.of_line(line), step: step.of_line(line), evaluate: evaluate.of_line(line), ..self }
+        let Programs {
+            init,
+            step,
+            evaluate,
+            ..
+        } = self;
+        Programs {
+            init: init.of_line(line),
+            step: step.of_line(line),
+            evaluate: evaluate.of_line(line),
+            ..self
+        }
     }
 }
 
-/// What every step of a run takes and gives: parameters by the strategy, what the optimizer keeps of a parameter as the
-/// parameter, numbers whole on every device.
+/// What every step of a run takes and gives: parameters by the strategy, what the optimizer keeps
+/// of a parameter as the parameter, numbers whole on every device.
 pub(crate) fn state_specs<F: Family, O: Optimizer>(
     mesh: &Arc<Mesh>,
     strategy: &Strategy,
@@ -117,26 +140,49 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
     optimizer: &O,
     precision: &DTypePolicy,
 ) -> Result<State<F, O::Slot, ArraySpec>> {
-    check_sizes("model", params.named().into_iter().map(|(path, param)| (path, &param.ty)))?;
+    check_sizes(
+        "model",
+        params
+            .named()
+            .into_iter()
+            .map(|(path, param)| (path, &param.ty)),
+    )?;
     let specs = strategy.specs(mesh, params)?;
-    let spec_of = |ty: &TensorType, spec: PartitionSpec| Ok::<_, Error>(ArraySpec::new(ty.clone(), &Sharding::new(mesh, spec)?));
+    let spec_of = |ty: &TensorType, spec: PartitionSpec| {
+        Ok::<_, Error>(ArraySpec::new(ty.clone(), &Sharding::new(mesh, spec)?))
+    };
     let leaves = params.leaves().into_iter().zip(specs.leaves());
     let model = leaves.map(|(param, spec)| {
-        let stored = if param.trainable { precision.stored(param.ty.dtype()) } else { param.ty.dtype() };
+        let stored = if param.trainable {
+            precision.stored(param.ty.dtype())
+        } else {
+            param.ty.dtype()
+        };
         Ok(spec_of(&param.ty, spec.clone())?.stored_as(stored))
     });
     let model = model.collect::<Result<Vec<_>>>()?;
     let scale = match precision.loss_scale {
-        Some(_) => {
-            Some(Scaling::<()>::types().try_map(&mut Path::default(), &mut |_, ty| spec_of(&ty, PartitionSpec::replicated()))?)
-        }
+        Some(_) => Some(
+            Scaling::<()>::types().try_map(&mut Path::default(), &mut |_, ty| {
+                spec_of(&ty, PartitionSpec::replicated())
+            })?,
+        ),
         None => None,
     };
     let described = optim::slots(optimizer, params);
     let mut slots = Vec::new();
-    for ((param, spec), slot) in params.leaves().into_iter().zip(specs.leaves()).zip(described.inner().leaves()) {
+    for ((param, spec), slot) in params
+        .leaves()
+        .into_iter()
+        .zip(specs.leaves())
+        .zip(described.inner().leaves())
+    {
         for kept in slot.iter().flat_map(Tree::leaves) {
-            let spec = if kept.ty.dims() == param.ty.dims() { spec.clone() } else { PartitionSpec::replicated() };
+            let spec = if kept.ty.dims() == param.ty.dims() {
+                spec.clone()
+            } else {
+                PartitionSpec::replicated()
+            };
             slots.push(spec_of(&kept.ty, spec)?);
         }
     }
@@ -144,7 +190,10 @@ pub(crate) fn state_specs<F: Family, O: Optimizer>(
         model: params.rebuild(model),
         slots: described.rebuild(slots),
         step: spec_of(&TensorType::scalar(DType::U32), PartitionSpec::replicated())?,
-        key: spec_of(&TensorType::new(DType::U32, [2]), PartitionSpec::replicated())?,
+        key: spec_of(
+            &TensorType::new(DType::U32, [2]),
+            PartitionSpec::replicated(),
+        )?,
         scale,
     })
 }
@@ -161,19 +210,46 @@ where
     ModelParams<K>: Send + Sync,
 {
     let (params, optimizer) = (params.clone(), optimizer.clone());
-    let specs: HashMap<String, PartitionSpec> =
-        state.named().into_iter().map(|(path, spec)| (path, spec.sharding.spec().clone())).collect();
-    let stored: HashMap<String, DType> = state.named().into_iter().map(|(path, spec)| (path, spec.stored)).collect();
+    let specs: HashMap<String, PartitionSpec> = state
+        .named()
+        .into_iter()
+        .map(|(path, spec)| (path, spec.sharding.spec().clone()))
+        .collect();
+    let stored: HashMap<String, DType> = state
+        .named()
+        .into_iter()
+        .map(|(path, spec)| (path, spec.stored))
+        .collect();
     Jit::function(client, move |cx: &Trace, Leaf(key): Leaf<Tensor<'_>>| {
         let model = init(cx, &*params, rng::fold_in(key, 0));
-        let slots = init(cx, &optim::slots(&*optimizer, &*params), rng::fold_in(key, 1));
+        let slots = init(
+            cx,
+            &optim::slots(&*optimizer, &*params),
+            rng::fold_in(key, 1),
+        );
         let scale = precision.loss_scale.map(|rule| Scaling::first(cx, rule));
-        State { model, slots, step: cx.scalar(0.0, DType::U32), key: rng::fold_in(key, 2), scale }
+        State {
+            model,
+            slots,
+            step: cx.scalar(0.0, DType::U32),
+            key: rng::fold_in(key, 2),
+            scale,
+        }
     })
     .named("init")
     .on(mesh)
-    .output_specs(move |path, _| specs.get(path).cloned().expect("the first state has the leaves of the state"))
-    .output_stored(move |path, _| stored.get(path).copied().expect("the first state has the leaves of the state"))
+    .output_specs(move |path, _| {
+        specs
+            .get(path)
+            .cloned()
+            .expect("the first state has the leaves of the state")
+    })
+    .output_stored(move |path, _| {
+        stored
+            .get(path)
+            .copied()
+            .expect("the first state has the leaves of the state")
+    })
 }
 
 pub(crate) fn step_program<K: Task, O: Optimizer>(
@@ -188,31 +264,69 @@ pub(crate) fn step_program<K: Task, O: Optimizer>(
 where
     ModelParams<K>: Send + Sync,
 {
-    let (task, params, optimizer, metrics) = (task.clone(), params.clone(), optimizer.clone(), metrics.clone());
+    let (task, params, optimizer, metrics) = (
+        task.clone(),
+        params.clone(),
+        optimizer.clone(),
+        metrics.clone(),
+    );
     // Frozen parameters and state need no gradient, and state may be of integers.
-    let trained: Vec<bool> = params.leaves().into_iter().map(|param| param.trainable && param.ty.dtype().is_float()).collect();
-    let StepOptions { clip_norm, precision } = options;
-    Jit::new(client, move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
-        let before = precision.loss_scale.map(|_| [state.model.leaves(), state.slots.leaves()].concat().into_iter().copied());
-        let before: Option<Vec<Tensor<'_>>> = before.map(Iterator::collect);
-        let State { model, slots, step, key, scale } = state;
-        cx.set_mode(true, Some(rng::fold_in(key, step)));
-        let loss = task.loss(cx, &model, &batch);
-        let gradients = gradients_of(cx, loss, &model, &trained, scale.as_ref());
-        let finite = scale.as_ref().map(|_| all_finite(cx, &gradients.leaves().into_iter().copied().collect::<Vec<_>>()));
-        let gradients = match clip_norm {
-            Some(most) => clip_global_norm(cx, &*params, gradients, most).0,
-            None => gradients,
-        };
-        let (next, slots) = optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
-        let model = next.map(|_, leaf| cx.updated(leaf));
-        if let Some(scale) = &scale {
-            cx.metric(LOSS_SCALE, scale.metric());
-        }
-        let window = metrics.add(cx, window, loss, step);
-        let next = State { model, slots, step: step + 1, key, scale };
-        (rescaled(next, before, finite, precision), Leaf(window))
-    })
+    let trained: Vec<bool> = params
+        .leaves()
+        .into_iter()
+        .map(|param| param.trainable && param.ty.dtype().is_float())
+        .collect();
+    let StepOptions {
+        clip_norm,
+        precision,
+    } = options;
+    Jit::new(
+        client,
+        move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
+            let before = precision.loss_scale.map(|_| {
+                [state.model.leaves(), state.slots.leaves()]
+                    .concat()
+                    .into_iter()
+                    .copied()
+            });
+            let before: Option<Vec<Tensor<'_>>> = before.map(Iterator::collect);
+            let State {
+                model,
+                slots,
+                step,
+                key,
+                scale,
+            } = state;
+            cx.set_mode(true, Some(rng::fold_in(key, step)));
+            let loss = task.loss(cx, &model, &batch);
+            let gradients = gradients_of(cx, loss, &model, &trained, scale.as_ref());
+            let finite = scale.as_ref().map(|_| {
+                all_finite(
+                    cx,
+                    &gradients.leaves().into_iter().copied().collect::<Vec<_>>(),
+                )
+            });
+            let gradients = match clip_norm {
+                Some(most) => clip_global_norm(cx, &*params, gradients, most).0,
+                None => gradients,
+            };
+            let (next, slots) =
+                optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
+            let model = next.map(|_, leaf| cx.updated(leaf));
+            if let Some(scale) = &scale {
+                cx.metric(LOSS_SCALE, scale.metric());
+            }
+            let window = metrics.add(cx, window, loss, step);
+            let next = State {
+                model,
+                slots,
+                step: step + 1,
+                key,
+                scale,
+            };
+            (rescaled(next, before, finite, precision), Leaf(window))
+        },
+    )
     .named("train step")
     .precision(precision)
     .on(mesh)
@@ -229,40 +343,69 @@ fn gradients_of<'t, M: Tree<Leaf = Tensor<'t>>>(
     // What is wrong with the loss is wrong at the user's line.
     let _site = loss.total.origin().map(|line| cx.called_from(line));
     let leaves: Vec<Tensor<'t>> = model.leaves().into_iter().copied().collect();
-    let wrt: Vec<Leaf<Tensor<'t>>> =
-        leaves.iter().zip(trained).filter(|(_, is_trained)| **is_trained).map(|(leaf, _)| Leaf(*leaf)).collect();
+    let wrt: Vec<Leaf<Tensor<'t>>> = leaves
+        .iter()
+        .zip(trained)
+        .filter(|(_, is_trained)| **is_trained)
+        .map(|(leaf, _)| Leaf(*leaf))
+        .collect();
     let loss = scale.map_or(loss.value(), |scale| scale.scale(loss.value()));
-    let mut gradients = grad(loss, &wrt).into_iter().map(|Leaf(gradient)| match scale {
-        Some(scale) => scale.unscale(gradient),
-        None => gradient,
-    });
+    let mut gradients = grad(loss, &wrt)
+        .into_iter()
+        .map(|Leaf(gradient)| match scale {
+            Some(scale) => scale.unscale(gradient),
+            None => gradient,
+        });
     let all = leaves.iter().zip(trained).map(|(leaf, is_trained)| {
-        if *is_trained { gradients.next().expect("a gradient for every leaf") } else { leaf.zeros_like() }
+        if *is_trained {
+            gradients.next().expect("a gradient for every leaf")
+        } else {
+            leaf.zeros_like()
+        }
     });
     model.rebuild(all.collect::<Vec<_>>())
 }
 
-/// The next state under a scaled loss: where a gradient was not `finite`, what was `before` of the model and the slots stays,
-/// and the factor becomes smaller. The number of the step goes on.
+/// The next state under a scaled loss: where a gradient was not `finite`, what was `before` of the
+/// model and the slots stays, and the factor becomes smaller. The number of the step goes on.
 fn rescaled<'t, F: Family, S: Family>(
     next: State<F, S, Tensor<'t>>,
     before: Option<Vec<Tensor<'t>>>,
     finite: Option<Tensor<'t>>,
     precision: DTypePolicy,
 ) -> State<F, S, Tensor<'t>> {
-    let (Some(scale), Some(before), Some(finite), Some(rule)) = (&next.scale, before, finite, precision.loss_scale) else {
+    let (Some(scale), Some(before), Some(finite), Some(rule)) =
+        (&next.scale, before, finite, precision.loss_scale)
+    else {
         return next;
     };
     let (accepted, scale) = (scale.accepts(finite), scale.next(finite, rule));
     let mut before = before.into_iter();
-    let mut chosen = |new: Tensor<'t>| accepted.select(new, before.next().expect("the next state has the leaves of the state"));
+    let mut chosen = |new: Tensor<'t>| {
+        accepted.select(
+            new,
+            before
+                .next()
+                .expect("the next state has the leaves of the state"),
+        )
+    };
     let model = next.model.map(|_, new| chosen(new));
     let slots = next.slots.map(|_, new| chosen(new));
-    State { model, slots, scale: Some(scale), ..next }
+    State {
+        model,
+        slots,
+        scale: Some(scale),
+        ..next
+    }
 }
 
 /// The program that scores a batch.
-pub(crate) fn evaluate_program<K: Task>(client: &Client, mesh: &Arc<Mesh>, task: &Arc<K>, metrics: &Window) -> Evaluate<K> {
+pub(crate) fn evaluate_program<K: Task>(
+    client: &Client,
+    mesh: &Arc<Mesh>,
+    task: &Arc<K>,
+    metrics: &Window,
+) -> Evaluate<K> {
     let (task, metrics) = (task.clone(), metrics.clone());
     Jit::function(client, move |cx: &Trace, (model, (batch, Leaf(window)))| {
         cx.set_mode(false, None);
@@ -274,10 +417,15 @@ pub(crate) fn evaluate_program<K: Task>(client: &Client, mesh: &Arc<Mesh>, task:
 }
 
 /// From a model and a batch to what the model answers.
-pub(crate) type PredictProgram<K> = Jit<Empty<()>, (<K as Task>::Model, <K as Task>::Batch), <K as Predict>::Output>;
+pub(crate) type PredictProgram<K> =
+    Jit<Empty<()>, (<K as Task>::Model, <K as Task>::Batch), <K as Predict>::Output>;
 
 /// The program that answers for a batch.
-pub(crate) fn predict_program<K: Predict>(client: &Client, mesh: &Arc<Mesh>, task: &Arc<K>) -> PredictProgram<K> {
+pub(crate) fn predict_program<K: Predict>(
+    client: &Client,
+    mesh: &Arc<Mesh>,
+    task: &Arc<K>,
+) -> PredictProgram<K> {
     let task = task.clone();
     Jit::function(client, move |cx: &Trace, (model, batch)| {
         cx.set_mode(false, None);
@@ -289,9 +437,18 @@ pub(crate) fn predict_program<K: Predict>(client: &Client, mesh: &Arc<Mesh>, tas
 
 /// How batches of the validation data differ from those of the training data.
 fn differences<T: Tree<Leaf = ArraySpec>>(batch: &T, validation: &T) -> String {
-    let pairs = batch.named().into_iter().zip(validation.leaves()).filter(|((_, ours), theirs)| ours.ty != theirs.ty);
+    let pairs = batch
+        .named()
+        .into_iter()
+        .zip(validation.leaves())
+        .filter(|((_, ours), theirs)| ours.ty != theirs.ty);
     let texts: Vec<String> = pairs
-        .map(|((path, ours), theirs)| format!("`{path}` is {} in training and {} in validation", ours.ty, theirs.ty))
+        .map(|((path, ours), theirs)| {
+            format!(
+                "`{path}` is {} in training and {} in validation",
+                ours.ty, theirs.ty
+            )
+        })
         .collect();
     texts.join("; ")
 }
@@ -304,8 +461,12 @@ pub(crate) fn discover<K: Task>(
     training: bool,
 ) -> Result<Window> {
     let cx = Trace::new();
-    cx.set_mode(training, training.then(|| cx.input(TensorType::new(DType::U32, [2]), "key")));
-    let model: Traced<'_, K::Model> = Tree::as_ref(model).map(|path, ty| cx.input(ty.clone(), path.to_string()));
+    cx.set_mode(
+        training,
+        training.then(|| cx.input(TensorType::new(DType::U32, [2]), "key")),
+    );
+    let model: Traced<'_, K::Model> =
+        Tree::as_ref(model).map(|path, ty| cx.input(ty.clone(), path.to_string()));
     let mut batch_names = Vec::new();
     let batch = Tree::as_ref(batch).map(|path, spec| {
         let name = format!("batch.{path}");
@@ -325,19 +486,27 @@ pub(crate) fn discover<K: Task>(
         return Err(Error::invalid("fit", message));
     }
     if cx.metrics().iter().any(|(name, _)| **name == *LOSS) {
-        let message = format!("the task reports a metric `{LOSS}`, which is the name of what it returns; give it another name");
+        let message = format!(
+            "the task reports a metric `{LOSS}`, which is the name of what it returns; give it another name"
+        );
         return Err(Error::invalid("fit", message));
     }
-    let names = std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
+    let names =
+        std::iter::once(Arc::from(LOSS)).chain(cx.metrics().into_iter().map(|(name, _)| name));
     let target = |classes: ClassTarget| {
-        let field = batch_names.iter().position(|name| **name == *classes.input)?;
+        let field = batch_names
+            .iter()
+            .position(|name| **name == *classes.input)?;
         Some(Target { field, classes })
     };
-    Ok(Window { names: names.collect(), targets: cx.class_targets().into_iter().filter_map(target).collect() })
+    Ok(Window {
+        names: names.collect(),
+        targets: cx.class_targets().into_iter().filter_map(target).collect(),
+    })
 }
 
-/// The metrics of several steps in one small array on the device: for each the sum of values, the sum of weights, and
-/// the first step at which it was not finite.
+/// The metrics of several steps in one small array on the device: for each the sum of values, the
+/// sum of weights, and the first step at which it was not finite.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     names: Arc<[Arc<str>]>,
@@ -358,14 +527,21 @@ pub(crate) struct WindowMetric {
 impl WindowMetric {
     /// The weighted mean; 0 if nothing counts.
     pub(crate) fn mean(&self) -> f64 {
-        if self.weight > 0.0 { self.total / self.weight } else { 0.0 }
+        if self.weight > 0.0 {
+            self.total / self.weight
+        } else {
+            0.0
+        }
     }
 }
 
 impl Window {
     #[cfg(test)]
     pub(crate) fn of<const N: usize>(names: [&str; N]) -> Self {
-        Window { names: names.into_iter().map(Arc::from).collect(), targets: Arc::default() }
+        Window {
+            names: names.into_iter().map(Arc::from).collect(),
+            targets: Arc::default(),
+        }
     }
 
     /// The metrics, in order.
@@ -376,12 +552,16 @@ impl Window {
     /// The same for a training step under this policy, which has a metric of its own.
     pub(crate) fn of_step(self, precision: &DTypePolicy) -> Self {
         let own = precision.loss_scale.map(|_| Arc::from(LOSS_SCALE));
-        Window { names: self.names.iter().cloned().chain(own).collect(), ..self }
+        Window {
+            names: self.names.iter().cloned().chain(own).collect(),
+            ..self
+        }
     }
 
     /// A window that nothing was added to.
     pub(crate) fn empty(&self) -> HostArray {
-        HostArray::from_slice(&self.start(), [3 * self.names.len()]).expect("three numbers a metric")
+        HostArray::from_slice(&self.start(), [3 * self.names.len()])
+            .expect("three numbers a metric")
     }
 
     /// What it is, and that every device of `mesh` has the whole of it.
@@ -411,11 +591,14 @@ impl Window {
     pub(crate) fn means(&self, window: &HostArray, loader: &Loader) -> Result<Metrics> {
         let metrics = self.read(window)?;
         finite::check_scores(&metrics, || cause::of_pass(loader, &self.targets))?;
-        Ok(metrics.into_iter().map(|metric| (metric.name.clone(), metric.mean())).collect())
+        Ok(metrics
+            .into_iter()
+            .map(|metric| (metric.name.clone(), metric.mean()))
+            .collect())
     }
 
-    /// What the batch of a step of a run, or the batch before it, says of a number that is not finite after it. A
-    /// gradient that is not finite shows in the loss of the step after.
+    /// What the batch of a step of a run, or the batch before it, says of a number that is not
+    /// finite after it. A gradient that is not finite shows in the loss of the step after.
     pub(crate) fn cause(&self, loader: &Loader, step: u64) -> Cause {
         cause::of_steps(loader, &self.targets, [step, step.saturating_sub(1)])
     }
@@ -437,8 +620,16 @@ impl Window {
     }
 
     /// The window with this step's loss and metrics.
-    fn add<'t>(&self, cx: &'t Trace, window: Tensor<'t>, loss: Mean<'t>, step: Tensor<'t>) -> Tensor<'t> {
-        let metrics: Vec<Mean<'t>> = std::iter::once(loss).chain(cx.metrics().into_iter().map(|(_, mean)| mean)).collect();
+    fn add<'t>(
+        &self,
+        cx: &'t Trace,
+        window: Tensor<'t>,
+        loss: Mean<'t>,
+        step: Tensor<'t>,
+    ) -> Tensor<'t> {
+        let metrics: Vec<Mean<'t>> = std::iter::once(loss)
+            .chain(cx.metrics().into_iter().map(|(_, mean)| mean))
+            .collect();
         let scalar = |value: Tensor<'t>| value.convert(DType::F32).reshape([1]);
         let totals = metrics.iter().map(|mean| scalar(mean.total));
         let weights = metrics.iter().map(|mean| scalar(mean.weight));
@@ -450,14 +641,25 @@ impl Window {
         });
         let parts: Vec<Tensor<'t>> = totals.chain(weights).chain(bad).collect();
         let now = cx.push_one(Op::Concatenate { dim: 0 }, &parts);
-        let is_sum: Vec<bool> = (0..parts.len()).map(|index| index < 2 * metrics.len()).collect();
+        let is_sum: Vec<bool> = (0..parts.len())
+            .map(|index| index < 2 * metrics.len())
+            .collect();
         let is_sum = Literal::new(&is_sum, [parts.len()]).expect("one flag a number");
-        cx.push_one(Op::Constant(is_sum), &[]).select(window + now, window.minimum(now))
+        cx.push_one(Op::Constant(is_sum), &[])
+            .select(window + now, window.minimum(now))
     }
 
     fn start(&self) -> Vec<f32> {
         let count = self.names.len();
-        (0..3 * count).map(|index| if index < 2 * count { 0.0 } else { f32::INFINITY }).collect()
+        (0..3 * count)
+            .map(|index| {
+                if index < 2 * count {
+                    0.0
+                } else {
+                    f32::INFINITY
+                }
+            })
+            .collect()
     }
 }
 
@@ -474,7 +676,12 @@ mod tests {
         type Model = Linear<()>;
         type Batch = Leaf<()>;
 
-        fn loss<'t>(&self, _cx: &'t Trace, model: &Linear<Tensor<'t>>, Leaf(x): &Leaf<Tensor<'t>>) -> Mean<'t> {
+        fn loss<'t>(
+            &self,
+            _cx: &'t Trace,
+            model: &Linear<Tensor<'t>>,
+            Leaf(x): &Leaf<Tensor<'t>>,
+        ) -> Mean<'t> {
             Mean::of(model.forward(*x))
         }
     }
@@ -486,21 +693,52 @@ mod tests {
         let (params, adam) = (Arc::new(Linear::new(2048, 4096)), Arc::new(Adam::new(1e-3)));
         let whole: u64 = params.weight.ty.bytes() as u64;
         let memory_of = |strategy: Strategy| {
-            let state = state_specs::<Linear<()>, Adam>(&mesh, &strategy, &params, &*adam, &DTypePolicy::F32).unwrap();
-            let shards =
-                state.leaves().into_iter().map(|spec| spec.sharding.shard_type(&spec.ty).unwrap().bytes() as u64).sum::<u64>();
-            let init = init_program::<Fit, Adam>(&client, &mesh, &params, &adam, (&state, DTypePolicy::F32));
-            let key = ArraySpec::new(TensorType::new(DType::U32, [2]), &Sharding::replicated(&mesh));
+            let state = state_specs::<Linear<()>, Adam>(
+                &mesh,
+                &strategy,
+                &params,
+                &*adam,
+                &DTypePolicy::F32,
+            )
+            .unwrap();
+            let shards = state
+                .leaves()
+                .into_iter()
+                .map(|spec| spec.sharding.shard_type(&spec.ty).unwrap().bytes() as u64)
+                .sum::<u64>();
+            let init = init_program::<Fit, Adam>(
+                &client,
+                &mesh,
+                &params,
+                &adam,
+                (&state, DTypePolicy::F32),
+            );
+            let key = ArraySpec::new(
+                TensorType::new(DType::U32, [2]),
+                &Sharding::replicated(&mesh),
+            );
             init.prepare(&Empty::new(), &Leaf(key)).unwrap();
-            (shards, init.with_loaded(|loaded| loaded.memory()).unwrap().unwrap())
+            (
+                shards,
+                init.with_loaded(|loaded| loaded.memory()).unwrap().unwrap(),
+            )
         };
         let (shards, memory) = memory_of(Strategy::fsdp());
-        assert!(shards < 3 * whole / 8 + (1 << 17), "parameter and two slots, an eighth each: {shards} of {whole}");
+        assert!(
+            shards < 3 * whole / 8 + (1 << 17),
+            "parameter and two slots, an eighth each: {shards} of {whole}"
+        );
         // What the program gives, and the pointers to it.
-        assert!((shards..shards + 4096).contains(&memory.outputs), "{shards}: {memory:?}");
+        assert!(
+            (shards..shards + 4096).contains(&memory.outputs),
+            "{shards}: {memory:?}"
+        );
         assert!(memory.temporary < whole / 4, "{whole}: {memory:?}");
         // The measure sees what it should: whole parameters are told from split ones.
         let (shards, memory) = memory_of(Strategy::data_parallel());
-        assert!(shards > 3 * whole && memory.outputs >= shards, "{shards}: {memory:?}");
+        assert!(
+            shards > 3 * whole && memory.outputs >= shards,
+            "{shards}: {memory:?}"
+        );
     }
 }

@@ -38,7 +38,11 @@ pub(crate) struct Opened {
 /// # Errors
 /// If the directory cannot be written; if it holds another run, whatever its state, and this one
 /// does not resume; if the checkpoint to resume from cannot be read, or `check` refuses it.
-pub(crate) fn open(dir: &Path, options: &TrainerOptions, check: impl FnOnce(&Saved) -> Result<()>) -> Result<Opened> {
+pub(crate) fn open(
+    dir: &Path,
+    options: &TrainerOptions,
+    check: impl FnOnce(&Saved) -> Result<()>,
+) -> Result<Opened> {
     let checkpoints = dir.join(CHECKPOINTS);
     let was_run = checkpoints.join(LOCK).is_file();
     let store = CheckpointStore::open(&checkpoints, KEEP)?;
@@ -85,7 +89,8 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
         // A run killed before its first checkpoint, whose table the new one replaces too.
         let plot = dir.join(PLOT);
         if there(PLOT) && plot.is_file() {
-            fs::remove_file(&plot).map_err(|error| files::failed("fit", "remove", &plot, &error))?;
+            fs::remove_file(&plot)
+                .map_err(|error| files::failed("fit", "remove", &plot, &error))?;
         }
         return Ok(());
     }
@@ -95,9 +100,14 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
     }
     for name in names {
         let path = dir.join(name);
-        let moved = files::move_aside(&path).map_err(|error| files::failed("fit", "move aside", &path, &error))?;
+        let moved = files::move_aside(&path)
+            .map_err(|error| files::failed("fit", "move aside", &path, &error))?;
         if let Some(aside) = moved {
-            halite_core::warning!("{} is not of this run; it is moved to {}", path.display(), aside.display());
+            halite_core::warning!(
+                "{} is not of this run; it is moved to {}",
+                path.display(),
+                aside.display()
+            );
         }
     }
     Ok(())
@@ -106,23 +116,34 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
 /// Removes what a process that was killed while it replaced `path` left.
 fn remove_temporary(path: &Path) -> Result<()> {
     let temporary = files::temporary_of(path);
-    if temporary.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
-        fs::remove_file(&temporary).map_err(|error| files::failed("fit", "remove", &temporary, &error))?;
+    if temporary
+        .symlink_metadata()
+        .is_ok_and(|found| !found.is_dir())
+    {
+        fs::remove_file(&temporary)
+            .map_err(|error| files::failed("fit", "remove", &temporary, &error))?;
     }
     Ok(())
 }
 
 /// A run that would overwrite another's checkpoints is refused before it trains for hours.
 fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<Position>)]) -> Result<()> {
-    if let Some(step) = folders.iter().find_map(|(_, position)| Some(position.as_ref().ok()?.step)) {
+    if let Some(step) = folders
+        .iter()
+        .find_map(|(_, position)| Some(position.as_ref().ok()?.step))
+    {
         let message = format!(
             "{} holds a run already, at step {step}; go on with it (`resume`, --resume), or use another directory (`out`, --out)",
             dir.display()
         );
         return Err(Error::invalid("fit", message));
     }
-    let problems = folders.iter().filter_map(|(_, position)| position.as_ref().err());
-    let problems: String = problems.map(|error| format!("\n  {}", error.message())).collect();
+    let problems = folders
+        .iter()
+        .filter_map(|(_, position)| position.as_ref().err());
+    let problems: String = problems
+        .map(|error| format!("\n  {}", error.message()))
+        .collect();
     if problems.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP ask a run to stop; the loop looks at a flag between steps and while it waits, saves, and ends.
+//! Ctrl-C, SIGTERM and SIGHUP ask a run to stop; the loop looks at a flag between steps and while
+//! it waits, saves, and ends.
 
 use std::sync::{
     Arc, OnceLock,
@@ -42,7 +43,8 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The exit code that a shell expects of a process that ended for this reason: 128 and the signal's number.
+    /// The exit code that a shell expects of a process that ended for this reason: 128 and the
+    /// signal's number.
     pub fn exit_code(self) -> u8 {
         match self {
             StopReason::Asked => 0,
@@ -76,7 +78,9 @@ impl StopFlag {
     /// Sets it.
     pub fn stop(&self) {
         // Which signal came first stays.
-        let _ = self.0.compare_exchange(0, ASKED, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self
+            .0
+            .compare_exchange(0, ASKED, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Whether it is set.
@@ -98,11 +102,11 @@ impl StopFlag {
 
 /// While it lives, SIGINT, SIGTERM and SIGHUP set a [`StopFlag`] instead of ending the process.
 ///
-/// A second SIGINT ends the process at once, with status 130. When the last of them is dropped, the signals do again
-/// what they do by default, unless the program handled them itself before.
+/// A second SIGINT ends the process at once, with status 130. When the last of them is dropped, the
+/// signals do again what they do by default, unless the program handled them itself before.
 ///
-/// A signal that was ignored when the first of them was made, as below `nohup` or in the background of a shell script, stays
-/// ignored. Only Linux tells which those are.
+/// A signal that was ignored when the first of them was made, as below `nohup` or in the background
+/// of a shell script, stays ignored. Only Linux tells which those are.
 #[derive(Debug)]
 pub struct Interrupts {
     flag: StopFlag,
@@ -125,14 +129,26 @@ impl Interrupts {
     /// As [`install`](Self::install).
     pub fn watch(flag: StopFlag) -> Result<Self> {
         let refused = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "signals", "the system refuses a handler for SIGINT, SIGTERM or SIGHUP")
-                .caused_by(error)
+            Error::new(
+                ErrorKind::Unavailable,
+                "signals",
+                "the system refuses a handler for SIGINT, SIGTERM or SIGHUP",
+            )
+            .caused_by(error)
         };
         let default = Defaults::get().map_err(refused)?;
         default.suspend();
         // From here on, dropping it undoes what was done.
-        let mut interrupts = Interrupts { flag, actions: Vec::new(), default };
-        let Interrupts { flag: StopFlag(reason), actions, .. } = &mut interrupts;
+        let mut interrupts = Interrupts {
+            flag,
+            actions: Vec::new(),
+            default,
+        };
+        let Interrupts {
+            flag: StopFlag(reason),
+            actions,
+            ..
+        } = &mut interrupts;
         let interrupted = Arc::new(AtomicBool::new(false));
         for &(signal, by) in SIGNALS {
             if default.ignored & bit(signal) != 0 {
@@ -141,7 +157,10 @@ impl Interrupts {
             if signal == SIGINT {
                 // In this order: the first SIGINT finds `interrupted` unset and then sets it.
                 let again = interrupted.clone();
-                actions.push(flag::register_conditional_shutdown(signal, INTERRUPTED, again).map_err(refused)?);
+                actions.push(
+                    flag::register_conditional_shutdown(signal, INTERRUPTED, again)
+                        .map_err(refused)?,
+                );
                 actions.push(flag::register(signal, interrupted.clone()).map_err(refused)?);
             }
             actions.push(flag::register_usize(signal, reason.clone(), by).map_err(refused)?);
@@ -170,8 +189,8 @@ impl Drop for Interrupts {
     }
 }
 
-/// A handler once installed stays for the life of the process, and without an action it would swallow the signal. This
-/// action does what the system would, except while somebody watches.
+/// A handler once installed stays for the life of the process, and without an action it would
+/// swallow the signal. This action does what the system would, except while somebody watches.
 #[derive(Debug)]
 struct Defaults {
     watchers: AtomicUsize,
@@ -188,8 +207,11 @@ impl Defaults {
         }
         let nobody_watches = Arc::new(AtomicBool::new(false));
         let [ignored, caught] = ["SigIgn:", "SigCgt:"].map(signal_mask);
-        let defaults =
-            DEFAULTS.get_or_init(|| Defaults { watchers: AtomicUsize::new(0), ignored, nobody_watches: nobody_watches.clone() });
+        let defaults = DEFAULTS.get_or_init(|| Defaults {
+            watchers: AtomicUsize::new(0),
+            ignored,
+            nobody_watches: nobody_watches.clone(),
+        });
         // Only the one whose value went in registers it.
         if Arc::ptr_eq(&defaults.nobody_watches, &nobody_watches) {
             for &(signal, _) in SIGNALS {
@@ -214,11 +236,13 @@ impl Defaults {
     }
 }
 
-/// Signals of this process of one kind, `SigIgn:` or `SigCgt:`, a [bit](self::bit) each. Known on Linux only; 0 elsewhere.
+/// Signals of this process of one kind, `SigIgn:` or `SigCgt:`, a [bit](self::bit) each. Known on
+/// Linux only; 0 elsewhere.
 fn signal_mask(kind: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix(kind));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 fn bit(signal: i32) -> u64 {

@@ -49,14 +49,24 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
         }
     }
 
-    fn try_map<M, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, L) -> Result<M, E>) -> Result<State<F, S, M>, E> {
+    fn try_map<M, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, L) -> Result<M, E>,
+    ) -> Result<State<F, S, M>, E> {
         // One statement each: a scope ends, and its name with it, at the end of the statement.
         let model = self.model.try_map(&mut at.field("model"), f)?;
         let slots = self.slots.try_map(&mut at.field("slots"), f)?;
         let step = f(&at.field("step"), self.step)?;
         let key = f(&at.field("key"), self.key)?;
         let scale = self.scale.try_map(&mut at.field("scale"), f)?;
-        Ok(State { model, slots, step, key, scale })
+        Ok(State {
+            model,
+            slots,
+            step,
+            key,
+            scale,
+        })
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a L)) {

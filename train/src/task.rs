@@ -31,14 +31,21 @@ pub trait Task: Send + Sync + 'static {
     /// The model: `Mlp<()>`.
     type Model: Family;
 
-    /// A batch: `Labeled<()>`. Its leaves are the fields of the dataset, in order, and then, if there is one more leaf,
-    /// the weight of each sample, `f32[batch]`: 0 for samples that only fill up the last batch.
+    /// A batch: `Labeled<()>`. Its leaves are the fields of the dataset, in order, and then, if
+    /// there is one more leaf, the weight of each sample, `f32[batch]`: 0 for samples that only
+    /// fill up the last batch.
     type Batch: Family<Of<()>: Default>;
 
     /// The loss of a batch, traced. Metrics are reported with [`cx.metric`](Trace::metric).
     ///
-    /// It is called for training and for validation; [`cx.is_training`](Trace::is_training) tells them apart.
-    fn loss<'t>(&self, cx: &'t Trace, model: &Traced<'t, Self::Model>, batch: &Traced<'t, Self::Batch>) -> Mean<'t>;
+    /// It is called for training and for validation; [`cx.is_training`](Trace::is_training) tells
+    /// them apart.
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Traced<'t, Self::Model>,
+        batch: &Traced<'t, Self::Batch>,
+    ) -> Mean<'t>;
 }
 
 /// A task whose model can be asked, not only scored.

@@ -14,7 +14,9 @@ use crate::{
     fit::Run,
     identity::{self, Identity, Values},
     in_flight::InFlight,
-    programs::{BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program},
+    programs::{
+        BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program,
+    },
     signals::StopFlag,
     waits::{Limits, NextBatch, next_batch, wait},
 };
@@ -39,7 +41,8 @@ pub struct TrainerOptions {
     pub batch_size: usize,
     /// All that is drawn at random, first weights, order of samples, dropout, is a function of it.
     pub seed: u64,
-    /// Directory of the run: checkpoints, `metrics.csv`, `metrics.svg`, `report.json`. Without it nothing is written.
+    /// Directory of the run: checkpoints, `metrics.csv`, `metrics.svg`, `report.json`. Without it
+    /// nothing is written.
     pub out: Option<PathBuf>,
     /// Go on from the latest checkpoint in `out`, if there is one.
     pub resume: bool,
@@ -58,12 +61,14 @@ pub struct TrainerOptions {
     pub checkpoint_every: Option<u64>,
     /// Scale gradients down so that their global norm is at most this.
     pub clip_norm: Option<f64>,
-    /// Which element types the programs compute in; if not set, what [`DTypePolicy::auto`] says of the device.
+    /// Which element types the programs compute in; if not set, what [`DTypePolicy::auto`] says of
+    /// the device.
     pub precision: Option<DTypePolicy>,
     /// Threads that read samples. They do not change the results.
     pub workers: usize,
-    /// How long the run may wait for one step, or one batch, before it ends with an error. If not set, twenty times as long as the
-    /// longest so far took, at least an hour, and a day for the first.
+    /// How long the run may wait for one step, or one batch, before it ends with an error. If not
+    /// set, twenty times as long as the longest so far took, at least an hour, and a day for the
+    /// first.
     pub wait_limit: Option<Duration>,
     /// No progress bar.
     pub quiet: bool,
@@ -96,23 +101,45 @@ impl Default for TrainerOptions {
 
 impl TrainerOptions {
     fn check(&self) -> Result<()> {
-        let nothing = [("epochs", self.epochs), ("batch_size", self.batch_size as u64), ("log_every", self.log_every)];
+        let nothing = [
+            ("epochs", self.epochs),
+            ("batch_size", self.batch_size as u64),
+            ("log_every", self.log_every),
+        ];
         for (name, value) in nothing {
             if value == 0 {
-                return Err(Error::invalid("trainer", format!("`{name}` is 0; it must be at least 1")));
+                return Err(Error::invalid(
+                    "trainer",
+                    format!("`{name}` is 0; it must be at least 1"),
+                ));
             }
         }
         if self.checkpoint_every == Some(0) {
-            return Err(Error::invalid("trainer", "`checkpoint_every` is 0; it must be at least 1, or not set"));
+            return Err(Error::invalid(
+                "trainer",
+                "`checkpoint_every` is 0; it must be at least 1, or not set",
+            ));
         }
-        if let Some(norm) = self.clip_norm.filter(|norm| !(*norm > 0.0 && norm.is_finite())) {
-            return Err(Error::invalid("trainer", format!("`clip_norm` is {norm}; it must be positive and finite")));
+        if let Some(norm) = self
+            .clip_norm
+            .filter(|norm| !(*norm > 0.0 && norm.is_finite()))
+        {
+            return Err(Error::invalid(
+                "trainer",
+                format!("`clip_norm` is {norm}; it must be positive and finite"),
+            ));
         }
         if self.wait_limit == Some(Duration::ZERO) {
-            return Err(Error::invalid("trainer", "`wait_limit` is 0, in which no step can end; it must be longer, or not set"));
+            return Err(Error::invalid(
+                "trainer",
+                "`wait_limit` is 0, in which no step can end; it must be longer, or not set",
+            ));
         }
         if (self.resume || self.resume_from.is_some()) && self.out.is_none() {
-            return Err(Error::invalid("trainer", "`resume` needs `out`: the directory of the run to go on with"));
+            return Err(Error::invalid(
+                "trainer",
+                "`resume` needs `out`: the directory of the run to go on with",
+            ));
         }
         if !self.allow_changes.is_empty() && !self.resume && self.resume_from.is_none() {
             return Err(Error::invalid(
@@ -121,7 +148,10 @@ impl TrainerOptions {
             ));
         }
         if self.checkpoint_every.is_some() && self.out.is_none() {
-            return Err(Error::invalid("trainer", "`checkpoint_every` needs `out`: the directory to write checkpoints to"));
+            return Err(Error::invalid(
+                "trainer",
+                "`checkpoint_every` needs `out`: the directory to write checkpoints to",
+            ));
         }
         Ok(())
     }
@@ -169,13 +199,14 @@ impl TrainerBuilder {
         checkpoint_every: u64 => Some(checkpoint_every);
         /// Scale gradients down so that their global norm is at most this.
         clip_norm: f64 => Some(clip_norm);
-        /// Which element types the programs compute in: `bf16-mixed` by default on TPUs and recent GPUs, else `f32`. Arrays,
-        /// checkpoints and metrics keep the types they are declared with.
+        /// Which element types the programs compute in: `bf16-mixed` by default on TPUs and recent
+        /// GPUs, else `f32`. Arrays, checkpoints and metrics keep the types they are declared with.
         precision: DTypePolicy => Some(precision);
         /// Threads that read samples; the results do not depend on it. Default 1.
         workers: usize => workers;
-        /// How long the run may wait for one step, or one batch, before it ends with an error. Default: twenty times as long as
-        /// the longest so far took, at least an hour, and a day for the first.
+        /// How long the run may wait for one step, or one batch, before it ends with an error.
+        /// Default: twenty times as long as the longest so far took, at least an hour, and a day
+        /// for the first.
         wait_limit: Duration => Some(wait_limit);
         /// No progress bar.
         quiet: bool => quiet;
@@ -193,14 +224,18 @@ impl TrainerBuilder {
     /// [digests](Dataset::digest) of the data, the clipping of gradients, the optimizer (its
     /// `Debug` text), the precision, and the arrays of the model.
     pub fn property(mut self, name: impl Into<String>, value: impl ToString) -> Self {
-        self.options.properties.push((name.into(), value.to_string()));
+        self.options
+            .properties
+            .push((name.into(), value.to_string()));
         self
     }
 
     /// Properties that may differ from those of the checkpoint that the run resumes from, by the
     /// names that the refusal gives; `all` for any. Arrays of another model are always refused.
     pub fn allow_changes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.options.allow_changes.extend(names.into_iter().map(Into::into));
+        self.options
+            .allow_changes
+            .extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -210,21 +245,27 @@ impl TrainerBuilder {
         self
     }
 
-    /// The devices as a grid with named axes, `[("data", 2), ("model", 4)]`; as many of the [devices](Self::devices) as the
-    /// sizes multiply to, in row-major order. Default: one axis with all devices, the one that the strategy splits over.
+    /// The devices as a grid with named axes, `[("data", 2), ("model", 4)]`; as many of the
+    /// [devices](Self::devices) as the sizes multiply to, in row-major order. Default: one axis
+    /// with all devices, the one that the strategy splits over.
     pub fn mesh<N: Into<Arc<str>>>(mut self, axes: impl IntoIterator<Item = (N, usize)>) -> Self {
-        self.mesh = Some(axes.into_iter().map(|(name, size)| (name.into(), size)).collect());
+        self.mesh = Some(
+            axes.into_iter()
+                .map(|(name, size)| (name.into(), size))
+                .collect(),
+        );
         self
     }
 
-    /// How parameters, what the optimizer keeps of them, and batches lie over the mesh. Default: data parallel.
+    /// How parameters, what the optimizer keeps of them, and batches lie over the mesh. Default:
+    /// data parallel.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// A flag that others may set to stop the run, as Ctrl-C does: it saves a checkpoint and returns. The signals set it
-    /// too, and it stays set.
+    /// A flag that others may set to stop the run, as Ctrl-C does: it saves a checkpoint and
+    /// returns. The signals set it too, and it stays set.
     pub fn stop_flag(mut self, stop: &StopFlag) -> Self {
         self.stop = Some(stop.clone());
         self
@@ -242,33 +283,76 @@ impl TrainerBuilder {
         self.options.check()?;
         let mesh = Arc::new(self.on_devices()?);
         self.strategy.check(&mesh)?;
-        let (batch_size, sharding) = (self.options.batch_size, Sharding::new(&mesh, self.strategy.batch_spec(&mesh))?);
+        let (batch_size, sharding) = (
+            self.options.batch_size,
+            Sharding::new(&mesh, self.strategy.batch_spec(&mesh))?,
+        );
         let parts = sharding.parts(0);
         if !batch_size.is_multiple_of(parts) {
             let less = batch_size - batch_size % parts;
-            let would_do = if less > 0 { format!("{less} and {}", less.saturating_add(parts)) } else { parts.to_string() };
-            let over = if parts == mesh.size() { "devices".to_string() } else { format!("parts, {sharding}") };
-            let message = format!("`batch_size` {batch_size} does not divide among {parts} {over}; {would_do} would");
+            let would_do = if less > 0 {
+                format!("{less} and {}", less.saturating_add(parts))
+            } else {
+                parts.to_string()
+            };
+            let over = if parts == mesh.size() {
+                "devices".to_string()
+            } else {
+                format!("parts, {sharding}")
+            };
+            let message = format!(
+                "`batch_size` {batch_size} does not divide among {parts} {over}; {would_do} would"
+            );
             return Err(Error::invalid("trainer", message));
         }
-        let precision = self.options.precision.unwrap_or_else(|| default_precision(&self.client, &mesh));
+        let precision = self
+            .options
+            .precision
+            .unwrap_or_else(|| default_precision(&self.client, &mesh));
         precision.check()?;
-        Ok(Trainer { client: self.client, mesh, strategy: self.strategy, options: self.options, precision, stop: self.stop })
+        Ok(Trainer {
+            client: self.client,
+            mesh,
+            strategy: self.strategy,
+            options: self.options,
+            precision,
+            stop: self.stop,
+        })
     }
 
     fn on_devices(&self) -> Result<Mesh> {
         let local = self.client.local_devices();
-        if let Some(missing) = self.devices.iter().flatten().find(|device| !local.contains(device)) {
-            return Err(Error::invalid("trainer", format!("there is no device {}: this process has {local:?}", missing.0)));
+        if let Some(missing) = self
+            .devices
+            .iter()
+            .flatten()
+            .find(|device| !local.contains(device))
+        {
+            return Err(Error::invalid(
+                "trainer",
+                format!(
+                    "there is no device {}: this process has {local:?}",
+                    missing.0
+                ),
+            ));
         }
         if self.devices.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Error::invalid("trainer", "`devices` is empty; a run needs at least one"));
+            return Err(Error::invalid(
+                "trainer",
+                "`devices` is empty; a run needs at least one",
+            ));
         }
         let Some(axes) = &self.mesh else {
             return match self.devices.as_deref() {
-                None => local.first().map(|device| Mesh::single(*device)).ok_or_else(|| {
-                    Error::invalid("trainer", format!("{:?} has no device that this process can use", self.client))
-                }),
+                None => local
+                    .first()
+                    .map(|device| Mesh::single(*device))
+                    .ok_or_else(|| {
+                        Error::invalid(
+                            "trainer",
+                            format!("{:?} has no device that this process can use", self.client),
+                        )
+                    }),
                 Some([device]) => Ok(Mesh::single(*device)),
                 Some(devices) => {
                     let axis = self.strategy.axis_of_all().ok_or_else(|| {
@@ -285,10 +369,17 @@ impl TrainerBuilder {
                 }
             };
         };
-        let wanted = axes.iter().try_fold(1usize, |product, (_, size)| product.checked_mul(*size));
+        let wanted = axes
+            .iter()
+            .try_fold(1usize, |product, (_, size)| product.checked_mul(*size));
         let devices = self.devices.as_ref().unwrap_or(&local);
-        // Of devices that nobody chose the first are taken; those that somebody chose are all to be used.
-        let taken = if self.devices.is_none() { wanted.unwrap_or(usize::MAX).min(devices.len()) } else { devices.len() };
+        // Of devices that nobody chose the first are taken; those that somebody chose are all to be
+        // used.
+        let taken = if self.devices.is_none() {
+            wanted.unwrap_or(usize::MAX).min(devices.len())
+        } else {
+            devices.len()
+        };
         Mesh::new(axes.iter().cloned(), devices[..taken].iter().copied())
     }
 }
@@ -334,13 +425,15 @@ impl Trainer {
 
     /// Trains `model` on `train`, and after each epoch scores it on `validation`.
     ///
-    /// Ctrl-C, SIGTERM, SIGHUP and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and return with
-    /// [`Report::interrupted`](crate::Report) set. Before the first step there is nothing to save: the result is an error of
-    /// the kind [`Cancelled`](halite_core::ErrorKind::Cancelled) then.
+    /// Ctrl-C, SIGTERM, SIGHUP and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and
+    /// return with [`Report::interrupted`](crate::Report) set. Before the first step there is
+    /// nothing to save: the result is an error of the kind
+    /// [`Cancelled`](halite_core::ErrorKind::Cancelled) then.
     ///
     /// # Errors
-    /// All mistakes of the task's code at once; what the compiler says; a loss or metric that is not finite, with its name
-    /// and step; a sample that cannot be read; a directory that cannot be written.
+    /// All mistakes of the task's code at once; what the compiler says; a loss or metric that is
+    /// not finite, with its name and step; a sample that cannot be read; a directory that cannot be
+    /// written.
     #[track_caller]
     pub fn fit<K: Task, O: Optimizer>(
         &self,
@@ -358,17 +451,34 @@ impl Trainer {
             ..LoaderOptions::shuffled(self.options.batch_size, self.options.seed)
         };
         let train = Loader::new(train, training).map_err(|error| of_data("training", &error))?;
-        let validation = self.in_order::<K>(validation).map_err(|error| of_data("validation", &error))?;
+        let validation = self
+            .in_order::<K>(validation)
+            .map_err(|error| of_data("validation", &error))?;
         let line = Location::caller();
-        Run::start(self, line, Arc::new(task), Arc::new(model), Arc::new(optimizer), train, validation)?.fit()
+        Run::start(
+            self,
+            line,
+            Arc::new(task),
+            Arc::new(model),
+            Arc::new(optimizer),
+            train,
+            validation,
+        )?
+        .fit()
     }
 
-    /// Scores `model` on every sample of `dataset`, exactly: the samples that fill up the last batch do not count.
+    /// Scores `model` on every sample of `dataset`, exactly: the samples that fill up the last
+    /// batch do not count.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
     #[track_caller]
-    pub fn validate<K: Task>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Metrics> {
+    pub fn validate<K: Task>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<Metrics> {
         let loader = self.in_order::<K>(dataset)?;
         let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
         let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics)
@@ -389,7 +499,8 @@ impl Trainer {
     ) -> Result<Option<Metrics>> {
         let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
         let limit = self.options.wait_limit;
-        let (mut in_flight, mut limits) = (InFlight::new("validation step", limit), Limits::new(limit));
+        let (mut in_flight, mut limits) =
+            (InFlight::new("validation step", limit), Limits::new(limit));
         let mut prefetch = self.prefetch(loader, halite_data::Position::default())?;
         for number in 1.. {
             let batch = match next_batch("validation", &mut prefetch, &mut limits, stop)? {
@@ -400,28 +511,39 @@ impl Trainer {
             if stop() {
                 return Ok(None);
             }
-            window = program.run_with((Tree::as_ref(model), (Tree::as_ref(&batch), Tree::as_ref(&window))))?;
+            window = program.run_with((
+                Tree::as_ref(model),
+                (Tree::as_ref(&batch), Tree::as_ref(&window)),
+            ))?;
             in_flight.push(number, &window.0, stop)?;
         }
         let scores = window.0.fetch()?;
         let name = || "the scores of the validation data".to_string();
-        match wait(name, in_flight.limits(), stop, |slice| scores.wait_ready(slice).then_some(()))? {
+        match wait(name, in_flight.limits(), stop, |slice| {
+            scores.wait_ready(slice).then_some(())
+        })? {
             Some(()) => metrics.means(&scores.wait()?, loader).map(Some),
             None => Ok(None),
         }
     }
 
-    /// What `model` answers for every sample of `dataset`, in order: one array per leaf of the output, whose first
-    /// dimension counts the samples.
+    /// What `model` answers for every sample of `dataset`, in order: one array per leaf of the
+    /// output, whose first dimension counts the samples.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
     #[track_caller]
-    pub fn predict<K: Predict>(&self, task: K, model: &ModelArrays<K>, dataset: impl Dataset + 'static) -> Result<Answers<K>> {
+    pub fn predict<K: Predict>(
+        &self,
+        task: K,
+        model: &ModelArrays<K>,
+        dataset: impl Dataset + 'static,
+    ) -> Result<Answers<K>> {
         let batch_size = self.options.batch_size;
         let loader = Loader::new(dataset, self.padded())?;
-        let program =
-            predict_program(&self.client, &self.mesh, &Arc::new(task)).precision(self.precision).of_line(Location::caller());
+        let program = predict_program(&self.client, &self.mesh, &Arc::new(task))
+            .precision(self.precision)
+            .of_line(Location::caller());
         let mut answers: Vec<Vec<u8>> = Vec::new();
         let mut shape = None;
         let mut samples = 0;
@@ -435,7 +557,10 @@ impl Trainer {
             answers.resize_with(types.leaf_count(), Vec::new);
             for (all, array) in answers.iter_mut().zip(output.leaves()) {
                 if array.ty().dims().first() != Some(&batch_size) {
-                    let message = format!("an output is {}; its first dimension must count the {batch_size} samples", array.ty());
+                    let message = format!(
+                        "an output is {}; its first dimension must count the {batch_size} samples",
+                        array.ty()
+                    );
                     return Err(Error::invalid("predict", message));
                 }
                 let host = array.fetch()?.wait()?;
@@ -457,7 +582,10 @@ impl Trainer {
     fn in_order<K: Task>(&self, dataset: impl Dataset + 'static) -> Result<Loader> {
         let batch_size = self.options.batch_size;
         let loader = Loader::new(dataset, self.padded())?;
-        let (leaves, fields) = (<K::Batch as Family>::Of::<()>::default().leaf_count(), loader.dataset().fields().len());
+        let (leaves, fields) = (
+            <K::Batch as Family>::Of::<()>::default().leaf_count(),
+            loader.dataset().fields().len(),
+        );
         let samples = loader.dataset().len();
         if leaves == fields && !samples.is_multiple_of(batch_size) {
             let message = format!(
@@ -470,14 +598,30 @@ impl Trainer {
     }
 
     fn padded(&self) -> LoaderOptions {
-        LoaderOptions { workers: self.options.workers, last: LastBatch::Pad, ..LoaderOptions::new(self.options.batch_size) }
+        LoaderOptions {
+            workers: self.options.workers,
+            last: LastBatch::Pad,
+            ..LoaderOptions::new(self.options.batch_size)
+        }
     }
 
-    pub(crate) fn prefetch(&self, loader: &Loader, start: halite_data::Position) -> Result<Prefetch> {
-        Prefetch::new(loader.epoch_from(start), &self.client, vec![self.batch_sharding()?], PREFETCH)
+    pub(crate) fn prefetch(
+        &self,
+        loader: &Loader,
+        start: halite_data::Position,
+    ) -> Result<Prefetch> {
+        Prefetch::new(
+            loader.epoch_from(start),
+            &self.client,
+            vec![self.batch_sharding()?],
+            PREFETCH,
+        )
     }
 
-    pub(crate) fn batch_tree<K: Task>(&self, batch: halite_data::DeviceBatch) -> Result<BatchArrays<K>> {
+    pub(crate) fn batch_tree<K: Task>(
+        &self,
+        batch: halite_data::DeviceBatch,
+    ) -> Result<BatchArrays<K>> {
         batch.into_tree(&<K::Batch as Family>::Of::<()>::default())
     }
 
@@ -488,7 +632,16 @@ impl Trainer {
         optimizer: &O,
         step: &[u8],
     ) -> identity::Pending {
-        let TrainerOptions { label, seed, batch_size, clip_norm, epochs, out, properties, .. } = &self.options;
+        let TrainerOptions {
+            label,
+            seed,
+            batch_size,
+            clip_norm,
+            epochs,
+            out,
+            properties,
+            ..
+        } = &self.options;
         let platform = self.client.platform();
         let known = Identity::new(Values {
             label: label.as_deref(),
@@ -500,9 +653,15 @@ impl Trainer {
             precision: self.precision.to_string(),
             epochs: *epochs,
             // How the axes of a single device are named changes nothing.
-            mesh: if self.mesh.size() == 1 { "1 device".into() } else { self.mesh.to_string() },
+            mesh: if self.mesh.size() == 1 {
+                "1 device".into()
+            } else {
+                self.mesh.to_string()
+            },
             strategy: self.strategy.to_string(),
-            plugin: format!("{} {}", platform.name, platform.version).trim().to_string(),
+            plugin: format!("{} {}", platform.name, platform.version)
+                .trim()
+                .to_string(),
             step,
             properties,
         });
@@ -515,9 +674,16 @@ impl Trainer {
         Sharding::new(&self.mesh, self.strategy.batch_spec(&self.mesh))
     }
 
-    pub(crate) fn batch_specs<K: Task>(&self, loader: &Loader) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
+    pub(crate) fn batch_specs<K: Task>(
+        &self,
+        loader: &Loader,
+    ) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
         let sharding = self.batch_sharding()?;
-        let specs = loader.batch_types().into_iter().map(|ty| ArraySpec::new(ty, &sharding)).collect();
+        let specs = loader
+            .batch_types()
+            .into_iter()
+            .map(|ty| ArraySpec::new(ty, &sharding))
+            .collect();
         halite_data::batch_tree(specs, &<K::Batch as Family>::Of::<()>::default())
     }
 }
@@ -525,8 +691,13 @@ impl Trainer {
 /// What the first device of the mesh proposes.
 fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
     let devices = client.devices();
-    let first = devices.iter().find(|device| mesh.devices().first() == Some(&device.id()));
-    DTypePolicy::auto(&client.platform().name, first.map_or("", |device| device.kind()))
+    let first = devices
+        .iter()
+        .find(|device| mesh.devices().first() == Some(&device.id()));
+    DTypePolicy::auto(
+        &client.platform().name,
+        first.map_or("", |device| device.kind()),
+    )
 }
 
 /// Batches uploaded ahead of the step.

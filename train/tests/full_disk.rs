@@ -1,5 +1,5 @@
-//! Real file systems that are full or read-only. Where the system lets nobody mount one in a namespace of his own, these
-//! say that they skip.
+//! Real file systems that are full or read-only. Where the system lets nobody mount one in a
+//! namespace of his own, these say that they skip.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -22,25 +22,55 @@ struct Mounted {
     dir: tempfile::TempDir,
 }
 
-/// A small file system for the test of this name. What is mounted in a namespace of its own goes with the process,
-/// however that ends: so the test is run again there, and only there it gets the file system.
+/// A small file system for the test of this name. What is mounted in a namespace of its own goes
+/// with the process, however that ends: so the test is run again there, and only there it gets the
+/// file system.
 fn disk_of_kilobytes(size: u32, test: &str) -> Option<Mounted> {
     if std::env::var_os(INSIDE).is_some() {
         let dir = tempfile::tempdir().unwrap();
         let size = format!("size={size}k");
-        assert!(run("mount", &["-t", "tmpfs", "-o", &size, "halite-test", dir.path().to_str().unwrap()]), "{size}");
+        assert!(
+            run(
+                "mount",
+                &[
+                    "-t",
+                    "tmpfs",
+                    "-o",
+                    &size,
+                    "halite-test",
+                    dir.path().to_str().unwrap()
+                ]
+            ),
+            "{size}"
+        );
         return Some(Mounted { dir });
     }
     const UNSHARE: [&str; 3] = ["--user", "--map-root-user", "--mount"];
-    if !run("unshare", &[&UNSHARE[..], &["mount", "-t", "tmpfs", "halite-test", "/tmp"]].concat()) {
-        eprintln!("skipped: this account may not mount a small file system in a namespace of its own");
+    if !run(
+        "unshare",
+        &[
+            &UNSHARE[..],
+            &["mount", "-t", "tmpfs", "halite-test", "/tmp"],
+        ]
+        .concat(),
+    ) {
+        eprintln!(
+            "skipped: this account may not mount a small file system in a namespace of its own"
+        );
         return None;
     }
     let mut command = Command::new("unshare");
-    command.args(UNSHARE).arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    command
+        .args(UNSHARE)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"]);
     let output = command.env(INSIDE, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains(" 1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && said.contains(" 1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     None
 }
 
@@ -50,9 +80,13 @@ impl Mounted {
     }
 
     fn remount(&self, how: &str) {
-        // `bind`: the mount alone, not the file system, whose options name users that there are not in the namespace.
+        // `bind`: the mount alone, not the file system, whose options name users that there are not
+        // in the namespace.
         let how = format!("remount,bind,{how}");
-        assert!(run("mount", &["-o", &how, self.path().to_str().unwrap()]), "{how}");
+        assert!(
+            run("mount", &["-o", &how, self.path().to_str().unwrap()]),
+            "{how}"
+        );
     }
 }
 
@@ -63,47 +97,97 @@ impl Drop for Mounted {
 }
 
 fn run(program: &str, arguments: &[&str]) -> bool {
-    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    Command::new(program)
+        .args(arguments)
+        .output()
+        .is_ok_and(|output| output.status.success())
 }
 
 fn snapshot(step: u64, kilobytes: usize) -> Snapshot {
     Snapshot {
-        position: Position { step, ..Position::default() },
+        position: Position {
+            step,
+            ..Position::default()
+        },
         seed: 0,
-        arrays: vec![("w".into(), HostArray::zeros(TensorType::new(DType::U8, [kilobytes << 10])))],
+        arrays: vec![(
+            "w".into(),
+            HostArray::zeros(TensorType::new(DType::U8, [kilobytes << 10])),
+        )],
         metadata: serde_json::Value::Null,
         best: None,
     }
 }
 
 fn folders(dir: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_dir())
+        .collect();
     paths.sort();
     paths
 }
 
 #[test]
 fn a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays() {
-    let Some(disk) = disk_of_kilobytes(512, "a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays") else { return };
+    let Some(disk) = disk_of_kilobytes(
+        512,
+        "a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays",
+    ) else {
+        return;
+    };
     let store = CheckpointStore::open(disk.path().join("run/checkpoints"), 2).unwrap();
     let good = store.save(snapshot(1, 100)).unwrap();
     for background in [false, true] {
         let error = if background {
-            let Snapshot { position, seed, arrays, metadata, best } = snapshot(2, 600);
-            let arrays = arrays.into_iter().map(|(name, array)| (name, Pending::ready(Ok(array)))).collect();
-            store.save_in_background(Snapshot { position, seed, arrays, metadata, best }).unwrap();
+            let Snapshot {
+                position,
+                seed,
+                arrays,
+                metadata,
+                best,
+            } = snapshot(2, 600);
+            let arrays = arrays
+                .into_iter()
+                .map(|(name, array)| (name, Pending::ready(Ok(array))))
+                .collect();
+            store
+                .save_in_background(Snapshot {
+                    position,
+                    seed,
+                    arrays,
+                    metadata,
+                    best,
+                })
+                .unwrap();
             store.finish().unwrap_err()
         } else {
             store.save(snapshot(2, 600)).unwrap_err()
         };
         assert_eq!(error.kind(), ErrorKind::Io);
         let text = error.to_string();
-        assert!(text.contains("No space left on device") && text.contains("free some space"), "{text}");
-        assert!(text.contains("cannot write the 6144") && text.contains(" bytes of "), "{text}");
-        assert!(text.ends_with(&format!("the last good checkpoint, {}, is untouched", good.display())), "{text}");
+        assert!(
+            text.contains("No space left on device") && text.contains("free some space"),
+            "{text}"
+        );
+        assert!(
+            text.contains("cannot write the 6144") && text.contains(" bytes of "),
+            "{text}"
+        );
+        assert!(
+            text.ends_with(&format!(
+                "the last good checkpoint, {}, is untouched",
+                good.display()
+            )),
+            "{text}"
+        );
         assert!(!text.contains('\n'));
-        assert_eq!(folders(store.dir()), std::slice::from_ref(&good), "nothing half written is left");
+        assert_eq!(
+            folders(store.dir()),
+            std::slice::from_ref(&good),
+            "nothing half written is left"
+        );
         assert_eq!(store.latest().unwrap().unwrap().position().step, 1);
     }
     // Room again: the same store goes on.
@@ -113,10 +197,16 @@ fn a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays() {
 
 #[test]
 fn a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint() {
-    let Some(disk) = disk_of_kilobytes(256, "a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint") else { return };
+    let Some(disk) = disk_of_kilobytes(
+        256,
+        "a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint",
+    ) else {
+        return;
+    };
     let store = CheckpointStore::open(disk.path(), 1).unwrap();
     let mut newest = 0;
-    // From hopeless to fitting: the space ends in the arrays, in the manifest, in the marker, and not at all.
+    // From hopeless to fitting: the space ends in the arrays, in the manifest, in the marker, and
+    // not at all.
     for (step, filler) in (1..).zip((0..=230).rev().step_by(4)) {
         fs::write(disk.path().join("filler"), vec![1; filler << 10]).unwrap();
         let mut snapshot = snapshot(step, 10);
@@ -125,7 +215,10 @@ fn a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint() {
             Ok(_) => newest = step,
             Err(error) => assert_eq!(error.kind(), ErrorKind::Io, "{error}"),
         }
-        let latest = store.latest().unwrap().map_or(0, |saved| saved.position().step);
+        let latest = store
+            .latest()
+            .unwrap()
+            .map_or(0, |saved| saved.position().step);
         assert_eq!(latest, newest, "with {filler} KiB taken");
         fs::remove_file(disk.path().join("filler")).unwrap();
     }
@@ -134,36 +227,81 @@ fn a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint() {
 
 #[test]
 fn a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had() {
-    let Some(disk) = disk_of_kilobytes(64, "a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had") else { return };
-    let row = |step| Row { step, epoch: 0, seconds: 1.0, split: Split::Train, metrics: vec![("loss".into(), 0.5)] };
+    let Some(disk) = disk_of_kilobytes(
+        64,
+        "a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had",
+    ) else {
+        return;
+    };
+    let row = |step| Row {
+        step,
+        epoch: 0,
+        seconds: 1.0,
+        split: Split::Train,
+        metrics: vec![("loss".into(), 0.5)],
+    };
     let mut log = CsvLog::create(disk.path().join("metrics.csv")).unwrap();
-    let report = Report { steps: 1, ..Report::default() };
+    let report = Report {
+        steps: 1,
+        ..Report::default()
+    };
     report.write(disk.path().join("report.json")).unwrap();
     log.write(&row(0)).unwrap();
     fs::write(disk.path().join("filler"), vec![1; 1 << 20]).unwrap_err();
 
-    let error = Report { steps: 2, ..report.clone() }.write(disk.path().join("report.json")).unwrap_err().to_string();
-    assert!(error.starts_with("report: cannot write ") && error.contains("free some space"), "{error}");
-    assert_eq!(Report::read(disk.path().join("report.json")).unwrap(), report);
+    let error = Report {
+        steps: 2,
+        ..report.clone()
+    }
+    .write(disk.path().join("report.json"))
+    .unwrap_err()
+    .to_string();
+    assert!(
+        error.starts_with("report: cannot write ") && error.contains("free some space"),
+        "{error}"
+    );
+    assert_eq!(
+        Report::read(disk.path().join("report.json")).unwrap(),
+        report
+    );
 
     // The last page of the table has room for a while.
-    let error = (1..10_000).find_map(|step| log.write(&row(step)).err()).expect("the disk is full").to_string();
-    assert!(error.starts_with("metrics log: cannot write ") && error.contains("free some space"), "{error}");
+    let error = (1..10_000)
+        .find_map(|step| log.write(&row(step)).err())
+        .expect("the disk is full")
+        .to_string();
+    assert!(
+        error.starts_with("metrics log: cannot write ") && error.contains("free some space"),
+        "{error}"
+    );
     fs::remove_file(disk.path().join("filler")).unwrap();
-    let kept = CsvLog::resume(disk.path().join("metrics.csv"), u64::MAX).unwrap().rows().unwrap();
+    let kept = CsvLog::resume(disk.path().join("metrics.csv"), u64::MAX)
+        .unwrap()
+        .rows()
+        .unwrap();
     assert!(!kept.is_empty() && kept.iter().zip(0..).all(|(kept, step)| *kept == row(step)));
 }
 
 #[test]
 fn table_catches_up_once_there_is_room() {
-    let Some(disk) = disk_of_kilobytes(64, "table_catches_up_once_there_is_room") else { return };
+    let Some(disk) = disk_of_kilobytes(64, "table_catches_up_once_there_is_room") else {
+        return;
+    };
     let row = |step: u64| {
         let metrics = vec![("loss".to_string(), 1.0 / step as f64)];
-        Row { step, epoch: 0, seconds: 1.0, split: Split::Train, metrics }
+        Row {
+            step,
+            epoch: 0,
+            seconds: 1.0,
+            split: Split::Train,
+            metrics,
+        }
     };
     let mut log = CsvLog::create(disk.path().join("metrics.csv")).unwrap();
     fs::write(disk.path().join("filler"), vec![1; 1 << 20]).unwrap_err();
-    let failed = (1..10_000).find(|&step| log.write(&row(step)).is_err()).expect("the disk is full");
+    let failed = (1..10_000)
+        .find(|&step| log.write(&row(step)).is_err())
+        .expect("the disk is full");
     for step in failed + 1..failed + 100 {
         log.write(&row(step)).unwrap_err();
     }
@@ -177,16 +315,35 @@ fn table_catches_up_once_there_is_room() {
 
 #[test]
 fn a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read() {
-    let Some(disk) = disk_of_kilobytes(512, "a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read") else { return };
+    let Some(disk) = disk_of_kilobytes(
+        512,
+        "a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read",
+    ) else {
+        return;
+    };
     let dir = disk.path().join("checkpoints");
     let store = CheckpointStore::open(&dir, 1).unwrap();
     store.save(snapshot(1, 10)).unwrap();
     drop(store);
     disk.remount("ro");
     let error = CheckpointStore::open(&dir, 1).unwrap_err().to_string();
-    assert!(error.contains("it is mounted read-only: give an output directory elsewhere"), "{error}");
-    let error = CheckpointStore::open(disk.path().join("new"), 1).unwrap_err().to_string();
+    assert!(
+        error.contains("it is mounted read-only: give an output directory elsewhere"),
+        "{error}"
+    );
+    let error = CheckpointStore::open(disk.path().join("new"), 1)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("cannot create the directory"), "{error}");
-    assert_eq!(CheckpointStore::open_read_only(&dir).unwrap().latest().unwrap().unwrap().position().step, 1);
+    assert_eq!(
+        CheckpointStore::open_read_only(&dir)
+            .unwrap()
+            .latest()
+            .unwrap()
+            .unwrap()
+            .position()
+            .step,
+        1
+    );
     disk.remount("rw");
 }

@@ -19,13 +19,24 @@ impl Task for Classify {
     type Model = Net<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, _cx: &'t Trace, model: &Net<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
-        cross_entropy(model.out.forward(model.hidden.forward(batch.input).relu()), batch.target)
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Net<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        cross_entropy(
+            model.out.forward(model.hidden.forward(batch.input).relu()),
+            batch.target,
+        )
     }
 }
 
 fn net() -> Net<Param> {
-    Net { hidden: Linear::new(64, 1 << 20), out: Linear::new(1 << 20, 1 << 17) }
+    Net {
+        hidden: Linear::new(64, 1 << 20),
+        out: Linear::new(1 << 20, 1 << 17),
+    }
 }
 
 fn options(strategy: &str) -> LowerOptions {
@@ -38,7 +49,10 @@ fn lower(fields: &[TensorType], options: &LowerOptions) -> Result<LoweredStep> {
 }
 
 fn fields(samples: usize) -> [TensorType; 2] {
-    [TensorType::new(DType::F32, [samples, 64]), TensorType::new(DType::S32, [samples])]
+    [
+        TensorType::new(DType::F32, [samples, 64]),
+        TensorType::new(DType::S32, [samples]),
+    ]
 }
 
 #[test]
@@ -84,8 +98,16 @@ fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
         let index = paths.iter().position(|known| *known == path).unwrap();
         program.signature.inputs[index].to_string()
     };
-    assert_eq!(ty("model.out.weight"), "f32[65536, 2048]", "rows over `model`, then fully sharded over `data`");
-    assert_eq!(ty("slots.out.weight.second"), ty("model.out.weight"), "slots lie as their parameter");
+    assert_eq!(
+        ty("model.out.weight"),
+        "f32[65536, 2048]",
+        "rows over `model`, then fully sharded over `data`"
+    );
+    assert_eq!(
+        ty("slots.out.weight.second"),
+        ty("model.out.weight"),
+        "slots lie as their parameter"
+    );
     assert_eq!(ty("batch.input"), "f32[128, 64]");
 
     // The graph is of the whole step, over all devices.
@@ -93,37 +115,93 @@ fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
     for ((path, spec), &value) in step.inputs.iter().zip(step.graph.inputs()) {
         assert_eq!(step.graph.ty(value), &spec.ty, "{path}");
     }
-    let dots = step.graph.nodes().iter().filter(|node| node.op.name() == "dot").count();
-    assert_eq!(dots, 5, "two forward, and backward to both weights and the hidden layer");
+    let dots = step
+        .graph
+        .nodes()
+        .iter()
+        .filter(|node| node.op.name() == "dot")
+        .count();
+    assert_eq!(
+        dots, 5,
+        "two forward, and backward to both weights and the hidden layer"
+    );
 }
 
 #[test]
 fn clipping_is_part_of_the_step_and_slots_are_the_optimizers() {
     let plain = options("dp+tp");
-    let clipped = LowerOptions { clip_norm: Some(1.0), ..plain.clone() };
-    let step = |options: &LowerOptions| lower_step(Classify, net(), Sgd::new(0.1), &fields(64), options).unwrap();
+    let clipped = LowerOptions {
+        clip_norm: Some(1.0),
+        ..plain.clone()
+    };
+    let step = |options: &LowerOptions| {
+        lower_step(Classify, net(), Sgd::new(0.1), &fields(64), options).unwrap()
+    };
     let (plain, clipped) = (step(&plain), step(&clipped));
     assert!(clipped.graph.nodes().len() > plain.graph.nodes().len());
-    assert!(!plain.inputs.iter().any(|(path, _)| path.starts_with("slots")), "SGD without momentum keeps nothing");
+    assert!(
+        !plain
+            .inputs
+            .iter()
+            .any(|(path, _)| path.starts_with("slots")),
+        "SGD without momentum keeps nothing"
+    );
 }
 
 #[test]
 fn what_does_not_divide_is_refused_with_its_path() {
-    let error = |samples: usize, strategy: &str| lower(&fields(samples), &options(strategy)).unwrap_err().to_string();
+    let error = |samples: usize, strategy: &str| {
+        lower(&fields(samples), &options(strategy))
+            .unwrap_err()
+            .to_string()
+    };
     assert_eq!(
         error(100, "dp+tp"),
         "lower: `batch.input`: dimension 0 of f32[100, 64] is split 64 ways by (data) on mesh(data=64, model=16), and 100 is \
          not a multiple of 64"
     );
     let [input, target] = fields(128);
-    let text = lower(&[input.clone(), target.with_dims([64])], &options("dp+tp")).unwrap_err().to_string();
-    assert!(text.starts_with("lower: `batch.target`: s32[64]: the first dimension of every field counts the samples"), "{text}");
-    let text = lower(std::slice::from_ref(&input), &options("dp+tp")).unwrap_err().to_string();
-    assert_eq!(text, "lower: the task's batch has 3 leaves (input, target, weight), 1 types are given");
-    let strategy = Strategy::default().and(Strategy::tensor_parallel()).rule("out.bias", "(data, model)").unwrap();
-    let text = lower(&fields(128), &LowerOptions { strategy, ..options("dp+tp") }).unwrap_err().to_string();
-    assert!(text.contains("`out.bias` (f32[131072]): rule `out.bias`: (data, model) speaks of 2 dimensions"), "{text}");
+    let text = lower(&[input.clone(), target.with_dims([64])], &options("dp+tp"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.starts_with(
+            "lower: `batch.target`: s32[64]: the first dimension of every field counts the samples"
+        ),
+        "{text}"
+    );
+    let text = lower(std::slice::from_ref(&input), &options("dp+tp"))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        text,
+        "lower: the task's batch has 3 leaves (input, target, weight), 1 types are given"
+    );
+    let strategy = Strategy::default()
+        .and(Strategy::tensor_parallel())
+        .rule("out.bias", "(data, model)")
+        .unwrap();
+    let text = lower(
+        &fields(128),
+        &LowerOptions {
+            strategy,
+            ..options("dp+tp")
+        },
+    )
+    .unwrap_err()
+    .to_string();
+    assert!(
+        text.contains(
+            "`out.bias` (f32[131072]): rule `out.bias`: (data, model) speaks of 2 dimensions"
+        ),
+        "{text}"
+    );
     // Mistakes of the task's code.
-    let text = lower(&[input.with_dims([128, 63]), target], &options("dp+tp")).unwrap_err().to_string();
-    assert!(text.contains("1 mistake in the traced code") && text.contains("lower.rs"), "{text}");
+    let text = lower(&[input.with_dims([128, 63]), target], &options("dp+tp"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        text.contains("1 mistake in the traced code") && text.contains("lower.rs"),
+        "{text}"
+    );
 }

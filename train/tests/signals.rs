@@ -12,11 +12,14 @@ use halite_train::signals::{Interrupts, StopFlag, StopReason};
 
 const SCRIPT: &str = "HALITE_TEST_SIGNALS";
 
-/// Not a test: the process that gets the signals. It prints a line at each point where the tests send one.
+/// Not a test: the process that gets the signals. It prints a line at each point where the tests
+/// send one.
 #[test]
 #[ignore = "the other tests start it as a process"]
 fn a_process_that_gets_signals() {
-    let Ok(script) = std::env::var(SCRIPT) else { return };
+    let Ok(script) = std::env::var(SCRIPT) else {
+        return;
+    };
     let ready = |what: &str| println!("\n{what}");
     let wait = |flag: &StopFlag| {
         while !flag.is_set() {
@@ -57,7 +60,14 @@ struct Process {
 impl Process {
     fn start(script: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "a_process_that_gets_signals", "--nocapture"]).env(SCRIPT, script);
+        command
+            .args([
+                "--ignored",
+                "--exact",
+                "a_process_that_gets_signals",
+                "--nocapture",
+            ])
+            .env(SCRIPT, script);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         Process { child, lines }
@@ -67,13 +77,20 @@ impl Process {
         let mut line = String::new();
         while line.trim() != want {
             line.clear();
-            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it ended before `{want}`");
+            assert_ne!(
+                self.lines.read_line(&mut line).unwrap(),
+                0,
+                "it ended before `{want}`"
+            );
         }
     }
 
     fn signal(&self, signal: &str) {
         // The shell's own `kill`: not every machine has a program of this name.
-        let sent = Command::new("sh").args(["-c", &format!("kill {signal} {}", self.child.id())]).status().unwrap();
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill {signal} {}", self.child.id())])
+            .status()
+            .unwrap();
         assert!(sent.success(), "kill {signal}: {sent}");
     }
 }
@@ -104,7 +121,10 @@ fn a_sigterm_sets_the_flag_and_one_interrupt_after_it_does_not_end_the_process()
     process.signal("-TERM");
     process.signal("-INT");
     std::thread::sleep(Duration::from_millis(100));
-    assert!(process.child.try_wait().unwrap().is_none(), "it goes on saving");
+    assert!(
+        process.child.try_wait().unwrap().is_none(),
+        "it goes on saving"
+    );
     process.signal("-INT");
     assert_eq!(process.child.wait().unwrap().code(), Some(130));
 }

@@ -35,8 +35,14 @@ struct Model<L> {
 
 fn model() -> Model<Param> {
     let block = || Block {
-        attn: Attention { q: Linear::new(64, 64), out: Linear::new(64, 64) },
-        mlp: Pair { up: Linear::new(64, 256), down: Linear::new(256, 64) },
+        attn: Attention {
+            q: Linear::new(64, 64),
+            out: Linear::new(64, 64),
+        },
+        mlp: Pair {
+            up: Linear::new(64, 256),
+            down: Linear::new(256, 64),
+        },
     };
     Model {
         words: Embedding::new(1001, 64),
@@ -54,8 +60,14 @@ fn mesh<const N: usize>(axes: [(&str, usize); N]) -> Arc<Mesh> {
 /// `path spec` of each parameter that is split.
 fn split(strategy: &Strategy, mesh: &Arc<Mesh>) -> Vec<String> {
     let specs = strategy.specs(mesh, &model()).unwrap();
-    let split = specs.named().into_iter().filter(|(_, spec)| !spec.is_replicated());
-    split.map(|(path, spec)| format!("{path} {spec}")).filter(|line| !line.starts_with("blocks.1")).collect()
+    let split = specs
+        .named()
+        .into_iter()
+        .filter(|(_, spec)| !spec.is_replicated());
+    split
+        .map(|(path, spec)| format!("{path} {spec}"))
+        .filter(|line| !line.starts_with("blocks.1"))
+        .collect()
 }
 
 #[test]
@@ -72,13 +84,33 @@ fn fsdp_splits_the_largest_dimension_that_divides_of_large_parameters() {
     let strategy = Strategy::fsdp();
     assert_eq!(strategy.batch_spec(&data).to_string(), "(data)");
     // 1001 words do not divide by 8, the width does.
-    let expected = ["words.table (None, data)", "blocks.0.mlp.up.weight (None, data)", "blocks.0.mlp.down.weight (data, None)"];
+    let expected = [
+        "words.table (None, data)",
+        "blocks.0.mlp.up.weight (None, data)",
+        "blocks.0.mlp.down.weight (data, None)",
+    ];
     assert_eq!(split(&strategy, &data), expected);
-    let small = strategy.clone().min_elements(64).not_split("words.*").unwrap().not_split("conv1.**").unwrap();
+    let small = strategy
+        .clone()
+        .min_elements(64)
+        .not_split("words.*")
+        .unwrap()
+        .not_split("conv1.**")
+        .unwrap();
     let all = split(&small, &data);
-    assert!(all.contains(&"blocks.0.attn.q.weight (data, None)".to_string()), "the first of equal ones: {all:?}");
-    assert!(all.contains(&"blocks.0.mlp.up.bias (data)".to_string()), "{all:?}");
-    assert!(!all.iter().any(|line| line.contains("words") || line.contains("conv1")), "{all:?}");
+    assert!(
+        all.contains(&"blocks.0.attn.q.weight (data, None)".to_string()),
+        "the first of equal ones: {all:?}"
+    );
+    assert!(
+        all.contains(&"blocks.0.mlp.up.bias (data)".to_string()),
+        "{all:?}"
+    );
+    assert!(
+        !all.iter()
+            .any(|line| line.contains("words") || line.contains("conv1")),
+        "{all:?}"
+    );
     // Over `fsdp` where the mesh has it; the batch over both.
     let both = mesh([("data", 2), ("fsdp", 4)]);
     assert_eq!(strategy.batch_spec(&both).to_string(), "((data, fsdp))");
@@ -100,9 +132,17 @@ fn tensor_parallel_splits_layers_by_columns_then_by_rows() {
         "conv1.bias (model)",
     ];
     assert_eq!(split(&Strategy::tensor_parallel(), &model_axis), expected);
-    assert!(Strategy::tensor_parallel().batch_spec(&model_axis).is_replicated());
+    assert!(
+        Strategy::tensor_parallel()
+            .batch_spec(&model_axis)
+            .is_replicated()
+    );
     let words = split(&Strategy::tensor_parallel(), &mesh([("model", 7)]));
-    assert_eq!(words, ["words.table (model, None)"], "1001 = 7 * 11 * 13, and 64 does not divide");
+    assert_eq!(
+        words,
+        ["words.table (model, None)"],
+        "1001 = 7 * 11 * 13, and 64 does not divide"
+    );
 }
 
 #[test]
@@ -110,29 +150,63 @@ fn products_split_each_dimension_once_and_take_a_split_one_only_if_no_other_divi
     let both = mesh([("data", 4), ("model", 2)]);
     let strategy: Strategy = "fsdp+tp".parse().unwrap();
     let all = split(&strategy, &both);
-    assert!(all.contains(&"blocks.0.mlp.up.weight (data, model)".to_string()), "{all:?}");
-    assert!(all.contains(&"blocks.0.mlp.down.weight (model, data)".to_string()), "{all:?}");
-    assert_eq!(all[0], "words.table (None, (model, data))", "1001 does not divide by 2 or 4");
+    assert!(
+        all.contains(&"blocks.0.mlp.up.weight (data, model)".to_string()),
+        "{all:?}"
+    );
+    assert!(
+        all.contains(&"blocks.0.mlp.down.weight (model, data)".to_string()),
+        "{all:?}"
+    );
+    assert_eq!(
+        all[0], "words.table (None, (model, data))",
+        "1001 does not divide by 2 or 4"
+    );
 }
 
 #[test]
 fn the_layers_of_a_stack_are_not_split() {
-    let layer = || Pair { up: Linear::new(16, 64), down: Linear::new(64, 16) };
+    let layer = || Pair {
+        up: Linear::new(16, 64),
+        down: Linear::new(64, 16),
+    };
     let stack = Stack::new(1024, layer());
     let lines = |strategy: &Strategy, mesh: Arc<Mesh>| {
-        strategy.specs(&mesh, &stack).unwrap().leaves().into_iter().map(ToString::to_string).collect::<Vec<_>>()
+        strategy
+            .specs(&mesh, &stack)
+            .unwrap()
+            .leaves()
+            .into_iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
     };
     let fsdp = Strategy::fsdp().min_elements(1);
-    let expected = ["(None, None, data)", "(None, data)", "(None, data, None)", "(None, data)"];
+    let expected = [
+        "(None, None, data)",
+        "(None, data)",
+        "(None, data, None)",
+        "(None, data)",
+    ];
     assert_eq!(lines(&fsdp, mesh([("data", 8)])), expected);
     let product = fsdp.and(Strategy::tensor_parallel());
-    let expected = ["(None, data, model)", "(None, (model, data))", "(None, model, data)", "(None, data)"];
+    let expected = [
+        "(None, data, model)",
+        "(None, (model, data))",
+        "(None, model, data)",
+        "(None, data)",
+    ];
     assert_eq!(lines(&product, mesh([("data", 4), ("model", 4)])), expected);
 }
 
 #[test]
 fn a_transformer_is_split_by_heads_words_and_hidden_features() {
-    let config = TransformerConfig { vocabulary: 1001, heads: 4, kv_heads: 2, layers: 4, ..TransformerConfig::tiny() };
+    let config = TransformerConfig {
+        vocabulary: 1001,
+        heads: 4,
+        kv_heads: 2,
+        layers: 4,
+        ..TransformerConfig::tiny()
+    };
     let model = Transformer::new(&config).unwrap();
     let strategy: Strategy = "fsdp+tp".parse().unwrap();
     let lines: Vec<String> = strategy
@@ -140,7 +214,13 @@ fn a_transformer_is_split_by_heads_words_and_hidden_features() {
         .describe(&mesh([("data", 2), ("model", 4)]), &model)
         .unwrap()
         .lines()
-        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | "))
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect::<Vec<_>>()
+                .join(" | ")
+        })
         .collect();
     let expected = expect![[r#"
         fsdp+tp on mesh(data=2, model=4): 8 devices, a batch lies as (data)
@@ -172,17 +252,25 @@ fn a_transformer_is_split_by_heads_words_and_hidden_features() {
 #[test]
 fn rules_come_first_and_speak_of_the_last_dimensions() {
     let both = mesh([("data", 2), ("expert", 4)]);
-    let strategy =
-        Strategy::fsdp().rule("blocks.<even>.mlp.up.weight", "expert").unwrap().rule("**.up|down.weight", "()").unwrap();
+    let strategy = Strategy::fsdp()
+        .rule("blocks.<even>.mlp.up.weight", "expert")
+        .unwrap()
+        .rule("**.up|down.weight", "()")
+        .unwrap();
     let all = split(&strategy, &both);
-    assert!(all.contains(&"blocks.0.mlp.up.weight (None, expert)".to_string()), "{all:?}");
+    assert!(
+        all.contains(&"blocks.0.mlp.up.weight (None, expert)".to_string()),
+        "{all:?}"
+    );
     assert!(!all.iter().any(|line| line.contains("down")), "{all:?}");
 }
 
 #[test]
 fn what_does_not_fit_is_told_with_paths_and_numbers() {
     let eight = mesh([("data", 2), ("model", 4)]);
-    let error = |strategy: Strategy, mesh: &Arc<Mesh>| strategy.specs(mesh, &model()).unwrap_err().to_string();
+    let error = |strategy: Strategy, mesh: &Arc<Mesh>| {
+        strategy.specs(mesh, &model()).unwrap_err().to_string()
+    };
     let dp_tp: Strategy = "dp+tp".parse().unwrap();
     let cases = [
         (
@@ -205,7 +293,11 @@ fn what_does_not_fit_is_told_with_paths_and_numbers() {
             "strategy: rule `**.weight`: (model, model) uses axis `model` twice; an axis can split one dimension",
         ),
         (
-            dp_tp.rule("**.bias", "None, model").unwrap().rule("scale", "data").unwrap(),
+            dp_tp
+                .rule("**.bias", "None, model")
+                .unwrap()
+                .rule("scale", "data")
+                .unwrap(),
             "strategy: `dp+tp` on mesh(data=2, model=4): 10 mistakes:\n  `blocks.0.attn.q.bias` (f32[64]): rule `**.bias`: \
              (None, model) speaks of 2 dimensions, f32[64] has 1",
         ),
@@ -225,13 +317,27 @@ fn what_does_not_fit_is_told_with_paths_and_numbers() {
         assert!(text.starts_with(expected), "{text}\nwant\n{expected}");
     }
     let text = error(Strategy::data_parallel(), &mesh([("model", 4)]));
-    assert!(text.contains("over the axis `replica`, or `data`, or `fsdp`, which mesh(model=4) does not have"), "{text}");
+    assert!(
+        text.contains(
+            "over the axis `replica`, or `data`, or `fsdp`, which mesh(model=4) does not have"
+        ),
+        "{text}"
+    );
     let text = error(Strategy::tensor_parallel(), &mesh([("data", 4)]));
-    assert!(text.contains("over the axis `model`, which mesh(data=4) does not have"), "{text}");
-    let text = Strategy::tensor_parallel().specs(&mesh([("model", 4)]), &Linear::new(8, 8)).unwrap_err().to_string();
+    assert!(
+        text.contains("over the axis `model`, which mesh(data=4) does not have"),
+        "{text}"
+    );
+    let text = Strategy::tensor_parallel()
+        .specs(&mesh([("model", 4)]), &Linear::new(8, 8))
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("no built-in rule of `tp` splits any parameter over the 4 devices of the axis `model`; give rules for `weight`, `bias`"), "{text}");
     let text = "dp+pp".parse::<Strategy>().unwrap_err().to_string();
-    assert_eq!(text, "strategy: `dp+pp`: there is no `pp`; there are dp, fsdp, tp, dp+tp, fsdp+tp");
+    assert_eq!(
+        text,
+        "strategy: `dp+pp`: there is no `pp`; there are dp, fsdp, tp, dp+tp, fsdp+tp"
+    );
 }
 
 #[test]
@@ -248,8 +354,13 @@ fn one_device_has_everything_whatever_the_strategy() {
 #[test]
 fn a_table_says_how_each_parameter_lies_and_why() {
     let strategy: Strategy = "fsdp+tp".parse().unwrap();
-    let model = Pair { up: Linear::new(64, 256), down: Linear::new(256, 63).without_bias() };
-    let table = strategy.describe(&mesh([("data", 2), ("model", 4)]), &model).unwrap();
+    let model = Pair {
+        up: Linear::new(64, 256),
+        down: Linear::new(256, 63).without_bias(),
+    };
+    let table = strategy
+        .describe(&mesh([("data", 2), ("model", 4)]), &model)
+        .unwrap();
     assert_eq!(
         table,
         "\

@@ -19,7 +19,8 @@ use crate::{
     unpack,
 };
 
-/// A directory that holds installed packages. Many processes and threads may use one at the same time.
+/// A directory that holds installed packages. Many processes and threads may use one at the same
+/// time.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -41,7 +42,11 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         let minutes = |count: u64| Duration::from_secs(60 * count);
-        Self { download: minutes(30), stall: minutes(3), lock: None }
+        Self {
+            download: minutes(30),
+            stall: minutes(3),
+            lock: None,
+        }
     }
 }
 
@@ -51,7 +56,11 @@ impl Limits {
         // To write and sync what was downloaded.
         const BESIDES: Duration = Duration::from_secs(5 * 60);
         let archives = u32::try_from(package.archives().count()).unwrap_or(u32::MAX);
-        self.lock.unwrap_or_else(|| self.download.saturating_mul(archives).saturating_add(BESIDES))
+        self.lock.unwrap_or_else(|| {
+            self.download
+                .saturating_mul(archives)
+                .saturating_add(BESIDES)
+        })
     }
 }
 
@@ -89,34 +98,48 @@ pub enum Check {
 pub enum State {
     /// Nothing.
     Absent,
-    /// Files that are not the ones installed. They are never used; the next [`Cache::ensure`] replaces them.
+    /// Files that are not the ones installed. They are never used; the next [`Cache::ensure`]
+    /// replaces them.
     Damaged(String),
     /// All of it.
     Installed(Installed),
 }
 
 impl Cache {
-    /// The cache at `explicit`; without that at `HALITE_CACHE_DIR`; without that at the platform's place:
-    /// `$XDG_CACHE_HOME/halite` or `~/.cache/halite`, `~/Library/Caches/halite` on macOS, `%LOCALAPPDATA%\halite\cache` on
-    /// Windows. Creates nothing.
+    /// The cache at `explicit`; without that at `HALITE_CACHE_DIR`; without that at the platform's
+    /// place: `$XDG_CACHE_HOME/halite` or `~/.cache/halite`, `~/Library/Caches/halite` on macOS,
+    /// `%LOCALAPPDATA%\halite\cache` on Windows. Creates nothing.
     ///
     /// # Errors
     ///
     /// [`Error::NoHome`] when none of these is set.
     pub fn open(explicit: Option<&Path>) -> Result<Self> {
-        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable = |name: &str| {
+            env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         // XDG's specification says that a relative path in the variable is to be ignored.
         let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
-        let named = explicit.map(Path::to_path_buf).or_else(|| variable("HALITE_CACHE_DIR"));
+        let named = explicit
+            .map(Path::to_path_buf)
+            .or_else(|| variable("HALITE_CACHE_DIR"));
         if let Some(path) = named {
             return Ok(Self::at(path));
         }
         let (found, looked_at) = if cfg!(windows) {
-            (absolute("LOCALAPPDATA").map(|base| base.join("halite").join("cache")), "LOCALAPPDATA")
+            (
+                absolute("LOCALAPPDATA").map(|base| base.join("halite").join("cache")),
+                "LOCALAPPDATA",
+            )
         } else if cfg!(target_os = "macos") {
-            (absolute("HOME").map(|home| home.join("Library/Caches/halite")), "HOME")
+            (
+                absolute("HOME").map(|home| home.join("Library/Caches/halite")),
+                "HOME",
+            )
         } else {
-            let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+            let base = absolute("XDG_CACHE_HOME")
+                .or_else(|| absolute("HOME").map(|home| home.join(".cache")));
             (base.map(|base| base.join("halite")), "XDG_CACHE_HOME, HOME")
         };
         found.map(Self::at).ok_or(Error::NoHome { looked_at })
@@ -127,7 +150,10 @@ impl Cache {
         let root = root.into();
         // Clients run in other directories, so a relative path would mean another place to them.
         let root = std::path::absolute(&root).unwrap_or(root);
-        Self { root, limits: Limits::default() }
+        Self {
+            root,
+            limits: Limits::default(),
+        }
     }
 
     /// The same cache with other deadlines.
@@ -146,7 +172,8 @@ impl Cache {
         self.root.join(package.key())
     }
 
-    /// The package if it is installed, after a quick check. Downloads nothing and needs no permission to write.
+    /// The package if it is installed, after a quick check. Downloads nothing and needs no
+    /// permission to write.
     ///
     /// # Errors
     ///
@@ -158,8 +185,8 @@ impl Cache {
         })
     }
 
-    /// Makes sure that the package is installed: finds it, or downloads, verifies and installs it. When several
-    /// processes ask at once, one does the work and the others wait for it.
+    /// Makes sure that the package is installed: finds it, or downloads, verifies and installs it.
+    /// When several processes ask at once, one does the work and the others wait for it.
     ///
     /// # Errors
     ///
@@ -181,7 +208,12 @@ impl Cache {
     /// # Panics
     ///
     /// As [`ensure`](Self::ensure).
-    pub fn ensure_checked(&self, package: &Package, check: Check, progress: &mut dyn Progress) -> Result<Installed> {
+    pub fn ensure_checked(
+        &self,
+        package: &Package,
+        check: Check,
+        progress: &mut dyn Progress,
+    ) -> Result<Installed> {
         package.assert_well_formed();
         if let State::Installed(installed) = self.state(package, check)? {
             return Ok(installed);
@@ -190,7 +222,10 @@ impl Cache {
         let damage = match self.state(package, check)? {
             State::Installed(installed) => return Ok(installed),
             State::Damaged(reason) => {
-                progress.step(Step::Damaged { package, reason: &reason });
+                progress.step(Step::Damaged {
+                    package,
+                    reason: &reason,
+                });
                 Some(reason)
             }
             State::Absent => None,
@@ -198,17 +233,29 @@ impl Cache {
         if lock.is_exclusive() {
             self.remove_leftovers(package);
         }
-        progress.step(Step::Starting { package, directory: &self.directory(package) });
-        let installed = self.install(package, progress).map_err(|error| match damage {
-            Some(reason) => Error::Damaged { package: package.to_string(), reason, source: Box::new(error) },
-            None => error,
-        })?;
-        progress.step(Step::Installed { package, directory: &installed.directory });
+        progress.step(Step::Starting {
+            package,
+            directory: &self.directory(package),
+        });
+        let installed = self
+            .install(package, progress)
+            .map_err(|error| match damage {
+                Some(reason) => Error::Damaged {
+                    package: package.to_string(),
+                    reason,
+                    source: Box::new(error),
+                },
+                None => error,
+            })?;
+        progress.step(Step::Installed {
+            package,
+            directory: &installed.directory,
+        });
         Ok(installed)
     }
 
-    /// Looks at what is there, without changing it. (A quick check that had to take a digest notes the file's new
-    /// time of change in the marker, if it may.)
+    /// Looks at what is there, without changing it. (A quick check that had to take a digest notes
+    /// the file's new time of change in the marker, if it may.)
     ///
     /// # Errors
     ///
@@ -220,10 +267,15 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !directory.exists() => {
                 return Ok(State::Absent);
             }
-            // A cache below a file holds nothing; that it cannot be written is said when it is to be.
+            // A cache below a file holds nothing; that it cannot be written is said when it is to
+            // be.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(State::Absent),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(Error::Io { action: "read", path: directory.join(MARKER), source: error });
+                return Err(Error::Io {
+                    action: "read",
+                    path: directory.join(MARKER),
+                    source: error,
+                });
             }
             Err(error) => return Ok(State::Damaged(format!("{MARKER}: {error}"))),
         };
@@ -235,7 +287,11 @@ impl Cache {
         let mut touched = false;
         for (entry, file) in manifest.files.iter_mut().zip(package.installed_files()) {
             let path = directory.join(&entry.name);
-            let refused = |action, source| Error::Io { action, path: path.clone(), source };
+            let refused = |action, source| Error::Io {
+                action,
+                path: path.clone(),
+                source,
+            };
             let metadata = match fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_file() => metadata,
                 Ok(_) => return Ok(State::Damaged(format!("{} is not a file", entry.name))),
@@ -248,21 +304,34 @@ impl Cache {
                 Err(error) => return Err(refused("look at", error)),
             };
             if metadata.len() != entry.size {
-                let reason = format!("{} has {} bytes instead of {}", entry.name, metadata.len(), entry.size);
+                let reason = format!(
+                    "{} has {} bytes instead of {}",
+                    entry.name,
+                    metadata.len(),
+                    entry.size
+                );
                 return Ok(State::Damaged(reason));
             }
-            let modified = manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
+            let modified =
+                manifest::modified(&metadata).map_err(|error| refused("look at", error))?;
             let asked = match check {
                 Check::Quick => false,
                 Check::Files(names) => names.contains(&&*entry.name),
                 Check::Full => true,
             };
-            if modified == entry.modified && !asked && is_private && writable_by_others(&metadata).is_none() {
+            if modified == entry.modified
+                && !asked
+                && is_private
+                && writable_by_others(&metadata).is_none()
+            {
                 continue;
             }
             let (digest, _) = sha256_of_file(&path).map_err(|error| refused("read", error))?;
             if digest != entry.sha256 {
-                let reason = format!("{} has SHA-256 {digest} instead of {}", entry.name, entry.sha256);
+                let reason = format!(
+                    "{} has SHA-256 {digest} instead of {}",
+                    entry.name, entry.sha256
+                );
                 return Ok(State::Damaged(reason));
             }
             touched |= modified != entry.modified;
@@ -272,37 +341,62 @@ impl Cache {
             // Only saves work later; a cache that cannot be written works without.
             let _ = self.rewrite_marker(&manifest, &directory);
         }
-        Ok(State::Installed(Installed { directory, fresh: false }))
+        Ok(State::Installed(Installed {
+            directory,
+            fresh: false,
+        }))
     }
 
     /// Whether only the user of this process and root may replace the files of a package.
     fn is_private(&self, directory: &Path, package: &Package) -> bool {
-        let private = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| writable_by_others(&metadata).is_none());
+        let private = |path: &Path| {
+            fs::symlink_metadata(path).is_ok_and(|metadata| writable_by_others(&metadata).is_none())
+        };
         let below = |file: &&str| {
-            let parents = Path::new(file).ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty());
-            parents.into_iter().all(|parent| private(&directory.join(parent)))
+            let parents = Path::new(file)
+                .ancestors()
+                .skip(1)
+                .filter(|parent| !parent.as_os_str().is_empty());
+            parents
+                .into_iter()
+                .all(|parent| private(&directory.join(parent)))
         };
         replaceable_by_others(directory).is_ok_and(|reason| reason.is_none())
             && private(&directory.join(MARKER))
-            && package.installed_files().map(|file| file.name).all(|file| below(&file))
+            && package
+                .installed_files()
+                .map(|file| file.name)
+                .all(|file| below(&file))
     }
 
     fn lock(&self, package: &Package, progress: &mut dyn Progress) -> Result<Lock> {
-        let context = Context { package, root: &self.root };
+        let context = Context {
+            package,
+            root: &self.root,
+        };
         let locks = self.root.join(".locks");
         for directory in [&locks, &self.partial()] {
             fs::create_dir_all(directory).map_err(|error| match error.kind() {
                 // The root may be a file, or below one.
-                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => {
-                    Error::NotWritable { path: directory.clone(), source: error }
-                }
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Error::NotWritable {
+                    path: directory.clone(),
+                    source: error,
+                },
                 _ => context.error("create the directory", directory, error),
             })?;
         }
         let path = self.lock_of(&package.key());
-        let acquired = Lock::acquire(&path, self.limits.longest_wait(package), |waited, holder| {
-            progress.step(Step::Waiting { package, waited, holder });
-        });
+        let acquired = Lock::acquire(
+            &path,
+            self.limits.longest_wait(package),
+            |waited, holder| {
+                progress.step(Step::Waiting {
+                    package,
+                    waited,
+                    holder,
+                });
+            },
+        );
         match acquired.map_err(|error| context.error("lock", &path, error))? {
             Acquire::Held(lock) => Ok(lock),
             Acquire::TimedOut { waited, holder } => Err(Error::Timeout {
@@ -315,12 +409,16 @@ impl Cache {
 
     /// Downloads, verifies, unpacks and commits. The caller holds the lock.
     fn install(&self, package: &Package, progress: &mut dyn Progress) -> Result<Installed> {
-        let context = || Context { package, root: &self.root };
+        let context = || Context {
+            package,
+            root: &self.root,
+        };
         let partial = Partial::create(&self.partial(), package)
             .map_err(|error| context().error("create a directory in", &self.partial(), error))?;
         let install = partial.0.join("install");
         let create = |directory: &Path| {
-            fs::create_dir(directory).map_err(|error| context().error("create the directory", directory, error))
+            fs::create_dir(directory)
+                .map_err(|error| context().error("create the directory", directory, error))
         };
         create(&install)?;
         let mut digests = Vec::new();
@@ -328,8 +426,17 @@ impl Cache {
             let [download, scratch] = ["download", "scratch"].map(|name| partial.0.join(name));
             create(&download)?;
             create(&scratch)?;
-            let context = Context { package: part, root: &self.root };
-            let work = Work { context, limits: &self.limits, started: Instant::now(), download, scratch };
+            let context = Context {
+                package: part,
+                root: &self.root,
+            };
+            let work = Work {
+                context,
+                limits: &self.limits,
+                started: Instant::now(),
+                download,
+                scratch,
+            };
             let archive = work.download(progress)?;
             digests.push(verify_archive(&work.context, &archive)?);
             unpack::unpack(&work, &archive, &install, progress)?;
@@ -345,7 +452,10 @@ impl Cache {
             }
         }
         let manifest = Manifest::of(package, digests.join(" "), &install).map_err(cannot_commit)?;
-        manifest.write(&install.join(MARKER)).and_then(|()| protect(&install.join(MARKER))).map_err(cannot_commit)?;
+        manifest
+            .write(&install.join(MARKER))
+            .and_then(|()| protect(&install.join(MARKER)))
+            .map_err(cannot_commit)?;
         for file in package.installed_files() {
             for directory in Path::new(file.name).ancestors().skip(1) {
                 sync_directory(&install.join(directory));
@@ -354,23 +464,29 @@ impl Cache {
         self.commit(&context(), &install, &partial.0.join("replaced"))
     }
 
-    /// Gives the finished directory its final name. Until the rename there is nothing under that name, after it
-    /// everything.
+    /// Gives the finished directory its final name. Until the rename there is nothing under that
+    /// name, after it everything.
     fn commit(&self, context: &Context<'_>, install: &Path, replaced: &Path) -> Result<Installed> {
         let directory = self.directory(context.package);
         if directory.symlink_metadata().is_ok() {
             // It was found damaged. Processes that have its files open keep them.
-            fs::rename(&directory, replaced).map_err(|error| context.error("move away", &directory, error))?;
+            fs::rename(&directory, replaced)
+                .map_err(|error| context.error("move away", &directory, error))?;
         }
         if let Err(error) = fs::rename(install, &directory) {
             // Without locks another process may have been faster.
             return match self.find(context.package)? {
                 Some(installed) => Ok(installed),
-                None => Err(context.error("rename the finished installation to", &directory, error)),
+                None => {
+                    Err(context.error("rename the finished installation to", &directory, error))
+                }
             };
         }
         sync_directory(&self.root);
-        Ok(Installed { directory, fresh: true })
+        Ok(Installed {
+            directory,
+            fresh: true,
+        })
     }
 
     fn rewrite_marker(&self, manifest: &Manifest, directory: &Path) -> io::Result<()> {
@@ -399,7 +515,9 @@ impl Cache {
     fn remove_leftovers(&self, package: &Package) {
         for entry in fs::read_dir(self.partial()).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let Some(key) = name.to_str().and_then(key_of_partial) else { continue };
+            let Some(key) = name.to_str().and_then(key_of_partial) else {
+                continue;
+            };
             let free = key == package.key() || Lock::if_free(&self.lock_of(key)).is_some();
             if free {
                 // What cannot be removed costs space but is never used.
@@ -413,15 +531,27 @@ impl Cache {
 pub(crate) fn key_of_partial(name: &str) -> Option<&str> {
     let (key, unique) = name.rsplit_once('.')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (is_key(key) && unique.split('-').count() == 3 && unique.split('-').all(is_number)).then_some(key)
+    (is_key(key) && unique.split('-').count() == 3 && unique.split('-').all(is_number))
+        .then_some(key)
 }
 
 /// Whether a name has the form of [`Package::key`]: client, name, version and 16 digits of a
 /// digest.
 pub(crate) fn is_key(name: &str) -> bool {
-    let is_hex = |text: &str| text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let client = ["pip-", "npm-", "apt-"].iter().any(|client| name.starts_with(client));
-    client && name.split('-').count() >= 4 && name.rsplit_once('-').is_some_and(|(_, digest)| is_hex(digest))
+    let is_hex = |text: &str| {
+        text.len() == 16
+            && text
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let client = ["pip-", "npm-", "apt-"]
+        .iter()
+        .any(|client| name.starts_with(client));
+    client
+        && name.split('-').count() >= 4
+        && name
+            .rsplit_once('-')
+            .is_some_and(|(_, digest)| is_hex(digest))
 }
 
 /// A directory for one installation under way, removed with its owner.
@@ -462,7 +592,8 @@ fn protect(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory in which a client that was just killed may still be creating files for a moment.
+/// Removes a directory in which a client that was just killed may still be creating files for a
+/// moment.
 pub(crate) fn remove(directory: &Path) {
     for _ in 0..3 {
         if fs::remove_dir_all(directory).is_ok() {
@@ -474,12 +605,16 @@ pub(crate) fn remove(directory: &Path) {
 /// Returns the archive's digest, if it is the pinned one or none is pinned.
 fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
     let package = context.package;
-    let (found, found_size) = sha256_of_file(archive).map_err(|error| context.error("read the archive", archive, error))?;
+    let (found, found_size) = sha256_of_file(archive)
+        .map_err(|error| context.error("read the archive", archive, error))?;
     match package.archive_sha256 {
         None if found_size > package.most_bytes() => Err(Error::ArchiveBroken {
             package: package.to_string(),
             archive: file_name(archive),
-            reason: format!("it has {found_size} bytes, expected about {}", package.archive_size),
+            reason: format!(
+                "it has {found_size} bytes, expected about {}",
+                package.archive_size
+            ),
         }),
         Some(expected) if expected != found => Err(Error::ArchiveDigest {
             package: package.to_string(),
@@ -493,11 +628,19 @@ fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
     }
 }
 
-/// A name no other process or thread uses: other machines may share the directory, so the time is in it too.
+/// A name no other process or thread uses: other machines may share the directory, so the time is
+/// in it too.
 pub(crate) fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{}-{}", process::id(), now.as_nanos(), COUNT.fetch_add(1, Ordering::Relaxed))
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!(
+        "{}-{}-{}",
+        process::id(),
+        now.as_nanos(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
 }
 
 /// Makes a rename or new names in a directory survive a power cut, where the system can.
@@ -526,18 +669,35 @@ mod tests {
     #[test]
     fn waiting_lasts_as_long_as_the_work() {
         let limits = Limits::default();
-        let wait = limits.longest_wait(&Package { parts: &[PART, PART], ..PART });
+        let wait = limits.longest_wait(&Package {
+            parts: &[PART, PART],
+            ..PART
+        });
         assert!(wait > 3 * limits.download, "{wait:?}");
     }
 
     #[test]
     fn keys_are_told_from_other_names() {
-        assert!(is_key(&PART.key()) && is_key("pip-fastatomstruct-xla-cpu-2026.6.23-4ac675590f3190ad"));
-        for name in ["programs", "pip-x-0123456789abcdef", "mine-x-1-0123456789abcdef", "npm-x-1-0123456789ABCDEF"] {
+        assert!(
+            is_key(&PART.key()) && is_key("pip-fastatomstruct-xla-cpu-2026.6.23-4ac675590f3190ad")
+        );
+        for name in [
+            "programs",
+            "pip-x-0123456789abcdef",
+            "mine-x-1-0123456789abcdef",
+            "npm-x-1-0123456789ABCDEF",
+        ] {
             assert!(!is_key(name), "{name}");
         }
-        assert_eq!(key_of_partial(&format!("{}.1-22-3", PART.key())), Some(&*PART.key()));
-        for name in ["thesis.1-2-3", "pip-x-1-0123456789abcdef.1-2", "pip-x-1-0123456789abcdef.1-b-3"] {
+        assert_eq!(
+            key_of_partial(&format!("{}.1-22-3", PART.key())),
+            Some(&*PART.key())
+        );
+        for name in [
+            "thesis.1-2-3",
+            "pip-x-1-0123456789abcdef.1-2",
+            "pip-x-1-0123456789abcdef.1-b-3",
+        ] {
             assert_eq!(key_of_partial(name), None, "{name}");
         }
     }

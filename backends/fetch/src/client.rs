@@ -23,18 +23,29 @@ pub(crate) struct Work<'a> {
     pub(crate) started: Instant,
     /// Where the client puts the archive.
     pub(crate) download: PathBuf,
-    /// The client's temporary files and caches, so that nothing is left elsewhere and the growing file can be seen.
+    /// The client's temporary files and caches, so that nothing is left elsewhere and the growing
+    /// file can be seen.
     pub(crate) scratch: PathBuf,
 }
 
 impl Work<'_> {
-    /// Downloads the package's archive and returns its path. Nothing about it has been verified yet.
+    /// Downloads the package's archive and returns its path. Nothing about it has been verified
+    /// yet.
     pub(crate) fn download(&self, progress: &mut dyn Progress) -> Result<PathBuf> {
         match self.context.package.client {
             Client::Pip => self.pip(&[], progress)?,
             Client::Wheel { python, platform } => {
                 let abi = format!("cp{}", python.replace('.', ""));
-                let tags = ["--implementation", "cp", "--python-version", python, "--abi", &abi, "--platform", platform];
+                let tags = [
+                    "--implementation",
+                    "cp",
+                    "--python-version",
+                    python,
+                    "--abi",
+                    &abi,
+                    "--platform",
+                    platform,
+                ];
                 self.pip(&tags, progress)?;
             }
             Client::Npm => self.npm(progress)?,
@@ -51,8 +62,20 @@ impl Work<'_> {
             let mut command = Command::new(python);
             // Wheels only: to look at a source package, pip runs its code.
             command
-                .args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"])
-                .args(["--disable-pip-version-check", "--progress-bar=off", "--retries=2"])
+                .args([
+                    "-m",
+                    "pip",
+                    "download",
+                    "--no-deps",
+                    "--only-binary=:all:",
+                    "--no-cache-dir",
+                    "--no-input",
+                ])
+                .args([
+                    "--disable-pip-version-check",
+                    "--progress-bar=off",
+                    "--retries=2",
+                ])
                 .args(tags)
                 .arg("--dest")
                 .arg(&self.download)
@@ -78,15 +101,29 @@ impl Work<'_> {
             }
         }
         let advice = "install Python 3 with pip (Debian and Ubuntu: apt-get install python3-pip) and try again";
-        Err(Error::ClientMissing { package: package.to_string(), tried: tried.join(", "), advice })
+        Err(Error::ClientMissing {
+            package: package.to_string(),
+            tried: tried.join(", "),
+            advice,
+        })
     }
 
     fn npm(&self, progress: &mut dyn Progress) -> Result<()> {
         let package = self.context.package;
         let mut command = Command::new(if cfg!(windows) { "npm.cmd" } else { "npm" });
         command
-            .args(["pack", "--ignore-scripts", "--loglevel=error", "--no-update-notifier"])
-            .args(["--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000", "--cache"])
+            .args([
+                "pack",
+                "--ignore-scripts",
+                "--loglevel=error",
+                "--no-update-notifier",
+            ])
+            .args([
+                "--fetch-retries=2",
+                "--fetch-retry-mintimeout=1000",
+                "--fetch-retry-maxtimeout=5000",
+                "--cache",
+            ])
             .arg(self.scratch.join("npm"))
             .arg(format!("{}@{}", package.name, package.version))
             .current_dir(&self.download);
@@ -97,16 +134,21 @@ impl Work<'_> {
                 tried: "npm was not found".into(),
                 advice: "install Node.js with npm (Debian and Ubuntu: apt-get install npm) and try again",
             }),
-            Ran::Failed { status, output } if output.contains("env: node:") || output.contains("env: 'node'") => {
+            Ran::Failed { status, output }
+                if output.contains("env: node:") || output.contains("env: 'node'") =>
+            {
                 Err(Error::ClientMissing {
                     package: package.to_string(),
                     tried: format!("npm is there, but cannot start node ({status})"),
                     advice: "install Node.js and try again",
                 })
             }
-            Ran::Failed { status, output } => {
-                Err(self.failed("npm pack", status, "Look at the network and at npm's registry and proxy settings", output))
-            }
+            Ran::Failed { status, output } => Err(self.failed(
+                "npm pack",
+                status,
+                "Look at the network and at npm's registry and proxy settings",
+                output,
+            )),
         }
     }
 
@@ -144,34 +186,57 @@ impl Work<'_> {
                              on such a machine or container and copy the cache directory here",
                 });
             }
-            // The system's package lists are empty (as in container images) or out of date. Updating them would need
-            // root and change the system, so a private copy is fetched instead.
+            // The system's package lists are empty (as in container images) or out of date.
+            // Updating them would need root and change the system, so a private copy is fetched
+            // instead.
             Ran::Failed { output, .. }
-                if ["Unable to locate package", "Can't find", "Can't select", "404 "]
-                    .iter()
-                    .any(|sign| output.contains(sign)) => {}
+                if [
+                    "Unable to locate package",
+                    "Can't find",
+                    "Can't select",
+                    "404 ",
+                ]
+                .iter()
+                .any(|sign| output.contains(sign)) => {}
             Ran::Failed { status, output } => {
                 return Err(self.failed("apt-get download", status, advice, output));
             }
         }
-        for directory in [lists.join("partial"), cache.join("archives").join("partial")] {
-            fs::create_dir_all(&directory).map_err(|error| self.context.error("create the directory", &directory, error))?;
+        for directory in [
+            lists.join("partial"),
+            cache.join("archives").join("partial"),
+        ] {
+            fs::create_dir_all(&directory).map_err(|error| {
+                self.context
+                    .error("create the directory", &directory, error)
+            })?;
         }
         // `update` exits with 0 or not for reasons that need not matter here: the download decides.
         let _ = self.run(&mut apt(true, &["update"]), progress)?;
         match self.run(&mut apt(true, &["download", package.name]), progress)? {
             Ran::Succeeded => Ok(()),
-            Ran::Missing => Err(self.failed("apt-get download", "it vanished".into(), advice, String::new())),
-            Ran::Failed { status, output } => Err(self.failed("apt-get download", status, advice, output)),
+            Ran::Missing => Err(self.failed(
+                "apt-get download",
+                "it vanished".into(),
+                advice,
+                String::new(),
+            )),
+            Ran::Failed { status, output } => {
+                Err(self.failed("apt-get download", status, advice, output))
+            }
         }
     }
 
     /// Writes the archive's content as a tar file, for formats that only their own tool opens.
     pub(crate) fn deb_to_tar(&self, archive: &Path) -> Result<PathBuf> {
         let tar = self.scratch.join("content.tar");
-        let file = fs::File::create(&tar).map_err(|error| self.context.error("create", &tar, error))?;
+        let file =
+            fs::File::create(&tar).map_err(|error| self.context.error("create", &tar, error))?;
         let mut command = Command::new("dpkg-deb");
-        command.arg("--fsys-tarfile").arg(archive).env("LC_ALL", "C");
+        command
+            .arg("--fsys-tarfile")
+            .arg(archive)
+            .env("LC_ALL", "C");
         // Its digest is not known, so that it may unpack to any size.
         let most = self.context.package.most_bytes_unpacked();
         let stdout = Limited { file, most };
@@ -202,19 +267,32 @@ impl Work<'_> {
     fn archive(&self) -> Result<PathBuf> {
         let package = self.context.package;
         let extension = package.client.extension();
-        let entries = fs::read_dir(&self.download).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries =
+            fs::read_dir(&self.download).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let entries = entries.map_err(|error| self.context.error("list", &self.download, error))?;
-        let mut archives =
-            entries.iter().map(fs::DirEntry::path).filter(|path| path.extension().is_some_and(|it| it == extension));
+        let mut archives = entries
+            .iter()
+            .map(fs::DirEntry::path)
+            .filter(|path| path.extension().is_some_and(|it| it == extension));
         match (archives.next(), archives.next()) {
             (Some(archive), None) => Ok(archive),
             _ => {
-                let names: Vec<_> = entries.iter().map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+                let names: Vec<_> = entries
+                    .iter()
+                    .map(|it| it.file_name().to_string_lossy().into_owned())
+                    .collect();
                 Err(self.failed(
                     &format!("{} download", package.client),
                     format!("it reported success but left no single .{extension} file"),
                     "Look at the client's version and configuration",
-                    format!("  files: {}", if names.is_empty() { "none".into() } else { names.join(", ") }),
+                    format!(
+                        "  files: {}",
+                        if names.is_empty() {
+                            "none".into()
+                        } else {
+                            names.join(", ")
+                        }
+                    ),
                 ))
             }
         }
@@ -224,31 +302,56 @@ impl Work<'_> {
         self.run_to(command, None, progress)
     }
 
-    fn run_to(&self, command: &mut Command, stdout: Option<Limited>, progress: &mut dyn Progress) -> Result<Ran> {
+    fn run_to(
+        &self,
+        command: &mut Command,
+        stdout: Option<Limited>,
+        progress: &mut dyn Progress,
+    ) -> Result<Ran> {
         let package = self.context.package;
         let left = self.limits.download.saturating_sub(self.started.elapsed());
-        let deadline = Deadline { total: left, stall: self.limits.stall };
+        let deadline = Deadline {
+            total: left,
+            stall: self.limits.stall,
+        };
         let mut done = 0;
         let outcome = process::run(command, stdout, deadline, || {
             let (mut all, mut largest) = (0, 0);
             sizes(&self.download, &mut all, &mut largest);
             sizes(&self.scratch, &mut all, &mut largest);
-            // A client may write the archive twice (its own cache, then the result): the larger file counts.
+            // A client may write the archive twice (its own cache, then the result): the larger
+            // file counts.
             done = largest.min(package.archive_size).max(done);
-            progress.step(Step::Downloading { package, done, total: package.archive_size });
+            progress.step(Step::Downloading {
+                package,
+                done,
+                total: package.archive_size,
+            });
             all
         });
         match outcome {
             Ok(Outcome::Ended { status, .. }) if status.success() => Ok(Ran::Succeeded),
             Ok(Outcome::Ended { output, .. })
-                if ["No space left on device", "ENOSPC", "Disk quota exceeded"].iter().any(|sign| output.contains(sign)) =>
+                if ["No space left on device", "ENOSPC", "Disk quota exceeded"]
+                    .iter()
+                    .any(|sign| output.contains(sign)) =>
             {
-                let said = output.lines().rfind(|line| line.contains("space") || line.contains("quota"));
-                Err(self.context.disk_full(said.unwrap_or("ENOSPC").trim().to_string()))
+                let said = output
+                    .lines()
+                    .rfind(|line| line.contains("space") || line.contains("quota"));
+                Err(self
+                    .context
+                    .disk_full(said.unwrap_or("ENOSPC").trim().to_string()))
             }
-            Ok(Outcome::Ended { status, output }) => Ok(Ran::Failed { status: status.to_string(), output }),
+            Ok(Outcome::Ended { status, output }) => Ok(Ran::Failed {
+                status: status.to_string(),
+                output,
+            }),
             Ok(Outcome::TimedOut { waited }) => Err(Error::Timeout {
-                what: format!("downloading {package} with {}", command.get_program().to_string_lossy()),
+                what: format!(
+                    "downloading {package} with {}",
+                    command.get_program().to_string_lossy()
+                ),
                 waited,
                 detail: format!(
                     ", with {} of {} there (at most {} s in all, {} s without progress)",
@@ -269,7 +372,13 @@ impl Work<'_> {
     }
 
     fn failed(&self, what: &str, status: String, advice: &'static str, output: String) -> Error {
-        Error::ClientFailed { what: what.into(), package: self.context.package.to_string(), status, advice, output }
+        Error::ClientFailed {
+            what: what.into(),
+            package: self.context.package.to_string(),
+            status,
+            advice,
+            output,
+        }
     }
 }
 
@@ -279,7 +388,8 @@ enum Ran {
     Failed { status: String, output: String },
 }
 
-/// Adds up the sizes of all files below `directory`, and finds the largest. Files come and go meanwhile.
+/// Adds up the sizes of all files below `directory`, and finds the largest. Files come and go
+/// meanwhile.
 fn sizes(directory: &Path, all: &mut u64, largest: &mut u64) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.metadata() {
@@ -294,5 +404,8 @@ fn sizes(directory: &Path, all: &mut u64, largest: &mut u64) {
 }
 
 pub(crate) fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -13,7 +13,8 @@ use crate::progress::Bytes;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a package is not installed. Whatever the reason, nothing half done is left where it would be used.
+/// Why a package is not installed. Whatever the reason, nothing half done is left where it would be
+/// used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -69,7 +70,8 @@ pub enum Error {
         advice: &'static str,
     },
 
-    /// The client ran and failed: mostly the network, the registry, or a package not built for this platform.
+    /// The client ran and failed: mostly the network, the registry, or a package not built for this
+    /// platform.
     #[error("{what} failed for {package} ({status}). {advice}. The last it said:\n{output}")]
     ClientFailed {
         /// The command.
@@ -170,7 +172,9 @@ pub enum Error {
     },
 
     /// Files in the cache are damaged, and could not be replaced.
-    #[error("{package} in the cache is damaged and not used ({reason}), and fetching it again failed: {source}")]
+    #[error(
+        "{package} in the cache is damaged and not used ({reason}), and fetching it again failed: {source}"
+    )]
     Damaged {
         /// Which package.
         package: String,
@@ -197,8 +201,12 @@ impl From<Error> for halite_core::Error {
     fn from(error: Error) -> Self {
         fn kind_of(error: &Error) -> ErrorKind {
             match error {
-                Error::NoHome { .. } | Error::ClientMissing { .. } | Error::ClientFailed { .. } => ErrorKind::Unavailable,
-                Error::NotWritable { .. } | Error::DiskFull { .. } | Error::Io { .. } => ErrorKind::Io,
+                Error::NoHome { .. } | Error::ClientMissing { .. } | Error::ClientFailed { .. } => {
+                    ErrorKind::Unavailable
+                }
+                Error::NotWritable { .. } | Error::DiskFull { .. } | Error::Io { .. } => {
+                    ErrorKind::Io
+                }
                 Error::Timeout { .. } => ErrorKind::DeadlineExceeded,
                 Error::ArchiveDigest { .. }
                 | Error::ArchiveBroken { .. }
@@ -218,14 +226,24 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// For paths inside the cache: a full disk and a directory that cannot be written are told apart from the rest.
+    /// For paths inside the cache: a full disk and a directory that cannot be written are told
+    /// apart from the rest.
     pub(crate) fn error(&self, action: &'static str, path: &Path, source: io::Error) -> Error {
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => self.disk_full(source.to_string()),
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotADirectory => {
-                Error::NotWritable { path: path.into(), source }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                self.disk_full(source.to_string())
             }
-            _ => Error::Io { action, path: path.into(), source },
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::NotADirectory => Error::NotWritable {
+                path: path.into(),
+                source,
+            },
+            _ => Error::Io {
+                action,
+                path: path.into(),
+                source,
+            },
         }
     }
 

@@ -23,8 +23,17 @@ pub(crate) enum Links {
 }
 
 /// As [`open_regular`], with other options.
-pub(crate) fn open_regular_with(options: &mut OpenOptions, path: &Path, links: Links) -> io::Result<File> {
-    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file; remove it");
+pub(crate) fn open_regular_with(
+    options: &mut OpenOptions,
+    path: &Path,
+    links: Links,
+) -> io::Result<File> {
+    let refused = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file; remove it",
+        )
+    };
     let looked_at = match links {
         Links::Follow => fs::metadata(path),
         Links::Refuse => fs::symlink_metadata(path),
@@ -39,11 +48,22 @@ pub(crate) fn open_regular_with(options: &mut OpenOptions, path: &Path, links: L
     {
         use rustix::fs::OFlags;
         // What has the name may have changed meanwhile.
-        let links = if links == Links::Refuse { OFlags::NOFOLLOW } else { OFlags::empty() };
-        std::os::unix::fs::OpenOptionsExt::custom_flags(options, (OFlags::NONBLOCK | links).bits() as i32);
+        let links = if links == Links::Refuse {
+            OFlags::NOFOLLOW
+        } else {
+            OFlags::empty()
+        };
+        std::os::unix::fs::OpenOptionsExt::custom_flags(
+            options,
+            (OFlags::NONBLOCK | links).bits() as i32,
+        );
     }
     let file = options.open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(refused())
+    }
 }
 
 /// Why other users than this process's and root may change what `metadata` describes; `None` if
@@ -68,7 +88,10 @@ pub fn writable_by_others(metadata: &fs::Metadata) -> Option<String> {
             return None;
         }
         if mode & OTHERS != 0 || mode & GROUP != 0 && group != owner {
-            return Some(format!("others than its owner may write it (mode {:o})", mode & 0o7777));
+            return Some(format!(
+                "others than its owner may write it (mode {:o})",
+                mode & 0o7777
+            ));
         }
     }
     #[cfg(not(unix))]
@@ -80,7 +103,11 @@ pub fn writable_by_others(metadata: &fs::Metadata) -> Option<String> {
 /// every directory above it.
 pub(crate) fn replaceable_by_others(path: &Path) -> io::Result<Option<String>> {
     let canonical = fs::canonicalize(path)?;
-    for step in path.ancestors().filter(|step| !step.as_os_str().is_empty()).chain(canonical.ancestors()) {
+    for step in path
+        .ancestors()
+        .filter(|step| !step.as_os_str().is_empty())
+        .chain(canonical.ancestors())
+    {
         if let Some(reason) = writable_by_others(&fs::symlink_metadata(step)?) {
             return Ok(Some(format!("{}: {reason}", step.display())));
         }

@@ -42,9 +42,9 @@
 //! <cache>/.locks/<key>                locked while a package is being installed, by the process named in it
 //! ```
 //!
-//! The marker is written and synced inside the partial directory, which then gets its final name by one rename. So a
-//! process killed at any instruction leaves either the whole package or a partial directory that the next
-//! installation of that package removes.
+//! The marker is written and synced inside the partial directory, which then gets its final name by
+//! one rename. So a process killed at any instruction leaves either the whole package or a partial
+//! directory that the next installation of that package removes.
 #![forbid(unsafe_code)]
 
 mod cache;

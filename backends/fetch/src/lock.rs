@@ -10,10 +10,12 @@ use std::{
 
 use crate::files::{Links, file_size_limit, open_regular_with};
 
-/// Held while a package is being installed. The system lets go of it when the process ends, however it ends.
+/// Held while a package is being installed. The system lets go of it when the process ends, however
+/// it ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// `None` on file systems that have no locks. The rename is still atomic there; only work may be done twice.
+    /// `None` on file systems that have no locks. The rename is still atomic there; only work may
+    /// be done twice.
     file: Option<File>,
 }
 
@@ -28,7 +30,11 @@ const LONGEST_NOTE: u64 = 300;
 impl Lock {
     /// Waits at most `deadline`, calling `waiting` at once and then several times a second, with
     /// how long it has waited and who holds the lock.
-    pub(crate) fn acquire(path: &Path, deadline: Duration, mut waiting: impl FnMut(Duration, &str)) -> io::Result<Acquire> {
+    pub(crate) fn acquire(
+        path: &Path,
+        deadline: Duration,
+        mut waiting: impl FnMut(Duration, &str),
+    ) -> io::Result<Acquire> {
         let mut options = OpenOptions::new();
         let options = options.create(true).truncate(false).read(true).write(true);
         let mut file = open_regular_with(options, path, Links::Refuse)?;
@@ -59,7 +65,11 @@ impl Lock {
     /// The lock, if nobody holds it now. Makes no file: where there is none, nobody has ever held
     /// it.
     pub(crate) fn if_free(path: &Path) -> Option<Option<Self>> {
-        match open_regular_with(OpenOptions::new().read(true).write(true), path, Links::Refuse) {
+        match open_regular_with(
+            OpenOptions::new().read(true).write(true),
+            path,
+            Links::Refuse,
+        ) {
             Ok(file) => match file.try_lock() {
                 Ok(()) => Some(Some(Self { file: Some(file) })),
                 Err(_) => None,
@@ -88,7 +98,10 @@ fn note_holder(file: &mut File) -> io::Result<()> {
     if file_size_limit().is_some_and(|limit| limit < LONGEST_NOTE) {
         return Ok(());
     }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(format!("{} {since} {}\n", process::id(), host_name()).as_bytes())
@@ -97,7 +110,9 @@ fn note_holder(file: &mut File) -> io::Result<()> {
 /// Who holds a lock, as its file says: `process 4711 on host, for 35 s`.
 fn holder(file: &mut File) -> String {
     let mut note = String::new();
-    let read = file.rewind().and_then(|()| file.take(LONGEST_NOTE).read_to_string(&mut note));
+    let read = file
+        .rewind()
+        .and_then(|()| file.take(LONGEST_NOTE).read_to_string(&mut note));
     let mut words = note.trim().splitn(3, ' ');
     let (Ok(_), Some(Ok(id)), Some(Ok(since)), Some(host)) = (
         read,
@@ -107,13 +122,22 @@ fn holder(file: &mut File) -> String {
     ) else {
         return "a process that did not note its number".into();
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    format!("process {id} on {host}, for {} s", now.saturating_sub(since))
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    format!(
+        "process {id} on {host}, for {} s",
+        now.saturating_sub(since)
+    )
 }
 
 fn host_name() -> String {
     #[cfg(unix)]
-    return rustix::system::uname().nodename().to_string_lossy().into_owned();
+    return rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     #[cfg(not(unix))]
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "this host".into())
 }
@@ -121,5 +145,6 @@ fn host_name() -> String {
 fn has_no_locks(error: &io::Error) -> bool {
     // Network file systems answer ENOLCK ("no locks available"), which has no kind of its own.
     const ENOLCK: i32 = 37;
-    error.kind() == io::ErrorKind::Unsupported || (cfg!(target_os = "linux") && error.raw_os_error() == Some(ENOLCK))
+    error.kind() == io::ErrorKind::Unsupported
+        || (cfg!(target_os = "linux") && error.raw_os_error() == Some(ENOLCK))
 }

@@ -1,4 +1,5 @@
-//! The commit marker: what was installed, so that a later run can tell quickly that it is still there.
+//! The commit marker: what was installed, so that a later run can tell quickly that it is still
+//! there.
 
 use std::{
     fs::{self, File},
@@ -31,25 +32,42 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) sha256: String,
-    /// Time of the last change, in nanoseconds since 1970. While it and the size stay, the digest is taken as known.
+    /// Time of the last change, in nanoseconds since 1970. While it and the size stay, the digest
+    /// is taken as known.
     pub(crate) modified: u64,
 }
 
 impl Manifest {
     /// Describes files that were just written to `directory`, with digests verified by the caller.
-    pub(crate) fn of(package: &Package, archive_sha256: String, directory: &Path) -> io::Result<Self> {
+    pub(crate) fn of(
+        package: &Package,
+        archive_sha256: String,
+        directory: &Path,
+    ) -> io::Result<Self> {
         let files = package.installed_files().map(|file| {
             let metadata = fs::symlink_metadata(directory.join(file.name))?;
-            Ok(Entry { name: file.name.into(), size: file.size, sha256: file.sha256.into(), modified: modified(&metadata)? })
+            Ok(Entry {
+                name: file.name.into(),
+                size: file.size,
+                sha256: file.sha256.into(),
+                modified: modified(&metadata)?,
+            })
         });
         let files = files.collect::<io::Result<_>>()?;
-        Ok(Self { format: FORMAT, package: package.to_string(), archive_sha256, files })
+        Ok(Self {
+            format: FORMAT,
+            package: package.to_string(),
+            archive_sha256,
+            files,
+        })
     }
 
     pub(crate) fn read(directory: &Path) -> io::Result<Self> {
         const LARGEST: u64 = 4 << 20;
         let mut bytes = Vec::new();
-        open_regular(directory.join(MARKER))?.take(LARGEST).read_to_end(&mut bytes)?;
+        open_regular(directory.join(MARKER))?
+            .take(LARGEST)
+            .read_to_end(&mut bytes)?;
         serde_json::from_slice(&bytes).map_err(io::Error::from)
     }
 
@@ -69,13 +87,20 @@ impl Manifest {
                 .files
                 .iter()
                 .zip(package.installed_files())
-                .all(|(entry, file)| entry.name == file.name && entry.size == file.size && entry.sha256 == file.sha256)
+                .all(|(entry, file)| {
+                    entry.name == file.name
+                        && entry.size == file.size
+                        && entry.sha256 == file.sha256
+                })
     }
 }
 
 /// Time of the last change in nanoseconds since 1970; 0 for a time before that.
 pub(crate) fn modified(metadata: &fs::Metadata) -> io::Result<u64> {
-    let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = metadata
+        .modified()?
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 

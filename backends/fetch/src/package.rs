@@ -10,10 +10,12 @@ use crate::manifest::{MARKER, hex};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Client {
-    /// `python3 -m pip download`, wheels only: building a source package would run its code before it is verified.
+    /// `python3 -m pip download`, wheels only: building a source package would run its code before
+    /// it is verified.
     Pip,
-    /// As [`Pip`](Self::Pip), for a package that has a wheel for each version of Python: the one of `python` (`3.11`) and
-    /// `platform` (`manylinux_2_31_x86_64`), whichever Python runs pip, so that there is one digest.
+    /// As [`Pip`](Self::Pip), for a package that has a wheel for each version of Python: the one of
+    /// `python` (`3.11`) and `platform` (`manylinux_2_31_x86_64`), whichever Python runs pip, so
+    /// that there is one digest.
     Wheel {
         /// The version of CPython.
         python: &'static str,
@@ -61,7 +63,8 @@ pub struct Package {
     pub name: &'static str,
     /// The exact version. `apt-get` takes the distribution's version, whatever is named here.
     pub version: &'static str,
-    /// Size of the archive in bytes: exact where `archive_sha256` is given, else only a hint for the progress bar.
+    /// Size of the archive in bytes: exact where `archive_sha256` is given, else only a hint for
+    /// the progress bar.
     pub archive_size: u64,
     /// SHA-256 of the archive in lower-case hex. `None` where every distribution builds its own
     /// archive around the same files (apt, which verifies them against its signed lists); the
@@ -69,8 +72,8 @@ pub struct Package {
     pub archive_sha256: Option<&'static str>,
     /// The files to take out of the archive. Everything else in it is ignored.
     pub files: &'static [FileSpec],
-    /// Packages whose files stand in the same directory, for a library that looks for others beside itself. All are
-    /// installed, or none; parts of parts are ignored.
+    /// Packages whose files stand in the same directory, for a library that looks for others beside
+    /// itself. All are installed, or none; parts of parts are ignored.
     pub parts: &'static [Package],
 }
 
@@ -104,8 +107,21 @@ pub enum Transform {
 impl FileSpec {
     /// Whether it holds terms, for people: a package works without it.
     pub(crate) fn is_notice(&self) -> bool {
-        let name = self.name.rsplit('/').next().unwrap_or_default().to_ascii_uppercase();
-        ["LICENSE", "LICENCE", "NOTICE", "THIRD_PARTY_NOTICES", "COPYING"].iter().any(|notice| name.starts_with(notice))
+        let name = self
+            .name
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_uppercase();
+        [
+            "LICENSE",
+            "LICENCE",
+            "NOTICE",
+            "THIRD_PARTY_NOTICES",
+            "COPYING",
+        ]
+        .iter()
+        .any(|notice| name.starts_with(notice))
     }
 }
 
@@ -127,7 +143,9 @@ impl Package {
 
     /// Most bytes that an archive may have once it is decompressed.
     pub(crate) fn most_bytes_unpacked(&self) -> u64 {
-        self.archive_size.saturating_mul(16).saturating_add(64 << 20)
+        self.archive_size
+            .saturating_mul(16)
+            .saturating_add(64 << 20)
     }
 
     /// This package and its parts.
@@ -140,8 +158,8 @@ impl Package {
         self.archives().flat_map(|part| part.files)
     }
 
-    /// The directory name in the cache. It ends in a digest of the whole entry, so that a changed table entry never
-    /// meets the files of an older one.
+    /// The directory name in the cache. It ends in a digest of the whole entry, so that a changed
+    /// table entry never meets the files of an older one.
     pub(crate) fn key(&self) -> String {
         let mut entry = Sha256::new();
         for part in self.archives() {
@@ -153,21 +171,49 @@ impl Package {
                 Transform::Executable => "executable",
                 Transform::Gunzip => "gunzip",
             };
-            entry.update(format!("\n{} {} {} {} {transform}", file.inside, file.name, file.size, file.sha256));
+            entry.update(format!(
+                "\n{} {} {} {} {transform}",
+                file.inside, file.name, file.size, file.sha256
+            ));
         }
         let digest = hex(&entry.finalize());
-        let name: String = self.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let version: String = self.version.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' }).collect();
-        format!("{}-{}-{version}-{}", self.client, name.trim_matches('-'), &digest[..16])
+        let name: String = self
+            .name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+            .collect();
+        let version: String = self
+            .version
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || c == '.' {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .collect();
+        format!(
+            "{}-{}-{version}-{}",
+            self.client,
+            name.trim_matches('-'),
+            &digest[..16]
+        )
     }
 
     /// # Panics
     ///
-    /// When the table entry itself is wrong: that is a mistake in the program, not in what was downloaded.
+    /// When the table entry itself is wrong: that is a mistake in the program, not in what was
+    /// downloaded.
     pub(crate) fn assert_well_formed(&self) {
-        let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        let is_digest = |text: &str| {
+            text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+        };
         for part in self.archives() {
-            assert!(!part.files.is_empty(), "package {part}: the table names no file");
+            assert!(
+                !part.files.is_empty(),
+                "package {part}: the table names no file"
+            );
             assert!(
                 !part.name.starts_with('-') && !part.name.is_empty() && !part.version.is_empty(),
                 "package {part}: a name cannot be empty or look like an option"
@@ -179,14 +225,24 @@ impl Package {
         }
         let mut names = HashSet::new();
         for file in self.installed_files() {
-            let plain = |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['\\', ':']);
+            let plain = |name: &str| {
+                !name.is_empty() && !name.starts_with('.') && !name.contains(['\\', ':'])
+            };
             assert!(
                 file.name.split('/').all(plain) && file.name != MARKER,
                 "package {self}: {:?} is not a plain file name",
                 file.name
             );
-            assert!(is_digest(file.sha256), "package {self}: the digest of {} is not 64 hex digits", file.name);
-            assert!(names.insert(file.name), "package {self}: two files are named {}", file.name);
+            assert!(
+                is_digest(file.sha256),
+                "package {self}: the digest of {} is not 64 hex digits",
+                file.name
+            );
+            assert!(
+                names.insert(file.name),
+                "package {self}: two files are named {}",
+                file.name
+            );
         }
     }
 }

@@ -28,15 +28,15 @@ pub(crate) struct Deadline {
     pub(crate) stall: Duration,
 }
 
-/// A file with a limit in bytes; of longer output, one byte more is written. A command that writes more
-/// finds its pipe closed.
+/// A file with a limit in bytes; of longer output, one byte more is written. A command that writes
+/// more finds its pipe closed.
 pub(crate) struct Limited {
     pub(crate) file: File,
     pub(crate) most: u64,
 }
 
-/// Runs `command` to its end. stdout goes to the file where one is given. `progress` returns a number that grows while
-/// there is progress.
+/// Runs `command` to its end. stdout goes to the file where one is given. `progress` returns a
+/// number that grows while there is progress.
 ///
 /// # Errors
 ///
@@ -56,14 +56,20 @@ pub(crate) fn run(
         }
         None => (Stdio::from(writer.try_clone()?), None),
     };
-    let spawned = command.stdin(Stdio::null()).stdout(stdout).stderr(writer).spawn();
+    let spawned = command
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(writer)
+        .spawn();
     // The command keeps the writing ends until then, and the pipe would never end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Running(spawned?);
     let tail = Tail::follow(reader)?;
     let copying = to_file.map(|(from, Limited { mut file, most })| {
         let copy = move || io::copy(&mut from.take(most.saturating_add(1)), &mut file).map(|_| ());
-        thread::Builder::new().name("halite-output".into()).spawn(copy)
+        thread::Builder::new()
+            .name("halite-output".into())
+            .spawn(copy)
     });
     let copying = copying.transpose()?;
     let start = Instant::now();
@@ -75,20 +81,29 @@ pub(crate) fn run(
             if let Some(copying) = copying {
                 while !copying.is_finished() {
                     if start.elapsed() >= deadline.total {
-                        return Ok(Outcome::TimedOut { waited: start.elapsed() });
+                        return Ok(Outcome::TimedOut {
+                            waited: start.elapsed(),
+                        });
                     }
                     thread::sleep(Duration::from_millis(1));
                 }
-                copying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                copying
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             }
-            return Ok(Outcome::Ended { status, output: tail.last_lines() });
+            return Ok(Outcome::Ended {
+                status,
+                output: tail.last_lines(),
+            });
         }
         let (now, progress) = (Instant::now(), progress());
         if progress != seen {
             (seen, seen_at) = (progress, now);
         }
         if now - start >= deadline.total || now - seen_at >= deadline.stall {
-            return Ok(Outcome::TimedOut { waited: now - start });
+            return Ok(Outcome::TimedOut {
+                waited: now - start,
+            });
         }
         thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(100));
@@ -98,10 +113,15 @@ pub(crate) fn run(
 /// What a short command writes to stdout (the last 16 kB of it), or `None` if it fails.
 ///
 /// # Errors
-/// When the command cannot be started, and `TimedOut` when it has not ended at the deadline; it is killed then.
+/// When the command cannot be started, and `TimedOut` when it has not ended at the deadline; it is
+/// killed then.
 pub fn stdout_of(command: &mut Command, deadline: Duration) -> io::Result<Option<String>> {
     let (reader, writer) = io::pipe()?;
-    let spawned = command.stdin(Stdio::null()).stdout(writer).stderr(Stdio::null()).spawn();
+    let spawned = command
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(Stdio::null())
+        .spawn();
     // The command keeps the writing end until then, and the pipe would never end.
     command.stdout(Stdio::null());
     let mut running = Running(spawned?);
@@ -114,7 +134,10 @@ pub fn stdout_of(command: &mut Command, deadline: Duration) -> io::Result<Option
         }
         if start.elapsed() >= deadline {
             let program = command.get_program().to_string_lossy();
-            let message = format!("`{program}` was stopped: it did not end within {} s", deadline.as_secs());
+            let message = format!(
+                "`{program}` was stopped: it did not end within {} s",
+                deadline.as_secs()
+            );
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         thread::sleep(pause);
@@ -157,9 +180,15 @@ impl Tail {
                 bytes.drain(..surplus);
             }
         };
-        let reader = thread::Builder::new().name("halite-output".into()).spawn(read).map_err(|error| {
-            io::Error::new(error.kind(), format!("the system gives no thread to read its output on: {error}"))
-        })?;
+        let reader = thread::Builder::new()
+            .name("halite-output".into())
+            .spawn(read)
+            .map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("the system gives no thread to read its output on: {error}"),
+                )
+            })?;
         Ok(Self { bytes, reader })
     }
 
@@ -176,15 +205,27 @@ impl Tail {
     fn last_lines(&self) -> String {
         const LINES: usize = 12;
         let text = self.text().replace('\r', "\n");
-        // npm says in a stack of its own functions, and in single fields, again what it said above them.
+        // npm says in a stack of its own functions, and in single fields, again what it said above
+        // them.
         let is_noise = |line: &str| {
             let words = line.strip_prefix("npm error").unwrap_or(line).trim();
-            words.is_empty() || words.starts_with("at ") || ["{", "}"].contains(&words) || words.starts_with("A complete log of")
+            words.is_empty()
+                || words.starts_with("at ")
+                || ["{", "}"].contains(&words)
+                || words.starts_with("A complete log of")
         };
-        let lines: Vec<_> = text.lines().map(str::trim_end).filter(|line| !is_noise(line)).collect();
+        let lines: Vec<_> = text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !is_noise(line))
+            .collect();
         match &lines[lines.len().saturating_sub(LINES)..] {
             [] => "  (nothing)".into(),
-            last => last.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"),
+            last => last
+                .iter()
+                .map(|line| format!("  {line}"))
+                .collect::<Vec<_>>()
+                .join("\n"),
         }
     }
 }

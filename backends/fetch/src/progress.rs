@@ -72,7 +72,8 @@ pub enum Step<'a> {
     },
 }
 
-/// Receives the steps of an installation, from the thread that called [`ensure`](crate::Cache::ensure), often.
+/// Receives the steps of an installation, from the thread that called
+/// [`ensure`](crate::Cache::ensure), often.
 pub trait Progress {
     /// Something changed, or some time passed.
     fn step(&mut self, step: Step<'_>);
@@ -86,7 +87,8 @@ impl Progress for Quiet {
     fn step(&mut self, _: Step<'_>) {}
 }
 
-/// A line on stderr when an installation begins, and a progress bar while it lasts if stderr is a terminal.
+/// A line on stderr when an installation begins, and a progress bar while it lasts if stderr is a
+/// terminal.
 #[derive(Debug, Default)]
 pub struct Bar {
     bar: Option<ProgressBar>,
@@ -100,9 +102,13 @@ impl Bar {
 
     /// Says who is waited for: at once, and then now and then.
     fn waits(&mut self, package: &Package, waited: Duration, holder: &str) {
-        if self.waiting_said.is_none_or(|said| waited >= said + Self::WAITING) {
+        if self
+            .waiting_said
+            .is_none_or(|said| waited >= said + Self::WAITING)
+        {
             self.waiting_said = Some(waited);
-            let line = format!("halite: waiting for another process to install {package}: {holder}\n");
+            let line =
+                format!("halite: waiting for another process to install {package}: {holder}\n");
             // Nobody may be reading.
             _ = io::stderr().lock().write_all(line.as_bytes());
         }
@@ -110,10 +116,13 @@ impl Bar {
 
     fn show(&mut self, package: &Package, message: String, done: u64, total: u64) {
         let bar = self.bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {msg}")
-                .expect("the template of the progress bar is valid")
-                .progress_chars("=> ");
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr()).with_style(style)
+            let style = ProgressStyle::with_template(
+                "{prefix} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {msg}",
+            )
+            .expect("the template of the progress bar is valid")
+            .progress_chars("=> ");
+            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
+                .with_style(style)
         });
         bar.set_prefix(package.to_string());
         // The position first: the old one could lie past the new length.
@@ -128,21 +137,43 @@ impl Progress for Bar {
         match step {
             Step::Starting { package, directory } => {
                 let size = Bytes(package.download_size());
-                remark(format_args!("halite: installing {package}, {size}, into {}", directory.display()));
+                remark(format_args!(
+                    "halite: installing {package}, {size}, into {}",
+                    directory.display()
+                ));
             }
             Step::Terms { package, terms } => {
-                remark(format_args!("halite: {package} is given under its owner's terms: {terms}"));
+                remark(format_args!(
+                    "halite: {package} is given under its owner's terms: {terms}"
+                ));
             }
             Step::Damaged { package, reason } => {
-                self.show(package, format!("damaged, fetching again: {reason}"), 0, package.archive_size);
+                self.show(
+                    package,
+                    format!("damaged, fetching again: {reason}"),
+                    0,
+                    package.archive_size,
+                );
             }
-            Step::Waiting { package, waited, holder } => {
+            Step::Waiting {
+                package,
+                waited,
+                holder,
+            } => {
                 self.waits(package, waited, holder);
                 let message = format!("another process is installing it ({} s)", waited.as_secs());
                 self.show(package, message, 0, package.archive_size);
             }
-            Step::Downloading { package, done, total } => self.show(package, "downloading".into(), done, total),
-            Step::Unpacking { package, done, total } => self.show(package, "unpacking".into(), done, total),
+            Step::Downloading {
+                package,
+                done,
+                total,
+            } => self.show(package, "downloading".into(), done, total),
+            Step::Unpacking {
+                package,
+                done,
+                total,
+            } => self.show(package, "unpacking".into(), done, total),
             Step::Installed { .. } => {
                 if let Some(bar) = self.bar.take() {
                     bar.finish_with_message("installed");

@@ -62,7 +62,9 @@ impl Cache {
         }
         for (name, path) in directories(&self.partial())? {
             if let Some(key) = key_of_partial(&name).map(String::from) {
-                let kind = StoredKind::Partial { in_use: Lock::if_free(&self.lock_of(&key)).is_none() };
+                let kind = StoredKind::Partial {
+                    in_use: Lock::if_free(&self.lock_of(&key)).is_none(),
+                };
                 stored.push(Stored::new(name, kind, path, key));
             }
         }
@@ -76,17 +78,24 @@ impl Cache {
     ///
     /// When it cannot be removed.
     pub fn remove(&self, stored: &Stored) -> Result<bool> {
-        let Some(_lock) = Lock::if_free(&self.lock_of(&stored.key)) else { return Ok(false) };
+        let Some(_lock) = Lock::if_free(&self.lock_of(&stored.key)) else {
+            return Ok(false);
+        };
         let gone = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => Ok(true),
-            _ => Err(Error::Io { action: "remove", path: stored.path.clone(), source: error }),
+            _ => Err(Error::Io {
+                action: "remove",
+                path: stored.path.clone(),
+                source: error,
+            }),
         };
         if matches!(stored.kind, StoredKind::Partial { .. }) {
             return fs::remove_dir_all(&stored.path).map_or_else(gone, |()| Ok(true));
         }
         // By a rename first, so that half a package is never found under its name.
         let aside = self.partial().join(format!("{}.{}", stored.key, unique()));
-        let moved = fs::create_dir_all(self.partial()).and_then(|()| fs::rename(&stored.path, &aside));
+        let moved =
+            fs::create_dir_all(self.partial()).and_then(|()| fs::rename(&stored.path, &aside));
         match moved {
             Ok(()) => {
                 remove(&aside);
@@ -101,7 +110,14 @@ impl Stored {
     fn new(name: String, kind: StoredKind, path: PathBuf, key: String) -> Self {
         let (mut bytes, mut changed) = (0, SystemTime::UNIX_EPOCH);
         add(&path, &mut bytes, &mut changed);
-        Stored { name, kind, path, bytes, changed, key }
+        Stored {
+            name,
+            kind,
+            path,
+            bytes,
+            changed,
+            key,
+        }
     }
 
     /// Takes the digests of all files of a package, and compares them with those in its marker.
@@ -125,12 +141,24 @@ impl Stored {
                 Ok((digest, size)) => {
                     let (name, want) = (&entry.name, &entry.sha256);
                     let found = format!("{name} has {size} bytes with SHA-256 {digest}");
-                    return Ok(Some(format!("{found} instead of {} with {want}", entry.size)));
+                    return Ok(Some(format!(
+                        "{found} instead of {} with {want}",
+                        entry.size
+                    )));
                 }
-                Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::InvalidInput].contains(&error.kind()) => {
+                Err(error)
+                    if [io::ErrorKind::NotFound, io::ErrorKind::InvalidInput]
+                        .contains(&error.kind()) =>
+                {
                     return Ok(Some(format!("{}: {error}", entry.name)));
                 }
-                Err(source) => return Err(Error::Io { action: "read", path, source }),
+                Err(source) => {
+                    return Err(Error::Io {
+                        action: "read",
+                        path,
+                        source,
+                    });
+                }
             }
         }
         Ok(None)
@@ -141,14 +169,24 @@ impl Stored {
 fn directories(parent: &Path) -> Result<Vec<(String, PathBuf)>> {
     let listed = match fs::read_dir(parent) {
         Ok(listed) => listed,
-        Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+        Err(error)
+            if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) =>
+        {
             return Ok(Vec::new());
         }
-        Err(source) => return Err(Error::Io { action: "list", path: parent.into(), source }),
+        Err(source) => {
+            return Err(Error::Io {
+                action: "list",
+                path: parent.into(),
+                source,
+            });
+        }
     };
     let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let listed = listed.flatten().filter(is_directory);
-    let mut found: Vec<_> = listed.filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path()))).collect();
+    let mut found: Vec<_> = listed
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+        .collect();
     found.sort();
     Ok(found)
 }

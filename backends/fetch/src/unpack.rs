@@ -18,8 +18,19 @@ use crate::{
 };
 
 /// Unpacks every wanted file of `archive` into `directory` (synced to disk), or fails.
-pub(crate) fn unpack(work: &Work<'_>, archive: &Path, directory: &Path, progress: &mut dyn Progress) -> Result<()> {
-    let mut unpacker = Unpacker { work, archive, directory, progress, done: 0 };
+pub(crate) fn unpack(
+    work: &Work<'_>,
+    archive: &Path,
+    directory: &Path,
+    progress: &mut dyn Progress,
+) -> Result<()> {
+    let mut unpacker = Unpacker {
+        work,
+        archive,
+        directory,
+        progress,
+        done: 0,
+    };
     match work.context.package.client {
         Client::Pip | Client::Wheel { .. } => unpacker.zip(),
         Client::Npm => {
@@ -118,7 +129,11 @@ impl Unpacker<'_> {
                 return Err(self.wrong(file, hex(&hasher.finalize()), found));
             }
             target.write_all(&piece[..count]).map_err(cannot_write)?;
-            self.progress.step(Step::Unpacking { package, done: self.done + size, total });
+            self.progress.step(Step::Unpacking {
+                package,
+                done: self.done + size,
+                total,
+            });
         }
         let digest = hex(&hasher.finalize());
         if size != file.size || digest != file.sha256 {
@@ -133,7 +148,8 @@ impl Unpacker<'_> {
     }
 
     fn open(&self, path: &Path) -> Result<BufReader<File>> {
-        let file = File::open(path).map_err(|error| self.work.context.error("open", path, error))?;
+        let file =
+            File::open(path).map_err(|error| self.work.context.error("open", path, error))?;
         Ok(BufReader::with_capacity(1 << 16, file))
     }
 
@@ -149,12 +165,20 @@ impl Unpacker<'_> {
         const SHOWN: usize = 8;
         let more = holds.len().saturating_sub(SHOWN);
         holds.truncate(SHOWN);
-        let mut list = if holds.is_empty() { "no files".to_string() } else { holds.join(", ") };
+        let mut list = if holds.is_empty() {
+            "no files".to_string()
+        } else {
+            holds.join(", ")
+        };
         if more > 0 {
             list.push_str(&format!(" and {more} more"));
         }
         let package = self.work.context.package.to_string();
-        Error::FileMissing { package, inside: file.inside, holds: list }
+        Error::FileMissing {
+            package,
+            inside: file.inside,
+            holds: list,
+        }
     }
 
     fn wrong(&self, file: &FileSpec, found: String, found_size: String) -> Error {

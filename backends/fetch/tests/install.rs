@@ -1,7 +1,9 @@
-//! Real packages through the real clients, and real failures: no client, no network, no space, killed processes.
+//! Real packages through the real clients, and real failures: no client, no network, no space,
+//! killed processes.
 //!
-//! Needs Python 3 with pip, npm, and a registry for each. Tests that change a process's environment, or kill it, run
-//! this same test binary again as a child (see `a_child_installs_what_its_parent_test_asks_for`).
+//! Needs Python 3 with pip, npm, and a registry for each. Tests that change a process's
+//! environment, or kill it, run this same test binary again as a child (see
+//! `a_child_installs_what_its_parent_test_asks_for`).
 
 use std::{
     fs,
@@ -12,7 +14,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use halite_fetch::{Cache, Check, Client, Error, FileSpec, Limits, Package, Progress, Quiet, State, Step, Transform};
+use halite_fetch::{
+    Cache, Check, Client, Error, FileSpec, Limits, Package, Progress, Quiet, State, Step, Transform,
+};
 
 const SIX: Package = Package {
     client: Client::Pip,
@@ -54,8 +58,8 @@ const IS_NUMBER: Package = Package {
     ],
     parts: &[],
 };
-/// A small Debian package that is the same on all architectures and in many releases. Distributions build it anew, so no
-/// digest of the archive is given.
+/// A small Debian package that is the same on all architectures and in many releases. Distributions
+/// build it anew, so no digest of the archive is given.
 const COWSAY: Package = Package {
     client: Client::Apt,
     name: "cowsay",
@@ -81,13 +85,22 @@ fn a_wheel_is_installed_once_and_found_afterwards() {
     let first = cache.ensure(&SIX, &mut steps).unwrap();
     assert!(first.fresh);
     assert_eq!(fs::read(first.path("six.py")).unwrap().len(), 34_549);
-    assert!(steps.0.iter().any(|step| step == "downloading") && steps.0.last().unwrap() == "installed");
+    assert!(
+        steps.0.iter().any(|step| step == "downloading") && steps.0.last().unwrap() == "installed"
+    );
 
     let mut steps = Recorder::default();
     let second = cache.ensure(&SIX, &mut steps).unwrap();
-    assert!(!second.fresh && steps.0.is_empty(), "the second call downloads nothing: {:?}", steps.0);
+    assert!(
+        !second.fresh && steps.0.is_empty(),
+        "the second call downloads nothing: {:?}",
+        steps.0
+    );
     assert_eq!(first.directory, second.directory);
-    assert!(matches!(cache.state(&SIX, Check::Full).unwrap(), State::Installed(_)));
+    assert!(matches!(
+        cache.state(&SIX, Check::Full).unwrap(),
+        State::Installed(_)
+    ));
     assert_nothing_partial(&cache);
 }
 
@@ -95,8 +108,14 @@ fn a_wheel_is_installed_once_and_found_afterwards() {
 fn an_npm_package_gives_the_wanted_files_under_their_new_names() {
     let (_guard, cache) = cache();
     let installed = cache.ensure(&IS_NUMBER, &mut Quiet).unwrap();
-    assert_eq!(fs::read(installed.path("licence.txt")).unwrap().len(), 1_091);
-    let mut names: Vec<_> = fs::read_dir(&installed.directory).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(
+        fs::read(installed.path("licence.txt")).unwrap().len(),
+        1_091
+    );
+    let mut names: Vec<_> = fs::read_dir(&installed.directory)
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
     names.sort();
     assert_eq!(names, ["halite.json", "index.js", "licence.txt"]);
     assert_nothing_partial(&cache);
@@ -137,10 +156,16 @@ fn a_damaged_file_is_noticed_and_replaced() {
     type Damage = (&'static str, fn(&Path));
     let damage: [Damage; 6] = [
         ("has 3 bytes", |file| fs::write(file, "cut").unwrap()),
-        ("SHA-256", |file| fs::write(file, vec![b'x'; 34_549]).unwrap()),
+        ("SHA-256", |file| {
+            fs::write(file, vec![b'x'; 34_549]).unwrap()
+        }),
         ("is missing", |file| fs::remove_file(file).unwrap()),
-        ("halite.json", |file| fs::write(file.with_file_name("halite.json"), "{\"format\": 1").unwrap()),
-        ("halite.json", |file| fs::remove_file(file.with_file_name("halite.json")).unwrap()),
+        ("halite.json", |file| {
+            fs::write(file.with_file_name("halite.json"), "{\"format\": 1").unwrap()
+        }),
+        ("halite.json", |file| {
+            fs::remove_file(file.with_file_name("halite.json")).unwrap()
+        }),
         ("is not a file", |file| {
             fs::remove_file(file).unwrap();
             fs::create_dir(file).unwrap();
@@ -153,13 +178,18 @@ fn a_damaged_file_is_noticed_and_replaced() {
         if reason == "SHA-256" {
             give_another_time(&installed.path("six.py"));
         }
-        let State::Damaged(found) = cache.state(&SIX, Check::Quick).unwrap() else { panic!("{reason} went unnoticed") };
+        let State::Damaged(found) = cache.state(&SIX, Check::Quick).unwrap() else {
+            panic!("{reason} went unnoticed")
+        };
         assert!(found.contains(reason), "{found}");
         assert_eq!(cache.find(&SIX).unwrap(), None);
         let mut steps = Recorder::default();
         assert!(cache.ensure(&SIX, &mut steps).unwrap().fresh);
         assert!(steps.0[0].contains(reason), "{:?}", steps.0);
-        assert!(matches!(cache.state(&SIX, Check::Full).unwrap(), State::Installed(_)));
+        assert!(matches!(
+            cache.state(&SIX, Check::Full).unwrap(),
+            State::Installed(_)
+        ));
         assert_nothing_partial(&cache);
     }
 }
@@ -167,7 +197,8 @@ fn a_damaged_file_is_noticed_and_replaced() {
 /// A change within the resolution of the file system's clock would keep the time of the file.
 fn give_another_time(file: &Path) {
     let file = fs::File::options().append(true).open(file).unwrap();
-    file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(60))
+        .unwrap();
 }
 
 #[test]
@@ -184,41 +215,125 @@ fn a_copied_file_with_another_time_is_verified_by_digest_and_its_time_noted() {
 
 #[test]
 fn a_wrong_digest_of_the_archive_is_refused_with_both_digests() {
-    let message = refused(&Package { archive_sha256: Some(ZEROS), ..SIX }, |error| matches!(error, Error::ArchiveDigest { .. }));
-    assert!(message.contains(ZEROS) && message.contains(SIX.archive_sha256.unwrap()), "{message}");
+    let message = refused(
+        &Package {
+            archive_sha256: Some(ZEROS),
+            ..SIX
+        },
+        |error| matches!(error, Error::ArchiveDigest { .. }),
+    );
+    assert!(
+        message.contains(ZEROS) && message.contains(SIX.archive_sha256.unwrap()),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_wrong_digest_or_size_of_a_file_inside_is_refused_with_both() {
-    const WRONG_DIGEST: FileSpec = FileSpec { sha256: ZEROS, ..SIX_FILE };
-    const TOO_LONG: FileSpec = FileSpec { size: 34_548, ..SIX_FILE };
-    const TOO_SHORT: FileSpec = FileSpec { size: 34_550, ..SIX_FILE };
+    const WRONG_DIGEST: FileSpec = FileSpec {
+        sha256: ZEROS,
+        ..SIX_FILE
+    };
+    const TOO_LONG: FileSpec = FileSpec {
+        size: 34_548,
+        ..SIX_FILE
+    };
+    const TOO_SHORT: FileSpec = FileSpec {
+        size: 34_550,
+        ..SIX_FILE
+    };
     let is_digest = |error: &Error| matches!(error, Error::FileDigest { .. });
-    let message = refused(&Package { files: &[WRONG_DIGEST], ..SIX }, is_digest);
-    assert!(message.contains(ZEROS) && message.contains(SIX_FILE.sha256), "{message}");
-    let message = refused(&Package { files: &[TOO_LONG], ..SIX }, is_digest);
-    assert!(message.contains("(34548 bytes)") && message.contains("more than 34548 bytes"), "{message}");
-    let message = refused(&Package { files: &[TOO_SHORT], ..SIX }, is_digest);
-    assert!(message.contains("(34550 bytes)") && message.contains("(34549 bytes)"), "{message}");
+    let message = refused(
+        &Package {
+            files: &[WRONG_DIGEST],
+            ..SIX
+        },
+        is_digest,
+    );
+    assert!(
+        message.contains(ZEROS) && message.contains(SIX_FILE.sha256),
+        "{message}"
+    );
+    let message = refused(
+        &Package {
+            files: &[TOO_LONG],
+            ..SIX
+        },
+        is_digest,
+    );
+    assert!(
+        message.contains("(34548 bytes)") && message.contains("more than 34548 bytes"),
+        "{message}"
+    );
+    let message = refused(
+        &Package {
+            files: &[TOO_SHORT],
+            ..SIX
+        },
+        is_digest,
+    );
+    assert!(
+        message.contains("(34550 bytes)") && message.contains("(34549 bytes)"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_file_that_is_not_inside_is_named_with_what_is() {
-    const SEVEN: FileSpec = FileSpec { inside: "seven.py", ..SIX_FILE };
+    const SEVEN: FileSpec = FileSpec {
+        inside: "seven.py",
+        ..SIX_FILE
+    };
     let is_missing = |error: &Error| matches!(error, Error::FileMissing { .. });
-    let message = refused(&Package { files: &[SEVEN], ..SIX }, is_missing);
-    assert!(message.contains("seven.py") && message.contains("six.py"), "{message}");
-    let message = refused(&Package { files: &[SEVEN], ..IS_NUMBER }, is_missing);
-    assert!(message.contains("seven.py") && message.contains("package/index.js"), "{message}");
+    let message = refused(
+        &Package {
+            files: &[SEVEN],
+            ..SIX
+        },
+        is_missing,
+    );
+    assert!(
+        message.contains("seven.py") && message.contains("six.py"),
+        "{message}"
+    );
+    let message = refused(
+        &Package {
+            files: &[SEVEN],
+            ..IS_NUMBER
+        },
+        is_missing,
+    );
+    assert!(
+        message.contains("seven.py") && message.contains("package/index.js"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_package_or_version_that_the_registry_lacks_is_an_error_with_the_clients_words() {
     let is_failure = |error: &Error| matches!(error, Error::ClientFailed { .. });
-    let message = refused(&Package { version: "0.0.999", ..SIX }, is_failure);
-    assert!(message.contains("0.0.999") && message.contains("No matching distribution"), "{message}");
-    let message = refused(&Package { version: "0.0.999", ..IS_NUMBER }, is_failure);
-    assert!(message.contains("0.0.999") && message.contains("No matching version"), "{message}");
+    let message = refused(
+        &Package {
+            version: "0.0.999",
+            ..SIX
+        },
+        is_failure,
+    );
+    assert!(
+        message.contains("0.0.999") && message.contains("No matching distribution"),
+        "{message}"
+    );
+    let message = refused(
+        &Package {
+            version: "0.0.999",
+            ..IS_NUMBER
+        },
+        is_failure,
+    );
+    assert!(
+        message.contains("0.0.999") && message.contains("No matching version"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -238,12 +353,37 @@ fn a_cache_below_a_file_is_refused_and_names_the_variable() {
 #[test]
 fn four_processes_at_once_install_once_and_agree() {
     let (guard, cache) = cache();
-    let children: Vec<_> =
-        (0..4).map(|_| child(cache.root(), "six").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).collect();
-    let said: Vec<_> = children.into_iter().map(|child| answer(&child.wait_with_output().unwrap())).collect();
-    assert_eq!(said.iter().filter(|line| line.starts_with("installed ")).count(), 1, "{said:?}");
-    assert_eq!(said.iter().filter(|line| line.starts_with("found ")).count(), 3, "{said:?}");
-    assert!(matches!(cache.state(&SIX, Check::Full).unwrap(), State::Installed(_)));
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            child(cache.root(), "six")
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let said: Vec<_> = children
+        .into_iter()
+        .map(|child| answer(&child.wait_with_output().unwrap()))
+        .collect();
+    assert_eq!(
+        said.iter()
+            .filter(|line| line.starts_with("installed "))
+            .count(),
+        1,
+        "{said:?}"
+    );
+    assert_eq!(
+        said.iter()
+            .filter(|line| line.starts_with("found "))
+            .count(),
+        3,
+        "{said:?}"
+    );
+    assert!(matches!(
+        cache.state(&SIX, Check::Full).unwrap(),
+        State::Installed(_)
+    ));
     assert_nothing_partial(&cache);
     drop(guard);
 }
@@ -255,7 +395,10 @@ fn a_process_killed_at_any_moment_leaves_nothing_that_is_used() {
     let mut delay = Duration::ZERO;
     // Until an installation was faster than its killer.
     while outcomes[1] == 0 {
-        assert!(delay < Duration::from_secs(60), "no installation finished in {delay:?}");
+        assert!(
+            delay < Duration::from_secs(60),
+            "no installation finished in {delay:?}"
+        );
         let child = start_in_group(child(cache.root(), "six"));
         thread::sleep(delay);
         kill_group(child);
@@ -278,7 +421,10 @@ fn what_a_killed_process_left_is_removed_and_its_lock_is_free() {
     let child = start_in_group(child(cache.root(), "six"));
     let start = Instant::now();
     while fs::read_dir(&partial).map_or(0, Iterator::count) == 0 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the child never began");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the child never began"
+        );
         thread::sleep(Duration::from_millis(2));
     }
     kill_group(child);
@@ -286,7 +432,12 @@ fn what_a_killed_process_left_is_removed_and_its_lock_is_free() {
     // Killed right before the rename: all files and the marker are there, under the wrong name.
     let (_other_guard, other) = self::cache();
     let complete = other.ensure(&SIX, &mut Quiet).unwrap().directory;
-    let leftover = fs::read_dir(&partial).unwrap().next().unwrap().unwrap().path();
+    let leftover = fs::read_dir(&partial)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     fs::create_dir_all(leftover.join("install")).unwrap();
     for name in ["six.py", "halite.json"] {
         fs::copy(complete.join(name), leftover.join("install").join(name)).unwrap();
@@ -300,14 +451,29 @@ fn what_a_killed_process_left_is_removed_and_its_lock_is_free() {
 fn waiting_for_another_process_ends_at_the_deadline() {
     let (_guard, cache) = cache();
     cache.ensure(&SIX, &mut Quiet).unwrap();
-    let lock = fs::read_dir(cache.root().join(".locks")).unwrap().next().unwrap().unwrap().path();
+    let lock = fs::read_dir(cache.root().join(".locks"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     fs::remove_dir_all(cache.directory(&SIX)).unwrap();
     let held = fs::File::open(lock).unwrap();
     held.lock().unwrap();
-    let limits = Limits { lock: Some(Duration::from_millis(300)), ..Limits::default() };
+    let limits = Limits {
+        lock: Some(Duration::from_millis(300)),
+        ..Limits::default()
+    };
     let mut steps = Recorder::default();
-    let error = cache.clone().with_limits(limits).ensure(&SIX, &mut steps).unwrap_err();
-    assert!(matches!(error, Error::Timeout { .. }) && error.to_string().contains("six 1.16.0"), "{error}");
+    let error = cache
+        .clone()
+        .with_limits(limits)
+        .ensure(&SIX, &mut steps)
+        .unwrap_err();
+    assert!(
+        matches!(error, Error::Timeout { .. }) && error.to_string().contains("six 1.16.0"),
+        "{error}"
+    );
     assert!(steps.0.iter().any(|step| step == "waiting"));
     drop(held);
     assert!(cache.ensure(&SIX, &mut Quiet).unwrap().fresh);
@@ -318,9 +484,22 @@ fn without_any_client_the_error_says_what_to_install() {
     let (guard, cache) = cache();
     let empty = guard.path().join("empty");
     fs::create_dir(&empty).unwrap();
-    for (what, names) in [("six", ["python3", "pip"]), ("is-number", ["npm", "Node.js"]), ("cowsay", ["apt-get", "Debian"])] {
-        let said = answer(&child(cache.root(), what).env("PATH", &empty).output().unwrap());
-        assert!(said.starts_with("failed ClientMissing") && names.iter().all(|name| said.contains(name)), "{said}");
+    for (what, names) in [
+        ("six", ["python3", "pip"]),
+        ("is-number", ["npm", "Node.js"]),
+        ("cowsay", ["apt-get", "Debian"]),
+    ] {
+        let said = answer(
+            &child(cache.root(), what)
+                .env("PATH", &empty)
+                .output()
+                .unwrap(),
+        );
+        assert!(
+            said.starts_with("failed ClientMissing")
+                && names.iter().all(|name| said.contains(name)),
+            "{said}"
+        );
     }
     assert_nothing_partial(&cache);
 }
@@ -329,9 +508,21 @@ fn without_any_client_the_error_says_what_to_install() {
 fn a_python_without_pip_is_passed_over_and_named() {
     let (guard, cache) = cache();
     // A real interpreter that cannot see any installed module.
-    let bin = script(guard.path(), "python3", &format!("exec {} -I -S -m pip", python()));
-    let said = answer(&child(cache.root(), "six").env("PATH", &bin).output().unwrap());
-    assert!(said.contains("python3 has no pip, python was not found"), "{said}");
+    let bin = script(
+        guard.path(),
+        "python3",
+        &format!("exec {} -I -S -m pip", python()),
+    );
+    let said = answer(
+        &child(cache.root(), "six")
+            .env("PATH", &bin)
+            .output()
+            .unwrap(),
+    );
+    assert!(
+        said.contains("python3 has no pip, python was not found"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -340,20 +531,31 @@ fn a_registry_that_cannot_be_reached_is_an_error_with_the_clients_last_words() {
     // The discard port: nothing listens there.
     let nowhere = "http://127.0.0.1:9/";
     let mut pip = child(cache.root(), "six");
-    pip.env("PIP_INDEX_URL", nowhere).env("PIP_RETRIES", "0").env("PIP_CONFIG_FILE", "/dev/null");
+    pip.env("PIP_INDEX_URL", nowhere)
+        .env("PIP_RETRIES", "0")
+        .env("PIP_CONFIG_FILE", "/dev/null");
     let mut npm = child(cache.root(), "is-number");
-    npm.env("npm_config_registry", nowhere).env("npm_config_userconfig", "/dev/null");
+    npm.env("npm_config_registry", nowhere)
+        .env("npm_config_userconfig", "/dev/null");
     for (mut command, words) in [(pip, "Connection refused"), (npm, "ECONNREFUSED")] {
         // What the user set up to reach a registry: other registries, files of packages, proxies.
         for (name, _) in std::env::vars_os() {
             let lower = name.to_string_lossy().to_lowercase();
-            let leads_elsewhere = ["pip_extra_index_url", "pip_find_links", "pip_no_index", "npm_config_offline"];
+            let leads_elsewhere = [
+                "pip_extra_index_url",
+                "pip_find_links",
+                "pip_no_index",
+                "npm_config_offline",
+            ];
             if lower.ends_with("proxy") || leads_elsewhere.contains(&&*lower) {
                 command.env_remove(name);
             }
         }
         let said = answer(&command.output().unwrap());
-        assert!(said.starts_with("failed ClientFailed") && said.contains(words), "{said}");
+        assert!(
+            said.starts_with("failed ClientFailed") && said.contains(words),
+            "{said}"
+        );
         assert!(said.contains("Look at the network"), "{said}");
     }
     assert_nothing_partial(&cache);
@@ -365,9 +567,14 @@ fn a_client_that_hangs_is_stopped_at_the_deadline() {
     let bin = script(guard.path(), "python3", "exec sleep 600");
     let start = Instant::now();
     let mut command = child(cache.root(), "six");
-    command.env("PATH", path_with(&bin)).env("HALITE_FETCH_TEST_STALL_MS", "500");
+    command
+        .env("PATH", path_with(&bin))
+        .env("HALITE_FETCH_TEST_STALL_MS", "500");
     let said = answer(&command.output().unwrap());
-    assert!(said.starts_with("failed Timeout") && said.contains("downloading six 1.16.0 (pip)"), "{said}");
+    assert!(
+        said.starts_with("failed Timeout") && said.contains("downloading six 1.16.0 (pip)"),
+        "{said}"
+    );
     assert!(start.elapsed() < Duration::from_secs(60));
     assert_nothing_partial(&cache);
 }
@@ -381,11 +588,24 @@ fn a_download_that_was_cut_short_is_refused_with_both_sizes() {
         python()
     );
     let bin = script(guard.path(), "python3", &cut);
-    let said = answer(&child(cache.root(), "six").env("PATH", path_with(&bin)).output().unwrap());
+    let said = answer(
+        &child(cache.root(), "six")
+            .env("PATH", path_with(&bin))
+            .output()
+            .unwrap(),
+    );
     assert!(said.starts_with("failed ArchiveDigest"), "{said}");
-    assert!(said.contains("11053 bytes") && said.contains("7000 bytes") && said.contains("cut short"), "{said}");
+    assert!(
+        said.contains("11053 bytes") && said.contains("7000 bytes") && said.contains("cut short"),
+        "{said}"
+    );
     // The same where no digest of the archive is known: the reader of the archive has to notice.
-    let said = answer(&child(cache.root(), "six unpinned").env("PATH", path_with(&bin)).output().unwrap());
+    let said = answer(
+        &child(cache.root(), "six unpinned")
+            .env("PATH", path_with(&bin))
+            .output()
+            .unwrap(),
+    );
     assert!(said.starts_with("failed ArchiveBroken"), "{said}");
     assert_nothing_partial(&cache);
 }
@@ -398,42 +618,96 @@ fn an_archive_that_unpacks_without_end_is_refused() {
     }
     let (guard, cache) = cache();
     let bin = script(guard.path(), "dpkg-deb", "exec head -c 80000000 /dev/zero");
-    let said = answer(&child(cache.root(), "cowsay").env("PATH", path_with(&bin)).output().unwrap());
-    assert!(said.starts_with("failed ArchiveBroken") && said.contains("unpacks to more than"), "{said}");
+    let said = answer(
+        &child(cache.root(), "cowsay")
+            .env("PATH", path_with(&bin))
+            .output()
+            .unwrap(),
+    );
+    assert!(
+        said.starts_with("failed ArchiveBroken") && said.contains("unpacks to more than"),
+        "{said}"
+    );
     assert_nothing_partial(&cache);
 }
 
 #[test]
 fn the_parts_of_a_package_stand_in_one_directory_or_none_does() {
     /// Of one wheel of several; this one is for every Python.
-    const BOTH: Package =
-        Package { client: Client::Wheel { python: "3.11", platform: "manylinux2014_x86_64" }, parts: &[TOOL], ..SIX };
-    const TOOL: Package = Package { files: &[TOOL_FILE], ..IS_NUMBER };
-    const TOOL_FILE: FileSpec = FileSpec { name: "tools/bin/is-number", transform: Transform::Executable, ..IS_NUMBER.files[0] };
+    const BOTH: Package = Package {
+        client: Client::Wheel {
+            python: "3.11",
+            platform: "manylinux2014_x86_64",
+        },
+        parts: &[TOOL],
+        ..SIX
+    };
+    const TOOL: Package = Package {
+        files: &[TOOL_FILE],
+        ..IS_NUMBER
+    };
+    const TOOL_FILE: FileSpec = FileSpec {
+        name: "tools/bin/is-number",
+        transform: Transform::Executable,
+        ..IS_NUMBER.files[0]
+    };
     let (_guard, cache) = cache();
-    assert_eq!((BOTH.download_size(), BOTH.installed_size()), (11_053 + 3_730, 34_549 + 411));
+    assert_eq!(
+        (BOTH.download_size(), BOTH.installed_size()),
+        (11_053 + 3_730, 34_549 + 411)
+    );
     let installed = cache.ensure(&BOTH, &mut Quiet).unwrap();
     assert!(installed.fresh && installed.path("six.py").is_file());
     let tool = installed.path("tools/bin/is-number");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        assert_eq!(tool.metadata().unwrap().permissions().mode() & 0o100, 0o100, "it may be run");
-        assert_eq!(installed.path("six.py").metadata().unwrap().permissions().mode() & 0o111, 0);
+        assert_eq!(
+            tool.metadata().unwrap().permissions().mode() & 0o100,
+            0o100,
+            "it may be run"
+        );
+        assert_eq!(
+            installed
+                .path("six.py")
+                .metadata()
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o111,
+            0
+        );
     }
     assert!(!cache.ensure(&BOTH, &mut Quiet).unwrap().fresh);
-    assert!(matches!(cache.state(&BOTH, Check::Full).unwrap(), State::Installed(_)));
+    assert!(matches!(
+        cache.state(&BOTH, Check::Full).unwrap(),
+        State::Installed(_)
+    ));
 
     // A part that is damaged damages the whole, and is fetched again with it.
     fs::write(&tool, "exit 1").unwrap();
-    let State::Damaged(reason) = cache.state(&BOTH, Check::Quick).unwrap() else { panic!("it is taken") };
-    assert!(reason.starts_with("tools/bin/is-number has 6 bytes instead of 411"), "{reason}");
+    let State::Damaged(reason) = cache.state(&BOTH, Check::Quick).unwrap() else {
+        panic!("it is taken")
+    };
+    assert!(
+        reason.starts_with("tools/bin/is-number has 6 bytes instead of 411"),
+        "{reason}"
+    );
     assert!(cache.ensure(&BOTH, &mut Quiet).unwrap().fresh);
 
     // Nor is anything left of the first where the second is not what it should be.
-    const WRONG: Package = Package { archive_sha256: Some(ZEROS), ..TOOL };
-    let wrong = Package { parts: &[WRONG], ..BOTH };
-    assert!(matches!(cache.ensure(&wrong, &mut Quiet), Err(Error::ArchiveDigest { .. })));
+    const WRONG: Package = Package {
+        archive_sha256: Some(ZEROS),
+        ..TOOL
+    };
+    let wrong = Package {
+        parts: &[WRONG],
+        ..BOTH
+    };
+    assert!(matches!(
+        cache.ensure(&wrong, &mut Quiet),
+        Err(Error::ArchiveDigest { .. })
+    ));
     assert_eq!(cache.state(&wrong, Check::Quick).unwrap(), State::Absent);
     assert_nothing_partial(&cache);
 }
@@ -452,18 +726,30 @@ fn a_full_disk_is_said_to_be_full_and_left_empty() {
             .output()
             .is_ok_and(|output| output.status.success());
         if !usable {
-            println!("skipped: this user may not mount a small file system in a namespace of its own");
+            println!(
+                "skipped: this user may not mount a small file system in a namespace of its own"
+            );
             return;
         }
-        let script = format!("{mount} && \"$0\" \"$@\"; echo; echo left: $(find {0:?} -type f -size +0 | wc -l)", disk);
+        let script = format!(
+            "{mount} && \"$0\" \"$@\"; echo; echo left: $(find {0:?} -type f -size +0 | wc -l)",
+            disk
+        );
         let inner = child(&disk, "six");
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
         command.arg(inner.get_program()).args(inner.get_args());
-        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
         let output = command.output().unwrap();
         let said = answer(&output);
-        assert!(said.starts_with("failed DiskFull") && said.contains("HALITE_CACHE_DIR"), "{kilobytes} kB: {said}");
+        assert!(
+            said.starts_with("failed DiskFull") && said.contains("HALITE_CACHE_DIR"),
+            "{kilobytes} kB: {said}"
+        );
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.contains("left: 0"), "{kilobytes} kB: {text}");
     }
@@ -480,21 +766,42 @@ fn the_environment_decides_where_the_cache_is() {
     };
     assert_eq!(place(&[("HALITE_CACHE_DIR", "/a"), ("HOME", "/b")]), "/a");
     let none = place(&[("HALITE_CACHE_DIR", "")]);
-    assert!(none.contains("no cache directory") && none.contains("set HALITE_CACHE_DIR"), "{none}");
+    assert!(
+        none.contains("no cache directory") && none.contains("set HALITE_CACHE_DIR"),
+        "{none}"
+    );
     if cfg!(target_os = "linux") {
-        assert_eq!(place(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/b")]), "/x/halite");
-        assert_eq!(place(&[("XDG_CACHE_HOME", "relative"), ("HOME", "/b")]), "/b/.cache/halite");
+        assert_eq!(
+            place(&[("XDG_CACHE_HOME", "/x"), ("HOME", "/b")]),
+            "/x/halite"
+        );
+        assert_eq!(
+            place(&[("XDG_CACHE_HOME", "relative"), ("HOME", "/b")]),
+            "/b/.cache/halite"
+        );
         assert_eq!(place(&[("HOME", "/b")]), "/b/.cache/halite");
     }
-    assert_eq!(Cache::open(Some(Path::new("/explicit"))).unwrap().root(), Path::new("/explicit"));
+    assert_eq!(
+        Cache::open(Some(Path::new("/explicit"))).unwrap().root(),
+        Path::new("/explicit")
+    );
 }
 
 #[test]
 #[should_panic(expected = "is not a plain file name")]
 fn a_table_that_would_write_outside_the_cache_is_a_broken_invariant() {
-    const OUTSIDE: FileSpec = FileSpec { name: "../six.py", ..SIX_FILE };
+    const OUTSIDE: FileSpec = FileSpec {
+        name: "../six.py",
+        ..SIX_FILE
+    };
     let (_guard, cache) = cache();
-    let _ = cache.ensure(&Package { files: &[OUTSIDE], ..SIX }, &mut Quiet);
+    let _ = cache.ensure(
+        &Package {
+            files: &[OUTSIDE],
+            ..SIX
+        },
+        &mut Quiet,
+    );
 }
 
 /// Not a test of its own: the tests above run it in a process that they may kill or starve.
@@ -511,22 +818,38 @@ fn a_child_installs_what_its_parent_test_asks_for() {
         Ok(cache) => cache,
         Err(error) => return say(error.to_string()),
     };
-    if let Some(milliseconds) = std::env::var("HALITE_FETCH_TEST_STALL_MS").ok().and_then(|text| text.parse().ok()) {
-        cache = cache.with_limits(Limits { stall: Duration::from_millis(milliseconds), ..Limits::default() });
+    if let Some(milliseconds) = std::env::var("HALITE_FETCH_TEST_STALL_MS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+    {
+        cache = cache.with_limits(Limits {
+            stall: Duration::from_millis(milliseconds),
+            ..Limits::default()
+        });
     }
     let package = match what.as_str() {
         "place" => return say(cache.root().display().to_string()),
         "six" => SIX,
-        "six unpinned" => Package { archive_sha256: None, ..SIX },
+        "six unpinned" => Package {
+            archive_sha256: None,
+            ..SIX
+        },
         "is-number" => IS_NUMBER,
         "cowsay" => COWSAY,
         other => panic!("no package {other}"),
     };
     match cache.ensure(&package, &mut Quiet) {
-        Ok(it) => say(format!("{} {}", if it.fresh { "installed" } else { "found" }, it.directory.display())),
+        Ok(it) => say(format!(
+            "{} {}",
+            if it.fresh { "installed" } else { "found" },
+            it.directory.display()
+        )),
         Err(error) => {
             let debug = format!("{error:?}");
-            say(format!("failed {} {error}", debug.split([' ', '(']).next().unwrap()));
+            say(format!(
+                "failed {} {error}",
+                debug.split([' ', '(']).next().unwrap()
+            ));
         }
     }
 }
@@ -534,7 +857,12 @@ fn a_child_installs_what_its_parent_test_asks_for() {
 fn child(cache: &Path, what: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "a_child_installs_what_its_parent_test_asks_for", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "a_child_installs_what_its_parent_test_asks_for",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env("HALITE_FETCH_TEST_INSTALL", what)
         .env("HALITE_CACHE_DIR", cache);
     command
@@ -543,7 +871,12 @@ fn child(cache: &Path, what: &str) -> Command {
 /// Starts it as the first of a process group, which has the clients that it starts too.
 fn start_in_group(mut command: Command) -> Child {
     use std::os::unix::process::CommandExt;
-    command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn().unwrap()
+    command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .unwrap()
 }
 
 /// SIGKILL to the group: no client stays behind when the test is over.
@@ -557,7 +890,13 @@ fn kill_group(mut child: Child) {
 fn answer(output: &Output) -> String {
     let stdout = String::from_utf8_lossy(&output.stdout);
     let line = stdout.lines().find_map(|line| line.strip_prefix("said: "));
-    line.unwrap_or_else(|| panic!("the child said nothing: {stdout}{}", String::from_utf8_lossy(&output.stderr))).into()
+    line.unwrap_or_else(|| {
+        panic!(
+            "the child said nothing: {stdout}{}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+    })
+    .into()
 }
 
 fn cache() -> (tempfile::TempDir, Cache) {
@@ -566,7 +905,8 @@ fn cache() -> (tempfile::TempDir, Cache) {
     (directory, cache)
 }
 
-/// Checks that `package` cannot be installed, with an error of the right kind, and that nothing is left; returns the text.
+/// Checks that `package` cannot be installed, with an error of the right kind, and that nothing is
+/// left; returns the text.
 fn refused(package: &Package, is_right: impl Fn(&Error) -> bool) -> String {
     let (_guard, cache) = cache();
     let error = cache.ensure(package, &mut Quiet).unwrap_err();
@@ -577,7 +917,10 @@ fn refused(package: &Package, is_right: impl Fn(&Error) -> bool) -> String {
 }
 
 fn assert_nothing_partial(cache: &Cache) {
-    let left: Vec<_> = fs::read_dir(cache.root().join(".partial")).unwrap().map(|it| it.unwrap().path()).collect();
+    let left: Vec<_> = fs::read_dir(cache.root().join(".partial"))
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
@@ -593,12 +936,16 @@ fn script(parent: &Path, name: &str, body: &str) -> PathBuf {
 
 fn path_with(first: &Path) -> std::ffi::OsString {
     let rest = std::env::var_os("PATH").unwrap();
-    std::env::join_paths(std::iter::once(first.to_path_buf()).chain(std::env::split_paths(&rest))).unwrap()
+    std::env::join_paths(std::iter::once(first.to_path_buf()).chain(std::env::split_paths(&rest)))
+        .unwrap()
 }
 
 /// The interpreter itself: `python3` on PATH may be a script that needs more of PATH.
 fn python() -> String {
-    let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+    let output = Command::new("python3")
+        .args(["-c", "import sys; print(sys.executable)"])
+        .output()
+        .unwrap();
     String::from_utf8(output.stdout).unwrap().trim().into()
 }
 

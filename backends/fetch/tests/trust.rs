@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use halite_fetch::{Cache, Check, Client, Error, FileSpec, Package, Progress, Quiet, State, Step, StoredKind, Transform};
+use halite_fetch::{
+    Cache, Check, Client, Error, FileSpec, Package, Progress, Quiet, State, Step, StoredKind,
+    Transform,
+};
 
 /// SHA-256 of `library`, and of `terms`.
 const PACKAGE: Package = Package {
@@ -22,8 +25,20 @@ const PACKAGE: Package = Package {
     archive_size: 1000,
     archive_sha256: Some(LIBRARY),
     files: &[
-        FileSpec { inside: "package/library.so", name: "library.so", size: 7, sha256: LIBRARY, transform: Transform::None },
-        FileSpec { inside: "package/LICENSE", name: "LICENSE", size: 5, sha256: TERMS, transform: Transform::None },
+        FileSpec {
+            inside: "package/library.so",
+            name: "library.so",
+            size: 7,
+            sha256: LIBRARY,
+            transform: Transform::None,
+        },
+        FileSpec {
+            inside: "package/LICENSE",
+            name: "LICENSE",
+            size: 5,
+            sha256: TERMS,
+            transform: Transform::None,
+        },
     ],
     parts: &[],
 };
@@ -39,7 +54,11 @@ fn installed() -> (tempfile::TempDir, Cache, PathBuf) {
     fs::write(directory.join("library.so"), "library").unwrap();
     fs::write(directory.join("LICENSE"), "terms").unwrap();
     mark(&directory);
-    for (path, mode) in [(cache.root(), 0o755), (&directory, 0o755), (&directory.join("library.so"), 0o644)] {
+    for (path, mode) in [
+        (cache.root(), 0o755),
+        (&directory, 0o755),
+        (&directory.join("library.so"), 0o644),
+    ] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
     (guard, cache, directory)
@@ -49,14 +68,25 @@ fn installed() -> (tempfile::TempDir, Cache, PathBuf) {
 fn mark(directory: &Path) {
     let entry = |file: &FileSpec| {
         let metadata = fs::metadata(directory.join(file.name));
-        let modified = metadata.and_then(|metadata| metadata.modified()).unwrap_or(std::time::UNIX_EPOCH);
-        let modified = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
-        let FileSpec { name, size, sha256, .. } = file;
-        format!(r#"{{"name": "{name}", "size": {size}, "sha256": "{sha256}", "modified": {modified}}}"#)
+        let modified = metadata
+            .and_then(|metadata| metadata.modified())
+            .unwrap_or(std::time::UNIX_EPOCH);
+        let modified = modified
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap()
+            .as_nanos();
+        let FileSpec {
+            name, size, sha256, ..
+        } = file;
+        format!(
+            r#"{{"name": "{name}", "size": {size}, "sha256": "{sha256}", "modified": {modified}}}"#
+        )
     };
     let files: Vec<_> = PACKAGE.files.iter().map(entry).collect();
-    let marker =
-        format!(r#"{{"format": 1, "package": "{PACKAGE}", "archive_sha256": "{LIBRARY}", "files": [{}]}}"#, files.join(","));
+    let marker = format!(
+        r#"{{"format": 1, "package": "{PACKAGE}", "archive_sha256": "{LIBRARY}", "files": [{}]}}"#,
+        files.join(",")
+    );
     fs::write(directory.join("halite.json"), marker).unwrap();
 }
 
@@ -64,7 +94,12 @@ fn mark(directory: &Path) {
 fn replace_in_secret(path: &Path) {
     let modified = fs::metadata(path).unwrap().modified().unwrap();
     fs::write(path, "planted").unwrap();
-    fs::File::options().append(true).open(path).unwrap().set_modified(modified).unwrap();
+    fs::File::options()
+        .append(true)
+        .open(path)
+        .unwrap()
+        .set_modified(modified)
+        .unwrap();
 }
 
 fn mkfifo(path: &Path) {
@@ -74,14 +109,17 @@ fn mkfifo(path: &Path) {
 fn within_a_minute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, done) = mpsc::channel();
     thread::spawn(move || send.send(work()));
-    done.recv_timeout(Duration::from_secs(60)).expect("the call hangs")
+    done.recv_timeout(Duration::from_secs(60))
+        .expect("the call hangs")
 }
 
 #[test]
 fn a_private_package_is_found() {
     let (_guard, cache, directory) = installed();
     for check in [Check::Quick, Check::Full] {
-        let State::Installed(found) = cache.state(&PACKAGE, check).unwrap() else { panic!("{check:?}") };
+        let State::Installed(found) = cache.state(&PACKAGE, check).unwrap() else {
+            panic!("{check:?}")
+        };
         assert_eq!(found.directory, directory);
     }
 }
@@ -89,36 +127,62 @@ fn a_private_package_is_found() {
 #[test]
 fn a_file_that_others_may_write_is_digested() {
     type Open = fn(&Path, &Path);
-    let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let chmod =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let ways: [(&str, Open); 3] = [
-        ("file", |_, directory| fs::set_permissions(directory.join("library.so"), fs::Permissions::from_mode(0o666)).unwrap()),
-        ("directory", |_, directory| fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap()),
-        ("root", |root, _| fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap()),
+        ("file", |_, directory| {
+            fs::set_permissions(
+                directory.join("library.so"),
+                fs::Permissions::from_mode(0o666),
+            )
+            .unwrap()
+        }),
+        ("directory", |_, directory| {
+            fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap()
+        }),
+        ("root", |root, _| {
+            fs::set_permissions(root, fs::Permissions::from_mode(0o777)).unwrap()
+        }),
     ];
     for (what, open) in ways {
         let (_guard, cache, directory) = installed();
         replace_in_secret(&directory.join("library.so"));
         open(cache.root(), &directory);
         let state = cache.state(&PACKAGE, Check::Quick).unwrap();
-        let State::Damaged(reason) = state else { panic!("{what}: planted bytes are used") };
+        let State::Damaged(reason) = state else {
+            panic!("{what}: planted bytes are used")
+        };
         assert!(reason.contains("library.so has SHA-256"), "{reason}");
         // The right bytes are used all the same.
         fs::write(directory.join("library.so"), "library").unwrap();
         chmod(&directory.join("library.so"), 0o666);
-        assert!(matches!(cache.state(&PACKAGE, Check::Quick).unwrap(), State::Installed(_)), "{what}");
+        assert!(
+            matches!(
+                cache.state(&PACKAGE, Check::Quick).unwrap(),
+                State::Installed(_)
+            ),
+            "{what}"
+        );
     }
 }
 
 #[test]
 fn a_file_of_another_user_is_digested() {
     let (_guard, cache, directory) = installed();
-    let chown = Command::new("chown").arg("65534").arg(directory.join("library.so")).status().unwrap();
+    let chown = Command::new("chown")
+        .arg("65534")
+        .arg(directory.join("library.so"))
+        .status()
+        .unwrap();
     if !chown.success() {
         println!("skipped: only root may give files away");
         return;
     }
     replace_in_secret(&directory.join("library.so"));
-    assert!(matches!(cache.state(&PACKAGE, Check::Quick).unwrap(), State::Damaged(_)));
+    assert!(matches!(
+        cache.state(&PACKAGE, Check::Quick).unwrap(),
+        State::Damaged(_)
+    ));
 }
 
 #[test]
@@ -127,7 +191,9 @@ fn a_missing_licence_does_not_stop_the_use_of_a_package() {
     fs::remove_file(directory.join("LICENSE")).unwrap();
     let installed = cache.ensure(&PACKAGE, &mut Quiet).unwrap();
     assert!(!installed.fresh);
-    let State::Damaged(reason) = cache.state(&PACKAGE, Check::Full).unwrap() else { panic!("not told") };
+    let State::Damaged(reason) = cache.state(&PACKAGE, Check::Full).unwrap() else {
+        panic!("not told")
+    };
     assert!(reason.contains("LICENSE is missing"), "{reason}");
 }
 
@@ -138,20 +204,37 @@ fn pipes_in_a_cache_are_refused_at_once() {
     mkfifo(&directory.join("halite.json"));
     let looking = cache.clone();
     let state = within_a_minute(move || looking.state(&PACKAGE, Check::Quick)).unwrap();
-    let State::Damaged(reason) = state else { panic!("{state:?}") };
-    assert!(reason.contains("halite.json") && reason.contains("not a regular file"), "{reason}");
+    let State::Damaged(reason) = state else {
+        panic!("{state:?}")
+    };
+    assert!(
+        reason.contains("halite.json") && reason.contains("not a regular file"),
+        "{reason}"
+    );
 
     fs::remove_dir_all(&directory).unwrap();
     fs::create_dir_all(cache.root().join(".locks")).unwrap();
-    mkfifo(&cache.root().join(".locks").join(directory.file_name().unwrap()));
-    let error = within_a_minute(move || cache.ensure(&PACKAGE, &mut Quiet)).unwrap_err().to_string();
-    assert!(error.contains("not a regular file") && error.contains(".locks"), "{error}");
+    mkfifo(
+        &cache
+            .root()
+            .join(".locks")
+            .join(directory.file_name().unwrap()),
+    );
+    let error = within_a_minute(move || cache.ensure(&PACKAGE, &mut Quiet))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("not a regular file") && error.contains(".locks"),
+        "{error}"
+    );
 }
 
 /// A cache that cannot install anything: `PATH` is not changed, but the package's digest is not the
 /// registry's.
 fn fails_to_install(cache: &Cache, check: Check) -> Error {
-    let error = cache.ensure_checked(&PACKAGE, check, &mut Quiet).unwrap_err();
+    let error = cache
+        .ensure_checked(&PACKAGE, check, &mut Quiet)
+        .unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
     error
 }
@@ -160,12 +243,24 @@ fn fails_to_install(cache: &Cache, check: Check) -> Error {
 fn bit_rot_is_found_where_digests_are_asked_for() {
     let (_guard, cache, directory) = installed();
     replace_in_secret(&directory.join("library.so"));
-    assert!(matches!(cache.state(&PACKAGE, Check::Quick).unwrap(), State::Installed(_)));
-    assert!(matches!(cache.state(&PACKAGE, Check::Files(&["LICENSE"])).unwrap(), State::Installed(_)));
+    assert!(matches!(
+        cache.state(&PACKAGE, Check::Quick).unwrap(),
+        State::Installed(_)
+    ));
+    assert!(matches!(
+        cache.state(&PACKAGE, Check::Files(&["LICENSE"])).unwrap(),
+        State::Installed(_)
+    ));
     for check in [Check::Full, Check::Files(&["library.so"])] {
-        assert!(matches!(cache.state(&PACKAGE, check).unwrap(), State::Damaged(_)));
+        assert!(matches!(
+            cache.state(&PACKAGE, check).unwrap(),
+            State::Damaged(_)
+        ));
         let error = fails_to_install(&cache, check).to_string();
-        assert!(error.contains("library.so has SHA-256") && error.contains("fetching it again failed"), "{error}");
+        assert!(
+            error.contains("library.so has SHA-256") && error.contains("fetching it again failed"),
+            "{error}"
+        );
     }
 }
 
@@ -174,20 +269,40 @@ fn stored_packages_are_listed_verified_removed() {
     let (_guard, cache, directory) = installed();
     let partial = cache.root().join(".partial");
     let name = directory.file_name().unwrap().to_str().unwrap().to_owned();
-    for other in [".partial/pip-x-1-0123456789abcdef.1-2-3", ".partial/thesis", "thesis", "pip-my-own-0123456789abcdef"] {
+    for other in [
+        ".partial/pip-x-1-0123456789abcdef.1-2-3",
+        ".partial/thesis",
+        "thesis",
+        "pip-my-own-0123456789abcdef",
+    ] {
         fs::create_dir_all(cache.root().join(other)).unwrap();
         fs::write(cache.root().join(other).join("file"), "12345").unwrap();
     }
     let stored = cache.stored().unwrap();
-    let listed: Vec<_> = stored.iter().map(|stored| (&*stored.name, &stored.kind)).collect();
+    let listed: Vec<_> = stored
+        .iter()
+        .map(|stored| (&*stored.name, &stored.kind))
+        .collect();
     let package = StoredKind::Package(PACKAGE.to_string());
     let left = StoredKind::Partial { in_use: false };
-    assert_eq!(listed, [(&*name, &package), ("pip-x-1-0123456789abcdef.1-2-3", &left)]);
+    assert_eq!(
+        listed,
+        [
+            (&*name, &package),
+            ("pip-x-1-0123456789abcdef.1-2-3", &left)
+        ]
+    );
     assert_eq!(stored[1].bytes, 5);
 
     assert_eq!(stored[0].verify().unwrap(), None);
     replace_in_secret(&directory.join("library.so"));
-    assert!(stored[0].verify().unwrap().unwrap().contains("library.so has 7 bytes with SHA-256"));
+    assert!(
+        stored[0]
+            .verify()
+            .unwrap()
+            .unwrap()
+            .contains("library.so has 7 bytes with SHA-256")
+    );
 
     // What another process installs is left alone.
     let lock = cache.root().join(".locks").join("pip-x-1-0123456789abcdef");
@@ -195,7 +310,10 @@ fn stored_packages_are_listed_verified_removed() {
     let lock = fs::File::create(lock).unwrap();
     lock.lock().unwrap();
     assert!(!cache.remove(&stored[1]).unwrap());
-    assert_eq!(cache.stored().unwrap()[1].kind, StoredKind::Partial { in_use: true });
+    assert_eq!(
+        cache.stored().unwrap()[1].kind,
+        StoredKind::Partial { in_use: true }
+    );
     drop(lock);
     assert!(stored.iter().all(|stored| cache.remove(stored).unwrap()));
     assert_eq!(cache.stored().unwrap().len(), 0);
@@ -209,8 +327,12 @@ fn stored_packages_are_listed_verified_removed() {
 fn leftovers_of_other_packages_are_collected() {
     let (_guard, cache, _) = installed();
     let partial = cache.root().join(".partial");
-    let [left, used, foreign] =
-        ["pip-x-1-0123456789abcdef.1-2-3", "pip-y-1-0123456789abcdef.1-2-3", "thesis.1-2-3"].map(|name| partial.join(name));
+    let [left, used, foreign] = [
+        "pip-x-1-0123456789abcdef.1-2-3",
+        "pip-y-1-0123456789abcdef.1-2-3",
+        "thesis.1-2-3",
+    ]
+    .map(|name| partial.join(name));
     for directory in [&left, &used, &foreign] {
         fs::create_dir_all(directory).unwrap();
     }
@@ -238,16 +360,28 @@ fn who_waits_is_told_who_installs() {
     fs::remove_dir_all(&directory).unwrap();
     // As the process writes that holds it.
     fs::create_dir_all(cache.root().join(".locks")).unwrap();
-    let path = cache.root().join(".locks").join(directory.file_name().unwrap());
+    let path = cache
+        .root()
+        .join(".locks")
+        .join(directory.file_name().unwrap());
     fs::write(&path, "4711 0 far.example\n").unwrap();
     let lock = fs::File::open(&path).unwrap();
     lock.lock().unwrap();
     let (send, said) = mpsc::channel();
     let waiting = cache.clone();
     let waits = thread::spawn(move || waiting.ensure(&PACKAGE, &mut Holders(send)));
-    let holder = said.recv_timeout(Duration::from_secs(60)).expect("nothing is said at once");
-    assert!(holder.starts_with("process 4711 on far.example, for "), "{holder}");
+    let holder = said
+        .recv_timeout(Duration::from_secs(60))
+        .expect("nothing is said at once");
+    assert!(
+        holder.starts_with("process 4711 on far.example, for "),
+        "{holder}"
+    );
     drop(lock);
     waits.join().unwrap().unwrap_err();
-    assert_eq!(fs::read_to_string(&path).unwrap(), "", "nobody holds it any more");
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        "",
+        "nobody holds it any more"
+    );
 }

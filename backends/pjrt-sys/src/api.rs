@@ -30,9 +30,9 @@ macro_rules! returns {
 
 macro_rules! api_table {
     ($( $slot:ident($args:ident) $(-> $ret:ty)? $([since $since:literal])?; )*) => {
-        /// The table of a plugin. A plugin's own table may be shorter (older) or longer (newer): read its
-        /// `struct_size` through a raw pointer, and a slot only if that size covers it. Never make a reference
-        /// to this whole struct from a plugin's pointer.
+        /// The table of a plugin. A plugin's own table may be shorter (older) or longer (newer):
+        /// read its `struct_size` through a raw pointer, and a slot only if that size covers it.
+        /// Never make a reference to this whole struct from a plugin's pointer.
         #[repr(C)]
         #[derive(Clone, Copy)]
         pub struct PJRT_Api {
@@ -72,7 +72,9 @@ impl PJRT_Api {
 
 impl std::fmt::Debug for PJRT_Api {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PJRT_Api").field("struct_size", &self.struct_size).finish_non_exhaustive()
+        f.debug_struct("PJRT_Api")
+            .field("struct_size", &self.struct_size)
+            .finish_non_exhaustive()
     }
 }
 

@@ -92,7 +92,8 @@ c_structs! {
     extensible PJRT_Plugin_Initialize_Args {
     }
 
-    /// The plugin's attributes, among them the StableHLO versions; they live as long as the process.
+    /// The plugin's attributes, among them the StableHLO versions; they live as long as the
+    /// process.
     extensible PJRT_Plugin_Attributes_Args {
         attributes: *const PJRT_NamedValue,
         num_attributes: usize,

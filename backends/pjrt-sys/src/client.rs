@@ -28,14 +28,17 @@ c_enum! {
 /// Frees a value that a lookup returned.
 pub type PJRT_KeyValueGetCallback_ValueDeleter = Option<unsafe extern "C" fn(value: *mut c_char)>;
 /// Frees a value that a non-blocking lookup returned.
-pub type PJRT_KeyValueTryGetCallback_ValueDeleter = Option<unsafe extern "C" fn(value: *mut c_char)>;
+pub type PJRT_KeyValueTryGetCallback_ValueDeleter =
+    Option<unsafe extern "C" fn(value: *mut c_char)>;
 /// Blocks until the key is there or the time is over. Called from any thread.
-pub type PJRT_KeyValueGetCallback = Option<unsafe extern "C" fn(args: *mut PJRT_KeyValueGetCallback_Args) -> *mut PJRT_Error>;
+pub type PJRT_KeyValueGetCallback =
+    Option<unsafe extern "C" fn(args: *mut PJRT_KeyValueGetCallback_Args) -> *mut PJRT_Error>;
 /// Fails at once with `NOT_FOUND` when the key is missing. Called from any thread.
 pub type PJRT_KeyValueTryGetCallback =
     Option<unsafe extern "C" fn(args: *mut PJRT_KeyValueTryGetCallback_Args) -> *mut PJRT_Error>;
 /// Keeps a value. Called from any thread.
-pub type PJRT_KeyValuePutCallback = Option<unsafe extern "C" fn(args: *mut PJRT_KeyValuePutCallback_Args) -> *mut PJRT_Error>;
+pub type PJRT_KeyValuePutCallback =
+    Option<unsafe extern "C" fn(args: *mut PJRT_KeyValuePutCallback_Args) -> *mut PJRT_Error>;
 
 c_structs! {
     /// What a plugin hands to the caller's blocking key-value lookup.

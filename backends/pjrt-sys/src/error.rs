@@ -32,14 +32,26 @@ c_enum! {
     }
 }
 
-/// Given by a plugin to the caller's callbacks, so that they can return an error of the plugin's kind.
-/// The message is copied.
-pub type PJRT_CallbackError =
-    Option<unsafe extern "C-unwind" fn(code: PJRT_Error_Code, message: *const c_char, message_size: usize) -> *mut PJRT_Error>;
+/// Given by a plugin to the caller's callbacks, so that they can return an error of the plugin's
+/// kind. The message is copied.
+pub type PJRT_CallbackError = Option<
+    unsafe extern "C-unwind" fn(
+        code: PJRT_Error_Code,
+        message: *const c_char,
+        message_size: usize,
+    ) -> *mut PJRT_Error,
+>;
 
-/// Receives one key and payload (both with sizes, not terminated by NUL) and the caller's `user_arg`.
+/// Receives one key and payload (both with sizes, not terminated by NUL) and the caller's
+/// `user_arg`.
 pub type PJRT_Error_PayloadVisitor = Option<
-    unsafe extern "C" fn(key: *const c_char, key_size: usize, value: *const c_char, value_size: usize, user_arg: *mut c_void),
+    unsafe extern "C" fn(
+        key: *const c_char,
+        key_size: usize,
+        value: *const c_char,
+        value_size: usize,
+        user_arg: *mut c_void,
+    ),
 >;
 
 c_structs! {

@@ -16,7 +16,8 @@ opaque! {
 }
 
 /// Owns `error` (null on success); `user_arg` is the caller's.
-pub type PJRT_Event_OnReadyCallback = Option<unsafe extern "C" fn(error: *mut PJRT_Error, user_arg: *mut c_void)>;
+pub type PJRT_Event_OnReadyCallback =
+    Option<unsafe extern "C" fn(error: *mut PJRT_Error, user_arg: *mut c_void)>;
 
 c_structs! {
     /// Frees an event; null is allowed. A registered callback still runs.
@@ -40,7 +41,8 @@ c_structs! {
         event: *mut PJRT_Event,
     }
 
-    /// Runs `callback(error, user_arg)` once the event is ready, on any thread; the callback owns the error.
+    /// Runs `callback(error, user_arg)` once the event is ready, on any thread; the callback owns
+    /// the error.
     extensible PJRT_Event_OnReady_Args {
         event: *mut PJRT_Event,
         callback: PJRT_Event_OnReadyCallback,

@@ -58,7 +58,8 @@ pub type PJRT_SendCallback = Option<
     ) -> *mut PJRT_Error,
 >;
 /// Owns the stream, and must free it when it has fed it.
-pub type PJRT_RecvCallback = Option<unsafe extern "C" fn(stream: *mut PJRT_CopyToDeviceStream, user_arg: *mut c_void)>;
+pub type PJRT_RecvCallback =
+    Option<unsafe extern "C" fn(stream: *mut PJRT_CopyToDeviceStream, user_arg: *mut c_void)>;
 
 c_structs! {
     /// A program: bytes, and the name of their format.

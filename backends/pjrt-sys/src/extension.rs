@@ -1,9 +1,9 @@
 //! Extensions: groups of functions that a plugin has or has not, found by walking the list at
 //! `PJRT_Api::extension_start`.
 //!
-//! Each has a size of its own: an entry is read only if the extension's `struct_size` covers it. The headers of
-//! extensions are not in the package the layout test compares with; the offsets were verified against running
-//! plugins (0.81, 0.106, 0.115).
+//! Each has a size of its own: an entry is read only if the extension's `struct_size` covers it.
+//! The headers of extensions are not in the package the layout test compares with; the offsets were
+//! verified against running plugins (0.81, 0.106, 0.115).
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -44,7 +44,8 @@ opaque! {
 }
 
 /// Function of a profiler: takes its arguments, returns null or an error.
-pub type ProfilerEntry<A> = Option<unsafe extern "C-unwind" fn(*mut A) -> *mut PLUGIN_Profiler_Error>;
+pub type ProfilerEntry<A> =
+    Option<unsafe extern "C-unwind" fn(*mut A) -> *mut PLUGIN_Profiler_Error>;
 
 /// Entry of an extension: takes its arguments, returns null or an error.
 pub type Entry<A> = Option<unsafe extern "C-unwind" fn(*mut A) -> *mut PJRT_Error>;
@@ -147,7 +148,8 @@ c_structs! {
         register_handler: Entry<PJRT_FFI_Register_Handler_Args>,
     }
 
-    /// Registers a handler for a custom-call target on a platform. This struct has no `extension_start`.
+    /// Registers a handler for a custom-call target on a platform. This struct has no
+    /// `extension_start`.
     sized PJRT_FFI_Register_Handler_Args {
         target_name: *const c_char,
         target_name_size: usize,
@@ -158,7 +160,8 @@ c_structs! {
         traits: PJRT_FFI_Handler_TraitsBits,
     }
 
-    /// The profiler of a plugin. Extension type 1; the same struct, without `profiler_api`, links host events to calls.
+    /// The profiler of a plugin. Extension type 1; the same struct, without `profiler_api`, links
+    /// host events to calls.
     plain PJRT_Profiler_Extension {
         base: PJRT_Extension_Base,
         /// Null where the plugin has the extension and no profiler.
@@ -167,8 +170,8 @@ c_structs! {
         traceme_context_id: i64,
     }
 
-    /// The functions of a profiler (`xla/backends/profiler/plugin/profiler_c_api.h`, version 1). Its own `struct_size` says
-    /// which there are.
+    /// The functions of a profiler (`xla/backends/profiler/plugin/profiler_c_api.h`, version 1).
+    /// Its own `struct_size` says which there are.
     sized PLUGIN_Profiler_Api {
         r#priv: *mut c_void,
         error_destroy: Option<unsafe extern "C-unwind" fn(*mut PLUGIN_Profiler_Error_Destroy_Args)>,
@@ -202,7 +205,8 @@ c_structs! {
         code: c_int,
     }
 
-    /// Makes a profiler that is not running. The options are a serialized `tensorflow.ProfileOptions`.
+    /// Makes a profiler that is not running. The options are a serialized
+    /// `tensorflow.ProfileOptions`.
     sized PLUGIN_Profiler_Create_Args {
         options: *const c_char,
         options_size: usize,
@@ -224,8 +228,9 @@ c_structs! {
         profiler: *mut PLUGIN_Profiler,
     }
 
-    /// What was recorded, as a serialized `tensorflow.profiler.XSpace`. With a null `buffer` plugins say the size; today's
-    /// also set `buffer` to bytes of their own, which live as long as the profiler.
+    /// What was recorded, as a serialized `tensorflow.profiler.XSpace`. With a null `buffer`
+    /// plugins say the size; today's also set `buffer` to bytes of their own, which live as long as
+    /// the profiler.
     sized PLUGIN_Profiler_CollectData_Args {
         profiler: *mut PLUGIN_Profiler,
         buffer: *mut u8,

@@ -1,21 +1,23 @@
 //! The PJRT C API as Rust types: layouts and sizes, no logic.
 //!
-//! PJRT is the C interface behind which every XLA platform (CPU, CUDA, TPU, and those of other vendors) lives in
-//! a shared library of its own, a *plugin*. The types here are written by hand from the documented ABI
-//! (`xla/pjrt/c/pjrt_c_api.h` of OpenXLA, API 0.114, 138 slots). A test compares every offset, size and number
-//! with a real header of 0.81; what is newer than that is marked with the minor version that brought it.
+//! PJRT is the C interface behind which every XLA platform (CPU, CUDA, TPU, and those of other
+//! vendors) lives in a shared library of its own, a *plugin*. The types here are written by hand
+//! from the documented ABI (`xla/pjrt/c/pjrt_c_api.h` of OpenXLA, API 0.114, 138 slots). A test
+//! compares every offset, size and number with a real header of 0.81; what is newer than that is
+//! marked with the minor version that brought it.
 //!
 //! # Rules of the ABI
 //!
-//! * Every function takes a pointer to a struct of arguments whose first field is `struct_size`. It is the
-//!   offset of the *end of the last field*, without padding: [`CStruct::STRUCT_SIZE`], not `size_of`.
+//! * Every function takes a pointer to a struct of arguments whose first field is `struct_size`. It
+//!   is the offset of the *end of the last field*, without padding: [`CStruct::STRUCT_SIZE`], not
+//!   `size_of`.
 //! * The table only grows. A slot exists if the table's `struct_size` covers it and it is not null;
 //!   [`Call::SLOT`] has the offset. The same holds for each extension and its own size.
 //! * Numbers of C enums may be newer than ours, so they are integers with names, not Rust enums.
-//! * Functions of a plugin are declared `extern "C-unwind"`: plugins are C++, and an exception that leaves one
-//!   of their functions would be undefined behaviour through `extern "C"`. Rust cannot catch it
-//!   (`catch_unwind` ends the process); `halite-pjrt` says what it does instead. Callbacks that the caller
-//!   provides never unwind and stay `extern "C"`.
+//! * Functions of a plugin are declared `extern "C-unwind"`: plugins are C++, and an exception that
+//!   leaves one of their functions would be undefined behaviour through `extern "C"`. Rust cannot
+//!   catch it (`catch_unwind` ends the process); `halite-pjrt` says what it does instead. Callbacks
+//!   that the caller provides never unwind and stay `extern "C"`.
 //!
 //! ```
 //! use halite_pjrt_sys::{CStruct, Call, event::PJRT_Event_IsReady_Args};

@@ -1,9 +1,9 @@
-//! The forms every type of the API is declared in: once, with the minor version a field or slot first appeared
-//! in, so that the layout test can walk them.
+//! The forms every type of the API is declared in: once, with the minor version a field or slot
+//! first appeared in, so that the layout test can walk them.
 
 /// Structs of the API. The kind says what the struct begins with: `extensible` is `struct_size` and
-/// `extension_start`, `sized` is `struct_size`, `plain` is neither. `[since N]` marks a struct or a field that
-/// came with minor version `N`; without it, it is of 0.81 or older.
+/// `extension_start`, `sized` is `struct_size`, `plain` is neither. `[since N]` marks a struct or a
+/// field that came with minor version `N`; without it, it is of 0.81 or older.
 macro_rules! c_structs {
     ($(
         $(#[$meta:meta])*
@@ -47,8 +47,8 @@ macro_rules! c_struct {
         impl $name {
             /// All fields zero or null.
             pub const fn new() -> Self {
-                // SAFETY: every field is an integer, a bool, a raw pointer, an optional function or a struct or
-                // union of these, for all of which zero bytes are a value.
+                // SAFETY: every field is an integer, a bool, a raw pointer, an optional function or
+                // a struct or union of these, for all of which zero bytes are a value.
                 unsafe { std::mem::zeroed() }
             }
         }
@@ -57,8 +57,8 @@ macro_rules! c_struct {
         impl $name {
             /// All fields zero or null but `struct_size`.
             pub const fn new() -> Self {
-                // SAFETY: every field is an integer, a bool, a raw pointer, an optional function or a struct or
-                // union of these, for all of which zero bytes are a value.
+                // SAFETY: every field is an integer, a bool, a raw pointer, an optional function or
+                // a struct or union of these, for all of which zero bytes are a value.
                 let mut it: Self = unsafe { std::mem::zeroed() };
                 it.struct_size = <Self as $crate::CStruct>::STRUCT_SIZE;
                 it

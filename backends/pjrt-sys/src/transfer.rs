@@ -1,4 +1,5 @@
-//! Transfers in pieces: managers that fill buffers, streams that feed receive ops, pinned host memory.
+//! Transfers in pieces: managers that fill buffers, streams that feed receive ops, pinned host
+//! memory.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,11 +1,13 @@
 //! The end of a process while a thread compiles.
 //!
-//! Ending a process destroys statics of the plugin. A compiler that uses them at that moment ends the process with a signal,
-//! so the end waits for compilers, and if they take long, leaves with the same status without destroying anything.
+//! Ending a process destroys statics of the plugin. A compiler that uses them at that moment ends
+//! the process with a signal, so the end waits for compilers, and if they take long, leaves with
+//! the same status without destroying anything.
 //!
-//! What is to run at the end of a process runs in reverse order of registration, and a compiler registers more as it goes. So
-//! the wait is registered when a compilation begins, and once more by the thread that ends the process, in its thread-local
-//! destructors: these run before everything that is registered.
+//! What is to run at the end of a process runs in reverse order of registration, and a compiler
+//! registers more as it goes. So the wait is registered when a compilation begins, and once more by
+//! the thread that ends the process, in its thread-local destructors: these run before everything
+//! that is registered.
 
 use std::{
     ffi::{c_int, c_void},
@@ -39,7 +41,11 @@ impl Compiling {
         let this = Compiling(());
         register();
         if ENDING.load(SeqCst) {
-            return Err(Error::new(ErrorKind::Cancelled, op, "the process is ending"));
+            return Err(Error::new(
+                ErrorKind::Cancelled,
+                op,
+                "the process is ending",
+            ));
         }
         Ok(this)
     }
@@ -75,7 +81,8 @@ pub(crate) fn watch_thread() {
 extern "C" fn wait_or_leave(status: c_int, _: *mut c_void) {
     // One for all that are registered.
     static DEADLINE: OnceLock<Instant> = OnceLock::new();
-    // The thread that ends the process may be a compiler's own: then nobody else ends it, and it would wait for itself.
+    // The thread that ends the process may be a compiler's own: then nobody else ends it, and it
+    // would wait for itself.
     isolate::explain_exit();
     ENDING.store(true, SeqCst);
     while COMPILING.load(SeqCst) > 0 {
@@ -89,8 +96,8 @@ extern "C" fn wait_or_leave(status: c_int, _: *mut c_void) {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn register() {
-    // SAFETY: glibc's own function, and the callback lives as long as the program. If there is no room for it, the process ends
-    // as it would without.
+    // SAFETY: glibc's own function, and the callback lives as long as the program. If there is no
+    // room for it, the process ends as it would without.
     _ = unsafe { on_exit(wait_or_leave, std::ptr::null_mut()) };
 }
 

@@ -9,7 +9,8 @@ use std::{
 };
 
 use halite_core::{
-    Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement, Result, TensorType,
+    Buffer, DType, DeviceId, Error, ErrorKind, Event, HostBytes, MemoryKind, OnFetched, Placement,
+    Result, TensorType,
 };
 use halite_pjrt_sys::{buffer::*, error::PJRT_Error_Code, event::PJRT_Event};
 
@@ -27,9 +28,9 @@ pub struct PjrtBuffer {
     deleted: bool,
 }
 
-/// What all buffers of one type in one kind of a client's memory have in common. They share it, because a launch over many
-/// devices moves hundreds of buffers, which caches have forgotten since the last one: the smaller they are, the shorter it
-/// takes.
+/// What all buffers of one type in one kind of a client's memory have in common. They share it,
+/// because a launch over many devices moves hundreds of buffers, which caches have forgotten since
+/// the last one: the smaller they are, the shorter it takes.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) client: Arc<Shared>,
@@ -39,21 +40,37 @@ pub(crate) struct Kind {
 
 impl PartialEq for Kind {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.client, &other.client) && self.memory == other.memory && self.ty == other.ty
+        Arc::ptr_eq(&self.client, &other.client)
+            && self.memory == other.memory
+            && self.ty == other.ty
     }
 }
 
 impl PjrtBuffer {
     /// Owns `buffer`, whose type and place are as said.
-    pub(crate) fn new(client: &Arc<Shared>, buffer: Handle<PJRT_Buffer>, ty: TensorType, place: Placement) -> Self {
-        let kind = Kind { client: client.clone(), ty, memory: place.memory };
+    pub(crate) fn new(
+        client: &Arc<Shared>,
+        buffer: Handle<PJRT_Buffer>,
+        ty: TensorType,
+        place: Placement,
+    ) -> Self {
+        let kind = Kind {
+            client: client.clone(),
+            ty,
+            memory: place.memory,
+        };
         PjrtBuffer::of(&Arc::new(kind), buffer, place.device)
     }
 
     /// Owns `buffer`, which is of this kind and on this device.
     #[inline]
     pub(crate) fn of(kind: &Arc<Kind>, buffer: Handle<PJRT_Buffer>, device: DeviceId) -> Self {
-        PjrtBuffer { buffer, kind: kind.clone(), device, deleted: false }
+        PjrtBuffer {
+            buffer,
+            kind: kind.clone(),
+            device,
+            deleted: false,
+        }
     }
 
     #[inline]
@@ -77,7 +94,10 @@ impl PjrtBuffer {
     /// What the plugin says; the handle counts as deleted all the same.
     pub fn delete(&mut self) -> Result<()> {
         self.deleted = true;
-        let mut args = PJRT_Buffer_Delete_Args { buffer: self.raw(), ..PJRT_Buffer_Delete_Args::new() };
+        let mut args = PJRT_Buffer_Delete_Args {
+            buffer: self.raw(),
+            ..PJRT_Buffer_Delete_Args::new()
+        };
         // SAFETY: the buffer is alive; deleting twice is allowed.
         unsafe { self.kind.client.call("delete buffer", &mut args) }
     }
@@ -93,14 +113,17 @@ impl PjrtBuffer {
     /// # Errors
     /// If the plugin does not say.
     pub fn is_deleted_on_device(&self) -> Result<bool> {
-        let mut args = PJRT_Buffer_IsDeleted_Args { buffer: self.raw(), ..PJRT_Buffer_IsDeleted_Args::new() };
+        let mut args = PJRT_Buffer_IsDeleted_Args {
+            buffer: self.raw(),
+            ..PJRT_Buffer_IsDeleted_Args::new()
+        };
         // SAFETY: the buffer is alive, deleted or not.
         unsafe { self.kind.client.call("is deleted", &mut args)? };
         Ok(args.is_deleted)
     }
 
-    /// The address of the memory, as a number: equal numbers are the same memory. It may be reused once the buffer is
-    /// donated or dropped.
+    /// The address of the memory, as a number: equal numbers are the same memory. It may be reused
+    /// once the buffer is donated or dropped.
     ///
     /// # Errors
     /// If the plugin does not say, or the buffer is deleted.
@@ -121,14 +144,24 @@ impl PjrtBuffer {
     /// If the plugin does not say.
     pub fn device_bytes(&self) -> Result<usize> {
         self.check_alive("device bytes")?;
-        let mut args = PJRT_Buffer_OnDeviceSizeInBytes_Args { buffer: self.raw(), ..PJRT_Buffer_OnDeviceSizeInBytes_Args::new() };
+        let mut args = PJRT_Buffer_OnDeviceSizeInBytes_Args {
+            buffer: self.raw(),
+            ..PJRT_Buffer_OnDeviceSizeInBytes_Args::new()
+        };
         // SAFETY: the buffer is alive.
         unsafe { self.kind.client.call("device bytes", &mut args)? };
         Ok(args.on_device_size_in_bytes)
     }
 
     fn check_alive(&self, op: &'static str) -> Result<()> {
-        if self.deleted { Err(self.kind.client.invalid(op, format!("the {} buffer was deleted", self.kind.ty))) } else { Ok(()) }
+        if self.deleted {
+            Err(self
+                .kind
+                .client
+                .invalid(op, format!("the {} buffer was deleted", self.kind.ty)))
+        } else {
+            Ok(())
+        }
     }
 
     /// Queues a copy to host memory of exactly the type's size.
@@ -147,7 +180,8 @@ impl PjrtBuffer {
             dst_size: self.kind.ty.bytes(),
             ..PJRT_Buffer_ToHostBuffer_Args::new()
         };
-        // SAFETY: the buffer is alive, the layout lives during the call, and `into` is the caller's condition.
+        // SAFETY: the buffer is alive, the layout lives during the call, and `into` is the caller's
+        // condition.
         unsafe { self.kind.client.call(op, &mut args) }.map_err(CopyError::Refused)?;
         event_of(&self.kind.client, op, args.event).map_err(CopyError::NoEvent)
     }
@@ -169,13 +203,19 @@ impl Buffer for PjrtBuffer {
     }
 
     fn placement(&self) -> Placement {
-        Placement { device: self.device, memory: self.kind.memory }
+        Placement {
+            device: self.device,
+            memory: self.kind.memory,
+        }
     }
 
     fn ready(&self) -> Result<PjrtEvent> {
         const OP: &str = "compute";
         self.check_alive(OP)?;
-        let mut args = PJRT_Buffer_ReadyEvent_Args { buffer: self.raw(), ..PJRT_Buffer_ReadyEvent_Args::new() };
+        let mut args = PJRT_Buffer_ReadyEvent_Args {
+            buffer: self.raw(),
+            ..PJRT_Buffer_ReadyEvent_Args::new()
+        };
         // SAFETY: the buffer is alive.
         unsafe { self.kind.client.call(OP, &mut args)? };
         event_of(&self.kind.client, OP, args.event)
@@ -185,26 +225,48 @@ impl Buffer for PjrtBuffer {
         const OP: &str = "copy";
         self.check_alive(OP)?;
         let (device, memory) = self.kind.client.memory(OP, place)?;
-        let by_memory = !memory.is_null() && self.kind.client.table().has::<PJRT_Buffer_CopyToMemory_Args>();
-        let mut to_memory =
-            PJRT_Buffer_CopyToMemory_Args { buffer: self.raw(), dst_memory: memory, ..PJRT_Buffer_CopyToMemory_Args::new() };
+        let by_memory = !memory.is_null()
+            && self
+                .kind
+                .client
+                .table()
+                .has::<PJRT_Buffer_CopyToMemory_Args>();
+        let mut to_memory = PJRT_Buffer_CopyToMemory_Args {
+            buffer: self.raw(),
+            dst_memory: memory,
+            ..PJRT_Buffer_CopyToMemory_Args::new()
+        };
         let mut to_device = PJRT_Buffer_CopyToDevice_Args {
             buffer: self.raw(),
             dst_device: device.raw(),
             ..PJRT_Buffer_CopyToDevice_Args::new()
         };
-        // SAFETY: the buffer and the place are alive. Plugins without this function have no memories to choose from.
+        // SAFETY: the buffer and the place are alive. Plugins without this function have no
+        // memories to choose from.
         let copied = unsafe {
             if by_memory || place.memory != MemoryKind::Device {
-                self.kind.client.call(OP, &mut to_memory).map(|()| to_memory.dst_buffer)
+                self.kind
+                    .client
+                    .call(OP, &mut to_memory)
+                    .map(|()| to_memory.dst_buffer)
             } else {
-                self.kind.client.call(OP, &mut to_device).map(|()| to_device.dst_buffer)
+                self.kind
+                    .client
+                    .call(OP, &mut to_device)
+                    .map(|()| to_device.dst_buffer)
             }
         };
         match copied {
-            Ok(copy) => Ok(PjrtBuffer::new(&self.kind.client, Handle::from_plugin(OP, copy)?, self.kind.ty.clone(), place)),
+            Ok(copy) => Ok(PjrtBuffer::new(
+                &self.kind.client,
+                Handle::from_plugin(OP, copy)?,
+                self.kind.ty.clone(),
+                place,
+            )),
             // Plugins may refuse to copy a buffer to where it is.
-            Err(error) if place == self.placement() && error.kind() == ErrorKind::InvalidArgument => {
+            Err(error)
+                if place == self.placement() && error.kind() == ErrorKind::InvalidArgument =>
+            {
                 self.copy_through_host(place)
             }
             Err(error) => Err(error),
@@ -216,10 +278,14 @@ impl Buffer for PjrtBuffer {
         self.check_alive(OP)?;
         let needed = self.kind.ty.bytes();
         if into.len() != needed {
-            return Err(self
-                .kind
-                .client
-                .invalid(OP, format!("{} bytes to read into, {} needs {needed}", into.len(), self.kind.ty)));
+            return Err(self.kind.client.invalid(
+                OP,
+                format!(
+                    "{} bytes to read into, {} needs {needed}",
+                    into.len(),
+                    self.kind.ty
+                ),
+            ));
         }
         if needed == 0 {
             return self.ready()?.wait();
@@ -228,7 +294,9 @@ impl Buffer for PjrtBuffer {
         let mut bytes: Vec<u8> = Vec::new();
         bytes.try_reserve_exact(needed).map_err(|error| {
             let message = format!("no {needed} bytes of memory for {}", self.kind.ty);
-            Error::new(ErrorKind::OutOfMemory, OP, message).on(self.kind.client.platform_name()).caused_by(error)
+            Error::new(ErrorKind::OutOfMemory, OP, message)
+                .on(self.kind.client.platform_name())
+                .caused_by(error)
         })?;
         // SAFETY: the memory is kept until the event is ready or the copy is refused, or for ever.
         match unsafe { self.copy_to_host(OP, bytes.as_mut_ptr()) } {
@@ -264,9 +332,13 @@ impl Buffer for PjrtBuffer {
                 Err(error) => then(Err(error)),
             };
         }
-        // Not a box until the copy is done: moving one would claim the bytes while the plugin writes them.
+        // Not a box until the copy is done: moving one would claim the bytes while the plugin
+        // writes them.
         let Some(bytes) = uninit_bytes(length) else {
-            let message = format!("the host has no memory for the {length} bytes of {}", self.kind.ty);
+            let message = format!(
+                "the host has no memory for the {length} bytes of {}",
+                self.kind.ty
+            );
             let error = Error::new(ErrorKind::OutOfMemory, OP, message);
             return then(Err(error.on(self.kind.client.platform_name())));
         };
@@ -286,7 +358,8 @@ impl Buffer for PjrtBuffer {
                     if event.is_done() {
                         arrived(result);
                     }
-                    // Otherwise it may still write: the bytes are kept, and the request is cancelled.
+                    // Otherwise it may still write: the bytes are kept, and the request is
+                    // cancelled.
                 }
             }
             Err(CopyError::Refused(error)) => {
@@ -300,11 +373,13 @@ impl Buffer for PjrtBuffer {
     }
 }
 
-/// Uninitialized memory of this length; `None` if the host has none. (`Box::new_uninit_slice` would end the process.)
+/// Uninitialized memory of this length; `None` if the host has none. (`Box::new_uninit_slice` would
+/// end the process.)
 fn uninit_bytes(length: usize) -> Option<Box<[MaybeUninit<u8>]>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).ok()?;
-    // SAFETY: there is room for `length` elements, and `MaybeUninit` is valid without being written.
+    // SAFETY: there is room for `length` elements, and `MaybeUninit` is valid without being
+    // written.
     unsafe { bytes.set_len(length) };
     Some(bytes.into_boxed_slice())
 }
@@ -312,7 +387,8 @@ fn uninit_bytes(length: usize) -> Option<Box<[MaybeUninit<u8>]>> {
 /// Bytes that the plugin is writing.
 struct Written(*mut [MaybeUninit<u8>]);
 
-// SAFETY: it is the only pointer to the bytes but for the plugin's, and they are looked at only when the plugin is done.
+// SAFETY: it is the only pointer to the bytes but for the plugin's, and they are looked at only
+// when the plugin is done.
 unsafe impl Send for Written {}
 
 impl Written {
@@ -329,32 +405,53 @@ impl PjrtBuffer {
     fn copy_through_host(&self, place: Placement) -> Result<Self> {
         let mut bytes = vec![0; self.kind.ty.bytes()];
         self.read(&mut bytes)?;
-        upload(&self.kind.client, HostBytes::Borrowed(&bytes), &self.kind.ty, place)
+        upload(
+            &self.kind.client,
+            HostBytes::Borrowed(&bytes),
+            &self.kind.ty,
+            place,
+        )
     }
 }
 
 impl Drop for PjrtBuffer {
     #[inline]
     fn drop(&mut self) {
-        let mut args = PJRT_Buffer_Destroy_Args { buffer: self.raw(), ..PJRT_Buffer_Destroy_Args::new() };
+        let mut args = PJRT_Buffer_Destroy_Args {
+            buffer: self.raw(),
+            ..PJRT_Buffer_Destroy_Args::new()
+        };
         // SAFETY: the buffer is ours and not used again; a donated one must be destroyed as well.
         unsafe { self.kind.client.table().free(&mut args) };
     }
 }
 
 /// Queues a copy of host bytes to a place, or uses them in place where that is possible.
-pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<PjrtBuffer> {
+pub(crate) fn upload(
+    client: &Arc<Shared>,
+    bytes: HostBytes<'_>,
+    ty: &TensorType,
+    to: Placement,
+) -> Result<PjrtBuffer> {
     const OP: &str = "upload";
-    let needed = ty.checked_bytes().map_err(|error| error.on(client.platform_name()))?;
+    let needed = ty
+        .checked_bytes()
+        .map_err(|error| error.on(client.platform_name()))?;
     let data = bytes.as_ref();
     if data.len() != needed {
-        return Err(client.invalid(OP, format!("{} bytes given, {ty} needs {needed}", data.len())));
+        return Err(client.invalid(
+            OP,
+            format!("{} bytes given, {ty} needs {needed}", data.len()),
+        ));
     }
     let (device, memory) = client.memory(OP, to)?;
     let shared = matches!(bytes, HostBytes::Shared(_));
     let aligned = data.as_ptr().addr().is_multiple_of(ZERO_COPY_ALIGNMENT);
     let in_host_memory = to.memory == MemoryKind::Device && &**client.platform_name() == "cpu";
-    let semantics = match (shared && !client.copies_uploads.load(Relaxed), aligned && in_host_memory) {
+    let semantics = match (
+        shared && !client.copies_uploads.load(Relaxed),
+        aligned && in_host_memory,
+    ) {
         (false, _) => PJRT_HostBufferSemantics::kImmutableOnlyDuringCall,
         (true, false) => PJRT_HostBufferSemantics::kImmutableUntilTransferCompletes,
         (true, true) => PJRT_HostBufferSemantics::kImmutableZeroCopy,
@@ -371,14 +468,21 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
         memory,
         ..PJRT_Client_BufferFromHostBuffer_Args::new()
     };
-    // SAFETY: the data is as long as the type and dense, and the device and memory are alive. Borrowed bytes are read
-    // before the call returns; shared ones are kept below until the plugin is done with them.
+    // SAFETY: the data is as long as the type and dense, and the device and memory are alive.
+    // Borrowed bytes are read before the call returns; shared ones are kept below until the plugin
+    // is done with them.
     unsafe { client.call(OP, &mut args) }.map_err(|error| match error.kind() {
         ErrorKind::OutOfMemory => client.with_memory(error, &[to.device]),
         _ => error,
     })?;
-    let buffer = PjrtBuffer::new(client, Handle::from_plugin(OP, args.buffer)?, ty.clone(), to);
-    let done = NonNull::new(args.done_with_host_buffer).map(|event| PjrtEvent::new(client, OP, event));
+    let buffer = PjrtBuffer::new(
+        client,
+        Handle::from_plugin(OP, args.buffer)?,
+        ty.clone(),
+        to,
+    );
+    let done =
+        NonNull::new(args.done_with_host_buffer).map(|event| PjrtEvent::new(client, OP, event));
     match (bytes, done) {
         // Whatever the result: after it, the plugin does not read the bytes.
         (HostBytes::Shared(owner), Some(done)) => {
@@ -387,9 +491,11 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
                 std::mem::forget(keep);
             }
         }
-        (HostBytes::Shared(owner), None) if semantics != PJRT_HostBufferSemantics::kImmutableOnlyDuringCall => {
-            // The plugin keeps the bytes and does not say for how long. They are never freed, and from now on it gets
-            // bytes that it has to copy during the call.
+        (HostBytes::Shared(owner), None)
+            if semantics != PJRT_HostBufferSemantics::kImmutableOnlyDuringCall =>
+        {
+            // The plugin keeps the bytes and does not say for how long. They are never freed, and
+            // from now on it gets bytes that it has to copy during the call.
             std::mem::forget(owner.clone());
             client.copies_uploads.store(true, Relaxed);
             return upload(client, HostBytes::Shared(owner), ty, to);
@@ -401,9 +507,15 @@ pub(crate) fn upload(client: &Arc<Shared>, bytes: HostBytes<'_>, ty: &TensorType
 }
 
 /// A buffer that is ready with an error.
-pub(crate) fn failed(client: &Arc<Shared>, ty: &TensorType, to: Placement, message: &str) -> Result<PjrtBuffer> {
+pub(crate) fn failed(
+    client: &Arc<Shared>,
+    ty: &TensorType,
+    to: Placement,
+    message: &str,
+) -> Result<PjrtBuffer> {
     const OP: &str = "make failed buffer";
-    ty.checked_bytes().map_err(|error| error.on(client.platform_name()))?;
+    ty.checked_bytes()
+        .map_err(|error| error.on(client.platform_name()))?;
     let (_, memory) = client.memory(OP, to)?;
     let dims = dims_of(ty);
     let order = RowMajor::of(ty.rank());
@@ -421,16 +533,24 @@ pub(crate) fn failed(client: &Arc<Shared>, ty: &TensorType, to: Placement, messa
         memory,
         ..PJRT_Client_CreateErrorBuffer_Args::new()
     };
-    // SAFETY: the client and the memory are alive; message, dimensions and layout live during the call.
+    // SAFETY: the client and the memory are alive; message, dimensions and layout live during the
+    // call.
     unsafe { client.call(OP, &mut args)? };
-    Ok(PjrtBuffer::new(client, Handle::from_plugin(OP, args.buffer)?, ty.clone(), to))
+    Ok(PjrtBuffer::new(
+        client,
+        Handle::from_plugin(OP, args.buffer)?,
+        ty.clone(),
+        to,
+    ))
 }
 
-/// Whether a plugin returned one buffer as several results, or an argument as a result: each is owned, and would be freed
-/// twice.
+/// Whether a plugin returned one buffer as several results, or an argument as a result: each is
+/// owned, and would be freed twice.
 pub(crate) fn is_shared(results: &[*mut PJRT_Buffer], args: &[*mut PJRT_Buffer]) -> bool {
     let mut seen: HashSet<_> = args.iter().collect();
-    results.iter().any(|result| !result.is_null() && !seen.insert(result))
+    results
+        .iter()
+        .any(|result| !result.is_null() && !seen.insert(result))
 }
 
 fn dims_of(ty: &TensorType) -> Vec<i64> {
@@ -439,10 +559,15 @@ fn dims_of(ty: &TensorType) -> Vec<i64> {
 
 fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> Result<PjrtEvent> {
     let none = || {
-        let message = format!("{} gave no event for it; use another build of it", client.table().name());
+        let message = format!(
+            "{} gave no event for it; use another build of it",
+            client.table().name()
+        );
         Error::new(ErrorKind::Internal, op, message).on(client.platform_name())
     };
-    NonNull::new(event).map(|event| PjrtEvent::new(client, op, event)).ok_or_else(none)
+    NonNull::new(event)
+        .map(|event| PjrtEvent::new(client, op, event))
+        .ok_or_else(none)
 }
 
 /// The dimensions from the fastest varying to the slowest, of a row-major array.
@@ -454,7 +579,11 @@ enum RowMajor {
 impl RowMajor {
     fn of(rank: usize) -> Self {
         const DESCENDING: [i64; 8] = [7, 6, 5, 4, 3, 2, 1, 0];
-        if rank <= 8 { RowMajor::Short(DESCENDING, 8 - rank) } else { RowMajor::Long((0..rank as i64).rev().collect()) }
+        if rank <= 8 {
+            RowMajor::Short(DESCENDING, 8 - rank)
+        } else {
+            RowMajor::Long((0..rank as i64).rev().collect())
+        }
     }
 
     fn as_slice(&self) -> &[i64] {
@@ -500,7 +629,9 @@ pub(crate) fn buffer_type(dtype: DType) -> PJRT_Buffer_Type {
 
 /// The element type with this number, if halite has it.
 pub(crate) fn dtype_of(ty: PJRT_Buffer_Type) -> Option<DType> {
-    DType::ALL.into_iter().find(|dtype| buffer_type(*dtype) == ty)
+    DType::ALL
+        .into_iter()
+        .find(|dtype| buffer_type(*dtype) == ty)
 }
 
 #[cfg(test)]

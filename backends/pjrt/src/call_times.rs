@@ -8,8 +8,9 @@ use std::{
 
 use halite_pjrt_sys::{SLOTS, Slot};
 
-/// One function of a plugin: how often it was called since [`Plugin::time_calls`](crate::Plugin::time_calls), and how long
-/// that took, on all threads together.
+/// One function of a plugin: how often it was called since
+/// [`Plugin::time_calls`](crate::Plugin::time_calls), and how long that took, on all threads
+/// together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CallTime {
     /// The function's name in the header.
@@ -20,7 +21,8 @@ pub struct CallTime {
     pub total: Duration,
 }
 
-/// What a table knows of its calls. Two looks at the clock a call are too many for those who do not ask, so it is off at first.
+/// What a table knows of its calls. Two looks at the clock a call are too many for those who do not
+/// ask, so it is off at first.
 pub(crate) struct CallTimes {
     on: AtomicBool,
     /// Count and nanoseconds by slot, as in [`SLOTS`].
@@ -29,7 +31,10 @@ pub(crate) struct CallTimes {
 
 impl CallTimes {
     pub(crate) fn new() -> Self {
-        CallTimes { on: AtomicBool::new(false), slots: SLOTS.iter().map(|_| Default::default()).collect() }
+        CallTimes {
+            on: AtomicBool::new(false),
+            slots: SLOTS.iter().map(|_| Default::default()).collect(),
+        }
     }
 
     pub(crate) fn start(&self) {
@@ -39,7 +44,11 @@ impl CallTimes {
     /// Runs `call`, which calls the function of this slot.
     #[inline]
     pub(crate) fn time<R>(&self, slot: &Slot, call: impl FnOnce() -> R) -> R {
-        if self.on.load(Relaxed) { self.time_now(slot, call) } else { call() }
+        if self.on.load(Relaxed) {
+            self.time_now(slot, call)
+        } else {
+            call()
+        }
     }
 
     #[cold]
@@ -60,7 +69,12 @@ impl CallTimes {
             count: count.load(Relaxed),
             total: Duration::from_nanos(nanos.load(Relaxed)),
         };
-        SLOTS.iter().zip(&self.slots).map(of).filter(|call| call.count > 0).collect()
+        SLOTS
+            .iter()
+            .zip(&self.slots)
+            .map(of)
+            .filter(|call| call.count > 0)
+            .collect()
     }
 }
 

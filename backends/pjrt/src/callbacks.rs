@@ -1,10 +1,12 @@
 //! The thread on which a client's callbacks run.
 //!
-//! A plugin calls back on threads that its own work needs. A callback that launches there blocks them: XLA's CPU plugin makes
-//! a launch wait for a free place and for threads of all devices, so a few callbacks that launch at once would wait for each
-//! other for ever. So the plugin's thread only puts the callback into a queue, and one thread of the client runs the queue in
-//! order. It may launch, and blocks nobody but later callbacks. What only signals ([`Event::notify_when_ready`]) skips the
-//! queue, as do those of [`Buffer::fetch`](halite_core::Buffer::fetch).
+//! A plugin calls back on threads that its own work needs. A callback that launches there blocks
+//! them: XLA's CPU plugin makes a launch wait for a free place and for threads of all devices, so a
+//! few callbacks that launch at once would wait for each other for ever. So the plugin's thread
+//! only puts the callback into a queue, and one thread of the client runs the queue in order. It
+//! may launch, and blocks nobody but later callbacks. What only signals
+//! ([`Event::notify_when_ready`]) skips the queue, as do those of
+//! [`Buffer::fetch`](halite_core::Buffer::fetch).
 //!
 //! [`Event::notify_when_ready`]: halite_core::Event::notify_when_ready
 
@@ -21,25 +23,30 @@ use std::{
 /// A callback with its result.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// The queue of a client, and its thread from the first callback on. The thread ends when the client and every callback that
-/// was registered are gone.
+/// The queue of a client, and its thread from the first callback on. The thread ends when the
+/// client and every callback that was registered are gone.
 #[derive(Default)]
 pub(crate) struct Callbacks(OnceLock<Option<Sender<Job>>>);
 
 impl Callbacks {
-    /// A place to send callbacks to. `None` if the system has no thread left: they run where the plugin calls them then.
+    /// A place to send callbacks to. `None` if the system has no thread left: they run where the
+    /// plugin calls them then.
     pub(crate) fn queue(&self) -> Option<Sender<Job>> {
         let start = || {
             let (send, receive) = mpsc::channel::<Job>();
             let run_all = move || receive.iter().for_each(run);
-            thread::Builder::new().name("pjrt-callback".into()).spawn(run_all).is_ok().then_some(send)
+            thread::Builder::new()
+                .name("pjrt-callback".into())
+                .spawn(run_all)
+                .is_ok()
+                .then_some(send)
         };
         self.0.get_or_init(start).clone()
     }
 }
 
-/// Runs a callback. A panic, which the panic hook has reported, ends here: it must neither unwind into a plugin nor end the
-/// queue.
+/// Runs a callback. A panic, which the panic hook has reported, ends here: it must neither unwind
+/// into a plugin nor end the queue.
 pub(crate) fn run(job: Job) {
     let outer = IN_CALLBACK.replace(true);
     let _ = catch_unwind(AssertUnwindSafe(job));
@@ -50,7 +57,8 @@ thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is running a callback, so that it may be one of the plugin's own, or one that callbacks need.
+/// Whether this thread is running a callback, so that it may be one of the plugin's own, or one
+/// that callbacks need.
 pub(crate) fn in_callback() -> bool {
     IN_CALLBACK.get()
 }

@@ -15,8 +15,8 @@ use std::{
 };
 
 use halite_core::{
-    Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, MemoryKind, Placement, Platform, Program, ProgramKey,
-    Result, Signature, TensorType,
+    Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, MemoryKind, Placement,
+    Platform, Program, ProgramKey, Result, Signature, TensorType,
 };
 use halite_pjrt_sys::{
     Call,
@@ -49,21 +49,25 @@ const OP_CREATE: &str = "create client";
 
 /// A client of a plugin: the backend that programs use.
 ///
-/// Everything made by it keeps it alive, so that it is the last to be destroyed, in whatever order handles are
-/// dropped and on whatever thread.
+/// Everything made by it keeps it alive, so that it is the last to be destroyed, in whatever order
+/// handles are dropped and on whatever thread.
 #[derive(Clone)]
 pub struct Pjrt {
     shared: Arc<Shared>,
 }
 
 impl Pjrt {
-    pub(crate) fn create(plugin: &'static Plugin, options: Options, deadline: Duration) -> Result<Self> {
+    pub(crate) fn create(
+        plugin: &'static Plugin,
+        options: Options,
+        deadline: Duration,
+    ) -> Result<Self> {
         at_exit::watch_thread();
         check_options(OP_CREATE, &options)?;
         let wait_limit = WaitLimit::of_environment()?;
         let create = move || {
-            // Variables that are set while one client is created are not for another. A plugin that takes long is not
-            // waited for: most set none.
+            // Variables that are set while one client is created are not for another. A plugin that
+            // takes long is not waited for: most set none.
             static ENVIRONMENT: Gate = Gate::new();
             let _entered = ENVIRONMENT.enter("making a client", Duration::from_secs(5));
             Self::create_now(plugin, options, wait_limit)
@@ -81,7 +85,11 @@ impl Pjrt {
         })
     }
 
-    fn create_now(plugin: &'static Plugin, options: Options, wait_limit: WaitLimit) -> Result<Self> {
+    fn create_now(
+        plugin: &'static Plugin,
+        options: Options,
+        wait_limit: WaitLimit,
+    ) -> Result<Self> {
         const OP: &str = OP_CREATE;
         let named = to_named(&options);
         let mut args = PJRT_Client_Create_Args {
@@ -93,22 +101,46 @@ impl Pjrt {
             let variables = key::client_variables(plugin);
             // SAFETY: the options live until the call returns, and no key-value store is given.
             let mut create = || unsafe { plugin.table().call(OP, &mut args) };
-            let created = xla_flags::with_patient_collectives(plugin, &options, || match cpu_threads(&options) {
-                Some(threads) => environment::with_missing("NPROC", &threads.to_string(), create),
-                None => create(),
-            });
+            let created =
+                xla_flags::with_patient_collectives(plugin, &options, || {
+                    match cpu_threads(&options) {
+                        Some(threads) => {
+                            environment::with_missing("NPROC", &threads.to_string(), create)
+                        }
+                        None => create(),
+                    }
+                });
             created.map_err(|error| with_options(error, &options))?;
             // From here on the client is destroyed if anything fails.
             let client = Handle::from_plugin(OP, args.client)?;
-            (Owned { plugin, client, in_creation: true, stuck: AtomicBool::new(false) }, variables)
+            (
+                Owned {
+                    plugin,
+                    client,
+                    in_creation: true,
+                    stuck: AtomicBool::new(false),
+                },
+                variables,
+            )
         };
         let name = client.platform_name()?;
         let version = described_version(plugin, &name, client.platform_version()?);
-        let platform = Platform { name: name.into(), version };
+        let platform = Platform {
+            name: name.into(),
+            version,
+        };
         let devices = list_devices(plugin.table(), client.client, &platform.name)?;
         if !devices.iter().any(Device::is_local) {
-            let what = if devices.is_empty() { "lists no device" } else { "lists only devices of other processes" };
-            return Err(Error::new(ErrorKind::Unavailable, OP, format!("{} {what}", plugin.shown())));
+            let what = if devices.is_empty() {
+                "lists no device"
+            } else {
+                "lists only devices of other processes"
+            };
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                OP,
+                format!("{} {what}", plugin.shown()),
+            ));
         }
         let in_flight = InFlight::new(plugin, &*platform.name == "cpu");
         let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
@@ -124,7 +156,9 @@ impl Pjrt {
             launches: AtomicI32::new(0),
             copies_uploads: AtomicBool::new(false),
         };
-        Ok(Pjrt { shared: Arc::new(shared) })
+        Ok(Pjrt {
+            shared: Arc::new(shared),
+        })
     }
 
     /// The plugin behind it.
@@ -132,26 +166,33 @@ impl Pjrt {
         self.shared.plugin()
     }
 
-    /// Sets the longest time that a wait of this client takes: [`Event::wait`](halite_core::Event::wait), a read, or a launch
-    /// over several devices that waits for earlier ones. The default is the number of seconds in `HALITE_WAIT_LIMIT`, or a
+    /// Sets the longest time that a wait of this client takes:
+    /// [`Event::wait`](halite_core::Event::wait), a read, or a launch over several devices that
+    /// waits for earlier ones. The default is the number of seconds in `HALITE_WAIT_LIMIT`, or a
     /// day. A wait that takes a minute and more says on what, as a warning.
     pub fn set_wait_limit(&self, limit: Duration) {
         self.shared.wait_limit.set(limit);
     }
 
-    /// A buffer whose contents failed to be computed, for tests of what follows from that. Reading it, waiting for it
-    /// and programs that take it give an error with this message.
+    /// A buffer whose contents failed to be computed, for tests of what follows from that. Reading
+    /// it, waiting for it and programs that take it give an error with this message.
     ///
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot make one.
-    pub fn failed_buffer(&self, ty: &TensorType, to: Placement, message: &str) -> Result<PjrtBuffer> {
+    pub fn failed_buffer(
+        &self,
+        ty: &TensorType,
+        to: Placement,
+        message: &str,
+    ) -> Result<PjrtBuffer> {
         failed(&self.shared, ty, to, message)
     }
 
     /// The devices that the client runs on, described.
     ///
     /// # Errors
-    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not describe them.
+    /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin does not describe
+    /// them.
     pub fn topology(&self) -> Result<Topology> {
         Topology::of_client(&self.shared)
     }
@@ -161,7 +202,10 @@ impl Pjrt {
     /// # Errors
     /// If the plugin does not say.
     pub fn process(&self) -> Result<u32> {
-        let mut args = PJRT_Client_ProcessIndex_Args { client: self.shared.raw(), ..PJRT_Client_ProcessIndex_Args::new() };
+        let mut args = PJRT_Client_ProcessIndex_Args {
+            client: self.shared.raw(),
+            ..PJRT_Client_ProcessIndex_Args::new()
+        };
         // SAFETY: the client is alive.
         unsafe { self.shared.call("process index", &mut args)? };
         Ok(args.process_index.max(0) as u32)
@@ -170,7 +214,12 @@ impl Pjrt {
 
 impl fmt::Debug for Pjrt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pjrt({}, {} devices)", self.shared.platform.name, self.shared.devices.len())
+        write!(
+            f,
+            "Pjrt({}, {} devices)",
+            self.shared.platform.name,
+            self.shared.devices.len()
+        )
     }
 }
 
@@ -212,9 +261,10 @@ impl Backend for Pjrt {
     }
 }
 
-/// How many threads XLA's CPU client is to have, where it would take too few by itself. It takes one for each device, and a
-/// collective blocks its thread until all devices have come. A device may run two at once, as one in a loop beside one after
-/// it, so that none is left for the device that all wait for; then the plugin ends the process.
+/// How many threads XLA's CPU client is to have, where it would take too few by itself. It takes
+/// one for each device, and a collective blocks its thread until all devices have come. A device
+/// may run two at once, as one in a loop beside one after it, so that none is left for the device
+/// that all wait for; then the plugin ends the process.
 fn cpu_threads(options: &Options) -> Option<i64> {
     const FOR_EACH_DEVICE: i64 = 2;
 
@@ -251,7 +301,8 @@ enum Alone {
     Late(Duration),
 }
 
-/// Runs `call` on a thread of its own while no other client of the plugin is made or destroyed: some plugins race then.
+/// Runs `call` on a thread of its own while no other client of the plugin is made or destroyed:
+/// some plugins race then.
 fn alone<T: Send + 'static>(
     plugin: &'static Plugin,
     op: &'static str,
@@ -260,16 +311,22 @@ fn alone<T: Send + 'static>(
     call: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T, Alone> {
     let (gate, started) = (plugin.gate(), Instant::now());
-    let entered = gate.enter(doing, deadline).map_err(|Closed { doing, waited }| {
-        let message = format!(
-            "{} has been {doing} for more than {} s, and takes no other request meanwhile",
-            plugin.shown(),
-            waited.as_secs_f32()
-        );
-        Alone::Failed(Error::new(ErrorKind::DeadlineExceeded, op, message))
-    })?;
+    let entered = gate
+        .enter(doing, deadline)
+        .map_err(|Closed { doing, waited }| {
+            let message = format!(
+                "{} has been {doing} for more than {} s, and takes no other request meanwhile",
+                plugin.shown(),
+                waited.as_secs_f32()
+            );
+            Alone::Failed(Error::new(ErrorKind::DeadlineExceeded, op, message))
+        })?;
     let isolation = Isolation {
-        thread: if op == OP_CREATE { "pjrt-open" } else { "pjrt-destroy" },
+        thread: if op == OP_CREATE {
+            "pjrt-open"
+        } else {
+            "pjrt-destroy"
+        },
         op,
         plugin: plugin.shown(),
         deadline: deadline.saturating_sub(started.elapsed()),
@@ -296,10 +353,12 @@ fn alone<T: Send + 'static>(
     Err(Alone::Late(deadline))
 }
 
-/// Compiles for the client's devices, on a thread of its own: what XLA's compiler throws is an error then.
+/// Compiles for the client's devices, on a thread of its own: what XLA's compiler throws is an
+/// error then.
 ///
 /// # Errors
-/// What the compiler says; [`ErrorKind::DeadlineExceeded`] after [`compile_deadline`](isolate::compile_deadline).
+/// What the compiler says; [`ErrorKind::DeadlineExceeded`] after
+/// [`compile_deadline`](isolate::compile_deadline).
 pub(crate) fn compile_code(
     client: &Arc<Shared>,
     op: &'static str,
@@ -311,7 +370,13 @@ pub(crate) fn compile_code(
 
     let deadline = isolate::compile_deadline().map_err(|error| error.on(client.platform_name()))?;
     let plugin = client.plugin().shown();
-    let isolation = Isolation { thread: "pjrt-compile", op, plugin, deadline, notice: NOTICE };
+    let isolation = Isolation {
+        thread: "pjrt-compile",
+        op,
+        plugin,
+        deadline,
+        notice: NOTICE,
+    };
     let held = client.clone();
     let compiling = Compiling::begin(op).map_err(|error| error.on(client.platform_name()))?;
     let compiled = isolate::run(isolation, move || {
@@ -332,8 +397,8 @@ pub(crate) fn compile_code(
             compile_options_size: options.len(),
             ..PJRT_Client_Compile_Args::new()
         };
-        // SAFETY: the client is alive; program and options live during the call, and the options have a replica and a
-        // partition, without which XLA aborts.
+        // SAFETY: the client is alive; program and options live during the call, and the options
+        // have a replica and a partition, without which XLA aborts.
         unsafe { held.call(op, &mut args) }?;
         Handle::from_plugin(op, args.executable)
     });
@@ -380,7 +445,11 @@ impl Shared {
     ///
     /// * As for [`Table::call`].
     #[inline]
-    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
+    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
+        &self,
+        op: &'static str,
+        args: &mut A,
+    ) -> Result<()> {
         // SAFETY: the caller's condition.
         unsafe { self.table().call(op, args) }.map_err(|error| error.on(&self.platform.name))
     }
@@ -392,20 +461,35 @@ impl Shared {
     }
 
     pub(crate) fn device(&self, op: &'static str, id: DeviceId) -> Result<&PjrtDevice> {
-        match self.devices.binary_search_by_key(&id, |device| device.device_id()) {
+        match self
+            .devices
+            .binary_search_by_key(&id, |device| device.device_id())
+        {
             Ok(index) => Ok(&self.devices[index]),
             Err(_) => {
-                let ids: Vec<_> = self.devices.iter().map(|device| device.device_id().0).collect();
+                let ids: Vec<_> = self
+                    .devices
+                    .iter()
+                    .map(|device| device.device_id().0)
+                    .collect();
                 Err(self.invalid(op, format!("no device {}; there are {ids:?}", id.0)))
             }
         }
     }
 
     /// The memory at a place that this process can use.
-    pub(crate) fn memory(&self, op: &'static str, place: Placement) -> Result<(&PjrtDevice, *mut PJRT_Memory)> {
+    pub(crate) fn memory(
+        &self,
+        op: &'static str,
+        place: Placement,
+    ) -> Result<(&PjrtDevice, *mut PJRT_Memory)> {
         let device = self.device(op, place.device)?;
         if !device.is_addressable() {
-            let message = format!("device {} belongs to process {}", place.device.0, device.process_index());
+            let message = format!(
+                "device {} belongs to process {}",
+                place.device.0,
+                device.process_index()
+            );
             return Err(self.invalid(op, message));
         }
         match device.memory_of(place.memory) {
@@ -413,7 +497,12 @@ impl Shared {
             // A plugin that lists no memories has only the device's own.
             None if place.memory == MemoryKind::Device => Ok((device, std::ptr::null_mut())),
             None => {
-                let message = format!("device {} has no {:?} memory, only {:?}", place.device.0, place.memory, device.kinds());
+                let message = format!(
+                    "device {} has no {:?} memory, only {:?}",
+                    place.device.0,
+                    place.memory,
+                    device.kinds()
+                );
                 Err(self.invalid(op, message))
             }
         }
@@ -424,12 +513,21 @@ impl Shared {
     pub(crate) fn with_memory(&self, error: Error, devices: &[DeviceId]) -> Error {
         let used = devices.iter().filter_map(|id| {
             let stats = self.device("memory", *id).ok()?.memory().ok()?;
-            let limit = stats.limit.map_or("an unknown number".to_owned(), |limit| limit.to_string());
-            Some(format!("device {} uses {} of {limit} bytes", id.0, stats.in_use))
+            let limit = stats
+                .limit
+                .map_or("an unknown number".to_owned(), |limit| limit.to_string());
+            Some(format!(
+                "device {} uses {} of {limit} bytes",
+                id.0, stats.in_use
+            ))
         });
         let used: Vec<_> = used.collect();
         let error = error.on(&self.platform.name);
-        if used.is_empty() { error } else { error.with_note(&used.join(", ")) }
+        if used.is_empty() {
+            error
+        } else {
+            error.with_note(&used.join(", "))
+        }
     }
 
     /// Blocks until a launch of this program over several devices may be queued.
@@ -450,18 +548,25 @@ impl Shared {
         self.wait_limit.get()
     }
 
-    /// The error of a wait that took as long as it may. From now on nothing waits for the end of the client's work.
+    /// The error of a wait that took as long as it may. From now on nothing waits for the end of
+    /// the client's work.
     #[cold]
     pub(crate) fn late(&self, op: &'static str, limit: Duration) -> Error {
         self.client.stuck.store(true, Relaxed);
         let unfinished = self.unfinished();
-        let unfinished = if unfinished.is_empty() { unfinished } else { format!("; {unfinished}") };
-        let message =
-            format!("nothing arrived within {limit:?}{unfinished}; the device is stuck, or HALITE_WAIT_LIMIT must be longer");
+        let unfinished = if unfinished.is_empty() {
+            unfinished
+        } else {
+            format!("; {unfinished}")
+        };
+        let message = format!(
+            "nothing arrived within {limit:?}{unfinished}; the device is stuck, or HALITE_WAIT_LIMIT must be longer"
+        );
         Error::new(ErrorKind::DeadlineExceeded, op, message).on(&self.platform.name)
     }
 
-    /// A number for the next launch over many devices; the same in every process that launches in the same order.
+    /// A number for the next launch over many devices; the same in every process that launches in
+    /// the same order.
     pub(crate) fn next_launch(&self) -> i32 {
         self.launches.fetch_add(1, Relaxed).wrapping_add(1) & i32::MAX
     }
@@ -485,35 +590,56 @@ struct Owned {
 
 impl Owned {
     fn platform_name(&self) -> Result<String> {
-        let mut args = PJRT_Client_PlatformName_Args { client: self.client.as_ptr(), ..PJRT_Client_PlatformName_Args::new() };
+        let mut args = PJRT_Client_PlatformName_Args {
+            client: self.client.as_ptr(),
+            ..PJRT_Client_PlatformName_Args::new()
+        };
         // SAFETY: the client is alive, and so is its name.
         unsafe {
             self.plugin.table().call("platform name", &mut args)?;
-            text_of(self.plugin.table().name(), args.platform_name, args.platform_name_size)
+            text_of(
+                self.plugin.table().name(),
+                args.platform_name,
+                args.platform_name_size,
+            )
         }
     }
 
     /// Empty where the plugin does not say.
     fn platform_version(&self) -> Result<String> {
-        let mut args =
-            PJRT_Client_PlatformVersion_Args { client: self.client.as_ptr(), ..PJRT_Client_PlatformVersion_Args::new() };
+        let mut args = PJRT_Client_PlatformVersion_Args {
+            client: self.client.as_ptr(),
+            ..PJRT_Client_PlatformVersion_Args::new()
+        };
         // SAFETY: the client is alive, and so is its version.
         unsafe {
             match self.plugin.table().call("platform version", &mut args) {
-                Ok(()) => text_of(self.plugin.table().name(), args.platform_version, args.platform_version_size),
+                Ok(()) => text_of(
+                    self.plugin.table().name(),
+                    args.platform_version,
+                    args.platform_version_size,
+                ),
                 Err(_) => Ok(String::new()),
             }
         }
     }
 }
 
-/// What tells one version of a plugin from another: its own words, unless they only repeat the platform's name, and the
-/// versions of the interfaces it was built with.
+/// What tells one version of a plugin from another: its own words, unless they only repeat the
+/// platform's name, and the versions of the interfaces it was built with.
 fn described_version(plugin: &Plugin, name: &str, said: String) -> String {
     let (major, minor) = plugin.api_version();
-    let mut parts = if said == name || said.is_empty() { Vec::new() } else { vec![said] };
+    let mut parts = if said == name || said.is_empty() {
+        Vec::new()
+    } else {
+        vec![said]
+    };
     parts.push(format!("PJRT {major}.{minor}"));
-    if let Some(StableHloVersions { current: [major, minor, patch], .. }) = plugin.stablehlo() {
+    if let Some(StableHloVersions {
+        current: [major, minor, patch],
+        ..
+    }) = plugin.stablehlo()
+    {
         parts.push(format!("StableHLO {major}.{minor}.{patch}"));
     }
     parts.join(", ")
@@ -524,7 +650,10 @@ impl Drop for Owned {
         const OP: &str = "destroy client";
         let (plugin, client) = (self.plugin, self.client);
         let destroy = move || {
-            let mut args = PJRT_Client_Destroy_Args { client: client.as_ptr(), ..PJRT_Client_Destroy_Args::new() };
+            let mut args = PJRT_Client_Destroy_Args {
+                client: client.as_ptr(),
+                ..PJRT_Client_Destroy_Args::new()
+            };
             // SAFETY: every handle made by the client held it, so this is the last use.
             unsafe { plugin.table().free(&mut args) };
             Ok(())
@@ -534,9 +663,17 @@ impl Drop for Owned {
             _ = destroy();
             return;
         }
-        let destroy = move || match alone(plugin, OP, "destroying a client", plugin.deadline(), destroy) {
+        let destroy = move || match alone(
+            plugin,
+            OP,
+            "destroying a client",
+            plugin.deadline(),
+            destroy,
+        ) {
             Ok(()) => {}
-            Err(Alone::Failed(error)) => halite_core::warning!("{error}; the client stays until the process ends"),
+            Err(Alone::Failed(error)) => {
+                halite_core::warning!("{error}; the client stays until the process ends")
+            }
             Err(Alone::Late(waited)) => {
                 halite_core::warning!(
                     "{OP}: {} has not returned after {} s, and was left alone",
@@ -554,8 +691,8 @@ impl Drop for Owned {
     }
 }
 
-/// Runs `work` on a thread of its own, and lets the process end only after it: ending takes down what a plugin needs to
-/// destroy a client.
+/// Runs `work` on a thread of its own, and lets the process end only after it: ending takes down
+/// what a plugin needs to destroy a client.
 fn in_background(work: impl FnOnce() + Send + 'static) {
     static WORKING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
     static DEADLINE: OnceLock<Instant> = OnceLock::new();
@@ -564,22 +701,33 @@ fn in_background(work: impl FnOnce() + Send + 'static) {
     extern "C" fn wait() {
         // One for all that are registered.
         let deadline = *DEADLINE.get_or_init(|| Instant::now() + PATIENCE);
-        let busy = || WORKING.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|thread| !thread.is_finished());
+        let busy = || {
+            WORKING
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .any(|thread| !thread.is_finished())
+        };
         // Not for ever: it may be such a thread, or one that it waits for, that ends the process.
         while busy() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    // Each time: what was registered last is called first, and plugins register what takes them down when they are loaded
-    // and when they use a thing first. All that this work needs was registered before it. A second call finds nothing to
-    // wait for. If there is no room for it, the process may end under the thread, as if it were killed.
-    // SAFETY: `atexit` is C's own, and the function lives as long as the program.
+    // Each time: what was registered last is called first, and plugins register what takes them
+    // down when they are loaded and when they use a thing first. All that this work needs was
+    // registered before it. A second call finds nothing to wait for. If there is no room for it,
+    // the process may end under the thread, as if it were killed. SAFETY: `atexit` is C's own, and
+    // the function lives as long as the program.
     _ = unsafe { atexit(wait) };
     let mut working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
     working.retain(|thread| !thread.is_finished());
     // A machine that has no thread left keeps the client until it ends.
-    working.extend(thread::Builder::new().name("pjrt-destroy".into()).spawn(work));
+    working.extend(
+        thread::Builder::new()
+            .name("pjrt-destroy".into())
+            .spawn(work),
+    );
 }
 
 unsafe extern "C" {
@@ -588,6 +736,13 @@ unsafe extern "C" {
 
 /// Says which options a client was refused with, because plugins name only the first they dislike.
 fn with_options(error: Error, options: &Options) -> Error {
-    let given: Vec<_> = options.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if given.is_empty() { error } else { error.with_note(&format!("the options were {}", given.join(", "))) }
+    let given: Vec<_> = options
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    if given.is_empty() {
+        error
+    } else {
+        error.with_note(&format!("the options were {}", given.join(", ")))
+    }
 }

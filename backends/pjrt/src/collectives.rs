@@ -65,19 +65,21 @@ pub struct CollectiveUse {
     pub group: usize,
     /// How many there are, those in loops as often as the loop turns.
     pub count: u64,
-    /// Bytes of the whole that each is about, summed: of an all-gather what each device has afterwards, of a reduce-scatter
-    /// what each has before.
+    /// Bytes of the whole that each is about, summed: of an all-gather what each device has
+    /// afterwards, of a reduce-scatter what each has before.
     pub bytes: u64,
 }
 
 impl CollectiveUse {
-    /// Bytes that each device sends if they go around in rings, which sends the least: Patarasuk and Yuan, "Bandwidth
-    /// optimal all-reduce algorithms" (2009).
+    /// Bytes that each device sends if they go around in rings, which sends the least: Patarasuk
+    /// and Yuan, "Bandwidth optimal all-reduce algorithms" (2009).
     pub fn sent(&self) -> f64 {
         let others = (self.group as f64 - 1.0).max(0.0) / self.group.max(1) as f64;
         let share = match self.kind {
             CollectiveKind::AllReduce => 2.0 * others,
-            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => others,
+            CollectiveKind::AllGather
+            | CollectiveKind::ReduceScatter
+            | CollectiveKind::AllToAll => others,
             CollectiveKind::CollectivePermute | CollectiveKind::CollectiveBroadcast => 1.0,
         };
         share * self.bytes as f64
@@ -96,12 +98,15 @@ pub struct Collectives {
 impl Collectives {
     /// The collectives of one run of the module on each of `devices` devices.
     ///
-    /// Visits each computation once, after all of its callers, so the time is linear in the size of the module however
-    /// often its computations call each other. Leaves out computations on a cycle of calls, and what only those call:
-    /// HLO has no recursion, so no compiler emits them.
+    /// Visits each computation once, after all of its callers, so the time is linear in the size of
+    /// the module however often its computations call each other. Leaves out computations on a
+    /// cycle of calls, and what only those call: HLO has no recursion, so no compiler emits them.
     pub(crate) fn of(module: &Computations, devices: usize) -> Self {
-        let by_id: HashMap<i64, &Computation> =
-            module.computations.iter().map(|computation| (computation.id, computation)).collect();
+        let by_id: HashMap<i64, &Computation> = module
+            .computations
+            .iter()
+            .map(|computation| (computation.id, computation))
+            .collect();
         let order = callers_first(&by_id, module.entry_computation_id);
         let trip_limits: HashMap<i64, Option<u64>> = order
             .iter()
@@ -110,20 +115,35 @@ impl Collectives {
             .collect();
         let mut with_collectives = HashSet::new();
         for computation in order.iter().rev() {
-            let has_some = |instruction: &Instruction| match CollectiveKind::of(&instruction.opcode) {
+            let has_some = |instruction: &Instruction| match CollectiveKind::of(&instruction.opcode)
+            {
                 Some(_) => instruction.shape.is_some(),
-                None => instruction.called_computation_ids.iter().any(|id| with_collectives.contains(id)),
+                None => instruction
+                    .called_computation_ids
+                    .iter()
+                    .any(|id| with_collectives.contains(id)),
             };
             if computation.instructions.iter().any(has_some) {
                 with_collectives.insert(computation.id);
             }
         }
 
-        let mut found = Found { devices, uses: BTreeMap::new() };
+        let mut found = Found {
+            devices,
+            uses: BTreeMap::new(),
+        };
         let mut loops_counted_once = 0usize;
-        let mut executions = HashMap::from([(module.entry_computation_id, Executions { runs: 1, call_paths: 1 })]);
+        let mut executions = HashMap::from([(
+            module.entry_computation_id,
+            Executions {
+                runs: 1,
+                call_paths: 1,
+            },
+        )]);
         for computation in &order {
-            let Some(&Executions { runs, call_paths }) = executions.get(&computation.id) else { continue };
+            let Some(&Executions { runs, call_paths }) = executions.get(&computation.id) else {
+                continue;
+            };
             for instruction in &computation.instructions {
                 if let Some(kind) = CollectiveKind::of(&instruction.opcode) {
                     found.add(kind, instruction, runs);
@@ -139,13 +159,26 @@ impl Collectives {
                 }
                 for id in called {
                     let callee = executions.entry(*id).or_default();
-                    callee.runs = callee.runs.saturating_add(runs.saturating_mul(trips.unwrap_or(1)));
+                    callee.runs = callee
+                        .runs
+                        .saturating_add(runs.saturating_mul(trips.unwrap_or(1)));
                     callee.call_paths = callee.call_paths.saturating_add(call_paths);
                 }
             }
         }
-        let uses = found.uses.into_iter().map(|((kind, group), (count, bytes))| CollectiveUse { kind, group, count, bytes });
-        Collectives { uses: uses.collect(), loops_counted_once }
+        let uses = found
+            .uses
+            .into_iter()
+            .map(|((kind, group), (count, bytes))| CollectiveUse {
+                kind,
+                group,
+                count,
+                bytes,
+            });
+        Collectives {
+            uses: uses.collect(),
+            loops_counted_once,
+        }
     }
 }
 
@@ -158,27 +191,40 @@ struct Executions {
     call_paths: usize,
 }
 
-/// The computations that the entry computation reaches, each after all of its callers (Kahn's algorithm), without those
-/// on a cycle of calls and what only those call.
+/// The computations that the entry computation reaches, each after all of its callers (Kahn's
+/// algorithm), without those on a cycle of calls and what only those call.
 fn callers_first<'a>(by_id: &HashMap<i64, &'a Computation>, entry: i64) -> Vec<&'a Computation> {
     let callees = |computation: &'a Computation| {
-        let calls = computation.instructions.iter().filter(|call| CollectiveKind::of(&call.opcode).is_none());
+        let calls = computation
+            .instructions
+            .iter()
+            .filter(|call| CollectiveKind::of(&call.opcode).is_none());
         calls.flat_map(|call| call.called_computation_ids.iter().copied())
     };
     let mut calls: HashMap<i64, usize> = HashMap::from([(entry, 0)]);
     let mut unvisited: Vec<i64> = vec![entry];
     while let Some(id) = unvisited.pop() {
-        for callee in by_id.get(&id).into_iter().flat_map(|computation| callees(computation)) {
+        for callee in by_id
+            .get(&id)
+            .into_iter()
+            .flat_map(|computation| callees(computation))
+        {
             *calls.entry(callee).or_insert_with(|| {
                 unvisited.push(callee);
                 0
             }) += 1;
         }
     }
-    let mut ready: Vec<i64> = calls.iter().filter(|(_, calls)| **calls == 0).map(|(id, _)| *id).collect();
+    let mut ready: Vec<i64> = calls
+        .iter()
+        .filter(|(_, calls)| **calls == 0)
+        .map(|(id, _)| *id)
+        .collect();
     let mut order = Vec::new();
     while let Some(id) = ready.pop() {
-        let Some(&computation) = by_id.get(&id) else { continue };
+        let Some(&computation) = by_id.get(&id) else {
+            continue;
+        };
         order.push(computation);
         for callee in callees(computation) {
             let left = calls.get_mut(&callee).expect("every callee was counted");
@@ -191,9 +237,17 @@ fn callers_first<'a>(by_id: &HashMap<i64, &'a Computation>, entry: i64) -> Vec<&
     order
 }
 
-/// The trip count of a loop, if the compiler wrote it down, or if the loop's condition is that a counter is below a constant.
+/// The trip count of a loop, if the compiler wrote it down, or if the loop's condition is that a
+/// counter is below a constant.
 fn trip_count(instruction: &Instruction, trip_limits: &HashMap<i64, Option<u64>>) -> Option<u64> {
-    let from_condition = || instruction.called_computation_ids.iter().find_map(|id| trip_limits.get(id)).copied().flatten();
+    let from_condition = || {
+        instruction
+            .called_computation_ids
+            .iter()
+            .find_map(|id| trip_limits.get(id))
+            .copied()
+            .flatten()
+    };
     known_trip_count(&instruction.backend_config).or_else(from_condition)
 }
 
@@ -206,7 +260,9 @@ struct Found {
 impl Found {
     fn add(&mut self, kind: CollectiveKind, instruction: &Instruction, times: u64) {
         let group = instruction.group_size().unwrap_or(self.devices);
-        let Some(shape) = &instruction.shape else { return };
+        let Some(shape) = &instruction.shape else {
+            return;
+        };
         let asynchronous = instruction.opcode.ends_with("-start");
         let bytes = match kind {
             // Operand, result, and for permutes two numbers that the compiler keeps to itself.
@@ -228,7 +284,9 @@ fn known_trip_count(config: &[u8]) -> Option<u64> {
     let (_, rest) = text.split_once("\"known_trip_count\"")?;
     let (_, rest) = rest.split_once("\"n\"")?;
     let digits = rest.trim_start_matches([':', ' ', '"']);
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let end = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
     digits[..end].parse().ok()
 }
 
@@ -260,11 +318,16 @@ struct Computation {
 
 impl Computation {
     fn gives_bool(&self) -> bool {
-        let root = self.instructions.iter().find(|instruction| instruction.id == self.root_id);
-        root.and_then(|root| root.shape.as_ref()).is_some_and(Shape::is_bool_scalar)
+        let root = self
+            .instructions
+            .iter()
+            .find(|instruction| instruction.id == self.root_id);
+        root.and_then(|root| root.shape.as_ref())
+            .is_some_and(Shape::is_bool_scalar)
     }
 
-    /// The trip count of a loop with this condition: its only integer constant, if that is positive.
+    /// The trip count of a loop with this condition: its only integer constant, if that is
+    /// positive.
     fn trip_limit(&self) -> Option<u64> {
         let mut limits = self.instructions.iter().filter_map(Instruction::integer);
         let limit = limits.next()?;
@@ -296,18 +359,37 @@ struct Instruction {
 impl Instruction {
     /// How many devices take part together, where it says so.
     fn group_size(&self) -> Option<usize> {
-        let listed = |groups: &[Group]| groups.iter().map(|group| group.ids.len()).max().filter(|&size| size > 0);
+        let listed = |groups: &[Group]| {
+            groups
+                .iter()
+                .map(|group| group.ids.len())
+                .max()
+                .filter(|&size| size > 0)
+        };
         let from_list = self.devices.as_ref().and_then(|list| {
-            let counted = list.counted.as_ref().and_then(|counted| usize::try_from(counted.devices_per_group).ok());
-            counted.filter(|&size| size > 0).or_else(|| listed(&list.groups)).or_else(|| list.by_axes.as_ref()?.group_size())
+            let counted = list
+                .counted
+                .as_ref()
+                .and_then(|counted| usize::try_from(counted.devices_per_group).ok());
+            counted
+                .filter(|&size| size > 0)
+                .or_else(|| listed(&list.groups))
+                .or_else(|| list.by_axes.as_ref()?.group_size())
         });
         from_list.or_else(|| listed(&self.replica_groups))
     }
 
     /// Its value, if it is a constant that is one integer.
     fn integer(&self) -> Option<i64> {
-        let literal = self.literal.as_ref().filter(|_| self.opcode == "constant")?;
-        match (literal.s32s.as_slice(), literal.s64s.as_slice(), literal.u32s.as_slice()) {
+        let literal = self
+            .literal
+            .as_ref()
+            .filter(|_| self.opcode == "constant")?;
+        match (
+            literal.s32s.as_slice(),
+            literal.s64s.as_slice(),
+            literal.u32s.as_slice(),
+        ) {
             ([value], [], []) => Some((*value).into()),
             ([], [value], []) => Some(*value),
             ([], [], [value]) => Some((*value).into()),
@@ -385,13 +467,21 @@ impl ByAxes {
             let whole = mesh.axes.get(usize::try_from(axis.index).ok()?)?;
             usize::try_from(axis.part.as_ref().unwrap_or(whole).size).ok()
         };
-        self.axes.iter().map(size).try_fold(1usize, |product, size| product.checked_mul(size?)).filter(|&size| size > 0)
+        self.axes
+            .iter()
+            .map(size)
+            .try_fold(1usize, |product, size| product.checked_mul(size?))
+            .filter(|&size| size > 0)
     }
 }
 
 /// See [`fuzz::hlo_seeds`](crate::fuzz::hlo_seeds).
 pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
-    let shape = Shape { element_type: 11, dimensions: vec![4, 8], ..Shape::default() };
+    let shape = Shape {
+        element_type: 11,
+        dimensions: vec![4, 8],
+        ..Shape::default()
+    };
     let instruction = |opcode: &str, called: &[i64]| Instruction {
         opcode: opcode.into(),
         called_computation_ids: called.to_vec(),
@@ -401,32 +491,82 @@ pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
     let gather = Instruction {
         devices: Some(DeviceList {
             groups: vec![Group { ids: vec![0, 1] }],
-            counted: Some(Counted { devices_per_group: 4 }),
+            counted: Some(Counted {
+                devices_per_group: 4,
+            }),
             by_axes: Some(ByAxes {
-                mesh: Some(MeshAxes { axes: vec![MeshAxis { size: 4 }] }),
-                axes: vec![AxisRef { index: 0, part: None }],
+                mesh: Some(MeshAxes {
+                    axes: vec![MeshAxis { size: 4 }],
+                }),
+                axes: vec![AxisRef {
+                    index: 0,
+                    part: None,
+                }],
             }),
         }),
         ..instruction("all-gather", &[])
     };
-    let reduce = Instruction { replica_groups: vec![Group { ids: vec![0, 1, 2] }], ..instruction("all-reduce-start", &[]) };
-    let limit =
-        Instruction { literal: Some(Literal { s32s: vec![12], ..Literal::default() }), id: 7, ..instruction("constant", &[]) };
-    let root = Instruction { id: 8, shape: Some(Shape { element_type: 1, ..Shape::default() }), ..instruction("compare", &[]) };
+    let reduce = Instruction {
+        replica_groups: vec![Group { ids: vec![0, 1, 2] }],
+        ..instruction("all-reduce-start", &[])
+    };
+    let limit = Instruction {
+        literal: Some(Literal {
+            s32s: vec![12],
+            ..Literal::default()
+        }),
+        id: 7,
+        ..instruction("constant", &[])
+    };
+    let root = Instruction {
+        id: 8,
+        shape: Some(Shape {
+            element_type: 1,
+            ..Shape::default()
+        }),
+        ..instruction("compare", &[])
+    };
     let known = br#"{"known_trip_count":{"n":"12"}}"#.to_vec();
-    let looped = Instruction { backend_config: known, ..instruction("while", &[2]) };
-    let computation = |id, instructions| Computation { instructions, id, root_id: 8 };
+    let looped = Instruction {
+        backend_config: known,
+        ..instruction("while", &[2])
+    };
+    let computation = |id, instructions| Computation {
+        instructions,
+        id,
+        root_id: 8,
+    };
     let loops = vec![
-        computation(1, vec![looped, instruction("while", &[2, 3]), instruction("call", &[2])]),
+        computation(
+            1,
+            vec![
+                looped,
+                instruction("while", &[2, 3]),
+                instruction("call", &[2]),
+            ],
+        ),
         computation(2, vec![gather.clone(), reduce]),
         computation(3, vec![limit, root]),
     ];
     // Two calls in each computation of the next: 2^63 chains of calls.
-    let mut chain: Vec<Computation> = (1..64).map(|id| computation(id, vec![instruction("call", &[id + 1, id + 1])])).collect();
+    let mut chain: Vec<Computation> = (1..64)
+        .map(|id| computation(id, vec![instruction("call", &[id + 1, id + 1])]))
+        .collect();
     chain.push(computation(64, vec![gather]));
-    let modules = [loops, chain].map(|computations| Computations { computations, entry_computation_id: 1 });
-    let with_config = |module: &Computations| ModuleWithConfig { module: Some(module.clone()) }.encode_to_vec();
-    modules.iter().flat_map(|module| [with_config(module), module.encode_to_vec()]).collect()
+    let modules = [loops, chain].map(|computations| Computations {
+        computations,
+        entry_computation_id: 1,
+    });
+    let with_config = |module: &Computations| {
+        ModuleWithConfig {
+            module: Some(module.clone()),
+        }
+        .encode_to_vec()
+    };
+    modules
+        .iter()
+        .flat_map(|module| [with_config(module), module.encode_to_vec()])
+        .collect()
 }
 
 #[cfg(test)]
@@ -434,11 +574,20 @@ mod tests {
     use super::*;
 
     fn shape(element_type: i32, dims: &[i64]) -> Shape {
-        Shape { element_type, dimensions: dims.to_vec(), ..Shape::default() }
+        Shape {
+            element_type,
+            dimensions: dims.to_vec(),
+            ..Shape::default()
+        }
     }
 
     fn gather(dims: &[i64], group: i64) -> Instruction {
-        let devices = DeviceList { counted: Some(Counted { devices_per_group: group }), ..DeviceList::default() };
+        let devices = DeviceList {
+            counted: Some(Counted {
+                devices_per_group: group,
+            }),
+            ..DeviceList::default()
+        };
         Instruction {
             opcode: "all-gather".into(),
             shape: Some(shape(11, dims)),
@@ -448,13 +597,24 @@ mod tests {
     }
 
     fn module(entry: Vec<Instruction>, others: Vec<Computation>) -> Computations {
-        let entry = Computation { instructions: entry, id: 1, root_id: 0 };
-        Computations { computations: [vec![entry], others].concat(), entry_computation_id: 1 }
+        let entry = Computation {
+            instructions: entry,
+            id: 1,
+            root_id: 0,
+        };
+        Computations {
+            computations: [vec![entry], others].concat(),
+            entry_computation_id: 1,
+        }
     }
 
     #[test]
     fn a_collective_in_a_loop_counts_as_often_as_the_loop_turns() {
-        let body = Computation { instructions: vec![gather(&[4, 8], 4)], id: 2, root_id: 0 };
+        let body = Computation {
+            instructions: vec![gather(&[4, 8], 4)],
+            id: 2,
+            root_id: 0,
+        };
         let turning = |config: &[u8]| Instruction {
             opcode: "while".into(),
             called_computation_ids: vec![2, 3],
@@ -465,16 +625,34 @@ mod tests {
             let constant = limit.map(|limit| Instruction {
                 opcode: "constant".into(),
                 id: 7,
-                literal: Some(Literal { s32s: vec![limit], ..Literal::default() }),
+                literal: Some(Literal {
+                    s32s: vec![limit],
+                    ..Literal::default()
+                }),
                 ..Instruction::default()
             });
-            let root = Instruction { opcode: "compare".into(), id: 8, shape: Some(shape(1, &[])), ..Instruction::default() };
-            Computation { instructions: constant.into_iter().chain([root]).collect(), id: 3, root_id: 8 }
+            let root = Instruction {
+                opcode: "compare".into(),
+                id: 8,
+                shape: Some(shape(1, &[])),
+                ..Instruction::default()
+            };
+            Computation {
+                instructions: constant.into_iter().chain([root]).collect(),
+                id: 3,
+                root_id: 8,
+            }
         };
         let count = |config: &[u8], limit| {
-            let found = Collectives::of(&module(vec![turning(config)], vec![body.clone(), condition(limit)]), 8);
+            let found = Collectives::of(
+                &module(vec![turning(config)], vec![body.clone(), condition(limit)]),
+                8,
+            );
             assert_eq!(found.uses.len(), 1);
-            assert_eq!((found.uses[0].kind, found.uses[0].group), (CollectiveKind::AllGather, 4));
+            assert_eq!(
+                (found.uses[0].kind, found.uses[0].group),
+                (CollectiveKind::AllGather, 4)
+            );
             assert_eq!(found.uses[0].bytes, found.uses[0].count * 4 * 8 * 4);
             (found.uses[0].count, found.loops_counted_once)
         };
@@ -485,11 +663,24 @@ mod tests {
 
     #[test]
     fn what_is_sent_follows_from_the_kind_and_the_group() {
-        let of = |kind| CollectiveUse { kind, group: 4, count: 1, bytes: 1000 }.sent();
+        let of = |kind| {
+            CollectiveUse {
+                kind,
+                group: 4,
+                count: 1,
+                bytes: 1000,
+            }
+            .sent()
+        };
         assert_eq!(of(CollectiveKind::AllReduce), 1500.0);
         assert_eq!(of(CollectiveKind::AllGather), 750.0);
         assert_eq!(of(CollectiveKind::CollectivePermute), 1000.0);
-        let alone = CollectiveUse { kind: CollectiveKind::AllReduce, group: 1, count: 1, bytes: 1000 };
+        let alone = CollectiveUse {
+            kind: CollectiveKind::AllReduce,
+            group: 1,
+            count: 1,
+            bytes: 1000,
+        };
         assert_eq!(alone.sent(), 0.0);
     }
 
@@ -499,20 +690,39 @@ mod tests {
         scatter.opcode = "reduce-scatter".into();
         let mut started = gather(&[], 2);
         started.opcode = "all-gather-start".into();
-        started.shape =
-            Some(Shape { element_type: 13, tuple_shapes: vec![shape(11, &[4]), shape(11, &[8])], ..Shape::default() });
+        started.shape = Some(Shape {
+            element_type: 13,
+            tuple_shapes: vec![shape(11, &[4]), shape(11, &[8])],
+            ..Shape::default()
+        });
         let found = Collectives::of(&module(vec![scatter, started], vec![]), 8).uses;
-        let expected = [(CollectiveKind::AllGather, 2, 32), (CollectiveKind::ReduceScatter, 4, 32)];
-        assert_eq!(found.iter().map(|one| (one.kind, one.group, one.bytes)).collect::<Vec<_>>(), expected);
+        let expected = [
+            (CollectiveKind::AllGather, 2, 32),
+            (CollectiveKind::ReduceScatter, 4, 32),
+        ];
+        assert_eq!(
+            found
+                .iter()
+                .map(|one| (one.kind, one.group, one.bytes))
+                .collect::<Vec<_>>(),
+            expected
+        );
     }
 
     fn call(callees: &[i64]) -> Instruction {
-        Instruction { opcode: "call".into(), called_computation_ids: callees.to_vec(), ..Instruction::default() }
+        Instruction {
+            opcode: "call".into(),
+            called_computation_ids: callees.to_vec(),
+            ..Instruction::default()
+        }
     }
 
     #[test]
     fn recursive_calls_are_left_out() {
-        assert_eq!(Collectives::of(&module(vec![call(&[1])], vec![]), 1), Collectives::default());
+        assert_eq!(
+            Collectives::of(&module(vec![call(&[1])], vec![]), 1),
+            Collectives::default()
+        );
         let cycle = [(2, 3), (3, 2)].map(|(id, callee)| Computation {
             instructions: vec![gather(&[4], 4), call(&[callee])],
             id,
@@ -526,18 +736,47 @@ mod tests {
     /// 2^62 call paths lead to the last computation: a walk along each of them never ends.
     #[test]
     fn work_is_linear_in_the_size_of_the_module() {
-        let chain = (2..64).map(|id| Computation { instructions: vec![call(&[id + 1, id + 1])], id, root_id: 0 });
-        let last = Computation { instructions: vec![gather(&[4], 4)], id: 64, root_id: 0 };
+        let chain = (2..64).map(|id| Computation {
+            instructions: vec![call(&[id + 1, id + 1])],
+            id,
+            root_id: 0,
+        });
+        let last = Computation {
+            instructions: vec![gather(&[4], 4)],
+            id: 64,
+            root_id: 0,
+        };
         let found = Collectives::of(&module(vec![call(&[2])], chain.chain([last]).collect()), 4);
         assert_eq!(found.uses[0].count, 1 << 62);
     }
 
     #[test]
     fn a_collective_called_twice_counts_twice() {
-        let shared = Computation { instructions: vec![gather(&[4], 4)], id: 3, root_id: 0 };
-        let looped = Instruction { opcode: "while".into(), ..call(&[3]) };
-        let between = Computation { instructions: vec![call(&[3]), looped], id: 2, root_id: 0 };
-        let found = Collectives::of(&module(vec![call(&[2]), call(&[2, 3])], vec![between, shared]), 4);
-        assert_eq!((found.uses[0].count, found.uses[0].bytes, found.loops_counted_once), (5, 5 * 16, 2));
+        let shared = Computation {
+            instructions: vec![gather(&[4], 4)],
+            id: 3,
+            root_id: 0,
+        };
+        let looped = Instruction {
+            opcode: "while".into(),
+            ..call(&[3])
+        };
+        let between = Computation {
+            instructions: vec![call(&[3]), looped],
+            id: 2,
+            root_id: 0,
+        };
+        let found = Collectives::of(
+            &module(vec![call(&[2]), call(&[2, 3])], vec![between, shared]),
+            4,
+        );
+        assert_eq!(
+            (
+                found.uses[0].count,
+                found.uses[0].bytes,
+                found.loops_counted_once
+            ),
+            (5, 5 * 16, 2)
+        );
     }
 }

@@ -42,7 +42,11 @@ pub struct DeviceDescription {
 impl DeviceDescription {
     /// The slice of the job that it is in, by its attribute `slice_index`; 0 if it has none.
     pub fn slice(&self) -> usize {
-        let index = self.attributes.iter().find(|(name, _)| name == "slice_index").map(|(_, value)| value);
+        let index = self
+            .attributes
+            .iter()
+            .find(|(name, _)| name == "slice_index")
+            .map(|(_, value)| value);
         match index {
             Some(OptionValue::Int(index)) => usize::try_from(*index).unwrap_or(0),
             _ => 0,
@@ -78,7 +82,10 @@ impl PjrtDevice {
     }
 
     pub(crate) fn memory_of(&self, kind: MemoryKind) -> Option<*mut PJRT_Memory> {
-        self.memories.iter().find(|(known, _)| *known == kind).map(|(_, memory)| memory.as_ptr())
+        self.memories
+            .iter()
+            .find(|(known, _)| *known == kind)
+            .map(|(_, memory)| memory.as_ptr())
     }
 
     pub(crate) fn kinds(&self) -> &[MemoryKind] {
@@ -88,7 +95,11 @@ impl PjrtDevice {
 
 impl fmt::Debug for PjrtDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PjrtDevice({} {})", self.description.id.0, self.description.kind)
+        write!(
+            f,
+            "PjrtDevice({} {})",
+            self.description.id.0, self.description.kind
+        )
     }
 }
 
@@ -118,12 +129,19 @@ impl Device for PjrtDevice {
     }
 
     fn attributes(&self) -> Vec<(String, String)> {
-        self.description.attributes.iter().map(|(name, value)| (name.clone(), value.to_string())).collect()
+        self.description
+            .attributes
+            .iter()
+            .map(|(name, value)| (name.clone(), value.to_string()))
+            .collect()
     }
 
     fn memory(&self) -> Result<MemoryStats> {
         const OP: &str = "device memory";
-        let mut args = PJRT_Device_MemoryStats_Args { device: self.raw(), ..PJRT_Device_MemoryStats_Args::new() };
+        let mut args = PJRT_Device_MemoryStats_Args {
+            device: self.raw(),
+            ..PJRT_Device_MemoryStats_Args::new()
+        };
         // SAFETY: the device lives as long as the client, which holds this.
         unsafe { self.table.call(OP, &mut args) }.map_err(|error| error.on(&self.platform))?;
         let bytes = |value: i64, is_set: bool| is_set.then(|| value.max(0) as u64);
@@ -136,9 +154,16 @@ impl Device for PjrtDevice {
 }
 
 /// All devices of a client, in id order.
-pub(crate) fn list_devices(table: &'static Table, client: Handle<PJRT_Client>, platform: &Arc<str>) -> Result<Vec<PjrtDevice>> {
+pub(crate) fn list_devices(
+    table: &'static Table,
+    client: Handle<PJRT_Client>,
+    platform: &Arc<str>,
+) -> Result<Vec<PjrtDevice>> {
     const OP: &str = "list devices";
-    let mut args = PJRT_Client_Devices_Args { client: client.as_ptr(), ..PJRT_Client_Devices_Args::new() };
+    let mut args = PJRT_Client_Devices_Args {
+        client: client.as_ptr(),
+        ..PJRT_Client_Devices_Args::new()
+    };
     // SAFETY: the client is alive, and so is its list of devices.
     let raw = unsafe {
         table.call(OP, &mut args)?;
@@ -147,8 +172,12 @@ pub(crate) fn list_devices(table: &'static Table, client: Handle<PJRT_Client>, p
     let mut devices = Vec::with_capacity(raw.len());
     for &device in raw {
         let device = Handle::from_plugin(OP, device)?;
-        let mut args = PJRT_Device_GetDescription_Args { device: device.as_ptr(), ..PJRT_Device_GetDescription_Args::new() };
-        // SAFETY: the device lives as long as the client, and its description as long as the device.
+        let mut args = PJRT_Device_GetDescription_Args {
+            device: device.as_ptr(),
+            ..PJRT_Device_GetDescription_Args::new()
+        };
+        // SAFETY: the device lives as long as the client, and its description as long as the
+        // device.
         let description = unsafe {
             table.call(OP, &mut args)?;
             describe(table, Handle::from_plugin(OP, args.device_description)?)?
@@ -157,7 +186,10 @@ pub(crate) fn list_devices(table: &'static Table, client: Handle<PJRT_Client>, p
         devices.push(unsafe { PjrtDevice::of(table, device, description, platform)? });
     }
     devices.sort_by_key(PjrtDevice::device_id);
-    if let Some(pair) = devices.windows(2).find(|pair| pair[0].device_id() == pair[1].device_id()) {
+    if let Some(pair) = devices
+        .windows(2)
+        .find(|pair| pair[0].device_id() == pair[1].device_id())
+    {
         let message = format!("the plugin lists device {} twice", pair[0].device_id().0);
         return Err(Error::new(ErrorKind::Internal, OP, message));
     }
@@ -169,23 +201,45 @@ pub(crate) fn list_devices(table: &'static Table, client: Handle<PJRT_Client>, p
 /// # Safety
 ///
 /// * `description` is alive.
-pub(crate) unsafe fn describe(table: &Table, description: Handle<PJRT_DeviceDescription>) -> Result<DeviceDescription> {
+pub(crate) unsafe fn describe(
+    table: &Table,
+    description: Handle<PJRT_DeviceDescription>,
+) -> Result<DeviceDescription> {
     const OP: &str = "describe device";
     let device_description = description.as_ptr();
-    let mut id = PJRT_DeviceDescription_Id_Args { device_description, ..PJRT_DeviceDescription_Id_Args::new() };
-    let mut process =
-        PJRT_DeviceDescription_ProcessIndex_Args { device_description, ..PJRT_DeviceDescription_ProcessIndex_Args::new() };
-    let mut kind = PJRT_DeviceDescription_Kind_Args { device_description, ..PJRT_DeviceDescription_Kind_Args::new() };
-    let mut debug =
-        PJRT_DeviceDescription_DebugString_Args { device_description, ..PJRT_DeviceDescription_DebugString_Args::new() };
-    let mut attributes =
-        PJRT_DeviceDescription_Attributes_Args { device_description, ..PJRT_DeviceDescription_Attributes_Args::new() };
+    let mut id = PJRT_DeviceDescription_Id_Args {
+        device_description,
+        ..PJRT_DeviceDescription_Id_Args::new()
+    };
+    let mut process = PJRT_DeviceDescription_ProcessIndex_Args {
+        device_description,
+        ..PJRT_DeviceDescription_ProcessIndex_Args::new()
+    };
+    let mut kind = PJRT_DeviceDescription_Kind_Args {
+        device_description,
+        ..PJRT_DeviceDescription_Kind_Args::new()
+    };
+    let mut debug = PJRT_DeviceDescription_DebugString_Args {
+        device_description,
+        ..PJRT_DeviceDescription_DebugString_Args::new()
+    };
+    let mut attributes = PJRT_DeviceDescription_Attributes_Args {
+        device_description,
+        ..PJRT_DeviceDescription_Attributes_Args::new()
+    };
     // SAFETY: this function's condition; texts and attributes live as long as the description.
     unsafe {
         table.call(OP, &mut id)?;
-        let number = u32::try_from(id.id)
-            .map_err(|_| Error::new(ErrorKind::Internal, OP, format!("the plugin gave a device the id {}", id.id)))?;
-        let process = table.call(OP, &mut process).map_or(0, |()| process.process_index.max(0) as u32);
+        let number = u32::try_from(id.id).map_err(|_| {
+            Error::new(
+                ErrorKind::Internal,
+                OP,
+                format!("the plugin gave a device the id {}", id.id),
+            )
+        })?;
+        let process = table
+            .call(OP, &mut process)
+            .map_or(0, |()| process.process_index.max(0) as u32);
         let name = table.name();
         let kind = match table.call(OP, &mut kind) {
             Ok(()) => text_of(name, kind.device_kind, kind.device_kind_size)?,
@@ -199,7 +253,13 @@ pub(crate) unsafe fn describe(table: &Table, description: Handle<PJRT_DeviceDesc
             Ok(()) => from_named(name, attributes.attributes, attributes.num_attributes)?,
             Err(_) => Options::new(),
         };
-        Ok(DeviceDescription { id: DeviceId(number), process, kind, debug, attributes })
+        Ok(DeviceDescription {
+            id: DeviceId(number),
+            process,
+            kind,
+            debug,
+            attributes,
+        })
     }
 }
 
@@ -215,14 +275,29 @@ impl PjrtDevice {
     ) -> Result<PjrtDevice> {
         const OP: &str = "list devices";
         let raw = device.as_ptr();
-        let mut addressable = PJRT_Device_IsAddressable_Args { device: raw, ..PJRT_Device_IsAddressable_Args::new() };
-        let mut hardware = PJRT_Device_LocalHardwareId_Args { device: raw, ..PJRT_Device_LocalHardwareId_Args::new() };
-        let mut memories = PJRT_Device_AddressableMemories_Args { device: raw, ..PJRT_Device_AddressableMemories_Args::new() };
-        let mut default = PJRT_Device_DefaultMemory_Args { device: raw, ..PJRT_Device_DefaultMemory_Args::new() };
+        let mut addressable = PJRT_Device_IsAddressable_Args {
+            device: raw,
+            ..PJRT_Device_IsAddressable_Args::new()
+        };
+        let mut hardware = PJRT_Device_LocalHardwareId_Args {
+            device: raw,
+            ..PJRT_Device_LocalHardwareId_Args::new()
+        };
+        let mut memories = PJRT_Device_AddressableMemories_Args {
+            device: raw,
+            ..PJRT_Device_AddressableMemories_Args::new()
+        };
+        let mut default = PJRT_Device_DefaultMemory_Args {
+            device: raw,
+            ..PJRT_Device_DefaultMemory_Args::new()
+        };
         // SAFETY: the device is alive, and its memories live as long as it.
         unsafe {
             table.call(OP, &mut addressable)?;
-            let local_hardware_id = table.call(OP, &mut hardware).ok().map(|()| hardware.local_hardware_id);
+            let local_hardware_id = table
+                .call(OP, &mut hardware)
+                .ok()
+                .map(|()| hardware.local_hardware_id);
             let mut it = PjrtDevice {
                 description,
                 table,
@@ -255,7 +330,10 @@ impl PjrtDevice {
     ///
     /// * `memory` is a memory of this device.
     unsafe fn add_memory(&mut self, memory: Handle<PJRT_Memory>) -> Result<()> {
-        let mut args = PJRT_Memory_Kind_Args { memory: memory.as_ptr(), ..PJRT_Memory_Kind_Args::new() };
+        let mut args = PJRT_Memory_Kind_Args {
+            memory: memory.as_ptr(),
+            ..PJRT_Memory_Kind_Args::new()
+        };
         // SAFETY: this function's condition; the text lives as long as the memory.
         let name = unsafe {
             match self.table.call("memory kind", &mut args) {
@@ -264,7 +342,10 @@ impl PjrtDevice {
             }
         };
         if let Some(kind) = memory_kind(&name)
-            && self.memories.iter().all(|(known, known_memory)| *known != kind && *known_memory != memory)
+            && self
+                .memories
+                .iter()
+                .all(|(known, known_memory)| *known != kind && *known_memory != memory)
         {
             self.memories.push((kind, memory));
             if kind != MemoryKind::Device {

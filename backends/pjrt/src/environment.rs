@@ -1,8 +1,9 @@
 //! Environment variables that plugins read, set while other threads may run.
 //!
-//! Plugins take much of their configuration from the environment alone, when they are loaded. The standard library's way to
-//! set a variable is unsafe beside other threads, because the C library moves or frees what they may be reading. Here
-//! nothing is moved or freed: a longer list is built beside the old one, and then published by storing one pointer.
+//! Plugins take much of their configuration from the environment alone, when they are loaded. The
+//! standard library's way to set a variable is unsafe beside other threads, because the C library
+//! moves or frees what they may be reading. Here nothing is moved or freed: a longer list is built
+//! beside the old one, and then published by storing one pointer.
 
 use std::{
     ffi::{CString, c_char},
@@ -11,15 +12,19 @@ use std::{
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Sets those of `variables` that are not set; what the user chose stays. Where this system offers no safe way (other
-/// than Linux), nothing happens.
+/// Sets those of `variables` that are not set; what the user chose stays. Where this system offers
+/// no safe way (other than Linux), nothing happens.
 ///
-/// A process that changes its environment by other means while this runs breaks the rule of those means, which is that no
-/// other thread may look at it meanwhile.
+/// A process that changes its environment by other means while this runs breaks the rule of those
+/// means, which is that no other thread may look at it meanwhile.
 pub(crate) fn set_missing(variables: &[(&str, &str)]) {
     let _held = ONE_AT_A_TIME.lock();
-    let missing = variables.iter().filter(|(name, _)| std::env::var_os(name).is_none());
-    let entries: Vec<CString> = missing.filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok()).collect();
+    let missing = variables
+        .iter()
+        .filter(|(name, _)| std::env::var_os(name).is_none());
+    let entries: Vec<CString> = missing
+        .filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok())
+        .collect();
     if !entries.is_empty() {
         publish(|list| list.extend(entries.into_iter().map(CString::into_raw)));
     }
@@ -27,21 +32,29 @@ pub(crate) fn set_missing(variables: &[(&str, &str)]) {
 
 /// Runs `work` with a variable set, unless the user set it.
 pub(crate) fn with_missing<R>(name: &str, value: &str, work: impl FnOnce() -> R) -> R {
-    if std::env::var_os(name).is_some() { work() } else { with_override(name, value.as_bytes(), work) }
+    if std::env::var_os(name).is_some() {
+        work()
+    } else {
+        with_override(name, value.as_bytes(), work)
+    }
 }
 
-/// Runs `work` with a variable set, whatever the user set it to; the user's value is back afterwards.
+/// Runs `work` with a variable set, whatever the user set it to; the user's value is back
+/// afterwards.
 ///
 /// A value with a NUL byte, which no variable can hold, changes nothing.
 pub(crate) fn with_override<R>(name: &str, value: &[u8], work: impl FnOnce() -> R) -> R {
-    let Ok(entry) = CString::new([name.as_bytes(), b"=", value].concat()) else { return work() };
+    let Ok(entry) = CString::new([name.as_bytes(), b"=", value].concat()) else {
+        return work();
+    };
     // An address, which is never freed: another thread may be reading what is there.
     let entry = entry.into_raw() as usize;
     let change = |change: &dyn Fn(&mut Vec<*mut c_char>, *mut c_char)| {
         let _held = ONE_AT_A_TIME.lock();
         publish(|list| change(list, entry as *mut c_char));
     };
-    // Of two entries with one name the C library takes the first, so the user's entry stays in place.
+    // Of two entries with one name the C library takes the first, so the user's entry stays in
+    // place.
     change(&|list, entry| list.insert(0, entry));
     let result = work();
     change(&|list, entry| list.retain(|known| *known != entry));
@@ -57,21 +70,29 @@ fn publish(change: impl FnOnce(&mut Vec<*mut c_char>)) {
         /// POSIX: an array of pointers to `name=value`, ended by null.
         static mut environ: *mut *mut c_char;
     }
-    // SAFETY: it is a pointer that lives as long as the process. The C library reads it with single loads, which an
-    // aligned store of a pointer never tears; who changes it in another way must be alone by that way's own rule.
+    // SAFETY: it is a pointer that lives as long as the process. The C library reads it with single
+    // loads, which an aligned store of a pointer never tears; who changes it in another way must be
+    // alone by that way's own rule.
     let place = unsafe { AtomicPtr::from_ptr(&raw mut environ) };
     let old = place.load(Ordering::Acquire);
     // SAFETY: null, or an array ended by null, which nobody changes meanwhile (see above).
     let known = (0..).map_while(|index| unsafe {
-        let entry = if old.is_null() { old.cast() } else { *old.add(index) };
+        let entry = if old.is_null() {
+            old.cast()
+        } else {
+            *old.add(index)
+        };
         (!entry.is_null()).then_some(entry)
     });
     let mut list: Vec<*mut c_char> = known.collect();
     change(&mut list);
     list.push(std::ptr::null_mut());
-    // Neither list is ever freed: another thread may be reading the old one, and this one stands until the process ends. The C
-    // library frees only lists that it made itself.
-    place.store(Box::leak(list.into_boxed_slice()).as_mut_ptr(), Ordering::Release);
+    // Neither list is ever freed: another thread may be reading the old one, and this one stands
+    // until the process ends. The C library frees only lists that it made itself.
+    place.store(
+        Box::leak(list.into_boxed_slice()).as_mut_ptr(),
+        Ordering::Release,
+    );
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -95,12 +116,18 @@ mod tests {
                 });
             }
             for index in 0..200 {
-                set_missing(&[(&format!("HALITE_TEST_{index}"), "first"), ("HALITE_TEST_0", "second")]);
+                set_missing(&[
+                    (&format!("HALITE_TEST_{index}"), "first"),
+                    ("HALITE_TEST_0", "second"),
+                ]);
             }
             done.store(true, Ordering::Relaxed);
         });
         for index in 0..200 {
-            assert_eq!(std::env::var(format!("HALITE_TEST_{index}")).as_deref(), Ok("first"));
+            assert_eq!(
+                std::env::var(format!("HALITE_TEST_{index}")).as_deref(),
+                Ok("first")
+            );
         }
         let mut child = std::process::Command::new("sh");
         let output = child.args(["-c", "echo $HALITE_TEST_7"]).output().unwrap();
@@ -111,18 +138,30 @@ mod tests {
     fn an_override_hides_the_users_value_for_a_while() {
         let read = || std::env::var("HALITE_TEST_OVERRIDE").ok();
         set_missing(&[("HALITE_TEST_OVERRIDE", "the user's")]);
-        assert_eq!(with_override("HALITE_TEST_OVERRIDE", b"ours", read).as_deref(), Some("ours"));
+        assert_eq!(
+            with_override("HALITE_TEST_OVERRIDE", b"ours", read).as_deref(),
+            Some("ours")
+        );
         assert_eq!(read().as_deref(), Some("the user's"));
-        assert_eq!(with_override("HALITE_TEST_OVERRIDE", b"nul\0", read).as_deref(), Some("the user's"));
+        assert_eq!(
+            with_override("HALITE_TEST_OVERRIDE", b"nul\0", read).as_deref(),
+            Some("the user's")
+        );
     }
 
     #[test]
     fn what_is_set_for_a_while_is_gone_afterwards_and_what_the_user_set_stays() {
         let read = || std::env::var("HALITE_TEST_WHILE").ok();
-        assert_eq!(with_missing("HALITE_TEST_WHILE", "now", read).as_deref(), Some("now"));
+        assert_eq!(
+            with_missing("HALITE_TEST_WHILE", "now", read).as_deref(),
+            Some("now")
+        );
         assert_eq!(read(), None);
         set_missing(&[("HALITE_TEST_WHILE", "the user's")]);
-        assert_eq!(with_missing("HALITE_TEST_WHILE", "now", read).as_deref(), Some("the user's"));
+        assert_eq!(
+            with_missing("HALITE_TEST_WHILE", "now", read).as_deref(),
+            Some("the user's")
+        );
         assert_eq!(read().as_deref(), Some("the user's"));
     }
 }

@@ -26,12 +26,22 @@ impl Table {
 
     #[cold]
     unsafe fn take_error(&self, op: &'static str, error: NonNull<PJRT_Error>) -> Error {
-        let mut message = PJRT_Error_Message_Args { error: error.as_ptr(), ..PJRT_Error_Message_Args::new() };
-        let mut code = PJRT_Error_GetCode_Args { error: error.as_ptr(), ..PJRT_Error_GetCode_Args::new() };
-        let mut destroy = PJRT_Error_Destroy_Args { error: error.as_ptr(), ..PJRT_Error_Destroy_Args::new() };
+        let mut message = PJRT_Error_Message_Args {
+            error: error.as_ptr(),
+            ..PJRT_Error_Message_Args::new()
+        };
+        let mut code = PJRT_Error_GetCode_Args {
+            error: error.as_ptr(),
+            ..PJRT_Error_GetCode_Args::new()
+        };
+        let mut destroy = PJRT_Error_Destroy_Args {
+            error: error.as_ptr(),
+            ..PJRT_Error_Destroy_Args::new()
+        };
         let failed_to_tell = PJRT_Error_Code::UNKNOWN;
-        // SAFETY: the error is alive until the last call, the text is copied before, and the three slots were found
-        // to be there when the plugin was loaded. An error of `GetCode` itself is freed the same way.
+        // SAFETY: the error is alive until the last call, the text is copied before, and the three
+        // slots were found to be there when the plugin was loaded. An error of `GetCode` itself is
+        // freed the same way.
         let (text, code) = unsafe {
             self.function(&message).expect("checked when loaded")(&mut message);
             let text = match bytes_of(self.name(), message.message, message.message_size) {
@@ -39,11 +49,18 @@ impl Table {
                 Err(lie) => lie.message().to_owned(),
             };
             let nested = self.function(&code).expect("checked when loaded")(&mut code);
-            let number = if nested.is_null() { code.code } else { failed_to_tell };
+            let number = if nested.is_null() {
+                code.code
+            } else {
+                failed_to_tell
+            };
             let free = self.function(&destroy).expect("checked when loaded");
             free(&mut destroy);
             if !nested.is_null() {
-                free(&mut PJRT_Error_Destroy_Args { error: nested, ..PJRT_Error_Destroy_Args::new() });
+                free(&mut PJRT_Error_Destroy_Args {
+                    error: nested,
+                    ..PJRT_Error_Destroy_Args::new()
+                });
             }
             (text, number)
         };
@@ -54,7 +71,9 @@ impl Table {
 /// The text to show of a message: compilers put whole programs into theirs.
 fn shortened(message: &[u8]) -> String {
     const SHOWN: usize = 16 << 10;
-    let text = printable(&String::from_utf8_lossy(&message[..message.len().min(SHOWN)]));
+    let text = printable(&String::from_utf8_lossy(
+        &message[..message.len().min(SHOWN)],
+    ));
     match message.len().saturating_sub(SHOWN) {
         0 => text,
         more => format!("{text} .. ({more} more bytes)"),
@@ -66,17 +85,20 @@ fn kind_of(code: PJRT_Error_Code) -> ErrorKind {
     use PJRT_Error_Code as Code;
     match code {
         Code::CANCELLED => ErrorKind::Cancelled,
-        Code::INVALID_ARGUMENT | Code::OUT_OF_RANGE | Code::FAILED_PRECONDITION | Code::ALREADY_EXISTS => {
-            ErrorKind::InvalidArgument
-        }
+        Code::INVALID_ARGUMENT
+        | Code::OUT_OF_RANGE
+        | Code::FAILED_PRECONDITION
+        | Code::ALREADY_EXISTS => ErrorKind::InvalidArgument,
         Code::DEADLINE_EXCEEDED => ErrorKind::DeadlineExceeded,
         Code::RESOURCE_EXHAUSTED => ErrorKind::OutOfMemory,
         Code::UNIMPLEMENTED => ErrorKind::Unsupported,
         Code::DATA_LOSS => ErrorKind::Corrupt,
         // A device that is not there is NOT_FOUND, a lock file of another process is ABORTED.
-        Code::NOT_FOUND | Code::UNAVAILABLE | Code::ABORTED | Code::PERMISSION_DENIED | Code::UNAUTHENTICATED => {
-            ErrorKind::Unavailable
-        }
+        Code::NOT_FOUND
+        | Code::UNAVAILABLE
+        | Code::ABORTED
+        | Code::PERMISSION_DENIED
+        | Code::UNAUTHENTICATED => ErrorKind::Unavailable,
         _ => ErrorKind::Internal,
     }
 }

@@ -1,7 +1,7 @@
 //! Events: work of a plugin that completes once.
 //!
-//! Every wait has a deadline, the client's wait limit. Waiting is done with a callback of the plugin, because the API's own
-//! function for it has no deadline.
+//! Every wait has a deadline, the client's wait limit. Waiting is done with a callback of the
+//! plugin, because the API's own function for it has no deadline.
 
 use std::{
     cell::Cell,
@@ -36,12 +36,20 @@ pub struct PjrtEvent {
 
 impl PjrtEvent {
     /// Owns `event`; `op` is what its errors are named after.
-    pub(crate) fn new(client: &Arc<Shared>, op: &'static str, event: std::ptr::NonNull<PJRT_Event>) -> Self {
-        PjrtEvent { event: Handle::new(event), op, client: client.clone() }
+    pub(crate) fn new(
+        client: &Arc<Shared>,
+        op: &'static str,
+        event: std::ptr::NonNull<PJRT_Event>,
+    ) -> Self {
+        PjrtEvent {
+            event: Handle::new(event),
+            op,
+            client: client.clone(),
+        }
     }
 
-    /// Runs `then` on any thread when the event has happened, and never before. A plugin that takes no callback gives `then`
-    /// back: what it owns may still be in use.
+    /// Runs `then` on any thread when the event has happened, and never before. A plugin that takes
+    /// no callback gives `then` back: what it owns may still be in use.
     pub(crate) fn when_done(&self, then: OnReady) -> Result<(), (Error, OnReady)> {
         register(&self.client, self.op, &self.event, then, None)
     }
@@ -81,26 +89,43 @@ impl Event for PjrtEvent {
 
 impl Drop for PjrtEvent {
     fn drop(&mut self) {
-        let mut args = PJRT_Event_Destroy_Args { event: self.event.as_ptr(), ..PJRT_Event_Destroy_Args::new() };
-        // SAFETY: the event is ours and not used again. A callback that is registered owns its own state.
+        let mut args = PJRT_Event_Destroy_Args {
+            event: self.event.as_ptr(),
+            ..PJRT_Event_Destroy_Args::new()
+        };
+        // SAFETY: the event is ours and not used again. A callback that is registered owns its own
+        // state.
         unsafe { self.client.table().free(&mut args) };
     }
 }
 
 /// Whether the event has happened; an error if the plugin cannot tell.
-pub(crate) fn is_ready(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> Result<bool> {
-    let mut args = PJRT_Event_IsReady_Args { event: event.as_ptr(), ..PJRT_Event_IsReady_Args::new() };
+pub(crate) fn is_ready(
+    client: &Shared,
+    op: &'static str,
+    event: &Handle<PJRT_Event>,
+) -> Result<bool> {
+    let mut args = PJRT_Event_IsReady_Args {
+        event: event.as_ptr(),
+        ..PJRT_Event_IsReady_Args::new()
+    };
     // SAFETY: the handle owns the event, which is alive.
     unsafe { client.call(op, &mut args) }.map(|()| args.is_ready)
 }
 
-/// Blocks until the event has happened, at most as long as the client's wait limit, and gives the error of the work.
-pub(crate) fn await_event(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> Result<()> {
+/// Blocks until the event has happened, at most as long as the client's wait limit, and gives the
+/// error of the work.
+pub(crate) fn await_event(
+    client: &Shared,
+    op: &'static str,
+    event: &Handle<PJRT_Event>,
+) -> Result<()> {
     if let Ok(true) = is_ready(client, op, event) {
         return result_of(client, op, event);
     }
     let (send, arrived) = mpsc::sync_channel(1);
-    // On the plugin's thread, so that a callback may wait too: it may be the one that runs the queue.
+    // On the plugin's thread, so that a callback may wait too: it may be the one that runs the
+    // queue.
     let notify = Box::new(move |result| _ = send.send(result));
     if let Err((refused, _)) = register(client, op, event, notify, None) {
         return poll(client, op, event, refused);
@@ -110,14 +135,21 @@ pub(crate) fn await_event(client: &Shared, op: &'static str, event: &Handle<PJRT
         Err(RecvTimeoutError::Timeout) => None,
         Err(RecvTimeoutError::Disconnected) => {
             let message = "the plugin dropped the callback that was to say when the work is done";
-            Some(Err(Error::new(ErrorKind::Internal, op, message).on(client.platform_name())))
+            Some(Err(
+                Error::new(ErrorKind::Internal, op, message).on(client.platform_name())
+            ))
         }
     })
 }
 
 /// As [`await_event`], for a plugin that takes no callback.
 #[cold]
-fn poll(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>, refused: Error) -> Result<()> {
+fn poll(
+    client: &Shared,
+    op: &'static str,
+    event: &Handle<PJRT_Event>,
+    refused: Error,
+) -> Result<()> {
     let mut refused = Some(refused);
     wait(client, op, |_| match is_ready(client, op, event) {
         Ok(true) => Some(result_of(client, op, event)),
@@ -129,8 +161,13 @@ fn poll(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>, refused: 
     })
 }
 
-/// Calls `arrived` with the time that it may block until it gives a result, at most as long as the client's wait limit.
-fn wait(client: &Shared, op: &'static str, arrived: impl FnMut(Duration) -> Option<Result<()>>) -> Result<()> {
+/// Calls `arrived` with the time that it may block until it gives a result, at most as long as the
+/// client's wait limit.
+fn wait(
+    client: &Shared,
+    op: &'static str,
+    arrived: impl FnMut(Duration) -> Option<Result<()>>,
+) -> Result<()> {
     let limit = client.wait_limit();
     match wait_until(|| format!("`{op}`"), limit, || false, arrived) {
         Ok(result) => result.expect("nobody cancels this wait"),
@@ -140,13 +177,17 @@ fn wait(client: &Shared, op: &'static str, arrived: impl FnMut(Duration) -> Opti
 
 /// The error of work that is done.
 fn result_of(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> Result<()> {
-    let mut args = PJRT_Event_Await_Args { event: event.as_ptr(), ..PJRT_Event_Await_Args::new() };
+    let mut args = PJRT_Event_Await_Args {
+        event: event.as_ptr(),
+        ..PJRT_Event_Await_Args::new()
+    };
     // SAFETY: the handle owns the event, which is alive.
     unsafe { client.call(op, &mut args) }
 }
 
-/// Has the plugin call `then` when the event has happened: through `queue`, or on the plugin's thread without one. `then` runs
-/// at once on this thread if the event has happened already. Gives `then` back if the plugin refuses.
+/// Has the plugin call `then` when the event has happened: through `queue`, or on the plugin's
+/// thread without one. `then` runs at once on this thread if the event has happened already. Gives
+/// `then` back if the plugin refuses.
 fn register(
     client: &Shared,
     op: &'static str,
@@ -156,7 +197,13 @@ fn register(
 ) -> Result<(), (Error, OnReady)> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-    let callback = Callback { plugin: client.plugin(), op, platform: client.platform_name().clone(), then, queue };
+    let callback = Callback {
+        plugin: client.plugin(),
+        op,
+        platform: client.platform_name().clone(),
+        then,
+        queue,
+    };
     let key = NEXT.fetch_add(1, Relaxed);
     registered().insert(key, callback);
     let mut args = PJRT_Event_OnReady_Args {
@@ -172,7 +219,9 @@ fn register(
     match refused {
         Ok(()) => Ok(()),
         // A plugin may call back and then return an error.
-        Err(error) => registered().remove(&key).map_or(Ok(()), |callback| Err((error, callback.then))),
+        Err(error) => registered()
+            .remove(&key)
+            .map_or(Ok(()), |callback| Err((error, callback.then))),
     }
 }
 
@@ -187,12 +236,13 @@ struct Callback {
 }
 
 thread_local! {
-    /// The callback that this thread is registering. If the plugin calls it meanwhile, the event had happened before.
+    /// The callback that this thread is registering. If the plugin calls it meanwhile, the event
+    /// had happened before.
     static REGISTERING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Callbacks that plugins still have to call, by the number that plugins have of them. A plugin that calls back twice finds
-/// nothing the second time.
+/// Callbacks that plugins still have to call, by the number that plugins have of them. A plugin
+/// that calls back twice finds nothing the second time.
 fn registered() -> MutexGuard<'static, HashMap<usize, Callback>> {
     static REGISTERED: LazyLock<Mutex<HashMap<usize, Callback>>> = LazyLock::new(Mutex::default);
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -204,8 +254,16 @@ fn registered() -> MutexGuard<'static, HashMap<usize, Callback>> {
 ///
 /// * `error` is null or an error of the plugin that `user_arg` was registered with.
 unsafe extern "C" fn run_callback(error: *mut PJRT_Error, user_arg: *mut c_void) {
-    let Some(callback) = registered().remove(&user_arg.addr()) else { return };
-    let Callback { plugin, op, platform, then, queue } = callback;
+    let Some(callback) = registered().remove(&user_arg.addr()) else {
+        return;
+    };
+    let Callback {
+        plugin,
+        op,
+        platform,
+        then,
+        queue,
+    } = callback;
     // SAFETY: this function's condition.
     let result = unsafe { plugin.table().check(op, error) }.map_err(|error| error.on(&platform));
     let job: Job = Box::new(move || then(result));

@@ -11,8 +11,9 @@ use std::{
 };
 
 use halite_core::{
-    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch, Launched, MemoryKind, Placement,
-    Program, ProgramMemory, Result, Shortage, Signature, TensorType, Tiling,
+    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch,
+    Launched, MemoryKind, Placement, Program, ProgramMemory, Result, Shortage, Signature,
+    TensorType, Tiling,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
@@ -41,7 +42,8 @@ pub struct PjrtExecutable {
     signature: Signature,
     inputs: Vec<Input>,
     outputs: Vec<Arc<Kind>>,
-    /// What it was loaded from. XLA's CPU plugins lose functions of a program that they serialize a second time.
+    /// What it was loaded from. XLA's CPU plugins lose functions of a program that they serialize a
+    /// second time.
     serialized: Option<Vec<u8>>,
     /// Whether the results of a launch were seen to be buffers of their own.
     results_checked: AtomicBool,
@@ -71,8 +73,15 @@ impl PjrtExecutable {
 
 impl fmt::Debug for PjrtExecutable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Signature { inputs, outputs, .. } = &self.signature;
-        let devices: Vec<_> = self.described.devices.iter().map(|device| device.0).collect();
+        let Signature {
+            inputs, outputs, ..
+        } = &self.signature;
+        let devices: Vec<_> = self
+            .described
+            .devices
+            .iter()
+            .map(|device| device.0)
+            .collect();
         write!(
             f,
             "PjrtExecutable({}, {} inputs, {} outputs, devices {devices:?})",
@@ -83,15 +92,19 @@ impl fmt::Debug for PjrtExecutable {
     }
 }
 
-/// The oldest version that was seen to give a result in the order asked for, whatever its order on the device. 0.81
-/// was seen not to.
+/// The oldest version that was seen to give a result in the order asked for, whatever its order on
+/// the device. 0.81 was seen not to.
 const HONOURS_HOST_LAYOUT: i32 = 106;
 
 /// Compiles and loads.
-pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Result<PjrtExecutable> {
+pub(crate) fn compile(
+    client: &Arc<Shared>,
+    program: &Program,
+    options: &CompileOptions,
+) -> Result<PjrtExecutable> {
     const OP: &str = "compile";
-    let devices =
-        devices_for(client, program, options).map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
+    let devices = devices_for(client, program, options)
+        .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
     let (_, minor) = client.plugin().api_version();
     if minor < HONOURS_HOST_LAYOUT && chooses_layouts(&program.code) {
         let message = format!(
@@ -104,21 +117,55 @@ pub(crate) fn compile(client: &Arc<Shared>, program: &Program, options: &Compile
     let options = options_for(client, program, options, &devices);
     let compiled = compile_code(client, OP, program.code.to_vec(), options);
     let executable = compiled.map_err(|error| of_program(error, OP, &program.name))?;
-    let loaded = Loaded { executable, client: client.clone() };
-    PjrtExecutable::new(OP, loaded, &program.name, &program.signature, Some(&devices.ids))
+    let loaded = Loaded {
+        executable,
+        client: client.clone(),
+    };
+    PjrtExecutable::new(
+        OP,
+        loaded,
+        &program.name,
+        &program.signature,
+        Some(&devices.ids),
+    )
 }
 
 /// The devices for a program that can be compiled, as far as that can be said without the compiler.
-pub(crate) fn devices_for(client: &Shared, program: &Program, options: &CompileOptions) -> Result<Assignment, String> {
-    let local = client.devices().iter().filter(|device| device.is_local()).map(Device::id).collect();
+pub(crate) fn devices_for(
+    client: &Shared,
+    program: &Program,
+    options: &CompileOptions,
+) -> Result<Assignment, String> {
+    let local = client
+        .devices()
+        .iter()
+        .filter(|device| device.is_local())
+        .map(Device::id)
+        .collect();
     let known: Vec<_> = client.devices().iter().map(Device::id).collect();
     check_program(program, options)?;
-    assign(program.replicas, program.partitions, &options.devices, local, &known)
+    assign(
+        program.replicas,
+        program.partitions,
+        &options.devices,
+        local,
+        &known,
+    )
 }
 
 /// The options as they are sent.
-pub(crate) fn options_for(client: &Shared, program: &Program, options: &CompileOptions, devices: &Assignment) -> Vec<u8> {
-    let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &program.code, &options.flags);
+pub(crate) fn options_for(
+    client: &Shared,
+    program: &Program,
+    options: &CompileOptions,
+    devices: &Assignment,
+) -> Vec<u8> {
+    let flags = with_defaults(
+        client.platform_name(),
+        client.plugin().api_version(),
+        &program.code,
+        &options.flags,
+    );
     encode(devices, &program.code, &flags)
 }
 
@@ -134,41 +181,74 @@ pub(crate) fn load(
     let platform = client.platform_name();
     let _compiling = Compiling::begin(OP).map_err(|error| error.on(platform))?;
     let framed = serialized;
-    let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized).map_err(|error| error.on(platform))?;
+    let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized)
+        .map_err(|error| error.on(platform))?;
     check_donated(signature).map_err(|message| client.invalid(OP, message))?;
     let loaded = deserialize(client, serialized, None)?;
     let wanted: Vec<u32> = options.devices.iter().map(|id| id.0).collect();
-    if wanted.is_empty() || loaded.devices(OP)?.iter().map(|id| id.0).eq(wanted.iter().copied()) {
+    if wanted.is_empty()
+        || loaded
+            .devices(OP)?
+            .iter()
+            .map(|id| id.0)
+            .eq(wanted.iter().copied())
+    {
         let executable = PjrtExecutable::new(OP, loaded, name, signature, None)?;
-        return Ok(PjrtExecutable { serialized: Some(framed.to_vec()), ..executable });
+        return Ok(PjrtExecutable {
+            serialized: Some(framed.to_vec()),
+            ..executable
+        });
     }
-    // It knows the devices it was compiled for; others are asked for by options that override its own.
+    // It knows the devices it was compiled for; others are asked for by options that override its
+    // own.
     let program = loaded.program(OP)?;
     let known: Vec<_> = client.devices().iter().map(Device::id).collect();
-    let devices = assign(program.replicas()?, program.partitions()?, &options.devices, Vec::new(), &known)
-        .map_err(|message| client.invalid(OP, message))?;
+    let devices = assign(
+        program.replicas()?,
+        program.partitions()?,
+        &options.devices,
+        Vec::new(),
+        &known,
+    )
+    .map_err(|message| client.invalid(OP, message))?;
     drop((program, loaded));
-    let flags = with_defaults(client.platform_name(), client.plugin().api_version(), &[], &options.flags);
+    let flags = with_defaults(
+        client.platform_name(),
+        client.plugin().api_version(),
+        &[],
+        &options.flags,
+    );
     let loaded = deserialize(client, serialized, Some(&encode(&devices, &[], &flags)))?;
     let executable = PjrtExecutable::new(OP, loaded, name, signature, Some(&devices.ids))?;
-    Ok(PjrtExecutable { serialized: Some(framed.to_vec()), ..executable })
+    Ok(PjrtExecutable {
+        serialized: Some(framed.to_vec()),
+        ..executable
+    })
 }
 
 /// Hands over what a plugin serialized, out of its frame.
-fn deserialize(client: &Arc<Shared>, serialized: &[u8], overriding: Option<&[u8]>) -> Result<Loaded> {
+fn deserialize(
+    client: &Arc<Shared>,
+    serialized: &[u8],
+    overriding: Option<&[u8]>,
+) -> Result<Loaded> {
     const OP: &str = "load";
     let mut args = PJRT_Executable_DeserializeAndLoad_Args {
         client: client.raw(),
         serialized_executable: serialized.as_ptr().cast(),
         serialized_executable_size: serialized.len(),
-        overridden_serialized_compile_options: overriding.map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()),
+        overridden_serialized_compile_options: overriding
+            .map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()),
         overridden_serialized_compile_options_size: overriding.map_or(0, <[u8]>::len),
         ..PJRT_Executable_DeserializeAndLoad_Args::new()
     };
-    // SAFETY: the client is alive; the bytes live during the call. They are what this build of the plugin wrote, which the
-    // frame says: it reads them without a look.
+    // SAFETY: the client is alive; the bytes live during the call. They are what this build of the
+    // plugin wrote, which the frame says: it reads them without a look.
     unsafe { client.call(OP, &mut args)? };
-    Ok(Loaded { executable: Handle::from_plugin(OP, args.loaded_executable)?, client: client.clone() })
+    Ok(Loaded {
+        executable: Handle::from_plugin(OP, args.loaded_executable)?,
+        client: client.clone(),
+    })
 }
 
 impl PjrtExecutable {
@@ -184,13 +264,20 @@ impl PjrtExecutable {
         let program = loaded.program(op)?;
         let devices = loaded.devices(op)?;
         if let Some(wanted) = wanted
-            && devices.iter().map(|id| id.0).ne(wanted.iter().copied().filter(|id| is_local(&client, *id)))
+            && devices
+                .iter()
+                .map(|id| id.0)
+                .ne(wanted.iter().copied().filter(|id| is_local(&client, *id)))
         {
             let got: Vec<_> = devices.iter().map(|id| id.0).collect();
-            return Err(refuse(format!("compiled for devices {wanted:?}, the plugin put it on {got:?}")));
+            return Err(refuse(format!(
+                "compiled for devices {wanted:?}, the plugin put it on {got:?}"
+            )));
         }
         if devices.is_empty() {
-            return Err(refuse("none of its devices belongs to this process".to_owned()));
+            return Err(refuse(
+                "none of its devices belongs to this process".to_owned(),
+            ));
         }
         let border = program.border();
         if let Some(border) = &border {
@@ -201,36 +288,63 @@ impl PjrtExecutable {
         }
         let outputs = program.output_count()?;
         if outputs != signature.outputs.len() {
-            return Err(refuse(format!("the program has {outputs} results, its signature says {}", signature.outputs.len())));
+            return Err(refuse(format!(
+                "the program has {outputs} results, its signature says {}",
+                signature.outputs.len()
+            )));
         }
         let kinds = |names: Result<Vec<String>>, count: usize| {
             let names = names.ok().filter(|names| names.len() == count);
             let kind = |name: &String| memory_kind(name).unwrap_or_default();
-            names.map_or(vec![MemoryKind::Device; count], |names| names.iter().map(kind).collect())
+            names.map_or(vec![MemoryKind::Device; count], |names| {
+                names.iter().map(kind).collect()
+            })
         };
-        // One for all that is equal, so that a result which is an argument of the next launch is known at a glance.
+        // One for all that is equal, so that a result which is an argument of the next launch is
+        // known at a glance.
         let mut known: Vec<Arc<Kind>> = Vec::new();
         let mut kind_of = |(ty, memory): (&TensorType, MemoryKind)| {
-            let kind = Kind { client: client.clone(), ty: ty.clone(), memory };
-            known.iter().find(|known| ***known == kind).cloned().unwrap_or_else(|| {
-                known.push(Arc::new(kind));
-                known[known.len() - 1].clone()
-            })
+            let kind = Kind {
+                client: client.clone(),
+                ty: ty.clone(),
+                memory,
+            };
+            known
+                .iter()
+                .find(|known| ***known == kind)
+                .cloned()
+                .unwrap_or_else(|| {
+                    known.push(Arc::new(kind));
+                    known[known.len() - 1].clone()
+                })
         };
-        let inputs = (signature.inputs.iter().zip(kinds(program.parameter_memory_kinds(), signature.inputs.len())))
-            .enumerate()
-            .map(|(index, input)| Input {
-                kind: kind_of(input),
-                donated: signature.donated.contains(&index),
-                // A plugin that does not show its program may have been told by the text alone.
-                may_overwrite: border.as_ref().is_none_or(|border| border.donated.contains(&index)),
-            })
+        let inputs = (signature.inputs.iter().zip(kinds(
+            program.parameter_memory_kinds(),
+            signature.inputs.len(),
+        )))
+        .enumerate()
+        .map(|(index, input)| Input {
+            kind: kind_of(input),
+            donated: signature.donated.contains(&index),
+            // A plugin that does not show its program may have been told by the text alone.
+            may_overwrite: border
+                .as_ref()
+                .is_none_or(|border| border.donated.contains(&index)),
+        })
+        .collect();
+        let outputs = signature
+            .outputs
+            .iter()
+            .zip(kinds(program.output_memory_kinds(), outputs))
+            .map(kind_of)
             .collect();
-        let outputs = signature.outputs.iter().zip(kinds(program.output_memory_kinds(), outputs)).map(kind_of).collect();
         Ok(PjrtExecutable {
             loaded,
             program,
-            described: Arc::new(Described { name: name.clone(), devices }),
+            described: Arc::new(Described {
+                name: name.clone(),
+                devices,
+            }),
             signature: signature.clone(),
             inputs,
             outputs,
@@ -240,18 +354,27 @@ impl PjrtExecutable {
         })
     }
 
-    /// Why an argument cannot be passed; None if it can. Off the fast path, so that it can afford words.
+    /// Why an argument cannot be passed; None if it can. Off the fast path, so that it can afford
+    /// words.
     #[cold]
     fn refuse(&self, row: usize, index: usize, arg: &Arg<'_, PjrtBuffer>) -> Error {
         let buffer = arg.buffer();
-        let Kind { ty: want, memory, .. } = &*self.inputs[index].kind;
-        let at = Placement { device: self.described.devices[row], memory: *memory };
+        let Kind {
+            ty: want, memory, ..
+        } = &*self.inputs[index].kind;
+        let at = Placement {
+            device: self.described.devices[row],
+            memory: *memory,
+        };
         let message = if !Arc::ptr_eq(&buffer.kind().client, &self.client) {
             "is a buffer of another client".to_owned()
         } else if buffer.is_deleted() {
             format!("({want}) was deleted")
         } else if halite_core::Buffer::tensor_type(buffer) != want {
-            format!("is {}, want {want}", halite_core::Buffer::tensor_type(buffer))
+            format!(
+                "is {}, want {want}",
+                halite_core::Buffer::tensor_type(buffer)
+            )
         } else if halite_core::Buffer::placement(buffer) != at {
             let place = halite_core::Buffer::placement(buffer);
             format!(
@@ -259,10 +382,18 @@ impl PjrtExecutable {
                 place.memory, place.device.0, at.memory, at.device.0
             )
         } else {
-            format!("({want}) is donated, but the program does not take it over; it donates {:?}", self.signature.donated)
+            format!(
+                "({want}) is donated, but the program does not take it over; it donates {:?}",
+                self.signature.donated
+            )
         };
-        self.client
-            .invalid(OP_LAUNCH, format!("`{}`: argument {index} for device {} {message}", self.described.name, at.device.0))
+        self.client.invalid(
+            OP_LAUNCH,
+            format!(
+                "`{}`: argument {index} for device {} {message}",
+                self.described.name, at.device.0
+            ),
+        )
     }
 
     #[cold]
@@ -279,14 +410,16 @@ impl PjrtExecutable {
     #[inline]
     fn check_args(&self, args: &[Vec<Arg<'_, PjrtBuffer>>], scratch: &mut Scratch) -> Result<()> {
         let inputs = self.inputs.len();
-        if args.len() != self.described.devices.len() || args.iter().any(|row| row.len() != inputs) {
+        if args.len() != self.described.devices.len() || args.iter().any(|row| row.len() != inputs)
+        {
             return Err(self.refuse_counts(args));
         }
         for (row, (row_args, &device)) in args.iter().zip(&self.described.devices).enumerate() {
             for (index, (arg, input)) in row_args.iter().zip(&self.inputs).enumerate() {
                 let buffer = arg.buffer();
                 let borrowed = matches!(arg, Arg::Borrow(_));
-                let fits = (Arc::ptr_eq(buffer.kind(), &input.kind) || *buffer.kind() == input.kind)
+                let fits = (Arc::ptr_eq(buffer.kind(), &input.kind)
+                    || *buffer.kind() == input.kind)
                     && buffer.device() == device
                     && !buffer.is_deleted()
                     && (borrowed || input.donated);
@@ -305,24 +438,39 @@ impl PjrtExecutable {
     /// Queues the program with the checked arguments, and leaves the results in `scratch`.
     #[inline]
     fn execute(&self, scratch: &mut Scratch) -> Result<()> {
-        let (devices, inputs, outputs) = (self.described.devices.len(), self.inputs.len(), self.outputs.len());
-        scratch.outputs.resize(devices * outputs, std::ptr::null_mut());
+        let (devices, inputs, outputs) = (
+            self.described.devices.len(),
+            self.inputs.len(),
+            self.outputs.len(),
+        );
+        scratch
+            .outputs
+            .resize(devices * outputs, std::ptr::null_mut());
         // One pointer to each list, which nothing borrows again until the plugin is done with it.
         let (first_arg, first_output) = (scratch.args.as_ptr(), scratch.outputs.as_mut_ptr());
         for row in 0..devices {
             // SAFETY: the lists have `devices` rows of so many entries.
-            let (args, outputs) = unsafe { (first_arg.add(row * inputs), first_output.add(row * outputs)) };
+            let (args, outputs) =
+                unsafe { (first_arg.add(row * inputs), first_output.add(row * outputs)) };
             scratch.arg_rows.push(args);
             scratch.output_rows.push(outputs);
         }
         // Held until the launch is queued.
-        let turn = if devices > 1 { Some(self.client.turn(&self.described)?) } else { None };
+        let turn = if devices > 1 {
+            Some(self.client.turn(&self.described)?)
+        } else {
+            None
+        };
         let wants_events = turn.as_ref().is_some_and(Turn::wants_events);
         if wants_events {
             scratch.done.resize(devices, std::ptr::null_mut());
         }
         let mut options = PJRT_ExecuteOptions {
-            launch_id: if devices > 1 { self.client.next_launch() } else { 0 },
+            launch_id: if devices > 1 {
+                self.client.next_launch()
+            } else {
+                0
+            },
             non_donatable_input_indices: scratch.kept.as_ptr(),
             num_non_donatable_input_indices: scratch.kept.len(),
             ..PJRT_ExecuteOptions::new()
@@ -335,11 +483,16 @@ impl PjrtExecutable {
             num_args: inputs,
             output_lists: scratch.output_rows.as_ptr(),
             // Otherwise completion is asked of the results, and only when somebody wants to know.
-            device_complete_events: if wants_events { scratch.done.as_mut_ptr() } else { std::ptr::null_mut() },
+            device_complete_events: if wants_events {
+                scratch.done.as_mut_ptr()
+            } else {
+                std::ptr::null_mut()
+            },
             ..PJRT_LoadedExecutable_Execute_Args::new()
         };
-        // SAFETY: every argument is alive, of this client, on the right device and of the right type; the lists have
-        // the lengths said, the output lists room for what the program returns, and the events for a device each.
+        // SAFETY: every argument is alive, of this client, on the right device and of the right
+        // type; the lists have the lengths said, the output lists room for what the program
+        // returns, and the events for a device each.
         unsafe { self.client.call(OP_LAUNCH, &mut args) }.map_err(|error| self.explain(error))?;
         if let Some(turn) = turn {
             turn.launched(&scratch.done);
@@ -356,8 +509,13 @@ impl PjrtExecutable {
         if is_shared(&scratch.outputs, &scratch.args) {
             // Nobody knows which of them may be freed, so none is.
             let plugin = self.client.table().name();
-            let message = format!("`{}`: {plugin} returned the same buffer twice; use another build of it", self.name());
-            return Err(Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name()));
+            let message = format!(
+                "`{}`: {plugin} returned the same buffer twice; use another build of it",
+                self.name()
+            );
+            return Err(
+                Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name())
+            );
         }
         self.results_checked.store(true, Relaxed);
         Ok(())
@@ -366,7 +524,11 @@ impl PjrtExecutable {
     #[cold]
     fn explain(&self, error: Error) -> Error {
         let error = of_program(error, OP_LAUNCH, &self.described.name);
-        if error.kind() == ErrorKind::OutOfMemory { self.client.with_memory(error, &self.described.devices) } else { error }
+        if error.kind() == ErrorKind::OutOfMemory {
+            self.client.with_memory(error, &self.described.devices)
+        } else {
+            error
+        }
     }
 }
 
@@ -383,17 +545,26 @@ impl Executable<Pjrt> for PjrtExecutable {
 
     fn launch(&self, launch: Launch<'_, PjrtBuffer>) -> Result<Launched<PjrtBuffer>> {
         let mut scratch = Scratch::take();
-        let result = self.check_args(&launch.args, &mut scratch).and_then(|()| self.execute(&mut scratch));
+        let result = self
+            .check_args(&launch.args, &mut scratch)
+            .and_then(|()| self.execute(&mut scratch));
         // Donated handles are destroyed here, whether the launch took their memory or failed.
         drop(launch);
         let mut complete = true;
         let mut outputs = Vec::with_capacity(self.described.devices.len());
         if result.is_ok() {
-            for (&device, pointers) in self.described.devices.iter().zip(scratch.rows(self.outputs.len())) {
+            for (&device, pointers) in self
+                .described
+                .devices
+                .iter()
+                .zip(scratch.rows(self.outputs.len()))
+            {
                 let mut buffers = Vec::with_capacity(self.outputs.len());
                 for (kind, pointer) in self.outputs.iter().zip(pointers) {
                     match NonNull::new(*pointer) {
-                        Some(buffer) => buffers.push(PjrtBuffer::of(kind, Handle::new(buffer), device)),
+                        Some(buffer) => {
+                            buffers.push(PjrtBuffer::of(kind, Handle::new(buffer), device))
+                        }
                         None => complete = false,
                     }
                 }
@@ -403,8 +574,13 @@ impl Executable<Pjrt> for PjrtExecutable {
         scratch.put_back();
         result?;
         if !complete {
-            let message = format!("`{}`: the plugin returned fewer results than the program has", self.described.name);
-            return Err(Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name()));
+            let message = format!(
+                "`{}`: the plugin returned fewer results than the program has",
+                self.described.name
+            );
+            return Err(
+                Error::new(ErrorKind::Internal, OP_LAUNCH, message).on(self.client.platform_name())
+            );
         }
         Ok(Launched { outputs })
     }
@@ -432,7 +608,10 @@ impl Executable<Pjrt> for PjrtExecutable {
             return Ok(vec![None; self.signature.outputs.len()]);
         }
         let said = self.program.output_shardings()?;
-        Ok(ranks.enumerate().map(|(i, rank)| tiling_of(said.get(i)?, rank, devices)).collect())
+        Ok(ranks
+            .enumerate()
+            .map(|(i, rank)| tiling_of(said.get(i)?, rank, devices))
+            .collect())
     }
 
     fn optimized(&self) -> Result<(String, Vec<u8>)> {
@@ -460,7 +639,8 @@ thread_local! {
 }
 
 impl Scratch {
-    /// A launch within a launch (from a callback that a plugin runs inline) finds empty lists, and makes its own.
+    /// A launch within a launch (from a callback that a plugin runs inline) finds empty lists, and
+    /// makes its own.
     fn take() -> Scratch {
         SCRATCH.try_with(Cell::take).unwrap_or_default()
     }
@@ -497,7 +677,12 @@ impl Loaded {
         // SAFETY: the loaded executable is alive; the executable is ours.
         unsafe { self.client.call(op, &mut args)? };
         let executable = Handle::from_plugin(op, args.executable)?;
-        Ok(CompiledProgram::new(self.client.plugin(), executable, self.client.platform_name(), Some(self.client.clone())))
+        Ok(CompiledProgram::new(
+            self.client.plugin(),
+            executable,
+            self.client.platform_name(),
+            Some(self.client.clone()),
+        ))
     }
 
     /// The local devices in launch order.
@@ -509,11 +694,29 @@ impl Loaded {
         // SAFETY: the loaded executable is alive, and so is its list.
         let raw = unsafe {
             self.client.call(op, &mut args)?;
-            slice_of(self.client.table().name(), args.addressable_devices, args.num_addressable_devices)?
+            slice_of(
+                self.client.table().name(),
+                args.addressable_devices,
+                args.num_addressable_devices,
+            )?
         };
-        let id = |device| self.client.devices().iter().find(|known| known.raw() == device).map(Device::id);
-        let unknown = || Error::new(ErrorKind::Internal, op, "the plugin put it on a device that it does not list");
-        raw.iter().map(|device| id(*device).ok_or_else(unknown)).collect()
+        let id = |device| {
+            self.client
+                .devices()
+                .iter()
+                .find(|known| known.raw() == device)
+                .map(Device::id)
+        };
+        let unknown = || {
+            Error::new(
+                ErrorKind::Internal,
+                op,
+                "the plugin put it on a device that it does not list",
+            )
+        };
+        raw.iter()
+            .map(|device| id(*device).ok_or_else(unknown))
+            .collect()
     }
 }
 
@@ -523,7 +726,8 @@ impl Drop for Loaded {
             executable: self.executable.as_ptr(),
             ..PJRT_LoadedExecutable_Destroy_Args::new()
         };
-        // SAFETY: the executable is ours and not used again; launches that are under way keep what they need.
+        // SAFETY: the executable is ours and not used again; launches that are under way keep what
+        // they need.
         unsafe { self.client.table().free(&mut args) };
     }
 }
@@ -531,31 +735,57 @@ impl Drop for Loaded {
 /// What can be said against a program without asking the compiler.
 pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Result<(), String> {
     if program.partitions == 0 || program.replicas == 0 {
-        let Program { partitions, replicas, .. } = program;
-        return Err(format!("has {replicas} replicas of {partitions} partitions, at least 1 device must run it"));
+        let Program {
+            partitions,
+            replicas,
+            ..
+        } = program;
+        return Err(format!(
+            "has {replicas} replicas of {partitions} partitions, at least 1 device must run it"
+        ));
     }
-    if program.replicas.checked_mul(program.partitions).is_none_or(|devices| devices > i32::MAX as usize) {
+    if program
+        .replicas
+        .checked_mul(program.partitions)
+        .is_none_or(|devices| devices > i32::MAX as usize)
+    {
         return Err("wants more devices than can be numbered".to_owned());
     }
     if program.code.is_empty() {
         return Err("has no code".to_owned());
     }
     if uses_shardy(&program.code) && uses_gspmd(&program.code) {
-        return Err("mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each".to_owned());
+        return Err(
+            "mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each"
+                .to_owned(),
+        );
     }
-    if let Some(size) = mesh_sizes(&program.code).into_iter().find(|&size| size > 1 && size != program.partitions) {
+    if let Some(size) = mesh_sizes(&program.code)
+        .into_iter()
+        .find(|&size| size > 1 && size != program.partitions)
+    {
         // libtpu ends the process on some of these.
-        return Err(format!("has a mesh of {size} devices and {} partitions; a mesh is over all partitions", program.partitions));
+        return Err(format!(
+            "has a mesh of {size} devices and {} partitions; a mesh is over all partitions",
+            program.partitions
+        ));
     }
     for (name, _) in &options.flags {
         if name.is_empty() || name.starts_with('-') {
-            return Err(format!("flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"));
+            return Err(format!(
+                "flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"
+            ));
         }
     }
-    if let Some((name, _)) = options.flags.iter().find(|(name, value)| may_crash_convolutions(name, value))
+    if let Some((name, _)) = options
+        .flags
+        .iter()
+        .find(|(name, value)| may_crash_convolutions(name, value))
         && has_convolution(&program.code)
     {
-        return Err(format!("flag `{name}` on a program with convolutions can end the process; compile it without this flag"));
+        return Err(format!(
+            "flag `{name}` on a program with convolutions can end the process; compile it without this flag"
+        ));
     }
     if let Some(reason) = refusal(&program.code, &program.signature, &options.flags) {
         return Err(reason);
@@ -563,7 +793,8 @@ pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Resu
     check_donated(&program.signature)
 }
 
-/// Whether this flag hands work to oneDNN, which was seen to end the process on programs with convolutions.
+/// Whether this flag hands work to oneDNN, which was seen to end the process on programs with
+/// convolutions.
 fn may_crash_convolutions(name: &str, value: &FlagValue) -> bool {
     // What is not plainly off may be read as on.
     let off = match value {
@@ -576,13 +807,18 @@ fn may_crash_convolutions(name: &str, value: &FlagValue) -> bool {
 
 fn check_donated(signature: &Signature) -> Result<(), String> {
     let (donated, inputs) = (&signature.donated, signature.inputs.len());
-    if donated.iter().any(|index| *index >= inputs) || donated.windows(2).any(|pair| pair[0] >= pair[1]) {
-        return Err(format!("donated inputs {donated:?} are not ascending indices of {inputs} inputs"));
+    if donated.iter().any(|index| *index >= inputs)
+        || donated.windows(2).any(|pair| pair[0] >= pair[1])
+    {
+        return Err(format!(
+            "donated inputs {donated:?} are not ascending indices of {inputs} inputs"
+        ));
     }
     Ok(())
 }
 
-/// The devices for each replica and partition, all known and different. `first` is taken from if none are given.
+/// The devices for each replica and partition, all known and different. `first` is taken from if
+/// none are given.
 pub(crate) fn assign(
     replicas: usize,
     partitions: usize,
@@ -591,10 +827,23 @@ pub(crate) fn assign(
     known: &[DeviceId],
 ) -> Result<Assignment, String> {
     let needed = replicas * partitions;
-    let ids = if given.is_empty() { &first[..needed.min(first.len())] } else { given };
+    let ids = if given.is_empty() {
+        &first[..needed.min(first.len())]
+    } else {
+        given
+    };
     if ids.len() != needed {
-        let (got, from) = (ids.len(), if given.is_empty() { "there are" } else { "given are" });
-        return Err(format!("wants {needed} devices ({replicas} replicas of {partitions} partitions), {from} {got}"));
+        let (got, from) = (
+            ids.len(),
+            if given.is_empty() {
+                "there are"
+            } else {
+                "given are"
+            },
+        );
+        return Err(format!(
+            "wants {needed} devices ({replicas} replicas of {partitions} partitions), {from} {got}"
+        ));
     }
     for (index, id) in ids.iter().enumerate() {
         if ids[..index].contains(id) {
@@ -605,17 +854,26 @@ pub(crate) fn assign(
             return Err(format!("no device {}; there are {known:?}", id.0));
         }
     }
-    Ok(Assignment { replicas, partitions, ids: ids.iter().map(|id| id.0).collect() })
+    Ok(Assignment {
+        replicas,
+        partitions,
+        ids: ids.iter().map(|id| id.0).collect(),
+    })
 }
 
 fn is_local(client: &Shared, id: u32) -> bool {
-    client.device("place", DeviceId(id)).is_ok_and(Device::is_local)
+    client
+        .device("place", DeviceId(id))
+        .is_ok_and(Device::is_local)
 }
 
-/// Names the program, and keeps the compiler's text. A text that does not parse is `UNKNOWN` to XLA, and the caller's.
+/// Names the program, and keeps the compiler's text. A text that does not parse is `UNKNOWN` to
+/// XLA, and the caller's.
 pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
     let kind = match error.kind() {
-        ErrorKind::Internal if op == "compile" && error.message().ends_with("(UNKNOWN)") => ErrorKind::InvalidArgument,
+        ErrorKind::Internal if op == "compile" && error.message().ends_with("(UNKNOWN)") => {
+            ErrorKind::InvalidArgument
+        }
         kind => kind,
     };
     let named = Error::new(kind, op, format!("`{name}`: {}", error.message()));
@@ -629,11 +887,15 @@ pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
     }
 }
 
-/// By how much a device's memory does not suffice, in libtpu's words: `required for .. (29.60G) exceeds available HBM (15.75G)`.
+/// By how much a device's memory does not suffice, in libtpu's words:
+/// `required for .. (29.60G) exceeds available HBM (15.75G)`.
 fn shortage(words: &str) -> Option<Shortage> {
     let (required, available) = words.split_once(" exceeds available ")?;
     let in_brackets = |text: &str| bytes_of_words(text.split_once('(')?.1.split_once(')')?.0);
-    Some(Shortage { required: in_brackets(&required[required.rfind('(')?..])?, available: in_brackets(available)? })
+    Some(Shortage {
+        required: in_brackets(&required[required.rfind('(')?..])?,
+        available: in_brackets(available)?,
+    })
 }
 
 /// `29.60G` is in units of 1024 cubed.
@@ -659,10 +921,27 @@ mod tests {
         let words = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (29.50G) \
                      exceeds available HBM (15.75G). HLO module: jit_step.";
         let gib = |gib: f64| (gib * f64::from(1 << 30)) as u64;
-        assert_eq!(shortage(words), Some(Shortage { required: gib(29.5), available: gib(15.75) }));
+        assert_eq!(
+            shortage(words),
+            Some(Shortage {
+                required: gib(29.5),
+                available: gib(15.75)
+            })
+        );
         let error = Error::new(ErrorKind::OutOfMemory, "compile", words);
-        assert_eq!(of_program(error, "compile", "step").shortage().unwrap().required, gib(29.5));
-        for words in ["", "(1G) exceeds available HBM", "a lot exceeds available (2G)", "(1G) exceeds available (2X)"] {
+        assert_eq!(
+            of_program(error, "compile", "step")
+                .shortage()
+                .unwrap()
+                .required,
+            gib(29.5)
+        );
+        for words in [
+            "",
+            "(1G) exceeds available HBM",
+            "a lot exceeds available (2G)",
+            "(1G) exceeds available (2X)",
+        ] {
             assert_eq!(shortage(words), None, "{words}");
         }
     }

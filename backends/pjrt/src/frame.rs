@@ -1,9 +1,9 @@
 //! The frame around a serialized program: what it is, whose it is, and a digest.
 //!
-//! A serialized program holds machine code, and plugins neither look whether it is theirs nor whether it is whole: they
-//! read it as it is. So it is handed to a plugin only if every bit is as it was written, and it was written by this very
-//! build of the plugin on a processor with the same features. That finds damage and mistakes, not malice: a digest can be
-//! written by anybody.
+//! A serialized program holds machine code, and plugins neither look whether it is theirs nor
+//! whether it is whole: they read it as it is. So it is handed to a plugin only if every bit is as
+//! it was written, and it was written by this very build of the plugin on a processor with the same
+//! features. That finds damage and mistakes, not malice: a digest can be written by anybody.
 //!
 //! ```text
 //! magic        8 bytes, `HALITEXE`
@@ -30,7 +30,11 @@ pub(crate) fn wrap(identity: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + identity.len() + 8 + payload.len() + DIGEST);
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
-    bytes.extend_from_slice(&u32::try_from(identity.len()).expect("an identity is a line of text").to_le_bytes());
+    bytes.extend_from_slice(
+        &u32::try_from(identity.len())
+            .expect("an identity is a line of text")
+            .to_le_bytes(),
+    );
     bytes.extend_from_slice(identity.as_bytes());
     bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
     bytes.extend_from_slice(payload);
@@ -50,15 +54,32 @@ pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 /// [`ErrorKind::InvalidArgument`] for what is no frame, and for one of another identity, with both;
 /// [`ErrorKind::Unsupported`] for one of another version; [`ErrorKind::Corrupt`] for a damaged one.
 pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> Result<&'a [u8]> {
-    let corrupt = |message: String| Error::new(ErrorKind::Corrupt, op, format!("{message}; compile the program again"));
-    let cut = || corrupt(format!("the serialized program is truncated: {} bytes are left of it", bytes.len()));
+    let corrupt = |message: String| {
+        Error::new(
+            ErrorKind::Corrupt,
+            op,
+            format!("{message}; compile the program again"),
+        )
+    };
+    let cut = || {
+        corrupt(format!(
+            "the serialized program is truncated: {} bytes are left of it",
+            bytes.len()
+        ))
+    };
 
     let (magic, rest) = bytes.split_at(bytes.len().min(MAGIC.len()));
     if magic.is_empty() {
-        return Err(Error::invalid(op, "no bytes given, want what `serialize` returned"));
+        return Err(Error::invalid(
+            op,
+            "no bytes given, want what `serialize` returned",
+        ));
     }
     if !MAGIC.starts_with(magic) {
-        let message = format!("these {} bytes are no serialized program; want what `serialize` returned", bytes.len());
+        let message = format!(
+            "these {} bytes are no serialized program; want what `serialize` returned",
+            bytes.len()
+        );
         return Err(Error::invalid(op, message));
     }
     let (version, rest) = rest.split_first_chunk().ok_or_else(cut)?;
@@ -70,7 +91,9 @@ pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> R
         return Err(Error::new(ErrorKind::Unsupported, op, message));
     }
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
-    let (written_by, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or_else(cut)?;
+    let (written_by, rest) = rest
+        .split_at_checked(u32::from_le_bytes(*length) as usize)
+        .ok_or_else(cut)?;
     let (length, rest) = rest.split_first_chunk().ok_or_else(cut)?;
     let promised = u64::from_le_bytes(*length);
     let there = rest.len().checked_sub(DIGEST).ok_or_else(cut)?;
@@ -78,23 +101,31 @@ pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> R
         return Err(cut());
     }
     if promised < there as u64 {
-        return Err(corrupt(format!("{} bytes follow the serialized program", there as u64 - promised)));
+        return Err(corrupt(format!(
+            "{} bytes follow the serialized program",
+            there as u64 - promised
+        )));
     }
     let (payload, digest) = rest.split_at(there);
     if Sha256::digest(&bytes[..bytes.len() - DIGEST])[..] != *digest {
-        return Err(corrupt("the serialized program is damaged: its SHA-256 is not the one written with it".to_owned()));
+        return Err(corrupt(
+            "the serialized program is damaged: its SHA-256 is not the one written with it"
+                .to_owned(),
+        ));
     }
     if written_by != identity.as_bytes() {
         let written_by = String::from_utf8_lossy(written_by);
-        let message =
-            format!("the serialized program is machine code of [{written_by}], this is [{identity}]; compile the program here");
+        let message = format!(
+            "the serialized program is machine code of [{written_by}], this is [{identity}]; compile the program here"
+        );
         return Err(Error::invalid(op, message));
     }
     Ok(payload)
 }
 
-/// What tells one build of a plugin from another: the size of its file, and the SHA-256 of its first and last MiB, where a
-/// library has its headers, symbols and tables of sections. All of it would be hundreds of megabytes at every start.
+/// What tells one build of a plugin from another: the size of its file, and the SHA-256 of its
+/// first and last MiB, where a library has its headers, symbols and tables of sections. All of it
+/// would be hundreds of megabytes at every start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Build(String);
 
@@ -106,9 +137,14 @@ impl Build {
         let size = file.metadata()?.len();
         let mut ends = Vec::new();
         file.by_ref().take(ENDS).read_to_end(&mut ends)?;
-        file.seek(SeekFrom::Start(size.saturating_sub(ENDS).max(ends.len() as u64)))?;
+        file.seek(SeekFrom::Start(
+            size.saturating_sub(ENDS).max(ends.len() as u64),
+        ))?;
         file.take(ENDS).read_to_end(&mut ends)?;
-        let digest: String = Sha256::digest(&ends)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = Sha256::digest(&ends)[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         Ok(Build(format!("{size} bytes {digest}")))
     }
 }
@@ -119,11 +155,15 @@ impl fmt::Display for Build {
     }
 }
 
-/// Whose a serialized program is: platform, version of the API, build of the plugin, and where the program is for this
-/// machine's processor, what it can do. The platform's own version is not in it: the build decides it, and plugins word
-/// it differently for a client and for a topology.
+/// Whose a serialized program is: platform, version of the API, build of the plugin, and where the
+/// program is for this machine's processor, what it can do. The platform's own version is not in
+/// it: the build decides it, and plugins word it differently for a client and for a topology.
 pub(crate) fn identity(platform: &str, (major, minor): (i32, i32), build: &Build) -> String {
-    let processor = if is_host_platform(platform) { format!(", {}", processor()) } else { String::new() };
+    let processor = if is_host_platform(platform) {
+        format!(", {}", processor())
+    } else {
+        String::new()
+    };
     format!("{platform}, PJRT {major}.{minor}, plugin of {build}{processor}")
 }
 
@@ -133,13 +173,20 @@ const DEVICE_PLATFORMS: [&str; 5] = ["cuda", "metal", "rocm", "sycl", "tpu"];
 /// Whether programs of a platform may be machine code for this machine's processor: of `cpu`, and
 /// of every platform that is not known to be an accelerator's.
 pub(crate) fn is_host_platform(platform: &str) -> bool {
-    !DEVICE_PLATFORMS.iter().any(|known| platform.eq_ignore_ascii_case(known))
+    !DEVICE_PLATFORMS
+        .iter()
+        .any(|known| platform.eq_ignore_ascii_case(known))
 }
 
 /// This machine's processor: architecture, and the features that compilers choose instructions by.
 fn processor() -> String {
-    let features = features().into_iter().filter(|(_, there)| *there).map(|(name, _)| format!(" {name}"));
-    std::iter::once(std::env::consts::ARCH.to_owned()).chain(features).collect()
+    let features = features()
+        .into_iter()
+        .filter(|(_, there)| *there)
+        .map(|(name, _)| format!(" {name}"));
+    std::iter::once(std::env::consts::ARCH.to_owned())
+        .chain(features)
+        .collect()
 }
 
 macro_rules! detected {
@@ -185,7 +232,10 @@ mod tests {
         for bit in 0..whole.len() * 8 {
             let mut damaged = whole.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(unwrap(OP, "cpu, PJRT 0.115", &damaged).is_err(), "bit {bit}");
+            assert!(
+                unwrap(OP, "cpu, PJRT 0.115", &damaged).is_err(),
+                "bit {bit}"
+            );
         }
     }
 
@@ -195,27 +245,48 @@ mod tests {
         for length in MAGIC.len()..whole.len() {
             let error = unwrap(OP, "me", &whole[..length]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{length}: {error}");
-            assert!(error.message().contains(&format!("truncated: {length} bytes")), "{error}");
+            assert!(
+                error
+                    .message()
+                    .contains(&format!("truncated: {length} bytes")),
+                "{error}"
+            );
         }
         let longer = [&whole[..], &[0]].concat();
-        assert!(unwrap(OP, "me", &longer).unwrap_err().message().contains("1 bytes follow"));
+        assert!(
+            unwrap(OP, "me", &longer)
+                .unwrap_err()
+                .message()
+                .contains("1 bytes follow")
+        );
     }
 
     #[test]
     fn lengths_that_no_memory_has_are_refused() {
         let mut bytes = wrap("me", b"payload");
         bytes[12..16].fill(0xff);
-        assert_eq!(unwrap(OP, "me", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            unwrap(OP, "me", &bytes).unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
         let mut bytes = wrap("me", b"payload");
         bytes[HEAD + 2..HEAD + 10].fill(0xff);
-        assert_eq!(unwrap(OP, "me", &bytes).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            unwrap(OP, "me", &bytes).unwrap_err().kind(),
+            ErrorKind::Corrupt
+        );
     }
 
     #[test]
     fn the_frame_of_another_plugin_is_refused_with_both_names() {
         let error = unwrap(OP, "cpu, PJRT 0.115", &wrap("cpu, PJRT 0.106", b"code")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.message().contains("[cpu, PJRT 0.106], this is [cpu, PJRT 0.115]"), "{error}");
+        assert!(
+            error
+                .message()
+                .contains("[cpu, PJRT 0.106], this is [cpu, PJRT 0.115]"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -224,7 +295,12 @@ mod tests {
         bytes[8] = 2;
         let error = unwrap(OP, "me", &bytes).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.message().contains("version 2 of the format, this halite reads 1"), "{error}");
+        assert!(
+            error
+                .message()
+                .contains("version 2 of the format, this halite reads 1"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -234,7 +310,11 @@ mod tests {
         std::fs::write(&file, "a build").unwrap();
         let build = Build::of_file(&file).unwrap();
         let has_processor = |platform| identity(platform, (0, 1), &build).contains(&processor());
-        assert!(["cpu", "interpreter", "my_host_cpu"].into_iter().all(has_processor));
+        assert!(
+            ["cpu", "interpreter", "my_host_cpu"]
+                .into_iter()
+                .all(has_processor)
+        );
         assert!(!["tpu", "cuda", "METAL"].into_iter().any(has_processor));
     }
 
@@ -262,7 +342,16 @@ mod tests {
     fn the_processor_counts_where_the_program_is_for_it() {
         let build = Build("9 bytes ab".to_owned());
         let cpu = identity("cpu", (0, 115), &build);
-        assert!(cpu.starts_with(&format!("cpu, PJRT 0.115, plugin of 9 bytes ab, {}", std::env::consts::ARCH)), "{cpu}");
-        assert_eq!(identity("tpu", (0, 116), &build), "tpu, PJRT 0.116, plugin of 9 bytes ab");
+        assert!(
+            cpu.starts_with(&format!(
+                "cpu, PJRT 0.115, plugin of 9 bytes ab, {}",
+                std::env::consts::ARCH
+            )),
+            "{cpu}"
+        );
+        assert_eq!(
+            identity("tpu", (0, 116), &build),
+            "tpu, PJRT 0.116, plugin of 9 bytes ab"
+        );
     }
 }

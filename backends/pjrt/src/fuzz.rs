@@ -1,6 +1,8 @@
-//! Entry points into this crate's private parsers for fuzzing. Not part of the public API, and without stability.
+//! Entry points into this crate's private parsers for fuzzing. Not part of the public API, and
+//! without stability.
 //!
-//! Each function takes any bytes, returns whether they were accepted, and panics where a property does not hold.
+//! Each function takes any bytes, returns whether they were accepted, and panics where a property
+//! does not hold.
 
 use prost::Message;
 
@@ -13,9 +15,14 @@ use crate::{
 
 /// The optimized program that a plugin returns: its types and its collectives.
 pub fn hlo(data: &[u8]) -> bool {
-    let module = ModuleWithConfig::decode(data).ok().and_then(|module| module.module);
+    let module = ModuleWithConfig::decode(data)
+        .ok()
+        .and_then(|module| module.module);
     let modules = [module, Computations::decode(data).ok()];
-    let found = modules.iter().flatten().map(|module| Collectives::of(module, 8));
+    let found = modules
+        .iter()
+        .flatten()
+        .map(|module| Collectives::of(module, 8));
     let accepted = found.filter(|found| !found.uses.is_empty()).count() > 0;
     let borders = ["hlo_with_config", "hlo"].map(|format| Border::decode(format, data).is_some());
     accepted || borders.contains(&true)
@@ -33,7 +40,11 @@ pub fn frame(data: &[u8]) -> bool {
     let mut accepted = false;
     for bytes in [data, &sealed] {
         if let Ok(payload) = frame::unwrap("fuzz", IDENTITY, bytes) {
-            assert_eq!(frame::wrap(IDENTITY, payload), bytes, "a frame has one form");
+            assert_eq!(
+                frame::wrap(IDENTITY, payload),
+                bytes,
+                "a frame has one form"
+            );
             accepted = true;
         }
     }
@@ -48,7 +59,12 @@ pub fn frame_seeds() -> Vec<Vec<u8>> {
         bytes.truncate(bytes.len() - 32);
         bytes
     };
-    vec![whole(b""), unsealed(b""), unsealed(b"payload"), unsealed(&[7; 200])]
+    vec![
+        whole(b""),
+        unsealed(b""),
+        unsealed(b"payload"),
+        unsealed(&[7; 200]),
+    ]
 }
 
 /// Compile options as XLA reads them.

@@ -31,11 +31,21 @@ pub(crate) struct Entered<'a>(&'a Gate);
 
 impl Gate {
     pub(crate) const fn new() -> Self {
-        Gate { state: Mutex::new(State { inside: None, stuck: None }), changed: Condvar::new() }
+        Gate {
+            state: Mutex::new(State {
+                inside: None,
+                stuck: None,
+            }),
+            changed: Condvar::new(),
+        }
     }
 
     /// Waits until nobody is inside, at most `deadline`. Does not wait for one that is stuck.
-    pub(crate) fn enter(&self, doing: &'static str, deadline: Duration) -> Result<Entered<'_>, Closed> {
+    pub(crate) fn enter(
+        &self,
+        doing: &'static str,
+        deadline: Duration,
+    ) -> Result<Entered<'_>, Closed> {
         let started = Instant::now();
         let mut state = self.lock();
         while let Some(doing) = state.inside {
@@ -44,9 +54,16 @@ impl Gate {
             }
             let left = deadline.saturating_sub(started.elapsed());
             if left.is_zero() {
-                return Err(Closed { doing, waited: deadline });
+                return Err(Closed {
+                    doing,
+                    waited: deadline,
+                });
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         state.inside = Some(doing);
         Ok(Entered(self))
@@ -60,7 +77,10 @@ impl Gate {
     pub(crate) fn returned(&self) {
         let mut state = self.lock();
         if state.stuck.is_some() {
-            *state = State { inside: None, stuck: None };
+            *state = State {
+                inside: None,
+                stuck: None,
+            };
             self.changed.notify_all();
         }
     }
@@ -92,8 +112,14 @@ mod tests {
     fn gate_lets_one_in_at_a_time() {
         let gate = Gate::new();
         let inside = gate.enter("making", LONG).ok().unwrap();
-        let closed = gate.enter("destroying", Duration::from_millis(10)).err().unwrap();
-        assert_eq!((closed.doing, closed.waited), ("making", Duration::from_millis(10)));
+        let closed = gate
+            .enter("destroying", Duration::from_millis(10))
+            .err()
+            .unwrap();
+        assert_eq!(
+            (closed.doing, closed.waited),
+            ("making", Duration::from_millis(10))
+        );
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| gate.enter("destroying", LONG).is_ok());
             drop(inside);
@@ -104,9 +130,15 @@ mod tests {
     #[test]
     fn stuck_caller_is_not_waited_for() {
         let gate = Gate::new();
-        gate.enter("making", LONG).ok().unwrap().give_up(Duration::from_secs(3));
+        gate.enter("making", LONG)
+            .ok()
+            .unwrap()
+            .give_up(Duration::from_secs(3));
         let closed = gate.enter("destroying", Duration::MAX).err().unwrap();
-        assert_eq!((closed.doing, closed.waited), ("making", Duration::from_secs(3)));
+        assert_eq!(
+            (closed.doing, closed.waited),
+            ("making", Duration::from_secs(3))
+        );
         gate.returned();
         assert!(gate.enter("destroying", LONG).is_ok());
     }

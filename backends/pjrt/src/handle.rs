@@ -7,8 +7,8 @@ use halite_core::{Error, ErrorKind, Result};
 /// A pointer to an object of a plugin. It does not free it: its owner does.
 pub(crate) struct Handle<T>(NonNull<T>);
 
-// SAFETY: plugins are called from many threads by every framework that uses them; what a handle may be used for is
-// decided by its owner, never by which thread it is on.
+// SAFETY: plugins are called from many threads by every framework that uses them; what a handle may
+// be used for is decided by its owner, never by which thread it is on.
 unsafe impl<T> Send for Handle<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Handle<T> {}
@@ -20,7 +20,13 @@ impl<T> Handle<T> {
 
     /// What a plugin returned, which must not be null.
     pub(crate) fn from_plugin(op: &'static str, pointer: *mut T) -> Result<Self> {
-        let null = || Error::new(ErrorKind::Internal, op, "the plugin reports success but returned nothing");
+        let null = || {
+            Error::new(
+                ErrorKind::Internal,
+                op,
+                "the plugin reports success but returned nothing",
+            )
+        };
         NonNull::new(pointer).map(Handle).ok_or_else(null)
     }
 

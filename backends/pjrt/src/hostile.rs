@@ -1,21 +1,33 @@
-//! Programs and flags that are known to end the process of XLA's compilers, found before the compiler sees them.
+//! Programs and flags that are known to end the process of XLA's compilers, found before the
+//! compiler sees them.
 
 use halite_core::{FlagValue, Signature};
 
 /// Why this program is not given to a compiler, if it is not.
-pub(crate) fn refusal(code: &[u8], signature: &Signature, flags: &[(String, FlagValue)]) -> Option<String> {
+pub(crate) fn refusal(
+    code: &[u8],
+    signature: &Signature,
+    flags: &[(String, FlagValue)],
+) -> Option<String> {
     let types = signature.inputs.iter().chain(&signature.outputs);
     if let Some(error) = types.filter_map(|ty| ty.checked_bytes().err()).next() {
-        return Some(format!("has a type on its border that no device can hold: {}", error.message()));
+        return Some(format!(
+            "has a type on its border that no device can hold: {}",
+            error.message()
+        ));
     }
     if let Some((name, value)) = flags.iter().find(|(name, value)| crashes(name, value)) {
-        return Some(format!("flag `{name}` is {value:?}, on which the compiler ends the process; it counts from 1"));
+        return Some(format!(
+            "flag `{name}` is {value:?}, on which the compiler ends the process; it counts from 1"
+        ));
     }
     // Bytecode is not searched.
     let text = std::str::from_utf8(code).ok()?;
     if let Some(ty) = types_of(text).find(|ty| is_too_large(ty)) {
         let shown: String = ty.chars().take(100).collect();
-        return Some(format!("has the type `tensor<{shown}>`, whose size in bytes does not fit 64 bits"));
+        return Some(format!(
+            "has the type `tensor<{shown}>`, whose size in bytes does not fit 64 bits"
+        ));
     }
     text.lines().any(is_untupled_topk).then(|| {
         "calls `TopK` for a tensor; its result is two, the values and the indices, and on another the compiler ends the process"
@@ -47,25 +59,37 @@ fn types_of(text: &str) -> impl Iterator<Item = &str> {
 fn is_too_large(ty: &str) -> bool {
     let mut dims = ty.split('x').peekable();
     let mut elements = Some(1i64);
-    while let Some(dim) = dims.next_if(|dim| !dim.is_empty() && dim.bytes().all(|byte| byte.is_ascii_digit())) {
+    while let Some(dim) =
+        dims.next_if(|dim| !dim.is_empty() && dim.bytes().all(|byte| byte.is_ascii_digit()))
+    {
         // Zero elements hide nothing: drivers count the others before they come to it.
         let dim = dim.parse::<i64>().ok().map(|dim| dim.max(1));
-        elements = elements.zip(dim).and_then(|(elements, dim)| elements.checked_mul(dim));
+        elements = elements
+            .zip(dim)
+            .and_then(|(elements, dim)| elements.checked_mul(dim));
     }
     let element = dims.next().unwrap_or_default();
-    let bits: i64 = match element.trim_start_matches(|letter: char| letter.is_ascii_alphabetic()).parse() {
+    let bits: i64 = match element
+        .trim_start_matches(|letter: char| letter.is_ascii_alphabetic())
+        .parse()
+    {
         Ok(bits @ 1..=64) => bits,
         // Those without a number in front are 8-bit floats and the like, or two of 64 bits each.
         _ if element.starts_with("complex") => 128,
         _ => 8,
     };
-    elements.and_then(|elements| elements.checked_mul((bits / 8).max(1))).is_none()
+    elements
+        .and_then(|elements| elements.checked_mul((bits / 8).max(1)))
+        .is_none()
 }
 
 /// Whether a line calls `TopK`, which gives a tuple, for one tensor.
 fn is_untupled_topk(line: &str) -> bool {
     let calls = line.contains("custom_call @TopK(") || line.contains("call_target_name = \"TopK\"");
-    calls && line.rsplit_once("->").is_some_and(|(_, result)| result.trim_start().starts_with("tensor<"))
+    calls
+        && line
+            .rsplit_once("->")
+            .is_some_and(|(_, result)| result.trim_start().starts_with("tensor<"))
 }
 
 #[cfg(test)]
@@ -75,46 +99,84 @@ mod tests {
     use super::*;
 
     fn signature(ty: &TensorType) -> Signature {
-        Signature { inputs: vec![ty.clone()], outputs: vec![ty.clone()], donated: vec![] }
+        Signature {
+            inputs: vec![ty.clone()],
+            outputs: vec![ty.clone()],
+            donated: vec![],
+        }
     }
 
     #[test]
     fn sizes_are_counted_as_drivers_do() {
-        for ty in
-            ["4611686018427387904x4xf32", "9223372036854775808xi1", "0x9223372036854775807x2xi8", "3037000500x3037000500xi64"]
-        {
+        for ty in [
+            "4611686018427387904x4xf32",
+            "9223372036854775808xi1",
+            "0x9223372036854775807x2xi8",
+            "3037000500x3037000500xi64",
+        ] {
             assert!(is_too_large(ty), "{ty}");
         }
-        for ty in
-            ["2x3xf32", "70368744177664xf32", "9223372036854775807xi8", "0x4xf32", "4xcomplex", "8x!quant.uniform", "4xf8E4M3FN"]
-        {
+        for ty in [
+            "2x3xf32",
+            "70368744177664xf32",
+            "9223372036854775807xi8",
+            "0x4xf32",
+            "4xcomplex",
+            "8x!quant.uniform",
+            "4xf8E4M3FN",
+        ] {
             assert!(!is_too_large(ty), "{ty}");
         }
     }
 
     #[test]
     fn types_are_found_in_a_text() {
-        let text = "%0 = a.b %x : (tensor<f32>, tensor<2x3xf32>) -> tensor<4xcomplex<f32>> // tensor<1x";
-        assert_eq!(types_of(text).collect::<Vec<_>>(), ["2x3xf32", "4xcomplex", "1x"]);
+        let text =
+            "%0 = a.b %x : (tensor<f32>, tensor<2x3xf32>) -> tensor<4xcomplex<f32>> // tensor<1x";
+        assert_eq!(
+            types_of(text).collect::<Vec<_>>(),
+            ["2x3xf32", "4xcomplex", "1x"]
+        );
     }
 
     #[test]
     fn known_programs_are_refused_and_others_are_not() {
         let four = TensorType::new(DType::F32, [4]);
-        let says = |code: &str| refusal(code.as_bytes(), &signature(&four), &[]).unwrap_or_default();
-        assert!(says("stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> tensor<2xf32>").contains("`TopK`"));
-        assert_eq!(says("stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> (tensor<2xf32>, tensor<2xi32>)"), "");
-        assert_eq!(says("stablehlo.custom_call @other(%x) : (tensor<4xf32>) -> tensor<2xf32>"), "");
+        let says =
+            |code: &str| refusal(code.as_bytes(), &signature(&four), &[]).unwrap_or_default();
+        assert!(
+            says("stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> tensor<2xf32>")
+                .contains("`TopK`")
+        );
+        assert_eq!(
+            says(
+                "stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> (tensor<2xf32>, tensor<2xi32>)"
+            ),
+            ""
+        );
+        assert_eq!(
+            says("stablehlo.custom_call @other(%x) : (tensor<4xf32>) -> tensor<2xf32>"),
+            ""
+        );
         assert!(says("tensor<9223372036854775807x2xi8>").contains("9223372036854775807x2xi8"));
         let huge = TensorType::new(DType::F32, [1 << 62, 4]);
-        assert!(refusal(b"", &signature(&huge), &[]).unwrap().contains("on its border"));
+        assert!(
+            refusal(b"", &signature(&huge), &[])
+                .unwrap()
+                .contains("on its border")
+        );
     }
 
     #[test]
     fn flags_that_end_the_process_are_refused() {
         let four = TensorType::new(DType::F32, [4]);
-        let says =
-            |value: FlagValue| refusal(b"", &signature(&four), &[("xla_cpu_parallel_codegen_split_count".to_owned(), value)]);
+        let says = |value: FlagValue| {
+            refusal(
+                b"",
+                &signature(&four),
+                &[("xla_cpu_parallel_codegen_split_count".to_owned(), value)],
+            )
+        };
         assert!(says(FlagValue::Int(-1)).unwrap().contains("counts from 1"));
         assert!(says(FlagValue::Str("0".into())).is_some());
         assert_eq!(says(FlagValue::Int(8)), None);

@@ -1,12 +1,15 @@
-//! Launches over several devices: queued one after the other, and on XLA's CPU plugin few at a time.
+//! Launches over several devices: queued one after the other, and on XLA's CPU plugin few at a
+//! time.
 //!
-//! All devices must get launches with collectives in one order. Two host threads that launch at once could give two devices
-//! different orders, and then each waits for the other for ever, on every platform. So launches over more than one device
-//! are queued one after the other ([`InFlight::turn`]); launches over one device do not come here.
+//! All devices must get launches with collectives in one order. Two host threads that launch at
+//! once could give two devices different orders, and then each waits for the other for ever, on
+//! every platform. So launches over more than one device are queued one after the other
+//! ([`InFlight::turn`]); launches over one device do not come here.
 //!
-//! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads wait for a place. When
-//! launches of a program with collectives fill them, some devices of one launch wait for a place while the others wait for
-//! them in the collective. So there at most [`InFlight::MOST`] are in flight; four already keep the devices busy.
+//! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads
+//! wait for a place. When launches of a program with collectives fill them, some devices of one
+//! launch wait for a place while the others wait for them in the collective. So there at most
+//! [`InFlight::MOST`] are in flight; four already keep the devices busy.
 
 use std::{
     collections::VecDeque,
@@ -57,24 +60,38 @@ impl InFlight {
     const MOST: usize = 8;
 
     pub(crate) fn new(plugin: &'static Plugin, limited: bool) -> Self {
-        InFlight { plugin, limited, state: Mutex::default(), turn_over: Condvar::new() }
+        InFlight {
+            plugin,
+            limited,
+            state: Mutex::default(),
+            turn_over: Condvar::new(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until a launch of `program` may be queued. Nobody else queues one until the turn is dropped.
+    /// Blocks until a launch of `program` may be queued. Nobody else queues one until the turn is
+    /// dropped.
     ///
     /// # Errors
-    /// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded) after the client's wait limit.
-    pub(crate) fn turn<'a>(&'a self, client: &Shared, program: &'a Arc<Described>) -> Result<Turn<'a>> {
+    /// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded) after the client's wait
+    /// limit.
+    pub(crate) fn turn<'a>(
+        &'a self,
+        client: &Shared,
+        program: &'a Arc<Described>,
+    ) -> Result<Turn<'a>> {
         let mut state = self.state();
         loop {
             if let Some((other, since)) = &state.queuing {
                 let (limit, waited) = (client.wait_limit(), since.elapsed());
                 if waited >= limit {
-                    let note = format!("`{}` waits while `{}` is queued, for {waited:.1?} now", program.name, other.name);
+                    let note = format!(
+                        "`{}` waits while `{}` is queued, for {waited:.1?} now",
+                        program.name, other.name
+                    );
                     drop(state);
                     return Err(client.late(OP, limit).with_note(&note));
                 }
@@ -84,17 +101,27 @@ impl InFlight {
                 state.waiting -= 1;
                 continue;
             }
-            while state.launches.front().is_some_and(|oldest| oldest.is_done(client)) {
+            while state
+                .launches
+                .front()
+                .is_some_and(|oldest| oldest.is_done(client))
+            {
                 state.launches.pop_front();
             }
             if state.launches.len() < Self::MOST {
                 state.queuing = Some((program.clone(), Instant::now()));
-                return Ok(Turn { in_flight: self, program, launched: None });
+                return Ok(Turn {
+                    in_flight: self,
+                    program,
+                    launched: None,
+                });
             }
             let oldest = state.launches[0].clone();
             // Others look at the launches meanwhile.
             drop(state);
-            oldest.wait(client).map_err(|error| error.with_note(&format!("`{}` waits for a place", program.name)))?;
+            oldest.wait(client).map_err(|error| {
+                error.with_note(&format!("`{}` waits for a place", program.name))
+            })?;
             state = self.state();
         }
     }
@@ -103,11 +130,15 @@ impl InFlight {
     pub(crate) fn unfinished(&self, client: &Shared) -> String {
         let launches: Vec<_> = self.state().launches.iter().cloned().collect();
         let mut unfinished = launches.iter().filter(|launch| !launch.is_done(client));
-        let Some(oldest) = unfinished.next() else { return String::new() };
+        let Some(oldest) = unfinished.next() else {
+            return String::new();
+        };
         let late: Vec<u32> = oldest.late(client).map(|id| id.0).collect();
         let (program, devices) = (&oldest.program.name, oldest.program.devices.len());
         let since = oldest.queued.elapsed();
-        let mut text = format!("`{program}`, launched {since:.1?} ago, is not done on devices {late:?} of {devices}");
+        let mut text = format!(
+            "`{program}`, launched {since:.1?} ago, is not done on devices {late:?} of {devices}"
+        );
         let more = unfinished.count();
         if more > 0 {
             _ = write!(text, ", and {more} launches behind it");
@@ -129,14 +160,20 @@ impl Turn<'_> {
         self.in_flight.limited
     }
 
-    /// Ends the turn with a launch that was queued: `events` are those of its completion by device, now owned here.
+    /// Ends the turn with a launch that was queued: `events` are those of its completion by device,
+    /// now owned here.
     pub(crate) fn launched(mut self, events: &[*mut PJRT_Event]) {
         if events.is_empty() {
             return;
         }
         let of = |event: &*mut PJRT_Event| std::ptr::NonNull::new(*event).map(Handle::new);
         let events = events.iter().map(of).collect();
-        let launched = Launched { plugin: self.in_flight.plugin, program: self.program.clone(), queued: Instant::now(), events };
+        let launched = Launched {
+            plugin: self.in_flight.plugin,
+            program: self.program.clone(),
+            queued: Instant::now(),
+            events,
+        };
         self.launched = Some(Arc::new(launched));
     }
 }
@@ -155,7 +192,8 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A launch, with its events of completion by device. They do not hold the client, which holds them.
+/// A launch, with its events of completion by device. They do not hold the client, which holds
+/// them.
 struct Launched {
     plugin: &'static Plugin,
     program: Arc<Described>,
@@ -175,13 +213,19 @@ impl Launched {
             Some(event) => !is_ready(client, OP, event).unwrap_or(true),
             None => false,
         };
-        self.program.devices.iter().zip(&self.events).filter(move |(_, event)| is_late(event)).map(|(device, _)| *device)
+        self.program
+            .devices
+            .iter()
+            .zip(&self.events)
+            .filter(move |(_, event)| is_late(event))
+            .map(|(device, _)| *device)
     }
 
     fn wait(&self, client: &Shared) -> Result<()> {
         for event in self.events.iter().flatten() {
             match await_event(client, OP, event) {
-                // It would have come back from the plugin as the work's own error only when it was done.
+                // It would have come back from the plugin as the work's own error only when it was
+                // done.
                 Err(error) if !is_ready(client, OP, event).unwrap_or(true) => return Err(error),
                 // A launch that failed is done too; its error is in its results.
                 _ => {}
@@ -194,8 +238,12 @@ impl Launched {
 impl Drop for Launched {
     fn drop(&mut self) {
         for event in self.events.iter().flatten() {
-            let mut args = PJRT_Event_Destroy_Args { event: event.as_ptr(), ..PJRT_Event_Destroy_Args::new() };
-            // SAFETY: the event is ours and not used again; the client is alive, because it is destroyed after its launches.
+            let mut args = PJRT_Event_Destroy_Args {
+                event: event.as_ptr(),
+                ..PJRT_Event_Destroy_Args::new()
+            };
+            // SAFETY: the event is ours and not used again; the client is alive, because it is
+            // destroyed after its launches.
             unsafe { self.plugin.table().free(&mut args) };
         }
     }

@@ -1,15 +1,16 @@
 //! Calls into a plugin that may hang, throw or end the process.
 //!
-//! Opening a plugin and compiling run whole subsystems of a vendor's code, and are rare. They go through [`run`], on a
-//! thread of their own:
+//! Opening a plugin and compiling run whole subsystems of a vendor's code, and are rare. They go
+//! through [`run`], on a thread of their own:
 //!
 //! * A call that does not return is given up at its deadline; its thread is left behind.
-//! * A C++ exception that leaves the plugin becomes an error. Rust cannot catch it (`catch_unwind` ends the process), so
-//!   the thread reports it and never resumes the unwinding.
-//! * A call of `exit`, which would end the process with the plugin's status, ends it with a message and status 1.
+//! * A C++ exception that leaves the plugin becomes an error. Rust cannot catch it (`catch_unwind`
+//!   ends the process), so the thread reports it and never resumes the unwinding.
+//! * A call of `exit`, which would end the process with the plugin's status, ends it with a message
+//!   and status 1.
 //!
-//! All other calls are made on the caller's thread. An exception in one of these ends the process with a message that
-//! names the plugin and the function ([`Boundary`]); nothing else is sound.
+//! All other calls are made on the caller's thread. An exception in one of these ends the process
+//! with a message that names the plugin and the function ([`Boundary`]); nothing else is sound.
 
 use std::{
     any::Any,
@@ -47,7 +48,8 @@ pub(crate) struct Isolation {
 type Report = Box<dyn FnOnce(Error)>;
 
 thread_local! {
-    /// Operation and plugin of the isolated call on this thread. Without a destructor, so that it can be read at exit.
+    /// Operation and plugin of the isolated call on this thread. Without a destructor, so that it
+    /// can be read at exit.
     static CALL: Cell<Option<(&'static str, &'static str)>> = const { Cell::new(None) };
     /// Dropped when the isolated call returns or throws.
     static HELD: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
@@ -55,13 +57,14 @@ thread_local! {
     static REPORT: RefCell<Option<Report>> = const { RefCell::new(None) };
 }
 
-/// Keeps `guard` until the isolated call on this thread returns or throws. A local variable of the call would be kept for
-/// ever after an exception, which leaves its thread where it is.
+/// Keeps `guard` until the isolated call on this thread returns or throws. A local variable of the
+/// call would be kept for ever after an exception, which leaves its thread where it is.
 pub(crate) fn hold(guard: Box<dyn Any>) {
     HELD.set(Some(guard));
 }
 
-/// Runs `call` on a thread of its own; `None` if it has not returned at the deadline. Its result is dropped then.
+/// Runs `call` on a thread of its own; `None` if it has not returned at the deadline. Its result is
+/// dropped then.
 pub(crate) fn run<T: Send + 'static>(
     isolation: Isolation,
     call: impl FnOnce() -> Result<T> + Send + 'static,
@@ -73,26 +76,41 @@ pub(crate) fn run<T: Send + 'static>(
     // SAFETY: `atexit` is C's own, and the function lives as long as the program.
     AT_EXIT.call_once(|| _ = unsafe { atexit(explain_exit) });
 
-    let Isolation { thread, op, plugin, .. } = isolation;
+    let Isolation {
+        thread, op, plugin, ..
+    } = isolation;
     let (send, receive) = mpsc::channel();
-    let spawned = thread::Builder::new().name(thread.into()).stack_size(STACK).spawn(move || {
-        CALL.set(Some((op, plugin)));
-        let report = send.clone();
-        // Nobody may be waiting any more, here and below.
-        REPORT.set(Some(Box::new(move |error| _ = report.send(Err(error)))));
-        let result = call();
-        drop(HELD.take());
-        CALL.set(None);
-        _ = send.send(result);
-    });
+    let spawned = thread::Builder::new()
+        .name(thread.into())
+        .stack_size(STACK)
+        .spawn(move || {
+            CALL.set(Some((op, plugin)));
+            let report = send.clone();
+            // Nobody may be waiting any more, here and below.
+            REPORT.set(Some(Box::new(move |error| _ = report.send(Err(error)))));
+            let result = call();
+            drop(HELD.take());
+            CALL.set(None);
+            _ = send.send(result);
+        });
     if let Err(error) = spawned {
-        return Some(Err(Error::new(ErrorKind::Unavailable, op, "no thread to call the plugin on").caused_by(error)));
+        return Some(Err(Error::new(
+            ErrorKind::Unavailable,
+            op,
+            "no thread to call the plugin on",
+        )
+        .caused_by(error)));
     }
     wait(&isolation, &receive)
 }
 
 fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option<Result<T>> {
-    let Isolation { op, plugin, deadline, .. } = *isolation;
+    let Isolation {
+        op,
+        plugin,
+        deadline,
+        ..
+    } = *isolation;
     let started = Instant::now();
     let mut notice = isolation.notice;
     loop {
@@ -104,8 +122,8 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
             }
             Err(RecvTimeoutError::Timeout) if started.elapsed() >= deadline => return None,
             Err(RecvTimeoutError::Timeout) => {
-                // While a constructor runs, a thread's first use of a variable with a destructor blocks on the loader's
-                // lock, and logging is one.
+                // While a constructor runs, a thread's first use of a variable with a destructor
+                // blocks on the loader's lock, and logging is one.
                 if Plugin::stuck_in_loader().is_none() {
                     say_waiting(op, plugin, started.elapsed(), deadline);
                 }
@@ -115,8 +133,8 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
     }
 }
 
-/// Has this thread make the variables that waiting needs. While a constructor runs it could not: see
-/// [`Plugin::stuck_in_loader`].
+/// Has this thread make the variables that waiting needs. While a constructor runs it could not:
+/// see [`Plugin::stuck_in_loader`].
 pub(crate) fn prepare_to_wait() {
     let (_send, receive) = mpsc::channel::<()>();
     _ = receive.recv_timeout(Duration::from_millis(1));
@@ -125,7 +143,9 @@ pub(crate) fn prepare_to_wait() {
 /// A sign of life.
 pub(crate) fn say_waiting(op: &str, plugin: &str, waited: Duration, deadline: Duration) {
     let (waited, deadline) = (waited.as_secs_f32().round(), deadline.as_secs_f32());
-    halite_core::warning!("{op}: {plugin} has not returned after {waited} s; it is given up after {deadline} s");
+    halite_core::warning!(
+        "{op}: {plugin} has not returned after {waited} s; it is given up after {deadline} s"
+    );
 }
 
 /// When the first sign of life of a wait is given that takes a second or so where all is well.
@@ -133,19 +153,31 @@ pub(crate) fn first_notice(deadline: Duration) -> Duration {
     Duration::from_secs(10).min(deadline / 2)
 }
 
-/// How long the compiler of a plugin may take for one program: `HALITE_COMPILE_DEADLINE` seconds, or two hours.
+/// How long the compiler of a plugin may take for one program: `HALITE_COMPILE_DEADLINE` seconds,
+/// or two hours.
 pub(crate) fn compile_deadline() -> Result<Duration> {
     const NAME: &str = "HALITE_COMPILE_DEADLINE";
     let Some(value) = std::env::var_os(NAME).filter(|value| !value.is_empty()) else {
         return Ok(Duration::from_secs(7200));
     };
-    let seconds = value.to_str().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
-    let refused = || Error::invalid("compile", format!("{NAME} is `{}`; it is a whole number of seconds", value.display()));
+    let seconds = value
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|seconds| *seconds > 0);
+    let refused = || {
+        Error::invalid(
+            "compile",
+            format!(
+                "{NAME} is `{}`; it is a whole number of seconds",
+                value.display()
+            ),
+        )
+    };
     seconds.map(Duration::from_secs).ok_or_else(refused)
 }
 
-/// Stands between Rust and one call of a plugin's function. It is forgotten when the function returns, so that only an
-/// exception drops it.
+/// Stands between Rust and one call of a plugin's function. It is forgotten when the function
+/// returns, so that only an exception drops it.
 pub(crate) struct Boundary<'a> {
     pub(crate) plugin: &'a str,
     pub(crate) function: &'static str,
@@ -183,12 +215,15 @@ unsafe extern "C" {
     fn _exit(status: c_int) -> !;
 }
 
-/// Runs at the end of the process, on the thread that called `exit`. If that is an isolated call of a plugin, ends the
-/// process with a message and status 1.
+/// Runs at the end of the process, on the thread that called `exit`. If that is an isolated call of
+/// a plugin, ends the process with a message and status 1.
 pub(crate) extern "C" fn explain_exit() {
     if let Ok(Some((op, plugin))) = CALL.try_with(Cell::get) {
         // A stderr that nobody reads is no reason to panic here.
-        _ = writeln!(io::stderr(), "error: {op}: {plugin} ended the process (it called `exit`); use another build of it");
+        _ = writeln!(
+            io::stderr(),
+            "error: {op}: {plugin} ended the process (it called `exit`); use another build of it"
+        );
         // SAFETY: it ends the process without running anything else of it.
         unsafe { _exit(1) }
     }

@@ -1,7 +1,8 @@
 //! The key of a program in a cache: a digest of all that decides what compiling it gives.
 //!
-//! Too much in it costs a compile; too little would give wrong results. So what is not known to be without effect is in it,
-//! and of what the text says only its locations are left out: which file and line an operation came from is for messages.
+//! Too much in it costs a compile; too little would give wrong results. So what is not known to be
+//! without effect is in it, and of what the text says only its locations are left out: which file
+//! and line an operation came from is for messages.
 
 use std::{
     env,
@@ -15,7 +16,9 @@ use std::{
     },
 };
 
-use halite_core::{CompileOptions, Device, Error, FlagValue, Platform, Program, ProgramKey, Result, Signature};
+use halite_core::{
+    CompileOptions, Device, Error, FlagValue, Platform, Program, ProgramKey, Result, Signature,
+};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -31,14 +34,22 @@ use crate::{
 const VERSION: u32 = 3;
 
 /// Variables that compilers read by themselves.
-const VARIABLES: [&str; 4] = [XLA_FLAGS, LIBTPU_INIT_ARGS, TF_XLA_FLAGS, "NVIDIA_TF32_OVERRIDE"];
+const VARIABLES: [&str; 4] = [
+    XLA_FLAGS,
+    LIBTPU_INIT_ARGS,
+    TF_XLA_FLAGS,
+    "NVIDIA_TF32_OVERRIDE",
+];
 const XLA_FLAGS: &str = "XLA_FLAGS";
 const TF_XLA_FLAGS: &str = "TF_XLA_FLAGS";
 const LIBTPU_INIT_ARGS: &str = "LIBTPU_INIT_ARGS";
 
 /// Flags that are read when a program runs and change nothing in its code: how long a collective
 /// waits for its devices. halite sets some of them itself.
-const RUN_TIME_FLAGS: [&str; 2] = ["--xla_cpu_collective_call_", "--xla_cpu_collective_timeout_"];
+const RUN_TIME_FLAGS: [&str; 2] = [
+    "--xla_cpu_collective_call_",
+    "--xla_cpu_collective_timeout_",
+];
 
 /// A directory of the CUDA toolkit, whose contents are not digested.
 const CUDA_DIRECTORY: &str = "xla_gpu_cuda_data_dir";
@@ -49,7 +60,8 @@ const LARGEST_FILE: u64 = 64 << 20;
 /// Variables that a client reads when it is created: over how many threads it lays out programs.
 const CLIENT_VARIABLES: [&str; 2] = ["NPROC", "PJRT_NPROC"];
 
-/// A client option that differs between processes which compile alike: the number of this one in the job.
+/// A client option that differs between processes which compile alike: the number of this one in
+/// the job.
 const NUMBER_IN_JOB: &str = "node_id";
 
 /// Values of [`VARIABLES`] when a plugin was loaded.
@@ -67,7 +79,10 @@ pub(crate) struct EnvironmentFlags {
 impl EnvironmentFlags {
     /// Reads the variables, and the files that they name.
     fn read() -> Self {
-        EnvironmentFlags { at_load: VARIABLES.map(effective_value), changed: Default::default() }
+        EnvironmentFlags {
+            at_load: VARIABLES.map(effective_value),
+            changed: Default::default(),
+        }
     }
 
     /// As [`read`](Self::read), refusing a file of flags that cannot be read: XLA ends the process
@@ -120,7 +135,9 @@ impl EnvironmentFlags {
 ///
 /// XLA takes the value as a file name where it does not begin with `-`.
 fn effective_value(name: &str) -> Option<String> {
-    let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) else { return Some(String::new()) };
+    let Some(value) = env::var_os(name).filter(|value| !value.is_empty()) else {
+        return Some(String::new());
+    };
     let text = value.to_str()?;
     if ![XLA_FLAGS, TF_XLA_FLAGS, LIBTPU_INIT_ARGS].contains(&name) {
         return Some(text.to_owned());
@@ -136,7 +153,10 @@ fn effective_flags(text: &str) -> Option<String> {
     let mut tokens = Vec::new();
     for token in text.split_ascii_whitespace() {
         // The second and third are flags that read other flags: from a file, or from variables.
-        if ["xla_dump", "flagfile", "fromenv", "tryfromenv"].iter().any(|word| token.contains(word)) {
+        if ["xla_dump", "flagfile", "fromenv", "tryfromenv"]
+            .iter()
+            .any(|word| token.contains(word))
+        {
             return None;
         }
         if RUN_TIME_FLAGS.iter().any(|flag| token.starts_with(flag)) {
@@ -152,7 +172,9 @@ fn effective_flags(text: &str) -> Option<String> {
     if text.contains(['"', '\'', '\\']) {
         let mut rest = text.trim_ascii();
         while RUN_TIME_FLAGS.iter().any(|flag| rest.starts_with(flag)) {
-            rest = rest.split_once(|c: char| c.is_ascii_whitespace()).map_or("", |(_, rest)| rest.trim_ascii_start());
+            rest = rest
+                .split_once(|c: char| c.is_ascii_whitespace())
+                .map_or("", |(_, rest)| rest.trim_ascii_start());
         }
         tokens.push(rest.to_owned());
     }
@@ -163,8 +185,13 @@ fn effective_flags(text: &str) -> Option<String> {
 /// directories, whose contents may change.
 fn named_files(flag: &str, value: &str) -> Option<Vec<String>> {
     let mut digests = Vec::new();
-    for path in value.split([',', ':', '"', '\'']).filter(|path| path.contains(['/', '.'])) {
-        let Ok(metadata) = fs::metadata(path) else { continue };
+    for path in value
+        .split([',', ':', '"', '\''])
+        .filter(|path| path.contains(['/', '.']))
+    {
+        let Ok(metadata) = fs::metadata(path) else {
+            continue;
+        };
         if metadata.is_dir() && flag.ends_with(CUDA_DIRECTORY) {
             continue;
         }
@@ -186,20 +213,33 @@ fn is_readable(path: &Path) -> std::io::Result<()> {
 /// The bytes of a regular file of at most [`LARGEST_FILE`].
 fn read_regular(path: &Path) -> Option<Vec<u8>> {
     // Before it is opened: opening a pipe waits for a writer.
-    let metadata = fs::metadata(path).ok().filter(|metadata| metadata.is_file())?;
+    let metadata = fs::metadata(path)
+        .ok()
+        .filter(|metadata| metadata.is_file())?;
     if metadata.len() > LARGEST_FILE {
         return None;
     }
     let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(LARGEST_FILE + 1).read_to_end(&mut bytes).ok()?;
+    fs::File::open(path)
+        .ok()?
+        .take(LARGEST_FILE + 1)
+        .read_to_end(&mut bytes)
+        .ok()?;
     (bytes.len() as u64 <= LARGEST_FILE).then_some(bytes)
 }
 
 /// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for what would not
 /// compile, for what is compiled to have its intermediate forms written to disk, and where the
 /// compiler's flags are not known for certain.
-pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &CompileOptions) -> Option<ProgramKey> {
-    let environment = client.plugin().environment_flags().current(client.platform_name())?;
+pub(crate) fn program_key(
+    client: &Arc<Shared>,
+    program: &Program,
+    options: &CompileOptions,
+) -> Option<ProgramKey> {
+    let environment = client
+        .plugin()
+        .environment_flags()
+        .current(client.platform_name())?;
     let asks_for_dump = |text: &str| text.contains("xla_dump");
     let mut files = Vec::new();
     for (name, value) in &options.flags {
@@ -207,7 +247,11 @@ pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &Com
             return None;
         }
         if let FlagValue::Str(text) = value {
-            files.extend(if asks_for_dump(text) { None } else { named_files(name, text) }?);
+            files.extend(if asks_for_dump(text) {
+                None
+            } else {
+                named_files(name, text)
+            }?);
         }
     }
     let devices = devices_for(client, program, options).ok()?;
@@ -223,8 +267,18 @@ pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &Com
     part(environment.as_bytes());
     part(files.concat().as_bytes());
     part(&options_for(client, program, options, &devices));
-    let Signature { inputs, outputs, donated } = &program.signature;
-    part(format!("{inputs:?} {outputs:?} {donated:?} {} {}", program.replicas, program.partitions).as_bytes());
+    let Signature {
+        inputs,
+        outputs,
+        donated,
+    } = &program.signature;
+    part(
+        format!(
+            "{inputs:?} {outputs:?} {donated:?} {} {}",
+            program.replicas, program.partitions
+        )
+        .as_bytes(),
+    );
     // Its length is not known before, and it is the last.
     without_locations(&program.code, |piece| digest.update(piece));
     Some(ProgramKey(digest.finalize().into()))
@@ -235,11 +289,15 @@ pub(crate) fn program_key(client: &Arc<Shared>, program: &Program, options: &Com
 /// compiled meanwhile has nothing to do with them.
 pub(crate) fn client_variables(plugin: &Plugin) -> String {
     plugin.environment_flags().note_changes();
-    CLIENT_VARIABLES.iter().filter_map(|name| Some(format!("; {name}={}", env::var_os(name)?.display()))).collect()
+    CLIENT_VARIABLES
+        .iter()
+        .filter_map(|name| Some(format!("; {name}={}", env::var_os(name)?.display())))
+        .collect()
 }
 
-/// What decides, besides a program and its options, what a client's compiler makes of it: the build of the plugin, how the
-/// client was made, its devices, and where the code is for this machine's processor, that one.
+/// What decides, besides a program and its options, what a client's compiler makes of it: the build
+/// of the plugin, how the client was made, its devices, and where the code is for this machine's
+/// processor, that one.
 pub(crate) fn client_identity(
     plugin: &Plugin,
     platform: &Platform,
@@ -247,12 +305,22 @@ pub(crate) fn client_identity(
     options: &Options,
     variables: &str,
 ) -> String {
-    let mut text = format!("{}; {}{variables}", plugin.identity(&platform.name), platform.version);
+    let mut text = format!(
+        "{}; {}{variables}",
+        plugin.identity(&platform.name),
+        platform.version
+    );
     for (name, value) in options.iter().filter(|(name, _)| name != NUMBER_IN_JOB) {
         _ = write!(text, "; {name}={value:?}");
     }
     for device in devices {
-        _ = write!(text, "; {} {} {:?}", device.id().0, device.kind(), device.attributes());
+        _ = write!(
+            text,
+            "; {} {} {:?}",
+            device.id().0,
+            device.kind(),
+            device.attributes()
+        );
     }
     if is_host_platform(&platform.name) {
         let threads = std::thread::available_parallelism().map_or(0, usize::from);
@@ -261,8 +329,9 @@ pub(crate) fn client_identity(
     text
 }
 
-/// The model and the features of the first processor, as Linux knows them; empty elsewhere. Compilers know more of them
-/// than can be asked for otherwise, and choose what is fast on the model.
+/// The model and the features of the first processor, as Linux knows them; empty elsewhere.
+/// Compilers know more of them than can be asked for otherwise, and choose what is fast on the
+/// model.
 fn processor_model() -> String {
     const NAMED: [&str; 13] = [
         "vendor_id",
@@ -282,12 +351,18 @@ fn processor_model() -> String {
     // A machine can have hundreds of processors, and the kernel takes its time for each.
     const FIRST: u64 = 8 << 10;
     let mut text = String::new();
-    let read = fs::File::open("/proc/cpuinfo").and_then(|file| file.take(FIRST).read_to_string(&mut text));
+    let read =
+        fs::File::open("/proc/cpuinfo").and_then(|file| file.take(FIRST).read_to_string(&mut text));
     if read.is_err() {
         return String::new();
     }
     let first = text.lines().take_while(|line| !line.is_empty());
-    first.filter(|line| line.split_once(':').is_some_and(|(name, _)| NAMED.contains(&name.trim()))).collect()
+    first
+        .filter(|line| {
+            line.split_once(':')
+                .is_some_and(|(name, _)| NAMED.contains(&name.trim()))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -305,7 +380,12 @@ mod tests {
 
     #[test]
     fn flags_that_read_other_flags_forbid_caching() {
-        for flags in ["--flagfile=/etc/flags", "--fromenv=a", "--tryfromenv=b", "--xla_dump_to=dump"] {
+        for flags in [
+            "--flagfile=/etc/flags",
+            "--fromenv=a",
+            "--tryfromenv=b",
+            "--xla_dump_to=dump",
+        ] {
             assert_eq!(effective_flags(&format!("--a=1 {flags}")), None, "{flags}");
         }
     }
@@ -319,7 +399,10 @@ mod tests {
     fn contents_of_named_files_are_digested() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("results.txt");
-        let flags = format!("--a=1 --xla_gpu_load_autotune_results_from={}", file.display());
+        let flags = format!(
+            "--a=1 --xla_gpu_load_autotune_results_from={}",
+            file.display()
+        );
         let missing = effective_flags(&flags).unwrap();
         fs::write(&file, "one").unwrap();
         let one = effective_flags(&flags).unwrap();
@@ -331,7 +414,8 @@ mod tests {
     #[test]
     fn a_directory_that_a_flag_names_forbids_caching() {
         let directory = tempfile::tempdir().unwrap();
-        let flag = |name: &str| effective_flags(&format!("--{name}={}", directory.path().display()));
+        let flag =
+            |name: &str| effective_flags(&format!("--{name}={}", directory.path().display()));
         assert_eq!(flag("xla_gpu_per_fusion_autotune_cache_dir"), None);
         assert!(flag(CUDA_DIRECTORY).is_some());
     }

@@ -1,7 +1,8 @@
 //! A halite [`Backend`](halite_core::Backend) over any PJRT plugin.
 //!
-//! A plugin is a shared library that drives one kind of accelerator behind PJRT's C API. [`Plugin::load`] loads one,
-//! [`Plugin::client`] opens its devices as a [`Pjrt`], and from there on everything is the contract of `halite-core`:
+//! A plugin is a shared library that drives one kind of accelerator behind PJRT's C API.
+//! [`Plugin::load`] loads one, [`Plugin::client`] opens its devices as a [`Pjrt`], and from there
+//! on everything is the contract of `halite-core`:
 //!
 //! ```no_run
 //! // Needs a plugin: the path of its shared library.
@@ -19,27 +20,32 @@
 //!
 //! # What this crate promises
 //!
-//! * No argument of a call is read as something else: plugins trust their callers, so every argument's type, shape,
-//!   device and state is checked here first, and what the caller says of a program's types is compared with the
-//!   compiled program. Programs and flags that are known to end the process are refused.
-//! * A plugin that does not return costs its deadline once, while it is loaded, makes or destroys a client, or compiles;
-//!   it blocks no other plugin, and no drop of another plugin's client. What it claims is bounded before it is believed.
-//! * C++ exceptions that leave the plugin while it is opened or a client compiles are errors. In most other calls they
-//!   end the process with a message that names the plugin and the function. Compiling for a topology and loading a
-//!   compiled program have neither a deadline nor this protection.
+//! * No argument of a call is read as something else: plugins trust their callers, so every
+//!   argument's type, shape, device and state is checked here first, and what the caller says of a
+//!   program's types is compared with the compiled program. Programs and flags that are known to
+//!   end the process are refused.
+//! * A plugin that does not return costs its deadline once, while it is loaded, makes or destroys a
+//!   client, or compiles; it blocks no other plugin, and no drop of another plugin's client. What
+//!   it claims is bounded before it is believed.
+//! * C++ exceptions that leave the plugin while it is opened or a client compiles are errors. In
+//!   most other calls they end the process with a message that names the plugin and the function.
+//!   Compiling for a topology and loading a compiled program have neither a deadline nor this
+//!   protection.
 //!
-//! What remains can end the process: a failed check of the vendor's own code (`LOG(FATAL)`, `abort`), a crash in it, and a
-//! flag in `XLA_FLAGS` that the plugin does not know. Only a process of its own contains these: `halite plugins check`
-//! and `halite plan` run plugins in one. Further:
+//! What remains can end the process: a failed check of the vendor's own code (`LOG(FATAL)`,
+//! `abort`), a crash in it, and a flag in `XLA_FLAGS` that the plugin does not know. Only a process
+//! of its own contains these: `halite plugins check` and `halite plan` run plugins in one. Further:
 //!
-//! * A function that a plugin does not have is [`Unsupported`](halite_core::ErrorKind::Unsupported), with the
-//!   plugin's version and the one that brought it.
-//! * Handles are `Send + Sync` and can be dropped in any order on any thread: each holds its client, and no plugin is
-//!   ever unloaded.
-//! * Waiting for an event always returns the error of the work, and ends at the client's wait limit:
-//!   [`Pjrt::set_wait_limit`].
+//! * A function that a plugin does not have is
+//!   [`Unsupported`](halite_core::ErrorKind::Unsupported), with the plugin's version and the one
+//!   that brought it.
+//! * Handles are `Send + Sync` and can be dropped in any order on any thread: each holds its
+//!   client, and no plugin is ever unloaded.
+//! * Waiting for an event always returns the error of the work, and ends at the client's wait
+//!   limit: [`Pjrt::set_wait_limit`].
 //!
-//! This is the one place, with `halite-pjrt-sys`, where the calling side of the C API needs `unsafe`.
+//! This is the one place, with `halite-pjrt-sys`, where the calling side of the C API needs
+//! `unsafe`.
 #![allow(unsafe_code)]
 
 mod annotations;

@@ -1,5 +1,5 @@
-//! Looks at a shared library before it is loaded: the dynamic loader maps what the headers promise, and touching a
-//! page that a truncated file does not have kills the process.
+//! Looks at a shared library before it is loaded: the dynamic loader maps what the headers promise,
+//! and touching a page that a truncated file does not have kills the process.
 
 use std::{
     fs::{self, File},
@@ -16,25 +16,51 @@ const OP: &str = "load plugin";
 /// Elsewhere than on Linux only the file's presence is looked at: there the loader itself checks.
 pub(crate) fn check(path: &Path) -> Result<()> {
     let unreadable = |error: std::io::Error| {
-        let kind = if error.kind() == std::io::ErrorKind::NotFound { ErrorKind::Unavailable } else { ErrorKind::Io };
-        Error::new(kind, OP, format!("{} cannot be read; give the path of a PJRT plugin", path.display())).caused_by(error)
+        let kind = if error.kind() == std::io::ErrorKind::NotFound {
+            ErrorKind::Unavailable
+        } else {
+            ErrorKind::Io
+        };
+        Error::new(
+            kind,
+            OP,
+            format!(
+                "{} cannot be read; give the path of a PJRT plugin",
+                path.display()
+            ),
+        )
+        .caused_by(error)
     };
     // Before it is opened: opening a pipe waits for somebody who writes to it.
     let metadata = fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
-        let message = format!("{} is not a file; give the path of the shared library itself", path.display());
+        let message = format!(
+            "{} is not a file; give the path of the shared library itself",
+            path.display()
+        );
         return Err(Error::invalid(OP, message));
     }
     let mut file = File::open(path).map_err(unreadable)?;
-    if cfg!(target_os = "linux") { check_elf(&mut file, metadata.len(), path, unreadable) } else { Ok(()) }
+    if cfg!(target_os = "linux") {
+        check_elf(&mut file, metadata.len(), path, unreadable)
+    } else {
+        Ok(())
+    }
 }
 
-fn check_elf(file: &mut File, length: u64, path: &Path, unreadable: impl Fn(std::io::Error) -> Error) -> Result<()> {
+fn check_elf(
+    file: &mut File,
+    length: u64,
+    path: &Path,
+    unreadable: impl Fn(std::io::Error) -> Error,
+) -> Result<()> {
     let shown = path.display();
     let mut header = [0; 64];
     let got = read_up_to(file, 0, &mut header).map_err(&unreadable)?;
     if got < 4 || header[..4] != *b"\x7fELF" {
-        let message = format!("{shown} is not a shared library ({length} bytes, no ELF header); is it a plugin's `.so`?");
+        let message = format!(
+            "{shown} is not a shared library ({length} bytes, no ELF header); is it a plugin's `.so`?"
+        );
         return Err(Error::invalid(OP, message));
     }
     if got < header.len() {
@@ -42,7 +68,10 @@ fn check_elf(file: &mut File, length: u64, path: &Path, unreadable: impl Fn(std:
     }
     let (class, order) = (header[4], header[5]);
     if class != 2 || order != 1 {
-        return Err(Error::invalid(OP, format!("{shown} is not a 64-bit little-endian library, which this machine needs")));
+        return Err(Error::invalid(
+            OP,
+            format!("{shown} is not a 64-bit little-endian library, which this machine needs"),
+        ));
     }
     let machine = u16_at(&header, 18);
     if machine != this_machine() {
@@ -54,21 +83,31 @@ fn check_elf(file: &mut File, length: u64, path: &Path, unreadable: impl Fn(std:
         return Err(Error::new(ErrorKind::Unsupported, OP, message));
     }
     if u16_at(&header, 16) != 3 {
-        return Err(Error::invalid(OP, format!("{shown} is an ELF file but not a shared library")));
+        return Err(Error::invalid(
+            OP,
+            format!("{shown} is an ELF file but not a shared library"),
+        ));
     }
 
-    // Segments are what is mapped; the section table stands at the end, so it tells a cut file best.
+    // Segments are what is mapped; the section table stands at the end, so it tells a cut file
+    // best.
     let mut needed = 0;
-    for entry in table(file, length, path, Table::segments(&header), &unreadable)?.chunks_exact(56) {
+    for entry in table(file, length, path, Table::segments(&header), &unreadable)?.chunks_exact(56)
+    {
         needed = needed.max(u64_at(entry, 8).saturating_add(u64_at(entry, 32)));
     }
     const NOBITS: u32 = 8;
-    for entry in table(file, length, path, Table::sections(&header), &unreadable)?.chunks_exact(64) {
+    for entry in table(file, length, path, Table::sections(&header), &unreadable)?.chunks_exact(64)
+    {
         if u32_at(entry, 4) != NOBITS {
             needed = needed.max(u64_at(entry, 24).saturating_add(u64_at(entry, 32)));
         }
     }
-    if needed > length { Err(truncated(path, length, needed)) } else { Ok(()) }
+    if needed > length {
+        Err(truncated(path, length, needed))
+    } else {
+        Ok(())
+    }
 }
 
 /// One of the two tables that an ELF header points at.
@@ -81,13 +120,31 @@ struct Table {
 
 impl Table {
     fn segments(header: &[u8]) -> Self {
-        let [offset, entry, count] = [u64_at(header, 32), u16_at(header, 54).into(), u16_at(header, 56).into()];
-        Table { offset, entry: entry as usize, count: count as usize, entry_of_elf64: 56 }
+        let [offset, entry, count] = [
+            u64_at(header, 32),
+            u16_at(header, 54).into(),
+            u16_at(header, 56).into(),
+        ];
+        Table {
+            offset,
+            entry: entry as usize,
+            count: count as usize,
+            entry_of_elf64: 56,
+        }
     }
 
     fn sections(header: &[u8]) -> Self {
-        let [offset, entry, count] = [u64_at(header, 40), u16_at(header, 58).into(), u16_at(header, 60).into()];
-        Table { offset, entry: entry as usize, count: count as usize, entry_of_elf64: 64 }
+        let [offset, entry, count] = [
+            u64_at(header, 40),
+            u16_at(header, 58).into(),
+            u16_at(header, 60).into(),
+        ];
+        Table {
+            offset,
+            entry: entry as usize,
+            count: count as usize,
+            entry_of_elf64: 64,
+        }
     }
 }
 
@@ -102,7 +159,11 @@ fn table(
         return Ok(Vec::new());
     }
     if table.entry != table.entry_of_elf64 {
-        let message = format!("{} is corrupt: table entries of {} bytes; fetch it again", path.display(), table.entry);
+        let message = format!(
+            "{} is corrupt: table entries of {} bytes; fetch it again",
+            path.display(),
+            table.entry
+        );
         return Err(Error::new(ErrorKind::Corrupt, OP, message));
     }
     let mut bytes = vec![0; table.entry * table.count];
@@ -111,7 +172,11 @@ fn table(
         return Err(truncated(path, length, end));
     }
     let got = read_up_to(file, table.offset, &mut bytes).map_err(unreadable)?;
-    if got < bytes.len() { Err(truncated(path, length, end)) } else { Ok(bytes) }
+    if got < bytes.len() {
+        Err(truncated(path, length, end))
+    } else {
+        Ok(bytes)
+    }
 }
 
 fn truncated(path: &Path, length: u64, needed: u64) -> Error {

@@ -1,4 +1,5 @@
-//! Compile options as XLA reads them: a few messages of `compile_options.proto`, and what is read back of programs.
+//! Compile options as XLA reads them: a few messages of `compile_options.proto`, and what is read
+//! back of programs.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +37,8 @@ struct ExecutableBuildOptionsProto {
     use_shardy_partitioner: bool,
 }
 
-/// `DeviceAssignmentProto`: one entry of `computation_devices` per partition, one id in it per replica.
+/// `DeviceAssignmentProto`: one entry of `computation_devices` per partition, one id in it per
+/// replica.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DeviceAssignmentProto {
     #[prost(int32, tag = "1")]
@@ -81,10 +83,12 @@ pub(crate) struct Assignment {
     pub(crate) ids: Vec<u32>,
 }
 
-/// The first version of the API whose CPU plugins fuse dots with the YNN library, and take the flag that says which.
+/// The first version of the API whose CPU plugins fuse dots with the YNN library, and take the flag
+/// that says which.
 const FUSES_WITH_YNN: (i32, i32) = (0, 115);
 
-/// The user's flags, after those without which this platform's compiler would be wrong or slow on this program.
+/// The user's flags, after those without which this platform's compiler would be wrong or slow on
+/// this program.
 pub(crate) fn with_defaults(
     platform: &str,
     api_version: (i32, i32),
@@ -93,27 +97,45 @@ pub(crate) fn with_defaults(
 ) -> Vec<(String, FlagValue)> {
     let mut defaults = Vec::new();
     if platform == "cpu" {
-        // Minimum and maximum otherwise drop NaN, against StableHLO's specification: of (1, NaN) they give 1, so that a
-        // ReLU or a max pooling hides that a model has diverged.
+        // Minimum and maximum otherwise drop NaN, against StableHLO's specification: of (1, NaN)
+        // they give 1, so that a ReLU or a max pooling hides that a model has diverged.
         defaults.push(("xla_cpu_enable_fast_min_max", FlagValue::Bool(false)));
         if api_version >= FUSES_WITH_YNN && mentions_bf16(code) {
-            // With all of its fusions one dot in bf16 makes a training step 18 times slower. Dots alone are the fastest of what
-            // does not: 6 to 11 % less processor time for steps of dense networks than without any (decision 0021).
-            defaults.push(("xla_cpu_experimental_ynn_fusion_type", FlagValue::Str("LIBRARY_FUSION_TYPE_DOT".to_owned())));
+            // With all of its fusions one dot in bf16 makes a training step 18 times slower. Dots
+            // alone are the fastest of what does not: 6 to 11 % less processor time for steps of
+            // dense networks than without any (decision 0021).
+            defaults.push((
+                "xla_cpu_experimental_ynn_fusion_type",
+                FlagValue::Str("LIBRARY_FUSION_TYPE_DOT".to_owned()),
+            ));
         }
     }
     let asked = |name: &str| flags.iter().any(|(flag, _)| flag == name);
-    let defaults = defaults.into_iter().filter(|(name, _)| !asked(name)).map(|(name, value)| (name.to_owned(), value));
+    let defaults = defaults
+        .into_iter()
+        .filter(|(name, _)| !asked(name))
+        .map(|(name, value)| (name.to_owned(), value));
     defaults.chain(flags.iter().cloned()).collect()
 }
 
-/// The bytes for a program on these devices, of which there must be at least one: XLA aborts the process on options
-/// without replicas or partitions.
+/// The bytes for a program on these devices, of which there must be at least one: XLA aborts the
+/// process on options without replicas or partitions.
 pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagValue)]) -> Vec<u8> {
-    let Assignment { replicas, partitions, ids } = devices;
-    assert!(!ids.is_empty() && ids.len() == replicas * partitions, "every replica and partition has a device");
+    let Assignment {
+        replicas,
+        partitions,
+        ids,
+    } = devices;
+    assert!(
+        !ids.is_empty() && ids.len() == replicas * partitions,
+        "every replica and partition has a device"
+    );
     let on = |partition: usize| ComputationDevice {
-        replica_device_ids: ids[partition..].iter().step_by(*partitions).map(|id| i64::from(*id)).collect(),
+        replica_device_ids: ids[partition..]
+            .iter()
+            .step_by(*partitions)
+            .map(|id| i64::from(*id))
+            .collect(),
     };
     let overrides = flags.iter().map(|(name, value)| {
         let value = match value {
@@ -137,7 +159,8 @@ pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagVa
             }),
             // GSPMD keeps outputs whole without it; Shardy decides by itself.
             allow_spmd_sharding_propagation_to_output: vec![true],
-            // Shardy on a program without its annotations, and the old partitioner on one with them, both fail.
+            // Shardy on a program without its annotations, and the old partitioner on one with
+            // them, both fail.
             use_shardy_partitioner: uses_shardy(code),
         }),
         env_option_overrides: overrides.collect(),
@@ -147,7 +170,9 @@ pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagVa
 
 /// See [`fuzz::compile_options`](crate::fuzz::compile_options).
 pub(crate) fn fuzz(data: &[u8]) -> bool {
-    let Ok(options) = CompileOptionsProto::decode(data) else { return false };
+    let Ok(options) = CompileOptionsProto::decode(data) else {
+        return false;
+    };
     let printed = options.encode_to_vec();
     let again = CompileOptionsProto::decode(&*printed).expect("what is encoded is decoded");
     // As bytes: a NaN among the overrides is not equal to itself.
@@ -163,8 +188,15 @@ pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
         ("xla_int".to_owned(), FlagValue::Int(-7)),
         ("xla_float".to_owned(), FlagValue::Float(f64::NAN)),
     ];
-    let over = |replicas: usize, ids: &[u32]| Assignment { replicas, partitions: ids.len() / replicas, ids: ids.to_vec() };
-    vec![encode(&over(1, &[0]), b"", &[]), encode(&over(2, &[0, 1, 2, 3, 4, 5]), b"sdy.mesh", &flags)]
+    let over = |replicas: usize, ids: &[u32]| Assignment {
+        replicas,
+        partitions: ids.len() / replicas,
+        ids: ids.to_vec(),
+    };
+    vec![
+        encode(&over(1, &[0]), b"", &[]),
+        encode(&over(2, &[0, 1, 2, 3, 4, 5]), b"sdy.mesh", &flags),
+    ]
 }
 
 #[cfg(test)]
@@ -173,37 +205,85 @@ mod tests {
 
     #[test]
     fn the_cpu_keeps_nan_and_bf16_fast_unless_the_user_says_otherwise() {
-        let flag = |value| ("xla_cpu_enable_fast_min_max".to_owned(), FlagValue::Bool(value));
-        let ynn = |value: &str| ("xla_cpu_experimental_ynn_fusion_type".to_owned(), FlagValue::Str(value.to_owned()));
+        let flag = |value| {
+            (
+                "xla_cpu_enable_fast_min_max".to_owned(),
+                FlagValue::Bool(value),
+            )
+        };
+        let ynn = |value: &str| {
+            (
+                "xla_cpu_experimental_ynn_fusion_type".to_owned(),
+                FlagValue::Str(value.to_owned()),
+            )
+        };
         let other = ("xla_dump_to".to_owned(), FlagValue::Str("here".to_owned()));
         let (given, f32, bf16) = ([other.clone()], b"tensor<4xf32>", b"tensor<4xbf16>");
-        assert_eq!(with_defaults("cpu", (0, 115), f32, &given), [flag(false), other.clone()]);
-        assert_eq!(with_defaults("cpu", (0, 115), f32, &[flag(true)]), [flag(true)]);
-        assert_eq!(with_defaults("cpu", (0, 115), bf16, &given), [flag(false), ynn("LIBRARY_FUSION_TYPE_DOT"), other.clone()]);
-        assert_eq!(with_defaults("cpu", (0, 115), bf16, &[ynn("")]), [flag(false), ynn("")]);
+        assert_eq!(
+            with_defaults("cpu", (0, 115), f32, &given),
+            [flag(false), other.clone()]
+        );
+        assert_eq!(
+            with_defaults("cpu", (0, 115), f32, &[flag(true)]),
+            [flag(true)]
+        );
+        assert_eq!(
+            with_defaults("cpu", (0, 115), bf16, &given),
+            [flag(false), ynn("LIBRARY_FUSION_TYPE_DOT"), other.clone()]
+        );
+        assert_eq!(
+            with_defaults("cpu", (0, 115), bf16, &[ynn("")]),
+            [flag(false), ynn("")]
+        );
         // Which does not know the flag.
-        assert_eq!(with_defaults("cpu", (0, 114), bf16, &given), [flag(false), other]);
+        assert_eq!(
+            with_defaults("cpu", (0, 114), bf16, &given),
+            [flag(false), other]
+        );
         assert_eq!(with_defaults("tpu", (0, 116), bf16, &given), given);
     }
 
     #[test]
     fn the_bytes_are_what_xla_reads() {
         let bytes = encode(&over(1, &[0]), b"module", &[]);
-        let options = CompileOptionsProto::decode(&*bytes).unwrap().executable_build_options.unwrap();
-        assert_eq!((options.num_replicas, options.num_partitions, options.use_shardy_partitioner), (1, 1, false));
+        let options = CompileOptionsProto::decode(&*bytes)
+            .unwrap()
+            .executable_build_options
+            .unwrap();
+        assert_eq!(
+            (
+                options.num_replicas,
+                options.num_partitions,
+                options.use_shardy_partitioner
+            ),
+            (1, 1, false)
+        );
         // Field 3, then device_ordinal -1 as a ten-byte varint, one replica, one partition, SPMD.
         assert_eq!(bytes[0], 0x1a);
-        let inner = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0x20, 0x01, 0x28, 0x01, 0x30, 0x01];
+        let inner = [
+            0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0x20, 0x01, 0x28,
+            0x01, 0x30, 0x01,
+        ];
         assert_eq!(&bytes[2..2 + inner.len()], inner);
     }
 
     #[test]
     fn overrides_keep_their_types() {
-        let flags = [("a".to_owned(), FlagValue::Bool(true)), ("b".to_owned(), FlagValue::Str(String::new()))];
-        let options = CompileOptionsProto::decode(&*encode(&over(1, &[3, 1]), b"", &flags)).unwrap();
-        assert_eq!(options.env_option_overrides["a"].value, Some(Override::Bool(true)));
+        let flags = [
+            ("a".to_owned(), FlagValue::Bool(true)),
+            ("b".to_owned(), FlagValue::Str(String::new())),
+        ];
+        let options =
+            CompileOptionsProto::decode(&*encode(&over(1, &[3, 1]), b"", &flags)).unwrap();
+        assert_eq!(
+            options.env_option_overrides["a"].value,
+            Some(Override::Bool(true))
+        );
         // An empty text is still a text: it is how the CPU plugin's library fusions are turned off.
-        assert_eq!(options.env_option_overrides["b"].value, Some(Override::Text(String::new())));
+        assert_eq!(
+            options.env_option_overrides["b"].value,
+            Some(Override::Text(String::new()))
+        );
     }
 
     #[test]
@@ -211,17 +291,34 @@ mod tests {
         for (replicas, ids, expected) in [
             (1, &[3, 1][..], vec![vec![3], vec![1]]),
             (2, &[3, 1], vec![vec![3, 1]]),
-            (2, &[0, 1, 2, 3, 4, 5], vec![vec![0, 3], vec![1, 4], vec![2, 5]]),
+            (
+                2,
+                &[0, 1, 2, 3, 4, 5],
+                vec![vec![0, 3], vec![1, 4], vec![2, 5]],
+            ),
         ] {
-            let options = CompileOptionsProto::decode(&*encode(&over(replicas, ids), b"", &[])).unwrap();
-            let assignment = options.executable_build_options.unwrap().device_assignment.unwrap();
+            let options =
+                CompileOptionsProto::decode(&*encode(&over(replicas, ids), b"", &[])).unwrap();
+            let assignment = options
+                .executable_build_options
+                .unwrap()
+                .device_assignment
+                .unwrap();
             assert_eq!(assignment.replica_count, replicas as i32);
-            let devices: Vec<_> = assignment.computation_devices.into_iter().map(|device| device.replica_device_ids).collect();
+            let devices: Vec<_> = assignment
+                .computation_devices
+                .into_iter()
+                .map(|device| device.replica_device_ids)
+                .collect();
             assert_eq!(devices, expected);
         }
     }
 
     fn over(replicas: usize, ids: &[u32]) -> Assignment {
-        Assignment { replicas, partitions: ids.len() / replicas, ids: ids.to_vec() }
+        Assignment {
+            replicas,
+            partitions: ids.len() / replicas,
+            ids: ids.to_vec(),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A loaded plugin: its file, its table of functions, what it says of itself.
 //!
-//! A plugin is loaded once per process and never unloaded: its threads, its registered handlers and every handle
-//! made by it point into it.
+//! A plugin is loaded once per process and never unloaded: its threads, its registered handlers and
+//! every handle made by it point into it.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,10 @@ use halite_pjrt_sys::{
     error::*,
     event::*,
     executable::*,
-    extension::{PJRT_FFI_Extension, PJRT_Layouts_Extension, PJRT_Profiler_Extension, PJRT_Shardings_Extension},
+    extension::{
+        PJRT_FFI_Extension, PJRT_Layouts_Extension, PJRT_Profiler_Extension,
+        PJRT_Shardings_Extension,
+    },
 };
 
 use crate::{
@@ -78,28 +81,37 @@ pub struct Extension {
 impl Extension {
     /// The name of its type in the header, where this crate knows it.
     pub fn name(&self) -> Option<&'static str> {
-        PJRT_Extension_Type::VALUES.iter().find(|(_, number, _)| *number == self.number).map(|(name, ..)| *name)
+        PJRT_Extension_Type::VALUES
+            .iter()
+            .find(|(_, number, _)| *number == self.number)
+            .map(|(name, ..)| *name)
     }
 }
 
 /// How a plugin is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions<'a> {
-    /// Environment variables that are set first, where the user has not set them (on Linux only). Plugins read them when they
-    /// are loaded or make their first client, so a plugin that is loaded already has had its chance.
+    /// Environment variables that are set first, where the user has not set them (on Linux only).
+    /// Plugins read them when they are loaded or make their first client, so a plugin that is
+    /// loaded already has had its chance.
     pub environment: &'a [(&'a str, &'a str)],
-    /// How long it may take. Some plugins ask servers that do not answer. As long may each of their clients take to be made
-    /// and to be destroyed.
+    /// How long it may take. Some plugins ask servers that do not answer. As long may each of their
+    /// clients take to be made and to be destroyed.
     pub deadline: Duration,
-    /// Whether the library is first loaded in a process of its own (on Linux), about 50 ms. Its constructors run while it is
-    /// loaded; one that does not return would block every later load and the end of this process. Not needed for a
-    /// library that is known by its digest. `HALITE_PLUGIN_PROBE=off` turns it off.
+    /// Whether the library is first loaded in a process of its own (on Linux), about 50 ms. Its
+    /// constructors run while it is loaded; one that does not return would block every later load
+    /// and the end of this process. Not needed for a library that is known by its digest.
+    /// `HALITE_PLUGIN_PROBE=off` turns it off.
     pub probe: bool,
 }
 
 impl Default for LoadOptions<'_> {
     fn default() -> Self {
-        LoadOptions { environment: &[], deadline: Duration::from_secs(180), probe: true }
+        LoadOptions {
+            environment: &[],
+            deadline: Duration::from_secs(180),
+            probe: true,
+        }
     }
 }
 
@@ -116,13 +128,13 @@ enum Slot {
 impl Plugin {
     /// Loads a plugin and initialises it; a file that is loaded already gives the same plugin.
     ///
-    /// Plugins read the environment while they are loaded or make their first client, so set it before: `XLA_FLAGS` (an
-    /// unknown flag in it ends the process). `TF_CPP_MIN_LOG_LEVEL=3`, which keeps XLA's own log off stderr, is set here
-    /// where it is not (on Linux).
+    /// Plugins read the environment while they are loaded or make their first client, so set it
+    /// before: `XLA_FLAGS` (an unknown flag in it ends the process). `TF_CPP_MIN_LOG_LEVEL=3`,
+    /// which keeps XLA's own log off stderr, is set here where it is not (on Linux).
     ///
     /// # Errors
-    /// If the file is missing, truncated, for another machine or no plugin, if its version is too old, if it refuses to
-    /// initialise, or if it takes longer than it may.
+    /// If the file is missing, truncated, for another machine or no plugin, if its version is too
+    /// old, if it refuses to initialise, or if it takes longer than it may.
     pub fn load(path: impl AsRef<Path>) -> Result<&'static Plugin> {
         Self::load_path(path.as_ref(), &LoadOptions::default())
     }
@@ -140,12 +152,21 @@ impl Plugin {
 
         at_exit::watch_thread();
         library_file::check(path)?;
-        let path = path
-            .canonicalize()
-            .map_err(|error| Error::new(ErrorKind::Io, OP, format!("{} cannot be resolved", path.display())).caused_by(error))?;
+        let path = path.canonicalize().map_err(|error| {
+            Error::new(
+                ErrorKind::Io,
+                OP,
+                format!("{} cannot be resolved", path.display()),
+            )
+            .caused_by(error)
+        })?;
         let slot = {
             let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-            known.get_or_insert_default().entry(path.clone()).or_default().clone()
+            known
+                .get_or_insert_default()
+                .entry(path.clone())
+                .or_default()
+                .clone()
         };
         // Held while loading, so that two threads do not initialise one plugin twice.
         let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,7 +196,8 @@ impl Plugin {
         };
         isolate::prepare_to_wait();
         let (file, deadline) = (path.clone(), options.deadline);
-        let Some(loaded) = isolate::run(isolation, move || Self::load_now(file, shown, deadline)) else {
+        let Some(loaded) = isolate::run(isolation, move || Self::load_now(file, shown, deadline))
+        else {
             *slot = Slot::Stuck(options.deadline);
             return Err(stuck(&path, options.deadline));
         };
@@ -185,24 +207,52 @@ impl Plugin {
     }
 
     fn load_now(path: PathBuf, shown: &'static str, deadline: Duration) -> Result<&'static Plugin> {
-        let unreadable =
-            |error| Error::new(ErrorKind::Io, OP, format!("{} cannot be read to its end", path.display())).caused_by(error);
+        let unreadable = |error| {
+            Error::new(
+                ErrorKind::Io,
+                OP,
+                format!("{} cannot be read to its end", path.display()),
+            )
+            .caused_by(error)
+        };
         let build = Build::of_file(&path).map_err(unreadable)?;
         let environment_flags = EnvironmentFlags::checked()?;
         let table = Table::of_library(&path)?;
-        // SAFETY: initialising has no condition but to be the first call, once, which the caller's lock sees to.
+        // SAFETY: initialising has no condition but to be the first call, once, which the caller's
+        // lock sees to.
         unsafe { table.call("initialise plugin", &mut PJRT_Plugin_Initialize_Args::new()) }
-            .map_err(|error| Error::new(error.kind(), OP, format!("{} refuses to start", path.display())).caused_by(error))?;
+            .map_err(|error| {
+                Error::new(
+                    error.kind(),
+                    OP,
+                    format!("{} refuses to start", path.display()),
+                )
+                .caused_by(error)
+            })?;
         let attributes = table.attributes()?;
         let gate = Gate::new();
-        let plugin = Plugin { path, shown, table, attributes, build, environment_flags, gate, deadline };
+        let plugin = Plugin {
+            path,
+            shown,
+            table,
+            attributes,
+            build,
+            environment_flags,
+            gate,
+            deadline,
+        };
         Ok(Box::leak(Box::new(plugin)))
     }
 
-    /// A library whose constructors have not returned, if there is one. While there is, no library can be loaded, and the
-    /// process can end by `_exit` or a signal only: `exit`, as at the end of `main`, waits for the loader.
+    /// A library whose constructors have not returned, if there is one. While there is, no library
+    /// can be loaded, and the process can end by `_exit` or a signal only: `exit`, as at the end of
+    /// `main`, waits for the loader.
     pub fn stuck_in_loader() -> Option<PathBuf> {
-        IN_LOADER.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()
+        IN_LOADER
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .first()
+            .cloned()
     }
 
     /// The file it was loaded from.
@@ -222,25 +272,39 @@ impl Plugin {
 
     /// The versions of StableHLO it takes, where it says so.
     pub fn stablehlo(&self) -> Option<StableHloVersions> {
-        let version = |name: &str| match self.attributes.iter().find(|(attribute, _)| attribute == name) {
+        let version = |name: &str| match self
+            .attributes
+            .iter()
+            .find(|(attribute, _)| attribute == name)
+        {
             Some((_, OptionValue::Ints(numbers))) => numbers[..].try_into().ok(),
             _ => None,
         };
-        Some(StableHloVersions { minimum: version("stablehlo_minimum_version")?, current: version("stablehlo_current_version")? })
+        Some(StableHloVersions {
+            minimum: version("stablehlo_minimum_version")?,
+            current: version("stablehlo_current_version")?,
+        })
     }
 
     /// Its extensions, in the order of its list.
     pub fn extensions(&self) -> Vec<Extension> {
-        self.table.extensions().map(|(number, _, size)| Extension { number, size }).collect()
+        self.table
+            .extensions()
+            .map(|(number, _, size)| Extension { number, size })
+            .collect()
     }
 
     /// Names of the functions of the API that it does not have, of those that this crate knows.
     pub fn missing_functions(&self) -> Vec<&'static str> {
-        halite_pjrt_sys::SLOTS.iter().filter(|slot| self.table.entry(slot.offset).is_none()).map(|slot| slot.name).collect()
+        halite_pjrt_sys::SLOTS
+            .iter()
+            .filter(|slot| self.table.entry(slot.offset).is_none())
+            .map(|slot| slot.name)
+            .collect()
     }
 
-    /// Makes a client: a backend on the devices that the plugin finds. Blocks, at most as long as the plugin's
-    /// [`LoadOptions::deadline`]; a plugin makes one client at a time.
+    /// Makes a client: a backend on the devices that the plugin finds. Blocks, at most as long as
+    /// the plugin's [`LoadOptions::deadline`]; a plugin makes one client at a time.
     ///
     /// ```no_run
     /// // Needs a plugin: the path of its shared library.
@@ -250,8 +314,9 @@ impl Plugin {
     /// ```
     ///
     /// # Errors
-    /// If an option has a wrong type or an unknown name, or the plugin finds no device. [`ErrorKind::DeadlineExceeded`] if the
-    /// plugin does not return in time; while it does not, it makes no other client.
+    /// If an option has a wrong type or an unknown name, or the plugin finds no device.
+    /// [`ErrorKind::DeadlineExceeded`] if the plugin does not return in time; while it does not, it
+    /// makes no other client.
     pub fn client(&'static self, options: Options) -> Result<Pjrt> {
         self.client_within(options, self.deadline)
     }
@@ -267,7 +332,8 @@ impl Plugin {
     /// Describes devices that need not be here, to compile for: `v5e:4x4` on a TPU plugin.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has no topologies by name; what the plugin says of the name.
+    /// [`ErrorKind::Unsupported`] where the plugin has no topologies by name; what the plugin says
+    /// of the name.
     pub fn topology(&'static self, name: &str, options: Options) -> Result<Topology> {
         Topology::create(self, name, options)
     }
@@ -285,14 +351,16 @@ impl Plugin {
         Profiler::of(self)
     }
 
-    /// From now on, counts and times the calls of its functions: see [`call_times`](Self::call_times).
+    /// From now on, counts and times the calls of its functions: see
+    /// [`call_times`](Self::call_times).
     ///
     /// It stays on, and takes two looks at the clock for each call: for measurements.
     pub fn time_calls(&self) {
         self.table.times.start();
     }
 
-    /// The functions that were called since [`time_calls`](Self::time_calls), on all threads, in the order of the table.
+    /// The functions that were called since [`time_calls`](Self::time_calls), on all threads, in
+    /// the order of the table.
     pub fn call_times(&self) -> Vec<CallTime> {
         self.table.times.called()
     }
@@ -340,7 +408,10 @@ static IN_LOADER: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 fn stuck(path: &Path, waited: Duration) -> Error {
     let why = match Plugin::stuck_in_loader() {
         Some(other) if other != path => {
-            format!("the constructors of {} do not return, and block the loading of any other library", other.display())
+            format!(
+                "the constructors of {} do not return, and block the loading of any other library",
+                other.display()
+            )
         }
         _ => "it may wait for a server or a device that does not answer".to_owned(),
     };
@@ -362,7 +433,8 @@ pub(crate) struct Table {
     times: CallTimes,
 }
 
-// SAFETY: the table is constant after the plugin is initialised, which happens before a `Plugin` is handed out.
+// SAFETY: the table is constant after the plugin is initialised, which happens before a `Plugin` is
+// handed out.
 unsafe impl Send for Table {}
 // SAFETY: as above; that its functions can be called from any thread is how JAX uses every plugin.
 unsafe impl Sync for Table {}
@@ -392,25 +464,50 @@ impl Table {
         // Its constructors ran and may have started threads: it stays, plugin or not.
         std::mem::forget(library);
         let get = get?;
-        let boundary = Boundary { plugin: &shown.to_string(), function: GET_PJRT_API };
+        let boundary = Boundary {
+            plugin: &shown.to_string(),
+            function: GET_PJRT_API,
+        };
         // SAFETY: the function takes nothing and is the first one called.
         let start = unsafe { get() };
         std::mem::forget(boundary);
-        let start = NonNull::new(start.cast_mut())
-            .ok_or_else(|| Error::invalid(OP, format!("{shown} gave no table of functions; use another build of it")))?;
+        let start = NonNull::new(start.cast_mut()).ok_or_else(|| {
+            Error::invalid(
+                OP,
+                format!("{shown} gave no table of functions; use another build of it"),
+            )
+        })?;
         // SAFETY: every version of the table begins with its size and, 16 bytes on, the version.
         let (size, major, minor) = unsafe {
             let size = start.cast::<usize>().read();
             if size < std::mem::offset_of!(PJRT_Api, PJRT_Error_Destroy) {
-                return Err(Error::invalid(OP, format!("{shown} has a table of {size} bytes, which holds no function")));
+                return Err(Error::invalid(
+                    OP,
+                    format!("{shown} has a table of {size} bytes, which holds no function"),
+                ));
             }
-            let version = start.cast::<u8>().add(std::mem::offset_of!(PJRT_Api, pjrt_api_version));
+            let version = start
+                .cast::<u8>()
+                .add(std::mem::offset_of!(PJRT_Api, pjrt_api_version));
             let number = |offset| version.add(offset).cast::<c_int>().read();
             let major = number(std::mem::offset_of!(PJRT_Api_Version, major_version));
-            (size, major, number(std::mem::offset_of!(PJRT_Api_Version, minor_version)))
+            (
+                size,
+                major,
+                number(std::mem::offset_of!(PJRT_Api_Version, minor_version)),
+            )
         };
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let table = Table { start, size, version: (major, minor), name: name.into(), times: CallTimes::new() };
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        let table = Table {
+            start,
+            size,
+            version: (major, minor),
+            name: name.into(),
+            times: CallTimes::new(),
+        };
         table.check_version(path)?;
         table.check_required(path)?;
         Ok(table)
@@ -424,7 +521,11 @@ impl Table {
         let message = format!(
             "{} speaks PJRT {major}.{minor}; 0.{OLDEST_MINOR} or newer is needed (0.{API_MINOR} is known in full); {}",
             path.display(),
-            if major == 0 { "install a newer plugin" } else { "install a newer halite" },
+            if major == 0 {
+                "install a newer plugin"
+            } else {
+                "install a newer halite"
+            },
         );
         Err(Error::new(ErrorKind::Unsupported, OP, message))
     }
@@ -459,13 +560,21 @@ impl Table {
             PJRT_Buffer_ReadyEvent_Args::SLOT,
             PJRT_Buffer_ToHostBuffer_Args::SLOT,
         ];
-        let missing: Vec<_> = required.iter().filter(|slot| self.entry(slot.offset).is_none()).map(|slot| slot.name).collect();
+        let missing: Vec<_> = required
+            .iter()
+            .filter(|slot| self.entry(slot.offset).is_none())
+            .map(|slot| slot.name)
+            .collect();
         if missing.is_empty() {
             return Ok(());
         }
         let (major, minor) = self.version;
         let (some, more) = missing.split_at(missing.len().min(4));
-        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} more", more.len())
+        };
         let message = format!(
             "{} (PJRT {major}.{minor}) lacks {}{more}, without which nothing works; use a complete build of it",
             path.display(),
@@ -480,9 +589,16 @@ impl Table {
     ///
     /// * The arguments are valid for that function: handles alive, lengths true.
     #[inline]
-    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
+    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
+        &self,
+        op: &'static str,
+        args: &mut A,
+    ) -> Result<()> {
         let function = self.function(args).ok_or_else(|| self.lacks::<A>(op))?;
-        let boundary = Boundary { plugin: &self.name, function: A::SLOT.name };
+        let boundary = Boundary {
+            plugin: &self.name,
+            function: A::SLOT.name,
+        };
         // SAFETY: the caller's condition.
         let error = self.times.time(&A::SLOT, || unsafe { function(args) });
         std::mem::forget(boundary);
@@ -490,7 +606,8 @@ impl Table {
         unsafe { self.check(op, error) }
     }
 
-    /// Calls a function that frees something. What it returns cannot be acted upon; a missing one leaks.
+    /// Calls a function that frees something. What it returns cannot be acted upon; a missing one
+    /// leaks.
     ///
     /// # Safety
     ///
@@ -513,10 +630,17 @@ impl Table {
 
     /// The function that takes these arguments, if the table has it.
     #[inline]
-    pub(crate) fn function<A: Call>(&self, _: &A) -> Option<unsafe extern "C-unwind" fn(*mut A) -> A::Return> {
+    pub(crate) fn function<A: Call>(
+        &self,
+        _: &A,
+    ) -> Option<unsafe extern "C-unwind" fn(*mut A) -> A::Return> {
         let entry = self.entry(A::SLOT.offset)?;
         // SAFETY: `Call` says that the entry at this offset has this type.
-        Some(unsafe { std::mem::transmute::<NonNull<()>, unsafe extern "C-unwind" fn(*mut A) -> A::Return>(entry) })
+        Some(unsafe {
+            std::mem::transmute::<NonNull<()>, unsafe extern "C-unwind" fn(*mut A) -> A::Return>(
+                entry,
+            )
+        })
     }
 
     #[inline]
@@ -524,7 +648,8 @@ impl Table {
         if offset + size_of::<usize>() > self.size {
             return None;
         }
-        // SAFETY: the table is `size` bytes long, so the pointer-sized entry at `offset` lies within.
+        // SAFETY: the table is `size` bytes long, so the pointer-sized entry at `offset` lies
+        // within.
         let entry = unsafe { self.start.cast::<u8>().add(offset).cast::<*mut ()>().read() };
         NonNull::new(entry)
     }
@@ -536,15 +661,23 @@ impl Table {
             0 => String::new(),
             since => format!(", which came with 0.{since}"),
         };
-        let message = format!("{} (PJRT {major}.{minor}) has no {}{since}", self.name, A::SLOT.name);
+        let message = format!(
+            "{} (PJRT {major}.{minor}) has no {}{since}",
+            self.name,
+            A::SLOT.name
+        );
         Error::new(ErrorKind::Unsupported, op, message)
     }
 
     /// The plugin's extensions: number, start, size.
     fn extensions(&self) -> impl Iterator<Item = (u32, NonNull<PJRT_Extension_Base>, usize)> {
-        // SAFETY: the table has this field, and so have the entries of the list, which ends with null.
+        // SAFETY: the table has this field, and so have the entries of the list, which ends with
+        // null.
         let first = unsafe {
-            let field = self.start.cast::<u8>().add(std::mem::offset_of!(PJRT_Api, extension_start));
+            let field = self
+                .start
+                .cast::<u8>()
+                .add(std::mem::offset_of!(PJRT_Api, extension_start));
             field.cast::<*mut PJRT_Extension_Base>().read()
         };
         let mut next = NonNull::new(first);
@@ -561,7 +694,9 @@ impl Table {
 
     /// An entry of an extension, if the plugin has the extension and it is long enough.
     pub(crate) fn extension_entry<X: ExtensionTable>(&self, offset: usize) -> Option<NonNull<()>> {
-        let (_, start, size) = self.extensions().find(|(number, ..)| *number == X::TYPE.0)?;
+        let (_, start, size) = self
+            .extensions()
+            .find(|(number, ..)| *number == X::TYPE.0)?;
         if offset + size_of::<usize>() > size {
             return None;
         }
@@ -571,8 +706,8 @@ impl Table {
 
     fn attributes(&self) -> Result<Options> {
         let mut args = PJRT_Plugin_Attributes_Args::new();
-        // SAFETY: the plugin is initialised, and the list lives as long as the process. A plugin without attributes
-        // is allowed.
+        // SAFETY: the plugin is initialised, and the list lives as long as the process. A plugin
+        // without attributes is allowed.
         unsafe {
             match self.call("plugin attributes", &mut args) {
                 Ok(()) => from_named(self.name(), args.attributes, args.num_attributes),
@@ -603,13 +738,14 @@ impl ExtensionTable for PJRT_FFI_Extension {
 #[cfg(unix)]
 fn open(path: &Path) -> Result<libloading::os::unix::Library, libloading::Error> {
     use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-    // Local, so that two plugins with the same symbols inside do not meet.
-    // SAFETY: loading runs the library's constructors; the caller of `Plugin::load` chose to trust the file.
+    // Local, so that two plugins with the same symbols inside do not meet. SAFETY: loading runs the
+    // library's constructors; the caller of `Plugin::load` chose to trust the file.
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
 }
 
 #[cfg(not(unix))]
 fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
-    // SAFETY: loading runs the library's constructors; the caller of `Plugin::load` chose to trust the file.
+    // SAFETY: loading runs the library's constructors; the caller of `Plugin::load` chose to trust
+    // the file.
     unsafe { libloading::Library::new(path) }
 }

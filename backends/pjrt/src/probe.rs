@@ -1,8 +1,9 @@
 //! Loading a library in a process of its own, before it is loaded here.
 //!
-//! The system's loader holds a lock while it runs the constructors of a library. One that does not return blocks every
-//! other load and the end of the process, and one that aborts ends the process. So a library that halite does not know
-//! is first loaded into a shell (by `LD_PRELOAD`), which can be killed. It costs about 50 ms for a library of 200 MB.
+//! The system's loader holds a lock while it runs the constructors of a library. One that does not
+//! return blocks every other load and the end of the process, and one that aborts ends the process.
+//! So a library that halite does not know is first loaded into a shell (by `LD_PRELOAD`), which can
+//! be killed. It costs about 50 ms for a library of 200 MB.
 
 use std::{path::Path, time::Duration};
 
@@ -12,8 +13,8 @@ use halite_core::Result;
 #[cfg(target_os = "linux")]
 const SWITCH: &str = "HALITE_PLUGIN_PROBE";
 
-/// Whether the constructors of the library at `path` return within `deadline`. What else the loader says against the
-/// library is left to the load itself.
+/// Whether the constructors of the library at `path` return within `deadline`. What else the loader
+/// says against the library is left to the load itself.
 ///
 /// # Errors
 /// If they do not return in time, or end their process.
@@ -41,11 +42,22 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
         return Ok(());
     }
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", &format!("exit {RAN}")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["-c", &format!("exit {RAN}")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut preloaded = path.as_os_str().to_owned();
     // The loader takes these for the end of a path.
-    if path.as_os_str().as_bytes().iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
-        let Ok(file) = File::open(path) else { return Ok(()) };
+    if path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| byte.is_ascii_whitespace() || *byte == b':')
+    {
+        let Ok(file) = File::open(path) else {
+            return Ok(());
+        };
         command.stdin(file);
         preloaded = OsString::from("/proc/self/fd/0");
     }
@@ -54,7 +66,9 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
         preloaded.push(others);
     }
     // A system without a shell has no probe.
-    let Ok(mut child) = command.env("LD_PRELOAD", preloaded).spawn() else { return Ok(()) };
+    let Ok(mut child) = command.env("LD_PRELOAD", preloaded).spawn() else {
+        return Ok(());
+    };
     let shown = path.display().to_string();
     let (started, mut notice) = (Instant::now(), first_notice(deadline));
     let status = loop {
@@ -77,7 +91,13 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
             say_waiting(op, &shown, waited, deadline);
             notice *= 3;
         }
-        thread::sleep(Duration::from_millis(if waited < Duration::from_millis(200) { 2 } else { 20 }));
+        thread::sleep(Duration::from_millis(
+            if waited < Duration::from_millis(200) {
+                2
+            } else {
+                20
+            },
+        ));
     };
     match status.code() {
         Some(RAN | NOT_STARTED) => Ok(()),

@@ -1,7 +1,8 @@
 //! A plugin's own profiler: what the device did, kernel by kernel, as the vendor's tools read it.
 //!
-//! The functions are those of XLA's `profiler_c_api.h`, reached through PJRT's extension of type 1. The header says nothing
-//! of threads, so one thread creates, starts, stops, collects and destroys, as in XLA's own use.
+//! The functions are those of XLA's `profiler_c_api.h`, reached through PJRT's extension of type 1.
+//! The header says nothing of threads, so one thread creates, starts, stops, collects and destroys,
+//! as in XLA's own use.
 
 use std::{
     fmt,
@@ -74,7 +75,10 @@ impl Profiler {
     /// `None` where the plugin has no profiler, or not all functions of one.
     pub(crate) fn of(plugin: &'static Plugin) -> Option<Self> {
         let offset = std::mem::offset_of!(PJRT_Profiler_Extension, profiler_api);
-        let table = plugin.table().extension_entry::<PJRT_Profiler_Extension>(offset)?.cast::<PLUGIN_Profiler_Api>();
+        let table = plugin
+            .table()
+            .extension_entry::<PJRT_Profiler_Extension>(offset)?
+            .cast::<PLUGIN_Profiler_Api>();
         // SAFETY: a profiler's table begins with its size, and lives as long as the plugin.
         let size = unsafe { table.cast::<usize>().read() };
         if size < PLUGIN_Profiler_Api::STRUCT_SIZE {
@@ -99,8 +103,14 @@ impl Profiler {
     /// # Errors
     /// What the plugin says; mostly that another profiler is recording.
     pub fn start(self) -> Result<Profiling> {
-        // As JAX asks: host events down to those of XLA's runtime, all of the devices, the programs with them.
-        let options = ProfileOptions { host_tracer_level: 2, device_tracer_level: 1, version: 1, enable_hlo_proto: true };
+        // As JAX asks: host events down to those of XLA's runtime, all of the devices, the programs
+        // with them.
+        let options = ProfileOptions {
+            host_tracer_level: 2,
+            device_tracer_level: 1,
+            version: 1,
+            enable_hlo_proto: true,
+        };
         let options = options.encode_to_vec();
         let mut args = PLUGIN_Profiler_Create_Args {
             options: options.as_ptr().cast(),
@@ -110,8 +120,15 @@ impl Profiler {
         // SAFETY: the options live during the call.
         self.check("create", unsafe { (self.functions.create)(&mut args) })?;
         // From here on it is destroyed if anything fails.
-        let profiling = Profiling { profiler: self, handle: Handle::from_plugin(OP, args.profiler)?, on_one_thread: PhantomData };
-        let mut args = PLUGIN_Profiler_Start_Args { profiler: profiling.handle.as_ptr(), ..PLUGIN_Profiler_Start_Args::new() };
+        let profiling = Profiling {
+            profiler: self,
+            handle: Handle::from_plugin(OP, args.profiler)?,
+            on_one_thread: PhantomData,
+        };
+        let mut args = PLUGIN_Profiler_Start_Args {
+            profiler: profiling.handle.as_ptr(),
+            ..PLUGIN_Profiler_Start_Args::new()
+        };
         // SAFETY: the profiler is alive.
         self.check("start", unsafe { (self.functions.start)(&mut args) })?;
         Ok(profiling)
@@ -119,46 +136,76 @@ impl Profiler {
 
     /// Makes an error of the plugin's.
     fn check(&self, doing: &str, error: *mut PLUGIN_Profiler_Error) -> Result<()> {
-        let Some(error) = NonNull::new(error) else { return Ok(()) };
-        let mut message =
-            PLUGIN_Profiler_Error_Message_Args { error: error.as_ptr(), ..PLUGIN_Profiler_Error_Message_Args::new() };
-        let mut destroy =
-            PLUGIN_Profiler_Error_Destroy_Args { error: error.as_ptr(), ..PLUGIN_Profiler_Error_Destroy_Args::new() };
+        let Some(error) = NonNull::new(error) else {
+            return Ok(());
+        };
+        let mut message = PLUGIN_Profiler_Error_Message_Args {
+            error: error.as_ptr(),
+            ..PLUGIN_Profiler_Error_Message_Args::new()
+        };
+        let mut destroy = PLUGIN_Profiler_Error_Destroy_Args {
+            error: error.as_ptr(),
+            ..PLUGIN_Profiler_Error_Destroy_Args::new()
+        };
         // SAFETY: the error is alive until it is destroyed, and its words are copied before.
         let words = unsafe {
             (self.functions.error_message)(&mut message);
-            let words = text_of(self.plugin.table().name(), message.message, message.message_size);
+            let words = text_of(
+                self.plugin.table().name(),
+                message.message,
+                message.message_size,
+            );
             (self.functions.error_destroy)(&mut destroy);
             words?
         };
-        Err(Error::new(ErrorKind::Unavailable, OP, format!("{doing}, {:?}: {words}", self.plugin)))
+        Err(Error::new(
+            ErrorKind::Unavailable,
+            OP,
+            format!("{doing}, {:?}: {words}", self.plugin),
+        ))
     }
 }
 
 impl Profiling {
-    /// Ends recording, and gives what was recorded: a serialized `tensorflow.profiler.XSpace`. In a file
-    /// `DIR/plugins/profile/RUN/HOST.xplane.pb` it is what XProf and TensorBoard show.
+    /// Ends recording, and gives what was recorded: a serialized `tensorflow.profiler.XSpace`. In a
+    /// file `DIR/plugins/profile/RUN/HOST.xplane.pb` it is what XProf and TensorBoard show.
     ///
     /// # Errors
     /// What the plugin says.
     pub fn stop(self) -> Result<Vec<u8>> {
-        let Profiling { profiler, handle, .. } = &self;
-        let mut args = PLUGIN_Profiler_Stop_Args { profiler: handle.as_ptr(), ..PLUGIN_Profiler_Stop_Args::new() };
+        let Profiling {
+            profiler, handle, ..
+        } = &self;
+        let mut args = PLUGIN_Profiler_Stop_Args {
+            profiler: handle.as_ptr(),
+            ..PLUGIN_Profiler_Stop_Args::new()
+        };
         // SAFETY: the profiler is alive.
         profiler.check("stop", unsafe { (profiler.functions.stop)(&mut args) })?;
-        let mut args = PLUGIN_Profiler_CollectData_Args { profiler: handle.as_ptr(), ..PLUGIN_Profiler_CollectData_Args::new() };
+        let mut args = PLUGIN_Profiler_CollectData_Args {
+            profiler: handle.as_ptr(),
+            ..PLUGIN_Profiler_CollectData_Args::new()
+        };
         // SAFETY: the profiler is alive, and stopped.
-        profiler.check("collect", unsafe { (profiler.functions.collect_data)(&mut args) })?;
+        profiler.check("collect", unsafe {
+            (profiler.functions.collect_data)(&mut args)
+        })?;
         let size = args.buffer_size_in_bytes;
         if size > MOST_CODE {
-            return Err(not_believed(profiler.plugin.table().name(), size, MOST_CODE));
+            return Err(not_believed(
+                profiler.plugin.table().name(),
+                size,
+                MOST_CODE,
+            ));
         }
         let mut bytes = vec![0; size];
         if args.buffer.is_null() {
             // As the header says: a second call fills the caller's bytes.
             args.buffer = bytes.as_mut_ptr();
             // SAFETY: as above, and the buffer has the size that the first call said.
-            profiler.check("collect", unsafe { (profiler.functions.collect_data)(&mut args) })?;
+            profiler.check("collect", unsafe {
+                (profiler.functions.collect_data)(&mut args)
+            })?;
         } else {
             // SAFETY: as plugins do it: so many bytes of theirs, until the profiler is destroyed.
             unsafe { ptr::copy_nonoverlapping(args.buffer, bytes.as_mut_ptr(), size) };
@@ -171,9 +218,16 @@ impl Profiling {
 impl Drop for Profiling {
     fn drop(&mut self) {
         let (functions, profiler) = (&self.profiler.functions, self.handle.as_ptr());
-        let mut stop = PLUGIN_Profiler_Stop_Args { profiler, ..PLUGIN_Profiler_Stop_Args::new() };
-        let mut destroy = PLUGIN_Profiler_Destroy_Args { profiler, ..PLUGIN_Profiler_Destroy_Args::new() };
-        // SAFETY: the profiler is alive, and this is its last use. Stopping one that is stopped does nothing.
+        let mut stop = PLUGIN_Profiler_Stop_Args {
+            profiler,
+            ..PLUGIN_Profiler_Stop_Args::new()
+        };
+        let mut destroy = PLUGIN_Profiler_Destroy_Args {
+            profiler,
+            ..PLUGIN_Profiler_Destroy_Args::new()
+        };
+        // SAFETY: the profiler is alive, and this is its last use. Stopping one that is stopped
+        // does nothing.
         unsafe {
             let stopped = (functions.stop)(&mut stop);
             // Nobody is left to tell; the words are freed.
@@ -196,14 +250,23 @@ impl fmt::Debug for Profiling {
     }
 }
 
-/// How many of the bytes are the message: plugins say one byte more than they wrote. All fields of an `XSpace` are texts or
-/// messages: a tag of wire type 2, a length, and so many bytes.
+/// How many of the bytes are the message: plugins say one byte more than they wrote. All fields of
+/// an `XSpace` are texts or messages: a tag of wire type 2, a length, and so many bytes.
 fn message_length(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let Some((tag, after_tag)) = varint(rest) else { break };
-        let Some((length, after_length)) = varint(&rest[after_tag..]).filter(|_| tag & 7 == 2 && tag >> 3 > 0) else { break };
-        let Some(end) = usize::try_from(length).ok().and_then(|length| length.checked_add(at + after_tag + after_length)) else {
+        let Some((tag, after_tag)) = varint(rest) else {
+            break;
+        };
+        let Some((length, after_length)) =
+            varint(&rest[after_tag..]).filter(|_| tag & 7 == 2 && tag >> 3 > 0)
+        else {
+            break;
+        };
+        let Some(end) = usize::try_from(length)
+            .ok()
+            .and_then(|length| length.checked_add(at + after_tag + after_length))
+        else {
             break;
         };
         if end > bytes.len() {
@@ -235,7 +298,11 @@ mod tests {
         let message = [0x0a, 2, 7, 7, 0x22, 1, b'h'];
         assert_eq!(message_length(&message), 7);
         assert_eq!(message_length(&[&message[..], &[0]].concat()), 7);
-        assert_eq!(message_length(&[&message[..], &[0x0a, 200, 1, 5]].concat()), 7, "a field that is cut off");
+        assert_eq!(
+            message_length(&[&message[..], &[0x0a, 200, 1, 5]].concat()),
+            7,
+            "a field that is cut off"
+        );
         assert_eq!(message_length(&[]), 0);
         let long: Vec<u8> = [0x0a, 0xac, 0x02].into_iter().chain(vec![1; 300]).collect();
         assert_eq!(message_length(&long), 303);

@@ -1,10 +1,13 @@
-//! A compiled program as the compiler sees it: sizes, costs, bytes, and the types on its border. It may be loaded on
-//! devices or be compiled for devices that are not here.
+//! A compiled program as the compiler sees it: sizes, costs, bytes, and the types on its border. It
+//! may be loaded on devices or be compiled for devices that are not here.
 
 use std::{fmt, sync::Arc};
 
 use halite_core::{DType, Error, ErrorKind, ProgramMemory, Result, Signature, TensorType};
-use halite_pjrt_sys::{Call, base::PJRT_NamedValue, buffer::PJRT_Buffer_Type, error::PJRT_Error, executable::*, extension::*};
+use halite_pjrt_sys::{
+    Call, base::PJRT_NamedValue, buffer::PJRT_Buffer_Type, error::PJRT_Error, executable::*,
+    extension::*,
+};
 use prost::Message;
 
 use crate::{
@@ -28,7 +31,8 @@ pub struct CompiledProgram {
     _client: Option<Arc<Shared>>,
 }
 
-/// How one parameter or result is laid over devices: a serialized `OpSharding`; empty is the same on each.
+/// How one parameter or result is laid over devices: a serialized `OpSharding`; empty is the same
+/// on each.
 pub type ShardingBytes = Vec<u8>;
 
 impl CompiledProgram {
@@ -39,7 +43,12 @@ impl CompiledProgram {
         platform: &Arc<str>,
         client: Option<Arc<Shared>>,
     ) -> Self {
-        CompiledProgram { plugin, executable, platform: platform.clone(), _client: client }
+        CompiledProgram {
+            plugin,
+            executable,
+            platform: platform.clone(),
+            _client: client,
+        }
     }
 
     /// The name of the module.
@@ -47,25 +56,39 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not say.
     pub fn name(&self) -> Result<String> {
-        let mut args = PJRT_Executable_Name_Args { executable: self.raw(), ..PJRT_Executable_Name_Args::new() };
+        let mut args = PJRT_Executable_Name_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_Name_Args::new()
+        };
         // SAFETY: the executable is alive, and so is its name.
         unsafe {
             self.call("program name", &mut args)?;
-            text_of(self.table().name(), args.executable_name, args.executable_name_size)
+            text_of(
+                self.table().name(),
+                args.executable_name,
+                args.executable_name_size,
+            )
         }
     }
 
-    /// Bytes that load it again with this build of the plugin, where the program is for the CPU on a processor with the
-    /// same features. They have a digest and say whose they are.
+    /// Bytes that load it again with this build of the plugin, where the program is for the CPU on
+    /// a processor with the same features. They have a digest and say whose they are.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the plugin cannot.
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        let mut args = PJRT_Executable_Serialize_Args { executable: self.raw(), ..PJRT_Executable_Serialize_Args::new() };
+        let mut args = PJRT_Executable_Serialize_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_Serialize_Args::new()
+        };
         // SAFETY: the executable is alive; the bytes live until the deleter is called, once.
         unsafe {
             self.call("serialize", &mut args)?;
-            let bytes = code_of(self.table().name(), args.serialized_bytes, args.serialized_bytes_size)?;
+            let bytes = code_of(
+                self.table().name(),
+                args.serialized_bytes,
+                args.serialized_bytes_size,
+            )?;
             let bytes = frame::wrap(&self.plugin.identity(&self.platform), bytes);
             if let Some(delete) = args.serialized_executable_deleter {
                 delete(args.serialized_executable);
@@ -79,11 +102,18 @@ impl CompiledProgram {
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the plugin has none.
     pub fn fingerprint(&self) -> Result<String> {
-        let mut args = PJRT_Executable_Fingerprint_Args { executable: self.raw(), ..PJRT_Executable_Fingerprint_Args::new() };
+        let mut args = PJRT_Executable_Fingerprint_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_Fingerprint_Args::new()
+        };
         // SAFETY: the executable is alive, and so is its fingerprint.
         unsafe {
             self.call("fingerprint", &mut args)?;
-            text_of(self.table().name(), args.executable_fingerprint, args.executable_fingerprint_size)
+            text_of(
+                self.table().name(),
+                args.executable_fingerprint,
+                args.executable_fingerprint_size,
+            )
         }
     }
 
@@ -115,12 +145,18 @@ impl CompiledProgram {
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the plugin has none.
     pub fn cost(&self) -> Result<Vec<(String, f64)>> {
-        let mut args =
-            PJRT_Executable_GetCostAnalysis_Args { executable: self.raw(), ..PJRT_Executable_GetCostAnalysis_Args::new() };
+        let mut args = PJRT_Executable_GetCostAnalysis_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_GetCostAnalysis_Args::new()
+        };
         // SAFETY: the executable is alive, and so are its properties.
         let properties = unsafe {
             self.call("program cost", &mut args)?;
-            from_named(self.table().name(), args.properties.cast::<PJRT_NamedValue>(), args.num_properties)?
+            from_named(
+                self.table().name(),
+                args.properties.cast::<PJRT_NamedValue>(),
+                args.num_properties,
+            )?
         };
         let number = |(name, value)| match value {
             OptionValue::Float(value) => Some((name, f64::from(value))),
@@ -142,8 +178,8 @@ impl CompiledProgram {
             program: &mut program,
             ..PJRT_Executable_OptimizedProgram_Args::new()
         };
-        // SAFETY: without a place for the code, the first call tells the size; the second fills so many bytes. The
-        // format is a text of the plugin's.
+        // SAFETY: without a place for the code, the first call tells the size; the second fills so
+        // many bytes. The format is a text of the plugin's.
         unsafe {
             self.call(OP, &mut args)?;
             let size = program.code_size;
@@ -156,14 +192,18 @@ impl CompiledProgram {
             args.program = &mut program;
             self.call(OP, &mut args)?;
             code.truncate(program.code_size);
-            Ok((text_of(self.table().name(), program.format, program.format_size)?, code))
+            Ok((
+                text_of(self.table().name(), program.format, program.format_size)?,
+                code,
+            ))
         }
     }
 
     /// What the devices send each other in one run.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not give its optimized program, or in an unknown format.
+    /// [`ErrorKind::Unsupported`] where the plugin does not give its optimized program, or in an
+    /// unknown format.
     pub fn collectives(&self) -> Result<Collectives> {
         const OP: &str = "collectives";
         let (format, bytes) = self.optimized()?;
@@ -171,13 +211,26 @@ impl CompiledProgram {
             "hlo_with_config" => ModuleWithConfig::decode(&*bytes).map(|module| module.module),
             "hlo" => Computations::decode(&*bytes).map(Some),
             _ => {
-                let message = format!("the optimized program comes as `{format}`; halite reads hlo and hlo_with_config");
+                let message = format!(
+                    "the optimized program comes as `{format}`; halite reads hlo and hlo_with_config"
+                );
                 return Err(Error::new(ErrorKind::Unsupported, OP, message).on(&self.platform));
             }
         };
-        let corrupt = |why: String| Error::new(ErrorKind::Corrupt, OP, format!("the optimized program cannot be read: {why}"));
-        let module = module.map_err(|error| corrupt(error.to_string()))?.ok_or_else(|| corrupt("it is empty".into()))?;
-        Ok(Collectives::of(&module, self.replicas()?.saturating_mul(self.partitions()?)))
+        let corrupt = |why: String| {
+            Error::new(
+                ErrorKind::Corrupt,
+                OP,
+                format!("the optimized program cannot be read: {why}"),
+            )
+        };
+        let module = module
+            .map_err(|error| corrupt(error.to_string()))?
+            .ok_or_else(|| corrupt("it is empty".into()))?;
+        Ok(Collectives::of(
+            &module,
+            self.replicas()?.saturating_mul(self.partitions()?),
+        ))
     }
 
     /// How many results it has on each device.
@@ -185,7 +238,10 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not say.
     pub fn output_count(&self) -> Result<usize> {
-        let mut args = PJRT_Executable_NumOutputs_Args { executable: self.raw(), ..PJRT_Executable_NumOutputs_Args::new() };
+        let mut args = PJRT_Executable_NumOutputs_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_NumOutputs_Args::new()
+        };
         // SAFETY: the executable is alive.
         unsafe { self.call("count outputs", &mut args)? };
         Ok(args.num_outputs)
@@ -196,7 +252,10 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not say.
     pub fn replicas(&self) -> Result<usize> {
-        let mut args = PJRT_Executable_NumReplicas_Args { executable: self.raw(), ..PJRT_Executable_NumReplicas_Args::new() };
+        let mut args = PJRT_Executable_NumReplicas_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_NumReplicas_Args::new()
+        };
         // SAFETY: the executable is alive.
         unsafe { self.call("count replicas", &mut args)? };
         Ok(args.num_replicas)
@@ -207,7 +266,10 @@ impl CompiledProgram {
     /// # Errors
     /// If the plugin does not say.
     pub fn partitions(&self) -> Result<usize> {
-        let mut args = PJRT_Executable_NumPartitions_Args { executable: self.raw(), ..PJRT_Executable_NumPartitions_Args::new() };
+        let mut args = PJRT_Executable_NumPartitions_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_NumPartitions_Args::new()
+        };
         // SAFETY: the executable is alive.
         unsafe { self.call("count partitions", &mut args)? };
         Ok(args.num_partitions)
@@ -227,7 +289,12 @@ impl CompiledProgram {
         unsafe {
             let offset = std::mem::offset_of!(PJRT_Shardings_Extension, parameter_shardings);
             self.call_extension::<PJRT_Shardings_Extension, _>(OP, offset, &mut args)?;
-            texts(self.table().name(), args.shardings, args.sharding_sizes, args.num_parameters)
+            texts(
+                self.table().name(),
+                args.shardings,
+                args.sharding_sizes,
+                args.num_parameters,
+            )
         }
     }
 
@@ -245,18 +312,30 @@ impl CompiledProgram {
         unsafe {
             let offset = std::mem::offset_of!(PJRT_Shardings_Extension, output_shardings);
             self.call_extension::<PJRT_Shardings_Extension, _>(OP, offset, &mut args)?;
-            texts(self.table().name(), args.shardings, args.sharding_sizes, args.num_outputs)
+            texts(
+                self.table().name(),
+                args.shardings,
+                args.sharding_sizes,
+                args.num_outputs,
+            )
         }
     }
 
     /// The kind of memory of each result, in the plugin's spelling.
     pub(crate) fn output_memory_kinds(&self) -> Result<Vec<String>> {
-        let mut args =
-            PJRT_Executable_OutputMemoryKinds_Args { executable: self.raw(), ..PJRT_Executable_OutputMemoryKinds_Args::new() };
+        let mut args = PJRT_Executable_OutputMemoryKinds_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_OutputMemoryKinds_Args::new()
+        };
         // SAFETY: the executable is alive; the texts live as long as it.
         unsafe {
             self.call("output memory kinds", &mut args)?;
-            strings(self.table().name(), args.memory_kinds, args.memory_kind_sizes, args.num_outputs)
+            strings(
+                self.table().name(),
+                args.memory_kinds,
+                args.memory_kind_sizes,
+                args.num_outputs,
+            )
         }
     }
 
@@ -269,7 +348,12 @@ impl CompiledProgram {
         // SAFETY: the executable is alive; the texts live as long as it.
         unsafe {
             self.call("parameter memory kinds", &mut args)?;
-            strings(self.table().name(), args.memory_kinds, args.memory_kind_sizes, args.num_parameters)
+            strings(
+                self.table().name(),
+                args.memory_kinds,
+                args.memory_kind_sizes,
+                args.num_parameters,
+            )
         }
     }
 
@@ -279,30 +363,45 @@ impl CompiledProgram {
     /// [`ErrorKind::Unsupported`] where the plugin does not say.
     pub fn output_types(&self) -> Result<Vec<Option<TensorType>>> {
         const OP: &str = "output types";
-        let mut types =
-            PJRT_Executable_OutputElementTypes_Args { executable: self.raw(), ..PJRT_Executable_OutputElementTypes_Args::new() };
-        let mut dims =
-            PJRT_Executable_OutputDimensions_Args { executable: self.raw(), ..PJRT_Executable_OutputDimensions_Args::new() };
-        // SAFETY: the executable is alive, and so are its lists; there are as many dimensions as the ranks sum to.
+        let mut types = PJRT_Executable_OutputElementTypes_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_OutputElementTypes_Args::new()
+        };
+        let mut dims = PJRT_Executable_OutputDimensions_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_OutputDimensions_Args::new()
+        };
+        // SAFETY: the executable is alive, and so are its lists; there are as many dimensions as
+        // the ranks sum to.
         let (types, ranks, dims) = unsafe {
             self.call(OP, &mut types)?;
             self.call(OP, &mut dims)?;
             let plugin = self.table().name();
             let ranks = slice_of(plugin, dims.dim_sizes, dims.num_outputs)?;
-            let types = slice_of(plugin, types.output_types.cast_const(), types.num_output_types)?;
-            let count = ranks.iter().fold(0usize, |sum, rank| sum.saturating_add(*rank));
+            let types = slice_of(
+                plugin,
+                types.output_types.cast_const(),
+                types.num_output_types,
+            )?;
+            let count = ranks
+                .iter()
+                .fold(0usize, |sum, rank| sum.saturating_add(*rank));
             (types, ranks, slice_of(plugin, dims.dims, count)?)
         };
         let mut rest = dims.iter();
         let read = |(ty, rank): (&PJRT_Buffer_Type, &usize)| {
-            let dims: Option<Vec<usize>> = rest.by_ref().take(*rank).map(|&dim| usize::try_from(dim).ok()).collect();
+            let dims: Option<Vec<usize>> = rest
+                .by_ref()
+                .take(*rank)
+                .map(|&dim| usize::try_from(dim).ok())
+                .collect();
             Some(TensorType::new(dtype_of(*ty)?, dims?))
         };
         Ok(types.iter().zip(ranks).map(read).collect())
     }
 
-    /// The types on the program's border on each device, and which parameters it may overwrite, if the plugin shows
-    /// its optimized program.
+    /// The types on the program's border on each device, and which parameters it may overwrite, if
+    /// the plugin shows its optimized program.
     pub(crate) fn border(&self) -> Option<Border> {
         let (format, bytes) = self.optimized().ok()?;
         Border::decode(&format, &bytes)
@@ -319,7 +418,11 @@ impl CompiledProgram {
     /// # Safety
     ///
     /// * As for [`Table::call`].
-    unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
+    unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
+        &self,
+        op: &'static str,
+        args: &mut A,
+    ) -> Result<()> {
         // SAFETY: the caller's condition.
         unsafe { self.table().call(op, args) }.map_err(|error| error.on(&self.platform))
     }
@@ -334,17 +437,28 @@ impl CompiledProgram {
         args: &mut A,
     ) -> Result<()> {
         let Some(entry) = self.table().extension_entry::<X>(offset) else {
-            let message = format!("{:?} has no such entry in a {:?} extension", self.plugin, X::TYPE);
+            let message = format!(
+                "{:?} has no such entry in a {:?} extension",
+                self.plugin,
+                X::TYPE
+            );
             return Err(Error::new(ErrorKind::Unsupported, op, message).on(&self.platform));
         };
         // SAFETY: the caller's condition.
         unsafe {
-            let entry =
-                std::mem::transmute::<std::ptr::NonNull<()>, unsafe extern "C-unwind" fn(*mut A) -> *mut PJRT_Error>(entry);
-            let boundary = Boundary { plugin: self.table().name(), function: "a function of an extension" };
+            let entry = std::mem::transmute::<
+                std::ptr::NonNull<()>,
+                unsafe extern "C-unwind" fn(*mut A) -> *mut PJRT_Error,
+            >(entry);
+            let boundary = Boundary {
+                plugin: self.table().name(),
+                function: "a function of an extension",
+            };
             let error = entry(args);
             std::mem::forget(boundary);
-            self.table().check(op, error).map_err(|error| error.on(&self.platform))
+            self.table()
+                .check(op, error)
+                .map_err(|error| error.on(&self.platform))
         }
     }
 }
@@ -357,7 +471,10 @@ impl fmt::Debug for CompiledProgram {
 
 impl Drop for CompiledProgram {
     fn drop(&mut self) {
-        let mut args = PJRT_Executable_Destroy_Args { executable: self.raw(), ..PJRT_Executable_Destroy_Args::new() };
+        let mut args = PJRT_Executable_Destroy_Args {
+            executable: self.raw(),
+            ..PJRT_Executable_Destroy_Args::new()
+        };
         // SAFETY: the executable is ours and not used again.
         unsafe { self.table().free(&mut args) };
     }
@@ -380,9 +497,16 @@ impl Border {
             _ => return None,
         };
         let shape = module.host_program_shape?;
-        let aliased = module.input_output_alias.map_or(Vec::new(), |alias| alias.entries);
-        let donors = module.buffer_donor.map_or(Vec::new(), |donor| donor.entries);
-        let donated = aliased.iter().map(|entry| entry.parameter_number).chain(donors.iter().map(|entry| entry.parameter_number));
+        let aliased = module
+            .input_output_alias
+            .map_or(Vec::new(), |alias| alias.entries);
+        let donors = module
+            .buffer_donor
+            .map_or(Vec::new(), |donor| donor.entries);
+        let donated = aliased
+            .iter()
+            .map(|entry| entry.parameter_number)
+            .chain(donors.iter().map(|entry| entry.parameter_number));
         Some(Border {
             inputs: shape.parameters.iter().map(Shape::tensor_type).collect(),
             outputs: match shape.result {
@@ -392,12 +516,14 @@ impl Border {
                 Some(result) => vec![result.tensor_type()],
                 None => Vec::new(),
             },
-            donated: donated.filter_map(|number| usize::try_from(number).ok()).collect(),
+            donated: donated
+                .filter_map(|number| usize::try_from(number).ok())
+                .collect(),
         })
     }
 
-    /// Plugins read whatever bytes they are given as what the program wants, so that a signature that differs from the
-    /// program would give wrong numbers without a word.
+    /// Plugins read whatever bytes they are given as what the program wants, so that a signature
+    /// that differs from the program would give wrong numbers without a word.
     pub(crate) fn check(&self, signature: &Signature) -> Result<(), String> {
         check_types("argument", &self.inputs, &signature.inputs)?;
         check_types("result", &self.outputs, &signature.outputs)
@@ -405,14 +531,27 @@ impl Border {
 }
 
 /// Whether a program's types are those of its signature.
-pub(crate) fn check_types(what: &str, real: &[Option<TensorType>], said: &[TensorType]) -> Result<(), String> {
+pub(crate) fn check_types(
+    what: &str,
+    real: &[Option<TensorType>],
+    said: &[TensorType],
+) -> Result<(), String> {
     if real.len() != said.len() {
-        return Err(format!("the program has {} {what}s, its signature says {}", real.len(), said.len()));
+        return Err(format!(
+            "the program has {} {what}s, its signature says {}",
+            real.len(),
+            said.len()
+        ));
     }
     for (index, (real, said)) in real.iter().zip(said).enumerate() {
         if real.as_ref() != Some(said) {
-            let real = real.as_ref().map_or("of a type that halite does not have".to_owned(), TensorType::to_string);
-            return Err(format!("{what} {index} of the program is {real} on each device, its signature says {said}"));
+            let real = real.as_ref().map_or(
+                "of a type that halite does not have".to_owned(),
+                TensorType::to_string,
+            );
+            return Err(format!(
+                "{what} {index} of the program is {real} on each device, its signature says {said}"
+            ));
         }
     }
     Ok(())
@@ -421,11 +560,20 @@ pub(crate) fn check_types(what: &str, real: &[Option<TensorType>], said: &[Tenso
 /// # Safety
 ///
 /// * `starts` and `sizes` have `count` entries, which are texts that are alive.
-unsafe fn texts(plugin: &str, starts: *const *const std::ffi::c_char, sizes: *const usize, count: usize) -> Result<Vec<Vec<u8>>> {
+unsafe fn texts(
+    plugin: &str,
+    starts: *const *const std::ffi::c_char,
+    sizes: *const usize,
+    count: usize,
+) -> Result<Vec<Vec<u8>>> {
     // SAFETY: this function's condition.
     unsafe {
-        let pairs = slice_of(plugin, starts, count)?.iter().zip(slice_of(plugin, sizes, count)?);
-        pairs.map(|(start, size)| Ok(bytes_of(plugin, *start, *size)?.to_vec())).collect()
+        let pairs = slice_of(plugin, starts, count)?
+            .iter()
+            .zip(slice_of(plugin, sizes, count)?);
+        pairs
+            .map(|(start, size)| Ok(bytes_of(plugin, *start, *size)?.to_vec()))
+            .collect()
     }
 }
 
@@ -440,7 +588,10 @@ unsafe fn strings(
 ) -> Result<Vec<String>> {
     // SAFETY: this function's condition.
     let texts = unsafe { texts(plugin, starts, sizes, count)? };
-    Ok(texts.into_iter().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect())
+    Ok(texts
+        .into_iter()
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .collect())
 }
 
 /// `HloModuleProtoWithConfig`.
@@ -450,7 +601,8 @@ struct HloModuleWithConfig {
     hlo_module: Option<HloModule>,
 }
 
-/// The few fields of `HloModuleProto` that say what stands on the border. The computations are skipped.
+/// The few fields of `HloModuleProto` that say what stands on the border. The computations are
+/// skipped.
 #[derive(Clone, PartialEq, Message)]
 struct HloModule {
     #[prost(message, optional, tag = "4")]
@@ -512,8 +664,13 @@ impl Shape {
 
     /// Bytes of its elements, of all if it is a tuple; 0 of types that halite has no name for.
     pub(crate) fn bytes(&self) -> u64 {
-        let one = self.tensor_type().map_or(0, |ty| ty.checked_bytes().unwrap_or(usize::MAX) as u64);
-        self.tuple_shapes.iter().map(Shape::bytes).fold(one, u64::saturating_add)
+        let one = self
+            .tensor_type()
+            .map_or(0, |ty| ty.checked_bytes().unwrap_or(usize::MAX) as u64);
+        self.tuple_shapes
+            .iter()
+            .map(Shape::bytes)
+            .fold(one, u64::saturating_add)
     }
 
     pub(crate) fn is_bool_scalar(&self) -> bool {
@@ -541,7 +698,11 @@ impl Shape {
         if self.is_dynamic_dimension.contains(&true) {
             return None;
         }
-        let dims: Option<Vec<usize>> = self.dimensions.iter().map(|&dim| usize::try_from(dim).ok()).collect();
+        let dims: Option<Vec<usize>> = self
+            .dimensions
+            .iter()
+            .map(|&dim| usize::try_from(dim).ok())
+            .collect();
         Some(TensorType::new(dtype, dims?))
     }
 }

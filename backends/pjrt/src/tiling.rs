@@ -27,7 +27,10 @@ const OTHER: i32 = 3;
 
 /// The tiling over so many devices of a tensor of this rank. `None` is what is not understood.
 pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<Tiling> {
-    let whole = Tiling { parts: vec![1; rank], of_device: vec![0; devices] };
+    let whole = Tiling {
+        parts: vec![1; rank],
+        of_device: vec![0; devices],
+    };
     if sharding.is_empty() {
         return Some(whole);
     }
@@ -38,12 +41,18 @@ pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<
         _ => return None,
     }
     let dims = sizes(&sharding.tile_assignment_dimensions)?;
-    let count = dims.iter().try_fold(1usize, |count, &dim| count.checked_mul(dim))?;
+    let count = dims
+        .iter()
+        .try_fold(1usize, |count, &dim| count.checked_mul(dim))?;
     if count != devices || dims.len() < rank {
         return None;
     }
     // Devices that differ only behind the tensor's dimensions have the same part.
-    let copies = if sharding.replicate_on_last_tile_dim { 1 } else { sharding.last_tile_dims.len() };
+    let copies = if sharding.replicate_on_last_tile_dim {
+        1
+    } else {
+        sharding.last_tile_dims.len()
+    };
     if dims.len() != rank + copies {
         return None;
     }
@@ -51,26 +60,41 @@ pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<
     let assigned = if sharding.iota_reshape_dims.is_empty() {
         sizes(&sharding.tile_assignment_devices)?
     } else {
-        iota(&sizes(&sharding.iota_reshape_dims)?, &sharding.iota_transpose_perm, devices)?
+        iota(
+            &sizes(&sharding.iota_reshape_dims)?,
+            &sharding.iota_transpose_perm,
+            devices,
+        )?
     };
     let mut of_device = vec![None; devices];
     for (place, &device) in assigned.iter().enumerate() {
         *of_device.get_mut(device)? = Some(place / sharers);
     }
-    Some(Tiling { parts: dims[..rank].to_vec(), of_device: of_device.into_iter().collect::<Option<_>>()? })
+    Some(Tiling {
+        parts: dims[..rank].to_vec(),
+        of_device: of_device.into_iter().collect::<Option<_>>()?,
+    })
 }
 
 fn sizes(numbers: &[i64]) -> Option<Vec<usize>> {
-    numbers.iter().map(|&number| usize::try_from(number).ok()).collect()
+    numbers
+        .iter()
+        .map(|&number| usize::try_from(number).ok())
+        .collect()
 }
 
 /// The numbers below `count`, arranged as `dims`, transposed by `permutation`, one after the other.
 fn iota(dims: &[usize], permutation: &[i32], count: usize) -> Option<Vec<usize>> {
-    let product = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))?;
+    let product = dims
+        .iter()
+        .try_fold(1usize, |product, &dim| product.checked_mul(dim))?;
     if product != count || permutation.len() != dims.len() {
         return None;
     }
-    let permutation: Vec<usize> = permutation.iter().map(|&dim| usize::try_from(dim).ok()).collect::<Option<_>>()?;
+    let permutation: Vec<usize> = permutation
+        .iter()
+        .map(|&dim| usize::try_from(dim).ok())
+        .collect::<Option<_>>()?;
     let mut strides = vec![1; dims.len()];
     for dim in (1..dims.len()).rev() {
         strides[dim - 1] = strides[dim] * dims[dim];
@@ -97,15 +121,32 @@ mod tests {
     }
 
     fn tiled(dims: &[i64]) -> OpSharding {
-        OpSharding { kind: OTHER, tile_assignment_dimensions: dims.to_vec(), ..OpSharding::default() }
+        OpSharding {
+            kind: OTHER,
+            tile_assignment_dimensions: dims.to_vec(),
+            ..OpSharding::default()
+        }
     }
 
     #[test]
     fn parts_by_lists_and_by_counting() {
-        let split = OpSharding { tile_assignment_devices: vec![0, 1, 2, 3, 4, 5, 6, 7], ..tiled(&[2, 4]) };
-        assert_eq!(tiling(split, 2), Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7])));
-        let counted = OpSharding { iota_reshape_dims: vec![8], iota_transpose_perm: vec![0], ..tiled(&[2, 4]) };
-        assert_eq!(tiling(counted, 2), Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7])));
+        let split = OpSharding {
+            tile_assignment_devices: vec![0, 1, 2, 3, 4, 5, 6, 7],
+            ..tiled(&[2, 4])
+        };
+        assert_eq!(
+            tiling(split, 2),
+            Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7]))
+        );
+        let counted = OpSharding {
+            iota_reshape_dims: vec![8],
+            iota_transpose_perm: vec![0],
+            ..tiled(&[2, 4])
+        };
+        assert_eq!(
+            tiling(counted, 2),
+            Some((vec![2, 4], vec![0, 1, 2, 3, 4, 5, 6, 7]))
+        );
         // [4, 2]<=[2, 4]T(1, 0): the second axis of the mesh splits, the first holds copies.
         let turned = OpSharding {
             iota_reshape_dims: vec![2, 4],
@@ -113,27 +154,104 @@ mod tests {
             replicate_on_last_tile_dim: true,
             ..tiled(&[4, 2])
         };
-        assert_eq!(tiling(turned.clone(), 1), Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3])));
-        let subgroups = OpSharding { replicate_on_last_tile_dim: false, last_tile_dims: vec![REPLICATED], ..turned };
-        assert_eq!(tiling(subgroups, 1), Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3])));
+        assert_eq!(
+            tiling(turned.clone(), 1),
+            Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3]))
+        );
+        let subgroups = OpSharding {
+            replicate_on_last_tile_dim: false,
+            last_tile_dims: vec![REPLICATED],
+            ..turned
+        };
+        assert_eq!(
+            tiling(subgroups, 1),
+            Some((vec![4], vec![0, 1, 2, 3, 0, 1, 2, 3]))
+        );
     }
 
     #[test]
     fn whole_is_said_by_nothing_and_in_words() {
-        assert_eq!(tiling_of(&[], 2, 4), Some(Tiling { parts: vec![1, 1], of_device: vec![0; 4] }));
-        assert_eq!(tiling(OpSharding::default(), 1), Some((vec![1], vec![0; 8])));
+        assert_eq!(
+            tiling_of(&[], 2, 4),
+            Some(Tiling {
+                parts: vec![1, 1],
+                of_device: vec![0; 4]
+            })
+        );
+        assert_eq!(
+            tiling(OpSharding::default(), 1),
+            Some((vec![1], vec![0; 8]))
+        );
     }
 
     #[test]
     fn what_is_not_understood_is_not_guessed() {
         assert_eq!(tiling_of(b"\xff\xff", 1, 8), None, "no message");
-        assert_eq!(tiling(OpSharding { kind: 4, ..OpSharding::default() }, 1), None, "manual");
-        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![0; 8], ..tiled(&[8]) }, 1), None, "a device twice");
-        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![9; 8], ..tiled(&[8]) }, 1), None, "no such device");
-        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![0, 1], ..tiled(&[2]) }, 1), None, "too few devices");
-        assert_eq!(tiling(OpSharding { tile_assignment_devices: vec![-1; 8], ..tiled(&[8]) }, 1), None, "negative");
-        assert_eq!(tiling(tiled(&[i64::MAX, i64::MAX]), 2), None, "sizes that overflow");
-        let counted = OpSharding { iota_reshape_dims: vec![2, 4], iota_transpose_perm: vec![0, 9], ..tiled(&[8]) };
+        assert_eq!(
+            tiling(
+                OpSharding {
+                    kind: 4,
+                    ..OpSharding::default()
+                },
+                1
+            ),
+            None,
+            "manual"
+        );
+        assert_eq!(
+            tiling(
+                OpSharding {
+                    tile_assignment_devices: vec![0; 8],
+                    ..tiled(&[8])
+                },
+                1
+            ),
+            None,
+            "a device twice"
+        );
+        assert_eq!(
+            tiling(
+                OpSharding {
+                    tile_assignment_devices: vec![9; 8],
+                    ..tiled(&[8])
+                },
+                1
+            ),
+            None,
+            "no such device"
+        );
+        assert_eq!(
+            tiling(
+                OpSharding {
+                    tile_assignment_devices: vec![0, 1],
+                    ..tiled(&[2])
+                },
+                1
+            ),
+            None,
+            "too few devices"
+        );
+        assert_eq!(
+            tiling(
+                OpSharding {
+                    tile_assignment_devices: vec![-1; 8],
+                    ..tiled(&[8])
+                },
+                1
+            ),
+            None,
+            "negative"
+        );
+        assert_eq!(
+            tiling(tiled(&[i64::MAX, i64::MAX]), 2),
+            None,
+            "sizes that overflow"
+        );
+        let counted = OpSharding {
+            iota_reshape_dims: vec![2, 4],
+            iota_transpose_perm: vec![0, 9],
+            ..tiled(&[8])
+        };
         assert_eq!(tiling(counted, 1), None, "no such dimension");
     }
 }

@@ -1,4 +1,5 @@
-//! Topologies: which devices there are and how they are wired. A program can be compiled for one that is not here.
+//! Topologies: which devices there are and how they are wired. A program can be compiled for one
+//! that is not here.
 
 use std::{fmt, sync::Arc};
 
@@ -32,7 +33,11 @@ enum Owner {
 }
 
 impl Topology {
-    pub(crate) fn create(plugin: &'static Plugin, name: &str, options: Options) -> Result<Topology> {
+    pub(crate) fn create(
+        plugin: &'static Plugin,
+        name: &str,
+        options: Options,
+    ) -> Result<Topology> {
         const OP: &str = "create topology";
         check_options(OP, &options)?;
         check_name(name).map_err(|message| Error::invalid(OP, format!("`{name}`: {message}")))?;
@@ -45,8 +50,9 @@ impl Topology {
             ..PJRT_TopologyDescription_Create_Args::new()
         };
         // SAFETY: the name and the options live during the call.
-        unsafe { plugin.table().call(OP, &mut args) }
-            .map_err(|error| Error::new(error.kind(), OP, format!("`{name}`: {}", error.message())))?;
+        unsafe { plugin.table().call(OP, &mut args) }.map_err(|error| {
+            Error::new(error.kind(), OP, format!("`{name}`: {}", error.message()))
+        })?;
         Self::owned(plugin, Handle::from_plugin(OP, args.topology)?, Owner::Us)
     }
 
@@ -64,16 +70,31 @@ impl Topology {
 
     pub(crate) fn of_client(client: &Arc<Shared>) -> Result<Topology> {
         const OP: &str = "client topology";
-        let mut args =
-            PJRT_Client_TopologyDescription_Args { client: client.raw(), ..PJRT_Client_TopologyDescription_Args::new() };
+        let mut args = PJRT_Client_TopologyDescription_Args {
+            client: client.raw(),
+            ..PJRT_Client_TopologyDescription_Args::new()
+        };
         // SAFETY: the client is alive, and held for as long as its topology is.
         unsafe { client.call(OP, &mut args)? };
-        Self::owned(client.plugin(), Handle::from_plugin(OP, args.topology)?, Owner::Client(client.clone()))
+        Self::owned(
+            client.plugin(),
+            Handle::from_plugin(OP, args.topology)?,
+            Owner::Client(client.clone()),
+        )
     }
 
-    fn owned(plugin: &'static Plugin, topology: Handle<PJRT_TopologyDescription>, owner: Owner) -> Result<Topology> {
+    fn owned(
+        plugin: &'static Plugin,
+        topology: Handle<PJRT_TopologyDescription>,
+        owner: Owner,
+    ) -> Result<Topology> {
         // From here on it is freed if anything fails.
-        let mut it = Topology { plugin, topology, platform: Arc::from("topology"), owner };
+        let mut it = Topology {
+            plugin,
+            topology,
+            platform: Arc::from("topology"),
+            owner,
+        };
         let mut args = PJRT_TopologyDescription_PlatformName_Args {
             topology: it.raw(),
             ..PJRT_TopologyDescription_PlatformName_Args::new()
@@ -81,7 +102,12 @@ impl Topology {
         // SAFETY: the topology is alive, and so is its platform's name.
         it.platform = unsafe {
             it.call("platform name", &mut args)?;
-            text_of(plugin.table().name(), args.platform_name, args.platform_name_size)?.into()
+            text_of(
+                plugin.table().name(),
+                args.platform_name,
+                args.platform_name_size,
+            )?
+            .into()
         };
         Ok(it)
     }
@@ -103,7 +129,11 @@ impl Topology {
         // SAFETY: the topology is alive, and so is the text.
         unsafe {
             self.call("platform version", &mut args)?;
-            text_of(self.plugin.table().name(), args.platform_version, args.platform_version_size)
+            text_of(
+                self.plugin.table().name(),
+                args.platform_version,
+                args.platform_version_size,
+            )
         }
     }
 
@@ -120,8 +150,14 @@ impl Topology {
         // SAFETY: the topology is alive, and so are its descriptions.
         let mut devices = unsafe {
             self.call(OP, &mut args)?;
-            let raw = slice_of(self.plugin.table().name(), args.descriptions, args.num_descriptions)?;
-            let describe = |description: &*mut _| describe(self.plugin.table(), Handle::from_plugin(OP, *description)?);
+            let raw = slice_of(
+                self.plugin.table().name(),
+                args.descriptions,
+                args.num_descriptions,
+            )?;
+            let describe = |description: &*mut _| {
+                describe(self.plugin.table(), Handle::from_plugin(OP, *description)?)
+            };
             raw.iter().map(describe).collect::<Result<Vec<_>>>()?
         };
         devices.sort_by_key(|device| device.id);
@@ -133,12 +169,18 @@ impl Topology {
     /// # Errors
     /// If the plugin does not say.
     pub fn attributes(&self) -> Result<Options> {
-        let mut args =
-            PJRT_TopologyDescription_Attributes_Args { topology: self.raw(), ..PJRT_TopologyDescription_Attributes_Args::new() };
+        let mut args = PJRT_TopologyDescription_Attributes_Args {
+            topology: self.raw(),
+            ..PJRT_TopologyDescription_Attributes_Args::new()
+        };
         // SAFETY: the topology is alive, and so are its attributes.
         unsafe {
             self.call("topology attributes", &mut args)?;
-            from_named(self.plugin.table().name(), args.attributes, args.num_attributes)
+            from_named(
+                self.plugin.table().name(),
+                args.attributes,
+                args.num_attributes,
+            )
         }
     }
 
@@ -161,12 +203,19 @@ impl Topology {
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot.
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        let mut args =
-            PJRT_TopologyDescription_Serialize_Args { topology: self.raw(), ..PJRT_TopologyDescription_Serialize_Args::new() };
+        let mut args = PJRT_TopologyDescription_Serialize_Args {
+            topology: self.raw(),
+            ..PJRT_TopologyDescription_Serialize_Args::new()
+        };
         // SAFETY: the topology is alive; the bytes live until the deleter is called, once.
         unsafe {
             self.call("serialize topology", &mut args)?;
-            let bytes = bytes_of(self.plugin.table().name(), args.serialized_bytes, args.serialized_bytes_size)?.to_vec();
+            let bytes = bytes_of(
+                self.plugin.table().name(),
+                args.serialized_bytes,
+                args.serialized_bytes_size,
+            )?
+            .to_vec();
             if let Some(delete) = args.serialized_topology_deleter {
                 delete(args.serialized_topology);
             }
@@ -174,19 +223,37 @@ impl Topology {
         }
     }
 
-    /// Compiles for these devices without having them. Empty `options.devices` means the first ones.
+    /// Compiles for these devices without having them. Empty `options.devices` means the first
+    /// ones.
     ///
     /// # Errors
-    /// What the compiler says; [`OutOfMemory`](halite_core::ErrorKind::OutOfMemory) when the program does not fit the devices.
+    /// What the compiler says; [`OutOfMemory`](halite_core::ErrorKind::OutOfMemory) when the
+    /// program does not fit the devices.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         const OP: &str = "compile";
         let known = self.devices()?;
         let beyond = known.iter().any(is_beyond_v5e);
         let known: Vec<DeviceId> = known.iter().map(|device| device.id).collect();
         let devices = check_program(program, options)
-            .and_then(|()| if beyond { Err(BEYOND_V5E.to_owned()) } else { Ok(()) })
-            .and_then(|()| assign(program.replicas, program.partitions, &options.devices, known.clone(), &known))
-            .map_err(|message| Error::invalid(OP, format!("`{}`: {message}", program.name)).on(&self.platform))?;
+            .and_then(|()| {
+                if beyond {
+                    Err(BEYOND_V5E.to_owned())
+                } else {
+                    Ok(())
+                }
+            })
+            .and_then(|()| {
+                assign(
+                    program.replicas,
+                    program.partitions,
+                    &options.devices,
+                    known.clone(),
+                    &known,
+                )
+            })
+            .map_err(|message| {
+                Error::invalid(OP, format!("`{}`: {message}", program.name)).on(&self.platform)
+            })?;
         let mut code = program.code.to_vec();
         let format = "mlir";
         let c_program = PJRT_Program {
@@ -196,7 +263,12 @@ impl Topology {
             format_size: format.len(),
             ..PJRT_Program::new()
         };
-        let flags = with_defaults(&self.platform, self.plugin.api_version(), &program.code, &options.flags);
+        let flags = with_defaults(
+            &self.platform,
+            self.plugin.api_version(),
+            &program.code,
+            &options.flags,
+        );
         let options = encode(&devices, &program.code, &flags);
         let _compiling = Compiling::begin(OP)?;
         let mut args = PJRT_Compile_Args {
@@ -206,11 +278,17 @@ impl Topology {
             compile_options_size: options.len(),
             ..PJRT_Compile_Args::new()
         };
-        // SAFETY: the topology is alive; program and options live during the call, and the options have a replica and
-        // a partition, without which XLA aborts.
-        unsafe { self.call(OP, &mut args) }.map_err(|error| of_program(error, OP, &program.name))?;
+        // SAFETY: the topology is alive; program and options live during the call, and the options
+        // have a replica and a partition, without which XLA aborts.
+        unsafe { self.call(OP, &mut args) }
+            .map_err(|error| of_program(error, OP, &program.name))?;
         let executable = Handle::from_plugin(OP, args.executable)?;
-        Ok(CompiledProgram::new(self.plugin, executable, &self.platform, None))
+        Ok(CompiledProgram::new(
+            self.plugin,
+            executable,
+            &self.platform,
+            None,
+        ))
     }
 
     fn raw(&self) -> *mut PJRT_TopologyDescription {
@@ -220,7 +298,11 @@ impl Topology {
     /// # Safety
     ///
     /// * As for [`Table::call`](crate::plugin::Table::call).
-    unsafe fn call<A: Call<Return = *mut PJRT_Error>>(&self, op: &'static str, args: &mut A) -> Result<()> {
+    unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
+        &self,
+        op: &'static str,
+        args: &mut A,
+    ) -> Result<()> {
         // SAFETY: the caller's condition.
         unsafe { self.plugin.table().call(op, args) }.map_err(|error| error.on(&self.platform))
     }
@@ -228,32 +310,51 @@ impl Topology {
 
 /// The longest axis of a v5e. The compiler takes longer ones and ends the process.
 const LONGEST_OF_V5E: i64 = 16;
-const BEYOND_V5E: &str =
-    "a v5e has at most 16 chips along each axis, on more the compiler ends the process; take v5e:16x16 or less";
+const BEYOND_V5E: &str = "a v5e has at most 16 chips along each axis, on more the compiler ends the process; take v5e:16x16 or less";
 
 /// Refuses the names that a plugin takes and cannot compile for.
 fn check_name(name: &str) -> Result<(), String> {
-    let Some((kind, axes)) = name.split_once(':') else { return Ok(()) };
+    let Some((kind, axes)) = name.split_once(':') else {
+        return Ok(());
+    };
     let beyond = |axis: &str| {
         let digits = axis.trim();
-        // A number that is too long to parse is too large as well. What is none, the plugin refuses in its own words.
+        // A number that is too long to parse is too large as well. What is none, the plugin refuses
+        // in its own words.
         !digits.is_empty()
             && digits.bytes().all(|byte| byte.is_ascii_digit())
-            && digits.parse().map_or(true, |size: i64| size > LONGEST_OF_V5E)
+            && digits
+                .parse()
+                .map_or(true, |size: i64| size > LONGEST_OF_V5E)
     };
-    if is_v5e(kind) && axes.split(['x', 'X', ',']).any(beyond) { Err(BEYOND_V5E.to_owned()) } else { Ok(()) }
+    if is_v5e(kind) && axes.split(['x', 'X', ',']).any(beyond) {
+        Err(BEYOND_V5E.to_owned())
+    } else {
+        Ok(())
+    }
 }
 
-/// Whether these are the words for a v5e, of those that write topologies or of the devices themselves.
+/// Whether these are the words for a v5e, of those that write topologies or of the devices
+/// themselves.
 fn is_v5e(kind: &str) -> bool {
-    let kind: String = kind.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    let kind: String = kind
+        .to_ascii_lowercase()
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .collect();
     ["v5e", "v5lite", "v5litepod"].contains(&kind.strip_prefix("tpu").unwrap_or(&kind))
 }
 
-/// Whether a device stands where no v5e has one: of a topology that came some other way than by its name.
+/// Whether a device stands where no v5e has one: of a topology that came some other way than by its
+/// name.
 fn is_beyond_v5e(device: &DeviceDescription) -> bool {
-    let coords = device.attributes.iter().find(|(name, _)| name == "coords").map(|(_, value)| value);
-    is_v5e(&device.kind) && matches!(coords, Some(OptionValue::Ints(at)) if at.iter().any(|&at| at >= LONGEST_OF_V5E))
+    let coords = device
+        .attributes
+        .iter()
+        .find(|(name, _)| name == "coords")
+        .map(|(_, value)| value);
+    is_v5e(&device.kind)
+        && matches!(coords, Some(OptionValue::Ints(at)) if at.iter().any(|&at| at >= LONGEST_OF_V5E))
 }
 
 impl fmt::Debug for Topology {
@@ -265,8 +366,10 @@ impl fmt::Debug for Topology {
 impl Drop for Topology {
     fn drop(&mut self) {
         if let Owner::Us = self.owner {
-            let mut args =
-                PJRT_TopologyDescription_Destroy_Args { topology: self.raw(), ..PJRT_TopologyDescription_Destroy_Args::new() };
+            let mut args = PJRT_TopologyDescription_Destroy_Args {
+                topology: self.raw(),
+                ..PJRT_TopologyDescription_Destroy_Args::new()
+            };
             // SAFETY: the topology is ours and not used again.
             unsafe { self.plugin.table().free(&mut args) };
         }
@@ -279,10 +382,30 @@ mod tests {
 
     #[test]
     fn a_v5e_with_an_axis_over_16_is_refused_before_the_plugin_sees_it() {
-        for name in ["v5e:32x32", "v5e:17x1", "v5e:1x17x1", "V5E:4X32", "TPU v5 lite:32x2", "v5litepod:2x99999999999999999999"] {
-            assert!(check_name(name).unwrap_err().contains("at most 16 chips"), "{name}");
+        for name in [
+            "v5e:32x32",
+            "v5e:17x1",
+            "v5e:1x17x1",
+            "V5E:4X32",
+            "TPU v5 lite:32x2",
+            "v5litepod:2x99999999999999999999",
+        ] {
+            assert!(
+                check_name(name).unwrap_err().contains("at most 16 chips"),
+                "{name}"
+            );
         }
-        for name in ["v5e:16x16", "v5e:2x2x1", "v5p:32x32x32", "v6e:16x16", "v5e", "v5e:", "v5e:axb", "cpu", ""] {
+        for name in [
+            "v5e:16x16",
+            "v5e:2x2x1",
+            "v5p:32x32x32",
+            "v6e:16x16",
+            "v5e",
+            "v5e:",
+            "v5e:axb",
+            "cpu",
+            "",
+        ] {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
     }
@@ -296,9 +419,21 @@ mod tests {
             debug: String::new(),
             attributes: vec![("coords".to_owned(), coords)],
         };
-        assert!(is_beyond_v5e(&device("TPU v5 lite", OptionValue::Ints(vec![0, 16, 0]))));
-        assert!(!is_beyond_v5e(&device("TPU v5 lite", OptionValue::Ints(vec![15, 15, 0]))));
-        assert!(!is_beyond_v5e(&device("TPU v5", OptionValue::Ints(vec![0, 16, 0]))));
-        assert!(!is_beyond_v5e(&device("cpu", OptionValue::Str("16".to_owned()))));
+        assert!(is_beyond_v5e(&device(
+            "TPU v5 lite",
+            OptionValue::Ints(vec![0, 16, 0])
+        )));
+        assert!(!is_beyond_v5e(&device(
+            "TPU v5 lite",
+            OptionValue::Ints(vec![15, 15, 0])
+        )));
+        assert!(!is_beyond_v5e(&device(
+            "TPU v5",
+            OptionValue::Ints(vec![0, 16, 0])
+        )));
+        assert!(!is_beyond_v5e(&device(
+            "cpu",
+            OptionValue::Str("16".to_owned())
+        )));
     }
 }

@@ -62,7 +62,8 @@ from! { &str => Str, String => Str, i64 => Int, u32 => Int, Vec<i64> => Ints, f3
 /// Options by name, in the order given.
 pub type Options = Vec<(String, OptionValue)>;
 
-/// Names whose type is known. CPU plugins up to API 0.106 abort the process when the type is another.
+/// Names whose type is known. CPU plugins up to API 0.106 abort the process when the type is
+/// another.
 const KNOWN: &[(&str, &str)] = &[
     ("cpu_device_count", "a whole number"),
     ("asynchronous", "true or false"),
@@ -83,16 +84,29 @@ pub(crate) fn check_options(op: &'static str, options: &Options) -> Result<()> {
         if let Some((_, wanted)) = KNOWN.iter().find(|(known, _)| known == name)
             && *wanted != value.type_name()
         {
-            return Err(Error::invalid(op, format!("option `{name}` is {wanted}, got {} ({value})", value.type_name())));
+            return Err(Error::invalid(
+                op,
+                format!(
+                    "option `{name}` is {wanted}, got {} ({value})",
+                    value.type_name()
+                ),
+            ));
         }
         if options[..index].iter().any(|(other, _)| other == name) {
-            return Err(Error::invalid(op, format!("option `{name}` is given twice")));
+            return Err(Error::invalid(
+                op,
+                format!("option `{name}` is given twice"),
+            ));
         }
     }
-    if let Some((_, OptionValue::Int(count))) = options.iter().find(|(name, _)| name == "cpu_device_count")
+    if let Some((_, OptionValue::Int(count))) =
+        options.iter().find(|(name, _)| name == "cpu_device_count")
         && !(1..=4096).contains(count)
     {
-        return Err(Error::invalid(op, format!("option `cpu_device_count` is {count}; 1 to 4096 devices can be made")));
+        return Err(Error::invalid(
+            op,
+            format!("option `cpu_device_count` is {count}; 1 to 4096 devices can be made"),
+        ));
     }
     Ok(())
 }
@@ -103,17 +117,52 @@ pub(crate) fn to_named(options: &Options) -> Vec<PJRT_NamedValue> {
         let (r#type, value, value_size) = match value {
             OptionValue::Str(text) => {
                 let pointer = text.as_ptr().cast::<c_char>();
-                (PJRT_NamedValue_Type::kString, PJRT_NamedValue_Value { string_value: pointer }, text.len())
+                (
+                    PJRT_NamedValue_Type::kString,
+                    PJRT_NamedValue_Value {
+                        string_value: pointer,
+                    },
+                    text.len(),
+                )
             }
-            OptionValue::Int(number) => (PJRT_NamedValue_Type::kInt64, PJRT_NamedValue_Value { int64_value: *number }, 1),
+            OptionValue::Int(number) => (
+                PJRT_NamedValue_Type::kInt64,
+                PJRT_NamedValue_Value {
+                    int64_value: *number,
+                },
+                1,
+            ),
             OptionValue::Ints(numbers) => {
                 let pointer = numbers.as_ptr();
-                (PJRT_NamedValue_Type::kInt64List, PJRT_NamedValue_Value { int64_array_value: pointer }, numbers.len())
+                (
+                    PJRT_NamedValue_Type::kInt64List,
+                    PJRT_NamedValue_Value {
+                        int64_array_value: pointer,
+                    },
+                    numbers.len(),
+                )
             }
-            OptionValue::Float(number) => (PJRT_NamedValue_Type::kFloat, PJRT_NamedValue_Value { float_value: *number }, 1),
-            OptionValue::Bool(yes) => (PJRT_NamedValue_Type::kBool, PJRT_NamedValue_Value { bool_value: *yes }, 1),
+            OptionValue::Float(number) => (
+                PJRT_NamedValue_Type::kFloat,
+                PJRT_NamedValue_Value {
+                    float_value: *number,
+                },
+                1,
+            ),
+            OptionValue::Bool(yes) => (
+                PJRT_NamedValue_Type::kBool,
+                PJRT_NamedValue_Value { bool_value: *yes },
+                1,
+            ),
         };
-        PJRT_NamedValue { name: name.as_ptr().cast(), name_size: name.len(), r#type, value, value_size, ..PJRT_NamedValue::new() }
+        PJRT_NamedValue {
+            name: name.as_ptr().cast(),
+            name_size: name.len(),
+            r#type,
+            value,
+            value_size,
+            ..PJRT_NamedValue::new()
+        }
     };
     options.iter().map(named).collect()
 }
@@ -133,27 +182,39 @@ pub(crate) const MOST_CODE: usize = 1 << 32;
 /// # Safety
 ///
 /// * `values` points at `count` named values with their texts and lists alive, or `count` is 0.
-pub(crate) unsafe fn from_named(plugin: &str, values: *const PJRT_NamedValue, count: usize) -> Result<Options> {
+pub(crate) unsafe fn from_named(
+    plugin: &str,
+    values: *const PJRT_NamedValue,
+    count: usize,
+) -> Result<Options> {
     // SAFETY: the caller's condition, also for the texts and lists below.
     let values = unsafe { slice_of(plugin, values, count)? };
     let read = |value: &PJRT_NamedValue| {
         // SAFETY: `type` says which member of the union is set.
         let read = unsafe {
             match value.r#type {
-                PJRT_NamedValue_Type::kString => OptionValue::Str(text_of(plugin, value.value.string_value, value.value_size)?),
-                PJRT_NamedValue_Type::kInt64 => OptionValue::Int(value.value.int64_value),
-                PJRT_NamedValue_Type::kInt64List => {
-                    OptionValue::Ints(slice_of(plugin, value.value.int64_array_value, value.value_size)?.to_vec())
+                PJRT_NamedValue_Type::kString => {
+                    OptionValue::Str(text_of(plugin, value.value.string_value, value.value_size)?)
                 }
+                PJRT_NamedValue_Type::kInt64 => OptionValue::Int(value.value.int64_value),
+                PJRT_NamedValue_Type::kInt64List => OptionValue::Ints(
+                    slice_of(plugin, value.value.int64_array_value, value.value_size)?.to_vec(),
+                ),
                 PJRT_NamedValue_Type::kFloat => OptionValue::Float(value.value.float_value),
                 PJRT_NamedValue_Type::kBool => OptionValue::Bool(value.value.bool_value),
                 _ => return Ok(None),
             }
         };
         // SAFETY: as above.
-        Ok(Some((unsafe { text_of(plugin, value.name, value.name_size)? }, read)))
+        Ok(Some((
+            unsafe { text_of(plugin, value.name, value.name_size)? },
+            read,
+        )))
     };
-    values.iter().filter_map(|value| read(value).transpose()).collect()
+    values
+        .iter()
+        .filter_map(|value| read(value).transpose())
+        .collect()
 }
 
 /// A plugin's text, which is not ended by NUL.
@@ -164,7 +225,11 @@ pub(crate) unsafe fn from_named(plugin: &str, values: *const PJRT_NamedValue, co
 /// # Safety
 ///
 /// * `start` points at `length` bytes that live as long as the result is used, or `length` is 0.
-pub(crate) unsafe fn bytes_of<'a>(plugin: &str, start: *const c_char, length: usize) -> Result<&'a [u8]> {
+pub(crate) unsafe fn bytes_of<'a>(
+    plugin: &str,
+    start: *const c_char,
+    length: usize,
+) -> Result<&'a [u8]> {
     // SAFETY: the caller's condition.
     unsafe { at_most(MOST_TEXT, plugin, start.cast::<u8>(), length) }
 }
@@ -179,7 +244,9 @@ pub(crate) unsafe fn bytes_of<'a>(plugin: &str, start: *const c_char, length: us
 /// * As for [`bytes_of`].
 pub(crate) unsafe fn text_of(plugin: &str, start: *const c_char, length: usize) -> Result<String> {
     // SAFETY: the caller's condition.
-    Ok(printable(&String::from_utf8_lossy(unsafe { bytes_of(plugin, start, length)? })))
+    Ok(printable(&String::from_utf8_lossy(unsafe {
+        bytes_of(plugin, start, length)?
+    })))
 }
 
 /// A plugin's list, which may be null when it is empty.
@@ -190,7 +257,11 @@ pub(crate) unsafe fn text_of(plugin: &str, start: *const c_char, length: usize) 
 /// # Safety
 ///
 /// * `start` points at `length` values that live as long as the result is used, or `length` is 0.
-pub(crate) unsafe fn slice_of<'a, T>(plugin: &str, start: *const T, length: usize) -> Result<&'a [T]> {
+pub(crate) unsafe fn slice_of<'a, T>(
+    plugin: &str,
+    start: *const T,
+    length: usize,
+) -> Result<&'a [T]> {
     // SAFETY: the caller's condition.
     unsafe { at_most(MOST_VALUES, plugin, start, length) }
 }
@@ -203,7 +274,11 @@ pub(crate) unsafe fn slice_of<'a, T>(plugin: &str, start: *const T, length: usiz
 /// # Safety
 ///
 /// * As for [`bytes_of`].
-pub(crate) unsafe fn code_of<'a>(plugin: &str, start: *const c_char, length: usize) -> Result<&'a [u8]> {
+pub(crate) unsafe fn code_of<'a>(
+    plugin: &str,
+    start: *const c_char,
+    length: usize,
+) -> Result<&'a [u8]> {
     // SAFETY: the caller's condition.
     unsafe { at_most(MOST_CODE, plugin, start.cast::<u8>(), length) }
 }
@@ -211,7 +286,12 @@ pub(crate) unsafe fn code_of<'a>(plugin: &str, start: *const c_char, length: usi
 /// # Safety
 ///
 /// * As for [`slice_of`].
-unsafe fn at_most<'a, T>(most: usize, plugin: &str, start: *const T, length: usize) -> Result<&'a [T]> {
+unsafe fn at_most<'a, T>(
+    most: usize,
+    plugin: &str,
+    start: *const T,
+    length: usize,
+) -> Result<&'a [T]> {
     if start.is_null() || length == 0 {
         return Ok(&[]);
     }
@@ -219,7 +299,9 @@ unsafe fn at_most<'a, T>(most: usize, plugin: &str, start: *const T, length: usi
         return Err(not_believed(plugin, length, most));
     }
     if !start.is_aligned() {
-        let message = format!("{plugin} gives a list of {length} values at {start:p}, where none can be; {ANOTHER_BUILD}");
+        let message = format!(
+            "{plugin} gives a list of {length} values at {start:p}, where none can be; {ANOTHER_BUILD}"
+        );
         return Err(Error::new(ErrorKind::Internal, READ, message));
     }
     // SAFETY: the caller's condition.
@@ -232,15 +314,20 @@ const ANOTHER_BUILD: &str = "use another build of it";
 /// The error of a length that cannot be true.
 #[cold]
 pub(crate) fn not_believed(plugin: &str, length: usize, most: usize) -> Error {
-    let message = format!("{plugin} claims a length of {length}, more than the {most} that are believed; {ANOTHER_BUILD}");
+    let message = format!(
+        "{plugin} claims a length of {length}, more than the {most} that are believed; {ANOTHER_BUILD}"
+    );
     Error::new(ErrorKind::Internal, READ, message)
 }
 
-/// A foreign text with what a terminal would act upon written out: control characters other than the ends of lines and
-/// tabs, and marks that change the direction of a text. `\u{1b}[31m` is then what is seen of a colour.
+/// A foreign text with what a terminal would act upon written out: control characters other than
+/// the ends of lines and tabs, and marks that change the direction of a text. `\u{1b}[31m` is then
+/// what is seen of a colour.
 pub fn printable(text: &str) -> String {
-    let acted_upon =
-        |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let acted_upon = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     if !text.contains(acted_upon) {
         return text.to_owned();
     }
@@ -260,8 +347,14 @@ mod tests {
 
     #[test]
     fn printable_text_has_no_control_characters() {
-        assert_eq!(printable("two\nlines\tand \u{e9}"), "two\nlines\tand \u{e9}");
-        assert_eq!(printable("\x1b[31m\x07\u{9b}\u{202e}\r"), r"\u{1b}[31m\u{7}\u{9b}\u{202e}\u{d}");
+        assert_eq!(
+            printable("two\nlines\tand \u{e9}"),
+            "two\nlines\tand \u{e9}"
+        );
+        assert_eq!(
+            printable("\x1b[31m\x07\u{9b}\u{202e}\r"),
+            r"\u{1b}[31m\u{7}\u{9b}\u{202e}\u{d}"
+        );
     }
 
     #[test]
@@ -270,10 +363,18 @@ mod tests {
         unsafe {
             let start = std::ptr::without_provenance(1 << 20);
             let error = text_of("x.so", start, 1 << 50).unwrap_err().to_string();
-            assert!(error.contains("x.so claims a length of 1125899906842624"), "{error}");
-            let error = slice_of::<u64>("x.so", std::ptr::without_provenance(9), 2).unwrap_err().to_string();
+            assert!(
+                error.contains("x.so claims a length of 1125899906842624"),
+                "{error}"
+            );
+            let error = slice_of::<u64>("x.so", std::ptr::without_provenance(9), 2)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains("where none can be"), "{error}");
-            assert_eq!(slice_of::<u64>("x.so", std::ptr::null(), 1 << 50).unwrap(), [0u64; 0]);
+            assert_eq!(
+                slice_of::<u64>("x.so", std::ptr::null(), 1 << 50).unwrap(),
+                [0u64; 0]
+            );
         }
     }
 }

@@ -23,7 +23,9 @@ impl WaitLimit {
     }
 
     fn new(limit: Duration) -> Self {
-        let this = WaitLimit { nanos: AtomicU64::new(0) };
+        let this = WaitLimit {
+            nanos: AtomicU64::new(0),
+        };
         this.set(limit);
         this
     }
@@ -33,7 +35,8 @@ impl WaitLimit {
     }
 
     pub(crate) fn set(&self, limit: Duration) {
-        self.nanos.store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        self.nanos
+            .store(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 }
 
@@ -44,9 +47,14 @@ mod tests {
 
     #[test]
     fn the_wait_limit_is_a_day_or_what_the_environment_says() {
-        assert_eq!(WaitLimit::of_environment().unwrap().get(), Duration::from_secs(86_400));
+        assert_eq!(
+            WaitLimit::of_environment().unwrap().get(),
+            Duration::from_secs(86_400)
+        );
         let of = |text: &str| {
-            with_override("HALITE_WAIT_LIMIT", text.as_bytes(), || WaitLimit::of_environment().map(|limit| limit.get()))
+            with_override("HALITE_WAIT_LIMIT", text.as_bytes(), || {
+                WaitLimit::of_environment().map(|limit| limit.get())
+            })
         };
         assert_eq!(of("90").unwrap(), Duration::from_secs(90));
         assert_eq!(of(" 0.5 ").unwrap(), Duration::from_millis(500));
@@ -54,7 +62,10 @@ mod tests {
         assert_eq!(of("").unwrap(), Duration::from_secs(86_400));
         for wrong in ["0", "-1", "ten", "inf", "NaN", "1e30"] {
             let error = of(wrong).unwrap_err().to_string();
-            assert!(error.contains(&format!("HALITE_WAIT_LIMIT={wrong}: want the seconds")), "{error}");
+            assert!(
+                error.contains(&format!("HALITE_WAIT_LIMIT={wrong}: want the seconds")),
+                "{error}"
+            );
         }
     }
 }

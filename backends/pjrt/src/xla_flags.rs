@@ -1,8 +1,11 @@
-//! Flags that XLA's CPU client reads from `XLA_FLAGS` alone, when a process creates its first client.
+//! Flags that XLA's CPU client reads from `XLA_FLAGS` alone, when a process creates its first
+//! client.
 //!
-//! A collective on the CPU ends the process if its devices arrive more than 40 seconds apart, as devices with uneven work on
-//! a busy machine do. The limit is `xla_cpu_collective_call_terminate_timeout_seconds`; the compile option of that name has no
-//! effect, so it is raised here. How long a caller waits for results has a limit of its own: see `Pjrt::set_wait_limit`.
+//! A collective on the CPU ends the process if its devices arrive more than 40 seconds apart, as
+//! devices with uneven work on a busy machine do. The limit is
+//! `xla_cpu_collective_call_terminate_timeout_seconds`; the compile option of that name has no
+//! effect, so it is raised here. How long a caller waits for results has a limit of its own: see
+//! `Pjrt::set_wait_limit`.
 
 use std::{
     collections::BTreeSet,
@@ -26,8 +29,9 @@ const LIMIT: &str = "xla_cpu_collective_call_terminate_timeout_seconds";
 /// A year: longer than any wait, and far from where clocks overflow.
 const SECONDS: u32 = 365 * 24 * 60 * 60;
 
-/// Runs `create`, which creates a client, with the limit of collectives raised in `XLA_FLAGS`. Flags of the user stay, also
-/// this one. Compilers do not see the change: it is undone when `create` returns.
+/// Runs `create`, which creates a client, with the limit of collectives raised in `XLA_FLAGS`.
+/// Flags of the user stay, also this one. Compilers do not see the change: it is undone when
+/// `create` returns.
 pub(crate) fn with_patient_collectives<R, E>(
     plugin: &Plugin,
     options: &Options,
@@ -43,7 +47,9 @@ pub(crate) fn with_patient_collectives<R, E>(
     }
     let created = match raised(std::env::var_os(VARIABLE).as_deref()) {
         // A flag that is unknown to XLA ends the process.
-        Some(flags) if knows(path, LIMIT).unwrap_or(false) => environment::with_override(VARIABLE, &flags, create),
+        Some(flags) if knows(path, LIMIT).unwrap_or(false) => {
+            environment::with_override(VARIABLE, &flags, create)
+        }
         _ => create(),
     };
     if created.is_ok() {
@@ -54,12 +60,17 @@ pub(crate) fn with_patient_collectives<R, E>(
 
 /// Whether the plugin is XLA's for the CPU, as far as can be told before it has a client.
 fn is_for_cpu(path: &Path, options: &Options) -> bool {
-    let option = |(name, value): &(String, OptionValue)| name == "cpu_device_count" && matches!(value, OptionValue::Int(_));
-    options.iter().any(option) || path.file_name().is_some_and(|name| name.to_string_lossy().contains("cpu"))
+    let option = |(name, value): &(String, OptionValue)| {
+        name == "cpu_device_count" && matches!(value, OptionValue::Int(_))
+    };
+    options.iter().any(option)
+        || path
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().contains("cpu"))
 }
 
-/// The flags with the raised limit before those of the user; of two values XLA takes the later. `None` if the variable names
-/// a file that cannot be read, which XLA reports itself.
+/// The flags with the raised limit before those of the user; of two values XLA takes the later.
+/// `None` if the variable names a file that cannot be read, which XLA reports itself.
 fn raised(users: Option<&OsStr>) -> Option<Vec<u8>> {
     let users = users.unwrap_or_default();
     let mut flags = format!("--{LIMIT}={SECONDS} ").into_bytes();
@@ -96,7 +107,9 @@ mod tests {
 
     #[test]
     fn flags_of_the_user_come_after_the_raised_limit() {
-        let text = |users: Option<&str>| raised(users.map(OsStr::new)).map(|flags| String::from_utf8(flags).unwrap());
+        let text = |users: Option<&str>| {
+            raised(users.map(OsStr::new)).map(|flags| String::from_utf8(flags).unwrap())
+        };
         let limit = format!("--{LIMIT}=31536000 ");
         assert_eq!(text(None).as_deref(), Some(&*limit));
         assert_eq!(text(Some("")).as_deref(), Some(&*limit));
@@ -104,7 +117,10 @@ mod tests {
         assert_eq!(text(Some("/no/such/file")), None);
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(&file, "--a=1\n--b=2\n").unwrap();
-        assert_eq!(text(file.path().to_str()), Some(format!("{limit}--a=1\n--b=2\n")));
+        assert_eq!(
+            text(file.path().to_str()),
+            Some(format!("{limit}--a=1\n--b=2\n"))
+        );
     }
 
     #[test]

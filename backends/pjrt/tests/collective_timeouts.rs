@@ -1,4 +1,5 @@
-//! Collectives whose devices arrive far apart: XLA's limit of 40 seconds, which ends the process, is lifted.
+//! Collectives whose devices arrive far apart: XLA's limit of 40 seconds, which ends the process,
+//! is lifted.
 
 mod common;
 
@@ -13,8 +14,8 @@ use common::*;
 use halite_core::{Arg, Buffer, DType, ErrorKind, Event, Executable, Launch, Program};
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable};
 
-/// Two replicas that repeat a product of matrices as often as their input says, then add up the results, if they are to
-/// meet.
+/// Two replicas that repeat a product of matrices as often as their input says, then add up the
+/// results, if they are to meet.
 fn uneven(meet: bool) -> Program {
     let code = r#"module @uneven {
   func.func public @main(%n: tensor<i32>) -> tensor<f32> {
@@ -45,7 +46,10 @@ fn uneven(meet: bool) -> Program {
     return %sum : tensor<f32>
   }
 }"#;
-    let alone = code.replace("return %sum : tensor<f32>\n  }\n}", "return %mine : tensor<f32>\n  }\n}");
+    let alone = code.replace(
+        "return %sum : tensor<f32>\n  }\n}",
+        "return %mine : tensor<f32>\n  }\n}",
+    );
     let code = if meet { code } else { &alone };
     let mut program = program(code, &[ty(DType::S32, &[])], &[f32s(&[])], &[]);
     program.replicas = 2;
@@ -53,29 +57,54 @@ fn uneven(meet: bool) -> Program {
 }
 
 fn launch(uneven: &PjrtExecutable, rounds: &[PjrtBuffer; 2]) -> Vec<Vec<PjrtBuffer>> {
-    uneven.launch(Launch { args: rounds.iter().map(|n| vec![Arg::Borrow(n)]).collect() }).unwrap().outputs
+    uneven
+        .launch(Launch {
+            args: rounds.iter().map(|n| vec![Arg::Borrow(n)]).collect(),
+        })
+        .unwrap()
+        .outputs
 }
 
-/// `xla_cpu_collective_call_terminate_timeout_seconds` in a compiled program's configuration, as XLA parsed it.
+/// `xla_cpu_collective_call_terminate_timeout_seconds` in a compiled program's configuration, as
+/// XLA parsed it.
 fn limit_in(program: &[u8]) -> Option<u64> {
     // Field 417 of `DebugOptions`, a varint.
     let at = program.windows(2).position(|two| two == [0x88, 0x1a])? + 2;
     let length = program[at..].iter().position(|byte| byte & 0x80 == 0)? + 1;
-    Some(program[at..at + length].iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f)))
+    Some(
+        program[at..at + length]
+            .iter()
+            .rev()
+            .fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f)),
+    )
 }
 
 /// Says what XLA read and runs two devices whose work differs by the seconds in `SKEW`.
 #[test]
 fn child() {
-    let Ok(skew) = std::env::var("SKEW") else { return };
+    let Ok(skew) = std::env::var("SKEW") else {
+        return;
+    };
     let skew: f64 = skew.parse().unwrap();
     let client = cpu(2);
-    println!("variable after the client: {:?}", std::env::var("XLA_FLAGS").ok());
+    println!(
+        "variable after the client: {:?}",
+        std::env::var("XLA_FLAGS").ok()
+    );
     let uneven = compile(&client, &uneven(true));
     let (_, optimized) = uneven.program().optimized().unwrap();
     println!("limit: {:?}", limit_in(&optimized));
-    let rounds = |n: [i32; 2]| [upload(&client, &[n[0]], &[], 0), upload(&client, &[n[1]], &[], 1)];
-    let count = if skew > 0.0 { rounds_for(skew, &client, &uneven) } else { 8 };
+    let rounds = |n: [i32; 2]| {
+        [
+            upload(&client, &[n[0]], &[], 0),
+            upload(&client, &[n[1]], &[], 1),
+        ]
+    };
+    let count = if skew > 0.0 {
+        rounds_for(skew, &client, &uneven)
+    } else {
+        8
+    };
     let started = Instant::now();
     let sum = read::<f32>(&launch(&uneven, &rounds([0, count]))[0][0]);
     println!("sum is right: {}", sum == [count as f32]);
@@ -87,7 +116,10 @@ fn child() {
 fn rounds_for(seconds: f64, client: &Pjrt, uneven: &PjrtExecutable) -> i32 {
     let mut count = 8;
     loop {
-        let rounds = [upload(client, &[0], &[], 0), upload(client, &[count], &[], 1)];
+        let rounds = [
+            upload(client, &[0], &[], 0),
+            upload(client, &[count], &[], 1),
+        ];
         let started = Instant::now();
         read::<f32>(&launch(uneven, &rounds)[1][0]);
         let took = started.elapsed().as_secs_f64();
@@ -112,8 +144,14 @@ fn ieee(client: &halite_pjrt::Pjrt) -> bool {
 
 fn run_child(skew: &str, flags: Option<&str>) -> Output {
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "child", "--nocapture"]).env("SKEW", skew).env_remove("XLA_FLAGS");
-    child.envs(flags.map(|flags| ("XLA_FLAGS", flags))).output().unwrap()
+    child
+        .args(["--exact", "child", "--nocapture"])
+        .env("SKEW", skew)
+        .env_remove("XLA_FLAGS");
+    child
+        .envs(flags.map(|flags| ("XLA_FLAGS", flags)))
+        .output()
+        .unwrap()
 }
 
 fn printed(output: &Output) -> String {
@@ -133,8 +171,14 @@ fn collectives_may_wait_a_year_unless_told_otherwise() {
 #[test]
 fn flags_of_the_user_stay_beside_the_lifted_limit() {
     let text = printed(&run_child("0", Some("--xla_cpu_enable_fast_math=true")));
-    assert!(text.contains(A_YEAR) && text.contains("IEEE: false"), "{text}");
-    assert!(text.contains(r#"variable after the client: Some("--xla_cpu_enable_fast_math=true")"#), "{text}");
+    assert!(
+        text.contains(A_YEAR) && text.contains("IEEE: false"),
+        "{text}"
+    );
+    assert!(
+        text.contains(r#"variable after the client: Some("--xla_cpu_enable_fast_math=true")"#),
+        "{text}"
+    );
 }
 
 #[test]
@@ -143,8 +187,14 @@ fn a_flag_file_of_the_user_is_read() {
     fs::write(&file, "\n--xla_cpu_enable_fast_math=true\n").unwrap();
     let path = file.path().to_str().unwrap();
     let text = printed(&run_child("0", Some(path)));
-    assert!(text.contains(A_YEAR) && text.contains("IEEE: false"), "{text}");
-    assert!(text.contains(&format!("variable after the client: Some({path:?})")), "{text}");
+    assert!(
+        text.contains(A_YEAR) && text.contains("IEEE: false"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&format!("variable after the client: Some({path:?})")),
+        "{text}"
+    );
 }
 
 #[test]
@@ -154,27 +204,39 @@ fn a_limit_of_the_user_stays() {
     let output = run_child("60", Some(flags));
     let text = printed(&output);
     // XLA ends the process then: this is also what shows that the limit is in force.
-    assert!(!output.status.success() && text.contains("limit: Some(2)"), "{text}");
+    assert!(
+        !output.status.success() && text.contains("limit: Some(2)"),
+        "{text}"
+    );
     assert!(text.contains("Termination timeout"), "{text}");
 }
 
-/// The error of a wait that is shorter than the work of device 1, and whether the client was gone before the work was done.
+/// The error of a wait that is shorter than the work of device 1, and whether the client was gone
+/// before the work was done.
 fn late_wait(meet: bool) -> (halite_core::Error, bool) {
     let client = cpu(2);
     let uneven = compile(&client, &uneven(meet));
     let count = rounds_for(2.0, &client, &uneven);
-    let rounds = [upload(&client, &[0], &[], 0), upload(&client, &[count], &[], 1)];
+    let rounds = [
+        upload(&client, &[0], &[], 0),
+        upload(&client, &[count], &[], 1),
+    ];
     client.set_wait_limit(Duration::from_millis(50));
     let outputs = launch(&uneven, &rounds);
     let event = outputs[1][0].ready().unwrap();
     let (send, done) = mpsc::channel();
     event.notify_when_ready(Box::new(move |_| _ = send.send(())));
     let error = event.wait().unwrap_err();
-    assert!(event.unfinished().starts_with("`test`, launched "), "{}", event.unfinished());
+    assert!(
+        event.unfinished().starts_with("`test`, launched "),
+        "{}",
+        event.unfinished()
+    );
     drop((event, outputs, rounds, uneven, client));
     let gone_before = done.try_recv().is_err();
     if gone_before {
-        done.recv_timeout(Duration::from_secs(120)).expect("the work is done at last");
+        done.recv_timeout(Duration::from_secs(120))
+            .expect("the work is done at last");
     }
     (error, gone_before)
 }
@@ -182,13 +244,25 @@ fn late_wait(meet: bool) -> (halite_core::Error, bool) {
 #[test]
 fn a_late_wait_names_the_launch_and_its_late_devices() {
     let (error, _) = late_wait(false);
-    assert_eq!((error.kind(), error.op(), error.platform()), (ErrorKind::DeadlineExceeded, "compute", Some("cpu")));
+    assert_eq!(
+        (error.kind(), error.op(), error.platform()),
+        (ErrorKind::DeadlineExceeded, "compute", Some("cpu"))
+    );
     let text = error.to_string();
-    assert!(text.contains("nothing arrived within 50ms; `test`, launched "), "{text}");
-    assert!(text.contains(" ago, is not done on devices [1] of 2"), "{text}");
+    assert!(
+        text.contains("nothing arrived within 50ms; `test`, launched "),
+        "{text}"
+    );
+    assert!(
+        text.contains(" ago, is not done on devices [1] of 2"),
+        "{text}"
+    );
     // In a collective each device waits for the other.
     let text = late_wait(true).0.to_string();
-    assert!(text.contains(" ago, is not done on devices [0, 1] of 2"), "{text}");
+    assert!(
+        text.contains(" ago, is not done on devices [0, 1] of 2"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -201,7 +275,10 @@ fn a_launch_that_finds_no_place_in_time_says_why() {
     let client = cpu(2);
     let uneven = compile(&client, &uneven(true));
     let count = rounds_for(3.0, &client, &uneven);
-    let rounds = [upload(&client, &[0], &[], 0), upload(&client, &[count], &[], 1)];
+    let rounds = [
+        upload(&client, &[0], &[], 0),
+        upload(&client, &[count], &[], 1),
+    ];
     client.set_wait_limit(Duration::from_millis(50));
     // Eight are in flight at once; the rest are short.
     let short = [upload(&client, &[0], &[], 0), upload(&client, &[0], &[], 1)];
@@ -209,9 +286,15 @@ fn a_launch_that_finds_no_place_in_time_says_why() {
     outputs.extend((0..7).map(|_| launch(&uneven, &short)));
     let args = short.iter().map(|n| vec![Arg::Borrow(n)]).collect();
     let error = uneven.launch(Launch { args }).unwrap_err();
-    assert_eq!((error.kind(), error.op()), (ErrorKind::DeadlineExceeded, "launch"));
+    assert_eq!(
+        (error.kind(), error.op()),
+        (ErrorKind::DeadlineExceeded, "launch")
+    );
     let text = error.to_string();
-    assert!(text.contains("`test` waits for a place") && text.contains("and 7 launches behind it"), "{text}");
+    assert!(
+        text.contains("`test` waits for a place") && text.contains("and 7 launches behind it"),
+        "{text}"
+    );
     client.set_wait_limit(Duration::from_secs(120));
     assert_eq!(read::<f32>(&outputs[7][0][0]), [0.0]);
 }

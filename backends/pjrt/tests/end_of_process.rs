@@ -13,7 +13,8 @@ use common::*;
 use halite_core::{Backend, CompileOptions};
 use halite_pjrt::Plugin;
 
-/// The CPU plugin with a compiler that takes the given milliseconds, and ends the process if what it needs is destroyed before.
+/// The CPU plugin with a compiler that takes the given milliseconds, and ends the process if what
+/// it needs is destroyed before.
 fn slow_compiler(directory: &Path, milliseconds: u32) -> &'static Plugin {
     let code = format!(
         "
@@ -37,7 +38,9 @@ fn slow_compiler(directory: &Path, milliseconds: u32) -> &'static Plugin {
 /// Ends while another thread compiles.
 #[test]
 fn child() {
-    let Ok(path) = std::env::var("SLOW_COMPILER") else { return };
+    let Ok(path) = std::env::var("SLOW_COMPILER") else {
+        return;
+    };
     let client = Plugin::load(path).unwrap().client(vec![]).unwrap();
     thread::spawn(move || {
         let compiled = client.compile(&add(4, false), &CompileOptions::default());
@@ -53,7 +56,11 @@ fn end_while_compiling(milliseconds: u32) -> Output {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let plugin = slow_compiler(directory.path(), milliseconds);
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "child", "--nocapture"]).env("SLOW_COMPILER", plugin.path()).output().unwrap()
+    child
+        .args(["--exact", "child", "--nocapture"])
+        .env("SLOW_COMPILER", plugin.path())
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -64,7 +71,8 @@ fn the_end_of_a_process_waits_for_a_compiler() {
 
 #[test]
 fn a_compiler_that_takes_long_does_not_hold_the_process() {
-    // Far longer than the end waits; were it to wait for the compiler, the runner's limit would end this test.
+    // Far longer than the end waits; were it to wait for the compiler, the runner's limit would end
+    // this test.
     let output = end_while_compiling(3_600_000);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
 }

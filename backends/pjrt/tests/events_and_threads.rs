@@ -1,5 +1,5 @@
-//! Waiting, callbacks, and handles that are dropped while work is under way. What every backend must do is in the
-//! conformance suite; here is what is PJRT's own.
+//! Waiting, callbacks, and handles that are dropped while work is under way. What every backend
+//! must do is in the conformance suite; here is what is PJRT's own.
 
 mod common;
 
@@ -11,7 +11,9 @@ use std::{
 
 use common::*;
 use halite_core::{Arg, Backend, Buffer, DeviceId, Event, Executable, Launch, Program};
-use halite_pjrt::{CompiledProgram, Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin, Topology};
+use halite_pjrt::{
+    CompiledProgram, Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin, Topology,
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -30,7 +32,8 @@ fn every_handle_is_send_and_sync() {
 
 /// Multiplies a matrix with itself some times: takes long enough to be seen not to be done.
 fn slow() -> Program {
-    let mut code = String::from("func.func public @main(%v0: tensor<512x512xf32>) -> tensor<512x512xf32> {\n");
+    let mut code =
+        String::from("func.func public @main(%v0: tensor<512x512xf32>) -> tensor<512x512xf32> {\n");
     for step in 0..20 {
         let next = step + 1;
         code += &format!(
@@ -54,29 +57,49 @@ fn a_callback_runs_once_also_when_its_event_and_buffer_and_client_are_gone() {
         let event = value.ready().unwrap();
         for number in 0..3 {
             let send = send.clone();
-            event.on_ready(Box::new(move |result| send.send((number, result.is_ok())).unwrap()));
+            event.on_ready(Box::new(move |result| {
+                send.send((number, result.is_ok())).unwrap()
+            }));
         }
     }
     drop(send);
-    let mut ran: Vec<_> = (0..3).map(|_| receive.recv_timeout(MINUTE).expect("a callback runs")).collect();
+    let mut ran: Vec<_> = (0..3)
+        .map(|_| receive.recv_timeout(MINUTE).expect("a callback runs"))
+        .collect();
     ran.sort_unstable();
     assert_eq!(ran, [(0, true), (1, true), (2, true)]);
-    assert_eq!(receive.recv_timeout(MINUTE), Err(mpsc::RecvTimeoutError::Disconnected), "every closure is gone after it ran");
+    assert_eq!(
+        receive.recv_timeout(MINUTE),
+        Err(mpsc::RecvTimeoutError::Disconnected),
+        "every closure is gone after it ran"
+    );
 }
 
 #[test]
 fn an_event_that_failed_long_ago_still_gives_its_error() {
     let client = cpu(1);
-    let failed = client.failed_buffer(&f32s(&[2]), DeviceId(0).into(), "out of luck").unwrap();
+    let failed = client
+        .failed_buffer(&f32s(&[2]), DeviceId(0).into(), "out of luck")
+        .unwrap();
     let event = failed.ready().unwrap();
     assert!(event.is_ready());
     for _ in 0..2 {
         let error = event.wait().unwrap_err();
-        assert!(error.message().contains("out of luck") && error.platform() == Some("cpu"), "{error}");
+        assert!(
+            error.message().contains("out of luck") && error.platform() == Some("cpu"),
+            "{error}"
+        );
     }
     let (send, receive) = mpsc::channel();
-    event.on_ready(Box::new(move |result| send.send(result.unwrap_err().to_string()).unwrap()));
-    assert!(receive.recv_timeout(MINUTE).unwrap().contains("out of luck"));
+    event.on_ready(Box::new(move |result| {
+        send.send(result.unwrap_err().to_string()).unwrap()
+    }));
+    assert!(
+        receive
+            .recv_timeout(MINUTE)
+            .unwrap()
+            .contains("out of luck")
+    );
 }
 
 #[test]
@@ -92,7 +115,9 @@ fn a_panic_in_a_callback_harms_nobody() {
         }));
     }));
     assert!(outcome.is_ok(), "the panic stays in the callback");
-    receive.recv_timeout(MINUTE).expect("the callback ran and its captures were dropped");
+    receive
+        .recv_timeout(MINUTE)
+        .expect("the callback ran and its captures were dropped");
     assert_eq!(read::<f32>(&there), [1.0]);
 }
 
@@ -120,7 +145,11 @@ fn the_last_handle_of_a_client_may_be_dropped_in_a_callback() {
         }));
     }
     for _ in 0..10 {
-        assert!(receive.recv_timeout(MINUTE).expect("no callback waits for itself"));
+        assert!(
+            receive
+                .recv_timeout(MINUTE)
+                .expect("no callback waits for itself")
+        );
     }
 }
 
@@ -132,7 +161,9 @@ fn handles_may_be_dropped_in_any_order() {
     let topology = client.topology().unwrap();
     let device_count = client.devices().len();
     drop(client);
-    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)]).unwrap().remove(0);
+    let sum = run(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])
+        .unwrap()
+        .remove(0);
     let event = sum.ready().unwrap();
     drop((add, a));
     assert_eq!(topology.devices().unwrap().len(), device_count);
@@ -143,7 +174,8 @@ fn handles_may_be_dropped_in_any_order() {
     drop(event);
 }
 
-/// `x [8, 64]` cut over eight devices by rows, `w [64, 64]` whole on each: gives `x w` and the sum of all its elements.
+/// `x [8, 64]` cut over eight devices by rows, `w [64, 64]` whole on each: gives `x w` and the sum
+/// of all its elements.
 fn sharded_product() -> Program {
     let code = r#"module @product {
   sdy.mesh @mesh = <["data"=8]>
@@ -157,7 +189,12 @@ fn sharded_product() -> Program {
     return %y, %sum : tensor<8x64xf32>, tensor<f32>
   }
 }"#;
-    let mut product = program(code, &[f32s(&[1, 64]), f32s(&[64, 64])], &[f32s(&[1, 64]), f32s(&[])], &[]);
+    let mut product = program(
+        code,
+        &[f32s(&[1, 64]), f32s(&[64, 64])],
+        &[f32s(&[1, 64]), f32s(&[])],
+        &[],
+    );
     product.partitions = 8;
     product
 }
@@ -168,23 +205,37 @@ fn a_callback_may_launch_on_many_devices_while_others_wait_for_their_turn() {
     let product = Arc::new(compile(&client, &sharded_product()));
     let (send, receive) = mpsc::channel();
     let upload_all = |value: f32, dims: &[usize; 2]| -> Arc<Vec<PjrtBuffer>> {
-        Arc::new((0..8).map(|device| upload(&client, &vec![value; dims[0] * dims[1]], dims, device)).collect())
+        Arc::new(
+            (0..8)
+                .map(|device| upload(&client, &vec![value; dims[0] * dims[1]], dims, device))
+                .collect(),
+        )
     };
     let (rows, weights) = (upload_all(1.0, &[1, 64]), upload_all(0.5, &[64, 64]));
     let launch = |product: &PjrtExecutable, rows: &[PjrtBuffer], weights: &[PjrtBuffer]| {
-        let args = rows.iter().zip(weights).map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)]).collect();
+        let args = rows
+            .iter()
+            .zip(weights)
+            .map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)])
+            .collect();
         product.launch(Launch { args }).unwrap().outputs
     };
     for _ in 0..100 {
         let outputs = launch(&product, &rows, &weights);
-        let (product, rows, weights, send) = (product.clone(), rows.clone(), weights.clone(), send.clone());
-        outputs[3][1].ready().unwrap().on_ready(Box::new(move |result| {
-            result.unwrap();
-            send.send(launch(&product, &rows, &weights)).unwrap();
-        }));
+        let (product, rows, weights, send) =
+            (product.clone(), rows.clone(), weights.clone(), send.clone());
+        outputs[3][1]
+            .ready()
+            .unwrap()
+            .on_ready(Box::new(move |result| {
+                result.unwrap();
+                send.send(launch(&product, &rows, &weights)).unwrap();
+            }));
     }
     for _ in 0..100 {
-        let outputs = receive.recv_timeout(MINUTE).expect("every callback launches");
+        let outputs = receive
+            .recv_timeout(MINUTE)
+            .expect("every callback launches");
         assert_eq!(read::<f32>(&outputs[7][1]), [64.0 * 32.0 * 8.0]);
     }
 }
@@ -194,10 +245,18 @@ fn a_client_with_launches_under_way_on_many_devices_can_be_dropped() {
     for _ in 0..5 {
         let client = cpu(8);
         let product = compile(&client, &sharded_product());
-        let rows: Vec<_> = (0..8).map(|device| upload(&client, &[1.0f32; 64], &[1, 64], device)).collect();
-        let weights: Vec<_> = (0..8).map(|device| upload(&client, &[0.5f32; 64 * 64], &[64, 64], device)).collect();
+        let rows: Vec<_> = (0..8)
+            .map(|device| upload(&client, &[1.0f32; 64], &[1, 64], device))
+            .collect();
+        let weights: Vec<_> = (0..8)
+            .map(|device| upload(&client, &[0.5f32; 64 * 64], &[64, 64], device))
+            .collect();
         for _ in 0..20 {
-            let args = rows.iter().zip(&weights).map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)]).collect();
+            let args = rows
+                .iter()
+                .zip(&weights)
+                .map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)])
+                .collect();
             drop(product.launch(Launch { args }).unwrap());
         }
     }

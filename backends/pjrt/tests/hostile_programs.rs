@@ -1,5 +1,5 @@
-//! Programs that end the process of XLA's compiler are refused before it sees them. On a version that does not, this
-//! test's process is ended by a signal.
+//! Programs that end the process of XLA's compiler are refused before it sees them. On a version
+//! that does not, this test's process is ended by a signal.
 
 mod common;
 
@@ -8,11 +8,20 @@ use halite_core::{Backend, CompileOptions, DType, ErrorKind, FlagValue, Program}
 
 /// Compiling is refused as the caller's mistake, in these words.
 fn refused(program: &Program, flags: &[(&str, FlagValue)], words: &str) {
-    let flags = flags.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-    let options = CompileOptions { flags, ..CompileOptions::default() };
+    let flags = flags
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    let options = CompileOptions {
+        flags,
+        ..CompileOptions::default()
+    };
     let error = cpu(1).compile(program, &options).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    assert!(error.message().contains(words), "`{words}` is not said: {error}");
+    assert!(
+        error.message().contains(words),
+        "`{words}` is not said: {error}"
+    );
 }
 
 #[test]
@@ -31,7 +40,11 @@ fn type_larger_than_64_bits_count_is_refused() {
           return %2 : tensor<f32>
         }}"
     );
-    refused(&program(&inside, &[f32s(&[])], &[f32s(&[])], &[]), &[], "does not fit 64 bits");
+    refused(
+        &program(&inside, &[f32s(&[])], &[f32s(&[])], &[]),
+        &[],
+        "does not fit 64 bits",
+    );
 }
 
 #[test]
@@ -40,7 +53,11 @@ fn top_k_of_one_result_is_refused() {
       %0 = stablehlo.custom_call @TopK(%x) {mhlo.attributes = {k = 4 : i64, largest = true}} : (tensor<8xf32>) -> tensor<4xf32>
       return %0 : tensor<4xf32>
     }";
-    refused(&program(code, &[f32s(&[8])], &[f32s(&[4])], &[]), &[], "calls `TopK` for a tensor");
+    refused(
+        &program(code, &[f32s(&[8])], &[f32s(&[4])], &[]),
+        &[],
+        "calls `TopK` for a tensor",
+    );
 }
 
 #[test]
@@ -48,11 +65,19 @@ fn split_count_below_one_is_refused() {
     let flag = |value| [("xla_cpu_parallel_codegen_split_count", value)];
     refused(&add(4, false), &flag(FlagValue::Int(-1)), "counts from 1");
     refused(&add(4, false), &flag(FlagValue::Int(0)), "counts from 1");
-    assert!(cpu(1).compile(&add(4, false), &CompileOptions::default()).is_ok());
+    assert!(
+        cpu(1)
+            .compile(&add(4, false), &CompileOptions::default())
+            .is_ok()
+    );
 }
 
 #[test]
 fn size_of_a_signature_is_checked() {
     let huge = ty(DType::F64, &[1 << 40, 1 << 40]);
-    refused(&program("module {}", &[], &[huge], &[]), &[], "on its border");
+    refused(
+        &program("module {}", &[], &[huge], &[]),
+        &[],
+        "on its border",
+    );
 }

@@ -18,7 +18,8 @@ use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable};
 /// Longer than all of this takes on a machine that is very busy.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// `x [DEVICES, 64]` cut over the devices by rows, `w [64, 64]` whole on each: gives `x w` and the sum of its elements.
+/// `x [DEVICES, 64]` cut over the devices by rows, `w [64, 64]` whole on each: gives `x w` and the
+/// sum of its elements.
 fn product(devices: usize) -> Program {
     let code = format!(
         r#"module @product {{
@@ -36,7 +37,12 @@ fn product(devices: usize) -> Program {
   }}
 }}"#
     );
-    let mut product = program(&code, &[f32s(&[1, 64]), f32s(&[64, 64])], &[f32s(&[1, 64]), f32s(&[])], &[]);
+    let mut product = program(
+        &code,
+        &[f32s(&[1, 64]), f32s(&[64, 64])],
+        &[f32s(&[1, 64]), f32s(&[])],
+        &[],
+    );
     product.partitions = devices;
     product
 }
@@ -49,12 +55,22 @@ struct Work {
 
 impl Work {
     fn new(client: &Pjrt, devices: usize) -> Work {
-        let product = if devices == 1 { Self::alone() } else { product(devices) };
+        let product = if devices == 1 {
+            Self::alone()
+        } else {
+            product(devices)
+        };
         let upload_all = |value: f32, dims: [usize; 2]| {
             let values = vec![value; dims[0] * dims[1]];
-            (0..devices as u32).map(|device| upload(client, &values, &dims, device)).collect()
+            (0..devices as u32)
+                .map(|device| upload(client, &values, &dims, device))
+                .collect()
         };
-        Work { product: compile(client, &product), rows: upload_all(1.0, [1, 64]), weights: upload_all(0.5, [64, 64]) }
+        Work {
+            product: compile(client, &product),
+            rows: upload_all(1.0, [1, 64]),
+            weights: upload_all(0.5, [64, 64]),
+        }
     }
 
     fn alone() -> Program {
@@ -63,21 +79,39 @@ impl Work {
         let code: String = code
             .split(" {sdy.sharding")
             .enumerate()
-            .map(|(index, part)| if index == 0 { part } else { part.split_once("]>}").unwrap().1 })
+            .map(|(index, part)| {
+                if index == 0 {
+                    part
+                } else {
+                    part.split_once("]>}").unwrap().1
+                }
+            })
             .collect();
-        program.code = code.replace("  sdy.mesh @mesh = <[\"data\"=1]>\n", "").into_bytes().into();
+        program.code = code
+            .replace("  sdy.mesh @mesh = <[\"data\"=1]>\n", "")
+            .into_bytes()
+            .into();
         program
     }
 
     fn launch(&self) -> Vec<Vec<PjrtBuffer>> {
-        let args = self.rows.iter().zip(&self.weights).map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)]).collect();
+        let args = self
+            .rows
+            .iter()
+            .zip(&self.weights)
+            .map(|(x, w)| vec![Arg::Borrow(x), Arg::Borrow(w)])
+            .collect();
         self.product.launch(Launch { args }).unwrap().outputs
     }
 }
 
-/// Launches `rounds` times from a thread, and once from each of the `callbacks` of each launch. Gives the sums that the
-/// launches of the callbacks computed.
-fn launches_from_callbacks(devices: usize, rounds: usize, callbacks: usize) -> Receiver<Vec<Vec<PjrtBuffer>>> {
+/// Launches `rounds` times from a thread, and once from each of the `callbacks` of each launch.
+/// Gives the sums that the launches of the callbacks computed.
+fn launches_from_callbacks(
+    devices: usize,
+    rounds: usize,
+    callbacks: usize,
+) -> Receiver<Vec<Vec<PjrtBuffer>>> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
         let client = cpu(devices as i64);
@@ -108,14 +142,16 @@ fn check(devices: usize, callbacks: usize) {
                 let last = outputs.last().unwrap();
                 assert_eq!(read::<f32>(&last[1]), [64.0 * 32.0 * devices as f32]);
             }
-            Err(RecvTimeoutError::Timeout) => panic!("{done} of {} launches done, then none", ROUNDS * callbacks),
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("{done} of {} launches done, then none", ROUNDS * callbacks)
+            }
             Err(RecvTimeoutError::Disconnected) => panic!("a callback did not launch"),
         }
     }
 }
 
-/// Two threads launch on two devices of a plugin that calls itself `platform`. Gives whether a launch began while another
-/// was being queued.
+/// Two threads launch on two devices of a plugin that calls itself `platform`. Gives whether a
+/// launch began while another was being queued.
 fn launches_overlap(platform: &str) -> bool {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let seen = directory.path().join("overlap");
@@ -144,7 +180,9 @@ fn launches_overlap(platform: &str) -> bool {
     );
     let replaced = ["PJRT_Client_PlatformName", "PJRT_LoadedExecutable_Execute"];
     let plugin = shim(directory.path(), platform, &replaced, &code);
-    let client = plugin.client(vec![("cpu_device_count".into(), 2i64.into())]).unwrap();
+    let client = plugin
+        .client(vec![("cpu_device_count".into(), 2i64.into())])
+        .unwrap();
     assert_eq!(&*client.platform().name, platform);
     client.set_wait_limit(DEADLINE);
     let work = Work::new(&client, 2);

@@ -34,11 +34,18 @@ fn a_directory_is_refused() {
 fn a_pipe_is_refused_at_once() {
     let directory = directory();
     let pipe = directory.path().join("pipe.so");
-    let made = Command::new("sh").arg("-c").arg("mkfifo \"$0\"").arg(&pipe).status().unwrap();
+    let made = Command::new("sh")
+        .arg("-c")
+        .arg("mkfifo \"$0\"")
+        .arg(&pipe)
+        .status()
+        .unwrap();
     assert!(made.success(), "mkfifo: {made}");
     let (send, receive) = std::sync::mpsc::channel();
     std::thread::spawn(move || send.send(refused(&pipe)));
-    let error = receive.recv_timeout(std::time::Duration::from_secs(60)).expect("a pipe is not waited for");
+    let error = receive
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .expect("a pipe is not waited for");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(error.message().contains("is not a file"), "{error}");
 }
@@ -46,10 +53,17 @@ fn a_pipe_is_refused_at_once() {
 #[test]
 fn a_file_that_is_no_library_is_refused() {
     let directory = directory();
-    for (name, bytes) in [("empty.so", &b""[..]), ("text.so", b"hello, plugin"), ("page.so", b"<!doctype html>")] {
+    for (name, bytes) in [
+        ("empty.so", &b""[..]),
+        ("text.so", b"hello, plugin"),
+        ("page.so", b"<!doctype html>"),
+    ] {
         let error = refused(&write(&directory, name, bytes));
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-        assert!(error.message().contains("is not a shared library"), "{error}");
+        assert!(
+            error.message().contains("is not a shared library"),
+            "{error}"
+        );
     }
 }
 
@@ -62,16 +76,33 @@ fn a_truncated_plugin_is_refused_with_both_sizes() {
     for length in [10, 63, 200, bytes.len() / 2, bytes.len() - 1] {
         let error = refused(&write(&directory, "cut.so", &bytes[..length]));
         assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
-        assert!(error.message().contains(&format!("truncated: {length} bytes")), "{error}");
+        assert!(
+            error
+                .message()
+                .contains(&format!("truncated: {length} bytes")),
+            "{error}"
+        );
     }
 }
 
 #[test]
 fn a_plugin_with_impossible_headers_is_refused() {
     let directory = directory();
-    let bytes = fs::read(build(&directory, "whole", "int nothing(void) { return 0; }")).unwrap();
+    let bytes = fs::read(build(
+        &directory,
+        "whole",
+        "int nothing(void) { return 0; }",
+    ))
+    .unwrap();
     // The tables' places and the sizes of their entries.
-    for (at, value) in [(32, 0xff), (39, 0x7f), (40, 0xff), (47, 0x7f), (54, 0x01), (58, 0x01)] {
+    for (at, value) in [
+        (32, 0xff),
+        (39, 0x7f),
+        (40, 0xff),
+        (47, 0x7f),
+        (54, 0x01),
+        (58, 0x01),
+    ] {
         let mut damaged = bytes.clone();
         damaged[at] = value;
         let error = refused(&write(&directory, "damaged.so", &damaged));
@@ -82,12 +113,27 @@ fn a_plugin_with_impossible_headers_is_refused() {
 #[test]
 fn a_plugin_for_another_machine_is_refused_by_name() {
     let directory = directory();
-    let mut bytes = fs::read(build(&directory, "whole", "int nothing(void) { return 0; }")).unwrap();
-    let (number, name) = if cfg!(target_arch = "aarch64") { (62, "x86_64") } else { (183, "aarch64") };
+    let mut bytes = fs::read(build(
+        &directory,
+        "whole",
+        "int nothing(void) { return 0; }",
+    ))
+    .unwrap();
+    let (number, name) = if cfg!(target_arch = "aarch64") {
+        (62, "x86_64")
+    } else {
+        (183, "aarch64")
+    };
     bytes[18] = number;
     let error = refused(&write(&directory, "other.so", &bytes));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.message().contains(&format!("is for {name}, this machine is {}", std::env::consts::ARCH)), "{error}");
+    assert!(
+        error.message().contains(&format!(
+            "is for {name}, this machine is {}",
+            std::env::consts::ARCH
+        )),
+        "{error}"
+    );
 }
 
 #[test]
@@ -95,7 +141,12 @@ fn a_library_that_is_no_plugin_is_refused() {
     let directory = directory();
     let library = build(&directory, "library", "int nothing(void) { return 0; }");
     let error = refused(&library);
-    assert!(error.message().contains("no PJRT plugin: it has no `GetPjrtApi`"), "{error}");
+    assert!(
+        error
+            .message()
+            .contains("no PJRT plugin: it has no `GetPjrtApi`"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -110,7 +161,10 @@ fn a_library_that_lacks_another_is_refused() {
 #[test]
 fn a_plugin_of_another_version_is_refused_with_both_versions() {
     let directory = directory();
-    for (major, minor, advice) in [(0, 40, "install a newer plugin"), (1, 0, "install a newer halite")] {
+    for (major, minor, advice) in [
+        (0, 40, "install a newer plugin"),
+        (1, 0, "install a newer halite"),
+    ] {
         let code = format!(
             "#include <stddef.h>
             struct {{ size_t size; void* ext; size_t vsize; void* vext; int major, minor; void* slots[138]; }} api =
@@ -119,7 +173,12 @@ fn a_plugin_of_another_version_is_refused_with_both_versions() {
         );
         let error = refused(&build(&directory, &format!("v{major}"), &code));
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.message().contains(&format!("speaks PJRT {major}.{minor}; 0.58 or newer")), "{error}");
+        assert!(
+            error
+                .message()
+                .contains(&format!("speaks PJRT {major}.{minor}; 0.58 or newer")),
+            "{error}"
+        );
         assert!(error.message().contains(advice), "{error}");
     }
 }
@@ -133,7 +192,12 @@ fn a_plugin_with_holes_is_refused_with_their_names() {
     let directory = directory();
     let error = refused(&build(&directory, "holes", code));
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.message().contains("lacks PJRT_Error_Destroy, PJRT_Error_Message"), "{error}");
+    assert!(
+        error
+            .message()
+            .contains("lacks PJRT_Error_Destroy, PJRT_Error_Message"),
+        "{error}"
+    );
 
     let none = "void* GetPjrtApi(void) { return 0; }";
     let error = refused(&build(&directory, "null", none));
@@ -152,7 +216,10 @@ fn the_same_file_is_loaded_once_by_whatever_path() {
             .collect();
         loads.into_iter().map(|load| load.join().unwrap()).collect()
     });
-    assert!(plugins.windows(2).all(|pair| pair[0] == pair[1]), "{plugins:x?}");
+    assert!(
+        plugins.windows(2).all(|pair| pair[0] == pair[1]),
+        "{plugins:x?}"
+    );
 }
 
 #[test]
@@ -162,9 +229,23 @@ fn a_plugin_says_what_it_is() {
     assert!(major == 0 && minor >= 81, "{major}.{minor}");
     let versions = plugin.stablehlo().unwrap();
     assert!(versions.minimum < versions.current, "{versions:?}");
-    let extensions: Vec<_> = plugin.extensions().iter().filter_map(halite_pjrt::Extension::name).collect();
-    assert!(extensions.contains(&"FFI") && extensions.contains(&"Layouts"), "{extensions:?}");
-    assert!(plugin.attributes().iter().any(|(name, _)| name == "xla_version"), "{:?}", plugin.attributes());
+    let extensions: Vec<_> = plugin
+        .extensions()
+        .iter()
+        .filter_map(halite_pjrt::Extension::name)
+        .collect();
+    assert!(
+        extensions.contains(&"FFI") && extensions.contains(&"Layouts"),
+        "{extensions:?}"
+    );
+    assert!(
+        plugin
+            .attributes()
+            .iter()
+            .any(|(name, _)| name == "xla_version"),
+        "{:?}",
+        plugin.attributes()
+    );
 }
 
 /// The real plugin behind a table that ends early, as an older plugin's does.
@@ -189,31 +270,68 @@ fn a_plugin_with_a_shorter_table_works_as_far_as_it_goes() {
     );
     let plugin = Plugin::load(build(&directory, "shorter", &code)).unwrap();
     assert_eq!(plugin.api_version(), (0, 58));
-    assert!(plugin.missing_functions().contains(&"PJRT_TopologyDescription_Fingerprint"), "{:?}", plugin.missing_functions());
+    assert!(
+        plugin
+            .missing_functions()
+            .contains(&"PJRT_TopologyDescription_Fingerprint"),
+        "{:?}",
+        plugin.missing_functions()
+    );
 
     let client = plugin.client(vec![]).unwrap();
-    let add = client.compile(&add(4, true), &CompileOptions::default()).unwrap();
+    let add = client
+        .compile(&add(4, true), &CompileOptions::default())
+        .unwrap();
     let one = upload(&client, &[1.0f32; 4], &[4], 0);
     let two = upload(&client, &[2.0f32; 4], &[4], 0);
-    let sum = run(&add, vec![halite_core::Arg::Borrow(&one), halite_core::Arg::Borrow(&two)]).unwrap();
+    let sum = run(
+        &add,
+        vec![
+            halite_core::Arg::Borrow(&one),
+            halite_core::Arg::Borrow(&two),
+        ],
+    )
+    .unwrap();
     assert_eq!(read::<f32>(&sum[0]), [3.0; 4]);
     assert_eq!(read::<f32>(&one), [1.0; 4]);
     assert!(add.memory().is_ok());
 
     // Its programs are its own: another plugin would run their machine code unseen.
     let real = cpu(1);
-    let error = real.load(&add.serialize().unwrap(), &"add".into(), add.signature(), &CompileOptions::default()).unwrap_err();
+    let error = real
+        .load(
+            &add.serialize().unwrap(),
+            &"add".into(),
+            add.signature(),
+            &CompileOptions::default(),
+        )
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let (major, minor) = real.plugin().api_version();
-    let both = ["is machine code of [cpu, PJRT 0.58, plugin of ", &format!("this is [cpu, PJRT {major}.{minor}, plugin of ")];
-    assert!(both.iter().all(|name| error.message().contains(name)), "{error}");
-    let again = client.load(&add.serialize().unwrap(), &"add".into(), add.signature(), &CompileOptions::default()).unwrap();
+    let both = [
+        "is machine code of [cpu, PJRT 0.58, plugin of ",
+        &format!("this is [cpu, PJRT {major}.{minor}, plugin of "),
+    ];
+    assert!(
+        both.iter().all(|name| error.message().contains(name)),
+        "{error}"
+    );
+    let again = client
+        .load(
+            &add.serialize().unwrap(),
+            &"add".into(),
+            add.signature(),
+            &CompileOptions::default(),
+        )
+        .unwrap();
     assert_eq!(again.signature(), add.signature());
 
     let error = client.topology().unwrap().fingerprint().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
-        error.message().contains("(PJRT 0.58) has no PJRT_TopologyDescription_Fingerprint, which came with 0.101"),
+        error.message().contains(
+            "(PJRT 0.58) has no PJRT_TopologyDescription_Fingerprint, which came with 0.101"
+        ),
         "{error}"
     );
 }
@@ -222,10 +340,22 @@ fn a_plugin_with_a_shorter_table_works_as_far_as_it_goes() {
 fn client_options_of_a_wrong_type_or_name_are_refused() {
     let plugin = Plugin::load(cpu_plugin()).unwrap();
     for (options, expected) in [
-        (vec![("cpu_device_count".to_owned(), "4".into())], "`cpu_device_count` is a whole number, got a string (4)"),
-        (vec![("asynchronous".to_owned(), 1i64.into())], "`asynchronous` is true or false, got a whole number (1)"),
-        (vec![("cpu_device_count".to_owned(), 0i64.into())], "is 0; 1 to 4096 devices"),
-        (vec![("cpu_device_count".to_owned(), 2i64.into()); 2], "`cpu_device_count` is given twice"),
+        (
+            vec![("cpu_device_count".to_owned(), "4".into())],
+            "`cpu_device_count` is a whole number, got a string (4)",
+        ),
+        (
+            vec![("asynchronous".to_owned(), 1i64.into())],
+            "`asynchronous` is true or false, got a whole number (1)",
+        ),
+        (
+            vec![("cpu_device_count".to_owned(), 0i64.into())],
+            "is 0; 1 to 4096 devices",
+        ),
+        (
+            vec![("cpu_device_count".to_owned(), 2i64.into()); 2],
+            "`cpu_device_count` is given twice",
+        ),
         (vec![("bogus".to_owned(), true.into())], "bogus"),
     ] {
         let error = plugin.client(options.clone()).unwrap_err();
@@ -253,8 +383,18 @@ fn build(directory: &TempDir, name: &str, code: &str) -> PathBuf {
     let source = write(directory, &format!("{name}.c"), code.as_bytes());
     let library = directory.path().join(format!("{name}.so"));
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let built = Command::new(cc).args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let built = Command::new(cc)
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
     library
 }
 
@@ -264,14 +404,25 @@ fn a_plugin_that_does_not_come_back_is_given_up_at_the_deadline_by_name() {
     let code = "#include <unistd.h>
         void* GetPjrtApi(void) { sleep(20); return 0; }";
     let path = build(&directory, "sleeper", code);
-    let options = LoadOptions { deadline: Duration::from_millis(200), ..LoadOptions::default() };
+    let options = LoadOptions {
+        deadline: Duration::from_millis(200),
+        ..LoadOptions::default()
+    };
     let started = Instant::now();
     for _ in 0..2 {
         let error = Plugin::load_with(&path, &options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
-        assert!(error.message().contains("sleeper") && error.message().contains("not started after 0.2 s"), "{error}");
+        assert!(
+            error.message().contains("sleeper")
+                && error.message().contains("not started after 0.2 s"),
+            "{error}"
+        );
     }
-    assert!(started.elapsed() < Duration::from_secs(15), "others are not held up by it: {:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(15),
+        "others are not held up by it: {:?}",
+        started.elapsed()
+    );
     // Nor are other plugins.
     Plugin::load(cpu_plugin()).unwrap();
 }
@@ -290,8 +441,19 @@ fn a_plugin_finds_what_its_options_set_and_what_the_user_set_stays() {
         }";
     let path = build(&directory, "reader", code);
     let out = directory.path().join("out");
-    let environment = [("HALITE_TEST_OUT", out.to_str().unwrap()), ("HALITE_TEST_SET", "by us"), ("PATH", "!")];
-    let error = Plugin::load_with(&path, &LoadOptions { environment: &environment, ..LoadOptions::default() }).unwrap_err();
+    let environment = [
+        ("HALITE_TEST_OUT", out.to_str().unwrap()),
+        ("HALITE_TEST_SET", "by us"),
+        ("PATH", "!"),
+    ];
+    let error = Plugin::load_with(
+        &path,
+        &LoadOptions {
+            environment: &environment,
+            ..LoadOptions::default()
+        },
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("gave no table"), "{error}");
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "by us 0");
 }

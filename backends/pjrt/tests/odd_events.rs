@@ -33,26 +33,44 @@ fn with_on_ready(name: &str, on_ready: &str) -> Pjrt {
         }}
         "#
     );
-    let plugin = shim(directory.path(), name, &["PJRT_Event_OnReady", "PJRT_Event_IsReady"], &code);
-    plugin.client(vec![("cpu_device_count".into(), 1i64.into())]).unwrap()
+    let plugin = shim(
+        directory.path(),
+        name,
+        &["PJRT_Event_OnReady", "PJRT_Event_IsReady"],
+        &code,
+    );
+    plugin
+        .client(vec![("cpu_device_count".into(), 1i64.into())])
+        .unwrap()
 }
 
 /// Adds two vectors that were uploaded in shared memory, and fetches the sum.
 fn sum(client: &Pjrt) -> Vec<f32> {
     let sum = compile(client, &add(1024, false));
     let host = Arc::new(HostArray::from_slice(&[1.0f32; 1024], [1024]).unwrap());
-    let shared = client.upload(HostBytes::Shared(host.clone()), host.ty(), DeviceId(0).into()).unwrap();
+    let shared = client
+        .upload(
+            HostBytes::Shared(host.clone()),
+            host.ty(),
+            DeviceId(0).into(),
+        )
+        .unwrap();
     read::<f32>(&run(&sum, vec![Arg::Borrow(&shared), Arg::Borrow(&shared)]).unwrap()[0])
 }
 
 #[test]
 fn a_callback_that_is_called_twice_runs_once() {
-    let client =
-        with_on_ready("twice", "halites = args->callback; args->callback = twice; return REAL(PJRT_Event_OnReady)(args);");
+    let client = with_on_ready(
+        "twice",
+        "halites = args->callback; args->callback = twice; return REAL(PJRT_Event_OnReady)(args);",
+    );
     assert_eq!(sum(&client), [2.0; 1024]);
     let (send, receive) = mpsc::channel();
     let there = upload(&client, &[1.0f32], &[1], 0);
-    there.ready().unwrap().on_ready(Box::new(move |_| send.send(()).unwrap()));
+    there
+        .ready()
+        .unwrap()
+        .on_ready(Box::new(move |_| send.send(()).unwrap()));
     assert_eq!(receive.iter().count(), 1);
 }
 
@@ -62,22 +80,36 @@ fn a_plugin_that_takes_no_callback_is_asked_instead() {
     assert_eq!(sum(&client), [2.0; 1024]);
     let (send, receive) = mpsc::channel();
     let there = upload(&client, &[1.0f32], &[1], 0);
-    there.ready().unwrap().on_ready(Box::new(move |result| send.send(result).unwrap()));
+    there
+        .ready()
+        .unwrap()
+        .on_ready(Box::new(move |result| send.send(result).unwrap()));
     let error = receive.recv_timeout(MINUTE).unwrap().unwrap_err();
-    assert!(error.message().contains("Unexpected PJRT_Event_OnReady"), "{error}");
+    assert!(
+        error.message().contains("Unexpected PJRT_Event_OnReady"),
+        "{error}"
+    );
     // A copy to the host is waited for by asking whether it is done.
     let (send, receive) = mpsc::channel::<usize>();
-    there.fetch(Box::new(move |bytes| send.send(bytes.unwrap().len()).unwrap()));
+    there.fetch(Box::new(move |bytes| {
+        send.send(bytes.unwrap().len()).unwrap()
+    }));
     assert_eq!(receive.recv_timeout(MINUTE), Ok(4));
 }
 
 #[test]
 fn a_callback_counts_although_an_error_follows() {
-    let client = with_on_ready("fires and refuses", "REAL(PJRT_Event_OnReady)(args); usleep(50000); return refuse();");
+    let client = with_on_ready(
+        "fires and refuses",
+        "REAL(PJRT_Event_OnReady)(args); usleep(50000); return refuse();",
+    );
     assert_eq!(sum(&client), [2.0; 1024]);
     let (send, receive) = mpsc::channel();
     let there = upload(&client, &[1.0f32], &[1], 0);
-    there.ready().unwrap().on_ready(Box::new(move |result| send.send(result).unwrap()));
+    there
+        .ready()
+        .unwrap()
+        .on_ready(Box::new(move |result| send.send(result).unwrap()));
     receive.recv_timeout(MINUTE).unwrap().unwrap();
 }
 
@@ -87,8 +119,17 @@ fn a_wait_for_an_event_that_never_happens_ends() {
     client.set_wait_limit(Duration::from_millis(20));
     let there = upload(&client, &[1.0f32], &[1], 0);
     let error = there.ready().unwrap().wait().unwrap_err();
-    assert_eq!((error.kind(), error.op()), (ErrorKind::DeadlineExceeded, "compute"));
-    assert!(error.message().starts_with("nothing arrived within 20ms"), "{error}");
+    assert_eq!(
+        (error.kind(), error.op()),
+        (ErrorKind::DeadlineExceeded, "compute")
+    );
+    assert!(
+        error.message().starts_with("nothing arrived within 20ms"),
+        "{error}"
+    );
     let error = there.read(&mut [0; 4]).unwrap_err();
-    assert_eq!((error.kind(), error.op()), (ErrorKind::DeadlineExceeded, "read"));
+    assert_eq!(
+        (error.kind(), error.op()),
+        (ErrorKind::DeadlineExceeded, "read")
+    );
 }

@@ -1,4 +1,5 @@
-//! A plugin's own profiler. XLA's CPU plugin has none, so one is put before it, written in C as the header says.
+//! A plugin's own profiler. XLA's CPU plugin has none, so one is put before it, written in C as the
+//! header says.
 
 mod common;
 
@@ -9,8 +10,9 @@ use halite_core::ErrorKind;
 use halite_pjrt::Plugin;
 use tempfile::TempDir;
 
-/// The CPU plugin with a profiler before its extensions. `size` is that of the profiler's table, `own` whether the first
-/// call of `collect_data` hands out bytes of its own, as today's plugins do, or only their number, as the header says.
+/// The CPU plugin with a profiler before its extensions. `size` is that of the profiler's table,
+/// `own` whether the first call of `collect_data` hands out bytes of its own, as today's plugins
+/// do, or only their number, as the header says.
 fn with_profiler(directory: &TempDir, name: &str, size: usize, own: bool) -> &'static Plugin {
     let code = format!(
         r#"
@@ -81,11 +83,24 @@ fn with_profiler(directory: &TempDir, name: &str, size: usize, own: bool) -> &'s
 
 /// Compiles C code as a shared library.
 fn build(directory: &TempDir, name: &str, code: &str) -> PathBuf {
-    let (source, library) = (directory.path().join(format!("{name}.c")), directory.path().join(format!("{name}.so")));
+    let (source, library) = (
+        directory.path().join(format!("{name}.c")),
+        directory.path().join(format!("{name}.so")),
+    );
     fs::write(&source, code).unwrap();
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let built = Command::new(cc).args(["-w", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let built = Command::new(cc)
+        .args(["-w", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
     library
 }
 
@@ -106,7 +121,11 @@ fn what_was_recorded_comes_whole_whichever_way_the_plugin_hands_it_over() {
         let profiling = profiler.start().unwrap();
         let error = profiler.start().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(error.message().starts_with("create, Plugin(") && error.message().ends_with("another one is running"), "{error}");
+        assert!(
+            error.message().starts_with("create, Plugin(")
+                && error.message().ends_with("another one is running"),
+            "{error}"
+        );
         assert_eq!(profiling.stop().unwrap(), [0x0a, 3, b'x', b'y', b'z']);
         // Dropped unread it is destroyed too, so that there can be another.
         drop(profiler.start().unwrap());
@@ -117,5 +136,9 @@ fn what_was_recorded_comes_whole_whichever_way_the_plugin_hands_it_over() {
 #[test]
 fn a_profiler_whose_table_is_too_short_is_none() {
     let directory = directory();
-    assert!(with_profiler(&directory, "short", 72, true).profiler().is_none());
+    assert!(
+        with_profiler(&directory, "short", 72, true)
+            .profiler()
+            .is_none()
+    );
 }

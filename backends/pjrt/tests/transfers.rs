@@ -1,5 +1,5 @@
-//! Host memory used in place, orders of dimensions, memories, deletion. What every backend must do is in the conformance
-//! suite; here is what is PJRT's own.
+//! Host memory used in place, orders of dimensions, memories, deletion. What every backend must do
+//! is in the conformance suite; here is what is PJRT's own.
 
 mod common;
 
@@ -14,8 +14,8 @@ use std::{
 
 use common::*;
 use halite_core::{
-    AlignedBytes, Arg, Backend, Buffer, CompileOptions, DType, Device, DeviceId, ErrorKind, Event, HostBytes, MemoryKind,
-    Placement, TensorType,
+    AlignedBytes, Arg, Backend, Buffer, CompileOptions, DType, Device, DeviceId, ErrorKind, Event,
+    HostBytes, MemoryKind, Placement, TensorType,
 };
 use halite_pjrt::PjrtBuffer;
 
@@ -28,21 +28,36 @@ fn shapes_of_any_rank_come_back_by_both_ways() {
         let there = upload(&client, &values, dims, 0);
         assert_eq!(there.tensor_type().dims(), dims);
         assert_eq!(read::<i32>(&there), values, "{dims:?}");
-        assert_eq!(fetch(&there).unwrap(), values.iter().flat_map(|v| v.to_ne_bytes()).collect::<Vec<_>>(), "{dims:?}");
+        assert_eq!(
+            fetch(&there).unwrap(),
+            values
+                .iter()
+                .flat_map(|v| v.to_ne_bytes())
+                .collect::<Vec<_>>(),
+            "{dims:?}"
+        );
     }
 }
 
 #[test]
 fn a_result_that_the_device_keeps_in_another_order_is_read_row_major() {
     let client = cpu(1);
-    // The result's layout is column-major: without being asked for rows, the plugin would copy its own order.
+    // The result's layout is column-major: without being asked for rows, the plugin would copy its
+    // own order.
     let code = r#"module @m { func.func public @main(%a: tensor<2x3xi32>) -> (tensor<2x3xi32> {mhlo.layout_mode = "{0,1}"}) {
         %0 = stablehlo.add %a, %a : tensor<2x3xi32>
         return %0 : tensor<2x3xi32> } }"#;
-    let program = program(code, &[ty(DType::S32, &[2, 3])], &[ty(DType::S32, &[2, 3])], &[]);
+    let program = program(
+        code,
+        &[ty(DType::S32, &[2, 3])],
+        &[ty(DType::S32, &[2, 3])],
+        &[],
+    );
     let double = match client.compile(&program, &CompileOptions::default()) {
         // Old plugins would give the device's order, so that such programs are refused there.
-        Err(error) if client.plugin().api_version().1 < 106 => return assert_eq!(error.kind(), ErrorKind::Unsupported),
+        Err(error) if client.plugin().api_version().1 < 106 => {
+            return assert_eq!(error.kind(), ErrorKind::Unsupported);
+        }
         compiled => compiled.unwrap(),
     };
     let a = upload(&client, &[1, 2, 3, 4, 5, 6], &[2, 3], 0);
@@ -54,16 +69,29 @@ fn a_result_that_the_device_keeps_in_another_order_is_read_row_major() {
 fn an_upload_of_the_wrong_size_or_to_a_wrong_place_is_refused() {
     let client = cpu(2);
     let three = f32s(&[3]);
-    let upload = |bytes: &[u8], ty: &TensorType, to: Placement| client.upload(HostBytes::Borrowed(bytes), ty, to).unwrap_err();
+    let upload = |bytes: &[u8], ty: &TensorType, to: Placement| {
+        client
+            .upload(HostBytes::Borrowed(bytes), ty, to)
+            .unwrap_err()
+    };
     for length in [0, 11, 13, 16] {
         let error = upload(&vec![0; length], &three, DeviceId(0).into());
-        assert_eq!(error.to_string(), format!("upload on cpu: {length} bytes given, f32[3] needs 12"));
+        assert_eq!(
+            error.to_string(),
+            format!("upload on cpu: {length} bytes given, f32[3] needs 12")
+        );
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     }
     let error = upload(&[0; 12], &three, DeviceId(2).into());
-    assert_eq!(error.to_string(), "upload on cpu: no device 2; there are [0, 1]");
+    assert_eq!(
+        error.to_string(),
+        "upload on cpu: no device 2; there are [0, 1]"
+    );
     let huge = TensorType::new(DType::F64, [usize::MAX, 2]);
-    assert_eq!(upload(&[], &huge, DeviceId(0).into()).kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        upload(&[], &huge, DeviceId(0).into()).kind(),
+        ErrorKind::InvalidArgument
+    );
 }
 
 #[test]
@@ -72,7 +100,10 @@ fn a_read_into_another_size_is_refused() {
     let there = upload(&client, &[1.0f32, 2.0], &[2], 0);
     for length in [0, 4, 7, 9] {
         let error = there.read(&mut vec![0; length]).unwrap_err();
-        assert_eq!(error.to_string(), format!("read on cpu: {length} bytes to read into, f32[2] needs 8"));
+        assert_eq!(
+            error.to_string(),
+            format!("read on cpu: {length} bytes to read into, f32[2] needs 8")
+        );
     }
 }
 
@@ -80,7 +111,10 @@ fn a_read_into_another_size_is_refused() {
 fn a_buffer_is_copied_to_devices_and_memories() {
     let client = cpu(3);
     let there = upload(&client, &[1.0f32, 2.0], &[2], 0);
-    let place = |device, memory| Placement { device: DeviceId(device), memory };
+    let place = |device, memory| Placement {
+        device: DeviceId(device),
+        memory,
+    };
     for to in [
         place(0, MemoryKind::Device),
         place(2, MemoryKind::Device),
@@ -90,12 +124,30 @@ fn a_buffer_is_copied_to_devices_and_memories() {
         let copy = there.copy_to(to).unwrap();
         assert_eq!(copy.placement(), to);
         assert_eq!(read::<f32>(&copy), [1.0, 2.0], "{to:?}");
-        assert_ne!(copy.device_address().unwrap(), there.device_address().unwrap(), "{to:?}");
+        assert_ne!(
+            copy.device_address().unwrap(),
+            there.device_address().unwrap(),
+            "{to:?}"
+        );
         // And back.
-        assert_eq!(read::<f32>(&copy.copy_to(DeviceId(0).into()).unwrap()), [1.0, 2.0], "{to:?}");
+        assert_eq!(
+            read::<f32>(&copy.copy_to(DeviceId(0).into()).unwrap()),
+            [1.0, 2.0],
+            "{to:?}"
+        );
     }
-    assert_eq!(client.devices()[0].memories(), [MemoryKind::Device, MemoryKind::PinnedHost, MemoryKind::UnpinnedHost]);
-    assert_eq!(there.copy_to(DeviceId(3).into()).unwrap_err().to_string(), "copy on cpu: no device 3; there are [0, 1, 2]");
+    assert_eq!(
+        client.devices()[0].memories(),
+        [
+            MemoryKind::Device,
+            MemoryKind::PinnedHost,
+            MemoryKind::UnpinnedHost
+        ]
+    );
+    assert_eq!(
+        there.copy_to(DeviceId(3).into()).unwrap_err().to_string(),
+        "copy on cpu: no device 3; there are [0, 1, 2]"
+    );
 }
 
 #[test]
@@ -115,13 +167,19 @@ fn a_deleted_buffer_is_refused_everywhere() {
     assert_eq!(message(there.read(&mut [0; 8]).unwrap_err()), deleted);
     assert_eq!(message(fetch(&there).unwrap_err()), deleted);
     assert_eq!(message(there.ready().err().unwrap()), deleted);
-    assert_eq!(message(there.copy_to(DeviceId(0).into()).unwrap_err()), deleted);
+    assert_eq!(
+        message(there.copy_to(DeviceId(0).into()).unwrap_err()),
+        deleted
+    );
     assert_eq!(message(there.device_address().unwrap_err()), deleted);
 
     let add = compile(&client, &add(2, false));
     let other = upload(&client, &[1.0f32, 2.0], &[2], 0);
     let error = run(&add, vec![Arg::Borrow(&other), Arg::Borrow(&there)]).unwrap_err();
-    assert_eq!(message(error), "`test`: argument 1 for device 0 (f32[2]) was deleted");
+    assert_eq!(
+        message(error),
+        "`test`: argument 1 for device 0 (f32[2]) was deleted"
+    );
 }
 
 #[test]
@@ -129,7 +187,13 @@ fn aligned_shared_bytes_are_used_in_place_and_kept_until_the_buffer_is_gone() {
     let client = cpu(1);
     let (host, gone) = Watched::new(AlignedBytes::copy_of(&[7; 4096]), 0);
     let address = host.as_ref().as_ref().as_ptr().addr();
-    let there = client.upload(HostBytes::Shared(host), &ty(DType::U8, &[4096]), DeviceId(0).into()).unwrap();
+    let there = client
+        .upload(
+            HostBytes::Shared(host),
+            &ty(DType::U8, &[4096]),
+            DeviceId(0).into(),
+        )
+        .unwrap();
     assert_eq!(there.device_address().unwrap(), address);
     assert_eq!(read::<u8>(&there), [7; 4096]);
     assert!(!gone.load(SeqCst), "the bytes are the buffer's memory");
@@ -144,7 +208,13 @@ fn unaligned_shared_bytes_are_copied_and_let_go() {
         let (host, gone) = Watched::new(AlignedBytes::copy_of(&[7; 4096]), offset);
         let address = (*host).as_ref().as_ptr().addr();
         let size = 4096 - offset;
-        let there = client.upload(HostBytes::Shared(host), &ty(DType::U8, &[size]), DeviceId(0).into()).unwrap();
+        let there = client
+            .upload(
+                HostBytes::Shared(host),
+                &ty(DType::U8, &[size]),
+                DeviceId(0).into(),
+            )
+            .unwrap();
         assert_ne!(there.device_address().unwrap(), address);
         wait_until(|| gone.load(SeqCst), "the bytes are freed after the copy");
         assert_eq!(read::<u8>(&there), vec![7; size]);
@@ -154,15 +224,29 @@ fn unaligned_shared_bytes_are_copied_and_let_go() {
 #[test]
 fn a_buffer_that_failed_gives_its_error_to_every_reader() {
     let client = cpu(1);
-    let failed = client.failed_buffer(&f32s(&[2]), DeviceId(0).into(), "the accelerator caught fire").unwrap();
-    let told = |error: halite_core::Error| assert!(error.message().contains("the accelerator caught fire"), "{error}");
+    let failed = client
+        .failed_buffer(
+            &f32s(&[2]),
+            DeviceId(0).into(),
+            "the accelerator caught fire",
+        )
+        .unwrap();
+    let told = |error: halite_core::Error| {
+        assert!(
+            error.message().contains("the accelerator caught fire"),
+            "{error}"
+        )
+    };
     told(failed.read(&mut [0; 8]).unwrap_err());
     told(fetch(&failed).unwrap_err());
     told(failed.ready().unwrap().wait().unwrap_err());
 
     // A program that takes it runs, and its results have the error.
     let one = upload(&client, &[1.0f32; 2], &[2], 0);
-    match run(&compile(&client, &add(2, false)), vec![Arg::Borrow(&failed), Arg::Borrow(&one)]) {
+    match run(
+        &compile(&client, &add(2, false)),
+        vec![Arg::Borrow(&failed), Arg::Borrow(&one)],
+    ) {
         Ok(sum) => told(sum[0].ready().unwrap().wait().unwrap_err()),
         Err(error) => told(error),
     }
@@ -171,7 +255,9 @@ fn a_buffer_that_failed_gives_its_error_to_every_reader() {
 fn fetch(buffer: &PjrtBuffer) -> halite_core::Result<Vec<u8>> {
     let (send, receive) = mpsc::channel();
     buffer.fetch(Box::new(move |bytes| send.send(bytes).unwrap()));
-    receive.recv_timeout(Duration::from_secs(60)).expect("a fetch ends")
+    receive
+        .recv_timeout(Duration::from_secs(60))
+        .expect("a fetch ends")
 }
 
 /// Bytes from an offset on, that tell when they are freed.
@@ -183,9 +269,19 @@ struct Watched {
 
 impl Watched {
     #[allow(clippy::new_ret_no_self, reason = "comes shared")]
-    fn new(bytes: AlignedBytes, offset: usize) -> (Arc<dyn AsRef<[u8]> + Send + Sync>, Arc<AtomicBool>) {
+    fn new(
+        bytes: AlignedBytes,
+        offset: usize,
+    ) -> (Arc<dyn AsRef<[u8]> + Send + Sync>, Arc<AtomicBool>) {
         let gone = Arc::new(AtomicBool::new(false));
-        (Arc::new(Watched { bytes, offset, gone: gone.clone() }), gone)
+        (
+            Arc::new(Watched {
+                bytes,
+                offset,
+                gone: gone.clone(),
+            }),
+            gone,
+        )
     }
 }
 

@@ -44,14 +44,21 @@ pub(super) struct Entry<'a> {
 impl Header {
     pub(super) fn of(key: &ProgramKey, compiled: &Compiled<'_>) -> Self {
         let cut = |text: &str| text[..text.floor_char_boundary(LONGEST_NAME)].to_owned();
-        Header { key: *key, name: cut(compiled.name), platform: cut(compiled.platform), compile_time: compiled.compile_time }
+        Header {
+            key: *key,
+            name: cut(compiled.name),
+            platform: cut(compiled.platform),
+            compile_time: compiled.compile_time,
+        }
     }
 
     /// Reads the beginning of a file alone, for a list: what it says need not be true.
     pub(super) fn of_file(path: &Path) -> Result<Self, String> {
         let mut start = Vec::new();
         let file = open_regular(path).map_err(|error| error.to_string())?;
-        file.take(LONGEST_HEADER as u64).read_to_end(&mut start).map_err(|error| error.to_string())?;
+        file.take(LONGEST_HEADER as u64)
+            .read_to_end(&mut start)
+            .map_err(|error| error.to_string())?;
         Header::of_bytes(&start)
     }
 
@@ -67,15 +74,23 @@ impl Header {
         }
         let version = u32::from_le_bytes(array(rest)?);
         if version != VERSION {
-            return Err(format!("it is in version {version} of the format, want {VERSION}"));
+            return Err(format!(
+                "it is in version {version} of the format, want {VERSION}"
+            ));
         }
         let key = ProgramKey(array(rest)?);
         let compile_time = Duration::from_nanos(u64::from_le_bytes(array(rest)?));
         let mut text = || {
             let length = u32::from_le_bytes(array(rest)?) as usize;
-            String::from_utf8(take(rest, length)?.to_vec()).map_err(|_| "its name is no text".to_owned())
+            String::from_utf8(take(rest, length)?.to_vec())
+                .map_err(|_| "its name is no text".to_owned())
         };
-        Ok(Header { key, name: text()?, platform: text()?, compile_time })
+        Ok(Header {
+            key,
+            name: text()?,
+            platform: text()?,
+            compile_time,
+        })
     }
 }
 
@@ -100,14 +115,27 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let Header { key, name, platform, compile_time } = &self.header;
+        let Header {
+            key,
+            name,
+            platform,
+            compile_time,
+        } = &self.header;
         let mut bytes = Vec::with_capacity(128 + name.len() + platform.len() + self.payload.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&key.0);
-        bytes.extend_from_slice(&u64::try_from(compile_time.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
+        bytes.extend_from_slice(
+            &u64::try_from(compile_time.as_nanos())
+                .unwrap_or(u64::MAX)
+                .to_le_bytes(),
+        );
         for text in [name, platform] {
-            bytes.extend_from_slice(&u32::try_from(text.len()).expect("a name is short").to_le_bytes());
+            bytes.extend_from_slice(
+                &u32::try_from(text.len())
+                    .expect("a name is short")
+                    .to_le_bytes(),
+            );
             bytes.extend_from_slice(text.as_bytes());
         }
         bytes.extend_from_slice(&(self.payload.len() as u64).to_le_bytes());
@@ -140,8 +168,16 @@ mod tests {
     const KEY: ProgramKey = ProgramKey([7; 32]);
 
     fn bytes(name: &str, payload: &[u8]) -> Vec<u8> {
-        let compiled = Compiled { name, platform: "cpu", compile_time: Duration::from_millis(1234) };
-        Entry { header: Header::of(&KEY, &compiled), payload }.to_bytes()
+        let compiled = Compiled {
+            name,
+            platform: "cpu",
+            compile_time: Duration::from_millis(1234),
+        };
+        Entry {
+            header: Header::of(&KEY, &compiled),
+            payload,
+        }
+        .to_bytes()
     }
 
     #[test]
@@ -149,11 +185,17 @@ mod tests {
         for payload in [&b""[..], b"x", &[9; 1000]] {
             let bytes = bytes("train step", payload);
             let entry = Entry::parse(&bytes, &KEY).unwrap();
-            assert_eq!((entry.payload, &*entry.header.name, &*entry.header.platform), (payload, "train step", "cpu"));
+            assert_eq!(
+                (entry.payload, &*entry.header.name, &*entry.header.platform),
+                (payload, "train step", "cpu")
+            );
             assert_eq!(entry.header.compile_time, Duration::from_millis(1234));
         }
         let long = "ä".repeat(300);
-        assert_eq!(Entry::parse(&bytes(&long, b""), &KEY).unwrap().header.name, "ä".repeat(100));
+        assert_eq!(
+            Entry::parse(&bytes(&long, b""), &KEY).unwrap().header.name,
+            "ä".repeat(100)
+        );
     }
 
     #[test]
@@ -165,13 +207,20 @@ mod tests {
             assert!(Entry::parse(&damaged, &KEY).is_err(), "bit {bit}");
         }
         for length in 0..whole.len() {
-            assert!(Entry::parse(&whole[..length], &KEY).is_err(), "{length} bytes");
+            assert!(
+                Entry::parse(&whole[..length], &KEY).is_err(),
+                "{length} bytes"
+            );
         }
         assert!(Entry::parse(&[&whole[..], b"x"].concat(), &KEY).is_err());
     }
 
     #[test]
     fn a_file_under_the_name_of_another_program_is_refused() {
-        assert!(Entry::parse(&bytes("step", b"code"), &ProgramKey([8; 32])).unwrap_err().contains("0707"));
+        assert!(
+            Entry::parse(&bytes("step", b"code"), &ProgramKey([8; 32]))
+                .unwrap_err()
+                .contains("0707")
+        );
     }
 }

@@ -17,7 +17,11 @@ pub(crate) fn entry(data: &[u8]) -> bool {
     for bytes in [data, &sealed] {
         let header = Header::of_bytes(bytes);
         if let Ok(entry) = Entry::parse(bytes, &KEY) {
-            assert_eq!(header.as_ref(), Ok(&entry.header), "a list shows what is loaded");
+            assert_eq!(
+                header.as_ref(),
+                Ok(&entry.header),
+                "a list shows what is loaded"
+            );
             assert_eq!(entry.to_bytes(), bytes, "an entry has one form");
             accepted = true;
         }
@@ -27,19 +31,35 @@ pub(crate) fn entry(data: &[u8]) -> bool {
 
 pub(crate) fn entry_seeds() -> Vec<Vec<u8>> {
     let unsealed = |name: &str, payload: &[u8]| {
-        let compiled = Compiled { name, platform: "cpu", compile_time: Duration::from_millis(1234) };
-        let mut bytes = Entry { header: Header::of(&KEY, &compiled), payload }.to_bytes();
+        let compiled = Compiled {
+            name,
+            platform: "cpu",
+            compile_time: Duration::from_millis(1234),
+        };
+        let mut bytes = Entry {
+            header: Header::of(&KEY, &compiled),
+            payload,
+        }
+        .to_bytes();
         bytes.truncate(bytes.len() - 32);
         bytes
     };
-    vec![unsealed("train step", b""), unsealed("", b"code"), unsealed(&"\u{e9}".repeat(150), &[9; 300])]
+    vec![
+        unsealed("train step", b""),
+        unsealed("", b"code"),
+        unsealed(&"\u{e9}".repeat(150), &[9; 300]),
+    ]
 }
 
 pub(crate) fn size(text: &str) -> bool {
     match options::bytes(text) {
         None => false,
         Some(bytes) => {
-            assert_eq!(options::bytes(&bytes.to_string()), Some(bytes), "plain bytes are a size");
+            assert_eq!(
+                options::bytes(&bytes.to_string()),
+                Some(bytes),
+                "plain bytes are a size"
+            );
             true
         }
     }

@@ -51,21 +51,36 @@ pub(super) fn begin(path: &Path) -> Begun {
     if file_size_limit().is_some_and(|limit| limit < LONGEST_NOTE as u64) {
         return Begun::Unmarked;
     }
-    let loading = |file| Loading { path: path.to_owned(), _file: file };
-    let created = File::options().read(true).write(true).create_new(true).open(path);
+    let loading = |file| Loading {
+        path: path.to_owned(),
+        _file: file,
+    };
+    let created = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path);
     let mut file = match created {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let Ok(file) = open_regular(path) else { return Begun::Unmarked };
+            let Ok(file) = open_regular(path) else {
+                return Begun::Unmarked;
+            };
             match file.try_lock() {
                 Ok(()) if is_unlinked(&file) => return Begun::Unmarked,
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return Begun::Unmarked,
             }
             let mut note = String::new();
-            _ = Read::by_ref(&mut &file).take(LONGEST_NOTE as u64).read_to_string(&mut note);
+            _ = Read::by_ref(&mut &file)
+                .take(LONGEST_NOTE as u64)
+                .read_to_string(&mut note);
             // An empty one is being made by another process, which has not locked it yet.
-            return if note.is_empty() { Begun::Unmarked } else { Begun::Died(loading(file), note.trim().to_owned()) };
+            return if note.is_empty() {
+                Begun::Unmarked
+            } else {
+                Begun::Died(loading(file), note.trim().to_owned())
+            };
         }
         Err(_) => return Begun::Unmarked,
     };
@@ -80,7 +95,9 @@ pub(super) fn begin(path: &Path) -> Begun {
 /// Whether a file has lost its name: the load that it marked has just ended.
 fn is_unlinked(file: &File) -> bool {
     #[cfg(unix)]
-    return file.metadata().is_ok_and(|metadata| std::os::unix::fs::MetadataExt::nlink(&metadata) == 0);
+    return file
+        .metadata()
+        .is_ok_and(|metadata| std::os::unix::fs::MetadataExt::nlink(&metadata) == 0);
     #[cfg(not(unix))]
     {
         _ = file;
@@ -91,8 +108,11 @@ fn is_unlinked(file: &File) -> bool {
 /// Times that a program was set aside, as the note in `path` says.
 pub(super) fn times_aside(path: &Path) -> u32 {
     let mut note = String::new();
-    let read = open_regular(path).and_then(|file| file.take(LONGEST_NOTE as u64).read_to_string(&mut note));
-    read.ok().and_then(|_| note.trim().parse().ok()).unwrap_or(0)
+    let read = open_regular(path)
+        .and_then(|file| file.take(LONGEST_NOTE as u64).read_to_string(&mut note));
+    read.ok()
+        .and_then(|_| note.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -103,7 +123,9 @@ mod tests {
     fn a_load_under_way_is_not_marked_twice() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("marker");
-        let Begun::Marked(first) = begin(&path) else { panic!("not marked") };
+        let Begun::Marked(first) = begin(&path) else {
+            panic!("not marked")
+        };
         assert!(matches!(begin(&path), Begun::Unmarked));
         drop(first);
         assert!(!path.exists());
@@ -115,9 +137,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("marker");
         fs::write(&path, "process 4711\n").unwrap();
-        let Begun::Died(marker, note) = begin(&path) else { panic!("not seen") };
+        let Begun::Died(marker, note) = begin(&path) else {
+            panic!("not seen")
+        };
         assert_eq!(note, "process 4711");
-        assert!(matches!(begin(&path), Begun::Unmarked), "one process sees to it");
+        assert!(
+            matches!(begin(&path), Begun::Unmarked),
+            "one process sees to it"
+        );
         drop(marker);
         assert!(!path.exists());
     }

@@ -10,7 +10,8 @@ use halite_core::{Error, Result};
 
 /// Whether, where and how much a [`CompileCache`](crate::CompileCache) keeps.
 ///
-/// As text, and in the variable `HALITE_COMPILE_CACHE`: `on`, `off`, `readonly`, a `PATH`, or `readonly:PATH`.
+/// As text, and in the variable `HALITE_COMPILE_CACHE`: `on`, `off`, `readonly`, a `PATH`, or
+/// `readonly:PATH`.
 ///
 /// ```
 /// use halite_backends::{Access, CompileCacheOptions};
@@ -34,8 +35,9 @@ pub struct CompileCacheOptions {
 pub enum Access {
     /// Nothing is kept or looked for.
     Off,
-    /// Nothing is ever written, not even when something was used: for a directory that others share. What is in it is loaded
-    /// whoever owns it, so name only what you trust as you trust a program.
+    /// Nothing is ever written, not even when something was used: for a directory that others
+    /// share. What is in it is loaded whoever owns it, so name only what you trust as you trust a
+    /// program.
     ReadOnly,
     /// Programs are looked for and kept.
     ReadWrite,
@@ -45,7 +47,8 @@ impl CompileCacheOptions {
     /// 2 GiB.
     pub const LIMIT: u64 = 2 << 30;
 
-    /// As `HALITE_COMPILE_CACHE` and `HALITE_COMPILE_CACHE_LIMIT` (bytes, or such as `500M`, `8G`) say.
+    /// As `HALITE_COMPILE_CACHE` and `HALITE_COMPILE_CACHE_LIMIT` (bytes, or such as `500M`, `8G`)
+    /// say.
     ///
     /// # Errors
     /// If one of them cannot be understood.
@@ -55,12 +58,18 @@ impl CompileCacheOptions {
             None => Self::default(),
             Some(value) => match value.to_str() {
                 Some(text) => text.parse()?,
-                None => CompileCacheOptions { directory: Some(value.into()), ..Self::default() },
+                None => CompileCacheOptions {
+                    directory: Some(value.into()),
+                    ..Self::default()
+                },
             },
         };
         if let Some(value) = variable("HALITE_COMPILE_CACHE_LIMIT") {
             options.limit = value.to_str().and_then(bytes).ok_or_else(|| {
-                let message = format!("{} is no size; want bytes, or such as 500M or 8G", value.display());
+                let message = format!(
+                    "{} is no size; want bytes, or such as 500M or 8G",
+                    value.display()
+                );
                 Error::invalid("HALITE_COMPILE_CACHE_LIMIT", message)
             })?;
         }
@@ -71,7 +80,11 @@ impl CompileCacheOptions {
 impl Default for CompileCacheOptions {
     /// On, in the cache directory, up to [`LIMIT`](Self::LIMIT).
     fn default() -> Self {
-        CompileCacheOptions { access: Access::ReadWrite, directory: None, limit: Self::LIMIT }
+        CompileCacheOptions {
+            access: Access::ReadWrite,
+            directory: None,
+            limit: Self::LIMIT,
+        }
     }
 }
 
@@ -95,15 +108,26 @@ impl FromStr for CompileCacheOptions {
             );
             return Err(Error::invalid("compile cache", message));
         }
-        Ok(CompileCacheOptions { access, directory: directory.map(PathBuf::from), ..Self::default() })
+        Ok(CompileCacheOptions {
+            access,
+            directory: directory.map(PathBuf::from),
+            ..Self::default()
+        })
     }
 }
 
 /// `1048576`, `512K`, `500M`, `8G`, also with `B` or `iB` behind it.
 pub(super) fn bytes(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|digit: char| digit.is_ascii_digit()).len();
+    let digits = text.len()
+        - text
+            .trim_start_matches(|digit: char| digit.is_ascii_digit())
+            .len();
     let (number, unit) = text.split_at(digits);
-    let unit: u64 = match unit.trim_start().trim_end_matches('B').trim_end_matches('i') {
+    let unit: u64 = match unit
+        .trim_start()
+        .trim_end_matches('B')
+        .trim_end_matches('i')
+    {
         "" => 1,
         "k" | "K" => 1 << 10,
         "M" => 1 << 20,
@@ -120,23 +144,56 @@ mod tests {
 
     #[test]
     fn what_users_write_is_understood() {
-        let options = |text: &str| text.parse::<CompileCacheOptions>().map(|options| (options.access, options.directory));
+        let options = |text: &str| {
+            text.parse::<CompileCacheOptions>()
+                .map(|options| (options.access, options.directory))
+        };
         let path = |text: &str| Some(PathBuf::from(text));
         assert_eq!(options("on").unwrap(), (Access::ReadWrite, None));
         assert_eq!(options("off").unwrap(), (Access::Off, None));
         assert_eq!(options("readonly").unwrap(), (Access::ReadOnly, None));
-        assert_eq!(options("readonly:a/b").unwrap(), (Access::ReadOnly, path("a/b")));
-        assert_eq!(options("/mnt/programs").unwrap(), (Access::ReadWrite, path("/mnt/programs")));
-        assert!(options("readonly:").unwrap_err().message().contains("readonly:PATH"));
-        assert!(["", "yes", "0", "readonly:programs"].into_iter().all(|text| options(text).is_err()));
+        assert_eq!(
+            options("readonly:a/b").unwrap(),
+            (Access::ReadOnly, path("a/b"))
+        );
+        assert_eq!(
+            options("/mnt/programs").unwrap(),
+            (Access::ReadWrite, path("/mnt/programs"))
+        );
+        assert!(
+            options("readonly:")
+                .unwrap_err()
+                .message()
+                .contains("readonly:PATH")
+        );
+        assert!(
+            ["", "yes", "0", "readonly:programs"]
+                .into_iter()
+                .all(|text| options(text).is_err())
+        );
     }
 
     #[test]
     fn sizes_are_understood() {
-        for (text, want) in [("0", 0), ("12", 12), ("3K", 3 << 10), ("500M", 500 << 20), ("2GiB", 2 << 30), ("1 TB", 1 << 40)] {
+        for (text, want) in [
+            ("0", 0),
+            ("12", 12),
+            ("3K", 3 << 10),
+            ("500M", 500 << 20),
+            ("2GiB", 2 << 30),
+            ("1 TB", 1 << 40),
+        ] {
             assert_eq!(bytes(text), Some(want), "{text}");
         }
-        for text in ["", "M", "-1", "1.5G", "3X", "99999999999999999999", "99999999999T"] {
+        for text in [
+            "",
+            "M",
+            "-1",
+            "1.5G",
+            "3X",
+            "99999999999999999999",
+            "99999999999T",
+        ] {
             assert_eq!(bytes(text), None, "{text}");
         }
     }

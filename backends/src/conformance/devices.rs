@@ -1,20 +1,38 @@
 //! One program on many devices: shards, replicas, and how they exchange values.
 
-use halite_core::{Arg, Client, DeviceBuffer, DeviceId, ErrorKind, Launch, Loaded, Program, Result};
+use halite_core::{
+    Arg, Client, DeviceBuffer, DeviceId, ErrorKind, Launch, Loaded, Program, Result,
+};
 
 use super::{Case, Subject, support::*};
 
-const NO_PLACES: &[(&str, &str)] = &[("null", "its buffers are nowhere, so it looks at types only")];
+const NO_PLACES: &[(&str, &str)] =
+    &[("null", "its buffers are nowhere, so it looks at types only")];
 
 pub(super) const CASES: &[Case] = &[
     case!("devices", ids_are_ascending_and_each_runs_programs).except(HOLDS_ZEROS),
-    case!("devices", a_sharded_step_sums_its_gradient_over_all).devices(2).except(HOLDS_ZEROS),
-    case!("devices", shards_follow_the_devices_asked_for).devices(2).except(HOLDS_ZEROS),
-    case!("devices", shards_in_another_order_are_refused).devices(2).except(NO_PLACES),
+    case!("devices", a_sharded_step_sums_its_gradient_over_all)
+        .devices(2)
+        .except(HOLDS_ZEROS),
+    case!("devices", shards_follow_the_devices_asked_for)
+        .devices(2)
+        .except(HOLDS_ZEROS),
+    case!("devices", shards_in_another_order_are_refused)
+        .devices(2)
+        .except(NO_PLACES),
     case!("devices", a_wrong_argument_of_one_among_many_is_refused).devices(2),
-    case!("devices", sharded_state_is_donated).devices(2).except(HOLDS_ZEROS),
-    case!("devices", replicas_exchange_values_by_every_collective).devices(2).except(HOLDS_ZEROS),
-    case!("devices", hundreds_of_launches_with_collectives_are_queued_by_two_threads).devices(2).except(HOLDS_ZEROS),
+    case!("devices", sharded_state_is_donated)
+        .devices(2)
+        .except(HOLDS_ZEROS),
+    case!("devices", replicas_exchange_values_by_every_collective)
+        .devices(2)
+        .except(HOLDS_ZEROS),
+    case!(
+        "devices",
+        hundreds_of_launches_with_collectives_are_queued_by_two_threads
+    )
+    .devices(2)
+    .except(HOLDS_ZEROS),
 ];
 
 /// At most eight devices: enough to see what goes wrong, and quick.
@@ -25,20 +43,31 @@ fn some(client: &Client) -> Vec<DeviceId> {
 fn ids_are_ascending_and_each_runs_programs(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = client.local_devices();
-    check!(devices.is_sorted() && devices.windows(2).all(|pair| pair[0] != pair[1]), "the ids are {devices:?}");
+    check!(
+        devices.is_sorted() && devices.windows(2).all(|pair| pair[0] != pair[1]),
+        "the ids are {devices:?}"
+    );
     let all: Vec<_> = client.devices().iter().map(|device| device.id()).collect();
-    check!(devices.iter().all(|id| all.contains(id)), "the local devices {devices:?} are not among all, {all:?}");
+    check!(
+        devices.iter().all(|id| all.contains(id)),
+        "the local devices {devices:?} are not among all, {all:?}"
+    );
     for device in devices {
         let add = compile_on(client, &add(4, false), &[device])?;
         let a = upload(client, &[device.0 as f32; 4], &[4], device)?;
         let sum = launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?;
         same("the place of a result", sum.placement(), device.into())?;
-        same(format!("a sum on device {}", device.0), read::<f32>(&sum)?, vec![2.0 * device.0 as f32; 4])?;
+        same(
+            format!("a sum on device {}", device.0),
+            read::<f32>(&sum)?,
+            vec![2.0 * device.0 as f32; 4],
+        )?;
     }
     Ok(())
 }
 
-/// `(x [2 n, 4] cut by rows, w [4, 3] whole) -> (y = x w cut by rows, x^T y whole)`: the second needs all rows.
+/// `(x [2 n, 4] cut by rows, w [4, 3] whole) -> (y = x w cut by rows, x^T y whole)`: the second
+/// needs all rows.
 fn sharded_step(n: usize) -> Program {
     let rows = 2 * n;
     let code = format!(
@@ -54,28 +83,48 @@ fn sharded_step(n: usize) -> Program {
   }}
 }}"#
     );
-    let (inputs, outputs) = ([f32s(&[2, 4]), f32s(&[4, 3])], [f32s(&[2, 3]), f32s(&[4, 3])]);
-    Program { partitions: n, ..program("sharded step", &code, &inputs, &outputs, &[]) }
+    let (inputs, outputs) = (
+        [f32s(&[2, 4]), f32s(&[4, 3])],
+        [f32s(&[2, 3]), f32s(&[4, 3])],
+    );
+    Program {
+        partitions: n,
+        ..program("sharded step", &code, &inputs, &outputs, &[])
+    }
 }
 
 /// Row-major `[rows, inner] x [inner, columns]`.
 fn product(a: &[f32], b: &[f32], inner: usize, columns: usize) -> Vec<f32> {
-    let cell = |row: &[f32], column: usize| (0..inner).map(|k| row[k] * b[k * columns + column]).sum();
-    a.chunks_exact(inner).flat_map(|row| (0..columns).map(move |column| cell(row, column))).collect()
+    let cell =
+        |row: &[f32], column: usize| (0..inner).map(|k| row[k] * b[k * columns + column]).sum();
+    a.chunks_exact(inner)
+        .flat_map(|row| (0..columns).map(move |column| cell(row, column)))
+        .collect()
 }
 
 fn transpose(a: &[f32], columns: usize) -> Vec<f32> {
-    (0..a.len()).map(|at| a[at % (a.len() / columns) * columns + at / (a.len() / columns)]).collect()
+    (0..a.len())
+        .map(|at| a[at % (a.len() / columns) * columns + at / (a.len() / columns)])
+        .collect()
 }
 
 fn small_values(count: usize, seed: usize) -> Vec<f32> {
-    (0..count).map(|i| ((i * 7 + seed) % 9) as f32 - 4.0).collect()
+    (0..count)
+        .map(|i| ((i * 7 + seed) % 9) as f32 - 4.0)
+        .collect()
 }
 
 /// One row of arguments per device, all borrowed.
 fn launch_all(loaded: &Loaded, columns: &[&[DeviceBuffer]]) -> Result<Vec<Vec<DeviceBuffer>>> {
     let devices = columns[0].len();
-    let args = (0..devices).map(|row| columns.iter().map(|column| Arg::Borrow(&column[row])).collect()).collect();
+    let args = (0..devices)
+        .map(|row| {
+            columns
+                .iter()
+                .map(|column| Arg::Borrow(&column[row]))
+                .collect()
+        })
+        .collect();
     Ok(loaded.launch(Launch { args })?.outputs)
 }
 
@@ -87,16 +136,31 @@ fn run_step(client: &Client, devices: &[DeviceId]) -> Checked {
     let shards: Vec<_> = (devices.iter().zip(x.chunks_exact(8)))
         .map(|(&device, rows)| upload(client, rows, &[2, 4], device))
         .collect::<Result<_>>()?;
-    let weights: Vec<_> = devices.iter().map(|&device| upload(client, &w, &[4, 3], device)).collect::<Result<_>>()?;
+    let weights: Vec<_> = devices
+        .iter()
+        .map(|&device| upload(client, &w, &[4, 3], device))
+        .collect::<Result<_>>()?;
     let y = product(&x, &w, 4, 3);
     let gradient = product(&transpose(&x, 4), &y, 2 * n, 3);
     for _ in 0..3 {
         let outputs = launch_all(&step, &[&shards, &weights])?;
         same("the devices that gave results", outputs.len(), n)?;
         for ((device, results), want) in devices.iter().zip(&outputs).zip(y.chunks_exact(6)) {
-            same("the place of a result", results[0].placement(), (*device).into())?;
-            same(format!("the rows of device {}", device.0), read::<f32>(&results[0])?, want.to_vec())?;
-            same(format!("the gradient on device {}", device.0), read::<f32>(&results[1])?, gradient.clone())?;
+            same(
+                "the place of a result",
+                results[0].placement(),
+                (*device).into(),
+            )?;
+            same(
+                format!("the rows of device {}", device.0),
+                read::<f32>(&results[0])?,
+                want.to_vec(),
+            )?;
+            same(
+                format!("the gradient on device {}", device.0),
+                read::<f32>(&results[1])?,
+                gradient.clone(),
+            )?;
         }
     }
     Ok(())
@@ -119,15 +183,26 @@ fn shards_in_another_order_are_refused(subject: &Subject) -> Checked {
     let devices = some(client);
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;
     let upload_all = |devices: &[DeviceId], dims: &[usize; 2]| -> Result<Vec<_>> {
-        devices.iter().map(|&device| upload(client, &vec![1.0f32; dims[0] * dims[1]], dims, device)).collect()
+        devices
+            .iter()
+            .map(|&device| upload(client, &vec![1.0f32; dims[0] * dims[1]], dims, device))
+            .collect()
     };
     let mut swapped = devices.clone();
     swapped.swap(0, 1);
-    let (right, wrong) = (upload_all(&devices, &[2, 4])?, upload_all(&swapped, &[2, 4])?);
+    let (right, wrong) = (
+        upload_all(&devices, &[2, 4])?,
+        upload_all(&swapped, &[2, 4])?,
+    );
     let weights = upload_all(&devices, &[4, 3])?;
     let words = [&*devices[0].0.to_string(), &*devices[1].0.to_string()];
     let launched = launch_all(&step, &[&wrong, &weights]);
-    refused("shards of two devices that are swapped", launched, ErrorKind::InvalidArgument, &words)?;
+    refused(
+        "shards of two devices that are swapped",
+        launched,
+        ErrorKind::InvalidArgument,
+        &words,
+    )?;
     launch_all(&step, &[&right, &weights])?;
     Ok(())
 }
@@ -138,14 +213,30 @@ fn a_wrong_argument_of_one_among_many_is_refused(subject: &Subject) -> Checked {
     let last = devices.len() - 1;
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;
     let upload_all = |dims: &[usize; 2]| -> Result<Vec<_>> {
-        devices.iter().map(|&device| upload(client, &vec![1.0f32; dims[0] * dims[1]], dims, device)).collect()
+        devices
+            .iter()
+            .map(|&device| upload(client, &vec![1.0f32; dims[0] * dims[1]], dims, device))
+            .collect()
     };
     let (mut shards, weights) = (upload_all(&[2, 4])?, upload_all(&[4, 3])?);
-    let right = std::mem::replace(&mut shards[last], upload(client, &[1.0f32; 8], &[4, 2], devices[last])?);
+    let right = std::mem::replace(
+        &mut shards[last],
+        upload(client, &[1.0f32; 8], &[4, 2], devices[last])?,
+    );
     let launched = launch_all(&step, &[&shards, &weights]);
-    refused("a shard of another shape", launched, ErrorKind::InvalidArgument, &["f32[4, 2]", "f32[2, 4]"])?;
+    refused(
+        "a shard of another shape",
+        launched,
+        ErrorKind::InvalidArgument,
+        &["f32[4, 2]", "f32[2, 4]"],
+    )?;
     let launched = launch_all(&step, &[&shards[..last], &weights[..last]]);
-    refused("a device too few", launched, ErrorKind::InvalidArgument, &[])?;
+    refused(
+        "a device too few",
+        launched,
+        ErrorKind::InvalidArgument,
+        &[],
+    )?;
     shards[last] = right;
     launch_all(&step, &[&shards, &weights])?;
     Ok(())
@@ -165,16 +256,33 @@ fn sharded_state_is_donated(subject: &Subject) -> Checked {
   }}
 }}"#
     );
-    let double = Program { partitions: n, ..program("double", &code, &[f32s(&[2, 4])], &[f32s(&[2, 4])], &[0]) };
+    let double = Program {
+        partitions: n,
+        ..program("double", &code, &[f32s(&[2, 4])], &[f32s(&[2, 4])], &[0])
+    };
     let double = compile_on(client, &double, &devices)?;
-    let mut state: Vec<_> =
-        (1..).zip(&devices).map(|(value, &device)| upload(client, &[value as f32; 8], &[2, 4], device)).collect::<Result<_>>()?;
+    let mut state: Vec<_> = (1..)
+        .zip(&devices)
+        .map(|(value, &device)| upload(client, &[value as f32; 8], &[2, 4], device))
+        .collect::<Result<_>>()?;
     for _ in 0..10 {
-        let args = state.into_iter().map(|shard| vec![Arg::Donate(shard)]).collect();
-        state = double.launch(Launch { args })?.outputs.into_iter().flatten().collect();
+        let args = state
+            .into_iter()
+            .map(|shard| vec![Arg::Donate(shard)])
+            .collect();
+        state = double
+            .launch(Launch { args })?
+            .outputs
+            .into_iter()
+            .flatten()
+            .collect();
     }
     for (number, shard) in (1..).zip(&state) {
-        same(format!("shard {number} doubled ten times"), read::<f32>(shard)?, vec![1024.0 * number as f32; 8])?;
+        same(
+            format!("shard {number} doubled ten times"),
+            read::<f32>(shard)?,
+            vec![1024.0 * number as f32; 8],
+        )?;
     }
     Ok(())
 }
@@ -182,9 +290,17 @@ fn sharded_state_is_donated(subject: &Subject) -> Checked {
 /// `(a [2], b [n])` of each replica to what each collective gives it.
 fn collectives(n: usize) -> Program {
     let all: Vec<_> = (0..n).map(|replica| replica.to_string()).collect();
-    let groups = format!("replica_groups = dense<[[{}]]> : tensor<1x{n}xi64>", all.join(", "));
-    let ring: Vec<_> = (0..n).map(|replica| format!("[{replica}, {}]", (replica + 1) % n)).collect();
-    let pairs = format!("source_target_pairs = dense<[{}]> : tensor<{n}x2xi64>", ring.join(", "));
+    let groups = format!(
+        "replica_groups = dense<[[{}]]> : tensor<1x{n}xi64>",
+        all.join(", ")
+    );
+    let ring: Vec<_> = (0..n)
+        .map(|replica| format!("[{replica}, {}]", (replica + 1) % n))
+        .collect();
+    let pairs = format!(
+        "source_target_pairs = dense<[{}]> : tensor<{n}x2xi64>",
+        ring.join(", ")
+    );
     let sum = "({ ^bb0(%x: tensor<f32>, %y: tensor<f32>):
         %s = stablehlo.add %x, %y : tensor<f32>
         stablehlo.return %s : tensor<f32> })";
@@ -205,8 +321,18 @@ fn collectives(n: usize) -> Program {
     );
     let (inputs, pair) = ([f32s(&[2]), f32s(&[n])], f32s(&[2]));
     let id = ty(halite_core::DType::U32, &[]);
-    let outputs = [pair.clone(), f32s(&[2 * n]), f32s(&[1]), f32s(&[n]), pair, id];
-    Program { replicas: n, ..program("collectives", &code, &inputs, &outputs, &[]) }
+    let outputs = [
+        pair.clone(),
+        f32s(&[2 * n]),
+        f32s(&[1]),
+        f32s(&[n]),
+        pair,
+        id,
+    ];
+    Program {
+        replicas: n,
+        ..program("collectives", &code, &inputs, &outputs, &[])
+    }
 }
 
 fn replicas_exchange_values_by_every_collective(subject: &Subject) -> Checked {
@@ -217,23 +343,46 @@ fn replicas_exchange_values_by_every_collective(subject: &Subject) -> Checked {
     let of_a = |replica: usize| vec![replica as f32, 1.0];
     // Which replica, which element.
     let of_b = |replica: usize, at: usize| (10 * replica + at) as f32;
-    let a: Vec<_> = (0..n).map(|replica| upload(client, &of_a(replica), &[2], devices[replica])).collect::<Result<_>>()?;
+    let a: Vec<_> = (0..n)
+        .map(|replica| upload(client, &of_a(replica), &[2], devices[replica]))
+        .collect::<Result<_>>()?;
     let b: Vec<_> = (0..n)
-        .map(|replica| upload(client, &(0..n).map(|at| of_b(replica, at)).collect::<Vec<_>>(), &[n], devices[replica]))
+        .map(|replica| {
+            upload(
+                client,
+                &(0..n).map(|at| of_b(replica, at)).collect::<Vec<_>>(),
+                &[n],
+                devices[replica],
+            )
+        })
         .collect::<Result<_>>()?;
     let outputs = launch_all(&loaded, &[&a, &b])?;
     for (replica, results) in outputs.iter().enumerate() {
         let wants = [
             ("all-reduce", vec![(n * (n - 1) / 2) as f32, n as f32]),
             ("all-gather", (0..n).flat_map(of_a).collect()),
-            ("reduce-scatter", vec![(0..n).map(|from| of_b(from, replica)).sum()]),
-            ("all-to-all", (0..n).map(|from| of_b(from, replica)).collect()),
+            (
+                "reduce-scatter",
+                vec![(0..n).map(|from| of_b(from, replica)).sum()],
+            ),
+            (
+                "all-to-all",
+                (0..n).map(|from| of_b(from, replica)).collect(),
+            ),
             ("collective-permute", of_a((replica + n - 1) % n)),
         ];
         for ((what, want), result) in wants.into_iter().zip(results) {
-            same(format!("the {what} on replica {replica} of {n}"), read::<f32>(result)?, want)?;
+            same(
+                format!("the {what} on replica {replica} of {n}"),
+                read::<f32>(result)?,
+                want,
+            )?;
         }
-        same("the number of a replica", read::<u32>(&results[5])?, vec![replica as u32])?;
+        same(
+            "the number of a replica",
+            read::<u32>(&results[5])?,
+            vec![replica as u32],
+        )?;
     }
     Ok(())
 }
@@ -244,10 +393,17 @@ fn hundreds_of_launches_with_collectives_are_queued_by_two_threads(subject: &Sub
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;
     on_threads(2, |number| {
         let value = (number + 1) as f32;
-        let shards: Vec<_> = devices.iter().map(|&device| upload(client, &[value; 8], &[2, 4], device)).collect::<Result<_>>()?;
-        let weights: Vec<_> =
-            devices.iter().map(|&device| upload(client, &[1.0f32; 12], &[4, 3], device)).collect::<Result<_>>()?;
-        let outputs: Vec<_> = (0..250).map(|_| launch_all(&step, &[&shards, &weights])).collect::<Result<_>>()?;
+        let shards: Vec<_> = devices
+            .iter()
+            .map(|&device| upload(client, &[value; 8], &[2, 4], device))
+            .collect::<Result<_>>()?;
+        let weights: Vec<_> = devices
+            .iter()
+            .map(|&device| upload(client, &[1.0f32; 12], &[4, 3], device))
+            .collect::<Result<_>>()?;
+        let outputs: Vec<_> = (0..250)
+            .map(|_| launch_all(&step, &[&shards, &weights]))
+            .collect::<Result<_>>()?;
         let want = value * value * 4.0 * 2.0 * devices.len() as f32;
         for launched in &outputs {
             for results in launched {

@@ -8,13 +8,27 @@ use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
     case!("donation", state_that_is_donated_step_after_step_is_right).except(HOLDS_ZEROS),
-    case!("donation", a_borrowed_argument_stays_although_the_program_could_take_it).except(HOLDS_ZEROS),
+    case!(
+        "donation",
+        a_borrowed_argument_stays_although_the_program_could_take_it
+    )
+    .except(HOLDS_ZEROS),
     case!("donation", one_buffer_can_be_two_arguments).except(HOLDS_ZEROS),
-    case!("donation", donated_host_memory_that_is_shared_is_not_written).except(HOLDS_ZEROS),
+    case!(
+        "donation",
+        donated_host_memory_that_is_shared_is_not_written
+    )
+    .except(HOLDS_ZEROS),
     case!("donation", a_fetch_before_the_donation_gives_the_old_values).except(HOLDS_ZEROS),
-    case!("donation", donating_what_the_program_does_not_take_is_refused)
-        .except(&[("null", "it has no memory to take over, so it does not look")]),
-    case!("donation", a_refused_launch_takes_only_what_was_donated_to_it),
+    case!(
+        "donation",
+        donating_what_the_program_does_not_take_is_refused
+    )
+    .except(&[("null", "it has no memory to take over, so it does not look")]),
+    case!(
+        "donation",
+        a_refused_launch_takes_only_what_was_donated_to_it
+    ),
 ];
 
 fn state_that_is_donated_step_after_step_is_right(subject: &Subject) -> Checked {
@@ -26,7 +40,11 @@ fn state_that_is_donated_step_after_step_is_right(subject: &Subject) -> Checked 
         for _ in 0..200 {
             state = launch_for_one(&step, vec![Arg::Donate(state), Arg::Borrow(&one)])?;
         }
-        same(format!("1 added 200 times on device {}", device.0), read::<f32>(&state)?, vec![200.0; 1000])?;
+        same(
+            format!("1 added 200 times on device {}", device.0),
+            read::<f32>(&state)?,
+            vec![200.0; 1000],
+        )?;
         same("what was added", read::<f32>(&one)?, vec![1.0; 1000])?;
     }
     Ok(())
@@ -37,14 +55,23 @@ fn a_borrowed_argument_stays_although_the_program_could_take_it(subject: &Subjec
     let step = compile(client, &add(1000, true))?;
     let one = upload(client, &[1.0f32; 1000], &[1000], first(client))?;
     let state = upload(client, &[5.0f32; 1000], &[1000], first(client))?;
-    let sums: Vec<_> =
-        (0..3).map(|_| launch_for_one(&step, vec![Arg::Borrow(&state), Arg::Borrow(&one)])).collect::<Result<_, _>>()?;
+    let sums: Vec<_> = (0..3)
+        .map(|_| launch_for_one(&step, vec![Arg::Borrow(&state), Arg::Borrow(&one)]))
+        .collect::<Result<_, _>>()?;
     for sum in &sums {
         same("the sum", read::<f32>(sum)?, vec![6.0; 1000])?;
     }
-    same("the borrowed argument", read::<f32>(&state)?, vec![5.0; 1000])?;
+    same(
+        "the borrowed argument",
+        read::<f32>(&state)?,
+        vec![5.0; 1000],
+    )?;
     let sum = launch_for_one(&step, vec![Arg::Donate(state), Arg::Borrow(&one)])?;
-    same("the sum when it is donated at last", read::<f32>(&sum)?, vec![6.0; 1000])
+    same(
+        "the sum when it is donated at last",
+        read::<f32>(&sum)?,
+        vec![6.0; 1000],
+    )
 }
 
 fn one_buffer_can_be_two_arguments(subject: &Subject) -> Checked {
@@ -66,10 +93,18 @@ fn donated_host_memory_that_is_shared_is_not_written(subject: &Subject) -> Check
     let one = upload(client, &[1.0f32; 4096], &[4096], first(client))?;
     let values: Vec<u8> = 2.0f32.to_ne_bytes().repeat(4096);
     let owner = Arc::new(AlignedBytes::copy_of(&values));
-    let state = client.upload(HostBytes::Shared(owner.clone()), &f32s(&[4096]), first(client).into())?;
+    let state = client.upload(
+        HostBytes::Shared(owner.clone()),
+        &f32s(&[4096]),
+        first(client).into(),
+    )?;
     let sum = launch_for_one(&step, vec![Arg::Donate(state), Arg::Borrow(&one)])?;
     same("the sum", read::<f32>(&sum)?, vec![3.0; 4096])?;
-    same_bytes("the host memory that was uploaded by sharing it", (*owner).as_ref(), &values)
+    same_bytes(
+        "the host memory that was uploaded by sharing it",
+        (*owner).as_ref(),
+        &values,
+    )
 }
 
 fn a_fetch_before_the_donation_gives_the_old_values(subject: &Subject) -> Checked {
@@ -85,7 +120,11 @@ fn a_fetch_before_the_donation_gives_the_old_values(subject: &Subject) -> Checke
     }
     for (step, fetch) in fetches.into_iter().enumerate() {
         let want = (step as f32).to_ne_bytes().repeat(count);
-        same_bytes(format!("fetched before step {step} took it"), &fetch.wait_for(PATIENCE)?, &want)?;
+        same_bytes(
+            format!("fetched before step {step} took it"),
+            &fetch.wait_for(PATIENCE)?,
+            &want,
+        )?;
     }
     Ok(())
 }
@@ -94,10 +133,25 @@ fn donating_what_the_program_does_not_take_is_refused(subject: &Subject) -> Chec
     let client = subject.client();
     let step = compile(client, &add(4, true))?;
     let values = |value: f32| upload(client, &[value; 4], &[4], first(client));
-    let wrong = launch_for_one(&step, vec![Arg::Donate(values(1.0)?), Arg::Donate(values(2.0)?)]);
-    refused("the donation of argument 1, which the program only reads", wrong, ErrorKind::InvalidArgument, &["donate"])?;
-    let right = launch_for_one(&step, vec![Arg::Donate(values(1.0)?), Arg::Borrow(&values(2.0)?)])?;
-    same("a right launch afterwards", read::<f32>(&right)?, vec![3.0; 4])
+    let wrong = launch_for_one(
+        &step,
+        vec![Arg::Donate(values(1.0)?), Arg::Donate(values(2.0)?)],
+    );
+    refused(
+        "the donation of argument 1, which the program only reads",
+        wrong,
+        ErrorKind::InvalidArgument,
+        &["donate"],
+    )?;
+    let right = launch_for_one(
+        &step,
+        vec![Arg::Donate(values(1.0)?), Arg::Borrow(&values(2.0)?)],
+    )?;
+    same(
+        "a right launch afterwards",
+        read::<f32>(&right)?,
+        vec![3.0; 4],
+    )
 }
 
 fn a_refused_launch_takes_only_what_was_donated_to_it(subject: &Subject) -> Checked {
@@ -105,10 +159,23 @@ fn a_refused_launch_takes_only_what_was_donated_to_it(subject: &Subject) -> Chec
     let step = compile(client, &add(4, true))?;
     let lost = upload(client, &[1.0f32; 4], &[4], first(client))?;
     let kept = upload(client, &[0.0f32; 4], &[4], first(client))?;
-    let args = vec![vec![Arg::Donate(lost), Arg::Borrow(&kept), Arg::Borrow(&kept)]];
-    refused("a launch with three arguments for two", step.launch(Launch { args }), ErrorKind::InvalidArgument, &[])?;
+    let args = vec![vec![
+        Arg::Donate(lost),
+        Arg::Borrow(&kept),
+        Arg::Borrow(&kept),
+    ]];
+    refused(
+        "a launch with three arguments for two",
+        step.launch(Launch { args }),
+        ErrorKind::InvalidArgument,
+        &[],
+    )?;
     same("the borrowed argument", read::<f32>(&kept)?, vec![0.0; 4])?;
     let state = upload(client, &[0.0f32; 4], &[4], first(client))?;
     let sum = launch_for_one(&step, vec![Arg::Donate(state), Arg::Borrow(&kept)])?;
-    same("a right launch afterwards", read::<f32>(&sum)?, vec![0.0; 4])
+    same(
+        "a right launch afterwards",
+        read::<f32>(&sum)?,
+        vec![0.0; 4],
+    )
 }

@@ -1,17 +1,30 @@
-//! What is wrong is refused with words, before it reaches a driver that would end the process or read bits as something
-//! else.
+//! What is wrong is refused with words, before it reaches a driver that would end the process or
+//! read bits as something else.
 
-use halite_core::{Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, ErrorKind, FlagValue, Launch, Null, Program};
+use halite_core::{
+    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, ErrorKind, FlagValue, Launch, Null,
+    Program,
+};
 
 use super::{Case, Subject, support::*};
 
-const TAKES_EVERY_PLACE: &[(&str, &str)] = &[("null", "its buffers are nowhere, so it looks at types only")];
+const TAKES_EVERY_PLACE: &[(&str, &str)] =
+    &[("null", "its buffers are nowhere, so it looks at types only")];
 
 pub(super) const CASES: &[Case] = &[
     case!("errors", a_wrong_number_of_arguments_is_refused),
-    case!("errors", an_argument_of_another_type_is_refused_with_both_types),
-    case!("errors", an_argument_on_another_device_is_refused_with_both_devices).devices(2).except(TAKES_EVERY_PLACE),
-    case!("errors", a_buffer_of_another_backend_is_refused).except(&[("null", "there is no other backend to take one from")]),
+    case!(
+        "errors",
+        an_argument_of_another_type_is_refused_with_both_types
+    ),
+    case!(
+        "errors",
+        an_argument_on_another_device_is_refused_with_both_devices
+    )
+    .devices(2)
+    .except(TAKES_EVERY_PLACE),
+    case!("errors", a_buffer_of_another_backend_is_refused)
+        .except(&[("null", "there is no other backend to take one from")]),
     case!("errors", a_buffer_of_another_client_is_refused).except(TAKES_EVERY_PLACE),
     case!("errors", what_is_no_program_is_refused).except(COMPILES_NOTHING),
     case!("errors", a_signature_that_is_not_the_programs_is_refused).except(COMPILES_NOTHING),
@@ -27,9 +40,15 @@ fn values(client: &Client, values: &[f32]) -> Checked<DeviceBuffer> {
 fn still_adds(client: &Client) -> Checked {
     let add = compile(client, &add(4, false))?;
     let a = values(client, &[1.0; 4])?;
-    let sum = read::<f32>(&launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?)?;
+    let sum = read::<f32>(&launch_for_one(
+        &add,
+        vec![Arg::Borrow(&a), Arg::Borrow(&a)],
+    )?)?;
     let zeros_only = &*client.platform().name == "null";
-    check!(zeros_only || sum == [2.0; 4], "1 + 1 is {sum:?} after something was refused");
+    check!(
+        zeros_only || sum == [2.0; 4],
+        "1 + 1 is {sum:?} after something was refused"
+    );
     Ok(())
 }
 
@@ -40,12 +59,24 @@ fn a_wrong_number_of_arguments_is_refused(subject: &Subject) -> Checked {
     for count in [0, 1, 3, 100] {
         let args = vec![(0..count).map(|_| Arg::Borrow(&a)).collect()];
         let wrong = add.launch(Launch { args });
-        refused(format!("a launch with {count} arguments for 2"), wrong, ErrorKind::InvalidArgument, &[])?;
+        refused(
+            format!("a launch with {count} arguments for 2"),
+            wrong,
+            ErrorKind::InvalidArgument,
+            &[],
+        )?;
     }
     for rows in [0, 2] {
-        let args = (0..rows).map(|_| vec![Arg::Borrow(&a), Arg::Borrow(&a)]).collect();
+        let args = (0..rows)
+            .map(|_| vec![Arg::Borrow(&a), Arg::Borrow(&a)])
+            .collect();
         let wrong = add.launch(Launch { args });
-        refused(format!("a launch for {rows} devices of 1"), wrong, ErrorKind::InvalidArgument, &[])?;
+        refused(
+            format!("a launch for {rows} devices of 1"),
+            wrong,
+            ErrorKind::InvalidArgument,
+            &[],
+        )?;
     }
     still_adds(client)
 }
@@ -72,13 +103,31 @@ fn an_argument_of_another_type_is_refused_with_both_types(subject: &Subject) -> 
     ];
     for ty in &types {
         let host = noise(ty, 1);
-        let upload = || client.upload(halite_core::HostBytes::Borrowed(host.bytes()), ty, first(client).into());
+        let upload = || {
+            client.upload(
+                halite_core::HostBytes::Borrowed(host.bytes()),
+                ty,
+                first(client).into(),
+            )
+        };
         let wrong = upload()?;
         let words = ["f32[4]", &*ty.to_string()];
-        let refuse =
-            |how: &str, args| refused(format!("{ty} {how} for f32[4]"), launch(&add, args), ErrorKind::InvalidArgument, &words);
-        refuse("as argument 0", vec![Arg::Borrow(&wrong), Arg::Borrow(&good)])?;
-        refuse("as argument 1", vec![Arg::Borrow(&good), Arg::Borrow(&wrong)])?;
+        let refuse = |how: &str, args| {
+            refused(
+                format!("{ty} {how} for f32[4]"),
+                launch(&add, args),
+                ErrorKind::InvalidArgument,
+                &words,
+            )
+        };
+        refuse(
+            "as argument 0",
+            vec![Arg::Borrow(&wrong), Arg::Borrow(&good)],
+        )?;
+        refuse(
+            "as argument 1",
+            vec![Arg::Borrow(&good), Arg::Borrow(&wrong)],
+        )?;
         refuse("donated", vec![Arg::Donate(upload()?), Arg::Borrow(&good)])?;
     }
     still_adds(client)
@@ -93,7 +142,12 @@ fn an_argument_on_another_device_is_refused_with_both_devices(subject: &Subject)
     let words = [&*devices[0].0.to_string(), &*devices[1].0.to_string()];
     for args in [[&here, &there], [&there, &here], [&there, &there]] {
         let wrong = launch(&add, args.map(Arg::Borrow).into());
-        refused("an argument on another device", wrong, ErrorKind::InvalidArgument, &words)?;
+        refused(
+            "an argument on another device",
+            wrong,
+            ErrorKind::InvalidArgument,
+            &words,
+        )?;
     }
     still_adds(client)
 }
@@ -104,9 +158,19 @@ fn a_buffer_of_another_backend_is_refused(subject: &Subject) -> Checked {
     let good = values(client, &[1.0; 4])?;
     let foreign = || values(&Client::new(Null::new(1)), &[1.0; 4]);
     let wrong = launch(&add, vec![Arg::Borrow(&good), Arg::Borrow(&foreign()?)]);
-    refused("a buffer of another backend", wrong, ErrorKind::InvalidArgument, &["another backend"])?;
+    refused(
+        "a buffer of another backend",
+        wrong,
+        ErrorKind::InvalidArgument,
+        &["another backend"],
+    )?;
     let wrong = launch(&add, vec![Arg::Donate(foreign()?), Arg::Borrow(&good)]);
-    refused("a donated buffer of another backend", wrong, ErrorKind::InvalidArgument, &["another backend"])?;
+    refused(
+        "a donated buffer of another backend",
+        wrong,
+        ErrorKind::InvalidArgument,
+        &["another backend"],
+    )?;
     still_adds(client)
 }
 
@@ -116,23 +180,47 @@ fn a_buffer_of_another_client_is_refused(subject: &Subject) -> Checked {
     let add = compile(client, &add(4, true))?;
     let (good, foreign) = (values(client, &[1.0; 4])?, values(&other, &[1.0; 4])?);
     let wrong = launch(&add, vec![Arg::Borrow(&good), Arg::Borrow(&foreign)]);
-    refused("a buffer of another client", wrong, ErrorKind::InvalidArgument, &["client"])?;
+    refused(
+        "a buffer of another client",
+        wrong,
+        ErrorKind::InvalidArgument,
+        &["client"],
+    )?;
     let wrong = launch(&add, vec![Arg::Donate(foreign), Arg::Borrow(&good)]);
-    refused("a donated buffer of another client", wrong, ErrorKind::InvalidArgument, &["client"])?;
+    refused(
+        "a donated buffer of another client",
+        wrong,
+        ErrorKind::InvalidArgument,
+        &["client"],
+    )?;
     still_adds(client)?;
     still_adds(&other)
 }
 
 fn what_is_no_program_is_refused(subject: &Subject) -> Checked {
     let client = subject.client();
-    let with_body = |body: &str| format!("func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {{\n{body}\n}}");
+    let with_body = |body: &str| {
+        format!("func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {{\n{body}\n}}")
+    };
     let texts = [
         ("an empty text", String::new()),
         ("garbage", "this is no program".into()),
-        ("an unknown dialect", with_body("%0 = halite.double %a : tensor<4xf32> return %0 : tensor<4xf32>")),
-        ("an unknown op", with_body("%0 = stablehlo.no_such_op %a : tensor<4xf32> return %0 : tensor<4xf32>")),
-        ("a name that is not defined", with_body("return %b : tensor<4xf32>")),
-        ("a result of another type", with_body("return %a : tensor<5xf32>")),
+        (
+            "an unknown dialect",
+            with_body("%0 = halite.double %a : tensor<4xf32> return %0 : tensor<4xf32>"),
+        ),
+        (
+            "an unknown op",
+            with_body("%0 = stablehlo.no_such_op %a : tensor<4xf32> return %0 : tensor<4xf32>"),
+        ),
+        (
+            "a name that is not defined",
+            with_body("return %b : tensor<4xf32>"),
+        ),
+        (
+            "a result of another type",
+            with_body("return %a : tensor<5xf32>"),
+        ),
         (
             "types that do not add",
             "func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {
@@ -141,16 +229,26 @@ fn what_is_no_program_is_refused(subject: &Subject) -> Checked {
                return %0 : tensor<4xf32> }"
                 .into(),
         ),
-        ("no main", with_body("return %a : tensor<4xf32>").replace("@main", "@other")),
-        ("half a text", "func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {".into()),
+        (
+            "no main",
+            with_body("return %a : tensor<4xf32>").replace("@main", "@other"),
+        ),
+        (
+            "half a text",
+            "func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {".into(),
+        ),
     ];
-    let wanted = |code: &[u8]| Program { code: code.into(), ..program("broken", "", &[f32s(&[4])], &[f32s(&[4])], &[]) };
+    let wanted = |code: &[u8]| Program {
+        code: code.into(),
+        ..program("broken", "", &[f32s(&[4])], &[f32s(&[4])], &[])
+    };
     for (what, text) in &texts {
         refused_program(what, client, &wanted(text.as_bytes()))?;
     }
-    for (what, bytes) in
-        [("bytes that are no text", &[0u8, 255, 254, 3][..]), ("bytecode cut short", b"ML\xefR\x06StableHLO_v1.0.0\x00")]
-    {
+    for (what, bytes) in [
+        ("bytes that are no text", &[0u8, 255, 254, 3][..]),
+        ("bytecode cut short", b"ML\xefR\x06StableHLO_v1.0.0\x00"),
+    ] {
         refused_program(what, client, &wanted(bytes))?;
     }
     still_adds(client)
@@ -161,8 +259,15 @@ fn refused_program(what: &str, client: &Client, program: &Program) -> Checked {
     match compile(client, program) {
         Ok(_) => Err(Stop::Failed(format!("{what} compiles"))),
         Err(error) => {
-            check!(!error.message().is_empty(), "{what}: the error has no words");
-            check!(error.message().contains(&*program.name), "{what}: the error does not name `{}`: {error}", program.name);
+            check!(
+                !error.message().is_empty(),
+                "{what}: the error has no words"
+            );
+            check!(
+                error.message().contains(&*program.name),
+                "{what}: the error does not name `{}`: {error}",
+                program.name
+            );
             Ok(())
         }
     }
@@ -177,20 +282,55 @@ fn a_signature_that_is_not_the_programs_is_refused(subject: &Subject) -> Checked
         program
     };
     let wrong = [
-        ("an argument too few", change(&|program| program.signature.inputs.truncate(1))),
-        ("an argument too many", change(&|program| program.signature.inputs.push(f32s(&[4])))),
-        ("an argument of another element type", change(&|program| program.signature.inputs[1] = ty(DType::S32, &[4]))),
-        ("an argument of other dimensions", change(&|program| program.signature.inputs[0] = f32s(&[2, 2]))),
-        ("a result too few", change(&|program| program.signature.outputs.clear())),
-        ("a result too many", change(&|program| program.signature.outputs.push(f32s(&[4])))),
-        ("a result of another element type", change(&|program| program.signature.outputs[0] = ty(DType::U32, &[4]))),
-        ("a result of other dimensions", change(&|program| program.signature.outputs[0] = f32s(&[8]))),
-        ("a donated argument that is not there", change(&|program| program.signature.donated = vec![2])),
-        ("donated arguments out of order", change(&|program| program.signature.donated = vec![1, 0])),
+        (
+            "an argument too few",
+            change(&|program| program.signature.inputs.truncate(1)),
+        ),
+        (
+            "an argument too many",
+            change(&|program| program.signature.inputs.push(f32s(&[4]))),
+        ),
+        (
+            "an argument of another element type",
+            change(&|program| program.signature.inputs[1] = ty(DType::S32, &[4])),
+        ),
+        (
+            "an argument of other dimensions",
+            change(&|program| program.signature.inputs[0] = f32s(&[2, 2])),
+        ),
+        (
+            "a result too few",
+            change(&|program| program.signature.outputs.clear()),
+        ),
+        (
+            "a result too many",
+            change(&|program| program.signature.outputs.push(f32s(&[4]))),
+        ),
+        (
+            "a result of another element type",
+            change(&|program| program.signature.outputs[0] = ty(DType::U32, &[4])),
+        ),
+        (
+            "a result of other dimensions",
+            change(&|program| program.signature.outputs[0] = f32s(&[8])),
+        ),
+        (
+            "a donated argument that is not there",
+            change(&|program| program.signature.donated = vec![2]),
+        ),
+        (
+            "donated arguments out of order",
+            change(&|program| program.signature.donated = vec![1, 0]),
+        ),
     ];
     for (what, program) in &wrong {
         let compiled = compile(client, program);
-        refused(format!("a signature with {what}"), compiled, ErrorKind::InvalidArgument, &["add"])?;
+        refused(
+            format!("a signature with {what}"),
+            compiled,
+            ErrorKind::InvalidArgument,
+            &["add"],
+        )?;
     }
     still_adds(client)
 }
@@ -200,10 +340,19 @@ fn unknown_and_wrongly_typed_flags_are_refused(subject: &Subject) -> Checked {
     for (name, value) in [
         ("halite_no_such_flag", FlagValue::Bool(true)),
         ("", FlagValue::Int(1)),
-        ("xla_backend_optimization_level", FlagValue::Str("much".into())),
+        (
+            "xla_backend_optimization_level",
+            FlagValue::Str("much".into()),
+        ),
     ] {
         let flags = vec![(name.to_owned(), value.clone())];
-        let compiled = client.compile(&add(4, false), &CompileOptions { flags, ..CompileOptions::default() });
+        let compiled = client.compile(
+            &add(4, false),
+            &CompileOptions {
+                flags,
+                ..CompileOptions::default()
+            },
+        );
         check!(compiled.is_err(), "the flag `{name}` = {value:?} is taken");
     }
     still_adds(client)
@@ -213,18 +362,34 @@ fn devices_that_do_not_fit_the_program_are_refused(subject: &Subject) -> Checked
     let client = subject.client();
     let devices = client.local_devices();
     let here = devices.len();
-    for (what, wrong) in [("no such device", vec![DeviceId(u32::MAX)]), ("two devices for one", vec![devices[0], devices[0]])] {
+    for (what, wrong) in [
+        ("no such device", vec![DeviceId(u32::MAX)]),
+        ("two devices for one", vec![devices[0], devices[0]]),
+    ] {
         let compiled = compile_on(client, &add(4, false), &wrong);
-        refused(format!("a compilation for {what}"), compiled, ErrorKind::InvalidArgument, &[])?;
+        refused(
+            format!("a compilation for {what}"),
+            compiled,
+            ErrorKind::InvalidArgument,
+            &[],
+        )?;
     }
     let mut wide = add(4, false);
     wide.replicas = client.devices().len() + 1;
-    refused("a program for one device more than there are", compile(client, &wide), ErrorKind::InvalidArgument, &[])?;
+    refused(
+        "a program for one device more than there are",
+        compile(client, &wide),
+        ErrorKind::InvalidArgument,
+        &[],
+    )?;
     if here > 1 {
         wide.replicas = 2;
         let twice = compile_on(client, &wide, &[devices[0], devices[0]]);
         // One that computes nothing has no reason to mind.
-        check!(twice.is_err() || &*client.platform().name == "null", "two replicas on one device are taken");
+        check!(
+            twice.is_err() || &*client.platform().name == "null",
+            "two replicas on one device are taken"
+        );
     }
     still_adds(client)
 }

@@ -11,44 +11,65 @@ use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
     case!("events", what_is_waited_for_has_happened),
-    case!("events", a_launch_returns_before_its_work_is_done).except(&[("null", "its work takes no time")]),
-    case!("events", a_callback_runs_once_also_when_event_and_buffer_are_gone),
+    case!("events", a_launch_returns_before_its_work_is_done)
+        .except(&[("null", "its work takes no time")]),
+    case!(
+        "events",
+        a_callback_runs_once_also_when_event_and_buffer_are_gone
+    ),
     case!("events", a_callback_on_an_event_of_the_past_runs),
     case!("events", a_callback_may_launch),
     case!("events", a_wait_has_a_deadline_and_a_name).except(&[("null", "its work takes no time")]),
-    case!("events", a_program_that_fails_says_so_to_everyone_who_waits).except(&[("null", "its programs need no memory")]),
+    case!("events", a_program_that_fails_says_so_to_everyone_who_waits)
+        .except(&[("null", "its programs need no memory")]),
 ];
 
 fn what_is_waited_for_has_happened(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(1 << 16, false))?;
     let a = upload(client, &[1.0f32; 1 << 16], &[1 << 16], first(client))?;
-    for buffer in
-        [upload(client, &[1.0f32; 4], &[4], first(client))?, launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?]
-    {
+    for buffer in [
+        upload(client, &[1.0f32; 4], &[4], first(client))?,
+        launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?,
+    ] {
         let event = buffer.ready()?;
         event.wait()?;
-        check!(event.is_ready(), "an event is not ready after it was waited for");
+        check!(
+            event.is_ready(),
+            "an event is not ready after it was waited for"
+        );
         event.wait()?;
-        check!(buffer.ready()?.is_ready(), "the next event of a buffer that is ready is not");
+        check!(
+            buffer.ready()?.is_ready(),
+            "the next event of a buffer that is ready is not"
+        );
         buffer.ready()?.pending("conformance").wait_for(PATIENCE)?;
     }
     Ok(())
 }
 
 /// A launch of [`slow`] that takes at least so long, and how long it took.
-fn launch_that_takes(client: &Client, slow: &Loaded, time: Duration) -> Checked<(DeviceBuffer, DeviceBuffer, Duration)> {
+fn launch_that_takes(
+    client: &Client,
+    slow: &Loaded,
+    time: Duration,
+) -> Checked<(DeviceBuffer, DeviceBuffer, Duration)> {
     let x = upload(client, &[0.5f32; 128 * 128], &[128, 128], first(client))?;
     let mut steps = 64i32;
     loop {
         let count = upload(client, &[steps], &[], first(client))?;
         let started = Instant::now();
-        launch_for_one(slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?.ready()?.wait()?;
+        launch_for_one(slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?
+            .ready()?
+            .wait()?;
         let took = started.elapsed();
         if took >= time {
             return Ok((x, count, took));
         }
-        check!(steps < 1 << 28, "{steps} products of matrices take only {took:?}");
+        check!(
+            steps < 1 << 28,
+            "{steps} products of matrices take only {took:?}"
+        );
         steps *= 4;
     }
 }
@@ -70,7 +91,9 @@ fn a_launch_returns_before_its_work_is_done(subject: &Subject) -> Checked {
         }
         seen.push(launched);
     }
-    Err(Stop::Failed(format!("work of {took:?} was waited for by its launches, which took {seen:?}")))
+    Err(Stop::Failed(format!(
+        "work of {took:?} was waited for by its launches, which took {seen:?}"
+    )))
 }
 
 fn a_callback_runs_once_also_when_event_and_buffer_are_gone(subject: &Subject) -> Checked {
@@ -97,9 +120,17 @@ fn a_callback_runs_once_also_when_event_and_buffer_are_gone(subject: &Subject) -
         }
     }
     ran.sort_unstable();
-    same("the callbacks that ran", ran, (0..5).map(|number| (number, true)).collect())?;
+    same(
+        "the callbacks that ran",
+        ran,
+        (0..5).map(|number| (number, true)).collect(),
+    )?;
     let more = receive.recv_timeout(PATIENCE);
-    same("what comes after every callback ran", more, Err(mpsc::RecvTimeoutError::Disconnected))
+    same(
+        "what comes after every callback ran",
+        more,
+        Err(mpsc::RecvTimeoutError::Disconnected),
+    )
 }
 
 fn a_callback_on_an_event_of_the_past_runs(subject: &Subject) -> Checked {
@@ -110,7 +141,11 @@ fn a_callback_on_an_event_of_the_past_runs(subject: &Subject) -> Checked {
     event.on_ready(Box::new(move |result| {
         let _ = send.send(result.is_ok());
     }));
-    same("the result it was called with", receive.recv_timeout(PATIENCE), Ok(true))
+    same(
+        "the result it was called with",
+        receive.recv_timeout(PATIENCE),
+        Ok(true),
+    )
 }
 
 fn a_callback_may_launch(subject: &Subject) -> Checked {
@@ -124,12 +159,19 @@ fn a_callback_may_launch(subject: &Subject) -> Checked {
         let sum = launch_for_one(&add, vec![Arg::Borrow(&x), Arg::Borrow(&x)])?;
         let event = sum.ready()?;
         event.on_ready(Box::new(move |_| {
-            let _ = send.send(launch_for_one(&add, vec![Arg::Borrow(&sum), Arg::Borrow(&x)]));
+            let _ = send.send(launch_for_one(
+                &add,
+                vec![Arg::Borrow(&sum), Arg::Borrow(&x)],
+            ));
         }));
     }
     for _ in 0..50 {
         match receive.recv_timeout(PATIENCE) {
-            Ok(sum) => same("a sum launched by a callback", read::<f32>(&sum?)?, vec![0.0; 64])?,
+            Ok(sum) => same(
+                "a sum launched by a callback",
+                read::<f32>(&sum?)?,
+                vec![0.0; 64],
+            )?,
             Err(error) => check!(false, "a launch in a callback did not return: {error}"),
         }
     }
@@ -141,14 +183,22 @@ fn a_wait_has_a_deadline_and_a_name(subject: &Subject) -> Checked {
     let slow = compile(client, &slow())?;
     let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
     let value = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
-    let late = value.ready()?.pending("step 7").wait_for(Duration::from_millis(1));
-    refused("a wait of 1 ms for work of 200", late, ErrorKind::DeadlineExceeded, &["step 7"])?;
+    let late = value
+        .ready()?
+        .pending("step 7")
+        .wait_for(Duration::from_millis(1));
+    refused(
+        "a wait of 1 ms for work of 200",
+        late,
+        ErrorKind::DeadlineExceeded,
+        &["step 7"],
+    )?;
     value.ready()?.wait()?;
     Ok(())
 }
 
-/// `x [128, 128]` to 256 TiB: more than any address space, so that it fails everywhere and no machine looks for the
-/// memory. And what uses a little of that.
+/// `x [128, 128]` to 256 TiB: more than any address space, so that it fails everywhere and no
+/// machine looks for the memory. And what uses a little of that.
 fn too_large() -> [Program; 2] {
     let huge = "tensor<70368744177664xf32>";
     let make = format!(
@@ -171,7 +221,13 @@ fn too_large() -> [Program; 2] {
     );
     let huge = f32s(&[1 << 46]);
     [
-        program("too large", &make, &[f32s(&[128, 128])], std::slice::from_ref(&huge), &[]),
+        program(
+            "too large",
+            &make,
+            &[f32s(&[128, 128])],
+            std::slice::from_ref(&huge),
+            &[],
+        ),
         program("take", &take, &[huge], &[f32s(&[4])], &[]),
     ]
 }
@@ -180,20 +236,34 @@ fn a_program_that_fails_says_so_to_everyone_who_waits(subject: &Subject) -> Chec
     let client = subject.client();
     let slow = compile(client, &slow())?;
     let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
-    // Its argument is not there yet when it is launched, so the failure comes later, where the backend allocates late.
+    // Its argument is not there yet when it is launched, so the failure comes later, where the
+    // backend allocates late.
     let late = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
     let [large, take] = too_large();
-    let failed = compile(client, &large).and_then(|loaded| launch_for_one(&loaded, vec![Arg::Borrow(&late)]));
+    let failed = compile(client, &large)
+        .and_then(|loaded| launch_for_one(&loaded, vec![Arg::Borrow(&late)]));
     match failed {
         // Where the compiler or the launch refuses it, nobody has to wait.
-        Err(error) => check!(error.kind() == ErrorKind::OutOfMemory, "the error is of kind {:?}: {error}", error.kind()),
+        Err(error) => check!(
+            error.kind() == ErrorKind::OutOfMemory,
+            "the error is of kind {:?}: {error}",
+            error.kind()
+        ),
         Ok(failed) => {
             check_failed(&failed)?;
             // What is made of it fails too, at once or later.
-            if let Ok(made) = compile(client, &take).and_then(|take| launch_for_one(&take, vec![Arg::Borrow(&failed)])) {
+            if let Ok(made) = compile(client, &take)
+                .and_then(|take| launch_for_one(&take, vec![Arg::Borrow(&failed)]))
+            {
                 check_failed(&made)?;
-                check!(read_bytes(&made).is_err(), "what is made of 256 TiB that are not there is read");
-                check!(made.fetch().wait_for(PATIENCE).is_err(), "what is made of 256 TiB that are not there is fetched");
+                check!(
+                    read_bytes(&made).is_err(),
+                    "what is made of 256 TiB that are not there is read"
+                );
+                check!(
+                    made.fetch().wait_for(PATIENCE).is_err(),
+                    "what is made of 256 TiB that are not there is fetched"
+                );
             }
         }
     }
@@ -201,20 +271,37 @@ fn a_program_that_fails_says_so_to_everyone_who_waits(subject: &Subject) -> Chec
     late.ready()?.wait()?;
     let add = compile(client, &add(4, false))?;
     let a = upload(client, &[1.0f32; 4], &[4], first(client))?;
-    same("1 + 1 afterwards", read::<f32>(&launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?)?, vec![2.0; 4])
+    same(
+        "1 + 1 afterwards",
+        read::<f32>(&launch_for_one(
+            &add,
+            vec![Arg::Borrow(&a), Arg::Borrow(&a)],
+        )?)?,
+        vec![2.0; 4],
+    )
 }
 
 /// Every way to wait for a buffer tells that it failed, the second time too.
 fn check_failed(buffer: &DeviceBuffer) -> Checked {
     let event = buffer.ready()?;
     for wait in ["first", "second"] {
-        check!(event.wait().is_err(), "the {wait} wait for {buffer:?} says that it is there");
+        check!(
+            event.wait().is_err(),
+            "the {wait} wait for {buffer:?} says that it is there"
+        );
         check!(event.is_ready(), "an event that failed is not ready");
     }
-    check!(buffer.ready()?.wait().is_err(), "a wait for another event of {buffer:?} says that it is there");
+    check!(
+        buffer.ready()?.wait().is_err(),
+        "a wait for another event of {buffer:?} says that it is there"
+    );
     let (send, receive) = mpsc::channel();
     event.on_ready(Box::new(move |result| {
         let _ = send.send(result.is_err());
     }));
-    same("whether a callback is told of the failure", receive.recv_timeout(PATIENCE), Ok(true))
+    same(
+        "whether a callback is told of the failure",
+        receive.recv_timeout(PATIENCE),
+        Ok(true),
+    )
 }

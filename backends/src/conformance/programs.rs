@@ -6,7 +6,11 @@ use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
     case!("programs", every_type_goes_through_a_program).except(HOLDS_ZEROS),
-    case!("programs", scalars_empty_tensors_and_no_arguments_or_results_work).except(HOLDS_ZEROS),
+    case!(
+        "programs",
+        scalars_empty_tensors_and_no_arguments_or_results_work
+    )
+    .except(HOLDS_ZEROS),
     case!("programs", small_products_of_matrices_are_exact).except(HOLDS_ZEROS),
     case!("programs", not_a_number_stays_in_a_maximum_and_a_minimum).except(HOLDS_ZEROS),
     case!("programs", a_loop_runs_as_often_as_its_argument_says).except(HOLDS_ZEROS),
@@ -23,21 +27,43 @@ fn every_type_goes_through_a_program(subject: &Subject) -> Checked {
     for (seed, dtype) in (1..).zip(DType::ALL) {
         let ty = ty(dtype, &[3, 5]);
         let t = written(&ty);
-        let op = if dtype == DType::Bool { "xor" } else { "subtract" };
+        let op = if dtype == DType::Bool {
+            "xor"
+        } else {
+            "subtract"
+        };
         let code = format!(
             "func.func public @main(%x: {t}) -> ({t}, {t}) {{
                %0 = stablehlo.{op} %x, %x : {t}
                return %x, %0 : {t}, {t} }}"
         );
-        let loaded = compile(client, &program("types", &code, std::slice::from_ref(&ty), &[ty.clone(), ty.clone()], &[]))?;
-        // Bits of any float may be infinite, and subtracting that from itself is no zero; those of zero are plain.
+        let loaded = compile(
+            client,
+            &program(
+                "types",
+                &code,
+                std::slice::from_ref(&ty),
+                &[ty.clone(), ty.clone()],
+                &[],
+            ),
+        )?;
+        // Bits of any float may be infinite, and subtracting that from itself is no zero; those of
+        // zero are plain.
         for host in [noise(&ty, seed), HostArray::zeros(ty.clone())] {
             let x = client.upload(HostBytes::Borrowed(host.bytes()), &ty, first(client).into())?;
             let results = launch(&loaded, vec![Arg::Borrow(&x)])?;
             same("the type of a result", results[0].tensor_type(), &ty)?;
-            same_bytes(format!("{ty} given back by a program"), &read_bytes(&results[0])?, host.bytes())?;
+            same_bytes(
+                format!("{ty} given back by a program"),
+                &read_bytes(&results[0])?,
+                host.bytes(),
+            )?;
             if !dtype.is_float() || host == HostArray::zeros(ty.clone()) {
-                same_bytes(format!("x {op} x of {ty}"), &read_bytes(&results[1])?, &vec![0; ty.bytes()])?;
+                same_bytes(
+                    format!("x {op} x of {ty}"),
+                    &read_bytes(&results[1])?,
+                    &vec![0; ty.bytes()],
+                )?;
             }
         }
     }
@@ -46,16 +72,39 @@ fn every_type_goes_through_a_program(subject: &Subject) -> Checked {
 
 fn scalars_empty_tensors_and_no_arguments_or_results_work(subject: &Subject) -> Checked {
     let client = subject.client();
-    let nothing = compile(client, &program("nothing", "func.func public @main() { return }", &[], &[], &[]))?;
-    same("the number of results of nothing", launch(&nothing, vec![])?.len(), 0)?;
+    let nothing = compile(
+        client,
+        &program(
+            "nothing",
+            "func.func public @main() { return }",
+            &[],
+            &[],
+            &[],
+        ),
+    )?;
+    same(
+        "the number of results of nothing",
+        launch(&nothing, vec![])?.len(),
+        0,
+    )?;
     let code = "func.func public @main() -> (tensor<i32>, tensor<2xf32>, tensor<0x3xf32>) {
         %0 = stablehlo.constant dense<7> : tensor<i32>
         %1 = stablehlo.constant dense<[1.0, 2.0]> : tensor<2xf32>
         %2 = stablehlo.constant dense<> : tensor<0x3xf32>
         return %0, %1, %2 : tensor<i32>, tensor<2xf32>, tensor<0x3xf32> }";
     let types = [ty(DType::S32, &[]), f32s(&[2]), f32s(&[0, 3])];
-    let results = launch(&compile(client, &program("constants", code, &[], &types, &[]))?, vec![])?;
-    same("the types of constants", results.iter().map(|result| result.tensor_type().clone()).collect::<Vec<_>>(), types.into())?;
+    let results = launch(
+        &compile(client, &program("constants", code, &[], &types, &[]))?,
+        vec![],
+    )?;
+    same(
+        "the types of constants",
+        results
+            .iter()
+            .map(|result| result.tensor_type().clone())
+            .collect::<Vec<_>>(),
+        types.into(),
+    )?;
     same("a scalar", read::<i32>(&results[0])?, vec![7])?;
     same("two floats", read::<f32>(&results[1])?, vec![1.0, 2.0])?;
     same("no floats", read::<f32>(&results[2])?, vec![])?;
@@ -64,32 +113,69 @@ fn scalars_empty_tensors_and_no_arguments_or_results_work(subject: &Subject) -> 
         %0 = stablehlo.reduce(%a init: %b) applies stablehlo.add across dimensions = [0] : (tensor<0x3xf32>, tensor<f32>) -> tensor<3xf32>
         %1 = stablehlo.add %a, %a : tensor<0x3xf32>
         return %0, %1 : tensor<3xf32>, tensor<0x3xf32> }";
-    let empty = program("empty", code, &[f32s(&[0, 3]), f32s(&[])], &[f32s(&[3]), f32s(&[0, 3])], &[]);
-    let (a, b) = (upload::<f32>(client, &[], &[0, 3], first(client))?, upload(client, &[4.0f32], &[], first(client))?);
-    let results = launch(&compile(client, &empty)?, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
-    same("the sum of nothing, from 4", read::<f32>(&results[0])?, vec![4.0; 3])?;
+    let empty = program(
+        "empty",
+        code,
+        &[f32s(&[0, 3]), f32s(&[])],
+        &[f32s(&[3]), f32s(&[0, 3])],
+        &[],
+    );
+    let (a, b) = (
+        upload::<f32>(client, &[], &[0, 3], first(client))?,
+        upload(client, &[4.0f32], &[], first(client))?,
+    );
+    let results = launch(
+        &compile(client, &empty)?,
+        vec![Arg::Borrow(&a), Arg::Borrow(&b)],
+    )?;
+    same(
+        "the sum of nothing, from 4",
+        read::<f32>(&results[0])?,
+        vec![4.0; 3],
+    )?;
     same("nothing twice", read::<f32>(&results[1])?, vec![])
 }
 
 fn small_products_of_matrices_are_exact(subject: &Subject) -> Checked {
     let client = subject.client();
-    // Whole numbers below 2^8 are exact in every float type, and so are their sums here, in whatever passes a device
-    // multiplies.
+    // Whole numbers below 2^8 are exact in every float type, and so are their sums here, in
+    // whatever passes a device multiplies.
     let (rows, inner, columns) = (17, 31, 13);
     let code = format!(
         "func.func public @main(%a: tensor<{rows}x{inner}xf32>, %b: tensor<{inner}x{columns}xf32>) -> tensor<{rows}x{columns}xf32> {{
            %0 = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : (tensor<{rows}x{inner}xf32>, tensor<{inner}x{columns}xf32>) -> tensor<{rows}x{columns}xf32>
            return %0 : tensor<{rows}x{columns}xf32> }}"
     );
-    let product = program("product", &code, &[f32s(&[rows, inner]), f32s(&[inner, columns])], &[f32s(&[rows, columns])], &[]);
-    let a: Vec<f32> = (0..rows * inner).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
-    let b: Vec<f32> = (0..inner * columns).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
-    let cell = |at: usize| (0..inner).map(|k| a[at / columns * inner + k] * b[k * columns + at % columns]).sum();
+    let product = program(
+        "product",
+        &code,
+        &[f32s(&[rows, inner]), f32s(&[inner, columns])],
+        &[f32s(&[rows, columns])],
+        &[],
+    );
+    let a: Vec<f32> = (0..rows * inner)
+        .map(|i| (i * 7 % 11) as f32 - 5.0)
+        .collect();
+    let b: Vec<f32> = (0..inner * columns)
+        .map(|i| (i * 5 % 13) as f32 - 6.0)
+        .collect();
+    let cell = |at: usize| {
+        (0..inner)
+            .map(|k| a[at / columns * inner + k] * b[k * columns + at % columns])
+            .sum()
+    };
     let want: Vec<f32> = (0..rows * columns).map(cell).collect();
     let loaded = compile(client, &product)?;
     let a = upload(client, &a, &[rows, inner], first(client))?;
     let b = upload(client, &b, &[inner, columns], first(client))?;
-    same("the product", read::<f32>(&launch_for_one(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?)?, want)
+    same(
+        "the product",
+        read::<f32>(&launch_for_one(
+            &loaded,
+            vec![Arg::Borrow(&a), Arg::Borrow(&b)],
+        )?)?,
+        want,
+    )
 }
 
 fn not_a_number_stays_in_a_maximum_and_a_minimum(subject: &Subject) -> Checked {
@@ -99,15 +185,35 @@ fn not_a_number_stays_in_a_maximum_and_a_minimum(subject: &Subject) -> Checked {
         %1 = stablehlo.minimum %a, %b : tensor<4xf32>
         return %0, %1 : tensor<4xf32>, tensor<4xf32> }";
     let four = f32s(&[4]);
-    let loaded = compile(client, &program("extremes", code, &[four.clone(), four.clone()], &[four.clone(), four], &[]))?;
+    let loaded = compile(
+        client,
+        &program(
+            "extremes",
+            code,
+            &[four.clone(), four.clone()],
+            &[four.clone(), four],
+            &[],
+        ),
+    )?;
     let a = upload(client, &[f32::NAN, 1.0, f32::NAN, 2.0], &[4], first(client))?;
-    let b = upload(client, &[1.0, f32::NAN, f32::NAN, -3.0], &[4], first(client))?;
+    let b = upload(
+        client,
+        &[1.0, f32::NAN, f32::NAN, -3.0],
+        &[4],
+        first(client),
+    )?;
     // Without it, a ReLU or a pooling hides that a model has diverged.
     let results = launch(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
-    for ((what, last), result) in [("maximum", 2.0), ("minimum", -3.0)].into_iter().zip(&results) {
+    for ((what, last), result) in [("maximum", 2.0), ("minimum", -3.0)]
+        .into_iter()
+        .zip(&results)
+    {
         let values = read::<f32>(result)?;
         let right = values[..3].iter().all(|value| value.is_nan()) && values[3] == last;
-        check!(right, "the {what} of (NaN, 1, NaN, 2) and (1, NaN, NaN, -3) is {values:?}");
+        check!(
+            right,
+            "the {what} of (NaN, 1, NaN, 2) and (1, NaN, NaN, -3) is {values:?}"
+        );
     }
     Ok(())
 }
@@ -129,13 +235,27 @@ fn a_loop_runs_as_often_as_its_argument_says(subject: &Subject) -> Checked {
           stablehlo.return %next, %to, %more : tensor<i32>, tensor<i32>, tensor<i64>
         }
         return %0#0, %0#2 : tensor<i32>, tensor<i64> }";
-    let signature = ([ty(DType::S32, &[])], [ty(DType::S32, &[]), ty(DType::S64, &[])]);
-    let loaded = compile(client, &program("loop", code, &signature.0, &signature.1, &[]))?;
+    let signature = (
+        [ty(DType::S32, &[])],
+        [ty(DType::S32, &[]), ty(DType::S64, &[])],
+    );
+    let loaded = compile(
+        client,
+        &program("loop", code, &signature.0, &signature.1, &[]),
+    )?;
     for n in [0i32, 1, 10, 1000] {
         let count = upload(client, &[n], &[], first(client))?;
         let results = launch(&loaded, vec![Arg::Borrow(&count)])?;
-        same(format!("the counter after {n} turns"), read::<i32>(&results[0])?, vec![n])?;
-        same(format!("the sum of 1 to {n}"), read::<i64>(&results[1])?, vec![i64::from(n) * i64::from(n + 1) / 2])?;
+        same(
+            format!("the counter after {n} turns"),
+            read::<i32>(&results[0])?,
+            vec![n],
+        )?;
+        same(
+            format!("the sum of 1 to {n}"),
+            read::<i64>(&results[1])?,
+            vec![i64::from(n) * i64::from(n + 1) / 2],
+        )?;
     }
     Ok(())
 }
@@ -143,12 +263,22 @@ fn a_loop_runs_as_often_as_its_argument_says(subject: &Subject) -> Checked {
 fn the_same_launch_gives_the_same_bits(subject: &Subject) -> Checked {
     let client = subject.client();
     let slow = compile(client, &slow())?;
-    let values: Vec<f32> = (0..128 * 128).map(|i| ((i * 7919) % 2003) as f32 / 1001.5 - 1.0).collect();
+    let values: Vec<f32> = (0..128 * 128)
+        .map(|i| ((i * 7919) % 2003) as f32 / 1001.5 - 1.0)
+        .collect();
     let x = upload(client, &values, &[128, 128], first(client))?;
     let steps = upload(client, &[2i32], &[], first(client))?;
-    let run = || -> Checked<Vec<u8>> { Ok(read_bytes(&launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&steps)])?)?) };
+    let run = || -> Checked<Vec<u8>> {
+        Ok(read_bytes(&launch_for_one(
+            &slow,
+            vec![Arg::Borrow(&x), Arg::Borrow(&steps)],
+        )?)?)
+    };
     let want = run()?;
-    check!(want.iter().any(|byte| *byte != 0), "products of matrices are all zero");
+    check!(
+        want.iter().any(|byte| *byte != 0),
+        "products of matrices are all zero"
+    );
     for _ in 0..5 {
         same_bytes("products of matrices, again", &run()?, &want)?;
     }
@@ -164,14 +294,25 @@ fn a_program_says_its_types_and_devices(subject: &Subject) -> Checked {
             same("the devices", loaded.devices(), &[device])?;
         }
     }
-    same("the devices where none are named", compile(client, &add(4, false))?.devices(), &[first(client)])
+    same(
+        "the devices where none are named",
+        compile(client, &add(4, false))?.devices(),
+        &[first(client)],
+    )
 }
 
 fn check_add(client: &Client, loaded: &Loaded) -> Checked {
     let device = loaded.devices()[0];
-    let (a, b) = (upload(client, &[1.0f32; 4], &[4], device)?, upload(client, &[2.0f32; 4], &[4], device)?);
+    let (a, b) = (
+        upload(client, &[1.0f32; 4], &[4], device)?,
+        upload(client, &[2.0f32; 4], &[4], device)?,
+    );
     let sum = launch_for_one(loaded, vec![Arg::Donate(a), Arg::Borrow(&b)])?;
-    same("the sum by a loaded program", read::<f32>(&sum)?, vec![3.0; 4])
+    same(
+        "the sum by a loaded program",
+        read::<f32>(&sum)?,
+        vec![3.0; 4],
+    )
 }
 
 fn a_program_is_serialized_and_loaded(subject: &Subject) -> Checked {
@@ -179,20 +320,34 @@ fn a_program_is_serialized_and_loaded(subject: &Subject) -> Checked {
     let compiled = compile(client, &add(4, true))?;
     let bytes = optional(compiled.serialize())?;
     let loaded = optional(client.load(&bytes, compiled.signature(), &CompileOptions::default()))?;
-    same("the signature of what was loaded", loaded.signature(), compiled.signature())?;
+    same(
+        "the signature of what was loaded",
+        loaded.signature(),
+        compiled.signature(),
+    )?;
     drop(compiled);
     check_add(client, &loaded)?;
     // What was loaded is serialized as well as what was compiled.
-    let again = client.load(&optional(loaded.serialize())?, loaded.signature(), &CompileOptions::default())?;
+    let again = client.load(
+        &optional(loaded.serialize())?,
+        loaded.signature(),
+        &CompileOptions::default(),
+    )?;
     check_add(client, &again)?;
     for device in client.local_devices().into_iter().skip(1).take(1) {
-        let elsewhere = CompileOptions { devices: vec![device], ..CompileOptions::default() };
+        let elsewhere = CompileOptions {
+            devices: vec![device],
+            ..CompileOptions::default()
+        };
         let loaded = optional(client.load(&bytes, loaded.signature(), &elsewhere))?;
         same("the device of what was loaded", loaded.devices(), &[device])?;
         check_add(client, &loaded)?;
     }
     match subject.another() {
-        Ok(other) => check_add(&other, &other.load(&bytes, loaded.signature(), &CompileOptions::default())?),
+        Ok(other) => check_add(
+            &other,
+            &other.load(&bytes, loaded.signature(), &CompileOptions::default())?,
+        ),
         Err(Stop::Skipped(_)) => Ok(()),
         Err(other) => Err(other),
     }
@@ -204,17 +359,40 @@ fn what_is_no_serialized_program_is_refused(subject: &Subject) -> Checked {
     let bytes = optional(compiled.serialize())?;
     let load = |bytes: &[u8]| client.load(bytes, compiled.signature(), &CompileOptions::default());
     for length in [0, 1, 16, bytes.len() / 2, bytes.len() - 1] {
-        check!(load(&bytes[..length]).is_err(), "{length} of {} bytes of a program are loaded", bytes.len());
+        check!(
+            load(&bytes[..length]).is_err(),
+            "{length} of {} bytes of a program are loaded",
+            bytes.len()
+        );
     }
-    check!(load(b"this is no program").is_err(), "text is loaded as a serialized program");
-    check!(load(&[0xff; 1000]).is_err(), "1000 bytes of 0xff are loaded as a serialized program");
+    check!(
+        load(b"this is no program").is_err(),
+        "text is loaded as a serialized program"
+    );
+    check!(
+        load(&[0xff; 1000]).is_err(),
+        "1000 bytes of 0xff are loaded as a serialized program"
+    );
     for (what, inputs, outputs) in [
         ("other dimensions", [f32s(&[5]), f32s(&[5])], f32s(&[5])),
-        ("another element type", [ty(DType::S32, &[4]), f32s(&[4])], f32s(&[4])),
+        (
+            "another element type",
+            [ty(DType::S32, &[4]), f32s(&[4])],
+            f32s(&[4]),
+        ),
     ] {
-        let signature = halite_core::Signature { inputs: inputs.into(), outputs: vec![outputs], donated: vec![0] };
+        let signature = halite_core::Signature {
+            inputs: inputs.into(),
+            outputs: vec![outputs],
+            donated: vec![0],
+        };
         let loaded = client.load(&bytes, &signature, &CompileOptions::default());
-        refused(format!("a serialized program with a signature of {what}"), loaded, ErrorKind::InvalidArgument, &[])?;
+        refused(
+            format!("a serialized program with a signature of {what}"),
+            loaded,
+            ErrorKind::InvalidArgument,
+            &[],
+        )?;
     }
     check_add(client, &load(&bytes)?)
 }
@@ -227,12 +405,31 @@ fn planned_memory_is_that_of_the_types(subject: &Subject) -> Checked {
         let bytes = 4 * size as u64;
         // Devices may pad, but not much.
         let about = |value: u64, want: u64| (want..=want + want / 8 + (1 << 16)).contains(&value);
-        check!(about(memory.arguments, 2 * bytes), "arguments of {} bytes are planned as {memory:?}", 2 * bytes);
-        check!(about(memory.outputs, bytes), "results of {bytes} bytes are planned as {memory:?}");
-        check!(donated || memory.aliased == 0, "nothing is donated, but {memory:?}");
-        check!(!donated || about(memory.aliased, bytes), "{bytes} bytes are donated, but {memory:?}");
-        check!(memory.temporary <= bytes, "an addition of {bytes} bytes needs {memory:?}");
-        check!(memory.peak.is_none_or(|peak| peak < 8 * bytes), "an addition of {bytes} bytes needs {memory:?}");
+        check!(
+            about(memory.arguments, 2 * bytes),
+            "arguments of {} bytes are planned as {memory:?}",
+            2 * bytes
+        );
+        check!(
+            about(memory.outputs, bytes),
+            "results of {bytes} bytes are planned as {memory:?}"
+        );
+        check!(
+            donated || memory.aliased == 0,
+            "nothing is donated, but {memory:?}"
+        );
+        check!(
+            !donated || about(memory.aliased, bytes),
+            "{bytes} bytes are donated, but {memory:?}"
+        );
+        check!(
+            memory.temporary <= bytes,
+            "an addition of {bytes} bytes needs {memory:?}"
+        );
+        check!(
+            memory.peak.is_none_or(|peak| peak < 8 * bytes),
+            "an addition of {bytes} bytes needs {memory:?}"
+        );
     }
     Ok(())
 }
@@ -241,12 +438,28 @@ fn used_memory_is_below_its_limit(subject: &Subject) -> Checked {
     let client = subject.client();
     let kept = upload(client, &vec![1.0f32; 1 << 20], &[1 << 20], first(client))?;
     kept.ready()?.wait()?;
-    for device in client.devices().into_iter().filter(|device| device.is_local()) {
+    for device in client
+        .devices()
+        .into_iter()
+        .filter(|device| device.is_local())
+    {
         let memory = optional(device.memory())?;
-        check!(memory.limit.is_none_or(|limit| memory.in_use <= limit), "device {} uses {memory:?}", device.id().0);
-        check!(memory.peak.is_none_or(|peak| memory.in_use <= peak), "device {} uses {memory:?}", device.id().0);
+        check!(
+            memory.limit.is_none_or(|limit| memory.in_use <= limit),
+            "device {} uses {memory:?}",
+            device.id().0
+        );
+        check!(
+            memory.peak.is_none_or(|peak| memory.in_use <= peak),
+            "device {} uses {memory:?}",
+            device.id().0
+        );
         let holds_it = device.id() == first(client) && &*client.platform().name != "null";
-        check!(!holds_it || memory.in_use >= 4 << 20, "device {} holds 4 MiB, but uses {memory:?}", device.id().0);
+        check!(
+            !holds_it || memory.in_use >= 4 << 20,
+            "device {} holds 4 MiB, but uses {memory:?}",
+            device.id().0
+        );
     }
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! What cases are written with: programs as text, transfers of values, and checks that end a case with words.
+//! What cases are written with: programs as text, transfers of values, and checks that end a case
+//! with words.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use halite_core::{
-    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, Element, Error, ErrorKind, HostArray, HostBytes, Launch, Loaded,
-    Program, Result, Signature, TensorType,
+    Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, Element, Error, ErrorKind,
+    HostArray, HostBytes, Launch, Loaded, Program, Result, Signature, TensorType,
 };
 
 /// How long one wait within a case may take.
@@ -13,7 +14,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// Why [`Null`](halite_core::Null) is excepted from a case.
 pub(super) const HOLDS_ZEROS: &[(&str, &str)] = &[("null", "its buffers hold zeros")];
 /// As above.
-pub(super) const COMPILES_NOTHING: &[(&str, &str)] = &[("null", "it compiles nothing, so it takes every program")];
+pub(super) const COMPILES_NOTHING: &[(&str, &str)] =
+    &[("null", "it compiles nothing, so it takes every program")];
 
 /// A case of this module, named after its function.
 macro_rules! case {
@@ -60,7 +62,12 @@ pub(super) fn optional<T>(result: Result<T>) -> Checked<T> {
 
 /// Ends the case unless both are the same.
 pub(super) fn same<T: PartialEq + fmt::Debug>(what: impl fmt::Display, got: T, want: T) -> Checked {
-    check!(got == want, "{what}: got {}, want {}", shown(&got), shown(&want));
+    check!(
+        got == want,
+        "{what}: got {}, want {}",
+        shown(&got),
+        shown(&want)
+    );
     Ok(())
 }
 
@@ -75,23 +82,46 @@ fn shown(value: &impl fmt::Debug) -> String {
 
 /// Ends the case at the first byte that differs.
 pub(super) fn same_bytes(what: impl fmt::Display, got: &[u8], want: &[u8]) -> Checked {
-    check!(got.len() == want.len(), "{what}: got {} bytes, want {}", got.len(), want.len());
+    check!(
+        got.len() == want.len(),
+        "{what}: got {} bytes, want {}",
+        got.len(),
+        want.len()
+    );
     let differs = got.iter().zip(want).position(|(got, want)| got != want);
     if let Some(at) = differs {
-        check!(false, "{what}: byte {at} of {} is {:#04x}, want {:#04x}", want.len(), got[at], want[at]);
+        check!(
+            false,
+            "{what}: byte {at} of {} is {:#04x}, want {:#04x}",
+            want.len(),
+            got[at],
+            want[at]
+        );
     }
     Ok(())
 }
 
 /// Ends the case unless `result` is an error of this kind that says all of these words.
-pub(super) fn refused<T>(what: impl fmt::Display, result: Result<T>, kind: ErrorKind, words: &[&str]) -> Checked {
+pub(super) fn refused<T>(
+    what: impl fmt::Display,
+    result: Result<T>,
+    kind: ErrorKind,
+    words: &[&str],
+) -> Checked {
     let Err(error) = result else {
         return Err(Stop::Failed(format!("{what} is taken, want an error")));
     };
-    check!(error.kind() == kind, "{what}: the error is of kind {:?}, want {kind:?}: {error}", error.kind());
+    check!(
+        error.kind() == kind,
+        "{what}: the error is of kind {:?}, want {kind:?}: {error}",
+        error.kind()
+    );
     let text = error.to_string();
     for word in words {
-        check!(text.contains(word), "{what}: the error does not say `{word}`: {text}");
+        check!(
+            text.contains(word),
+            "{what}: the error does not say `{word}`: {text}"
+        );
     }
     Ok(())
 }
@@ -109,7 +139,9 @@ pub(super) fn on_threads(count: usize, body: impl Fn(usize) -> Checked + Sync) -
         for thread in threads {
             let thread = thread.map_err(no_thread)?;
             // A panic of a thread is one of the case.
-            let result = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let result = thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             ended = ended.and(result);
         }
         ended
@@ -118,7 +150,12 @@ pub(super) fn on_threads(count: usize, body: impl Fn(usize) -> Checked + Sync) -
 
 /// The error of a case that the system gives no thread.
 pub(super) fn no_thread(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, "conformance", "the system gives no thread to run a case on").caused_by(error)
+    Error::new(
+        ErrorKind::Unavailable,
+        "conformance",
+        "the system gives no thread to run a case on",
+    )
+    .caused_by(error)
 }
 
 /// The first local device.
@@ -168,7 +205,12 @@ pub(super) fn noise(ty: &TensorType, seed: u64) -> HostArray {
     host
 }
 
-pub(super) fn upload<T: Element>(client: &Client, values: &[T], dims: &[usize], device: DeviceId) -> Result<DeviceBuffer> {
+pub(super) fn upload<T: Element>(
+    client: &Client,
+    values: &[T],
+    dims: &[usize],
+    device: DeviceId,
+) -> Result<DeviceBuffer> {
     let host = HostArray::from_slice(values, dims)?;
     client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())
 }
@@ -186,11 +228,21 @@ pub(super) fn read_bytes(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
 }
 
 /// A program of one device.
-pub(super) fn program(name: &str, code: &str, inputs: &[TensorType], outputs: &[TensorType], donated: &[usize]) -> Program {
+pub(super) fn program(
+    name: &str,
+    code: &str,
+    inputs: &[TensorType],
+    outputs: &[TensorType],
+    donated: &[usize],
+) -> Program {
     Program {
         name: Arc::from(name),
         code: Arc::from(code.as_bytes()),
-        signature: Signature { inputs: inputs.to_vec(), outputs: outputs.to_vec(), donated: donated.to_vec() },
+        signature: Signature {
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+            donated: donated.to_vec(),
+        },
         partitions: 1,
         replicas: 1,
     }
@@ -198,7 +250,11 @@ pub(super) fn program(name: &str, code: &str, inputs: &[TensorType], outputs: &[
 
 /// `(a, b) -> a + b` on vectors of `n` floats; the memory of `a` may be taken if `donated`.
 pub(super) fn add(n: usize, donated: bool) -> Program {
-    let attribute = if donated { " {tf.aliasing_output = 0 : i32}" } else { "" };
+    let attribute = if donated {
+        " {tf.aliasing_output = 0 : i32}"
+    } else {
+        ""
+    };
     let code = format!(
         "module @add {{
   func.func public @main(%a: tensor<{n}xf32>{attribute}, %b: tensor<{n}xf32>) -> tensor<{n}xf32> {{
@@ -207,10 +263,17 @@ pub(super) fn add(n: usize, donated: bool) -> Program {
   }}
 }}"
     );
-    program("add", &code, &[f32s(&[n]), f32s(&[n])], &[f32s(&[n])], if donated { &[0] } else { &[] })
+    program(
+        "add",
+        &code,
+        &[f32s(&[n]), f32s(&[n])],
+        &[f32s(&[n])],
+        if donated { &[0] } else { &[] },
+    )
 }
 
-/// `(x [128, 128], steps) -> x` after as many steps of `x = tanh(x x / 128)`: takes as long as is wanted.
+/// `(x [128, 128], steps) -> x` after as many steps of `x = tanh(x x / 128)`: takes as long as is
+/// wanted.
 pub(super) fn slow() -> Program {
     let code = "module @slow {
   func.func public @main(%x: tensor<128x128xf32>, %steps: tensor<i32>) -> tensor<128x128xf32> {
@@ -231,7 +294,13 @@ pub(super) fn slow() -> Program {
     return %0#2 : tensor<128x128xf32>
   }
 }";
-    program("slow", code, &[f32s(&[128, 128]), ty(DType::S32, &[])], &[f32s(&[128, 128])], &[])
+    program(
+        "slow",
+        code,
+        &[f32s(&[128, 128]), ty(DType::S32, &[])],
+        &[f32s(&[128, 128])],
+        &[],
+    )
 }
 
 /// Compiles for the first devices.
@@ -240,20 +309,45 @@ pub(super) fn compile(client: &Client, program: &Program) -> Result<Loaded> {
 }
 
 /// Compiles for these devices.
-pub(super) fn compile_on(client: &Client, program: &Program, devices: &[DeviceId]) -> Result<Loaded> {
-    client.compile(program, &CompileOptions { devices: devices.to_vec(), ..CompileOptions::default() })
+pub(super) fn compile_on(
+    client: &Client,
+    program: &Program,
+    devices: &[DeviceId],
+) -> Result<Loaded> {
+    client.compile(
+        program,
+        &CompileOptions {
+            devices: devices.to_vec(),
+            ..CompileOptions::default()
+        },
+    )
 }
 
 /// Launches on one device and gives the results.
-pub(super) fn launch(loaded: &Loaded, args: Vec<Arg<'_, DeviceBuffer>>) -> Result<Vec<DeviceBuffer>> {
+pub(super) fn launch(
+    loaded: &Loaded,
+    args: Vec<Arg<'_, DeviceBuffer>>,
+) -> Result<Vec<DeviceBuffer>> {
     let mut rows = loaded.launch(Launch { args: vec![args] })?.outputs;
     let one = rows.len() == 1;
-    rows.pop().filter(|_| one).ok_or_else(|| Error::new(ErrorKind::Internal, "launch", "results are not of one device"))
+    rows.pop().filter(|_| one).ok_or_else(|| {
+        Error::new(
+            ErrorKind::Internal,
+            "launch",
+            "results are not of one device",
+        )
+    })
 }
 
 /// As [`launch`], of a program with one result.
-pub(super) fn launch_for_one(loaded: &Loaded, args: Vec<Arg<'_, DeviceBuffer>>) -> Result<DeviceBuffer> {
+pub(super) fn launch_for_one(
+    loaded: &Loaded,
+    args: Vec<Arg<'_, DeviceBuffer>>,
+) -> Result<DeviceBuffer> {
     let mut results = launch(loaded, args)?;
     let one = results.len() == 1;
-    results.pop().filter(|_| one).ok_or_else(|| Error::new(ErrorKind::Internal, "launch", "there is not one result"))
+    results
+        .pop()
+        .filter(|_| one)
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "launch", "there is not one result"))
 }

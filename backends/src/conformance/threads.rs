@@ -15,7 +15,9 @@ use halite_core::{Arg, Client, DeviceBuffer, DeviceId, Launch, Loaded, Program};
 use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
-    case!("threads", eight_execute_while_two_compile).seconds(300).except(HOLDS_ZEROS),
+    case!("threads", eight_execute_while_two_compile)
+        .seconds(300)
+        .except(HOLDS_ZEROS),
     case!("threads", one_program_is_launched_by_eight).except(HOLDS_ZEROS),
     case!("threads", buffers_are_dropped_by_others_while_they_are_used),
     case!("threads", handles_outlive_their_client_in_any_order),
@@ -25,7 +27,8 @@ pub(super) const CASES: &[Case] = &[
 
 /// Many kernels, none like another: takes a compiler a second, or some.
 fn long_to_compile(seed: usize) -> Program {
-    let mut code = String::from("func.func public @main(%v0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n");
+    let mut code =
+        String::from("func.func public @main(%v0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n");
     code += "  %zero = stablehlo.constant dense<0.0> : tensor<f32>\n";
     const STEPS: usize = 60;
     for step in 0..STEPS {
@@ -42,7 +45,13 @@ fn long_to_compile(seed: usize) -> Program {
         );
     }
     code += &format!("  return %v{STEPS} : tensor<64x64xf32>\n}}");
-    program("long to compile", &code, &[f32s(&[64, 64])], &[f32s(&[64, 64])], &[])
+    program(
+        "long to compile",
+        &code,
+        &[f32s(&[64, 64])],
+        &[f32s(&[64, 64])],
+        &[],
+    )
 }
 
 /// Adds one some times to a state that is donated, and looks at the result.
@@ -52,15 +61,22 @@ fn count(client: &Client, add: &Loaded, device: DeviceId, start: f32) -> Checked
     for _ in 0..10 {
         state = launch_for_one(add, vec![Arg::Donate(state), Arg::Borrow(&one)])?;
     }
-    same(format!("{start} and ten times 1 on device {}", device.0), read::<f32>(&state)?, vec![start + 10.0; 64])
+    same(
+        format!("{start} and ten times 1 on device {}", device.0),
+        read::<f32>(&state)?,
+        vec![start + 10.0; 64],
+    )
 }
 
 fn eight_execute_while_two_compile(subject: &Subject) -> Checked {
     const EXECUTE: usize = 8;
     let client = subject.client();
     let devices = client.local_devices();
-    let adds: Vec<_> =
-        devices.iter().take(EXECUTE).map(|&device| compile_on(client, &add(64, true), &[device])).collect::<Result<_, _>>()?;
+    let adds: Vec<_> = devices
+        .iter()
+        .take(EXECUTE)
+        .map(|&device| compile_on(client, &add(64, true), &[device]))
+        .collect::<Result<_, _>>()?;
     let compiling = [(); 2].map(|()| AtomicBool::new(true));
     on_threads(EXECUTE + compiling.len(), |number| {
         if let Some(seed) = number.checked_sub(EXECUTE) {
@@ -73,8 +89,17 @@ fn eight_execute_while_two_compile(subject: &Subject) -> Checked {
         }
         let at = number % adds.len();
         for round in 0.. {
-            count(client, &adds[at], devices[at], (number * 1000 + round % 1000) as f32)?;
-            if round >= 20 && !compiling.iter().any(|compiling| compiling.load(Ordering::SeqCst)) {
+            count(
+                client,
+                &adds[at],
+                devices[at],
+                (number * 1000 + round % 1000) as f32,
+            )?;
+            if round >= 20
+                && !compiling
+                    .iter()
+                    .any(|compiling| compiling.load(Ordering::SeqCst))
+            {
                 break;
             }
             // Compilers need the processor as well.
@@ -96,18 +121,23 @@ impl Drop for Reset<'_> {
 fn one_program_is_launched_by_eight(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(64, true))?;
-    on_threads(8, |number| (0..50).try_for_each(|round| count(client, &add, first(client), (number * 100 + round) as f32)))
+    on_threads(8, |number| {
+        (0..50)
+            .try_for_each(|round| count(client, &add, first(client), (number * 100 + round) as f32))
+    })
 }
 
 fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(256, false))?;
-    let (sends, receives): (Vec<_>, Vec<_>) = (0..4).map(|_| mpsc::channel::<DeviceBuffer>()).unzip();
+    let (sends, receives): (Vec<_>, Vec<_>) =
+        (0..4).map(|_| mpsc::channel::<DeviceBuffer>()).unzip();
     thread::scope(|scope| {
         // Gone at the end of this closure, which ends the threads.
         let sends = sends;
         for receive in receives {
-            let spawned = thread::Builder::new().spawn_scoped(scope, move || receive.into_iter().for_each(drop));
+            let spawned = thread::Builder::new()
+                .spawn_scoped(scope, move || receive.into_iter().for_each(drop));
             spawned.map_err(no_thread)?;
         }
         let x = upload(client, &[1.0f32; 256], &[256], first(client))?;
@@ -117,7 +147,11 @@ fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Check
             // Dropped elsewhere while the launch that reads it may not have begun.
             let _ = sends[round % sends.len()].send(std::mem::replace(&mut sum, next));
         }
-        let want = if &*client.platform().name == "null" { 0.0 } else { 2000.0 };
+        let want = if &*client.platform().name == "null" {
+            0.0
+        } else {
+            2000.0
+        };
         same("1 added 2000 times", read::<f32>(&sum)?, vec![want; 256])
     })
 }
@@ -132,7 +166,11 @@ fn handles_outlive_their_client_in_any_order(subject: &Subject) -> Checked {
     let event = sum.ready()?;
     let fetch = sum.fetch();
     drop((loaded, a));
-    same("1 + 1 of a client that is gone", read::<f32>(&sum)?, vec![if zeros { 0.0 } else { 2.0 }; 4])?;
+    same(
+        "1 + 1 of a client that is gone",
+        read::<f32>(&sum)?,
+        vec![if zeros { 0.0 } else { 2.0 }; 4],
+    )?;
     drop(sum);
     event.wait()?;
     drop(event);
@@ -146,7 +184,9 @@ fn a_client_is_dropped_with_work_under_way(subject: &Subject) -> Checked {
         let x = upload(&client, &[0.5f32; 128 * 128], &[128, 128], first(&client))?;
         let steps = upload(&client, &[100i32], &[], first(&client))?;
         for _ in 0..10 {
-            let _ = slow.launch(Launch { args: vec![vec![Arg::Borrow(&x), Arg::Borrow(&steps)]] })?;
+            let _ = slow.launch(Launch {
+                args: vec![vec![Arg::Borrow(&x), Arg::Borrow(&steps)]],
+            })?;
         }
     }
     Ok(())

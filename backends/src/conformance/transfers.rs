@@ -10,7 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use halite_core::{AlignedBytes, Arg, DType, DeviceId, ErrorKind, HostArray, HostBytes, MemoryKind, Placement};
+use halite_core::{
+    AlignedBytes, Arg, DType, DeviceId, ErrorKind, HostArray, HostBytes, MemoryKind, Placement,
+};
 
 use super::{Case, Subject, support::*};
 
@@ -20,17 +22,48 @@ pub(super) const CASES: &[Case] = &[
     case!("transfers", large_tensors_come_back).except(HOLDS_ZEROS),
     case!("transfers", a_buffer_says_its_type_and_place),
     case!("transfers", borrowed_memory_may_be_reused_at_once).except(HOLDS_ZEROS),
-    case!("transfers", shared_memory_lives_until_the_device_needs_it_no_more).except(HOLDS_ZEROS),
-    case!("transfers", many_fetches_of_one_buffer_agree_with_reading_it).except(HOLDS_ZEROS),
+    case!(
+        "transfers",
+        shared_memory_lives_until_the_device_needs_it_no_more
+    )
+    .except(HOLDS_ZEROS),
+    case!(
+        "transfers",
+        many_fetches_of_one_buffer_agree_with_reading_it
+    )
+    .except(HOLDS_ZEROS),
     case!("transfers", a_fetch_outlives_its_buffer).except(HOLDS_ZEROS),
-    case!("transfers", a_copy_on_the_same_device_is_a_buffer_of_its_own).except(HOLDS_ZEROS),
-    case!("transfers", copies_reach_every_device).devices(2).except(HOLDS_ZEROS),
-    case!("transfers", every_kind_of_memory_takes_data_and_gives_it_back).except(HOLDS_ZEROS),
-    case!("transfers", a_wrong_number_of_bytes_is_refused_with_both_numbers),
+    case!(
+        "transfers",
+        a_copy_on_the_same_device_is_a_buffer_of_its_own
+    )
+    .except(HOLDS_ZEROS),
+    case!("transfers", copies_reach_every_device)
+        .devices(2)
+        .except(HOLDS_ZEROS),
+    case!(
+        "transfers",
+        every_kind_of_memory_takes_data_and_gives_it_back
+    )
+    .except(HOLDS_ZEROS),
+    case!(
+        "transfers",
+        a_wrong_number_of_bytes_is_refused_with_both_numbers
+    ),
     case!("transfers", a_device_that_is_not_there_is_refused),
 ];
 
-const DIMS: [&[usize]; 9] = [&[], &[0], &[1], &[7], &[0, 3], &[3, 5], &[2, 0, 4], &[2, 3, 4, 5], &[1, 2, 1, 3, 1, 2, 1, 2, 2]];
+const DIMS: [&[usize]; 9] = [
+    &[],
+    &[0],
+    &[1],
+    &[7],
+    &[0, 3],
+    &[3, 5],
+    &[2, 0, 4],
+    &[2, 3, 4, 5],
+    &[1, 2, 1, 3, 1, 2, 1, 2, 2],
+];
 
 fn every_type_comes_back_bit_for_bit(subject: &Subject) -> Checked {
     let client = subject.client();
@@ -38,10 +71,15 @@ fn every_type_comes_back_bit_for_bit(subject: &Subject) -> Checked {
         for (seed, dtype) in (1..).zip(DType::ALL) {
             for dims in DIMS {
                 let host = noise(&ty(dtype, dims), seed);
-                let buffer = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())?;
+                let buffer =
+                    client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())?;
                 let what = |how: &str| format!("{} {how} device {}", host.ty(), device.0);
                 same_bytes(what("read from"), &read_bytes(&buffer)?, host.bytes())?;
-                same_bytes(what("fetched from"), &buffer.fetch().wait_for(PATIENCE)?, host.bytes())?;
+                same_bytes(
+                    what("fetched from"),
+                    &buffer.fetch().wait_for(PATIENCE)?,
+                    host.bytes(),
+                )?;
             }
         }
     }
@@ -49,29 +87,70 @@ fn every_type_comes_back_bit_for_bit(subject: &Subject) -> Checked {
 }
 
 fn not_a_number_keeps_its_bits(subject: &Subject) -> Checked {
-    // Quiet and signalling, both signs, payloads at both ends; infinities, negative zero, the smallest subnormal.
+    // Quiet and signalling, both signs, payloads at both ends; infinities, negative zero, the
+    // smallest subnormal.
     let small = |exponent: u16, quiet: u16| {
-        [exponent | quiet, exponent | quiet | 1, exponent | 1, 0x8000 | exponent | 1, exponent, 0x8000 | exponent, 0x8000, 1]
+        [
+            exponent | quiet,
+            exponent | quiet | 1,
+            exponent | 1,
+            0x8000 | exponent | 1,
+            exponent,
+            0x8000 | exponent,
+            0x8000,
+            1,
+        ]
     };
     let wide = |exponent: u64, quiet: u64, sign: u64| {
-        [exponent | quiet, exponent | quiet | 0x55, exponent | 1, sign | exponent | 1, exponent, sign | exponent, sign, 1]
+        [
+            exponent | quiet,
+            exponent | quiet | 0x55,
+            exponent | 1,
+            sign | exponent | 1,
+            exponent,
+            sign | exponent,
+            sign,
+            1,
+        ]
     };
     let bytes = |dtype: DType| -> Vec<u8> {
         match dtype {
-            DType::F16 => small(0x7c00, 0x0200).iter().flat_map(|bits| bits.to_ne_bytes()).collect(),
-            DType::Bf16 => small(0x7f80, 0x0040).iter().flat_map(|bits| bits.to_ne_bytes()).collect(),
-            DType::F32 => {
-                wide(0x7f80_0000, 0x0040_0000, 0x8000_0000).iter().flat_map(|bits| (*bits as u32).to_ne_bytes()).collect()
-            }
-            _ => wide(0x7ff0 << 48, 8 << 48, 1 << 63).iter().flat_map(|bits| bits.to_ne_bytes()).collect(),
+            DType::F16 => small(0x7c00, 0x0200)
+                .iter()
+                .flat_map(|bits| bits.to_ne_bytes())
+                .collect(),
+            DType::Bf16 => small(0x7f80, 0x0040)
+                .iter()
+                .flat_map(|bits| bits.to_ne_bytes())
+                .collect(),
+            DType::F32 => wide(0x7f80_0000, 0x0040_0000, 0x8000_0000)
+                .iter()
+                .flat_map(|bits| (*bits as u32).to_ne_bytes())
+                .collect(),
+            _ => wide(0x7ff0 << 48, 8 << 48, 1 << 63)
+                .iter()
+                .flat_map(|bits| bits.to_ne_bytes())
+                .collect(),
         }
     };
     let client = subject.client();
     for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float()) {
         let host = HostArray::from_bytes(&bytes(dtype), ty(dtype, &[8]))?;
-        let buffer = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), first(client).into())?;
-        same_bytes(format!("special values of {dtype}, read"), &read_bytes(&buffer)?, host.bytes())?;
-        same_bytes(format!("special values of {dtype}, fetched"), &buffer.fetch().wait_for(PATIENCE)?, host.bytes())?;
+        let buffer = client.upload(
+            HostBytes::Borrowed(host.bytes()),
+            host.ty(),
+            first(client).into(),
+        )?;
+        same_bytes(
+            format!("special values of {dtype}, read"),
+            &read_bytes(&buffer)?,
+            host.bytes(),
+        )?;
+        same_bytes(
+            format!("special values of {dtype}, fetched"),
+            &buffer.fetch().wait_for(PATIENCE)?,
+            host.bytes(),
+        )?;
     }
     Ok(())
 }
@@ -80,7 +159,11 @@ fn large_tensors_come_back(subject: &Subject) -> Checked {
     let client = subject.client();
     for dims in [&[33, 257, 257][..], &[2_000_003]] {
         let host = noise(&f32s(dims), 5);
-        let buffer = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), first(client).into())?;
+        let buffer = client.upload(
+            HostBytes::Borrowed(host.bytes()),
+            host.ty(),
+            first(client).into(),
+        )?;
         same_bytes(host.ty(), &read_bytes(&buffer)?, host.bytes())?;
     }
     Ok(())
@@ -92,9 +175,14 @@ fn a_buffer_says_its_type_and_place(subject: &Subject) -> Checked {
         for dtype in DType::ALL {
             for dims in DIMS {
                 let host = HostArray::zeros(ty(dtype, dims));
-                let buffer = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())?;
+                let buffer =
+                    client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())?;
                 same("the type", buffer.tensor_type(), host.ty())?;
-                same(format!("the place of {}", host.ty()), buffer.placement(), device.into())?;
+                same(
+                    format!("the place of {}", host.ty()),
+                    buffer.placement(),
+                    device.into(),
+                )?;
             }
         }
     }
@@ -108,11 +196,16 @@ fn borrowed_memory_may_be_reused_at_once(subject: &Subject) -> Checked {
         let mut buffers = Vec::new();
         for round in 0..8u8 {
             memory.as_mut().fill(round);
-            buffers.push(client.upload(HostBytes::Borrowed(memory.as_ref()), &ty(DType::U8, &[size]), first(client).into())?);
+            buffers.push(client.upload(
+                HostBytes::Borrowed(memory.as_ref()),
+                &ty(DType::U8, &[size]),
+                first(client).into(),
+            )?);
         }
         memory.as_mut().fill(0xee);
         for (round, buffer) in (0..).zip(&buffers) {
-            let what = format!("upload {round} of {size} bytes whose memory was overwritten afterwards");
+            let what =
+                format!("upload {round} of {size} bytes whose memory was overwritten afterwards");
             same_bytes(what, &read_bytes(buffer)?, &vec![round; size])?;
         }
     }
@@ -151,7 +244,11 @@ fn shared_memory_lives_until_the_device_needs_it_no_more(subject: &Subject) -> C
             let mut bytes = AlignedBytes::zeroed(offset + ty.bytes());
             bytes.as_mut()[offset..].copy_from_slice(want.bytes());
             alive.fetch_add(1, Ordering::SeqCst);
-            let owner = Arc::new(Counted { bytes, offset, alive: alive.clone() });
+            let owner = Arc::new(Counted {
+                bytes,
+                offset,
+                alive: alive.clone(),
+            });
             let buffer = client.upload(HostBytes::Shared(owner), &ty, first(client).into())?;
             let what = format!("{ty} from shared memory at offset {offset}");
             same_bytes(format!("{what}, read"), &read_bytes(&buffer)?, want.bytes())?;
@@ -164,7 +261,10 @@ fn shared_memory_lives_until_the_device_needs_it_no_more(subject: &Subject) -> C
     let deadline = Instant::now() + PATIENCE;
     while alive.load(Ordering::SeqCst) > 0 {
         let left = alive.load(Ordering::SeqCst);
-        check!(Instant::now() < deadline, "{left} of 6 shared memories are not freed {PATIENCE:?} after their buffers");
+        check!(
+            Instant::now() < deadline,
+            "{left} of 6 shared memories are not freed {PATIENCE:?} after their buffers"
+        );
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
@@ -173,11 +273,19 @@ fn shared_memory_lives_until_the_device_needs_it_no_more(subject: &Subject) -> C
 fn many_fetches_of_one_buffer_agree_with_reading_it(subject: &Subject) -> Checked {
     let client = subject.client();
     let host = noise(&f32s(&[10_000]), 3);
-    let buffer = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), first(client).into())?;
+    let buffer = client.upload(
+        HostBytes::Borrowed(host.bytes()),
+        host.ty(),
+        first(client).into(),
+    )?;
     let fetches: Vec<_> = (0..20).map(|_| buffer.fetch()).collect();
     same_bytes("read among 20 fetches", &read_bytes(&buffer)?, host.bytes())?;
     for fetch in fetches {
-        same_bytes("one of 20 fetches", &fetch.wait_for(PATIENCE)?, host.bytes())?;
+        same_bytes(
+            "one of 20 fetches",
+            &fetch.wait_for(PATIENCE)?,
+            host.bytes(),
+        )?;
     }
     let (send, receive) = mpsc::channel();
     buffer.fetch_then(Box::new(move |bytes| {
@@ -187,7 +295,10 @@ fn many_fetches_of_one_buffer_agree_with_reading_it(subject: &Subject) -> Checke
         Ok(bytes) => same_bytes("a fetch with a callback", &bytes?, host.bytes())?,
         Err(error) => check!(false, "the callback of a fetch was not called: {error}"),
     }
-    check!(receive.recv_timeout(PATIENCE).is_err(), "the callback of a fetch was called twice");
+    check!(
+        receive.recv_timeout(PATIENCE).is_err(),
+        "the callback of a fetch was called twice"
+    );
     Ok(())
 }
 
@@ -195,10 +306,18 @@ fn a_fetch_outlives_its_buffer(subject: &Subject) -> Checked {
     let client = subject.client();
     let host = noise(&f32s(&[1 << 18]), 4);
     for _ in 0..10 {
-        let buffer = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), first(client).into())?;
+        let buffer = client.upload(
+            HostBytes::Borrowed(host.bytes()),
+            host.ty(),
+            first(client).into(),
+        )?;
         let fetch = buffer.fetch();
         drop(buffer);
-        same_bytes("fetched from a buffer that was dropped", &fetch.wait_for(PATIENCE)?, host.bytes())?;
+        same_bytes(
+            "fetched from a buffer that was dropped",
+            &fetch.wait_for(PATIENCE)?,
+            host.bytes(),
+        )?;
     }
     Ok(())
 }
@@ -213,7 +332,11 @@ fn a_copy_on_the_same_device_is_a_buffer_of_its_own(subject: &Subject) -> Checke
     same("the place of the copy", copy.placement(), device.into())?;
     let sum = launch_for_one(&increment, vec![Arg::Donate(copy), Arg::Borrow(&one)])?;
     same("the copy plus one", read::<f32>(&sum)?, vec![6.0; 1000])?;
-    same("the original after its copy was donated", read::<f32>(&original)?, vec![5.0; 1000])
+    same(
+        "the original after its copy was donated",
+        read::<f32>(&original)?,
+        vec![5.0; 1000],
+    )
 }
 
 fn copies_reach_every_device(subject: &Subject) -> Checked {
@@ -221,7 +344,11 @@ fn copies_reach_every_device(subject: &Subject) -> Checked {
     let devices = client.local_devices();
     for (seed, dtype) in (1..).zip(DType::ALL) {
         let host = noise(&ty(dtype, &[3, 5]), seed);
-        let original = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), devices[0].into())?;
+        let original = client.upload(
+            HostBytes::Borrowed(host.bytes()),
+            host.ty(),
+            devices[0].into(),
+        )?;
         // Each copy is of the copy before: one that is still being made can be copied.
         let mut copies = vec![original];
         for &device in &devices[1..] {
@@ -235,33 +362,70 @@ fn copies_reach_every_device(subject: &Subject) -> Checked {
         }
     }
     let lost = upload(client, &[1.0f32], &[1], devices[0])?.copy_to(DeviceId(u32::MAX).into());
-    refused("a copy to a device that is not there", lost, ErrorKind::InvalidArgument, &[])
+    refused(
+        "a copy to a device that is not there",
+        lost,
+        ErrorKind::InvalidArgument,
+        &[],
+    )
 }
 
 fn every_kind_of_memory_takes_data_and_gives_it_back(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = client.devices();
     let device = devices.iter().find(|device| device.is_local());
-    let Some(device) = device else { return Err(Stop::Failed("no device is local".to_owned())) };
-    check!(device.memories().first() == Some(&MemoryKind::Device), "the first kind of memory is not the device's own");
+    let Some(device) = device else {
+        return Err(Stop::Failed("no device is local".to_owned()));
+    };
+    check!(
+        device.memories().first() == Some(&MemoryKind::Device),
+        "the first kind of memory is not the device's own"
+    );
     let host = noise(&f32s(&[1000]), 6);
-    let own = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.id().into())?;
+    let own = client.upload(
+        HostBytes::Borrowed(host.bytes()),
+        host.ty(),
+        device.id().into(),
+    )?;
     for &memory in device.memories() {
-        let place = Placement { device: device.id(), memory };
+        let place = Placement {
+            device: device.id(),
+            memory,
+        };
         let there = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), place)?;
         same("the place of an upload", there.placement(), place)?;
-        same_bytes(format!("uploaded to {memory:?} memory"), &read_bytes(&there)?, host.bytes())?;
+        same_bytes(
+            format!("uploaded to {memory:?} memory"),
+            &read_bytes(&there)?,
+            host.bytes(),
+        )?;
         let copied = own.copy_to(place)?;
         same("the place of a copy", copied.placement(), place)?;
-        same_bytes(format!("copied to {memory:?} memory"), &read_bytes(&copied)?, host.bytes())?;
+        same_bytes(
+            format!("copied to {memory:?} memory"),
+            &read_bytes(&copied)?,
+            host.bytes(),
+        )?;
         let back = copied.copy_to(device.id().into())?;
-        same_bytes(format!("copied back from {memory:?} memory"), &read_bytes(&back)?, host.bytes())?;
+        same_bytes(
+            format!("copied back from {memory:?} memory"),
+            &read_bytes(&back)?,
+            host.bytes(),
+        )?;
     }
     for memory in [MemoryKind::PinnedHost, MemoryKind::UnpinnedHost] {
         if !device.memories().contains(&memory) {
-            let place = Placement { device: device.id(), memory };
+            let place = Placement {
+                device: device.id(),
+                memory,
+            };
             let absent = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), place);
-            refused(format!("an upload to {memory:?} memory, which is not there"), absent, ErrorKind::InvalidArgument, &[])?;
+            refused(
+                format!("an upload to {memory:?} memory, which is not there"),
+                absent,
+                ErrorKind::InvalidArgument,
+                &[],
+            )?;
         }
     }
     Ok(())
@@ -271,22 +435,50 @@ fn a_wrong_number_of_bytes_is_refused_with_both_numbers(subject: &Subject) -> Ch
     let client = subject.client();
     for given in [0usize, 1, 23, 25, 48] {
         let bytes = vec![0; given];
-        let wrong = client.upload(HostBytes::Borrowed(&bytes), &f32s(&[2, 3]), first(client).into());
+        let wrong = client.upload(
+            HostBytes::Borrowed(&bytes),
+            &f32s(&[2, 3]),
+            first(client).into(),
+        );
         let words = [&*given.to_string(), "24", "f32[2, 3]"];
-        refused(format!("an upload of {given} bytes as f32[2, 3]"), wrong, ErrorKind::InvalidArgument, &words)?;
+        refused(
+            format!("an upload of {given} bytes as f32[2, 3]"),
+            wrong,
+            ErrorKind::InvalidArgument,
+            &words,
+        )?;
     }
-    let impossible = client.upload(HostBytes::Borrowed(&[]), &f32s(&[usize::MAX, 8]), first(client).into());
-    refused("an upload of a type larger than memory", impossible, ErrorKind::InvalidArgument, &[])?;
+    let impossible = client.upload(
+        HostBytes::Borrowed(&[]),
+        &f32s(&[usize::MAX, 8]),
+        first(client).into(),
+    );
+    refused(
+        "an upload of a type larger than memory",
+        impossible,
+        ErrorKind::InvalidArgument,
+        &[],
+    )?;
     let buffer = upload(client, &[0.0f32; 6], &[2, 3], first(client))?;
     let mut short = [0; 23];
-    refused("a read into 23 bytes", buffer.read(&mut short), ErrorKind::InvalidArgument, &["23", "24", "f32[2, 3]"])
+    refused(
+        "a read into 23 bytes",
+        buffer.read(&mut short),
+        ErrorKind::InvalidArgument,
+        &["23", "24", "f32[2, 3]"],
+    )
 }
 
 fn a_device_that_is_not_there_is_refused(subject: &Subject) -> Checked {
     let client = subject.client();
     for id in [u32::MAX, 1_000_000] {
         let lost = upload(client, &[1.0f32], &[1], DeviceId(id));
-        refused(format!("an upload to device {id}"), lost, ErrorKind::InvalidArgument, &[&id.to_string()])?;
+        refused(
+            format!("an upload to device {id}"),
+            lost,
+            ErrorKind::InvalidArgument,
+            &[&id.to_string()],
+        )?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! What NVIDIA's driver says, before any plugin is loaded.
 //!
-//! The driver's library is loaded when it is first asked, by `cudarc`, so nothing is linked and a machine without it is no
-//! error of the loader. `unsafe` is needed here because two of the driver's questions have no safe form in `cudarc`.
+//! The driver's library is loaded when it is first asked, by `cudarc`, so nothing is linked and a
+//! machine without it is no error of the loader. `unsafe` is needed here because two of the
+//! driver's questions have no safe form in `cudarc`.
 #![allow(unsafe_code)]
 
 use std::{
@@ -15,7 +16,8 @@ use std::{
 
 use cudarc::driver::{DriverError, result, sys};
 
-/// The driver and the devices that it shows to this process, which `CUDA_VISIBLE_DEVICES` may have chosen.
+/// The driver and the devices that it shows to this process, which `CUDA_VISIBLE_DEVICES` may have
+/// chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Driver {
     /// The newest CUDA that it runs, as `(major, minor)`.
@@ -46,7 +48,8 @@ pub(crate) enum NoDriver {
     Refused(String),
 }
 
-/// Asks the driver, which may hang where a device does. Makes no context, so it takes no memory of any device.
+/// Asks the driver, which may hang where a device does. Makes no context, so it takes no memory of
+/// any device.
 pub(crate) fn ask() -> Result<Driver, NoDriver> {
     /// A driver that has to start many devices takes some 20 s.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -64,11 +67,18 @@ type Answer = Result<Driver, NoDriver>;
 
 impl Asked {
     const fn new() -> Self {
-        Asked { given_up: Mutex::new(None) }
+        Asked {
+            given_up: Mutex::new(None),
+        }
     }
 
-    /// The answer of `question`, which runs on a thread of its own, or of one that was given up and has answered since.
-    fn ask(&self, patience: Duration, question: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+    /// The answer of `question`, which runs on a thread of its own, or of one that was given up and
+    /// has answered since.
+    fn ask(
+        &self,
+        patience: Duration,
+        question: impl FnOnce() -> Answer + Send + 'static,
+    ) -> Answer {
         let mut given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(receive) = given_up.take() {
             return match receive.try_recv() {
@@ -81,12 +91,16 @@ impl Asked {
             };
         }
         let (send, receive) = mpsc::channel();
-        let spawned = thread::Builder::new().name("cuda-driver".into()).spawn(move || {
-            // Nobody may be waiting any more.
-            _ = send.send(question());
-        });
+        let spawned = thread::Builder::new()
+            .name("cuda-driver".into())
+            .spawn(move || {
+                // Nobody may be waiting any more.
+                _ = send.send(question());
+            });
         if let Err(error) = spawned {
-            return Err(NoDriver::Refused(format!("no thread to ask it on: {error}")));
+            return Err(NoDriver::Refused(format!(
+                "no thread to ask it on: {error}"
+            )));
         }
         match receive.recv_timeout(patience) {
             Ok(answer) => answer,
@@ -104,18 +118,27 @@ fn panicked() -> NoDriver {
 }
 
 fn ask_now() -> Answer {
-    // SAFETY: loads `libcuda` from the system's places and runs its initialisers, as opening any CUDA device does.
+    // SAFETY: loads `libcuda` from the system's places and runs its initialisers, as opening any
+    // CUDA device does.
     if !unsafe { sys::is_culib_present() } {
         return Err(NoDriver::Missing);
     }
     result::init().map_err(refused)?;
     let mut version = 0;
     // SAFETY: the driver is initialised, and writes one integer.
-    unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(refused)?;
+    unsafe { sys::cuDriverGetVersion(&raw mut version) }
+        .result()
+        .map_err(refused)?;
     let count = result::device::get_count().map_err(refused)?;
-    let devices = (0..count).map(gpu).collect::<Result<_, _>>().map_err(refused)?;
+    let devices = (0..count)
+        .map(gpu)
+        .collect::<Result<_, _>>()
+        .map_err(refused)?;
     let version = version.unsigned_abs();
-    Ok(Driver { cuda: (version / 1000, version % 1000 / 10), devices })
+    Ok(Driver {
+        cuda: (version / 1000, version % 1000 / 10),
+        devices,
+    })
 }
 
 fn gpu(ordinal: i32) -> Result<VisibleGpu, DriverError> {
@@ -129,11 +152,18 @@ fn gpu(ordinal: i32) -> Result<VisibleGpu, DriverError> {
     // SAFETY: as above.
     let memory = unsafe { result::device::total_mem(device)? } as u64;
     let name = result::device::get_name(device)?;
-    Ok(VisibleGpu { name, memory, compute_capability: (major.unsigned_abs(), minor.unsigned_abs()) })
+    Ok(VisibleGpu {
+        name,
+        memory,
+        compute_capability: (major.unsigned_abs(), minor.unsigned_abs()),
+    })
 }
 
 fn refused(error: DriverError) -> NoDriver {
-    let words = error.error_string().map_or_else(|_| format!("{error:?}"), |words| words.to_string_lossy().into_owned());
+    let words = error.error_string().map_or_else(
+        |_| format!("{error:?}"),
+        |words| words.to_string_lossy().into_owned(),
+    );
     NoDriver::Refused(words)
 }
 
@@ -152,7 +182,10 @@ mod tests {
         });
         assert_eq!(silent, Err(NoDriver::Silent(short)));
         // Nobody waits for it again, nor is it asked again.
-        assert_eq!(ASKED.ask(Duration::from_secs(3600), || unreachable!()), Err(NoDriver::Silent(Duration::from_secs(3600))));
+        assert_eq!(
+            ASKED.ask(Duration::from_secs(3600), || unreachable!()),
+            Err(NoDriver::Silent(Duration::from_secs(3600)))
+        );
         drop(wake);
         let answer = loop {
             match ASKED.ask(short, || unreachable!()) {
@@ -162,7 +195,9 @@ mod tests {
         };
         assert_eq!(answer, Err(NoDriver::Missing));
         assert_eq!(
-            ASKED.ask(Duration::from_secs(60), || Err(NoDriver::Refused("no".into()))),
+            ASKED.ask(Duration::from_secs(60), || Err(NoDriver::Refused(
+                "no".into()
+            ))),
             Err(NoDriver::Refused("no".into()))
         );
     }

@@ -69,9 +69,12 @@ impl Gpu {
         match self {
             Self::A100 => a100,
             Self::H100 => h100,
-            Self::H200 => {
-                Facts { name: "NVIDIA H200 141GB HBM3e", memory: 151_397_597_184, memory_bandwidth: 4_800_000_000_000, ..h100 }
-            }
+            Self::H200 => Facts {
+                name: "NVIDIA H200 141GB HBM3e",
+                memory: 151_397_597_184,
+                memory_bandwidth: 4_800_000_000_000,
+                ..h100
+            },
             Self::B200 => Facts {
                 name: "NVIDIA B200",
                 compute_capability: 10,
@@ -86,8 +89,8 @@ impl Gpu {
     }
 }
 
-/// What XLA asks a device for before it compiles, as the devices answer. Sizes in bytes. (XLA keeps such answers in
-/// `xla/backends/gpu/target_config/specs`.)
+/// What XLA asks a device for before it compiles, as the devices answer. Sizes in bytes. (XLA keeps
+/// such answers in `xla/backends/gpu/target_config/specs`.)
 struct Facts {
     name: &'static str,
     /// The major number; the minor one is 0 for all of these.
@@ -107,9 +110,27 @@ struct Facts {
 impl Facts {
     /// A `GpuTargetConfigProto`, as text.
     fn config(&self) -> String {
-        let Facts { name, compute_capability, cores, units_per_core, clock_ghz, memory, memory_bandwidth, .. } = self;
-        let Facts { shared_memory_per_core, shared_memory_per_block, second_level_cache, .. } = self;
-        let extension = if self.accelerated { "ACCELERATED_FEATURES" } else { "NONE" };
+        let Facts {
+            name,
+            compute_capability,
+            cores,
+            units_per_core,
+            clock_ghz,
+            memory,
+            memory_bandwidth,
+            ..
+        } = self;
+        let Facts {
+            shared_memory_per_core,
+            shared_memory_per_block,
+            second_level_cache,
+            ..
+        } = self;
+        let extension = if self.accelerated {
+            "ACCELERATED_FEATURES"
+        } else {
+            "NONE"
+        };
         format!(
             "gpu_device_info {{ threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048 \
              thread_dim_limit_x: 1024 thread_dim_limit_y: 1024 thread_dim_limit_z: 64 \
@@ -151,7 +172,10 @@ impl CudaTarget {
         let shape = format!("1x{}x{}", self.hosts, self.devices_per_host);
         vec![
             ("topology".to_owned(), OptionValue::Str(shape)),
-            ("target_config".to_owned(), OptionValue::Str(self.gpu.facts().config())),
+            (
+                "target_config".to_owned(),
+                OptionValue::Str(self.gpu.facts().config()),
+            ),
         ]
     }
 }
@@ -159,7 +183,13 @@ impl CudaTarget {
 /// `h200:2x8`
 impl fmt::Display for CudaTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}x{}", self.gpu.name(), self.hosts, self.devices_per_host)
+        write!(
+            f,
+            "{}:{}x{}",
+            self.gpu.name(),
+            self.hosts,
+            self.devices_per_host
+        )
     }
 }
 
@@ -168,22 +198,38 @@ impl FromStr for CudaTarget {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, shape) = text.split_once(':').map_or((text, None), |(name, shape)| (name, Some(shape)));
-        let gpu = Gpu::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
-            let known: Vec<_> = Gpu::ALL.iter().map(|known| known.name()).collect();
-            format!("there is no GPU `{name}` to compile for; there are {}", known.join(", "))
-        })?;
+        let (name, shape) = text
+            .split_once(':')
+            .map_or((text, None), |(name, shape)| (name, Some(shape)));
+        let gpu = Gpu::ALL
+            .into_iter()
+            .find(|known| known.name() == name)
+            .ok_or_else(|| {
+                let known: Vec<_> = Gpu::ALL.iter().map(|known| known.name()).collect();
+                format!(
+                    "there is no GPU `{name}` to compile for; there are {}",
+                    known.join(", ")
+                )
+            })?;
         let (hosts, devices_per_host) = match shape.map(|shape| (shape, sizes(shape))) {
             None => (1, 1),
             Some((_, Some(sizes))) if sizes.len() == 2 => (sizes[0], sizes[1]),
             Some((shape, _)) => {
-                return Err(format!("`{shape}` is not hosts by devices of each; want cuda:{name}:1x8"));
+                return Err(format!(
+                    "`{shape}` is not hosts by devices of each; want cuda:{name}:1x8"
+                ));
             }
         };
         if hosts > MOST_HOSTS || devices_per_host > MOST_PER_HOST {
             let most = format!("at most {MOST_HOSTS} hosts of at most {MOST_PER_HOST} devices");
-            return Err(format!("{hosts} hosts of {devices_per_host} devices; want {most}, as in cuda:{name}:2x8"));
+            return Err(format!(
+                "{hosts} hosts of {devices_per_host} devices; want {most}, as in cuda:{name}:2x8"
+            ));
         }
-        Ok(CudaTarget { gpu, hosts, devices_per_host })
+        Ok(CudaTarget {
+            gpu,
+            hosts,
+            devices_per_host,
+        })
     }
 }

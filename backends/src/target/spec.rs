@@ -2,26 +2,30 @@
 
 use super::{Gpu, TpuGeneration};
 
-/// The vendor's numbers for one device, as the compiler counts devices: half a chip where its cores are two.
+/// The vendor's numbers for one device, as the compiler counts devices: half a chip where its cores
+/// are two.
 ///
-/// They are limits that programs come near to, not what they reach. How much memory a device has is not here: the compiler says
-/// it (`OpenTarget::memory_per_device`).
+/// They are limits that programs come near to, not what they reach. How much memory a device has is
+/// not here: the compiler says it (`OpenTarget::memory_per_device`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceSpec {
-    /// Floating point operations a second in matrix multiplications of bf16, with f32 sums, of dense matrices: as published.
+    /// Floating point operations a second in matrix multiplications of bf16, with f32 sums, of
+    /// dense matrices: as published.
     pub bf16_flops: f64,
-    /// The same of f32 at the compilers' default precision. A GPU rounds to TF32: as published. A TPU rounds to bf16; not
-    /// published, taken as bf16's.
+    /// The same of f32 at the compilers' default precision. A GPU rounds to TF32: as published. A
+    /// TPU rounds to bf16; not published, taken as bf16's.
     pub f32_flops: f64,
-    /// The same of f32 at full precision (`HIGHEST`). The ordinary units of a GPU: as published. Not published for a TPU;
-    /// estimated as a sixth of bf16's, for the six bf16 products that XLA makes of one.
+    /// The same of f32 at full precision (`HIGHEST`). The ordinary units of a GPU: as published.
+    /// Not published for a TPU; estimated as a sixth of bf16's, for the six bf16 products that XLA
+    /// makes of one.
     pub f32_highest_flops: f64,
     /// Bytes a second to and from the device's memory: as published.
     pub memory_bandwidth: f64,
-    /// Bytes a second that the device can send to its neighbours on all links at once, in one direction: ICI on a TPU, NVLink
-    /// on a GPU. Half of what is published, which is both directions together. What goes between slices or machines goes over
-    /// other networks, which are slower and differ from site to site.
+    /// Bytes a second that the device can send to its neighbours on all links at once, in one
+    /// direction: ICI on a TPU, NVLink on a GPU. Half of what is published, which is both
+    /// directions together. What goes between slices or machines goes over other networks, which
+    /// are slower and differ from site to site.
     pub interconnect_bandwidth: f64,
     /// Where the numbers are from.
     pub source: &'static str,
@@ -40,7 +44,8 @@ struct Chip {
 
 /// What is published of a GPU.
 struct Board {
-    /// TFLOP/s in bf16, TF32 and f32, without sparsity: data sheets give the first two with it, which is twice as much.
+    /// TFLOP/s in bf16, TF32 and f32, without sparsity: data sheets give the first two with it,
+    /// which is twice as much.
     bf16: f64,
     tf32: f64,
     f32: f64,
@@ -74,18 +79,30 @@ impl DeviceSpec {
                 links: 2.0 * 6.0 * 50.0,
                 source: "Google Cloud documentation, TPU v4; links: Jouppi et al. 2023, 6 of 50 GB/s in each direction",
             },
-            TpuGeneration::V5e => {
-                Chip { bf16: 197.0, memory: 819.0, links: 400.0, source: "Google Cloud documentation, TPU v5e" }
-            }
-            TpuGeneration::V5p => {
-                Chip { bf16: 459.0, memory: 2765.0, links: 1200.0, source: "Google Cloud documentation, TPU v5p" }
-            }
-            TpuGeneration::V6e => {
-                Chip { bf16: 918.0, memory: 1638.0, links: 800.0, source: "Google Cloud documentation, TPU v6e" }
-            }
-            TpuGeneration::Tpu7x => {
-                Chip { bf16: 2307.0, memory: 7380.0, links: 1200.0, source: "Google Cloud documentation, TPU7x" }
-            }
+            TpuGeneration::V5e => Chip {
+                bf16: 197.0,
+                memory: 819.0,
+                links: 400.0,
+                source: "Google Cloud documentation, TPU v5e",
+            },
+            TpuGeneration::V5p => Chip {
+                bf16: 459.0,
+                memory: 2765.0,
+                links: 1200.0,
+                source: "Google Cloud documentation, TPU v5p",
+            },
+            TpuGeneration::V6e => Chip {
+                bf16: 918.0,
+                memory: 1638.0,
+                links: 800.0,
+                source: "Google Cloud documentation, TPU v6e",
+            },
+            TpuGeneration::Tpu7x => Chip {
+                bf16: 2307.0,
+                memory: 7380.0,
+                links: 1200.0,
+                source: "Google Cloud documentation, TPU7x",
+            },
         };
         let share = 1.0 / devices as f64;
         let bf16_flops = chip.bf16 * 1e12 * share;
@@ -100,7 +117,14 @@ impl DeviceSpec {
     }
 
     pub(super) fn of_gpu(gpu: Gpu) -> Self {
-        let hopper = |memory, source| Board { bf16: 989.5, tf32: 494.7, f32: 67.0, memory, links: 900.0, source };
+        let hopper = |memory, source| Board {
+            bf16: 989.5,
+            tf32: 494.7,
+            f32: 67.0,
+            memory,
+            links: 900.0,
+            source,
+        };
         let board = match gpu {
             Gpu::A100 => Board {
                 bf16: 312.0,

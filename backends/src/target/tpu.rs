@@ -6,9 +6,10 @@ use halite_pjrt::{OptionValue, Options};
 
 use super::{DeviceSpec, by_x, sizes};
 
-/// What libtpu must find in the environment where there is no TPU: otherwise it asks a metadata server for minutes, refuses
-/// to be loaded by two processes at a time, writes logs to a shared directory, and complains of this program's alignment on stderr. The
-/// type named here does not matter: topologies say themselves what they are.
+/// What libtpu must find in the environment where there is no TPU: otherwise it asks a metadata
+/// server for minutes, refuses to be loaded by two processes at a time, writes logs to a shared
+/// directory, and complains of this program's alignment on stderr. The type named here does not
+/// matter: topologies say themselves what they are.
 pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     ("TPU_SKIP_MDS_QUERY", "1"),
     ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"),
@@ -36,7 +37,15 @@ pub enum TpuGeneration {
 
 impl TpuGeneration {
     /// Every generation, oldest first.
-    pub const ALL: [TpuGeneration; 7] = [Self::V2, Self::V3, Self::V4, Self::V5e, Self::V5p, Self::V6e, Self::Tpu7x];
+    pub const ALL: [TpuGeneration; 7] = [
+        Self::V2,
+        Self::V3,
+        Self::V4,
+        Self::V5e,
+        Self::V5p,
+        Self::V6e,
+        Self::Tpu7x,
+    ];
 
     /// As it is written in a target: `v5e`.
     pub fn name(self) -> &'static str {
@@ -113,12 +122,23 @@ const MOST_SLICES: u32 = 256;
 impl TpuTarget {
     pub(super) fn device_count(&self) -> usize {
         let chips: usize = self.chips.iter().map(|&size| size as usize).product();
-        let per_chip = if self.megacore { 1 } else { self.generation.devices_per_chip() };
+        let per_chip = if self.megacore {
+            1
+        } else {
+            self.generation.devices_per_chip()
+        };
         chips * per_chip * self.slices as usize
     }
 
     pub(super) fn spec(&self) -> DeviceSpec {
-        DeviceSpec::of_tpu(self.generation, if self.megacore { 1 } else { self.generation.devices_per_chip() })
+        DeviceSpec::of_tpu(
+            self.generation,
+            if self.megacore {
+                1
+            } else {
+                self.generation.devices_per_chip()
+            },
+        )
     }
 
     /// As libtpu names it.
@@ -129,7 +149,10 @@ impl TpuTarget {
     pub(super) fn options(&self) -> Options {
         let mut options = Options::new();
         if self.slices > 1 {
-            options.push(("num_slices".into(), OptionValue::Int(i64::from(self.slices))));
+            options.push((
+                "num_slices".into(),
+                OptionValue::Int(i64::from(self.slices)),
+            ));
         }
         if self.megacore {
             options.push(("chip_config_name".into(), "megacore".into()));
@@ -158,14 +181,32 @@ impl TpuTarget {
                  it: tpu:{name}:{longest}x{longest},slices=4"
             ));
         }
-        let chips: u64 = self.chips.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
+        let chips: u64 = self
+            .chips
+            .iter()
+            .map(|&size| u64::from(size))
+            .fold(1, u64::saturating_mul);
         if chips > generation.pod() {
-            return Err(format!("`{shape}` is {chips} chips, a pod of {name} has {}; take a smaller slice", generation.pod()));
+            return Err(format!(
+                "`{shape}` is {chips} chips, a pod of {name} has {}; take a smaller slice",
+                generation.pod()
+            ));
         }
         // A host has 2x2 chips, or a part of that on slices of one row.
-        if self.chips.iter().take(2).any(|&size| size > 1 && size % 2 == 1) {
+        if self
+            .chips
+            .iter()
+            .take(2)
+            .any(|&size| size > 1 && size % 2 == 1)
+        {
             let even: Vec<u32> = (self.chips.iter().enumerate())
-                .map(|(axis, &size)| if axis < 2 && size > 1 { size.next_multiple_of(2) } else { size })
+                .map(|(axis, &size)| {
+                    if axis < 2 && size > 1 {
+                        size.next_multiple_of(2)
+                    } else {
+                        size
+                    }
+                })
                 .collect();
             return Err(format!(
                 "`{shape}` does not divide into hosts of 2x2 chips: the first two axes are 1 or even; take tpu:{name}:{}",
@@ -173,8 +214,14 @@ impl TpuTarget {
             ));
         }
         if self.megacore && generation != TpuGeneration::V4 {
-            let cores = if generation.devices_per_chip() == 1 { "are always one device" } else { "are always two" };
-            return Err(format!("megacore is a v4's choice, the cores of a {name}'s chip {cores}; leave it out"));
+            let cores = if generation.devices_per_chip() == 1 {
+                "are always one device"
+            } else {
+                "are always two"
+            };
+            return Err(format!(
+                "megacore is a v4's choice, the cores of a {name}'s chip {cores}; leave it out"
+            ));
         }
         if !(1..=MOST_SLICES).contains(&self.slices) {
             return Err(format!("{} slices; want 1 to {MOST_SLICES}", self.slices));
@@ -204,27 +251,52 @@ impl FromStr for TpuTarget {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split(',');
         let slice = words.next().unwrap_or_default();
-        let (name, shape) =
-            slice.split_once(':').ok_or_else(|| format!("the shape of `{slice}` is missing; want tpu:v5e:4x4"))?;
-        let generation = TpuGeneration::ALL.into_iter().find(|known| known.name() == name).ok_or_else(|| {
-            let known: Vec<_> = TpuGeneration::ALL.iter().map(|known| known.name()).collect();
-            let meant = match name {
-                "v5litepod" | "v5lite" => "; a v5litepod is a v5e",
-                "v7" | "v7x" => "; a v7x is a tpu7x",
-                _ => "",
-            };
-            format!("there is no TPU `{name}`; there are {}{meant}", known.join(", "))
+        let (name, shape) = slice
+            .split_once(':')
+            .ok_or_else(|| format!("the shape of `{slice}` is missing; want tpu:v5e:4x4"))?;
+        let generation = TpuGeneration::ALL
+            .into_iter()
+            .find(|known| known.name() == name)
+            .ok_or_else(|| {
+                let known: Vec<_> = TpuGeneration::ALL
+                    .iter()
+                    .map(|known| known.name())
+                    .collect();
+                let meant = match name {
+                    "v5litepod" | "v5lite" => "; a v5litepod is a v5e",
+                    "v7" | "v7x" => "; a v7x is a tpu7x",
+                    _ => "",
+                };
+                format!(
+                    "there is no TPU `{name}`; there are {}{meant}",
+                    known.join(", ")
+                )
+            })?;
+        let chips = sizes(shape).ok_or_else(|| {
+            format!(
+                "`{shape}` is no shape of chips; want tpu:{name}:{}",
+                generation.example()
+            )
         })?;
-        let chips =
-            sizes(shape).ok_or_else(|| format!("`{shape}` is no shape of chips; want tpu:{name}:{}", generation.example()))?;
-        let mut target = TpuTarget { generation, chips, slices: 1, megacore: false };
+        let mut target = TpuTarget {
+            generation,
+            chips,
+            slices: 1,
+            megacore: false,
+        };
         for word in words {
             match word.split_once('=') {
                 None if word == "megacore" => target.megacore = true,
                 Some(("slices", count)) => {
-                    target.slices = count.parse().map_err(|_| format!("`{count}` is no number of slices; want slices=4"))?;
+                    target.slices = count
+                        .parse()
+                        .map_err(|_| format!("`{count}` is no number of slices; want slices=4"))?;
                 }
-                _ => return Err(format!("`{word}` is no option of a TPU target; there are megacore and slices=4")),
+                _ => {
+                    return Err(format!(
+                        "`{word}` is no option of a TPU target; there are megacore and slices=4"
+                    ));
+                }
             }
         }
         target.check()?;

@@ -1,12 +1,13 @@
 //! What a launch costs on the calling thread: in the plugin, and in what is ours.
 //!
-//! `cargo run --release -p halite-benches --bin launch -- 2000`, on a machine that does nothing else; with other work on it,
-//! at high priority, and by the smaller of the numbers.
+//! `cargo run --release -p halite-benches --bin launch -- 2000`, on a machine that does nothing
+//! else; with other work on it, at high priority, and by the smaller of the numbers.
 //!
-//! A step is launched when the devices have nothing to do, and the whole call is timed. The plugin counts its own calls
-//! (`Plugin::time_calls`); what is left of the step is ours, less the clock: each timed call looks at it twice, and about
-//! once of that is outside of what it measures. Calls to free handles are the plugin's, as everything behind its table.
-//! On the backend that does nothing, all is ours, but caches stay warm as they do not between real steps.
+//! A step is launched when the devices have nothing to do, and the whole call is timed. The plugin
+//! counts its own calls (`Plugin::time_calls`); what is left of the step is ours, less the clock:
+//! each timed call looks at it twice, and about once of that is outside of what it measures. Calls
+//! to free handles are the plugin's, as everything behind its table. On the backend that does
+//! nothing, all is ours, but caches stay warm as they do not between real steps.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -29,7 +30,10 @@ use halite_core::Null;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let Some(Ok(steps @ 1..)) = std::env::args().nth(1).map_or(Some(Ok(2000)), |steps| Some(steps.parse())) else {
+    let Some(Ok(steps @ 1..)) = std::env::args()
+        .nth(1)
+        .map_or(Some(Ok(2000)), |steps| Some(steps.parse()))
+    else {
         eprintln!("usage: launch [STEPS]");
         return ExitCode::FAILURE;
     };
@@ -44,23 +48,63 @@ fn main() -> ExitCode {
 
 fn measure(steps: usize) -> Result<()> {
     println!("microseconds of the calling thread for a launch: least, 1 in 10, median of {steps}");
-    let cpu = |devices| Accelerator::Cpu { devices: Some(devices) }.open_with(&OpenOptions::default(), &mut Quiet);
+    let cpu = |devices| {
+        Accelerator::Cpu {
+            devices: Some(devices),
+        }
+        .open_with(&OpenOptions::default(), &mut Quiet)
+    };
     let (one, eight) = (cpu(1)?, cpu(8)?);
-    split("tiny step, null", tiny(&Client::new(Null::new(1)))?, None, steps)?;
-    split("mnist over 8, null", mnist(&Client::new(Null::new(8)))?, None, steps)?;
-    split("tiny step, cpu", tiny(&one.client)?, Some(one.plugin), steps)?;
-    split("mnist over 8, cpu", mnist(&eight.client)?, Some(eight.plugin), steps)
+    split(
+        "tiny step, null",
+        tiny(&Client::new(Null::new(1)))?,
+        None,
+        steps,
+    )?;
+    split(
+        "mnist over 8, null",
+        mnist(&Client::new(Null::new(8)))?,
+        None,
+        steps,
+    )?;
+    split(
+        "tiny step, cpu",
+        tiny(&one.client)?,
+        Some(one.plugin),
+        steps,
+    )?;
+    split(
+        "mnist over 8, cpu",
+        mnist(&eight.client)?,
+        Some(eight.plugin),
+        steps,
+    )
 }
 
 fn tiny(client: &Client) -> Result<Bare<Mlp<()>, Sgd>> {
-    Bare::new(client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &data(&[8, 32]), &labels([8], 32))
+    Bare::new(
+        client,
+        Mlp::new(&[32, 32, 32]),
+        Sgd::new(0.01),
+        &data(&[8, 32]),
+        &labels([8], 32),
+    )
 }
 
-/// The CNN of `halite train mnist`, data parallel over eight devices: 26 arrays of state, two of a batch.
+/// The CNN of `halite train mnist`, data parallel over eight devices: 26 arrays of state, two of a
+/// batch.
 fn mnist(client: &Client) -> Result<Bare<Cnn<()>, Adam>> {
     let axes: MeshAxes = "data=8".parse()?;
     let mesh = Arc::new(Mesh::new(axes, client.local_devices())?);
-    Bare::over(&mesh, &"dp".parse()?, client, Cnn::new(10), Adam::new(1e-3), &data(&[64, 28, 28, 1]), &labels([64], 10))
+    Bare::over(
+        &mesh,
+        &"dp".parse()?,
+        client,
+        Cnn::new(10),
+        Adam::new(1e-3),
+        &data(&[64, 28, 28, 1]),
+        &labels([64], 10),
+    )
 }
 
 fn split<M: Forward, O: Optimizer + Clone>(
@@ -77,13 +121,29 @@ where
         bare.loss()?;
     }
     let untimed = times(&mut bare, None, steps)?;
-    println!("{name:20} whole call {}", spread(untimed.iter().map(|step| step.whole)));
+    println!(
+        "{name:20} whole call {}",
+        spread(untimed.iter().map(|step| step.whole))
+    );
     let Some(plugin) = plugin else { return Ok(()) };
     plugin.time_calls();
     let timed = times(&mut bare, Some(plugin), steps)?;
-    println!("{name:20} in the plugin {}", spread(timed.iter().map(|step| step.plugin)));
-    println!("{name:20} ours {}", spread(timed.iter().map(|step| step.whole.saturating_sub(step.plugin))));
-    let calls: Vec<_> = called(plugin).into_iter().map(|(function, count, _)| format!("{function} {count}")).collect();
+    println!(
+        "{name:20} in the plugin {}",
+        spread(timed.iter().map(|step| step.plugin))
+    );
+    println!(
+        "{name:20} ours {}",
+        spread(
+            timed
+                .iter()
+                .map(|step| step.whole.saturating_sub(step.plugin))
+        )
+    );
+    let calls: Vec<_> = called(plugin)
+        .into_iter()
+        .map(|(function, count, _)| format!("{function} {count}"))
+        .collect();
     println!("{name:20} calls, all in all: {}", calls.join(", "));
     Ok(())
 }
@@ -96,14 +156,22 @@ struct Step {
 }
 
 /// Without the cost of the clock, where a plugin's calls are timed.
-fn times<M: Forward, O: Optimizer + Clone>(bare: &mut Bare<M, O>, plugin: Option<&Plugin>, steps: usize) -> Result<Vec<Step>>
+fn times<M: Forward, O: Optimizer + Clone>(
+    bare: &mut Bare<M, O>,
+    plugin: Option<&Plugin>,
+    steps: usize,
+) -> Result<Vec<Step>>
 where
     M::Of<Param>: Send + Sync + Clone,
 {
     let look = look_at_clock();
     let within = || {
         plugin.map_or((0, Duration::ZERO), |plugin| {
-            called(plugin).into_iter().fold((0, Duration::ZERO), |(n, sum), (_, count, total)| (n + count, sum + total))
+            called(plugin)
+                .into_iter()
+                .fold((0, Duration::ZERO), |(n, sum), (_, count, total)| {
+                    (n + count, sum + total)
+                })
         })
     };
     (0..steps)
@@ -116,13 +184,20 @@ where
             bare.loss()?;
             let clock = look * (after.0 - before.0) as u32;
             let plugin = (after.1 - before.1).saturating_sub(clock);
-            Ok(Step { whole: whole.saturating_sub(clock * 2), plugin })
+            Ok(Step {
+                whole: whole.saturating_sub(clock * 2),
+                plugin,
+            })
         })
         .collect()
 }
 
 fn called(plugin: &Plugin) -> Vec<(&'static str, u64, Duration)> {
-    plugin.call_times().into_iter().map(|call| (call.function, call.count, call.total)).collect()
+    plugin
+        .call_times()
+        .into_iter()
+        .map(|call| (call.function, call.count, call.total))
+        .collect()
 }
 
 /// How long one look at the clock takes.

@@ -1,9 +1,9 @@
 //! halite among its peers: trains one workload and speaks the five lines of `peers/README.md`.
 //!
-//! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum), `peer w4`
-//! (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD); and for
-//! comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width 384, 6 heads, 8 x 128, Adam).
-//! A second argument is the precision: `peer w1 bf16-mixed`.
+//! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum),
+//! `peer w4` (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD); and
+//! for comparing precisions `peer mlp256` (as w1, batch 256) and `peer block` (one GPT block, width
+//! 384, 6 heads, 8 x 128, Adam). A second argument is the precision: `peer w1 bf16-mixed`.
 #![forbid(unsafe_code)]
 
 use std::{io::BufRead, process::ExitCode, time::Instant};
@@ -16,14 +16,16 @@ use halite::{
 };
 use halite_benches::{Bare, Forward, GptBlock, WideCnn, data, labels};
 
-/// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator that was more than half of the time
-/// of a tiny step. `override` puts it under the plugin too.
+/// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator
+/// that was more than half of the time of a tiny step. `override` puts it under the plugin too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let workload = std::env::args().nth(1).unwrap_or_default();
-    let precision = std::env::args().nth(2).map_or(Ok(DTypePolicy::F32), |name| name.parse());
+    let precision = std::env::args()
+        .nth(2)
+        .map_or(Ok(DTypePolicy::F32), |name| name.parse());
     match precision.and_then(|precision| run(&workload, precision)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -37,7 +39,13 @@ fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
     let client = Accelerator::cpu().open()?;
     let mlp = |batch: usize| {
         let (x, y) = (data(&[batch, 784]), labels([batch], 10));
-        Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[784, 512, 512, 10]), Adam::new(1e-3), &x, &y)
+        Bare::<Mlp<()>, _>::new(
+            &client,
+            Mlp::new(&[784, 512, 512, 10]),
+            Adam::new(1e-3),
+            &x,
+            &y,
+        )
     };
     match workload {
         "w1" => serve(mlp(128)?.precision(precision)),
@@ -45,26 +53,49 @@ fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
         "w2" => {
             let (x, y) = (data(&[128, 28, 28, 1]), labels([128], 10));
             let sgd = Sgd::new(0.01).momentum(0.9);
-            serve(Bare::<WideCnn<()>, _>::new(&client, WideCnn::new(), sgd, &x, &y)?.precision(precision))
+            serve(
+                Bare::<WideCnn<()>, _>::new(&client, WideCnn::new(), sgd, &x, &y)?
+                    .precision(precision),
+            )
         }
         "block" => {
             let (x, y) = (data(&[8, 128, 384]), labels([8 * 128], 256));
             let block = GptBlock::new(384, 6, 256);
-            serve(Bare::<GptBlock<()>, _>::new(&client, block, Adam::new(1e-3), &x, &y)?.precision(precision))
+            serve(
+                Bare::<GptBlock<()>, _>::new(&client, block, Adam::new(1e-3), &x, &y)?
+                    .precision(precision),
+            )
         }
         "w4" => {
-            let config = TransformerConfig { tied: false, ..TransformerConfig::gpt2(6, 384) }.vocabulary(65).context(256);
+            let config = TransformerConfig {
+                tied: false,
+                ..TransformerConfig::gpt2(6, 384)
+            }
+            .vocabulary(65)
+            .context(256);
             let (x, y) = (labels([16, 256], 65), labels([16, 256], 65));
             serve(
-                Bare::<Transformer<()>, _>::new(&client, Transformer::new(&config)?, Adam::new(3e-4), &x, &y)?
-                    .precision(precision),
+                Bare::<Transformer<()>, _>::new(
+                    &client,
+                    Transformer::new(&config)?,
+                    Adam::new(3e-4),
+                    &x,
+                    &y,
+                )?
+                .precision(precision),
             )
         }
         "w6" => {
             let (x, y) = (data(&[8, 32]), labels([8], 32));
-            serve(Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &x, &y)?.precision(precision))
+            serve(
+                Bare::<Mlp<()>, _>::new(&client, Mlp::new(&[32, 32, 32]), Sgd::new(0.01), &x, &y)?
+                    .precision(precision),
+            )
         }
-        other => Err(halite::Error::invalid("peer", format!("workload `{other}`; want w1, w2, w4, w6, mlp256 or block"))),
+        other => Err(halite::Error::invalid(
+            "peer",
+            format!("workload `{other}`; want w1, w2, w4, w6, mlp256 or block"),
+        )),
     }
 }
 
@@ -84,7 +115,12 @@ where
     );
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap_or_default();
-        let Some(steps) = line.strip_prefix("RUN ").and_then(|steps| steps.trim().parse().ok()) else { break };
+        let Some(steps) = line
+            .strip_prefix("RUN ")
+            .and_then(|steps| steps.trim().parse().ok())
+        else {
+            break;
+        };
         let started = Instant::now();
         bare.run(steps)?;
         bare.loss()?;
@@ -98,8 +134,19 @@ where
 fn since_exec() -> f64 {
     let started = || {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        let ticks: f64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
-        let uptime: f64 = std::fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
+        let ticks: f64 = stat
+            .rsplit_once(')')?
+            .1
+            .split_whitespace()
+            .nth(19)?
+            .parse()
+            .ok()?;
+        let uptime: f64 = std::fs::read_to_string("/proc/uptime")
+            .ok()?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()?;
         Some(uptime - ticks / 100.0)
     };
     started().unwrap_or(0.0)
@@ -107,6 +154,12 @@ fn since_exec() -> f64 {
 
 fn peak_rss_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("");
-    line.split_whitespace().next().and_then(|kb| kb.parse::<f64>().ok()).map_or(0.0, |kb| kb / 1024.0)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap_or("");
+    line.split_whitespace()
+        .next()
+        .and_then(|kb| kb.parse::<f64>().ok())
+        .map_or(0.0, |kb| kb / 1024.0)
 }

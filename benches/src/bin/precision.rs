@@ -1,8 +1,10 @@
-//! What a policy of element types costs on this processor: processor time of a training step under it, beside `f32`.
+//! What a policy of element types costs on this processor: processor time of a training step under
+//! it, beside `f32`.
 //!
-//! `precision [WORKLOAD..] [--policy bf16-mixed] [--rounds 40] [--seconds 0.3]`. The steps of both, and of `f32` once more,
-//! take turns in one process, a round being `seconds` of processor time of each; ratios are of one round. Their median and
-//! quartiles are printed, and those of `f32` to itself, which say what the machine's other work makes of equal programs.
+//! `precision [WORKLOAD..] [--policy bf16-mixed] [--rounds 40] [--seconds 0.3]`. The steps of both,
+//! and of `f32` once more, take turns in one process, a round being `seconds` of processor time of
+//! each; ratios are of one round. Their median and quartiles are printed, and those of `f32` to
+//! itself, which say what the machine's other work makes of equal programs.
 #![forbid(unsafe_code)]
 
 use std::{fs, process::ExitCode};
@@ -38,10 +40,22 @@ struct Options {
 
 impl Options {
     fn read(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
-        let mut options = Options { workloads: vec![], policy: DTypePolicy::BF16_MIXED, rounds: 40, seconds: 0.3 };
+        let mut options = Options {
+            workloads: vec![],
+            policy: DTypePolicy::BF16_MIXED,
+            rounds: 40,
+            seconds: 0.3,
+        };
         while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().ok_or_else(|| invalid(format!("`{argument}` needs a value")));
-            let number = |text: String| text.parse::<f64>().map_err(|_| invalid(format!("`{text}` is no number")));
+            let mut value = || {
+                arguments
+                    .next()
+                    .ok_or_else(|| invalid(format!("`{argument}` needs a value")))
+            };
+            let number = |text: String| {
+                text.parse::<f64>()
+                    .map_err(|_| invalid(format!("`{text}` is no number")))
+            };
             match argument.as_str() {
                 "--policy" => options.policy = value()?.parse()?,
                 "--rounds" => options.rounds = number(value()?)?.max(1.0) as usize,
@@ -50,7 +64,9 @@ impl Options {
             }
         }
         if options.workloads.is_empty() {
-            options.workloads = ["mlp128", "mlp256", "block128", "block256"].map(String::from).to_vec();
+            options.workloads = ["mlp128", "mlp256", "block128", "block256"]
+                .map(String::from)
+                .to_vec();
         }
         Ok(options)
     }
@@ -62,15 +78,34 @@ fn invalid(message: String) -> Error {
 
 fn run(options: &Options) -> Result<()> {
     let client = Accelerator::cpu().open()?;
-    println!("{:10} {:>12} {:>16} {:>22} {:>22}", "step", "f32 cpu ms", "policy cpu ms", "policy / f32", "f32 / f32");
+    println!(
+        "{:10} {:>12} {:>16} {:>22} {:>22}",
+        "step", "f32 cpu ms", "policy cpu ms", "policy / f32", "f32 / f32"
+    );
     for workload in &options.workloads {
         let mlp = |batch: usize| {
             let (x, y) = (data(&[batch, 784]), labels([batch], 10));
-            move |client: &Client| Bare::<Mlp<()>, _>::new(client, Mlp::new(&[784, 512, 512, 10]), Adam::new(1e-3), &x, &y)
+            move |client: &Client| {
+                Bare::<Mlp<()>, _>::new(
+                    client,
+                    Mlp::new(&[784, 512, 512, 10]),
+                    Adam::new(1e-3),
+                    &x,
+                    &y,
+                )
+            }
         };
         let block = |time: usize| {
             let (x, y) = (data(&[8, time, 384]), labels([8 * time], 256));
-            move |client: &Client| Bare::<GptBlock<()>, _>::new(client, GptBlock::new(384, 6, 256), Adam::new(1e-3), &x, &y)
+            move |client: &Client| {
+                Bare::<GptBlock<()>, _>::new(
+                    client,
+                    GptBlock::new(384, 6, 256),
+                    Adam::new(1e-3),
+                    &x,
+                    &y,
+                )
+            }
         };
         match workload.as_str() {
             "mlp128" => compare(workload, options, &client, mlp(128))?,
@@ -78,7 +113,9 @@ fn run(options: &Options) -> Result<()> {
             "block128" => compare(workload, options, &client, block(128))?,
             "block256" => compare(workload, options, &client, block(256))?,
             other => {
-                return Err(invalid(format!("there is no workload `{other}`; there are mlp128, mlp256, block128, block256")));
+                return Err(invalid(format!(
+                    "there is no workload `{other}`; there are mlp128, mlp256, block128, block256"
+                )));
             }
         }
     }
@@ -142,11 +179,19 @@ fn processor_seconds() -> Result<f64> {
         let mut sum = 0.0;
         for task in fs::read_dir("/proc/self/task")? {
             let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            sum += text.split_whitespace().next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0);
+            sum += text
+                .split_whitespace()
+                .next()
+                .and_then(|ns| ns.parse::<f64>().ok())
+                .unwrap_or(0.0);
         }
         Ok(1e-9 * sum)
     };
-    read().map_err(|error| invalid(format!("/proc/self/task/*/schedstat: {error}; this is measured on Linux")))
+    read().map_err(|error| {
+        invalid(format!(
+            "/proc/self/task/*/schedstat: {error}; this is measured on Linux"
+        ))
+    })
 }
 
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {

@@ -1,7 +1,8 @@
-//! The start of `halite train mnist`: seconds from the start of the process until its first step is done, with an empty
-//! compile cache (cold) and with a full one (warm).
+//! The start of `halite train mnist`: seconds from the start of the process until its first step is
+//! done, with an empty compile cache (cold) and with a full one (warm).
 //!
-//! `cargo build --release && cargo run --release -p halite-benches --bin start -- target/release/halite 10`
+//! `cargo build --release && cargo run --release -p halite-benches --bin start --
+//! target/release/halite 10`
 #![forbid(unsafe_code)]
 
 use std::{
@@ -14,7 +15,10 @@ use halite::train::loggers::Report;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    let (halite, runs) = (arguments.next(), arguments.next().map_or(Ok(10), |runs| runs.parse()));
+    let (halite, runs) = (
+        arguments.next(),
+        arguments.next().map_or(Ok(10), |runs| runs.parse()),
+    );
     let (Some(halite), Ok(runs @ 1..)) = (halite, runs) else {
         eprintln!("usage: start PATH-OF-HALITE [RUNS]");
         return ExitCode::FAILURE;
@@ -30,26 +34,54 @@ fn main() -> ExitCode {
 
 fn measure(halite: &Path, runs: usize) -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
-    let (programs, out) = (directory.path().join("programs"), directory.path().join("run"));
+    let (programs, out) = (
+        directory.path().join("programs"),
+        directory.path().join("run"),
+    );
     for (name, is_cold) in [("cold", true), ("warm", false)] {
         let mut seconds = Vec::new();
         for _ in 0..runs {
-            for old in [Some(&out), is_cold.then_some(&programs)].into_iter().flatten().filter(|old| old.exists()) {
+            for old in [Some(&out), is_cold.then_some(&programs)]
+                .into_iter()
+                .flatten()
+                .filter(|old| old.exists())
+            {
                 std::fs::remove_dir_all(old)?;
             }
             let mut command = Command::new(halite);
-            command.args(["train", "mnist", "--limit", "64", "--epochs", "1", "--quiet", "--out"]).arg(&out);
-            let status = command.env("HALITE_COMPILE_CACHE", &programs).stdout(Stdio::null()).status()?;
+            command
+                .args([
+                    "train", "mnist", "--limit", "64", "--epochs", "1", "--quiet", "--out",
+                ])
+                .arg(&out);
+            let status = command
+                .env("HALITE_COMPILE_CACHE", &programs)
+                .stdout(Stdio::null())
+                .status()?;
             let report = Report::read(out.join("report.json"))?;
             let expected = if is_cold { (3, 0) } else { (0, 3) };
             if !status.success() || (report.compiles, report.cache_hits) != expected {
-                return Err(format!("{status}, {} compiles, {} cache hits", report.compiles, report.cache_hits).into());
+                return Err(format!(
+                    "{status}, {} compiles, {} cache hits",
+                    report.compiles, report.cache_hits
+                )
+                .into());
             }
-            seconds.push(report.process_seconds_to_first_step.ok_or("this system does not say when a process began")?);
+            seconds.push(
+                report
+                    .process_seconds_to_first_step
+                    .ok_or("this system does not say when a process began")?,
+            );
         }
         seconds.sort_by(f64::total_cmp);
-        let (least, median, most) = (seconds[0], seconds[seconds.len() / 2], seconds[seconds.len() - 1]);
-        println!("{name}: first step after {median:.2} s (median of {runs}; {least:.2} to {most:.2})");
+        let (least, median, most) = (
+            seconds[0],
+            seconds[seconds.len() / 2],
+            seconds[seconds.len() - 1],
+        );
+        println!(
+            "{name}: first step after {median:.2} s (median of {runs}; {least:.2} to {most:.2})"
+        );
     }
     Ok(())
 }

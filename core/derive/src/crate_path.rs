@@ -1,8 +1,9 @@
-//! Finds the crate that holds the module `tree`, by reading the `Cargo.toml` of the package being compiled.
+//! Finds the crate that holds the module `tree`, by reading the `Cargo.toml` of the package being
+//! compiled.
 //!
-//! The package `proc-macro-crate` does this with a whole TOML parser, which every user would build first. All that is
-//! needed here is the keys of the dependency tables, and a user whose manifest is stranger than that has
-//! `#[tree(crate = "path")]`.
+//! The package `proc-macro-crate` does this with a whole TOML parser, which every user would build
+//! first. All that is needed here is the keys of the dependency tables, and a user whose manifest
+//! is stranger than that has `#[tree(crate = "path")]`.
 
 use std::{env, fs, path::Path};
 
@@ -26,13 +27,18 @@ fn name_in(manifest: &str) -> String {
     let dependencies = dependencies_of(manifest);
     let find = |for_tests: bool| {
         PACKAGES.iter().find_map(|package| {
-            let found = dependencies.iter().find(|found| found.package == *package && found.for_tests == for_tests);
+            let found = dependencies
+                .iter()
+                .find(|found| found.package == *package && found.for_tests == for_tests);
             Some(found?.name.clone())
         })
     };
-    // A dependency of tests only is not there when the library is compiled, so it comes second. Without any, this is
-    // halite-core itself (which names itself `halite_core`) or a build without Cargo.
-    let name = find(false).or_else(|| find(true)).unwrap_or_else(|| PACKAGES[0].to_owned());
+    // A dependency of tests only is not there when the library is compiled, so it comes second.
+    // Without any, this is halite-core itself (which names itself `halite_core`) or a build without
+    // Cargo.
+    let name = find(false)
+        .or_else(|| find(true))
+        .unwrap_or_else(|| PACKAGES[0].to_owned());
     name.replace('-', "_")
 }
 
@@ -59,7 +65,10 @@ fn dependencies_of(manifest: &str) -> Vec<Dependency> {
     let mut section = Section::Other;
     for line in manifest.lines().map(str::trim) {
         if let Some(header) = line.strip_prefix('[') {
-            section = enter(header.split(']').next().unwrap_or_default(), &mut dependencies);
+            section = enter(
+                header.split(']').next().unwrap_or_default(),
+                &mut dependencies,
+            );
             continue;
         }
         let Some((key, value)) = line.split_once('=') else {
@@ -70,13 +79,18 @@ fn dependencies_of(manifest: &str) -> Vec<Dependency> {
                 // `halite-core.workspace = true` has the name before the first dot.
                 let name = unquoted(key.split('.').next().unwrap_or_default());
                 let package = package_in(value).unwrap_or(name);
-                dependencies.push(Dependency { name: name.to_owned(), package: package.to_owned(), for_tests });
+                dependencies.push(Dependency {
+                    name: name.to_owned(),
+                    package: package.to_owned(),
+                    for_tests,
+                });
             }
             Section::OneDependency => {
                 if let Some(dependency) = dependencies.last_mut()
                     && unquoted(key) == "package"
                 {
-                    dependency.package = unquoted(value.split('#').next().unwrap_or_default()).to_owned();
+                    dependency.package =
+                        unquoted(value.split('#').next().unwrap_or_default()).to_owned();
                 }
             }
             Section::Other => {}
@@ -87,11 +101,16 @@ fn dependencies_of(manifest: &str) -> Vec<Dependency> {
 
 /// The section that `[header]` begins. `[dependencies.NAME]` is itself a dependency.
 fn enter(header: &str, dependencies: &mut Vec<Dependency>) -> Section {
-    // `[target.'cfg(unix)'.dependencies]` counts like `[dependencies]`; `[workspace.dependencies]` does not.
+    // `[target.'cfg(unix)'.dependencies]` counts like `[dependencies]`; `[workspace.dependencies]`
+    // does not.
     if header.trim_start().starts_with("workspace") {
         return Section::Other;
     }
-    for (table, for_tests) in [("dev-dependencies", true), ("build-dependencies", true), ("dependencies", false)] {
+    for (table, for_tests) in [
+        ("dev-dependencies", true),
+        ("build-dependencies", true),
+        ("dependencies", false),
+    ] {
         let Some(start) = header.rfind(table) else {
             continue;
         };
@@ -104,7 +123,11 @@ fn enter(header: &str, dependencies: &mut Vec<Dependency>) -> Section {
         }
         if let Some(name) = rest.strip_prefix('.') {
             let name = unquoted(name).to_owned();
-            dependencies.push(Dependency { package: name.clone(), name, for_tests });
+            dependencies.push(Dependency {
+                package: name.clone(),
+                name,
+                for_tests,
+            });
             return Section::OneDependency;
         }
     }
@@ -113,10 +136,14 @@ fn enter(header: &str, dependencies: &mut Vec<Dependency>) -> Section {
 
 /// `halite` from `{ package = "halite", version = "1" }`.
 fn package_in(inline_table: &str) -> Option<&str> {
-    let after = inline_table.trim().strip_prefix('{')?.split(['{', ',', '}']).find_map(|entry| {
-        let (key, value) = entry.split_once('=')?;
-        (unquoted(key) == "package").then_some(value)
-    })?;
+    let after = inline_table
+        .trim()
+        .strip_prefix('{')?
+        .split(['{', ',', '}'])
+        .find_map(|entry| {
+            let (key, value) = entry.split_once('=')?;
+            (unquoted(key) == "package").then_some(value)
+        })?;
     Some(unquoted(after))
 }
 
@@ -131,14 +158,38 @@ mod tests {
     #[test]
     fn the_crate_is_found_under_the_name_the_manifest_gives_it() {
         let table = [
-            ("halite_core", "[dependencies]\nhalite-core.workspace = true\nhalite = \"1\"\n"),
-            ("halite", "[dependencies]\nserde = \"1\"\nhalite = { version = \"1\", features = [\"plot\"] } # trains\n"),
-            ("halite", "[dependencies]\nhalite = \"1\"\n[dev-dependencies]\nhalite-core = \"1\"\n"),
-            ("halite_core", "[dev-dependencies]\n\"halite-core\" = { path = \"../core\" }\n"),
-            ("halite", "[package]\nname = \"mine\"\n\n[dependencies.halite]\nversion = \"1\"\n"),
-            ("hal", "[dependencies]\nhal = { version = \"1\", package = \"halite\" }\n"),
-            ("hal_core", "[dependencies.hal-core]\npackage = \"halite-core\" # renamed\nversion = \"1\"\n"),
-            ("halite", "[target.'cfg(unix)'.dependencies]\nhalite = \"1\"\n"),
+            (
+                "halite_core",
+                "[dependencies]\nhalite-core.workspace = true\nhalite = \"1\"\n",
+            ),
+            (
+                "halite",
+                "[dependencies]\nserde = \"1\"\nhalite = { version = \"1\", features = [\"plot\"] } # trains\n",
+            ),
+            (
+                "halite",
+                "[dependencies]\nhalite = \"1\"\n[dev-dependencies]\nhalite-core = \"1\"\n",
+            ),
+            (
+                "halite_core",
+                "[dev-dependencies]\n\"halite-core\" = { path = \"../core\" }\n",
+            ),
+            (
+                "halite",
+                "[package]\nname = \"mine\"\n\n[dependencies.halite]\nversion = \"1\"\n",
+            ),
+            (
+                "hal",
+                "[dependencies]\nhal = { version = \"1\", package = \"halite\" }\n",
+            ),
+            (
+                "hal_core",
+                "[dependencies.hal-core]\npackage = \"halite-core\" # renamed\nversion = \"1\"\n",
+            ),
+            (
+                "halite",
+                "[target.'cfg(unix)'.dependencies]\nhalite = \"1\"\n",
+            ),
         ];
         for (name, manifest) in table {
             assert_eq!(name_in(manifest), name, "{manifest}");

@@ -1,4 +1,5 @@
-//! Writes the two impls. Generated names begin with two underscores, so that they meet no name of the user.
+//! Writes the two impls. Generated names begin with two underscores, so that they meet no name of
+//! the user.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -10,7 +11,9 @@ use crate::{
 };
 
 pub(crate) fn expand(input: &Input) -> TokenStream {
-    let Input { leaf, crate_path, .. } = input;
+    let Input {
+        leaf, crate_path, ..
+    } = input;
     let tree = quote!(#crate_path::tree);
     let where_clause = &input.generics.where_clause;
     let constants: Vec<_> = input.generics.const_params().map(without_default).collect();
@@ -20,13 +23,19 @@ pub(crate) fn expand(input: &Input) -> TokenStream {
     let of_ref = input.with_leaf(quote!(&#leaf));
     let of_mut = input.with_leaf(quote!(&mut #leaf));
 
-    let as_ref = arms(input, |variant| variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Shared)));
-    let as_mut = arms(input, |variant| variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Mutable)));
+    let as_ref = arms(input, |variant| {
+        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Shared))
+    });
+    let as_mut = arms(input, |variant| {
+        variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Mutable))
+    });
     let try_map = arms(input, |variant| {
         let tree_with_leaves = variant.rebuilt_at_paths(|shape, value| mapped(shape, value, &tree));
         quote!(::core::result::Result::Ok(#tree_with_leaves))
     });
-    let visit = arms(input, |variant| variant.each_at_path(|shape, value| visited(shape, value, &tree)));
+    let visit = arms(input, |variant| {
+        variant.each_at_path(|shape, value| visited(shape, value, &tree))
+    });
 
     quote! {
         #[automatically_derived]
@@ -81,7 +90,10 @@ fn arms(input: &Input, body: impl Fn(&BoundVariant) -> TokenStream) -> TokenStre
     let arms = input.variants.iter().map(|variant| {
         let variant = BoundVariant::new(&input.name, variant);
         let BoundVariant { constructor, .. } = &variant;
-        let patterns = variant.fields.iter().map(|(member, _, value)| quote!(#member: #value));
+        let patterns = variant
+            .fields
+            .iter()
+            .map(|(member, _, value)| quote!(#member: #value));
         let body = body(&variant);
         quote!(#constructor { #(#patterns),* } => #body,)
     });
@@ -101,13 +113,21 @@ impl<'a> BoundVariant<'a> {
             None => quote!(#name),
         };
         let fields = variant.fields.iter().enumerate();
-        let fields = fields.map(|(i, (member, shape))| (member, shape, format_ident!("__field_{i}"))).collect();
-        BoundVariant { constructor, fields }
+        let fields = fields
+            .map(|(i, (member, shape))| (member, shape, format_ident!("__field_{i}")))
+            .collect();
+        BoundVariant {
+            constructor,
+            fields,
+        }
     }
 
     /// The same variant with what `make` writes for each field.
     fn rebuilt(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
-        let BoundVariant { constructor, fields } = self;
+        let BoundVariant {
+            constructor,
+            fields,
+        } = self;
         let made = fields.iter().map(|(member, shape, value)| {
             let made = make(shape, quote!(#value));
             quote!(#member: #made)
@@ -117,7 +137,10 @@ impl<'a> BoundVariant<'a> {
 
     /// Like `rebuilt`, where what `make` writes finds `__at` inside the field.
     fn rebuilt_at_paths(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
-        let BoundVariant { constructor, fields } = self;
+        let BoundVariant {
+            constructor,
+            fields,
+        } = self;
         let made = fields.iter().map(|(member, shape, value)| {
             let made = inside(member, shape, make(shape, quote!(#value)));
             quote!(#member: #made)
@@ -127,7 +150,10 @@ impl<'a> BoundVariant<'a> {
 
     /// What `make` writes for each field, one after the other, with `__at` inside the field.
     fn each_at_path(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
-        let made = self.fields.iter().map(|(member, shape, value)| inside(member, shape, make(shape, quote!(#value))));
+        let made = self
+            .fields
+            .iter()
+            .map(|(member, shape, value)| inside(member, shape, make(shape, quote!(#value))));
         quote!({ #(#made;)* })
     }
 }
@@ -215,7 +241,8 @@ fn borrowed(shape: &Shape, value: TokenStream, tree: &TokenStream, borrow: Borro
     }
 }
 
-/// From `value`, something of `shape`, the same with what `__f` makes of its leaves. Returns from the function on errors.
+/// From `value`, something of `shape`, the same with what `__f` makes of its leaves. Returns from
+/// the function on errors.
 fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream {
     let inner = |shape| mapped(shape, quote!(__item), tree);
     match shape {
@@ -245,11 +272,13 @@ fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream 
         }
         Shape::Array(shape) => {
             let item = inner(shape);
-            or_return(quote!(#tree::support::try_map_array(#value, |__index, __item| {
-                let mut __scope = __at.index(__index);
-                let __at = &mut *__scope;
-                ::core::result::Result::Ok(#item)
-            })))
+            or_return(
+                quote!(#tree::support::try_map_array(#value, |__index, __item| {
+                    let mut __scope = __at.index(__index);
+                    let __at = &mut *__scope;
+                    ::core::result::Result::Ok(#item)
+                })),
+            )
         }
         Shape::Boxed(shape) => {
             let item = inner(shape);
@@ -265,7 +294,9 @@ fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream 
                 (#(#items,)*)
             })
         }
-        Shape::Tree(span) => or_return(quote_spanned!(*span=> #tree::Tree::try_map(#value, __at, __f))),
+        Shape::Tree(span) => {
+            or_return(quote_spanned!(*span=> #tree::Tree::try_map(#value, __at, __f)))
+        }
     }
 }
 
@@ -307,7 +338,8 @@ fn visited(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream
     }
 }
 
-/// The value of a `Result`; an error is returned as it is. (`?` would also convert it, to a type nobody says.)
+/// The value of a `Result`; an error is returned as it is. (`?` would also convert it, to a type
+/// nobody says.)
 fn or_return(result: TokenStream) -> TokenStream {
     quote!(match #result {
         ::core::result::Result::Ok(__ok) => __ok,
@@ -316,7 +348,10 @@ fn or_return(result: TokenStream) -> TokenStream {
 }
 
 /// Names for the elements of a tuple, and what `make` writes for each.
-fn tuple(shapes: &[Shape], make: impl Fn(&Shape, TokenStream) -> TokenStream) -> (Vec<Ident>, Vec<TokenStream>) {
+fn tuple(
+    shapes: &[Shape],
+    make: impl Fn(&Shape, TokenStream) -> TokenStream,
+) -> (Vec<Ident>, Vec<TokenStream>) {
     let named = shapes.iter().enumerate().map(|(index, shape)| {
         let name = format_ident!("__item_{index}");
         let made = make(shape, quote!(#name));
@@ -326,7 +361,10 @@ fn tuple(shapes: &[Shape], make: impl Fn(&Shape, TokenStream) -> TokenStream) ->
 }
 
 /// Like `tuple`, where what `make` writes finds `__at` inside the element.
-fn tuple_at_paths(shapes: &[Shape], make: impl Fn(&Shape, TokenStream) -> TokenStream) -> (Vec<Ident>, Vec<TokenStream>) {
+fn tuple_at_paths(
+    shapes: &[Shape],
+    make: impl Fn(&Shape, TokenStream) -> TokenStream,
+) -> (Vec<Ident>, Vec<TokenStream>) {
     let (names, made) = tuple(shapes, make);
     let at_paths = made.into_iter().zip(shapes).enumerate();
     let at_paths = at_paths.map(|(index, (made, shape))| inside(&Member::from(index), shape, made));

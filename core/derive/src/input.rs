@@ -2,7 +2,10 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::{Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, LitStr, Member, Token};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, LitStr,
+    Member, Token,
+};
 
 use crate::{
     crate_path,
@@ -31,19 +34,27 @@ impl Input {
     pub(crate) fn new(input: DeriveInput) -> Result<Self, Error> {
         let name = input.ident;
         if let Data::Union(data) = &input.data {
-            let message = format!("derive(Tree): `{name}` is a union, and which leaves a union has is not known; use an enum");
+            let message = format!(
+                "derive(Tree): `{name}` is a union, and which leaves a union has is not known; use an enum"
+            );
             return Err(Error::new(data.union_token.span, message));
         }
         let leaf = leaf_of(&name, &input.generics)?;
         let variants = match &input.data {
-            Data::Struct(data) => vec![Variant { name: None, fields: shapes(&data.fields, &leaf)? }],
+            Data::Struct(data) => vec![Variant {
+                name: None,
+                fields: shapes(&data.fields, &leaf)?,
+            }],
             Data::Enum(data) => {
                 let mut variants = Vec::new();
                 let mut errors = Errors::default();
                 for variant in &data.variants {
                     errors.keep(refuse_attributes(&variant.attrs, "a variant"));
                     if let Some(fields) = errors.keep(shapes(&variant.fields, &leaf)) {
-                        variants.push(Variant { name: Some(variant.ident.clone()), fields });
+                        variants.push(Variant {
+                            name: Some(variant.ident.clone()),
+                            fields,
+                        });
                     }
                 }
                 errors.finish(variants)?
@@ -54,16 +65,26 @@ impl Input {
             Some(path) => path,
             None => crate_path::detect(),
         };
-        Ok(Input { name, generics: input.generics, leaf, variants, crate_path })
+        Ok(Input {
+            name,
+            generics: input.generics,
+            leaf,
+            variants,
+            crate_path,
+        })
     }
 
     /// The type with `leaf` at its leaves: `Mlp<leaf, N>`.
     pub(crate) fn with_leaf(&self, leaf: impl ToTokens) -> TokenStream {
         let name = &self.name;
-        let arguments = self.generics.params.iter().map(|parameter| match parameter {
-            GenericParam::Const(constant) => constant.ident.to_token_stream(),
-            GenericParam::Type(_) | GenericParam::Lifetime(_) => leaf.to_token_stream(),
-        });
+        let arguments = self
+            .generics
+            .params
+            .iter()
+            .map(|parameter| match parameter {
+                GenericParam::Const(constant) => constant.ident.to_token_stream(),
+                GenericParam::Type(_) | GenericParam::Lifetime(_) => leaf.to_token_stream(),
+            });
         quote!(#name<#(#arguments),*>)
     }
 }
@@ -86,14 +107,21 @@ fn leaf_of(name: &Ident, generics: &Generics) -> Result<Ident, Error> {
         return Err(bounded(bound, &leaf.ident));
     }
     if let Some(clause) = &generics.where_clause
-        && let Some(predicate) = clause.predicates.iter().find(|predicate| mentions(predicate, &leaf.ident))
+        && let Some(predicate) = clause
+            .predicates
+            .iter()
+            .find(|predicate| mentions(predicate, &leaf.ident))
     {
         return Err(bounded(predicate, &leaf.ident));
     }
     Ok(leaf.ident.clone())
 }
 
-fn wrong_number_of_parameters(name: &Ident, generics: &Generics, parameters: &[&syn::TypeParam]) -> Error {
+fn wrong_number_of_parameters(
+    name: &Ident,
+    generics: &Generics,
+    parameters: &[&syn::TypeParam],
+) -> Error {
     if parameters.is_empty() {
         let message = format!(
             "derive(Tree): `{name}` needs one type parameter for its leaves, e.g. `struct {name}<L> {{ weight: L }}` (a \
@@ -101,7 +129,10 @@ fn wrong_number_of_parameters(name: &Ident, generics: &Generics, parameters: &[&
         );
         return Error::new_spanned(name, message);
     }
-    let names: Vec<_> = parameters.iter().map(|parameter| format!("`{}`", parameter.ident)).collect();
+    let names: Vec<_> = parameters
+        .iter()
+        .map(|parameter| format!("`{}`", parameter.ident))
+        .collect();
     let message = format!(
         "derive(Tree): `{name}` has {} type parameters ({}), and only one, for its leaves, is possible; use concrete types \
          for the others",
@@ -134,8 +165,9 @@ fn shapes(fields: &Fields, leaf: &Ident) -> Result<Vec<(Member, Shape)>, Error> 
 fn shape_of(field: &Field, leaf: &Ident) -> Result<Shape, Error> {
     let is_static = static_attribute(&field.attrs)?;
     if is_static && mentions(&field.ty, leaf) {
-        let message =
-            format!("derive(Tree): a static field keeps its type when the leaves change theirs, so it cannot mention `{leaf}`");
+        let message = format!(
+            "derive(Tree): a static field keeps its type when the leaves change theirs, so it cannot mention `{leaf}`"
+        );
         return Err(Error::new_spanned(&field.ty, message));
     }
     Shape::of(&field.ty, leaf)
@@ -144,7 +176,10 @@ fn shape_of(field: &Field, leaf: &Ident) -> Result<Shape, Error> {
 /// Whether `#[tree(static)]` is there.
 fn static_attribute(attributes: &[Attribute]) -> Result<bool, Error> {
     let mut found = false;
-    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("tree")) {
+    for attribute in attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("tree"))
+    {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("static") {
                 return Err(meta.error("derive(Tree): a field has one option: `#[tree(static)]`"));
@@ -159,12 +194,21 @@ fn static_attribute(attributes: &[Attribute]) -> Result<bool, Error> {
 /// The path in `#[tree(crate = "path")]`.
 fn crate_attribute(attributes: &[Attribute]) -> Result<Option<syn::Path>, Error> {
     let mut found = None;
-    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("tree")) {
+    for attribute in attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("tree"))
+    {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") || !meta.input.peek(Token![=]) {
-                return Err(meta.error("derive(Tree): a type has one option: `#[tree(crate = \"path\")]`"));
+                return Err(
+                    meta.error("derive(Tree): a type has one option: `#[tree(crate = \"path\")]`")
+                );
             }
-            found = Some(meta.value()?.parse::<LitStr>()?.parse_with(syn::Path::parse_mod_style)?);
+            found = Some(
+                meta.value()?
+                    .parse::<LitStr>()?
+                    .parse_with(syn::Path::parse_mod_style)?,
+            );
             Ok(())
         })?;
     }
@@ -172,8 +216,14 @@ fn crate_attribute(attributes: &[Attribute]) -> Result<Option<syn::Path>, Error>
 }
 
 fn refuse_attributes(attributes: &[Attribute], place: &str) -> Result<(), Error> {
-    match attributes.iter().find(|attribute| attribute.path().is_ident("tree")) {
-        Some(attribute) => Err(Error::new_spanned(attribute, format!("derive(Tree): {place} has no options"))),
+    match attributes
+        .iter()
+        .find(|attribute| attribute.path().is_ident("tree"))
+    {
+        Some(attribute) => Err(Error::new_spanned(
+            attribute,
+            format!("derive(Tree): {place} has no options"),
+        )),
         None => Ok(()),
     }
 }

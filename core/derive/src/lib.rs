@@ -16,7 +16,8 @@
 //! assert_eq!(counted.width, 3);
 //! ```
 //!
-//! It reads the struct it stands on, and the package's `Cargo.toml` for the name of the crate; it expands to safe code.
+//! It reads the struct it stands on, and the package's `Cargo.toml` for the name of the crate; it
+//! expands to safe code.
 #![forbid(unsafe_code)]
 
 mod crate_path;
@@ -27,7 +28,8 @@ mod shape;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Makes a struct or enum with one type parameter, its leaf, a `Tree`, and the same with `()` for the leaf its `Family`.
+/// Makes a struct or enum with one type parameter, its leaf, a `Tree`, and the same with `()` for
+/// the leaf its `Family`.
 ///
 /// ```
 /// # use halite_core::Tree;
@@ -61,15 +63,17 @@ use syn::{DeriveInput, parse_macro_input};
 /// assert_eq!(block.map(|_path, leaf| leaf as i32).heads, 8);
 /// ```
 ///
-/// The leaf parameter may have any name and a default (`struct Linear<L = Array>`), but no bounds: every type can stand
-/// at the leaves. Const parameters are allowed, lifetimes are not. `Option`, `Vec`, `Box`, arrays, tuples and `PhantomData`
-/// are known by name and may be nested; every other type that mentions the leaf must be a `Tree` itself, with that
-/// leaf. A type that does not mention the leaf needs `Clone`. An enum's variants are not part of the paths.
+/// The leaf parameter may have any name and a default (`struct Linear<L = Array>`), but no bounds:
+/// every type can stand at the leaves. Const parameters are allowed, lifetimes are not. `Option`,
+/// `Vec`, `Box`, arrays, tuples and `PhantomData` are known by name and may be nested; every other
+/// type that mentions the leaf must be a `Tree` itself, with that leaf. A type that does not
+/// mention the leaf needs `Clone`. An enum's variants are not part of the paths.
 ///
 /// # Attributes
 /// - `#[tree(static)]` on a field says that it is no leaf, where a reader might think so.
-/// - `#[tree(crate = "path")]` on the type says where the module `tree` is found. Without it, the package's `Cargo.toml`
-///   decides: `halite-core` if it is a dependency, else `halite`, under the names given there.
+/// - `#[tree(crate = "path")]` on the type says where the module `tree` is found. Without it, the
+///   package's `Cargo.toml` decides: `halite-core` if it is a dependency, else `halite`, under the
+///   names given there.
 #[proc_macro_derive(Tree, attributes(tree))]
 pub fn derive_tree(tokens: TokenStream) -> TokenStream {
     let input = parse_macro_input!(tokens as DeriveInput);

@@ -4,7 +4,9 @@ use std::fmt::Display;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Error, GenericArgument, Ident, PathArguments, PathSegment, Type, TypePath, spanned::Spanned};
+use syn::{
+    Error, GenericArgument, Ident, PathArguments, PathSegment, Type, TypePath, spanned::Spanned,
+};
 
 /// How a value of some type is taken apart and put together again with other leaves.
 pub(crate) enum Shape {
@@ -12,7 +14,8 @@ pub(crate) enum Shape {
     Leaf,
     /// Does not mention the leaf parameter; cloned or moved. The span is that of the type.
     Static(Span),
-    /// `PhantomData` of something with the leaf: no value, but another type after a change of leaves.
+    /// `PhantomData` of something with the leaf: no value, but another type after a change of
+    /// leaves.
     Phantom,
     Option(Box<Shape>),
     Vec(Box<Shape>),
@@ -53,27 +56,45 @@ impl Shape {
             )),
             Type::FnPtr(_) => Err(refuse(
                 ty,
-                format!("a function has no leaves inside; leave `{leaf}` out of its type, or put the function elsewhere"),
+                format!(
+                    "a function has no leaves inside; leave `{leaf}` out of its type, or put the function elsewhere"
+                ),
             )),
-            Type::TraitObject(_) | Type::ImplTrait(_) => {
-                Err(refuse(ty, format!("leaves behind a trait cannot be reached; use an enum or a struct of `{leaf}`")))
-            }
-            Type::Slice(_) => Err(refuse(ty, format!("a slice has no fixed size; use `Vec<{leaf}>` or `[{leaf}; 4]`"))),
+            Type::TraitObject(_) | Type::ImplTrait(_) => Err(refuse(
+                ty,
+                format!(
+                    "leaves behind a trait cannot be reached; use an enum or a struct of `{leaf}`"
+                ),
+            )),
+            Type::Slice(_) => Err(refuse(
+                ty,
+                format!("a slice has no fixed size; use `Vec<{leaf}>` or `[{leaf}; 4]`"),
+            )),
             Type::Macro(_) => Err(refuse(ty, "the type is hidden in a macro; write it out")),
             _ => Err(refuse(ty, "this type cannot be taken apart into leaves")),
         }
     }
 
     fn of_path(ty: &TypePath, leaf: &Ident) -> Result<Shape, Error> {
-        let last = ty.path.segments.last().expect("a path has at least one segment");
+        let last = ty
+            .path
+            .segments
+            .last()
+            .expect("a path has at least one segment");
         if ty.qself.is_none() && ty.path.is_ident(leaf) {
             return Ok(Shape::Leaf);
         }
         let before_last = ty.path.segments.iter().rev().skip(1);
-        if ty.qself.is_some() || before_last.into_iter().any(|segment| mentions(segment, leaf)) {
+        if ty.qself.is_some()
+            || before_last
+                .into_iter()
+                .any(|segment| mentions(segment, leaf))
+        {
             return Err(refuse(
                 ty,
-                format!("a type that belongs to `{leaf}` (an associated type) changes with the leaf; use `{leaf}` itself"),
+                format!(
+                    "a type that belongs to `{leaf}` (an associated type) changes with the leaf; use `{leaf}` itself"
+                ),
             ));
         }
         let name = last.ident.to_string();
@@ -91,7 +112,8 @@ impl Shape {
     }
 }
 
-/// Whether `leaf`, or `Self`, which has it inside, is among the tokens of a type. `module::leaf` is something else.
+/// Whether `leaf`, or `Self`, which has it inside, is among the tokens of a type. `module::leaf` is
+/// something else.
 pub(crate) fn mentions(ty: &impl ToTokens, leaf: &Ident) -> bool {
     fn among(tokens: TokenStream, leaf: &Ident) -> bool {
         let mut colons = 0;
@@ -102,7 +124,11 @@ pub(crate) fn mentions(ty: &impl ToTokens, leaf: &Ident) -> bool {
                 !of_a_module && (ident == *leaf || ident == "Self")
             }
             TokenTree::Punct(punct) => {
-                colons = if punct.as_char() == ':' { colons + 1 } else { 0 };
+                colons = if punct.as_char() == ':' {
+                    colons + 1
+                } else {
+                    0
+                };
                 false
             }
             TokenTree::Group(group) => {
@@ -119,7 +145,9 @@ pub(crate) fn mentions(ty: &impl ToTokens, leaf: &Ident) -> bool {
 fn reason_against(name: &str, leaf: &Ident) -> Option<String> {
     let reason = match name {
         "HashMap" | "HashSet" | "IndexMap" | "IndexSet" => {
-            format!("maps have no fixed order; use `Vec<(String, {leaf})>` or a struct with a field for each name")
+            format!(
+                "maps have no fixed order; use `Vec<(String, {leaf})>` or a struct with a field for each name"
+            )
         }
         "BTreeMap" | "BTreeSet" => format!(
             "leaves are named by fields and indices, not by keys; use `Vec<(String, {leaf})>` or a struct with a field \
@@ -147,11 +175,20 @@ fn only_argument(segment: &PathSegment) -> Result<&Type, Error> {
     {
         return Ok(ty);
     }
-    Err(refuse(segment, format!("`{}` has one type inside, and nothing else", segment.ident)))
+    Err(refuse(
+        segment,
+        format!("`{}` has one type inside, and nothing else", segment.ident),
+    ))
 }
 
 fn refuse(ty: &impl ToTokens, reason: impl Display) -> Error {
-    Error::new_spanned(ty, format!("derive(Tree): `{}` cannot be a field: {reason}", written(ty)))
+    Error::new_spanned(
+        ty,
+        format!(
+            "derive(Tree): `{}` cannot be a field: {reason}",
+            written(ty)
+        ),
+    )
 }
 
 /// A type as a person writes it; tokens print as `Vec < L >`.
@@ -165,7 +202,9 @@ fn written(ty: &impl ToTokens) -> String {
         }
         text.push_str(word);
     }
-    text.replace(',', ", ").replace(';', "; ").replace("->", " -> ")
+    text.replace(',', ", ")
+        .replace(';', "; ")
+        .replace("->", " -> ")
 }
 
 #[cfg(test)]
@@ -182,8 +221,12 @@ mod tests {
             ("Vec<<L as Iterator>::Item>", "<L as Iterator>::Item"),
             ("Linear<L>::Part", "Linear<L>::Part"),
         ] {
-            let error = Shape::of(&parse_str(ty).unwrap(), &format_ident!("L")).err().unwrap().to_string();
-            let expected = format!("derive(Tree): `{written}` cannot be a field: a type that belongs to `L`");
+            let error = Shape::of(&parse_str(ty).unwrap(), &format_ident!("L"))
+                .err()
+                .unwrap()
+                .to_string();
+            let expected =
+                format!("derive(Tree): `{written}` cannot be a field: a type that belongs to `L`");
             assert!(error.starts_with(&expected), "{error}");
         }
     }
@@ -192,7 +235,10 @@ mod tests {
     fn a_type_of_a_module_that_is_called_like_the_leaf_is_static() {
         for ty in ["sizes::L", "Vec<crate::sizes::L>", "usize", "[f32; 4]"] {
             let ty: Type = parse_str(ty).unwrap();
-            assert!(matches!(Shape::of(&ty, &format_ident!("L")), Ok(Shape::Static(_))));
+            assert!(matches!(
+                Shape::of(&ty, &format_ident!("L")),
+                Ok(Shape::Static(_))
+            ));
         }
     }
 }

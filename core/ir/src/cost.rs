@@ -1,4 +1,5 @@
-//! What a graph costs to run: floating point operations and bytes, counted from the operations themselves.
+//! What a graph costs to run: floating point operations and bytes, counted from the operations
+//! themselves.
 //!
 //! Compilers count too, but the bodies of loops once, however often they turn.
 
@@ -8,24 +9,29 @@ use halite_core::{DType, TensorType};
 
 use crate::{Binary, Convolution, Graph, Node, Op, Unary};
 
-/// What one run costs, over all devices. Counts are floats because they outgrow integers that a division still likes.
+/// What one run costs, over all devices. Counts are floats because they outgrow integers that a
+/// division still likes.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Cost {
     /// Floating point operations of [`Op::Dot`]; a multiplication and an addition are two.
     pub dot: f64,
-    /// The same of [`Op::Convolution`]. What falls on padding, or between dilated elements, does not count.
+    /// The same of [`Op::Convolution`]. What falls on padding, or between dilated elements, does
+    /// not count.
     pub convolution: f64,
     /// Those of `dot` and `convolution` whose operands are floats of 16 bits.
     pub in_16_bits: f64,
-    /// One for each element of an elementwise result, each step of a reduction, each comparison of a sort.
+    /// One for each element of an elementwise result, each step of a reduction, each comparison of
+    /// a sort.
     pub elementwise: f64,
-    /// Elements of exponentials, logarithms, roots, trigonometric functions: counted apart, for devices do them apart.
+    /// Elements of exponentials, logarithms, roots, trigonometric functions: counted apart, for
+    /// devices do them apart.
     pub transcendental: f64,
-    /// Bytes that dots and convolutions read and write: they meet memory however much the compiler fuses, unless they fit a
-    /// cache.
+    /// Bytes that dots and convolutions read and write: they meet memory however much the compiler
+    /// fuses, unless they fit a cache.
     pub contraction_bytes: f64,
-    /// Bytes that all operations would read and write if nothing were fused: an upper bound, often several times too high.
+    /// Bytes that all operations would read and write if nothing were fused: an upper bound, often
+    /// several times too high.
     pub unfused_bytes: f64,
     /// Loops whose turns nobody knows, by the line that made them: what is in them is counted once.
     pub counted_once: Vec<Option<&'static Location<'static>>>,
@@ -39,7 +45,8 @@ impl Cost {
         self.dot + self.convolution + self.elementwise
     }
 
-    /// Floating point operations of matrix multiplications and convolutions, which peak numbers of devices are about.
+    /// Floating point operations of matrix multiplications and convolutions, which peak numbers of
+    /// devices are about.
     pub fn contractions(&self) -> f64 {
         self.dot + self.convolution
     }
@@ -91,18 +98,35 @@ pub fn cost(graph: &Graph) -> Cost {
 fn of_node(graph: &Graph, node: &Node) -> Cost {
     let operand = |index: usize| graph.ty(node.operands[index]);
     let result = |index: usize| graph.ty(node.results[index]);
-    let elementwise = |count: f64| Cost { elementwise: count, ..Cost::default() };
+    let elementwise = |count: f64| Cost {
+        elementwise: count,
+        ..Cost::default()
+    };
     let mut cost = match &node.op {
         // Values that are made where they are used, or that no one moves.
-        Op::Constant(_) | Op::Iota { .. } | Op::Reshape { .. } | Op::OptimizationBarrier | Op::ShardingConstraint(_) => {
+        Op::Constant(_)
+        | Op::Iota { .. }
+        | Op::Reshape { .. }
+        | Op::OptimizationBarrier
+        | Op::ShardingConstraint(_) => {
             return Cost::default();
         }
         Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => return Cost::default(),
-        Op::Unary(unary) if is_transcendental(*unary) => Cost { transcendental: elements(result(0)), ..Cost::default() },
-        Op::Binary(Binary::Power | Binary::Atan2) => Cost { transcendental: elements(result(0)), ..Cost::default() },
-        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) | Op::Select | Op::Clamp | Op::Convert(_) | Op::ReducePrecision { .. } => {
-            elementwise(elements(result(0)))
-        }
+        Op::Unary(unary) if is_transcendental(*unary) => Cost {
+            transcendental: elements(result(0)),
+            ..Cost::default()
+        },
+        Op::Binary(Binary::Power | Binary::Atan2) => Cost {
+            transcendental: elements(result(0)),
+            ..Cost::default()
+        },
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Compare(_)
+        | Op::Select
+        | Op::Clamp
+        | Op::Convert(_)
+        | Op::ReducePrecision { .. } => elementwise(elements(result(0))),
         // Bytes alone.
         Op::BitcastConvert(_)
         | Op::Broadcast { .. }
@@ -117,54 +141,98 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
         | Op::AllGather { .. }
         | Op::AllToAll { .. }
         | Op::CollectivePermute { .. } => Cost::default(),
-        Op::Scatter(scatter) => elementwise(if scatter.combine.is_some() { elements(operand(2)) } else { 0.0 }),
+        Op::Scatter(scatter) => elementwise(if scatter.combine.is_some() {
+            elements(operand(2))
+        } else {
+            0.0
+        }),
         Op::Dot(dot) => {
-            let depth: f64 = dot.left_contract.iter().map(|&dim| operand(0).dims()[dim] as f64).product();
-            Cost { dot: 2.0 * elements(result(0)) * depth, ..Cost::default() }
+            let depth: f64 = dot
+                .left_contract
+                .iter()
+                .map(|&dim| operand(0).dims()[dim] as f64)
+                .product();
+            Cost {
+                dot: 2.0 * elements(result(0)) * depth,
+                ..Cost::default()
+            }
         }
         Op::Convolution(convolution) => {
             let count = 2.0 * multiplications(convolution, operand(0), operand(1), result(0));
-            Cost { convolution: count, ..Cost::default() }
+            Cost {
+                convolution: count,
+                ..Cost::default()
+            }
         }
         Op::Reduce { .. } => elementwise(elements(operand(0)) - elements(result(0))),
         Op::ArgReduce { .. } => elementwise(2.0 * (elements(operand(0)) - elements(result(0)))),
         Op::ReduceWindow { window, .. } => {
             elementwise(elements(result(0)) * (window.sizes.iter().product::<usize>() as f64 - 1.0))
         }
-        Op::SelectAndScatter { window, .. } => elementwise(elements(operand(1)) * window.sizes.iter().product::<usize>() as f64),
+        Op::SelectAndScatter { window, .. } => {
+            elementwise(elements(operand(1)) * window.sizes.iter().product::<usize>() as f64)
+        }
         Op::Sort { dim, .. } => {
             let length = operand(0).dims().get(*dim).copied().unwrap_or(1).max(2) as f64;
             elementwise(elements(operand(0)) * length.log2().ceil())
         }
         Op::AllReduce { .. } | Op::ReduceScatter { .. } => elementwise(elements(operand(0))),
-        Op::While { condition, body, .. } => {
+        Op::While {
+            condition, body, ..
+        } => {
             let mut once = cost(condition);
             once.add(cost(body), 1.0);
             once.counted_once.push(node.origin);
             return once;
         }
-        Op::Scan { carried, scanned, length, body, .. } => {
+        Op::Scan {
+            carried,
+            scanned,
+            length,
+            body,
+            ..
+        } => {
             let mut turns = Cost::default();
             turns.add(cost(body), *length as f64);
             // Slices are read where they lie and written for the body, or the other way round.
-            let sliced = node.operands[node.operands.len() - scanned..].iter().chain(&node.results[*carried..]);
-            turns.unfused_bytes += sliced.map(|&value| 2.0 * bytes(graph.ty(value))).sum::<f64>();
+            let sliced = node.operands[node.operands.len() - scanned..]
+                .iter()
+                .chain(&node.results[*carried..]);
+            turns.unfused_bytes += sliced
+                .map(|&value| 2.0 * bytes(graph.ty(value)))
+                .sum::<f64>();
             return turns;
         }
         Op::Checkpoint { body, .. } => return cost(body),
         Op::Case { branches } => {
             let costs = branches.iter().map(cost);
-            return costs.max_by(|a, b| a.flops().total_cmp(&b.flops())).unwrap_or_default();
+            return costs
+                .max_by(|a, b| a.flops().total_cmp(&b.flops()))
+                .unwrap_or_default();
         }
         // The body is one device's work.
         Op::ShardMap(map) => {
             let mut all = Cost::default();
-            all.add(cost(&map.body), map.manual_axes().iter().map(|&(_, size)| size as f64).product());
+            all.add(
+                cost(&map.body),
+                map.manual_axes()
+                    .iter()
+                    .map(|&(_, size)| size as f64)
+                    .product(),
+            );
             return all;
         }
-        Op::CustomCall(call) => Cost { unknown: vec![call.target.clone()], ..Cost::default() },
+        Op::CustomCall(call) => Cost {
+            unknown: vec![call.target.clone()],
+            ..Cost::default()
+        },
     };
-    let bytes: f64 = node.operands.iter().chain(&node.results).map(|&value| bytes(graph.ty(value))).sum();
+    let bytes: f64 = node
+        .operands
+        .iter()
+        .chain(&node.results)
+        .map(|&value| bytes(graph.ty(value)))
+        .sum();
     cost.unfused_bytes = bytes;
     if matches!(node.op, Op::Dot(_) | Op::Convolution(_)) {
         cost.contraction_bytes = bytes;
@@ -213,8 +281,16 @@ fn is_transcendental(unary: Unary) -> bool {
 }
 
 /// Pairs of an element of `x` and one of the kernel that meet.
-fn multiplications(convolution: &Convolution, x: &TensorType, kernel: &TensorType, result: &TensorType) -> f64 {
-    let mut count = [convolution.output.batch, convolution.output.feature].iter().map(|&dim| result.dims()[dim] as f64).product();
+fn multiplications(
+    convolution: &Convolution,
+    x: &TensorType,
+    kernel: &TensorType,
+    result: &TensorType,
+) -> f64 {
+    let mut count = [convolution.output.batch, convolution.output.feature]
+        .iter()
+        .map(|&dim| result.dims()[dim] as f64)
+        .product();
     count *= kernel.dims()[convolution.kernel.feature] as f64;
     for spatial in 0..convolution.strides.len() {
         let size = |dims: &[usize], ty: &TensorType| ty.dims()[dims[spatial]] as i64;
@@ -222,7 +298,8 @@ fn multiplications(convolution: &Convolution, x: &TensorType, kernel: &TensorTyp
         let end = (size(&convolution.input.spatial, x) - 1) * dilation;
         let mut meet = 0u64;
         for window in 0..size(&convolution.output.spatial, result) {
-            let start = window * convolution.strides[spatial] as i64 - convolution.padding[spatial].0;
+            let start =
+                window * convolution.strides[spatial] as i64 - convolution.padding[spatial].0;
             for tap in 0..size(&convolution.kernel.spatial, kernel) {
                 let at = start + tap * convolution.kernel_dilation[spatial] as i64;
                 meet += u64::from((0..=end).contains(&at) && at % dilation == 0);

@@ -25,7 +25,8 @@ pub struct Node {
 
 /// A function from input values to output values.
 ///
-/// A node uses only values made before it, so the order of nodes is an order of evaluation, and there are no cycles.
+/// A node uses only values made before it, so the order of nodes is an order of evaluation, and
+/// there are no cycles.
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -65,7 +66,12 @@ impl Graph {
     ///
     /// # Panics
     /// If an operand is not a value of this graph.
-    pub fn push(&mut self, op: Op, operands: &[Value], origin: Option<&'static Location<'static>>) -> Result<&[Value]> {
+    pub fn push(
+        &mut self,
+        op: Op,
+        operands: &[Value],
+        origin: Option<&'static Location<'static>>,
+    ) -> Result<&[Value]> {
         let types: Vec<&TensorType> = operands.iter().map(|&operand| self.ty(operand)).collect();
         let results = infer(&op, &types)?;
         Ok(self.push_typed(op, operands.to_vec(), results, origin))
@@ -80,7 +86,12 @@ impl Graph {
         origin: Option<&'static Location<'static>>,
     ) -> &[Value] {
         let results = results.into_iter().map(|ty| self.value(ty)).collect();
-        self.nodes.push(Node { op, operands, results, origin });
+        self.nodes.push(Node {
+            op,
+            operands,
+            results,
+            origin,
+        });
         &self.nodes.last().expect("pushed just above").results
     }
 
@@ -119,12 +130,18 @@ impl Graph {
 
     /// Types of the inputs.
     pub fn input_types(&self) -> Vec<TensorType> {
-        self.inputs.iter().map(|&value| self.ty(value).clone()).collect()
+        self.inputs
+            .iter()
+            .map(|&value| self.ty(value).clone())
+            .collect()
     }
 
     /// Types of the outputs.
     pub fn output_types(&self) -> Vec<TensorType> {
-        self.outputs.iter().map(|&value| self.ty(value).clone()).collect()
+        self.outputs
+            .iter()
+            .map(|&value| self.ty(value).clone())
+            .collect()
     }
 
     fn value(&mut self, ty: TensorType) -> Value {
@@ -141,8 +158,8 @@ impl Value {
     }
 }
 
-/// A line for each value, in the order of evaluation: its number and type, what makes it of what, and the user's line. The
-/// bodies of loops and branches stand indented under theirs.
+/// A line for each value, in the order of evaluation: its number and type, what makes it of what,
+/// and the user's line. The bodies of loops and branches stand indented under theirs.
 ///
 /// ```
 /// # use halite_core::{DType, TensorType};
@@ -162,17 +179,37 @@ impl fmt::Display for Graph {
 impl Graph {
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
         let indent = "  ".repeat(depth);
-        let list = |values: &[Value]| values.iter().map(|value| format!("%{}", value.0)).collect::<Vec<_>>().join(", ");
+        let list = |values: &[Value]| {
+            values
+                .iter()
+                .map(|value| format!("%{}", value.0))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         let typed = |values: &[Value]| {
-            values.iter().map(|&value| format!("%{}: {}", value.0, self.ty(value))).collect::<Vec<_>>().join(", ")
+            values
+                .iter()
+                .map(|&value| format!("%{}: {}", value.0, self.ty(value)))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         for &input in &self.inputs {
             writeln!(f, "{indent}{} = input", typed(&[input]))?;
         }
-        for Node { op, operands, results, origin } in &self.nodes {
+        for Node {
+            op,
+            operands,
+            results,
+            origin,
+        } in &self.nodes
+        {
             let regions = op.regions();
             // With its bodies, the operation would be one endless line.
-            let what = if regions.is_empty() { format!("{op:?}") } else { op.name().to_string() };
+            let what = if regions.is_empty() {
+                format!("{op:?}")
+            } else {
+                op.name().to_string()
+            };
             write!(f, "{indent}{} = {what}({})", typed(results), list(operands))?;
             match origin {
                 Some(line) => writeln!(f, "  // {line}")?,

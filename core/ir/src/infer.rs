@@ -1,7 +1,8 @@
 //! Shape inference: the types of results from an operation and the types of its operands.
 //!
-//! Anything may be given: dimensions out of range or there twice, sizes that overflow, counts that do not fit. What
-//! does not fit is an error that says which number is off and what would fit; nothing here panics.
+//! Anything may be given: dimensions out of range or there twice, sizes that overflow, counts that
+//! do not fit. What does not fit is an error that says which number is off and what would fit;
+//! nothing here panics.
 
 mod collective;
 mod contract;
@@ -33,7 +34,10 @@ use crate::Op;
 /// # Errors
 /// If they do not fit: with the operation, the types, and what would fit.
 pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
-    let cx = Infer { op: op.name(), operands };
+    let cx = Infer {
+        op: op.name(),
+        operands,
+    };
     for operand in operands {
         cx.sized(operand)?;
     }
@@ -53,10 +57,18 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::Transpose { permutation } => cx.transpose(permutation),
         Op::Reverse { dims } => cx.reverse(dims),
         Op::Concatenate { dim } => cx.concatenate(*dim),
-        Op::Slice { starts, limits, strides } => cx.slice(starts, limits, strides),
+        Op::Slice {
+            starts,
+            limits,
+            strides,
+        } => cx.slice(starts, limits, strides),
         Op::DynamicSlice { sizes } => cx.dynamic_slice(sizes),
         Op::DynamicUpdateSlice => cx.dynamic_update_slice(),
-        Op::Pad { low, high, interior } => cx.pad(low, high, interior),
+        Op::Pad {
+            low,
+            high,
+            interior,
+        } => cx.pad(low, high, interior),
         Op::Gather(gather) => cx.gather(gather),
         Op::Scatter(scatter) => cx.scatter(scatter),
         Op::Dot(dot) => cx.dot(dot),
@@ -66,8 +78,18 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::ReduceWindow { kind, window } => cx.reduce_window(*kind, window),
         Op::SelectAndScatter { kind: _, window } => cx.select_and_scatter(window),
         Op::Sort { dim, descending: _ } => cx.sort(*dim),
-        Op::While { carried, condition, body } => cx.while_loop(*carried, condition, body),
-        Op::Scan { carried, scanned, length, reverse: _, body } => cx.scan(*carried, *scanned, *length, body),
+        Op::While {
+            carried,
+            condition,
+            body,
+        } => cx.while_loop(*carried, condition, body),
+        Op::Scan {
+            carried,
+            scanned,
+            length,
+            reverse: _,
+            body,
+        } => cx.scan(*carried, *scanned, *length, body),
         Op::Checkpoint { body, remat: _ } => cx.checkpoint(body),
         Op::Case { branches } => cx.case(branches),
         Op::OptimizationBarrier => cx.optimization_barrier(),
@@ -75,7 +97,11 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         Op::AllReduce { kind, groups } => cx.all_reduce(*kind, groups),
         Op::AllGather { dim, groups } => cx.all_gather(*dim, groups),
         Op::ReduceScatter { kind, dim, groups } => cx.reduce_scatter(*kind, *dim, groups),
-        Op::AllToAll { split, concat, groups } => cx.all_to_all(*split, *concat, groups),
+        Op::AllToAll {
+            split,
+            concat,
+            groups,
+        } => cx.all_to_all(*split, *concat, groups),
         Op::CollectivePermute { pairs, groups } => cx.collective_permute(pairs, groups),
         Op::PartitionId | Op::ReplicaId => cx.device_id(),
         Op::AxisIndex(axes) => cx.axis_index(axes),
@@ -104,7 +130,11 @@ impl<'a> Infer<'a> {
     fn take<const N: usize>(self) -> Result<&'a [&'a TensorType; N]> {
         match self.operands.try_into() {
             Ok(operands) => Ok(operands),
-            Err(_) => self.fail(format!("takes {N} operand{}, got {}", if N == 1 { "" } else { "s" }, self.list())),
+            Err(_) => self.fail(format!(
+                "takes {N} operand{}, got {}",
+                if N == 1 { "" } else { "s" },
+                self.list()
+            )),
         }
     }
 
@@ -133,7 +163,10 @@ impl<'a> Infer<'a> {
         match ty.rank() {
             0 => self.fail(format!("{what} {dim} of {ty}, which has no dimensions")),
             1 => self.fail(format!("{what} {dim} of {ty}, whose only dimension is 0")),
-            rank => self.fail(format!("{what} {dim} of {ty}, whose dimensions are 0 to {}", rank - 1)),
+            rank => self.fail(format!(
+                "{what} {dim} of {ty}, whose dimensions are 0 to {}",
+                rank - 1
+            )),
         }
     }
 
@@ -153,15 +186,26 @@ impl<'a> Infer<'a> {
         self.distinct(what, dims, ty)?;
         match dims.is_sorted() {
             true => Ok(()),
-            false => self.fail(format!("{what}s {dims:?} of {ty} are to be in ascending order")),
+            false => self.fail(format!(
+                "{what}s {dims:?} of {ty} are to be in ascending order"
+            )),
         }
     }
 
     /// `list` has one entry per dimension of `ty`.
-    fn per_dimension<T: std::fmt::Debug>(self, what: &str, list: &[T], ty: &TensorType) -> Result<()> {
+    fn per_dimension<T: std::fmt::Debug>(
+        self,
+        what: &str,
+        list: &[T],
+        ty: &TensorType,
+    ) -> Result<()> {
         match list.len() == ty.rank() {
             true => Ok(()),
-            false => self.fail(format!("{} {what} {list:?} for {ty}, which has {} dimensions", list.len(), ty.rank())),
+            false => self.fail(format!(
+                "{} {what} {list:?} for {ty}, which has {} dimensions",
+                list.len(),
+                ty.rank()
+            )),
         }
     }
 
@@ -169,7 +213,9 @@ impl<'a> Infer<'a> {
     fn positive(self, what: &str, list: &[usize]) -> Result<()> {
         match list.iter().position(|&value| value == 0) {
             None => Ok(()),
-            Some(at) => self.fail(format!("{what} {list:?}: number {at} is 0, it is to be 1 or more")),
+            Some(at) => self.fail(format!(
+                "{what} {list:?}: number {at} is 0, it is to be 1 or more"
+            )),
         }
     }
 
@@ -177,7 +223,11 @@ impl<'a> Infer<'a> {
     fn element(self, ty: &TensorType, allowed: fn(DType) -> bool, what: &str) -> Result<()> {
         match allowed(ty.dtype()) {
             true => Ok(()),
-            false => self.fail(format!("{ty} has elements of type {}; takes {what}{}", ty.dtype(), hint(ty.dtype(), allowed))),
+            false => self.fail(format!(
+                "{ty} has elements of type {}; takes {what}{}",
+                ty.dtype(),
+                hint(ty.dtype(), allowed)
+            )),
         }
     }
 
@@ -186,7 +236,10 @@ impl<'a> Infer<'a> {
         match usize::try_from(size) {
             Ok(size) => Ok(size),
             Err(_) if size < 0 => self.fail(format!("{} would have size {size}", what())),
-            Err(_) => self.fail(format!("{} would have size {size}, larger than any address space", what())),
+            Err(_) => self.fail(format!(
+                "{} would have size {size}, larger than any address space",
+                what()
+            )),
         }
     }
 }

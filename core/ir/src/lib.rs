@@ -1,7 +1,8 @@
 //! The operations, programs as graphs of them, and their StableHLO text.
 //!
-//! An [`Op`] says what is computed; [`infer()`] says which types come out, or why the operands do not fit; a [`Graph`] is
-//! a function made of them; [`program`] makes of it what every backend compiles.
+//! An [`Op`] says what is computed; [`infer()`] says which types come out, or why the operands do
+//! not fit; a [`Graph`] is a function made of them; [`program`] makes of it what every backend
+//! compiles.
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
@@ -41,10 +42,13 @@
 //!
 //! # What holds here
 //!
-//! * The set of operations is closed: what each must have (types, text, a gradient) is a `match` that names all of them,
-//!   so that a new one makes the compiler list the places that must answer for it.
-//! * A graph made by [`Graph::push`] is valid; [`verify`] says so of any graph, and which node is wrong.
-//! * Text is a pure function of the graph and its [`Interface`]: the same program has the same digest.
+//! * The set of operations is closed: what each must have (types, text, a gradient) is a `match`
+//!   that names all of them, so that a new one makes the compiler list the places that must answer
+//!   for it.
+//! * A graph made by [`Graph::push`] is valid; [`verify`] says so of any graph, and which node is
+//!   wrong.
+//! * Text is a pure function of the graph and its [`Interface`]: the same program has the same
+//!   digest.
 //! * Constants arrive bit for bit, NaN and -0 included.
 //! * Nothing here knows a tensor's gradient, a device or a plugin.
 #![forbid(unsafe_code)]
@@ -63,10 +67,12 @@ pub use cost::{Cost, cost};
 pub use graph::{Graph, Node, Value};
 pub use infer::infer;
 pub use op::{
-    Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather, Groups, Literal, Op, Reduction,
-    Remat, Scatter, ShardMap, Unary, Window,
+    Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather,
+    Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
 };
-pub use passes::{common_subexpressions, dead_code, identities, optimize, with_border, with_precision};
+pub use passes::{
+    common_subexpressions, dead_code, identities, optimize, with_border, with_precision,
+};
 pub use print::{Interface, Port, program, text};
 pub use varying::{Stuck, Varying, varying};
 pub use verify::verify;

@@ -9,7 +9,10 @@ use crate::op::Literal;
 impl Literal {
     /// All elements are `value`.
     pub fn splat<T: Element>(value: T, dims: impl AsRef<[usize]>) -> Self {
-        Literal { ty: TensorType::new(T::DTYPE, dims), bytes: Arc::from(bytemuck::bytes_of(&value)) }
+        Literal {
+            ty: TensorType::new(T::DTYPE, dims),
+            bytes: Arc::from(bytemuck::bytes_of(&value)),
+        }
     }
 
     /// `values`, row-major, as a tensor of `dims`.
@@ -17,7 +20,10 @@ impl Literal {
     /// # Errors
     /// If the number of values is not the product of `dims`.
     pub fn new<T: Element>(values: &[T], dims: impl AsRef<[usize]>) -> Result<Self> {
-        Literal::from_bytes(bytemuck::cast_slice(values), TensorType::new(T::DTYPE, dims))
+        Literal::from_bytes(
+            bytemuck::cast_slice(values),
+            TensorType::new(T::DTYPE, dims),
+        )
     }
 
     /// Row-major `bytes` of a tensor of type `ty`.
@@ -27,11 +33,20 @@ impl Literal {
     pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<Self> {
         let needed = ty.checked_bytes()?;
         if bytes.len() != needed {
-            return Err(Error::invalid("constant", format!("{} bytes given, {ty} needs {needed}", bytes.len())));
+            return Err(Error::invalid(
+                "constant",
+                format!("{} bytes given, {ty} needs {needed}", bytes.len()),
+            ));
         }
         let size = ty.dtype().size();
-        let same = !bytes.is_empty() && bytes.chunks_exact(size).all(|element| element == &bytes[..size]);
-        Ok(Literal { bytes: Arc::from(if same { &bytes[..size] } else { bytes }), ty })
+        let same = !bytes.is_empty()
+            && bytes
+                .chunks_exact(size)
+                .all(|element| element == &bytes[..size]);
+        Ok(Literal {
+            bytes: Arc::from(if same { &bytes[..size] } else { bytes }),
+            ty,
+        })
     }
 
     /// Element type and dimensions.
@@ -48,7 +63,10 @@ impl Literal {
     pub fn to_host(&self) -> HostArray {
         let mut host = HostArray::zeros(self.ty.clone());
         match self.as_splat() {
-            Some(element) => host.bytes_mut().chunks_exact_mut(element.len()).for_each(|into| into.copy_from_slice(element)),
+            Some(element) => host
+                .bytes_mut()
+                .chunks_exact_mut(element.len())
+                .for_each(|into| into.copy_from_slice(element)),
             None => host.bytes_mut().copy_from_slice(&self.bytes),
         }
         host
@@ -57,12 +75,22 @@ impl Literal {
 
 impl From<&HostArray> for Literal {
     fn from(host: &HostArray) -> Self {
-        Literal::from_bytes(host.bytes(), host.ty().clone()).expect("a host array has the bytes of its type")
+        Literal::from_bytes(host.bytes(), host.ty().clone())
+            .expect("a host array has the bytes of its type")
     }
 }
 
 impl fmt::Debug for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Literal({}{})", self.ty, if self.as_splat().is_some() { ", splat" } else { "" })
+        write!(
+            f,
+            "Literal({}{})",
+            self.ty,
+            if self.as_splat().is_some() {
+                ", splat"
+            } else {
+                ""
+            }
+        )
     }
 }

@@ -1,8 +1,8 @@
 //! The closed set of operations. They are StableHLO's, in StableHLO's terms
 //! (<https://openxla.org/stablehlo/spec>), where nothing else is said.
 //!
-//! Every pass over operations is a `match` without `_`: a new operation makes the compiler list each place that must
-//! answer for it.
+//! Every pass over operations is a `match` without `_`: a new operation makes the compiler list
+//! each place that must answer for it.
 
 use halite_core::{DType, PartitionSpec, TensorType};
 
@@ -29,9 +29,11 @@ pub enum Op {
     Unary(Unary),
     /// Elementwise on two operands of one type.
     Binary(Binary),
-    /// Elementwise on two operands of one type; the result is `bool`. Floats compare as IEEE 754 says: NaN is unordered.
+    /// Elementwise on two operands of one type; the result is `bool`. Floats compare as IEEE 754
+    /// says: NaN is unordered.
     Compare(Comparison),
-    /// Operands `(predicate, on_true, on_false)`; `predicate` is `bool` of the same dimensions, or a scalar.
+    /// Operands `(predicate, on_true, on_false)`; `predicate` is `bool` of the same dimensions, or
+    /// a scalar.
     Select,
     /// Operands `(low, x, high)`; `low` and `high` are scalars or of the dimensions of `x`.
     Clamp,
@@ -47,7 +49,8 @@ pub enum Op {
         mantissa: u32,
     },
 
-    /// `result[i_0, ..] = x[i_(mapping[0]), ..]`; a dimension of size 1 is repeated. `broadcast_in_dim`.
+    /// `result[i_0, ..] = x[i_(mapping[0]), ..]`; a dimension of size 1 is repeated.
+    /// `broadcast_in_dim`.
     Broadcast {
         /// Dimensions of the result.
         dims: Vec<usize>,
@@ -83,12 +86,14 @@ pub enum Op {
         /// Step in each dimension.
         strides: Vec<usize>,
     },
-    /// Operands `(x, start_0, .., start_n)`, the starts being integer scalars of one type, clamped so that the slice fits.
+    /// Operands `(x, start_0, .., start_n)`, the starts being integer scalars of one type, clamped
+    /// so that the slice fits.
     DynamicSlice {
         /// Dimensions of the result.
         sizes: Vec<usize>,
     },
-    /// Operands `(x, update, start_0, .., start_n)`, the starts as for [`DynamicSlice`](Op::DynamicSlice).
+    /// Operands `(x, update, start_0, .., start_n)`, the starts as for
+    /// [`DynamicSlice`](Op::DynamicSlice).
     DynamicUpdateSlice,
     /// Operands `(x, value)`, `value` a scalar. Negative `low` and `high` cut.
     Pad {
@@ -101,10 +106,12 @@ pub enum Op {
     },
     /// Operands `(x, indices)`; `indices` of an integer type.
     Gather(Gather),
-    /// Operands `(x, indices, updates)`; `indices` of an integer type. Indices out of range write nothing.
+    /// Operands `(x, indices, updates)`; `indices` of an integer type. Indices out of range write
+    /// nothing.
     Scatter(Scatter),
 
-    /// Operands `(left, right)`. `dot_general`: the result has batch, then left's free, then right's free dimensions.
+    /// Operands `(left, right)`. `dot_general`: the result has batch, then left's free, then
+    /// right's free dimensions.
     Dot(Dot),
     /// Operands `(x, kernel)`.
     Convolution(Convolution),
@@ -116,7 +123,8 @@ pub enum Op {
         /// The dimensions, ascending.
         dims: Vec<usize>,
     },
-    /// Results `(value, index: s32)`: the extreme element along `dim` and where it is; the first of equals; NaN wins.
+    /// Results `(value, index: s32)`: the extreme element along `dim` and where it is; the first of
+    /// equals; NaN wins.
     ArgReduce {
         /// Which extreme.
         kind: Extreme,
@@ -130,16 +138,17 @@ pub enum Op {
         /// The windows.
         window: Window,
     },
-    /// Operands `(x, source)`: adds each element of `source` to where the extreme of its window in `x` is. The gradient
-    /// of max pooling. The window has no dilations.
+    /// Operands `(x, source)`: adds each element of `source` to where the extreme of its window in
+    /// `x` is. The gradient of max pooling. The window has no dilations.
     SelectAndScatter {
         /// Which element of a window is selected.
         kind: Extreme,
         /// The windows.
         window: Window,
     },
-    /// Any number of operands of the same dimensions, and as many results: all reordered along `dim` so that the first is
-    /// sorted. Stable. Floats in total order: -NaN, -inf, .., -0, 0, .., inf, NaN.
+    /// Any number of operands of the same dimensions, and as many results: all reordered along
+    /// `dim` so that the first is sorted. Stable. Floats in total order: -NaN, -inf, .., -0, 0, ..,
+    /// inf, NaN.
     Sort {
         /// The dimension that is sorted.
         dim: usize,
@@ -147,8 +156,9 @@ pub enum Op {
         descending: bool,
     },
 
-    /// Operands `(carried.., invariant..)`, of which the first `carried` change. Both graphs take all operands as inputs;
-    /// `condition` gives one `bool` scalar, `body` the next carried values. Results are the last carried values.
+    /// Operands `(carried.., invariant..)`, of which the first `carried` change. Both graphs take
+    /// all operands as inputs; `condition` gives one `bool` scalar, `body` the next carried values.
+    /// Results are the last carried values.
     While {
         /// How many operands are carried from one turn to the next.
         carried: usize,
@@ -157,9 +167,10 @@ pub enum Op {
         /// One turn.
         body: Box<Graph>,
     },
-    /// Operands `(carried.., invariant.., scanned..)`: `length` turns of `body`, which takes the carried values, the invariant
-    /// ones, and one slice of each scanned one along its first dimension, and gives `(next carried.., ys..)`. Results are the
-    /// last carried values, and each of the `ys` of all turns, stacked along a new first dimension.
+    /// Operands `(carried.., invariant.., scanned..)`: `length` turns of `body`, which takes the
+    /// carried values, the invariant ones, and one slice of each scanned one along its first
+    /// dimension, and gives `(next carried.., ys..)`. Results are the last carried values, and each
+    /// of the `ys` of all turns, stacked along a new first dimension.
     Scan {
         /// How many operands, the first, are carried from one turn to the next.
         carried: usize,
@@ -172,16 +183,17 @@ pub enum Op {
         /// One turn.
         body: Box<Graph>,
     },
-    /// Operands are the inputs of `body`, results its outputs: a part of the program that gradients compute again instead
-    /// of keeping what it computed. For all else it is as if its nodes stood here.
+    /// Operands are the inputs of `body`, results its outputs: a part of the program that gradients
+    /// compute again instead of keeping what it computed. For all else it is as if its nodes stood
+    /// here.
     Checkpoint {
         /// What is computed.
         body: Box<Graph>,
         /// What gradients compute again.
         remat: Remat,
     },
-    /// Operands `(index: s32 scalar, inputs..)`. Every branch takes all `inputs` and gives results of the same types. An
-    /// index out of range takes the last branch.
+    /// Operands `(index: s32 scalar, inputs..)`. Every branch takes all `inputs` and gives results
+    /// of the same types. An index out of range takes the last branch.
     Case {
         /// What to run, by index.
         branches: Vec<Graph>,
@@ -214,7 +226,8 @@ pub enum Op {
         /// Who takes part with whom.
         groups: Groups,
     },
-    /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what arrives along `concat`.
+    /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what
+    /// arrives along `concat`.
     AllToAll {
         /// The dimension that shrinks.
         split: usize,
@@ -223,7 +236,8 @@ pub enum Op {
         /// Who takes part with whom.
         groups: Groups,
     },
-    /// Sends along `(from, to)` pairs within each group; a device that nothing is sent to gets zeros.
+    /// Sends along `(from, to)` pairs within each group; a device that nothing is sent to gets
+    /// zeros.
     CollectivePermute {
         /// `(from, to)`, positions in a group, each at most once on each side.
         pairs: Vec<(usize, usize)>,
@@ -234,8 +248,8 @@ pub enum Op {
     PartitionId,
     /// No operands: which replica this device is, a `u32` scalar.
     ReplicaId,
-    /// No operands: where this device is along axes of the mesh, an `s32` scalar; of several axes the last is the fastest.
-    /// In a [`ShardMap`](Op::ShardMap) only.
+    /// No operands: where this device is along axes of the mesh, an `s32` scalar; of several axes
+    /// the last is the fastest. In a [`ShardMap`](Op::ShardMap) only.
     AxisIndex(Axes),
     /// A function that each device of a mesh runs on its own parts of the operands.
     ShardMap(ShardMap),
@@ -270,14 +284,36 @@ impl Op {
             Op::Scatter(_) => "scatter",
             Op::Dot(_) => "dot",
             Op::Convolution(_) => "convolution",
-            Op::Reduce { kind: Reduction::Sum, .. } => "reduce_sum",
-            Op::Reduce { kind: Reduction::Product, .. } => "reduce_product",
-            Op::Reduce { kind: Reduction::Min, .. } => "reduce_min",
-            Op::Reduce { kind: Reduction::Max, .. } => "reduce_max",
-            Op::Reduce { kind: Reduction::And, .. } => "reduce_and",
-            Op::Reduce { kind: Reduction::Or, .. } => "reduce_or",
-            Op::ArgReduce { kind: Extreme::Min, .. } => "argmin",
-            Op::ArgReduce { kind: Extreme::Max, .. } => "argmax",
+            Op::Reduce {
+                kind: Reduction::Sum,
+                ..
+            } => "reduce_sum",
+            Op::Reduce {
+                kind: Reduction::Product,
+                ..
+            } => "reduce_product",
+            Op::Reduce {
+                kind: Reduction::Min,
+                ..
+            } => "reduce_min",
+            Op::Reduce {
+                kind: Reduction::Max,
+                ..
+            } => "reduce_max",
+            Op::Reduce {
+                kind: Reduction::And,
+                ..
+            } => "reduce_and",
+            Op::Reduce {
+                kind: Reduction::Or,
+                ..
+            } => "reduce_or",
+            Op::ArgReduce {
+                kind: Extreme::Min, ..
+            } => "argmin",
+            Op::ArgReduce {
+                kind: Extreme::Max, ..
+            } => "argmax",
             Op::ReduceWindow { .. } => "reduce_window",
             Op::SelectAndScatter { .. } => "select_and_scatter",
             Op::Sort { .. } => "sort",
@@ -303,7 +339,9 @@ impl Op {
     /// The graphs it holds, in the order of its fields.
     pub fn regions(&self) -> Vec<&Graph> {
         match self {
-            Op::While { condition, body, .. } => vec![condition, body],
+            Op::While {
+                condition, body, ..
+            } => vec![condition, body],
             Op::Scan { body, .. } | Op::Checkpoint { body, .. } => vec![body],
             Op::Case { branches } => branches.iter().collect(),
             Op::ShardMap(map) => vec![&map.body],
@@ -437,7 +475,10 @@ impl Unary {
 
 /// Elementwise operations on two operands.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(missing_docs, reason = "each name says it; the spec says the corner cases")]
+#[allow(
+    missing_docs,
+    reason = "each name says it; the spec says the corner cases"
+)]
 pub enum Binary {
     Add,
     And,
@@ -517,6 +558,7 @@ pub enum Remat {
     /// All that they need: only the operands are kept.
     #[default]
     Full,
-    /// All but the results of dot products and convolutions, which are kept: dear to compute, and not so large.
+    /// All but the results of dot products and convolutions, which are kept: dear to compute, and
+    /// not so large.
     SaveDots,
 }

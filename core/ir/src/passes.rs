@@ -1,4 +1,5 @@
-//! Passes over graphs. Each gives a graph with the same inputs and outputs that computes the same bits.
+//! Passes over graphs. Each gives a graph with the same inputs and outputs that computes the same
+//! bits.
 //!
 //! Compilers do all this too; here it keeps what is printed, hashed and compiled small.
 
@@ -39,8 +40,8 @@ pub fn optimize(graph: &Graph) -> Graph {
     dead_code(&common_subexpressions(&identities(graph)))
 }
 
-/// Merges nodes that do the same to the same operands, constants among them. Custom calls with side effects and
-/// optimization barriers stay apart.
+/// Merges nodes that do the same to the same operands, constants among them. Custom calls with side
+/// effects and optimization barriers stay apart.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
@@ -56,7 +57,11 @@ pub fn common_subexpressions(graph: &Graph) -> Graph {
             rewriter.keep(node, op, operands);
             continue;
         }
-        let types = node.results.iter().map(|&result| graph.ty(result)).collect::<Vec<_>>();
+        let types = node
+            .results
+            .iter()
+            .map(|&result| graph.ty(result))
+            .collect::<Vec<_>>();
         let key = state.hash_one((std::mem::discriminant(&op), &operands, types, sample(&op)));
         let candidates = seen.entry(key).or_default();
         let same = |&&candidate: &&usize| {
@@ -77,16 +82,22 @@ pub fn common_subexpressions(graph: &Graph) -> Graph {
     rewriter.finish()
 }
 
-/// The same graph with the nodes of checkpoints where these stand, which is what they are to all but gradients.
+/// The same graph with the nodes of checkpoints where these stand, which is what they are to all
+/// but gradients.
 fn without_checkpoints(graph: &Graph) -> Graph {
     let mut new = Graph::new();
-    let inputs = graph.inputs().iter().map(|&input| new.input(graph.ty(input).clone())).collect();
+    let inputs = graph
+        .inputs()
+        .iter()
+        .map(|&input| new.input(graph.ty(input).clone()))
+        .collect();
     let outputs = put_nodes(&mut new, graph, inputs);
     new.set_outputs(outputs);
     new
 }
 
-/// Puts the nodes of a graph into another that has what they take as inputs, and returns what they give.
+/// Puts the nodes of a graph into another that has what they take as inputs, and returns what they
+/// give.
 fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
     let mut map: HashMap<Value, Value> = graph.inputs().iter().copied().zip(inputs).collect();
     for node in graph.nodes() {
@@ -94,8 +105,18 @@ fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
         let results = match &node.op {
             Op::Checkpoint { body, remat: _ } => put_nodes(new, body, operands),
             op => {
-                let types = node.results.iter().map(|&result| graph.ty(result).clone()).collect();
-                new.push_typed(map_regions(op, &without_checkpoints), operands, types, node.origin).to_vec()
+                let types = node
+                    .results
+                    .iter()
+                    .map(|&result| graph.ty(result).clone())
+                    .collect();
+                new.push_typed(
+                    map_regions(op, &without_checkpoints),
+                    operands,
+                    types,
+                    node.origin,
+                )
+                .to_vec()
             }
         };
         map.extend(node.results.iter().copied().zip(results));
@@ -106,7 +127,12 @@ fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
 /// Something of the attributes to tell operations apart by, cheaply.
 fn sample(op: &Op) -> Vec<u64> {
     match op {
-        Op::Constant(literal) => literal.bytes.iter().take(64).map(|&byte| u64::from(byte)).collect(),
+        Op::Constant(literal) => literal
+            .bytes
+            .iter()
+            .take(64)
+            .map(|&byte| u64::from(byte))
+            .collect(),
         Op::Unary(unary) => vec![*unary as u64],
         Op::Binary(binary) => vec![*binary as u64],
         Op::Compare(comparison) => vec![*comparison as u64],
@@ -124,15 +150,42 @@ fn has_side_effect(op: &Op) -> bool {
 /// The same operation with `pass` applied to the graphs of its regions.
 fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
     match op {
-        Op::While { carried, condition, body } => {
-            Op::While { carried: *carried, condition: Box::new(pass(condition)), body: Box::new(pass(body)) }
-        }
-        Op::Scan { carried, scanned, length, reverse, body } => {
-            Op::Scan { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse, body: Box::new(pass(body)) }
-        }
-        Op::Checkpoint { body, remat } => Op::Checkpoint { body: Box::new(pass(body)), remat: *remat },
-        Op::Case { branches } => Op::Case { branches: branches.iter().map(pass).collect() },
-        Op::ShardMap(ShardMap { mesh, manual, inputs, outputs, body }) => Op::ShardMap(ShardMap {
+        Op::While {
+            carried,
+            condition,
+            body,
+        } => Op::While {
+            carried: *carried,
+            condition: Box::new(pass(condition)),
+            body: Box::new(pass(body)),
+        },
+        Op::Scan {
+            carried,
+            scanned,
+            length,
+            reverse,
+            body,
+        } => Op::Scan {
+            carried: *carried,
+            scanned: *scanned,
+            length: *length,
+            reverse: *reverse,
+            body: Box::new(pass(body)),
+        },
+        Op::Checkpoint { body, remat } => Op::Checkpoint {
+            body: Box::new(pass(body)),
+            remat: *remat,
+        },
+        Op::Case { branches } => Op::Case {
+            branches: branches.iter().map(pass).collect(),
+        },
+        Op::ShardMap(ShardMap {
+            mesh,
+            manual,
+            inputs,
+            outputs,
+            body,
+        }) => Op::ShardMap(ShardMap {
             mesh: mesh.clone(),
             manual: manual.clone(),
             inputs: inputs.clone(),
@@ -140,7 +193,11 @@ fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
             body: Box::new(pass(body)),
         }),
         other => {
-            debug_assert!(other.regions().is_empty(), "{} has regions that no pass goes into", other.name());
+            debug_assert!(
+                other.regions().is_empty(),
+                "{} has regions that no pass goes into",
+                other.name()
+            );
             other.clone()
         }
     }
@@ -170,7 +227,10 @@ impl<'a> Rewriter<'a> {
     }
 
     fn operands(&self, node: &Node) -> Vec<Value> {
-        node.operands.iter().map(|&operand| self.value(operand)).collect()
+        node.operands
+            .iter()
+            .map(|&operand| self.value(operand))
+            .collect()
     }
 
     fn value(&self, old: Value) -> Value {
@@ -179,7 +239,11 @@ impl<'a> Rewriter<'a> {
 
     /// The node is in the new graph too.
     fn keep(&mut self, node: &Node, op: Op, operands: Vec<Value>) {
-        let types = node.results.iter().map(|&result| self.old.ty(result).clone()).collect();
+        let types = node
+            .results
+            .iter()
+            .map(|&result| self.old.ty(result).clone())
+            .collect();
         let results = self.push(op, operands, types, node.origin);
         self.replace(&node.results, &results);
     }
@@ -208,7 +272,10 @@ impl<'a> Rewriter<'a> {
     }
 
     fn finish_with(mut self, outputs: Vec<Value>) -> Graph {
-        let outputs = outputs.into_iter().map(|output| self.value(output)).collect();
+        let outputs = outputs
+            .into_iter()
+            .map(|output| self.value(output))
+            .collect();
         self.new.set_outputs(outputs);
         self.new
     }

@@ -1,7 +1,7 @@
 //! StableHLO text of a graph: what every backend compiles.
 //!
-//! One pass writes into one string. Nothing is decided here but form: which values are computed, and their types, are
-//! the graph's.
+//! One pass writes into one string. Nothing is decided here but form: which values are computed,
+//! and their types, are the graph's.
 
 mod attributes;
 mod collectives;
@@ -22,7 +22,8 @@ use writer::{Name, Writer};
 pub struct Interface {
     /// For people: names dumps, reports and errors.
     pub name: String,
-    /// The devices that share the work of one run. `None` or a mesh of one device: one device does it all.
+    /// The devices that share the work of one run. `None` or a mesh of one device: one device does
+    /// it all.
     pub mesh: Option<Arc<Mesh>>,
     /// One per input of the graph; empty if there is nothing to say of any.
     pub inputs: Vec<Port>,
@@ -32,7 +33,8 @@ pub struct Interface {
     pub aliases: Vec<(usize, usize)>,
     /// How many times the program runs side by side, each run on tensors of its own. At least 1.
     pub replicas: usize,
-    /// Whether the text says which line of the user's made each operation, for the compiler's errors and for profiles.
+    /// Whether the text says which line of the user's made each operation, for the compiler's
+    /// errors and for profiles.
     pub locations: bool,
 }
 
@@ -48,7 +50,10 @@ pub struct Port {
 impl Interface {
     /// One device, nothing donated, with locations.
     pub fn new(name: impl Into<String>) -> Self {
-        Interface { name: name.into(), ..Interface::default() }
+        Interface {
+            name: name.into(),
+            ..Interface::default()
+        }
     }
 }
 
@@ -81,12 +86,14 @@ impl Default for Interface {
 /// ```
 ///
 /// # Errors
-/// As [`text`]; and if the program is for several devices and an input or output has no [`Port::spec`], or one that does
-/// not divide it.
+/// As [`text`]; and if the program is for several devices and an input or output has no
+/// [`Port::spec`], or one that does not divide it.
 pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     let code = text(graph, interface)?;
     let shards = |values: &[crate::Value], ports: &[Port], what: &str| -> Result<Vec<TensorType>> {
-        let shard = |(i, &value): (usize, &crate::Value)| shard(interface, graph.ty(value), ports.get(i), what, i);
+        let shard = |(i, &value): (usize, &crate::Value)| {
+            shard(interface, graph.ty(value), ports.get(i), what, i)
+        };
         values.iter().enumerate().map(shard).collect()
     };
     let mut donated: Vec<usize> = interface.aliases.iter().map(|&(input, _)| input).collect();
@@ -107,19 +114,31 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
 /// The graph as StableHLO text.
 ///
 /// # Errors
-/// If the interface does not fit the graph: another number of inputs or outputs, a spec that names no axis of the mesh,
-/// an alias of two tensors that differ. If the graph has an operation that does not fit the interface: a collective
-/// whose groups name replicas that are not there.
+/// If the interface does not fit the graph: another number of inputs or outputs, a spec that names
+/// no axis of the mesh, an alias of two tensors that differ. If the graph has an operation that
+/// does not fit the interface: a collective whose groups name replicas that are not there.
 pub fn text(graph: &Graph, interface: &Interface) -> Result<String> {
     check(graph, interface)?;
     let mesh = interface.mesh.as_deref().filter(|mesh| mesh.size() > 1);
     let mut writer = Writer::new(graph.nodes().len(), interface.locations);
-    let mut printer =
-        Printer { w: &mut writer, mesh: interface.mesh.as_deref(), replicas: interface.replicas, manual: None, channels: 0 };
+    let mut printer = Printer {
+        w: &mut writer,
+        mesh: interface.mesh.as_deref(),
+        replicas: interface.replicas,
+        manual: None,
+        channels: 0,
+    };
 
     printer.w.text("module @").symbol(&interface.name);
-    printer.w.text(" attributes {mhlo.num_partitions = ").number(mesh.map_or(1, Mesh::size));
-    printer.w.text(" : i32, mhlo.num_replicas = ").number(interface.replicas).text(" : i32} {");
+    printer
+        .w
+        .text(" attributes {mhlo.num_partitions = ")
+        .number(mesh.map_or(1, Mesh::size));
+    printer
+        .w
+        .text(" : i32, mhlo.num_replicas = ")
+        .number(interface.replicas)
+        .text(" : i32} {");
     printer.w.indent();
     if let Some(mesh) = mesh {
         printer.w.line().text("sdy.mesh @mesh = <[");
@@ -135,9 +154,16 @@ pub fn text(graph: &Graph, interface: &Interface) -> Result<String> {
         let name = Name::Argument(i as u32);
         let port = interface.inputs.get(i);
         printer.w.comma(i).name(name).text(": ").ty(ty);
-        let alias = interface.aliases.iter().find(|&&(input, _)| input == i).map(|&(_, output)| output);
+        let alias = interface
+            .aliases
+            .iter()
+            .find(|&&(input, _)| input == i)
+            .map(|&(_, output)| output);
         printer.port_attributes(ty, port, alias);
-        if let Some(label) = port.and_then(|port| port.name.as_deref()).filter(|_| interface.locations) {
+        if let Some(label) = port
+            .and_then(|port| port.name.as_deref())
+            .filter(|_| interface.locations)
+        {
             printer.w.text(" loc(").string(label).text(")");
         }
         inputs.push(name);
@@ -185,7 +211,11 @@ impl Printer<'_> {
             let outcome = self.node(graph, node, &operands, &types, &mut names);
             outcome.map_err(|error| located(error, node.origin))?;
         }
-        Ok(graph.outputs().iter().map(|output| names[output.index()]).collect())
+        Ok(graph
+            .outputs()
+            .iter()
+            .map(|output| names[output.index()])
+            .collect())
     }
 
     /// `return %1, %2 : t, t`
@@ -195,22 +225,32 @@ impl Printer<'_> {
             self.w.text(if i == 0 { " " } else { ", " }).name(output);
         }
         for (i, &output) in graph.outputs().iter().enumerate() {
-            self.w.text(if i == 0 { " : " } else { ", " }).ty(graph.ty(output));
+            self.w
+                .text(if i == 0 { " : " } else { ", " })
+                .ty(graph.ty(output));
         }
     }
 
     /// `{sdy.sharding = .., tf.aliasing_output = 0 : i32}`, if there is something to say.
     fn port_attributes(&mut self, ty: &TensorType, port: Option<&Port>, alias: Option<usize>) {
-        let spec = port.and_then(|port| port.spec.as_ref()).filter(|_| self.partitioned());
+        let spec = port
+            .and_then(|port| port.spec.as_ref())
+            .filter(|_| self.partitioned());
         if spec.is_none() && alias.is_none() {
             return;
         }
         self.w.text(" {");
         if let Some(spec) = spec {
-            self.w.text("sdy.sharding = #sdy.sharding").sharding(spec, ty.rank());
+            self.w
+                .text("sdy.sharding = #sdy.sharding")
+                .sharding(spec, ty.rank());
         }
         if let Some(output) = alias {
-            self.w.comma(usize::from(spec.is_some())).text("tf.aliasing_output = ").number(output).text(" : i32");
+            self.w
+                .comma(usize::from(spec.is_some()))
+                .text("tf.aliasing_output = ")
+                .number(output)
+                .text(" : i32");
         }
         self.w.text("}");
     }
@@ -219,13 +259,29 @@ impl Printer<'_> {
         self.mesh.is_some_and(|mesh| mesh.size() > 1)
     }
 
-    fn node(&mut self, graph: &Graph, node: &Node, operands: &[Name], types: &[&TensorType], names: &mut [Name]) -> Result<()> {
-        let cx = ops::Cx { graph, node, operands, types };
+    fn node(
+        &mut self,
+        graph: &Graph,
+        node: &Node,
+        operands: &[Name],
+        types: &[&TensorType],
+        names: &mut [Name],
+    ) -> Result<()> {
+        let cx = ops::Cx {
+            graph,
+            node,
+            operands,
+            types,
+        };
         match self.op(cx)? {
             ops::Printed::Group(group) => {
                 let single = node.results.len() == 1;
                 for (i, result) in node.results.iter().enumerate() {
-                    names[result.index()] = if single { Name::Single(group) } else { Name::Part(group, i as u32) };
+                    names[result.index()] = if single {
+                        Name::Single(group)
+                    } else {
+                        Name::Part(group, i as u32)
+                    };
                 }
             }
             ops::Printed::Same(operand) => names[node.results[0].index()] = operand,
@@ -241,46 +297,87 @@ impl Printer<'_> {
 
 /// The interface fits the graph.
 fn check(graph: &Graph, interface: &Interface) -> Result<()> {
-    let fail = |message: String| Err(Error::invalid("print", format!("program `{}`: {message}", interface.name)));
-    let sides = [("input", graph.inputs(), &interface.inputs), ("output", graph.outputs(), &interface.outputs)];
+    let fail = |message: String| {
+        Err(Error::invalid(
+            "print",
+            format!("program `{}`: {message}", interface.name),
+        ))
+    };
+    let sides = [
+        ("input", graph.inputs(), &interface.inputs),
+        ("output", graph.outputs(), &interface.outputs),
+    ];
     for (what, values, ports) in sides {
         if !ports.is_empty() && ports.len() != values.len() {
-            return fail(format!("{} {what} ports for {} {what}s of the graph", ports.len(), values.len()));
+            return fail(format!(
+                "{} {what} ports for {} {what}s of the graph",
+                ports.len(),
+                values.len()
+            ));
         }
         for (i, (&value, port)) in values.iter().zip(ports).enumerate() {
-            let (ty, Some(spec)) = (graph.ty(value), &port.spec) else { continue };
+            let (ty, Some(spec)) = (graph.ty(value), &port.spec) else {
+                continue;
+            };
             let outcome = match &interface.mesh {
-                Some(mesh) => Sharding::new(mesh, spec.clone()).and_then(|sharding| sharding.shard_type(ty).map(|_| ())),
+                Some(mesh) => Sharding::new(mesh, spec.clone())
+                    .and_then(|sharding| sharding.shard_type(ty).map(|_| ())),
                 None if spec.is_replicated() && spec.rank() <= ty.rank() => Ok(()),
-                None => Err(Error::invalid("sharding", format!("{spec} of {ty}, and no mesh"))),
+                None => Err(Error::invalid(
+                    "sharding",
+                    format!("{spec} of {ty}, and no mesh"),
+                )),
             };
             outcome.map_err(|error| error_of_port(interface, what, i, Some(port), error))?;
         }
     }
     if interface.replicas == 0 || i32::try_from(interface.replicas).is_err() {
-        return fail(format!("{} replicas; it is to be 1 or more", interface.replicas));
+        return fail(format!(
+            "{} replicas; it is to be 1 or more",
+            interface.replicas
+        ));
     }
     for (i, &(input, output)) in interface.aliases.iter().enumerate() {
-        let (Some(&from), Some(&to)) = (graph.inputs().get(input), graph.outputs().get(output)) else {
+        let (Some(&from), Some(&to)) = (graph.inputs().get(input), graph.outputs().get(output))
+        else {
             let (inputs, outputs) = (graph.inputs().len(), graph.outputs().len());
-            return fail(format!("alias of input {input} and output {output}; there are {inputs} inputs and {outputs} outputs"));
+            return fail(format!(
+                "alias of input {input} and output {output}; there are {inputs} inputs and {outputs} outputs"
+            ));
         };
-        if interface.aliases[..i].iter().any(|&(other, _)| other == input) {
+        if interface.aliases[..i]
+            .iter()
+            .any(|&(other, _)| other == input)
+        {
             return fail(format!("input {input} is aliased twice"));
         }
-        if interface.aliases[..i].iter().any(|&(_, other)| other == output) {
+        if interface.aliases[..i]
+            .iter()
+            .any(|&(_, other)| other == output)
+        {
             return fail(format!("output {output} is aliased twice"));
         }
         let (from, to) = (graph.ty(from), graph.ty(to));
         if from != to {
-            return fail(format!("input {input} is {from} and output {output} is {to}; aliases are to be equal"));
+            return fail(format!(
+                "input {input} is {from} and output {output} is {to}; aliases are to be equal"
+            ));
         }
         let spec = |ports: &[Port], i: usize| ports.get(i).and_then(|port| port.spec.clone());
-        let (input_spec, output_spec) = (spec(&interface.inputs, input), spec(&interface.outputs, output));
-        let axes = |spec: &Option<PartitionSpec>, dim| spec.as_ref().map(|spec| spec.axes(dim).to_vec());
+        let (input_spec, output_spec) = (
+            spec(&interface.inputs, input),
+            spec(&interface.outputs, output),
+        );
+        let axes =
+            |spec: &Option<PartitionSpec>, dim| spec.as_ref().map(|spec| spec.axes(dim).to_vec());
         let partitioned = interface.mesh.as_ref().is_some_and(|mesh| mesh.size() > 1);
-        if partitioned && (0..from.rank()).any(|dim| axes(&input_spec, dim) != axes(&output_spec, dim)) {
-            let say = |spec: &Option<PartitionSpec>| spec.as_ref().map_or("not said".to_string(), |spec| spec.to_string());
+        if partitioned
+            && (0..from.rank()).any(|dim| axes(&input_spec, dim) != axes(&output_spec, dim))
+        {
+            let say = |spec: &Option<PartitionSpec>| {
+                spec.as_ref()
+                    .map_or("not said".to_string(), |spec| spec.to_string())
+            };
             return fail(format!(
                 "input {input} lies as {} and output {output} as {}; aliases are to lie alike",
                 say(&input_spec),
@@ -292,26 +389,56 @@ fn check(graph: &Graph, interface: &Interface) -> Result<()> {
 }
 
 /// The type of an input or output that one device sees.
-fn shard(interface: &Interface, ty: &TensorType, port: Option<&Port>, what: &str, i: usize) -> Result<TensorType> {
-    let Some(mesh) = interface.mesh.as_ref().filter(|mesh| mesh.size() > 1) else { return Ok(ty.clone()) };
+fn shard(
+    interface: &Interface,
+    ty: &TensorType,
+    port: Option<&Port>,
+    what: &str,
+    i: usize,
+) -> Result<TensorType> {
+    let Some(mesh) = interface.mesh.as_ref().filter(|mesh| mesh.size() > 1) else {
+        return Ok(ty.clone());
+    };
     let Some(spec) = port.and_then(|port| port.spec.as_ref()) else {
-        let error =
-            Error::invalid("sharding", format!("{ty} on {mesh} has no spec; say one, such as PartitionSpec::replicated()"));
+        let error = Error::invalid(
+            "sharding",
+            format!("{ty} on {mesh} has no spec; say one, such as PartitionSpec::replicated()"),
+        );
         return Err(error_of_port(interface, what, i, port, error));
     };
     let shard = Sharding::new(mesh, spec.clone()).and_then(|sharding| sharding.shard_type(ty));
     shard.map_err(|error| error_of_port(interface, what, i, port, error))
 }
 
-fn error_of_port(interface: &Interface, what: &str, i: usize, port: Option<&Port>, error: Error) -> Error {
-    let name = port.and_then(|port| port.name.as_ref()).map(|name| format!(" (`{name}`)")).unwrap_or_default();
-    Error::invalid("print", format!("program `{}`: {what} {i}{name}: {}", interface.name, error.message()))
+fn error_of_port(
+    interface: &Interface,
+    what: &str,
+    i: usize,
+    port: Option<&Port>,
+    error: Error,
+) -> Error {
+    let name = port
+        .and_then(|port| port.name.as_ref())
+        .map(|name| format!(" (`{name}`)"))
+        .unwrap_or_default();
+    Error::invalid(
+        "print",
+        format!(
+            "program `{}`: {what} {i}{name}: {}",
+            interface.name,
+            error.message()
+        ),
+    )
 }
 
 /// Says which line of the user's made the operation.
 pub(crate) fn located(error: Error, origin: Option<&'static Location<'static>>) -> Error {
     match origin {
-        Some(origin) => Error::new(error.kind(), error.op().to_string(), format!("{} (at {origin})", error.message())),
+        Some(origin) => Error::new(
+            error.kind(),
+            error.op().to_string(),
+            format!("{} (at {origin})", error.message()),
+        ),
         None => error,
     }
 }

@@ -4,26 +4,37 @@ use halite_core::{Error, Result, TensorType};
 
 use crate::{Graph, Node, Value, infer, print::located};
 
-/// Every value is made before it is used and made once, types are those that [`infer()`] gives, outputs and the graphs
-/// of regions likewise.
+/// Every value is made before it is used and made once, types are those that [`infer()`] gives,
+/// outputs and the graphs of regions likewise.
 ///
-/// A graph made by [`Graph::push`] from its own values is always valid; one whose values come from elsewhere may not be.
+/// A graph made by [`Graph::push`] from its own values is always valid; one whose values come from
+/// elsewhere may not be.
 ///
 /// # Errors
 /// For the first node that is wrong: its number, operation and origin, and what is wrong.
 pub fn verify(graph: &Graph) -> Result<()> {
     let mut made = vec![false; graph.value_count()];
     for (i, &input) in graph.inputs().iter().enumerate() {
-        make(&mut made, input).map_err(|problem| Error::invalid("verify", format!("input {i}: {problem}")))?;
+        make(&mut made, input)
+            .map_err(|problem| Error::invalid("verify", format!("input {i}: {problem}")))?;
     }
     for (i, node) in graph.nodes().iter().enumerate() {
         check(graph, node, &mut made).map_err(|problem| {
-            located(Error::invalid("verify", format!("node {i}, {}: {problem}", node.op.name())), node.origin)
+            located(
+                Error::invalid("verify", format!("node {i}, {}: {problem}", node.op.name())),
+                node.origin,
+            )
         })?;
     }
     for (i, output) in graph.outputs().iter().enumerate() {
         if !made.get(output.index()).copied().unwrap_or(false) {
-            return Err(Error::invalid("verify", format!("output {i} is value {}, which nothing makes", output.index())));
+            return Err(Error::invalid(
+                "verify",
+                format!(
+                    "output {i} is value {}, which nothing makes",
+                    output.index()
+                ),
+            ));
         }
     }
     Ok(())
@@ -33,21 +44,47 @@ fn check(graph: &Graph, node: &Node, made: &mut [bool]) -> Result<(), String> {
     for (i, operand) in node.operands.iter().enumerate() {
         match made.get(operand.index()) {
             Some(true) => {}
-            Some(false) => return Err(format!("operand {i} is value {}, which is not made before", operand.index())),
-            None => return Err(format!("operand {i} is value {}; the graph has {}", operand.index(), graph.value_count())),
+            Some(false) => {
+                return Err(format!(
+                    "operand {i} is value {}, which is not made before",
+                    operand.index()
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "operand {i} is value {}; the graph has {}",
+                    operand.index(),
+                    graph.value_count()
+                ));
+            }
         }
     }
     for (i, region) in node.op.regions().into_iter().enumerate() {
         verify(region).map_err(|error| format!("in region {i}: {}", error.message()))?;
     }
-    let operands: Vec<&TensorType> = node.operands.iter().map(|&operand| graph.ty(operand)).collect();
+    let operands: Vec<&TensorType> = node
+        .operands
+        .iter()
+        .map(|&operand| graph.ty(operand))
+        .collect();
     let wanted = infer(&node.op, &operands).map_err(|error| error.message().to_string())?;
     for (i, &result) in node.results.iter().enumerate() {
         make(made, result).map_err(|problem| format!("result {i}: {problem}"))?;
     }
-    if !node.results.iter().map(|&result| graph.ty(result)).eq(&wanted) {
-        let results: Vec<&TensorType> = node.results.iter().map(|&result| graph.ty(result)).collect();
-        return Err(format!("the results are said to be {results:?}, they are {wanted:?}"));
+    if !node
+        .results
+        .iter()
+        .map(|&result| graph.ty(result))
+        .eq(&wanted)
+    {
+        let results: Vec<&TensorType> = node
+            .results
+            .iter()
+            .map(|&result| graph.ty(result))
+            .collect();
+        return Err(format!(
+            "the results are said to be {results:?}, they are {wanted:?}"
+        ));
     }
     Ok(())
 }
@@ -78,26 +115,53 @@ mod tests {
         let with = |operand: u32, result: TensorType| {
             let mut graph = Graph::new();
             graph.input(ty.clone());
-            graph.push_typed(Op::Unary(Unary::Tanh), vec![Value(operand)], vec![result], Some(here));
+            graph.push_typed(
+                Op::Unary(Unary::Tanh),
+                vec![Value(operand)],
+                vec![result],
+                Some(here),
+            );
             verify(&graph).map_err(|error| error.to_string())
         };
         let error = |problem: &str| Err(format!("verify: node 0, tanh: {problem} (at {here})"));
         assert_eq!(with(0, ty.clone()), Ok(()));
-        assert_eq!(with(1, ty.clone()), error("operand 0 is value 1, which is not made before"));
-        assert_eq!(with(9, ty.clone()), error("operand 0 is value 9; the graph has 2"));
+        assert_eq!(
+            with(1, ty.clone()),
+            error("operand 0 is value 1, which is not made before")
+        );
+        assert_eq!(
+            with(9, ty.clone()),
+            error("operand 0 is value 9; the graph has 2")
+        );
         let other = ty.with_dtype(DType::S32);
-        assert_eq!(with(0, other), error("the results are said to be [s32[2]], they are [f32[2]]"));
+        assert_eq!(
+            with(0, other),
+            error("the results are said to be [s32[2]], they are [f32[2]]")
+        );
     }
 
     #[test]
     fn a_wrong_region_is_found_inside_its_node() {
         let mut branch = Graph::new();
         let x = branch.input(TensorType::scalar(DType::S32));
-        branch.push_typed(Op::Unary(Unary::Tanh), vec![x], vec![TensorType::scalar(DType::S32)], None);
+        branch.push_typed(
+            Op::Unary(Unary::Tanh),
+            vec![x],
+            vec![TensorType::scalar(DType::S32)],
+            None,
+        );
         branch.set_outputs(vec![x]);
         let mut graph = Graph::new();
         let index = graph.input(TensorType::scalar(DType::S32));
-        graph.push(Op::Case { branches: vec![branch] }, &[index, index], None).unwrap();
+        graph
+            .push(
+                Op::Case {
+                    branches: vec![branch],
+                },
+                &[index, index],
+                None,
+            )
+            .unwrap();
         let error = verify(&graph).unwrap_err().to_string();
         let inside = "in region 0: node 0, tanh: s32[] has elements of type s32; takes floats (convert first)";
         assert_eq!(error, format!("verify: node 0, case: {inside}"));

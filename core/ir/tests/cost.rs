@@ -1,18 +1,33 @@
 //! Costs against counts by hand.
 
 use halite_core::{DType, TensorType};
-use halite_ir::{Binary, Comparison, ConvDims, Convolution, Graph, Op, Reduction, Unary, Value, cost};
+use halite_ir::{
+    Binary, Comparison, ConvDims, Convolution, Graph, Op, Reduction, Unary, Value, cost,
+};
 
 fn f32(dims: &[usize]) -> TensorType {
     TensorType::new(DType::F32, dims)
 }
 
 /// `x` NHWC with a kernel HWIO of 3x3.
-fn convolution(strides: usize, padding: (i64, i64), input_dilation: usize, feature_groups: usize) -> Convolution {
-    let nhwc = ConvDims { batch: 0, feature: 3, spatial: vec![1, 2] };
+fn convolution(
+    strides: usize,
+    padding: (i64, i64),
+    input_dilation: usize,
+    feature_groups: usize,
+) -> Convolution {
+    let nhwc = ConvDims {
+        batch: 0,
+        feature: 3,
+        spatial: vec![1, 2],
+    };
     Convolution {
         input: nhwc.clone(),
-        kernel: ConvDims { batch: 3, feature: 2, spatial: vec![0, 1] },
+        kernel: ConvDims {
+            batch: 3,
+            feature: 2,
+            spatial: vec![0, 1],
+        },
         output: nhwc,
         strides: vec![strides; 2],
         padding: vec![padding; 2],
@@ -28,7 +43,9 @@ fn convolution(strides: usize, padding: (i64, i64), input_dilation: usize, featu
 fn of_convolution(convolution: Convolution, x: &[usize], kernel: &[usize]) -> f64 {
     let mut graph = Graph::new();
     let (x, kernel) = (graph.input(f32(x)), graph.input(f32(kernel)));
-    graph.push(Op::Convolution(convolution), &[x, kernel], None).unwrap();
+    graph
+        .push(Op::Convolution(convolution), &[x, kernel], None)
+        .unwrap();
     cost(&graph).convolution
 }
 
@@ -36,16 +53,26 @@ fn of_convolution(convolution: Convolution, x: &[usize], kernel: &[usize]) -> f6
 fn a_convolution_counts_where_its_window_is_on_the_image() {
     let (image, kernel) = ([2, 5, 5, 3], [3, 3, 3, 8]);
     // No padding: 3x3 places, 9 taps each, 3 features to 8, batch 2.
-    assert_eq!(of_convolution(convolution(1, (0, 0), 1, 1), &image, &kernel), 2.0 * 2.0 * 9.0 * 9.0 * 3.0 * 8.0);
-    // Padded by one on both sides: along a dimension the first and last of 5 places lose a tap, so 5 * 3 - 2 taps.
-    assert_eq!(of_convolution(convolution(1, (1, 1), 1, 1), &image, &kernel), 2.0 * 2.0 * 13.0 * 13.0 * 3.0 * 8.0);
+    assert_eq!(
+        of_convolution(convolution(1, (0, 0), 1, 1), &image, &kernel),
+        2.0 * 2.0 * 9.0 * 9.0 * 3.0 * 8.0
+    );
+    // Padded by one on both sides: along a dimension the first and last of 5 places lose a tap, so
+    // 5 * 3 - 2 taps.
+    assert_eq!(
+        of_convolution(convolution(1, (1, 1), 1, 1), &image, &kernel),
+        2.0 * 2.0 * 13.0 * 13.0 * 3.0 * 8.0
+    );
     // Every other place: 3 of them, at 0, 2, 4; the first and the last lose a tap.
-    assert_eq!(of_convolution(convolution(2, (1, 1), 1, 1), &image, &kernel), 2.0 * 2.0 * 7.0 * 7.0 * 3.0 * 8.0);
+    assert_eq!(
+        of_convolution(convolution(2, (1, 1), 1, 1), &image, &kernel),
+        2.0 * 2.0 * 7.0 * 7.0 * 3.0 * 8.0
+    );
     // Two groups of features: each result sees half of them.
     let grouped = of_convolution(convolution(1, (0, 0), 1, 2), &[2, 5, 5, 4], &[3, 3, 2, 8]);
     assert_eq!(grouped, 2.0 * 2.0 * 9.0 * 9.0 * 2.0 * 8.0);
-    // The gradient of stride 2 by its image: zeros between elements are not multiplied. The places along a dimension are
-    // those of the strided convolution turned around, so as many taps meet.
+    // The gradient of stride 2 by its image: zeros between elements are not multiplied. The places
+    // along a dimension are those of the strided convolution turned around, so as many taps meet.
     let back = of_convolution(convolution(1, (1, 1), 2, 1), &[2, 3, 3, 8], &[3, 3, 8, 3]);
     assert_eq!(back, 2.0 * 2.0 * 7.0 * 7.0 * 8.0 * 3.0);
 }
@@ -57,10 +84,19 @@ fn elementwise_work_reductions_and_transcendentals_are_counted_apart_and_bytes_b
     let mut push = |op: Op, operands: &[Value]| graph.push(op, operands, None).unwrap()[0];
     let squared = push(Op::Binary(Binary::Multiply), &[x, x]); // 32, 3 * 128 bytes
     let exponential = push(Op::Unary(Unary::Exponential), &[squared]); // 32 apart, 2 * 128 bytes
-    let sum = push(Op::Reduce { kind: Reduction::Sum, dims: vec![1] }, &[exponential]); // 28, 128 + 16 bytes
+    let sum = push(
+        Op::Reduce {
+            kind: Reduction::Sum,
+            dims: vec![1],
+        },
+        &[exponential],
+    ); // 28, 128 + 16 bytes
     push(Op::Reshape { dims: vec![2, 2] }, &[sum]); // nothing
     let cost = cost(&graph);
-    assert_eq!((cost.elementwise, cost.transcendental, cost.contractions()), (60.0, 32.0, 0.0));
+    assert_eq!(
+        (cost.elementwise, cost.transcendental, cost.contractions()),
+        (60.0, 32.0, 0.0)
+    );
     assert_eq!((cost.unfused_bytes, cost.contraction_bytes), (784.0, 0.0));
     assert_eq!(cost.flops(), 60.0);
 }
@@ -80,14 +116,28 @@ fn branches_count_as_the_dearest_and_a_loop_of_unknown_turns_once_with_a_note() 
     let mut graph = Graph::new();
     let index = graph.input(TensorType::scalar(DType::S32));
     let x = graph.input(scalar.clone());
-    graph.push(Op::Case { branches: vec![branch(1), branch(5), branch(2)] }, &[index, x], None).unwrap();
+    graph
+        .push(
+            Op::Case {
+                branches: vec![branch(1), branch(5), branch(2)],
+            },
+            &[index, x],
+            None,
+        )
+        .unwrap();
     assert_eq!(cost(&graph).elementwise, 5.0);
 
     let mut condition = Graph::new();
     let at = condition.input(scalar.clone());
-    let answer = condition.push(Op::Compare(Comparison::Lt), &[at, at], None).unwrap()[0];
+    let answer = condition
+        .push(Op::Compare(Comparison::Lt), &[at, at], None)
+        .unwrap()[0];
     condition.set_outputs(vec![answer]);
-    let turning = Op::While { carried: 1, condition: Box::new(condition), body: Box::new(branch(3)) };
+    let turning = Op::While {
+        carried: 1,
+        condition: Box::new(condition),
+        body: Box::new(branch(3)),
+    };
     graph.push(turning, &[x], None).unwrap();
     let cost = cost(&graph);
     assert_eq!(cost.elementwise, 5.0 + 1.0 + 3.0);

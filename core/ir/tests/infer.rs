@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 use halite_core::{DType, DType::*, PartitionSpec, TensorType};
 use halite_ir::{
-    Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Groups, Literal, Op, Reduction, Remat, Scatter,
-    Unary, Window, infer,
+    Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Groups, Literal, Op,
+    Reduction, Remat, Scatter, Unary, Window, infer,
 };
 
 /// One line per error.
@@ -36,12 +36,18 @@ fn elementwise_operations_want_equal_types_that_they_can_compute_with() {
             (Op::Binary(Binary::Add), vec![f32(&[3]), ty(Bf16, &[3])]),
             (Op::Binary(Binary::Multiply), vec![f32(&[3])]),
             (Op::Binary(Binary::And), vec![f32(&[3]), f32(&[3])]),
-            (Op::Binary(Binary::Subtract), vec![ty(Bool, &[3]), ty(Bool, &[3])]),
+            (
+                Op::Binary(Binary::Subtract),
+                vec![ty(Bool, &[3]), ty(Bool, &[3])],
+            ),
             (Op::Binary(Binary::Atan2), vec![ty(S32, &[]), ty(S32, &[])]),
             (Op::Unary(Unary::Exponential), vec![ty(S32, &[2])]),
             (Op::Unary(Unary::Abs), vec![ty(U8, &[2])]),
             (Op::Unary(Unary::Not), vec![f32(&[2])]),
-            (Op::Unary(Unary::PopulationCount), vec![f32(&[2]), f32(&[2])]),
+            (
+                Op::Unary(Unary::PopulationCount),
+                vec![f32(&[2]), f32(&[2])],
+            ),
             (Op::Compare(Comparison::Lt), vec![f32(&[2]), f32(&[])]),
             (Op::Select, vec![ty(S32, &[2]), f32(&[2]), f32(&[2])]),
             (Op::Select, vec![ty(Bool, &[3]), f32(&[2]), f32(&[2])]),
@@ -50,8 +56,20 @@ fn elementwise_operations_want_equal_types_that_they_can_compute_with() {
             (Op::Clamp, vec![ty(S32, &[]), f32(&[2]), f32(&[])]),
             (Op::BitcastConvert(S64), vec![f32(&[2])]),
             (Op::BitcastConvert(U8), vec![ty(Bool, &[2])]),
-            (Op::ReducePrecision { exponent: 0, mantissa: 7 }, vec![f32(&[])]),
-            (Op::ReducePrecision { exponent: 8, mantissa: 7 }, vec![ty(S8, &[])]),
+            (
+                Op::ReducePrecision {
+                    exponent: 0,
+                    mantissa: 7,
+                },
+                vec![f32(&[])],
+            ),
+            (
+                Op::ReducePrecision {
+                    exponent: 8,
+                    mantissa: 7,
+                },
+                vec![ty(S8, &[])],
+            ),
         ],
         expect![[r#"
             add: f32[3, 4] and f32[4, 3] differ; elementwise operations need equal types (broadcast first)
@@ -85,39 +103,196 @@ fn moving_elements_wants_dimensions_that_are_there() {
         vec![
             (Op::Constant(Literal::splat(1.0f32, [])), vec![f32(&[])]),
             (Op::Constant(Literal::splat(1.0f32, [huge, 2])), vec![]),
-            (Op::Iota { ty: f32(&[2]), dim: 1 }, vec![]),
-            (Op::Iota { ty: f32(&[]), dim: 0 }, vec![]),
-            (Op::Iota { ty: ty(Bool, &[2]), dim: 0 }, vec![]),
-            (Op::Broadcast { dims: vec![4, 3], mapping: vec![0] }, vec![f32(&[3])]),
-            (Op::Broadcast { dims: vec![4, 3], mapping: vec![0, 0] }, vec![f32(&[4, 4])]),
-            (Op::Broadcast { dims: vec![4, 3], mapping: vec![2] }, vec![f32(&[3])]),
-            (Op::Broadcast { dims: vec![3], mapping: vec![] }, vec![f32(&[3])]),
-            (Op::Broadcast { dims: vec![huge, huge], mapping: vec![] }, vec![f32(&[])]),
+            (
+                Op::Iota {
+                    ty: f32(&[2]),
+                    dim: 1,
+                },
+                vec![],
+            ),
+            (
+                Op::Iota {
+                    ty: f32(&[]),
+                    dim: 0,
+                },
+                vec![],
+            ),
+            (
+                Op::Iota {
+                    ty: ty(Bool, &[2]),
+                    dim: 0,
+                },
+                vec![],
+            ),
+            (
+                Op::Broadcast {
+                    dims: vec![4, 3],
+                    mapping: vec![0],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Broadcast {
+                    dims: vec![4, 3],
+                    mapping: vec![0, 0],
+                },
+                vec![f32(&[4, 4])],
+            ),
+            (
+                Op::Broadcast {
+                    dims: vec![4, 3],
+                    mapping: vec![2],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Broadcast {
+                    dims: vec![3],
+                    mapping: vec![],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Broadcast {
+                    dims: vec![huge, huge],
+                    mapping: vec![],
+                },
+                vec![f32(&[])],
+            ),
             (Op::Reshape { dims: vec![5] }, vec![f32(&[2, 3])]),
-            (Op::Reshape { dims: vec![huge, huge] }, vec![f32(&[2, 3])]),
-            (Op::Reshape { dims: vec![0, huge] }, vec![f32(&[0])]),
+            (
+                Op::Reshape {
+                    dims: vec![huge, huge],
+                },
+                vec![f32(&[2, 3])],
+            ),
+            (
+                Op::Reshape {
+                    dims: vec![0, huge],
+                },
+                vec![f32(&[0])],
+            ),
             (Op::Reshape { dims: vec![4] }, vec![f32(&[huge, 2])]),
-            (Op::Transpose { permutation: vec![0] }, vec![f32(&[2, 3])]),
-            (Op::Transpose { permutation: vec![0, 0] }, vec![f32(&[2, 3])]),
-            (Op::Transpose { permutation: vec![0, 2] }, vec![f32(&[2, 3])]),
+            (
+                Op::Transpose {
+                    permutation: vec![0],
+                },
+                vec![f32(&[2, 3])],
+            ),
+            (
+                Op::Transpose {
+                    permutation: vec![0, 0],
+                },
+                vec![f32(&[2, 3])],
+            ),
+            (
+                Op::Transpose {
+                    permutation: vec![0, 2],
+                },
+                vec![f32(&[2, 3])],
+            ),
             (Op::Reverse { dims: vec![1, 1] }, vec![f32(&[2, 3])]),
             (Op::Reverse { dims: vec![0] }, vec![f32(&[])]),
             (Op::Concatenate { dim: 0 }, vec![]),
             (Op::Concatenate { dim: 1 }, vec![f32(&[2, 3]), f32(&[3, 3])]),
             (Op::Concatenate { dim: 0 }, vec![f32(&[2]), ty(S32, &[2])]),
             (Op::Concatenate { dim: 2 }, vec![f32(&[2, 3])]),
-            (Op::Concatenate { dim: 1 }, vec![f32(&[0, isize::MAX as usize]), f32(&[0, isize::MAX as usize]), f32(&[0, 2])]),
-            (Op::Slice { starts: vec![0], limits: vec![4], strides: vec![1] }, vec![f32(&[3])]),
-            (Op::Slice { starts: vec![2], limits: vec![1], strides: vec![1] }, vec![f32(&[3])]),
-            (Op::Slice { starts: vec![0], limits: vec![1], strides: vec![0] }, vec![f32(&[3])]),
-            (Op::Slice { starts: vec![0], limits: vec![1], strides: vec![huge] }, vec![f32(&[3])]),
-            (Op::Slice { starts: vec![0], limits: vec![1, 1], strides: vec![1] }, vec![f32(&[3])]),
-            (Op::Pad { low: vec![-2], high: vec![-2], interior: vec![0] }, vec![f32(&[3]), f32(&[])]),
-            (Op::Pad { low: vec![0], high: vec![0], interior: vec![huge] }, vec![f32(&[3]), f32(&[])]),
-            (Op::Pad { low: vec![0], high: vec![0], interior: vec![huge / 2] }, vec![f32(&[9]), f32(&[])]),
-            (Op::Pad { low: vec![i64::MAX], high: vec![i64::MAX], interior: vec![0] }, vec![f32(&[0]), f32(&[])]),
-            (Op::Pad { low: vec![0], high: vec![0], interior: vec![0] }, vec![f32(&[3]), ty(S32, &[])]),
-            (Op::Pad { low: vec![0], high: vec![], interior: vec![0] }, vec![f32(&[3]), f32(&[])]),
+            (
+                Op::Concatenate { dim: 1 },
+                vec![
+                    f32(&[0, isize::MAX as usize]),
+                    f32(&[0, isize::MAX as usize]),
+                    f32(&[0, 2]),
+                ],
+            ),
+            (
+                Op::Slice {
+                    starts: vec![0],
+                    limits: vec![4],
+                    strides: vec![1],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Slice {
+                    starts: vec![2],
+                    limits: vec![1],
+                    strides: vec![1],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Slice {
+                    starts: vec![0],
+                    limits: vec![1],
+                    strides: vec![0],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Slice {
+                    starts: vec![0],
+                    limits: vec![1],
+                    strides: vec![huge],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Slice {
+                    starts: vec![0],
+                    limits: vec![1, 1],
+                    strides: vec![1],
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Pad {
+                    low: vec![-2],
+                    high: vec![-2],
+                    interior: vec![0],
+                },
+                vec![f32(&[3]), f32(&[])],
+            ),
+            (
+                Op::Pad {
+                    low: vec![0],
+                    high: vec![0],
+                    interior: vec![huge],
+                },
+                vec![f32(&[3]), f32(&[])],
+            ),
+            (
+                Op::Pad {
+                    low: vec![0],
+                    high: vec![0],
+                    interior: vec![huge / 2],
+                },
+                vec![f32(&[9]), f32(&[])],
+            ),
+            (
+                Op::Pad {
+                    low: vec![i64::MAX],
+                    high: vec![i64::MAX],
+                    interior: vec![0],
+                },
+                vec![f32(&[0]), f32(&[])],
+            ),
+            (
+                Op::Pad {
+                    low: vec![0],
+                    high: vec![0],
+                    interior: vec![0],
+                },
+                vec![f32(&[3]), ty(S32, &[])],
+            ),
+            (
+                Op::Pad {
+                    low: vec![0],
+                    high: vec![],
+                    interior: vec![0],
+                },
+                vec![f32(&[3]), f32(&[])],
+            ),
         ],
         expect![[r#"
             constant: takes 0 operands, got 1 (f32[])
@@ -188,19 +363,100 @@ fn scatter() -> Scatter {
 fn indexing_wants_integers_and_dimension_lists_that_agree() {
     let gathers = [
         (gather(), ty(F32, &[3])),
-        (Gather { index_vector_dim: 2, ..gather() }, ty(S32, &[3])),
-        (Gather { index_vector_dim: 0, ..gather() }, ty(S32, &[3])),
-        (Gather { start_index_map: vec![2], ..gather() }, ty(S32, &[3])),
-        (Gather { slice_sizes: vec![1], ..gather() }, ty(S32, &[3])),
-        (Gather { slice_sizes: vec![1, 5], ..gather() }, ty(S32, &[3])),
-        (Gather { slice_sizes: vec![2, 4], ..gather() }, ty(S32, &[3])),
-        (Gather { offset_dims: vec![], ..gather() }, ty(S32, &[3])),
-        (Gather { offset_dims: vec![2], ..gather() }, ty(S32, &[3])),
-        (Gather { collapsed_slice_dims: vec![1, 0], ..gather() }, ty(S32, &[3])),
-        (Gather { operand_batching_dims: vec![0], ..gather() }, ty(S32, &[3])),
-        (Gather { operand_batching_dims: vec![1], start_index_map: vec![0], ..gather() }, ty(S32, &[3])),
-        (Gather { operand_batching_dims: vec![1], indices_batching_dims: vec![0], ..gather() }, ty(S32, &[3])),
-        (Gather { operand_batching_dims: vec![1], indices_batching_dims: vec![1], ..gather() }, ty(S32, &[3, 1])),
+        (
+            Gather {
+                index_vector_dim: 2,
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                index_vector_dim: 0,
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                start_index_map: vec![2],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                slice_sizes: vec![1],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                slice_sizes: vec![1, 5],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                slice_sizes: vec![2, 4],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                offset_dims: vec![],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                offset_dims: vec![2],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                collapsed_slice_dims: vec![1, 0],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                operand_batching_dims: vec![0],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                operand_batching_dims: vec![1],
+                start_index_map: vec![0],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                operand_batching_dims: vec![1],
+                indices_batching_dims: vec![0],
+                ..gather()
+            },
+            ty(S32, &[3]),
+        ),
+        (
+            Gather {
+                operand_batching_dims: vec![1],
+                indices_batching_dims: vec![1],
+                ..gather()
+            },
+            ty(S32, &[3, 1]),
+        ),
     ];
     let scatters = [
         (scatter(), ty(F32, &[3]), f32(&[3, 4])),
@@ -208,25 +464,63 @@ fn indexing_wants_integers_and_dimension_lists_that_agree() {
         (scatter(), ty(S32, &[3]), f32(&[3])),
         (scatter(), ty(S32, &[3]), f32(&[2, 4])),
         (scatter(), ty(S32, &[3]), f32(&[3, 5])),
-        (Scatter { combine: Some(Reduction::And), ..scatter() }, ty(S32, &[3]), f32(&[3, 4])),
-        (Scatter { update_window_dims: vec![0, 1], ..scatter() }, ty(S32, &[3]), f32(&[3, 4])),
-        (Scatter { update_window_dims: vec![9], ..scatter() }, ty(S32, &[3]), f32(&[3, 4])),
+        (
+            Scatter {
+                combine: Some(Reduction::And),
+                ..scatter()
+            },
+            ty(S32, &[3]),
+            f32(&[3, 4]),
+        ),
+        (
+            Scatter {
+                update_window_dims: vec![0, 1],
+                ..scatter()
+            },
+            ty(S32, &[3]),
+            f32(&[3, 4]),
+        ),
+        (
+            Scatter {
+                update_window_dims: vec![9],
+                ..scatter()
+            },
+            ty(S32, &[3]),
+            f32(&[3, 4]),
+        ),
     ];
-    let mut cases: Vec<(Op, Vec<TensorType>)> =
-        gathers.into_iter().map(|(gather, indices)| (Op::Gather(gather), vec![f32(&[6, 4]), indices])).collect();
-    cases.extend(
-        scatters.into_iter().map(|(scatter, indices, updates)| (Op::Scatter(scatter), vec![f32(&[6, 4]), indices, updates])),
-    );
+    let mut cases: Vec<(Op, Vec<TensorType>)> = gathers
+        .into_iter()
+        .map(|(gather, indices)| (Op::Gather(gather), vec![f32(&[6, 4]), indices]))
+        .collect();
+    cases.extend(scatters.into_iter().map(|(scatter, indices, updates)| {
+        (Op::Scatter(scatter), vec![f32(&[6, 4]), indices, updates])
+    }));
     let start = ty(S32, &[]);
     cases.extend([
         (Op::DynamicSlice { sizes: vec![2] }, vec![]),
-        (Op::DynamicSlice { sizes: vec![4] }, vec![f32(&[3]), start.clone()]),
+        (
+            Op::DynamicSlice { sizes: vec![4] },
+            vec![f32(&[3]), start.clone()],
+        ),
         (Op::DynamicSlice { sizes: vec![2] }, vec![f32(&[3])]),
-        (Op::DynamicSlice { sizes: vec![2] }, vec![f32(&[3]), f32(&[])]),
-        (Op::DynamicSlice { sizes: vec![2, 2] }, vec![f32(&[3, 3]), start.clone(), ty(S64, &[])]),
+        (
+            Op::DynamicSlice { sizes: vec![2] },
+            vec![f32(&[3]), f32(&[])],
+        ),
+        (
+            Op::DynamicSlice { sizes: vec![2, 2] },
+            vec![f32(&[3, 3]), start.clone(), ty(S64, &[])],
+        ),
         (Op::DynamicUpdateSlice, vec![f32(&[3])]),
-        (Op::DynamicUpdateSlice, vec![f32(&[3]), f32(&[4]), start.clone()]),
-        (Op::DynamicUpdateSlice, vec![f32(&[3]), ty(S32, &[2]), start]),
+        (
+            Op::DynamicUpdateSlice,
+            vec![f32(&[3]), f32(&[4]), start.clone()],
+        ),
+        (
+            Op::DynamicUpdateSlice,
+            vec![f32(&[3]), ty(S32, &[2]), start],
+        ),
     ]);
     check(
         cases,
@@ -266,11 +560,21 @@ fn indexing_wants_integers_and_dimension_lists_that_agree() {
 }
 
 fn dot() -> Dot {
-    Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![1], right_contract: vec![0], result: F32 }
+    Dot {
+        left_batch: vec![],
+        right_batch: vec![],
+        left_contract: vec![1],
+        right_contract: vec![0],
+        result: F32,
+    }
 }
 
 fn convolution() -> Convolution {
-    let dims = |batch, feature, spatial: [usize; 2]| ConvDims { batch, feature, spatial: spatial.to_vec() };
+    let dims = |batch, feature, spatial: [usize; 2]| ConvDims {
+        batch,
+        feature,
+        spatial: spatial.to_vec(),
+    };
     Convolution {
         input: dims(0, 3, [1, 2]),
         kernel: dims(3, 2, [0, 1]),
@@ -295,29 +599,113 @@ fn products_say_which_dimensions_do_not_pair() {
             (Op::Dot(dot()), vec![f32(&[3, 8]), f32(&[7, 2])]),
             (Op::Dot(dot()), vec![f32(&[3, 8]), ty(Bf16, &[8, 2])]),
             (Op::Dot(dot()), vec![f32(&[8]), f32(&[8, 2])]),
-            (Op::Dot(Dot { right_contract: vec![], ..dot() }), vec![f32(&[3, 8]), f32(&[8, 2])]),
-            (Op::Dot(Dot { left_batch: vec![1], right_batch: vec![1], ..dot() }), vec![f32(&[3, 8]), f32(&[8, 8])]),
-            (Op::Dot(Dot { left_batch: vec![0], right_batch: vec![1], ..dot() }), vec![f32(&[3, 8]), f32(&[8, 2])]),
-            (Op::Dot(Dot { result: Bf16, ..dot() }), vec![f32(&[3, 8]), f32(&[8, 2])]),
+            (
+                Op::Dot(Dot {
+                    right_contract: vec![],
+                    ..dot()
+                }),
+                vec![f32(&[3, 8]), f32(&[8, 2])],
+            ),
+            (
+                Op::Dot(Dot {
+                    left_batch: vec![1],
+                    right_batch: vec![1],
+                    ..dot()
+                }),
+                vec![f32(&[3, 8]), f32(&[8, 8])],
+            ),
+            (
+                Op::Dot(Dot {
+                    left_batch: vec![0],
+                    right_batch: vec![1],
+                    ..dot()
+                }),
+                vec![f32(&[3, 8]), f32(&[8, 2])],
+            ),
+            (
+                Op::Dot(Dot {
+                    result: Bf16,
+                    ..dot()
+                }),
+                vec![f32(&[3, 8]), f32(&[8, 2])],
+            ),
             (Op::Dot(dot()), vec![ty(Bool, &[3, 8]), ty(Bool, &[8, 2])]),
-            conv(Convolution { strides: vec![1], ..convolution() }),
-            conv(Convolution { strides: vec![0, 1], ..convolution() }),
-            conv(Convolution { padding: vec![(0, 0), (-9, -9)], ..convolution() }),
-            conv(Convolution { padding: vec![(i64::MAX, i64::MAX), (0, 0)], ..convolution() }),
-            conv(Convolution { padding: vec![(i64::MIN, i64::MIN), (0, 0)], ..convolution() }),
-            conv(Convolution { feature_groups: 2, ..convolution() }),
-            conv(Convolution { feature_groups: 0, ..convolution() }),
-            conv(Convolution { batch_groups: 3, ..convolution() }),
-            conv(Convolution { batch_groups: 4, ..convolution() }),
-            conv(Convolution { feature_groups: 2, batch_groups: 2, ..convolution() }),
-            conv(Convolution { input: ConvDims { batch: 0, feature: 0, spatial: vec![1, 2] }, ..convolution() }),
-            conv(Convolution { output: ConvDims { batch: 0, feature: 1, spatial: vec![2, 7] }, ..convolution() }),
-            (Op::Convolution(convolution()), vec![f32(&[2, 8, 8, 6]), f32(&[3, 3, 5, 4])]),
-            (Op::Convolution(convolution()), vec![f32(&[2, 8, 8, 6]), f32(&[3, 0, 6, 4])]),
-            (Op::Convolution(convolution()), vec![f32(&[2, 8, 8, 6]), f32(&[3, 6, 4])]),
+            conv(Convolution {
+                strides: vec![1],
+                ..convolution()
+            }),
+            conv(Convolution {
+                strides: vec![0, 1],
+                ..convolution()
+            }),
+            conv(Convolution {
+                padding: vec![(0, 0), (-9, -9)],
+                ..convolution()
+            }),
+            conv(Convolution {
+                padding: vec![(i64::MAX, i64::MAX), (0, 0)],
+                ..convolution()
+            }),
+            conv(Convolution {
+                padding: vec![(i64::MIN, i64::MIN), (0, 0)],
+                ..convolution()
+            }),
+            conv(Convolution {
+                feature_groups: 2,
+                ..convolution()
+            }),
+            conv(Convolution {
+                feature_groups: 0,
+                ..convolution()
+            }),
+            conv(Convolution {
+                batch_groups: 3,
+                ..convolution()
+            }),
+            conv(Convolution {
+                batch_groups: 4,
+                ..convolution()
+            }),
+            conv(Convolution {
+                feature_groups: 2,
+                batch_groups: 2,
+                ..convolution()
+            }),
+            conv(Convolution {
+                input: ConvDims {
+                    batch: 0,
+                    feature: 0,
+                    spatial: vec![1, 2],
+                },
+                ..convolution()
+            }),
+            conv(Convolution {
+                output: ConvDims {
+                    batch: 0,
+                    feature: 1,
+                    spatial: vec![2, 7],
+                },
+                ..convolution()
+            }),
+            (
+                Op::Convolution(convolution()),
+                vec![f32(&[2, 8, 8, 6]), f32(&[3, 3, 5, 4])],
+            ),
+            (
+                Op::Convolution(convolution()),
+                vec![f32(&[2, 8, 8, 6]), f32(&[3, 0, 6, 4])],
+            ),
+            (
+                Op::Convolution(convolution()),
+                vec![f32(&[2, 8, 8, 6]), f32(&[3, 6, 4])],
+            ),
             (
                 Op::Convolution(Convolution {
-                    kernel: ConvDims { batch: 3, feature: 2, spatial: vec![0, 1] },
+                    kernel: ConvDims {
+                        batch: 3,
+                        feature: 2,
+                        spatial: vec![0, 1],
+                    },
                     feature_groups: 3,
                     ..convolution()
                 }),
@@ -369,28 +757,124 @@ fn reductions_want_numbers_and_ascending_dimensions() {
     let windows = |window| (Op::ReduceWindow { kind: sum, window }, vec![f32(&[4, 4])]);
     check(
         vec![
-            (Op::Reduce { kind: sum, dims: vec![2] }, vec![f32(&[2, 3])]),
-            (Op::Reduce { kind: sum, dims: vec![1, 0] }, vec![f32(&[2, 3])]),
-            (Op::Reduce { kind: sum, dims: vec![0, 0] }, vec![f32(&[2, 3])]),
-            (Op::Reduce { kind: sum, dims: vec![0] }, vec![ty(Bool, &[2])]),
-            (Op::Reduce { kind: Reduction::And, dims: vec![0] }, vec![f32(&[2])]),
-            (Op::ArgReduce { kind: Extreme::Max, dim: 0 }, vec![f32(&[0, 2])]),
-            (Op::ArgReduce { kind: Extreme::Min, dim: 1 }, vec![f32(&[2])]),
-            (Op::ArgReduce { kind: Extreme::Max, dim: 0 }, vec![ty(U8, &[1 << 31])]),
-            windows(Window { sizes: vec![2], ..window() }),
-            windows(Window { sizes: vec![2, 0], ..window() }),
-            windows(Window { strides: vec![0, 1], ..window() }),
-            windows(Window { padding: vec![(0, 0)], ..window() }),
-            windows(Window { padding: vec![(usize::MAX, 0), (0, 0)], ..window() }),
-            windows(Window { window_dilations: vec![usize::MAX, 1], ..window() }),
-            (Op::SelectAndScatter { kind: Extreme::Max, window: window() }, vec![f32(&[4, 4]), f32(&[2, 3])]),
             (
-                Op::SelectAndScatter { kind: Extreme::Max, window: Window { window_dilations: vec![1, 2], ..window() } },
+                Op::Reduce {
+                    kind: sum,
+                    dims: vec![2],
+                },
+                vec![f32(&[2, 3])],
+            ),
+            (
+                Op::Reduce {
+                    kind: sum,
+                    dims: vec![1, 0],
+                },
+                vec![f32(&[2, 3])],
+            ),
+            (
+                Op::Reduce {
+                    kind: sum,
+                    dims: vec![0, 0],
+                },
+                vec![f32(&[2, 3])],
+            ),
+            (
+                Op::Reduce {
+                    kind: sum,
+                    dims: vec![0],
+                },
+                vec![ty(Bool, &[2])],
+            ),
+            (
+                Op::Reduce {
+                    kind: Reduction::And,
+                    dims: vec![0],
+                },
+                vec![f32(&[2])],
+            ),
+            (
+                Op::ArgReduce {
+                    kind: Extreme::Max,
+                    dim: 0,
+                },
+                vec![f32(&[0, 2])],
+            ),
+            (
+                Op::ArgReduce {
+                    kind: Extreme::Min,
+                    dim: 1,
+                },
+                vec![f32(&[2])],
+            ),
+            (
+                Op::ArgReduce {
+                    kind: Extreme::Max,
+                    dim: 0,
+                },
+                vec![ty(U8, &[1 << 31])],
+            ),
+            windows(Window {
+                sizes: vec![2],
+                ..window()
+            }),
+            windows(Window {
+                sizes: vec![2, 0],
+                ..window()
+            }),
+            windows(Window {
+                strides: vec![0, 1],
+                ..window()
+            }),
+            windows(Window {
+                padding: vec![(0, 0)],
+                ..window()
+            }),
+            windows(Window {
+                padding: vec![(usize::MAX, 0), (0, 0)],
+                ..window()
+            }),
+            windows(Window {
+                window_dilations: vec![usize::MAX, 1],
+                ..window()
+            }),
+            (
+                Op::SelectAndScatter {
+                    kind: Extreme::Max,
+                    window: window(),
+                },
+                vec![f32(&[4, 4]), f32(&[2, 3])],
+            ),
+            (
+                Op::SelectAndScatter {
+                    kind: Extreme::Max,
+                    window: Window {
+                        window_dilations: vec![1, 2],
+                        ..window()
+                    },
+                },
                 vec![f32(&[4, 4]), f32(&[2, 1])],
             ),
-            (Op::Sort { dim: 0, descending: false }, vec![]),
-            (Op::Sort { dim: 1, descending: false }, vec![f32(&[3])]),
-            (Op::Sort { dim: 0, descending: false }, vec![f32(&[3]), f32(&[4])]),
+            (
+                Op::Sort {
+                    dim: 0,
+                    descending: false,
+                },
+                vec![],
+            ),
+            (
+                Op::Sort {
+                    dim: 1,
+                    descending: false,
+                },
+                vec![f32(&[3])],
+            ),
+            (
+                Op::Sort {
+                    dim: 0,
+                    descending: false,
+                },
+                vec![f32(&[3]), f32(&[4])],
+            ),
         ],
         expect![[r#"
             reduce_sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1
@@ -429,13 +913,24 @@ fn regions_take_and_give_what_their_operation_has() {
     let (go, x) = (ty(Bool, &[]), f32(&[2]));
     let types = [go.clone(), x.clone()];
     let repeat = |carried, condition: Graph, body: Graph| {
-        (Op::While { carried, condition: Box::new(condition), body: Box::new(body) }, types.to_vec())
+        (
+            Op::While {
+                carried,
+                condition: Box::new(condition),
+                body: Box::new(body),
+            },
+            types.to_vec(),
+        )
     };
     let other = region(&[go.clone(), f32(&[3])], &[0, 1]);
     let index = ty(S32, &[]);
     // A value of another, larger graph.
     let mut foreign = region(&types, &[0]);
-    foreign.set_outputs(region(&[go.clone(), go.clone(), go], &[2]).outputs().to_vec());
+    foreign.set_outputs(
+        region(&[go.clone(), go.clone(), go], &[2])
+            .outputs()
+            .to_vec(),
+    );
     check(
         vec![
             repeat(0, region(&types, &[0]), region(&types, &[])),
@@ -448,9 +943,24 @@ fn regions_take_and_give_what_their_operation_has() {
             repeat(2, foreign, region(&types, &[0])),
             (Op::Case { branches: vec![] }, vec![]),
             (Op::Case { branches: vec![] }, vec![index.clone()]),
-            (Op::Case { branches: vec![region(&[], &[])] }, vec![ty(U32, &[])]),
-            (Op::Case { branches: vec![region(&[], &[]), other] }, vec![index.clone()]),
-            (Op::Case { branches: vec![region(&types, &[0]), region(&types, &[1])] }, vec![index, types[0].clone(), x]),
+            (
+                Op::Case {
+                    branches: vec![region(&[], &[])],
+                },
+                vec![ty(U32, &[])],
+            ),
+            (
+                Op::Case {
+                    branches: vec![region(&[], &[]), other],
+                },
+                vec![index.clone()],
+            ),
+            (
+                Op::Case {
+                    branches: vec![region(&types, &[0]), region(&types, &[1])],
+                },
+                vec![index, types[0].clone(), x],
+            ),
             (Op::OptimizationBarrier, vec![]),
         ],
         expect![[r#"
@@ -476,23 +986,69 @@ fn regions_take_and_give_what_their_operation_has() {
 fn scans_and_checkpoints_take_slices_and_give_what_their_bodies_do() {
     let (x, row) = (f32(&[4, 2]), f32(&[2]));
     let scan = |carried, scanned, length, body: Graph, operands: &[TensorType]| {
-        (Op::Scan { carried, scanned, length, reverse: false, body: Box::new(body) }, operands.to_vec())
+        (
+            Op::Scan {
+                carried,
+                scanned,
+                length,
+                reverse: false,
+                body: Box::new(body),
+            },
+            operands.to_vec(),
+        )
     };
     let both = [row.clone(), row.clone()];
-    let checkpoint =
-        |body: Graph, operands: &[TensorType]| (Op::Checkpoint { body: Box::new(body), remat: Remat::Full }, operands.to_vec());
+    let checkpoint = |body: Graph, operands: &[TensorType]| {
+        (
+            Op::Checkpoint {
+                body: Box::new(body),
+                remat: Remat::Full,
+            },
+            operands.to_vec(),
+        )
+    };
     check(
         vec![
             scan(2, 1, 4, region(&both, &[0]), &[row.clone(), x.clone()]),
-            scan(usize::MAX, 1, 4, region(&both, &[0]), &[row.clone(), x.clone()]),
-            scan(1, 1, usize::MAX, region(&both, &[0]), &[row.clone(), x.clone()]),
+            scan(
+                usize::MAX,
+                1,
+                4,
+                region(&both, &[0]),
+                &[row.clone(), x.clone()],
+            ),
+            scan(
+                1,
+                1,
+                usize::MAX,
+                region(&both, &[0]),
+                &[row.clone(), x.clone()],
+            ),
             scan(1, 1, 3, region(&both, &[0]), &[row.clone(), x.clone()]),
             scan(1, 1, 4, region(&both, &[0]), &[row.clone(), f32(&[])]),
-            scan(1, 1, 4, region(&[row.clone(), x.clone()], &[0]), &[row.clone(), x.clone()]),
+            scan(
+                1,
+                1,
+                4,
+                region(&[row.clone(), x.clone()], &[0]),
+                &[row.clone(), x.clone()],
+            ),
             scan(1, 1, 4, region(&both, &[]), &[row.clone(), x.clone()]),
-            scan(1, 0, 4, region(&[row.clone(), x.clone()], &[1]), &[row.clone(), x.clone()]),
+            scan(
+                1,
+                0,
+                4,
+                region(&[row.clone(), x.clone()], &[1]),
+                &[row.clone(), x.clone()],
+            ),
             scan(0, 1, 4, region(&both, &[]), &[row.clone(), x.clone()]),
-            scan(0, 0, usize::MAX / (1 << 33), region(&[f32(&[1 << 33, 4])], &[0]), &[f32(&[1 << 33, 4])]),
+            scan(
+                0,
+                0,
+                usize::MAX / (1 << 33),
+                region(&[f32(&[1 << 33, 4])], &[0]),
+                &[f32(&[1 << 33, 4])],
+            ),
             checkpoint(region(&both, &[0]), &both[..1]),
             checkpoint(region(&both, &[]), &both),
         ],
@@ -511,7 +1067,13 @@ fn scans_and_checkpoints_take_slices_and_give_what_their_bodies_do() {
             checkpoint: the body gives nothing; it is to give one value or more
         "#]],
     );
-    let (op, operands) = scan(1, 1, 4, region(&[row.clone(), x.clone(), row.clone()], &[0, 1, 2]), &[row, x.clone(), x]);
+    let (op, operands) = scan(
+        1,
+        1,
+        4,
+        region(&[row.clone(), x.clone(), row.clone()], &[0, 1, 2]),
+        &[row, x.clone(), x],
+    );
     let results = infer(&op, &operands.iter().collect::<Vec<_>>()).unwrap();
     assert_eq!(format!("{results:?}"), "[f32[2], f32[4, 4, 2], f32[4, 2]]");
 }
@@ -522,22 +1084,109 @@ fn collectives_want_groups_of_one_size() {
     let x = || vec![f32(&[4, 3])];
     check(
         vec![
-            (Op::AllReduce { kind: sum, groups: vec![vec![0, 0]].into() }, x()),
-            (Op::AllReduce { kind: sum, groups: vec![vec![]].into() }, x()),
-            (Op::AllReduce { kind: Reduction::Or, groups: Groups::All }, x()),
-            (Op::AllGather { dim: 0, groups: Groups::All }, x()),
-            (Op::AllGather { dim: 2, groups: vec![vec![0, 1]].into() }, x()),
-            (Op::AllGather { dim: 0, groups: vec![vec![0, 1], vec![2]].into() }, x()),
-            (Op::AllGather { dim: 0, groups: vec![vec![0, 1], vec![1, 2]].into() }, x()),
-            (Op::AllGather { dim: 0, groups: vec![vec![0, usize::MAX]].into() }, x()),
-            (Op::ReduceScatter { kind: sum, dim: 1, groups: vec![vec![0, 1]].into() }, x()),
-            (Op::AllToAll { split: 1, concat: 0, groups: vec![vec![0, 1]].into() }, x()),
-            (Op::AllToAll { split: 0, concat: 2, groups: vec![vec![0, 1]].into() }, x()),
-            (Op::CollectivePermute { pairs: vec![(0, 1), (0, 2)], groups: Groups::All }, x()),
-            (Op::CollectivePermute { pairs: vec![(0, 1), (2, 1)], groups: Groups::All }, x()),
+            (
+                Op::AllReduce {
+                    kind: sum,
+                    groups: vec![vec![0, 0]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::AllReduce {
+                    kind: sum,
+                    groups: vec![vec![]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::AllReduce {
+                    kind: Reduction::Or,
+                    groups: Groups::All,
+                },
+                x(),
+            ),
+            (
+                Op::AllGather {
+                    dim: 0,
+                    groups: Groups::All,
+                },
+                x(),
+            ),
+            (
+                Op::AllGather {
+                    dim: 2,
+                    groups: vec![vec![0, 1]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::AllGather {
+                    dim: 0,
+                    groups: vec![vec![0, 1], vec![2]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::AllGather {
+                    dim: 0,
+                    groups: vec![vec![0, 1], vec![1, 2]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::AllGather {
+                    dim: 0,
+                    groups: vec![vec![0, usize::MAX]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::ReduceScatter {
+                    kind: sum,
+                    dim: 1,
+                    groups: vec![vec![0, 1]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::AllToAll {
+                    split: 1,
+                    concat: 0,
+                    groups: vec![vec![0, 1]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::AllToAll {
+                    split: 0,
+                    concat: 2,
+                    groups: vec![vec![0, 1]].into(),
+                },
+                x(),
+            ),
+            (
+                Op::CollectivePermute {
+                    pairs: vec![(0, 1), (0, 2)],
+                    groups: Groups::All,
+                },
+                x(),
+            ),
+            (
+                Op::CollectivePermute {
+                    pairs: vec![(0, 1), (2, 1)],
+                    groups: Groups::All,
+                },
+                x(),
+            ),
             (Op::PartitionId, x()),
-            (Op::ShardingConstraint(PartitionSpec::new([vec!["a"], vec![], vec!["b"]])), x()),
-            (Op::ShardingConstraint(PartitionSpec::new([vec!["a"], vec!["a"]])), x()),
+            (
+                Op::ShardingConstraint(PartitionSpec::new([vec!["a"], vec![], vec!["b"]])),
+                x(),
+            ),
+            (
+                Op::ShardingConstraint(PartitionSpec::new([vec!["a"], vec!["a"]])),
+                x(),
+            ),
         ],
         expect![[r#"
             all_reduce: device 0 is twice in groups [[0, 0]]

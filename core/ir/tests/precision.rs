@@ -1,10 +1,11 @@
-//! What a policy makes of a program: which operations become narrow, and that the result is a program.
+//! What a policy makes of a program: which operations become narrow, and that the result is a
+//! program.
 
 use expect_test::{Expect, expect};
 use halite_core::{DType, DTypePolicy, Narrowing, TensorType};
 use halite_ir::{
-    Binary, Comparison, Dot, Extreme, Graph, Literal, Op, Reduction, Remat, Unary, Value, Window, optimize, verify, with_border,
-    with_precision,
+    Binary, Comparison, Dot, Extreme, Graph, Literal, Op, Reduction, Remat, Unary, Value, Window,
+    optimize, verify, with_border, with_precision,
 };
 use proptest::prelude::*;
 
@@ -24,44 +25,93 @@ fn binary(graph: &mut Graph, op: Binary, left: Value, right: Value) -> Value {
 fn dot(graph: &mut Graph, left: Value, right: Value) -> Value {
     let contract = vec![graph.ty(left).rank() - 1];
     let result = graph.ty(left).dtype();
-    let dot = Dot { left_batch: vec![], right_batch: vec![], left_contract: contract, right_contract: vec![0], result };
+    let dot = Dot {
+        left_batch: vec![],
+        right_batch: vec![],
+        left_contract: contract,
+        right_contract: vec![0],
+        result,
+    };
     push(graph, Op::Dot(dot), &[left, right])
 }
 
 /// Of one element in each row, over rows of `dims`.
 fn rows(graph: &mut Graph, x: Value, dims: &[usize]) -> Value {
-    push(graph, Op::Broadcast { dims: dims.to_vec(), mapping: vec![0] }, &[x])
+    push(
+        graph,
+        Op::Broadcast {
+            dims: dims.to_vec(),
+            mapping: vec![0],
+        },
+        &[x],
+    )
 }
 
 fn bias(graph: &mut Graph, dims: &[usize]) -> Value {
     let bias = graph.input(f32(&dims[1..]));
-    push(graph, Op::Broadcast { dims: dims.to_vec(), mapping: vec![1] }, &[bias])
+    push(
+        graph,
+        Op::Broadcast {
+            dims: dims.to_vec(),
+            mapping: vec![1],
+        },
+        &[bias],
+    )
 }
 
 fn reduce(graph: &mut Graph, kind: Reduction, x: Value, dims: &[usize]) -> Value {
-    push(graph, Op::Reduce { kind, dims: dims.to_vec() }, &[x])
+    push(
+        graph,
+        Op::Reduce {
+            kind,
+            dims: dims.to_vec(),
+        },
+        &[x],
+    )
 }
 
-/// The operations under a policy, with the element types of operands and results; broadcasts and conversions left out.
+/// The operations under a policy, with the element types of operands and results; broadcasts and
+/// conversions left out.
 fn check(policy: DTypePolicy, graph: &Graph, expected: Expect) {
     verify(graph).unwrap();
-    let after = optimize(&with_precision(graph.clone(), &policy, &Narrowing::EVERYWHERE));
+    let after = optimize(&with_precision(
+        graph.clone(),
+        &policy,
+        &Narrowing::EVERYWHERE,
+    ));
     verify(&after).unwrap();
-    assert_eq!((after.input_types(), after.output_types()), (graph.input_types(), graph.output_types()));
+    assert_eq!(
+        (after.input_types(), after.output_types()),
+        (graph.input_types(), graph.output_types())
+    );
     let lines: Vec<String> = (after.nodes().iter())
-        .filter(|node| !matches!(node.op, Op::Broadcast { .. } | Op::Convert(_) | Op::Constant(_)))
+        .filter(|node| {
+            !matches!(
+                node.op,
+                Op::Broadcast { .. } | Op::Convert(_) | Op::Constant(_)
+            )
+        })
         .map(|node| {
             let types = |values: &[Value]| {
-                let names: Vec<&str> = values.iter().map(|&value| after.ty(value).dtype().name()).collect();
+                let names: Vec<&str> = values
+                    .iter()
+                    .map(|&value| after.ty(value).dtype().name())
+                    .collect();
                 names.join(" ")
             };
-            format!("{} {} -> {}", node.op.name(), types(&node.operands), types(&node.results))
+            format!(
+                "{} {} -> {}",
+                node.op.name(),
+                types(&node.operands),
+                types(&node.results)
+            )
         })
         .collect();
     expected.assert_eq(&lines.join("\n"));
 }
 
-/// Two dense layers with a ReLU between them, and the cross entropy's first part: `log(sum(exp(logits)))` of each row, summed.
+/// Two dense layers with a ReLU between them, and the cross entropy's first part:
+/// `log(sum(exp(logits)))` of each row, summed.
 fn classifier() -> Graph {
     let mut graph = Graph::new();
     let x = graph.input(f32(&[8, 4]));
@@ -69,7 +119,11 @@ fn classifier() -> Graph {
     let hidden = dot(&mut graph, x, w1);
     let b1 = bias(&mut graph, &[8, 16]);
     let hidden = binary(&mut graph, Binary::Add, hidden, b1);
-    let zero = push(&mut graph, Op::Constant(Literal::splat(0.0f32, [8, 16])), &[]);
+    let zero = push(
+        &mut graph,
+        Op::Constant(Literal::splat(0.0f32, [8, 16])),
+        &[],
+    );
     let hidden = binary(&mut graph, Binary::Maximum, hidden, zero);
     let logits = dot(&mut graph, hidden, w2);
     let b2 = bias(&mut graph, &[8, 3]);
@@ -103,7 +157,11 @@ fn what_is_between_products_is_narrow_and_a_softmax_is_not() {
 #[test]
 fn a_norm_between_products_is_wide_as_a_whole() {
     let mut graph = Graph::new();
-    let (x, w1, w2) = (graph.input(f32(&[8, 4])), graph.input(f32(&[4, 4])), graph.input(f32(&[4, 4])));
+    let (x, w1, w2) = (
+        graph.input(f32(&[8, 4])),
+        graph.input(f32(&[4, 4])),
+        graph.input(f32(&[4, 4])),
+    );
     let y = dot(&mut graph, x, w1);
     let sum = reduce(&mut graph, Reduction::Sum, y, &[1]);
     let mean = rows(&mut graph, sum, &[8, 4]);
@@ -130,16 +188,36 @@ fn a_norm_between_products_is_wide_as_a_whole() {
     );
 }
 
-/// A weight's gradient goes to the update as the product summed it; the gradient of what is below is narrow.
+/// A weight's gradient goes to the update as the product summed it; the gradient of what is below
+/// is narrow.
 #[test]
 fn gradients_of_weights_are_not_rounded_under_a_mixed_policy() {
     let mut graph = Graph::new();
-    let (x, g, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[8, 3])), graph.input(f32(&[4, 3])));
-    let transposed = push(&mut graph, Op::Transpose { permutation: vec![1, 0] }, &[x]);
+    let (x, g, w) = (
+        graph.input(f32(&[8, 4])),
+        graph.input(f32(&[8, 3])),
+        graph.input(f32(&[4, 3])),
+    );
+    let transposed = push(
+        &mut graph,
+        Op::Transpose {
+            permutation: vec![1, 0],
+        },
+        &[x],
+    );
     let gradient = dot(&mut graph, transposed, g);
-    let after = graph.push(Op::OptimizationBarrier, &[w, gradient], None).unwrap().to_vec();
+    let after = graph
+        .push(Op::OptimizationBarrier, &[w, gradient], None)
+        .unwrap()
+        .to_vec();
     let next = binary(&mut graph, Binary::Subtract, after[0], after[1]);
-    let turned = push(&mut graph, Op::Transpose { permutation: vec![1, 0] }, &[w]);
+    let turned = push(
+        &mut graph,
+        Op::Transpose {
+            permutation: vec![1, 0],
+        },
+        &[w],
+    );
     let below = dot(&mut graph, g, turned);
     let below = push(&mut graph, Op::Unary(Unary::Negate), &[below]);
     let sum = reduce(&mut graph, Reduction::Sum, below, &[0]);
@@ -157,7 +235,11 @@ fn gradients_of_weights_are_not_rounded_under_a_mixed_policy() {
     // Under `bf16` it is rounded on the way: to bf16, and back for the update.
     let count = |policy| {
         let after = with_precision(graph.clone(), &policy, &Narrowing::EVERYWHERE);
-        after.nodes().iter().filter(|node| matches!(node.op, Op::Convert(_))).count()
+        after
+            .nodes()
+            .iter()
+            .filter(|node| matches!(node.op, Op::Convert(_)))
+            .count()
     };
     assert_eq!(count(DTypePolicy::BF16), count(DTypePolicy::BF16_MIXED) + 2);
 }
@@ -165,7 +247,11 @@ fn gradients_of_weights_are_not_rounded_under_a_mixed_policy() {
 #[test]
 fn a_squared_error_is_wide_and_so_is_what_it_is_of() {
     let mut graph = Graph::new();
-    let (x, w, target) = (graph.input(f32(&[8, 4])), graph.input(f32(&[4, 2])), graph.input(f32(&[8, 2])));
+    let (x, w, target) = (
+        graph.input(f32(&[8, 4])),
+        graph.input(f32(&[4, 2])),
+        graph.input(f32(&[8, 2])),
+    );
     let y = dot(&mut graph, x, w);
     let b = bias(&mut graph, &[8, 2]);
     let y = binary(&mut graph, Binary::Add, y, b);
@@ -195,19 +281,43 @@ fn f64_stays_or_becomes_what_the_policy_says() {
     let y = dot(&mut graph, x, w);
     let sum = reduce(&mut graph, Reduction::Sum, y, &[0]);
     graph.set_outputs(vec![sum]);
-    check(DTypePolicy::BF16, &graph, expect!["dot f64 f64 -> f64\nreduce_sum f64 -> f64"]);
-    check(DTypePolicy::DOWNCAST_BF16, &graph, expect!["dot f32 f32 -> f32\nreduce_sum f32 -> f32"]);
-    check(DTypePolicy::USE_BF16, &graph, expect!["dot bf16 bf16 -> f32\nreduce_sum f32 -> f32"]);
+    check(
+        DTypePolicy::BF16,
+        &graph,
+        expect!["dot f64 f64 -> f64\nreduce_sum f64 -> f64"],
+    );
+    check(
+        DTypePolicy::DOWNCAST_BF16,
+        &graph,
+        expect!["dot f32 f32 -> f32\nreduce_sum f32 -> f32"],
+    );
+    check(
+        DTypePolicy::USE_BF16,
+        &graph,
+        expect!["dot bf16 bf16 -> f32\nreduce_sum f32 -> f32"],
+    );
 }
 
 #[test]
 fn small_products_stay_wide_where_narrow_ones_do_not_pay() {
     let graph = classifier();
-    let narrowing = Narrowing { least_work: 8 * 4 * 16, ..Narrowing::EVERYWHERE };
+    let narrowing = Narrowing {
+        least_work: 8 * 4 * 16,
+        ..Narrowing::EVERYWHERE
+    };
     let after = with_precision(graph.clone(), &DTypePolicy::BF16_MIXED, &narrowing);
-    let operands = after.nodes().iter().filter(|node| matches!(node.op, Op::Dot(_)));
-    let types: Vec<DType> = operands.map(|node| after.ty(node.operands[0]).dtype()).collect();
-    assert_eq!(types, [DType::Bf16, DType::F32], "of 512 and 384 multiplications");
+    let operands = after
+        .nodes()
+        .iter()
+        .filter(|node| matches!(node.op, Op::Dot(_)));
+    let types: Vec<DType> = operands
+        .map(|node| after.ty(node.operands[0]).dtype())
+        .collect();
+    assert_eq!(
+        types,
+        [DType::Bf16, DType::F32],
+        "of 512 and 384 multiplications"
+    );
 }
 
 #[test]
@@ -222,11 +332,24 @@ fn constants_that_a_narrow_type_cannot_hold_keep_what_they_are_in_wide() {
         graph.set_outputs(vec![y]);
         let type_of_op = |policy: DTypePolicy| {
             let after = with_precision(graph.clone(), &policy, &Narrowing::EVERYWHERE);
-            let node = after.nodes().iter().find(|node| node.op == Op::Binary(op)).unwrap().clone();
+            let node = after
+                .nodes()
+                .iter()
+                .find(|node| node.op == Op::Binary(op))
+                .unwrap()
+                .clone();
             after.ty(node.results[0]).dtype()
         };
-        assert_eq!(type_of_op(DTypePolicy::BF16_MIXED), DType::Bf16, "{value} in bf16, which reaches as far as f32");
-        assert_eq!(type_of_op(DTypePolicy::F16_MIXED), DType::F32, "{value} in f16 would be 0 or infinite");
+        assert_eq!(
+            type_of_op(DTypePolicy::BF16_MIXED),
+            DType::Bf16,
+            "{value} in bf16, which reaches as far as f32"
+        );
+        assert_eq!(
+            type_of_op(DTypePolicy::F16_MIXED),
+            DType::F32,
+            "{value} in f16 would be 0 or infinite"
+        );
     }
 }
 
@@ -251,17 +374,39 @@ fn a_loop_keeps_its_border_and_is_narrow_inside() {
     });
     let mut graph = Graph::new();
     let inputs = state.clone().map(|ty| graph.input(ty));
-    let results = graph.push(Op::While { carried: 2, condition, body }, &inputs, None).unwrap().to_vec();
+    let results = graph
+        .push(
+            Op::While {
+                carried: 2,
+                condition,
+                body,
+            },
+            &inputs,
+            None,
+        )
+        .unwrap()
+        .to_vec();
     graph.set_outputs(results);
-    let after = with_precision(graph.clone(), &DTypePolicy::USE_BF16, &Narrowing::EVERYWHERE);
+    let after = with_precision(
+        graph.clone(),
+        &DTypePolicy::USE_BF16,
+        &Narrowing::EVERYWHERE,
+    );
     verify(&after).unwrap();
-    let Op::While { body, .. } = &after.nodes()[0].op else { panic!("a loop") };
-    let dot = body.nodes().iter().find(|node| matches!(node.op, Op::Dot(_))).unwrap();
+    let Op::While { body, .. } = &after.nodes()[0].op else {
+        panic!("a loop")
+    };
+    let dot = body
+        .nodes()
+        .iter()
+        .find(|node| matches!(node.op, Op::Dot(_)))
+        .unwrap();
     assert_eq!(body.ty(dot.operands[0]).dtype(), DType::Bf16);
 }
 
-/// Two layers of the same form as a scan, the way back through them as another, and what is made of what both give. The first
-/// stacks `tanh(x w)`, which the second takes besides the weights; it gives the gradients of these.
+/// Two layers of the same form as a scan, the way back through them as another, and what is made of
+/// what both give. The first stacks `tanh(x w)`, which the second takes besides the weights; it
+/// gives the gradients of these.
 fn layers(way_back: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>) -> (Graph, Vec<Value>) {
     let mut body = Graph::new();
     let (x, w) = (body.input(f32(&[8, 4])), body.input(f32(&[4, 4])));
@@ -271,15 +416,30 @@ fn layers(way_back: impl FnOnce(&mut Graph, [Value; 3]) -> Vec<Value>) -> (Graph
     body.set_outputs(vec![next, hidden]);
     let mut graph = Graph::new();
     let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[2, 4, 4])));
-    let op = Op::Scan { carried: 1, scanned: 1, length: 2, reverse: false, body: Box::new(body) };
+    let op = Op::Scan {
+        carried: 1,
+        scanned: 1,
+        length: 2,
+        reverse: false,
+        body: Box::new(body),
+    };
     let forward = graph.push(op, &[x, w], None).unwrap().to_vec();
 
     let mut body = Graph::new();
     let inputs = [f32(&[8, 4]), f32(&[8, 4]), f32(&[4, 4])].map(|ty| body.input(ty));
     let outputs = way_back(&mut body, inputs);
     body.set_outputs(outputs);
-    let op = Op::Scan { carried: 1, scanned: 2, length: 2, reverse: true, body: Box::new(body) };
-    let backward = graph.push(op, &[forward[0], forward[1], w], None).unwrap().to_vec();
+    let op = Op::Scan {
+        carried: 1,
+        scanned: 2,
+        length: 2,
+        reverse: true,
+        body: Box::new(body),
+    };
+    let backward = graph
+        .push(op, &[forward[0], forward[1], w], None)
+        .unwrap()
+        .to_vec();
     graph.set_outputs(vec![backward[1]]);
     (graph, forward)
 }
@@ -288,7 +448,13 @@ fn slope(body: &mut Graph, [g, hidden, w]: [Value; 3]) -> Vec<Value> {
     let square = binary(body, Binary::Multiply, hidden, hidden);
     let below = dot(body, square, w);
     let next = binary(body, Binary::Add, g, below);
-    let turned = push(body, Op::Transpose { permutation: vec![1, 0] }, &[hidden]);
+    let turned = push(
+        body,
+        Op::Transpose {
+            permutation: vec![1, 0],
+        },
+        &[hidden],
+    );
     vec![next, dot(body, turned, g)]
 }
 
@@ -302,14 +468,28 @@ fn what_is_kept_of_each_turn_is_stacked_in_the_type_it_was_made_in() {
             scan f32 bf16 f32 -> f32 f32"#]],
     );
     let (graph, _) = layers(slope);
-    let after = optimize(&with_precision(graph, &DTypePolicy::BF16_MIXED, &Narrowing::EVERYWHERE));
-    let Op::Scan { body, .. } = &after.nodes()[1].op else { panic!("the way back") };
+    let after = optimize(&with_precision(
+        graph,
+        &DTypePolicy::BF16_MIXED,
+        &Narrowing::EVERYWHERE,
+    ));
+    let Op::Scan { body, .. } = &after.nodes()[1].op else {
+        panic!("the way back")
+    };
     // What was narrow there is narrow here.
-    let square = body.nodes().iter().find(|node| node.op == Op::Binary(Binary::Multiply)).unwrap();
+    let square = body
+        .nodes()
+        .iter()
+        .find(|node| node.op == Op::Binary(Binary::Multiply))
+        .unwrap();
     assert_eq!(square.operands, [body.inputs()[1]; 2]);
     assert_eq!(body.ty(square.results[0]).dtype(), DType::Bf16);
     // Nothing was converted to be stacked, or to be unpacked.
-    let converts = after.nodes().iter().filter(|node| matches!(node.op, Op::Convert(_))).count();
+    let converts = after
+        .nodes()
+        .iter()
+        .filter(|node| matches!(node.op, Op::Convert(_)))
+        .count();
     assert_eq!(converts, 0, "{after}");
 }
 
@@ -318,7 +498,9 @@ fn what_is_stacked_stays_wide_where_it_is_wanted_exactly() {
     // In the other scan, and outside.
     let exact_inside = |body: &mut Graph, [g, hidden, w]: [Value; 3]| {
         let power = push(body, Op::Unary(Unary::Exponential), &[hidden]);
-        let [next, slope] = slope(body, [g, power, w])[..] else { panic!("two") };
+        let [next, slope] = slope(body, [g, power, w])[..] else {
+            panic!("two")
+        };
         vec![next, slope]
     };
     check(
@@ -348,7 +530,13 @@ fn with_state_kept(reverse: bool, norm: impl FnOnce(&mut Graph, Value) -> Value)
     body.set_outputs(vec![next, x]);
     let mut graph = Graph::new();
     let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[2, 4, 4])));
-    let op = Op::Scan { carried: 1, scanned: 1, length: 2, reverse: false, body: Box::new(body) };
+    let op = Op::Scan {
+        carried: 1,
+        scanned: 1,
+        length: 2,
+        reverse: false,
+        body: Box::new(body),
+    };
     let forward = graph.push(op, &[x, w], None).unwrap().to_vec();
 
     let mut body = Graph::new();
@@ -359,8 +547,17 @@ fn with_state_kept(reverse: bool, norm: impl FnOnce(&mut Graph, Value) -> Value)
     let below = binary(&mut body, Binary::Multiply, below, normed);
     let next = binary(&mut body, Binary::Add, g, below);
     body.set_outputs(vec![next]);
-    let op = Op::Scan { carried: 1, scanned: 2, length: 2, reverse, body: Box::new(body) };
-    let backward = graph.push(op, &[forward[0], forward[1], w], None).unwrap().to_vec();
+    let op = Op::Scan {
+        carried: 1,
+        scanned: 2,
+        length: 2,
+        reverse,
+        body: Box::new(body),
+    };
+    let backward = graph
+        .push(op, &[forward[0], forward[1], w], None)
+        .unwrap()
+        .to_vec();
     graph.set_outputs(backward);
     graph
 }
@@ -389,17 +586,36 @@ fn the_state_that_gradients_keep_of_each_turn_is_rounded_and_what_is_carried_is_
             scan f32 f32 f32 -> f32"#]]
     };
     // Another scan over states is no way back.
-    check(DTypePolicy::BF16_MIXED, &with_state_kept(false, norm), wide());
+    check(
+        DTypePolicy::BF16_MIXED,
+        &with_state_kept(false, norm),
+        wide(),
+    );
     let power = |graph: &mut Graph, x: Value| push(graph, Op::Unary(Unary::Exponential), &[x]);
-    check(DTypePolicy::BF16_MIXED, &with_state_kept(true, power), wide());
+    check(
+        DTypePolicy::BF16_MIXED,
+        &with_state_kept(true, power),
+        wide(),
+    );
     // A state may be too large for `f16`.
     check(DTypePolicy::F16_MIXED, &with_state_kept(true, norm), wide());
-    let (graph, operands) = (with_state_kept(true, norm), Narrowing { between: false, least_work: 0 });
+    let (graph, operands) = (
+        with_state_kept(true, norm),
+        Narrowing {
+            between: false,
+            least_work: 0,
+        },
+    );
     let after = optimize(&with_precision(graph, &DTypePolicy::BF16_MIXED, &operands));
-    assert_eq!(after.ty(after.nodes()[0].results[1]).dtype(), DType::F32, "where operands of products alone are narrow");
+    assert_eq!(
+        after.ty(after.nodes()[0].results[1]).dtype(),
+        DType::F32,
+        "where operands of products alone are narrow"
+    );
 }
 
-/// Weights that devices hold narrow are sliced narrow, and their gradients are stacked as they are rounded.
+/// Weights that devices hold narrow are sliced narrow, and their gradients are stacked as they are
+/// rounded.
 #[test]
 fn what_is_narrow_at_the_border_goes_into_a_scan_narrow() {
     let (graph, _) = layers(slope);
@@ -421,7 +637,10 @@ fn a_checkpoint_is_as_if_its_nodes_stood_there() {
     body.set_outputs(vec![hidden]);
     let mut graph = Graph::new();
     let (x, w) = (graph.input(f32(&[8, 4])), graph.input(f32(&[4, 4])));
-    let op = Op::Checkpoint { body: Box::new(body), remat: Remat::Full };
+    let op = Op::Checkpoint {
+        body: Box::new(body),
+        remat: Remat::Full,
+    };
     let hidden = push(&mut graph, op, &[x, w]);
     let hidden = push(&mut graph, Op::Unary(Unary::Tanh), &[hidden]);
     let y = dot(&mut graph, hidden, w);
@@ -439,25 +658,45 @@ fn a_checkpoint_is_as_if_its_nodes_stood_there() {
 #[test]
 fn the_border_can_be_of_other_types() {
     let graph = classifier();
-    let inputs: Vec<DType> =
-        graph.inputs().iter().enumerate().map(|(i, _)| if i == 1 { DType::Bf16 } else { DType::F32 }).collect();
+    let inputs: Vec<DType> = graph
+        .inputs()
+        .iter()
+        .enumerate()
+        .map(|(i, _)| if i == 1 { DType::Bf16 } else { DType::F32 })
+        .collect();
     let after = with_border(graph.clone(), &inputs, &[DType::F64]);
     verify(&after).unwrap();
     assert_eq!(after.input_types()[1].to_string(), "bf16[4, 16]");
     assert_eq!(after.output_types()[0].to_string(), "f64[]");
     // What was narrow at the border is not made wide and narrow again.
-    let after = optimize(&with_precision(after, &DTypePolicy::BF16, &Narrowing::EVERYWHERE));
+    let after = optimize(&with_precision(
+        after,
+        &DTypePolicy::BF16,
+        &Narrowing::EVERYWHERE,
+    ));
     verify(&after).unwrap();
-    let dot = after.nodes().iter().find(|node| matches!(node.op, Op::Dot(_))).unwrap();
+    let dot = after
+        .nodes()
+        .iter()
+        .find(|node| matches!(node.op, Op::Dot(_)))
+        .unwrap();
     assert_eq!(dot.operands[1], after.inputs()[1]);
 }
 
-/// One of the many kinds of nodes, if it fits the operands: `a` and `b` choose them and `kind` what is done.
+/// One of the many kinds of nodes, if it fits the operands: `a` and `b` choose them and `kind` what
+/// is done.
 fn grow(graph: &mut Graph, values: &mut Vec<Value>, (kind, a, b): (u8, u16, u16)) {
     let pick = |values: &[Value], at: u16| values[usize::from(at) % values.len()];
     let (x, y) = (pick(values, a), pick(values, b));
     let (rank, dims) = (graph.ty(x).rank(), graph.ty(x).dims().to_vec());
-    let floats = [DType::F32, DType::F64, DType::Bf16, DType::F16, DType::S32, DType::Bool];
+    let floats = [
+        DType::F32,
+        DType::F64,
+        DType::Bf16,
+        DType::F16,
+        DType::S32,
+        DType::Bool,
+    ];
     let product = |result| Dot {
         left_batch: vec![],
         right_batch: vec![],
@@ -483,17 +722,36 @@ fn grow(graph: &mut Graph, values: &mut Vec<Value>, (kind, a, b): (u8, u16, u16)
     let scan = || {
         let (length, row) = dims.split_first()?;
         let mut body = Graph::new();
-        let (carried, slice) = (body.input(graph.ty(y).clone()), body.input(graph.ty(x).with_dims(row)));
+        let (carried, slice) = (
+            body.input(graph.ty(y).clone()),
+            body.input(graph.ty(x).with_dims(row)),
+        );
         let first = if rank > 1 { row.len() - 1 } else { 0 };
         let contract = if rank > 1 { vec![first] } else { vec![] };
         let result = body.ty(slice).dtype();
         let (left_contract, right_contract) = (contract.clone(), contract);
-        let product = Op::Dot(Dot { left_batch: vec![], right_batch: vec![], left_contract, right_contract, result });
+        let product = Op::Dot(Dot {
+            left_batch: vec![],
+            right_batch: vec![],
+            left_contract,
+            right_contract,
+            result,
+        });
         let product = body.push(product, &[slice, slice], None).ok()?[0];
-        let plain = body.push(Op::Binary(Binary::Maximum), &[product, product], None).ok()?[0];
-        let next = body.push(Op::Binary(Binary::Add), &[carried, carried], None).ok()?[0];
+        let plain = body
+            .push(Op::Binary(Binary::Maximum), &[product, product], None)
+            .ok()?[0];
+        let next = body
+            .push(Op::Binary(Binary::Add), &[carried, carried], None)
+            .ok()?[0];
         body.set_outputs(vec![next, plain, slice, carried]);
-        Some(Op::Scan { carried: 1, scanned: 1, length: *length, reverse: b % 2 == 0, body: Box::new(body) })
+        Some(Op::Scan {
+            carried: 1,
+            scanned: 1,
+            length: *length,
+            reverse: b % 2 == 0,
+            body: Box::new(body),
+        })
     };
     let dim = usize::from(b) % rank.max(1);
     let (op, operands) = match kind % 26 {
@@ -508,22 +766,77 @@ fn grow(graph: &mut Graph, values: &mut Vec<Value>, (kind, a, b): (u8, u16, u16)
         9 => (Op::Compare(Comparison::Lt), vec![x, y]),
         10 => (Op::Select, vec![pick(values, a.wrapping_mul(7)), x, y]),
         11 => (Op::Convert(floats[usize::from(b) % floats.len()]), vec![x]),
-        12 => (Op::Broadcast { dims: [vec![2], dims].concat(), mapping: (1..=rank).collect() }, vec![x]),
-        13 => (Op::Transpose { permutation: (0..rank).rev().collect() }, vec![x]),
-        14 => (Op::Reduce { kind: Reduction::Sum, dims: vec![dim] }, vec![x]),
-        15 => (Op::Reduce { kind: Reduction::Max, dims: vec![dim] }, vec![x]),
-        16 => (Op::ArgReduce { kind: Extreme::Max, dim }, vec![x]),
-        17 => (Op::ReduceWindow { kind: Reduction::Max, window }, vec![x]),
-        18 => (Op::ReduceWindow { kind: Reduction::Sum, window }, vec![x]),
-        19 => (Op::Sort { dim, descending: false }, vec![x, y]),
+        12 => (
+            Op::Broadcast {
+                dims: [vec![2], dims].concat(),
+                mapping: (1..=rank).collect(),
+            },
+            vec![x],
+        ),
+        13 => (
+            Op::Transpose {
+                permutation: (0..rank).rev().collect(),
+            },
+            vec![x],
+        ),
+        14 => (
+            Op::Reduce {
+                kind: Reduction::Sum,
+                dims: vec![dim],
+            },
+            vec![x],
+        ),
+        15 => (
+            Op::Reduce {
+                kind: Reduction::Max,
+                dims: vec![dim],
+            },
+            vec![x],
+        ),
+        16 => (
+            Op::ArgReduce {
+                kind: Extreme::Max,
+                dim,
+            },
+            vec![x],
+        ),
+        17 => (
+            Op::ReduceWindow {
+                kind: Reduction::Max,
+                window,
+            },
+            vec![x],
+        ),
+        18 => (
+            Op::ReduceWindow {
+                kind: Reduction::Sum,
+                window,
+            },
+            vec![x],
+        ),
+        19 => (
+            Op::Sort {
+                dim,
+                descending: false,
+            },
+            vec![x, y],
+        ),
         20 => (Op::OptimizationBarrier, vec![x, y]),
         21 => (Op::Concatenate { dim }, vec![x, y]),
-        22 => (Op::Case { branches: branch().into_iter().collect() }, vec![pick(values, a.wrapping_mul(3)), x]),
+        22 => (
+            Op::Case {
+                branches: branch().into_iter().collect(),
+            },
+            vec![pick(values, a.wrapping_mul(3)), x],
+        ),
         23 | 24 => match scan() {
             Some(scan) => (scan, vec![y, x]),
             None => return,
         },
-        _ => (Op::Constant(Literal::splat(f32::from(a) / 7.0, &dims)), vec![]),
+        _ => (
+            Op::Constant(Literal::splat(f32::from(a) / 7.0, &dims)),
+            vec![],
+        ),
     };
     // Ranks above 4 would only make the test slow.
     if rank > 4 {

@@ -1,12 +1,13 @@
-//! What the text looks like. That compilers take it, and compute what it says, is tested where there is a compiler.
+//! What the text looks like. That compilers take it, and compute what it says, is tested where
+//! there is a compiler.
 
 use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType};
 use halite_ir::{
-    Attribute, Binary, Comparison, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op, Port, Remat, Unary, Value, program,
-    text,
+    Attribute, Binary, Comparison, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op, Port,
+    Remat, Unary, Value, program, text,
 };
 
 fn check(graph: &Graph, interface: &Interface, expected: Expect) {
@@ -14,14 +15,20 @@ fn check(graph: &Graph, interface: &Interface, expected: Expect) {
 }
 
 fn plain() -> Interface {
-    Interface { locations: false, ..Interface::new("test") }
+    Interface {
+        locations: false,
+        ..Interface::new("test")
+    }
 }
 
 fn push(graph: &mut Graph, op: Op, operands: &[Value]) -> Value {
     graph.push(op, operands, None).unwrap()[0]
 }
 
-fn graph<const N: usize>(inputs: [TensorType; N], body: impl FnOnce(&mut Graph, [Value; N]) -> Vec<Value>) -> Graph {
+fn graph<const N: usize>(
+    inputs: [TensorType; N],
+    body: impl FnOnce(&mut Graph, [Value; N]) -> Vec<Value>,
+) -> Graph {
     let mut graph = Graph::new();
     let inputs = inputs.map(|ty| graph.input(ty));
     let outputs = body(&mut graph, inputs);
@@ -31,14 +38,31 @@ fn graph<const N: usize>(inputs: [TensorType; N], body: impl FnOnce(&mut Graph, 
 
 #[test]
 fn a_layer_reads_like_stablehlo() {
-    let types = [TensorType::new(DType::F32, [8, 3]), TensorType::new(DType::F32, [3, 2])];
+    let types = [
+        TensorType::new(DType::F32, [8, 3]),
+        TensorType::new(DType::F32, [3, 2]),
+    ];
     let layer = graph(types, |graph, [x, w]| {
-        let dot =
-            Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![1], right_contract: vec![0], result: DType::F32 };
+        let dot = Dot {
+            left_batch: vec![],
+            right_batch: vec![],
+            left_contract: vec![1],
+            right_contract: vec![0],
+            result: DType::F32,
+        };
         let y = push(graph, Op::Dot(dot), &[x, w]);
         let zero = push(graph, Op::Constant(Literal::splat(0.0f32, [8, 2])), &[]);
         let y = push(graph, Op::Binary(Binary::Maximum), &[y, zero]);
-        let arg = graph.push(Op::ArgReduce { kind: Extreme::Max, dim: 1 }, &[y], None).unwrap()[1];
+        let arg = graph
+            .push(
+                Op::ArgReduce {
+                    kind: Extreme::Max,
+                    dim: 1,
+                },
+                &[y],
+                None,
+            )
+            .unwrap()[1];
         vec![y, arg]
     });
     check(
@@ -80,15 +104,36 @@ fn a_layer_reads_like_stablehlo() {
 
 #[test]
 fn loops_and_branches_are_indented() {
-    let types = [TensorType::scalar(DType::S32), TensorType::scalar(DType::S32)];
-    let condition = graph(types.clone(), |graph, [i, n]| vec![push(graph, Op::Compare(Comparison::Lt), &[i, n])]);
+    let types = [
+        TensorType::scalar(DType::S32),
+        TensorType::scalar(DType::S32),
+    ];
+    let condition = graph(types.clone(), |graph, [i, n]| {
+        vec![push(graph, Op::Compare(Comparison::Lt), &[i, n])]
+    });
     let body = graph(types.clone(), |graph, [i, n]| {
-        let add = self::graph([TensorType::scalar(DType::S32)], |graph, [x]| vec![push(graph, Op::Binary(Binary::Add), &[x, x])]);
+        let add = self::graph([TensorType::scalar(DType::S32)], |graph, [x]| {
+            vec![push(graph, Op::Binary(Binary::Add), &[x, x])]
+        });
         let keep = self::graph([TensorType::scalar(DType::S32)], |_, [x]| vec![x]);
-        vec![push(graph, Op::Case { branches: vec![add, keep] }, &[n, i])]
+        vec![push(
+            graph,
+            Op::Case {
+                branches: vec![add, keep],
+            },
+            &[n, i],
+        )]
     });
     let looped = graph(types, |graph, [i, n]| {
-        vec![push(graph, Op::While { carried: 1, condition: Box::new(condition), body: Box::new(body) }, &[i, n])]
+        vec![push(
+            graph,
+            Op::While {
+                carried: 1,
+                condition: Box::new(condition),
+                body: Box::new(body),
+            },
+            &[i, n],
+        )]
     });
     check(
         &looped,
@@ -119,20 +164,45 @@ fn loops_and_branches_are_indented() {
 #[test]
 fn a_scan_is_a_loop_over_a_counter_and_a_checkpoint_is_not_there() {
     let row = TensorType::new(DType::F32, [2]);
-    let square = graph([row.clone()], |graph, [x]| vec![push(graph, Op::Binary(Binary::Multiply), &[x, x])]);
-    let turn = graph([row.clone(), row.clone(), row.clone()], |graph, [sum, factor, x]| {
-        let y = push(graph, Op::Binary(Binary::Multiply), &[x, factor]);
-        let checkpoint = Op::Checkpoint { body: Box::new(square), remat: Remat::Full };
-        let y = push(graph, checkpoint, &[y]);
-        let sum = push(graph, Op::Binary(Binary::Add), &[sum, y]);
-        vec![sum, y]
+    let square = graph([row.clone()], |graph, [x]| {
+        vec![push(graph, Op::Binary(Binary::Multiply), &[x, x])]
     });
-    let scan = |length| Op::Scan { carried: 1, scanned: 1, length, reverse: length == 4, body: Box::new(turn.clone()) };
+    let turn = graph(
+        [row.clone(), row.clone(), row.clone()],
+        |graph, [sum, factor, x]| {
+            let y = push(graph, Op::Binary(Binary::Multiply), &[x, factor]);
+            let checkpoint = Op::Checkpoint {
+                body: Box::new(square),
+                remat: Remat::Full,
+            };
+            let y = push(graph, checkpoint, &[y]);
+            let sum = push(graph, Op::Binary(Binary::Add), &[sum, y]);
+            vec![sum, y]
+        },
+    );
+    let scan = |length| Op::Scan {
+        carried: 1,
+        scanned: 1,
+        length,
+        reverse: length == 4,
+        body: Box::new(turn.clone()),
+    };
     let scans = graph(
-        [row.clone(), row.clone(), TensorType::new(DType::F32, [4, 2]), TensorType::new(DType::F32, [0, 2])],
+        [
+            row.clone(),
+            row.clone(),
+            TensorType::new(DType::F32, [4, 2]),
+            TensorType::new(DType::F32, [0, 2]),
+        ],
         |graph, [start, factor, xs, none]| {
-            let backwards = graph.push(scan(4), &[start, factor, xs], None).unwrap().to_vec();
-            let nothing = graph.push(scan(0), &[backwards[0], factor, none], None).unwrap().to_vec();
+            let backwards = graph
+                .push(scan(4), &[start, factor, xs], None)
+                .unwrap()
+                .to_vec();
+            let nothing = graph
+                .push(scan(0), &[backwards[0], factor, none], None)
+                .unwrap()
+                .to_vec();
             [backwards, nothing].concat()
         },
     );
@@ -180,13 +250,26 @@ fn a_mesh_shardings_aliases_names_and_locations_are_said() {
     let ty = TensorType::new(DType::Bf16, [8, 6]);
     let mut graph = Graph::new();
     let (w, bias) = (graph.input(ty.clone()), graph.input(ty));
-    let sum = graph.push(Op::Binary(Binary::Add), &[w, bias], Some(std::panic::Location::caller())).unwrap()[0];
+    let sum = graph
+        .push(
+            Op::Binary(Binary::Add),
+            &[w, bias],
+            Some(std::panic::Location::caller()),
+        )
+        .unwrap()[0];
     let line = std::panic::Location::caller().line();
     // The mesh has no axis `sequence`.
-    let same = push(&mut graph, Op::ShardingConstraint(PartitionSpec::from(["data", "sequence"])), &[sum]);
+    let same = push(
+        &mut graph,
+        Op::ShardingConstraint(PartitionSpec::from(["data", "sequence"])),
+        &[sum],
+    );
     graph.set_outputs(vec![same]);
     let spec = PartitionSpec::new([vec!["data", "model"]]);
-    let port = |name: &str| Port { name: Some(name.to_string()), spec: Some(spec.clone()) };
+    let port = |name: &str| Port {
+        name: Some(name.to_string()),
+        spec: Some(spec.clone()),
+    };
     let interface = Interface {
         mesh: Some(mesh),
         inputs: vec![port("model.weight"), Port::default()],
@@ -194,7 +277,9 @@ fn a_mesh_shardings_aliases_names_and_locations_are_said() {
         aliases: vec![(0, 0)],
         ..Interface::new("train step/2")
     };
-    let written = text(&graph, &interface).unwrap().replace(&format!(":{}:", line - 1), ":LINE:");
+    let written = text(&graph, &interface)
+        .unwrap()
+        .replace(&format!(":{}:", line - 1), ":LINE:");
     expect![[r#"
         module @train_step_2 attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
           sdy.mesh @mesh = <["data"=4, "model"=2]>
@@ -208,7 +293,13 @@ fn a_mesh_shardings_aliases_names_and_locations_are_said() {
     "#]].assert_eq(&written);
 
     // The same graph on one device: nothing to say of shards.
-    let single = Interface { mesh: None, inputs: vec![], outputs: vec![], locations: false, ..interface };
+    let single = Interface {
+        mesh: None,
+        inputs: vec![],
+        outputs: vec![],
+        locations: false,
+        ..interface
+    };
     check(
         &graph,
         &single,
@@ -227,15 +318,34 @@ fn a_mesh_shardings_aliases_names_and_locations_are_said() {
 #[test]
 fn constants_are_written_shortly_and_exactly() {
     let floats = graph([], |graph, []| {
-        let values = [0.0f32, -0.0, 1.0, -2.5, 0.1, 1e-7, 3e38, f32::NAN, f32::NEG_INFINITY, 1.0 / 3.0, 16_777_216.0];
+        let values = [
+            0.0f32,
+            -0.0,
+            1.0,
+            -2.5,
+            0.1,
+            1e-7,
+            3e38,
+            f32::NAN,
+            f32::NEG_INFINITY,
+            1.0 / 3.0,
+            16_777_216.0,
+        ];
         let literal = Literal::new(&values, [values.len()]).unwrap();
         let long = Literal::new(&(0..20i16).collect::<Vec<_>>(), [4, 5]).unwrap();
         let empty = Literal::new::<f64>(&[], [0, 3]).unwrap();
         let bools = Literal::new(&[true, false], [2]).unwrap();
         let many = Literal::new(&[true, false, true, false], [2, 2]).unwrap();
-        [literal, long, empty, bools, many, Literal::splat(7u64, [2, 2])]
-            .map(|literal| push(graph, Op::Constant(literal), &[]))
-            .to_vec()
+        [
+            literal,
+            long,
+            empty,
+            bools,
+            many,
+            Literal::splat(7u64, [2, 2]),
+        ]
+        .map(|literal| push(graph, Op::Constant(literal), &[]))
+        .to_vec()
     });
     check(
         &floats,
@@ -265,13 +375,23 @@ fn custom_calls_have_quoted_names_and_typed_attributes() {
             ("scale".to_string(), Attribute::Float(0.5)),
             ("steps".to_string(), Attribute::Int(-3)),
             ("fast".to_string(), Attribute::Bool(true)),
-            ("note".to_string(), Attribute::Str("say \"hä\"\n".to_string())),
+            (
+                "note".to_string(),
+                Attribute::Str("say \"hä\"\n".to_string()),
+            ),
         ],
-        results: vec![TensorType::scalar(DType::F32), TensorType::scalar(DType::S8)],
+        results: vec![
+            TensorType::scalar(DType::F32),
+            TensorType::scalar(DType::S8),
+        ],
         side_effect: false,
     };
-    let called =
-        graph([TensorType::scalar(DType::F32)], |graph, [x]| graph.push(Op::CustomCall(call), &[x], None).unwrap().to_vec());
+    let called = graph([TensorType::scalar(DType::F32)], |graph, [x]| {
+        graph
+            .push(Op::CustomCall(call), &[x], None)
+            .unwrap()
+            .to_vec()
+    });
     check(
         &called,
         &plain(),
@@ -286,11 +406,19 @@ fn custom_calls_have_quoted_names_and_typed_attributes() {
     );
     let twice = CustomCall {
         target: "k".to_string(),
-        attributes: vec![("a".to_string(), Attribute::Int(1)), ("a".to_string(), Attribute::Int(2))],
+        attributes: vec![
+            ("a".to_string(), Attribute::Int(1)),
+            ("a".to_string(), Attribute::Int(2)),
+        ],
         results: vec![],
         side_effect: false,
     };
-    let called = graph([], |graph, []| graph.push(Op::CustomCall(twice), &[], None).unwrap().to_vec());
+    let called = graph([], |graph, []| {
+        graph
+            .push(Op::CustomCall(twice), &[], None)
+            .unwrap()
+            .to_vec()
+    });
     assert_eq!(
         text(&called, &plain()).unwrap_err().to_string(),
         "custom_call: `k` has an attribute `a` that is empty or there twice"
@@ -304,22 +432,59 @@ fn an_interface_that_does_not_fit_is_refused_with_the_numbers() {
         let z = push(graph, Op::Unary(Unary::IsFinite), &[y]);
         vec![x, z]
     });
-    let mesh = Some(Arc::new(Mesh::new([("data", 4)], (0..4).map(DeviceId)).unwrap()));
-    let port = |spec: &PartitionSpec| Port { name: Some("x".to_string()), spec: Some(spec.clone()) };
+    let mesh = Some(Arc::new(
+        Mesh::new([("data", 4)], (0..4).map(DeviceId)).unwrap(),
+    ));
+    let port = |spec: &PartitionSpec| Port {
+        name: Some("x".to_string()),
+        spec: Some(spec.clone()),
+    };
     let split = PartitionSpec::first("data");
     let interfaces = [
-        Interface { inputs: vec![Port::default()], ..plain() },
-        Interface { aliases: vec![(2, 0)], ..plain() },
-        Interface { aliases: vec![(0, 1)], ..plain() },
-        Interface { aliases: vec![(0, 0), (0, 0)], ..plain() },
-        Interface { aliases: vec![(0, 0), (1, 0)], ..plain() },
-        Interface { replicas: 0, ..plain() },
-        Interface { inputs: vec![port(&split), Port::default()], ..plain() },
-        Interface { mesh: mesh.clone(), inputs: vec![port(&split), Port::default()], ..plain() },
-        Interface { mesh: mesh.clone(), inputs: vec![port(&PartitionSpec::first("model")), Port::default()], ..plain() },
+        Interface {
+            inputs: vec![Port::default()],
+            ..plain()
+        },
+        Interface {
+            aliases: vec![(2, 0)],
+            ..plain()
+        },
+        Interface {
+            aliases: vec![(0, 1)],
+            ..plain()
+        },
+        Interface {
+            aliases: vec![(0, 0), (0, 0)],
+            ..plain()
+        },
+        Interface {
+            aliases: vec![(0, 0), (1, 0)],
+            ..plain()
+        },
+        Interface {
+            replicas: 0,
+            ..plain()
+        },
+        Interface {
+            inputs: vec![port(&split), Port::default()],
+            ..plain()
+        },
+        Interface {
+            mesh: mesh.clone(),
+            inputs: vec![port(&split), Port::default()],
+            ..plain()
+        },
+        Interface {
+            mesh: mesh.clone(),
+            inputs: vec![port(&PartitionSpec::first("model")), Port::default()],
+            ..plain()
+        },
         Interface { mesh, ..plain() },
     ];
-    let errors: Vec<String> = interfaces.iter().map(|interface| program(&two, interface).unwrap_err().to_string()).collect();
+    let errors: Vec<String> = interfaces
+        .iter()
+        .map(|interface| program(&two, interface).unwrap_err().to_string())
+        .collect();
     expect![[r#"
         print: program `test`: 1 input ports for 2 inputs of the graph
         print: program `test`: alias of input 2 and output 0; there are 2 inputs and 2 outputs

@@ -1,4 +1,5 @@
-//! Inference agrees with counting: the shape of a result is found here by enumerating positions, without a formula.
+//! Inference agrees with counting: the shape of a result is found here by enumerating positions,
+//! without a formula.
 
 use halite_core::{DType, TensorType};
 use halite_ir::{ConvDims, Convolution, Dot, Gather, Op, Reduction, Window, infer};
@@ -10,10 +11,13 @@ fn f32(dims: &[usize]) -> TensorType {
 
 /// Dimensions of the one result.
 fn dims(op: Op, operands: &[&TensorType]) -> Result<Vec<usize>, String> {
-    infer(&op, operands).map(|results| results[0].dims().to_vec()).map_err(|error| error.to_string())
+    infer(&op, operands)
+        .map(|results| results[0].dims().to_vec())
+        .map_err(|error| error.to_string())
 }
 
-/// Where the elements of a line of `size` are, `dilation` apart, after `low` others; and how long the line is.
+/// Where the elements of a line of `size` are, `dilation` apart, after `low` others; and how long
+/// the line is.
 fn line(size: usize, dilation: usize, low: i64, high: i64) -> (Vec<i64>, i64) {
     let places: Vec<i64> = (0..size).map(|i| low + (i * dilation) as i64).collect();
     let dilated = places.last().map_or(0, |last| last - low + 1);
@@ -23,7 +27,10 @@ fn line(size: usize, dilation: usize, low: i64, high: i64) -> (Vec<i64>, i64) {
 /// At how many places of a line of `length` a window fits.
 fn fits(length: i64, size: usize, dilation: usize, stride: usize) -> usize {
     let reach = ((size - 1) * dilation) as i64;
-    (0..length).step_by(stride).filter(|start| start + reach < length).count()
+    (0..length)
+        .step_by(stride)
+        .filter(|start| start + reach < length)
+        .count()
 }
 
 proptest! {

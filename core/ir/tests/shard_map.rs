@@ -5,8 +5,8 @@ use std::sync::Arc;
 use expect_test::{Expect, expect};
 use halite_core::{DType, DeviceId, Mesh, PartitionSpec, Sharding, TensorType};
 use halite_ir::{
-    Axes, Binary, Graph, Groups, Interface, Op, Port, Reduction, ShardMap, Unary, Value, cost, infer, optimize, text, varying,
-    verify,
+    Axes, Binary, Graph, Groups, Interface, Op, Port, Reduction, ShardMap, Unary, Value, cost,
+    infer, optimize, text, varying, verify,
 };
 use proptest::prelude::*;
 
@@ -15,7 +15,9 @@ fn f32(dims: &[usize]) -> TensorType {
 }
 
 fn axes(axes: &[(&str, usize)]) -> Axes {
-    axes.iter().map(|&(name, size)| (name.into(), size)).collect()
+    axes.iter()
+        .map(|&(name, size)| (name.into(), size))
+        .collect()
 }
 
 fn spec(text: &str) -> PartitionSpec {
@@ -31,7 +33,12 @@ fn over_model() -> Groups {
 }
 
 /// Over two by four devices: `body` of one `local` part.
-fn map(local: TensorType, taken: &str, given: &[&str], body: impl FnOnce(&mut Graph, Value) -> Vec<Value>) -> ShardMap {
+fn map(
+    local: TensorType,
+    taken: &str,
+    given: &[&str],
+    body: impl FnOnce(&mut Graph, Value) -> Vec<Value>,
+) -> ShardMap {
     let mut graph = Graph::new();
     let x = graph.input(local);
     let outputs = body(&mut graph, x);
@@ -56,9 +63,14 @@ fn around(map: ShardMap, x: TensorType) -> Graph {
 
 fn interface(mesh: &[(&str, usize)], inputs: usize, outputs: usize) -> Interface {
     let size = mesh.iter().map(|(_, size)| *size as u32).product();
-    let port = || Port { name: None, spec: Some(PartitionSpec::replicated()) };
+    let port = || Port {
+        name: None,
+        spec: Some(PartitionSpec::replicated()),
+    };
     Interface {
-        mesh: Some(Arc::new(Mesh::new(mesh.iter().copied(), (0..size).map(DeviceId)).unwrap())),
+        mesh: Some(Arc::new(
+            Mesh::new(mesh.iter().copied(), (0..size).map(DeviceId)).unwrap(),
+        )),
         inputs: (0..inputs).map(|_| port()).collect(),
         outputs: (0..outputs).map(|_| port()).collect(),
         locations: false,
@@ -69,18 +81,72 @@ fn interface(mesh: &[(&str, usize)], inputs: usize, outputs: usize) -> Interface
 /// Each collective, and where the device is.
 fn everything() -> Graph {
     let both = || Groups::Axes(axes(&[("model", 4), ("data", 2)]));
-    let map = map(f32(&[4, 4]), "(data, model)", &["(data)", "(data)", "((data, model))", "(None, (model, data))"], |body, x| {
-        let sum = push(body, Op::AllReduce { kind: Reduction::Sum, groups: over_model() }, &[x]);
-        let gathered = push(body, Op::AllGather { dim: 1, groups: over_model() }, &[x]);
-        let scattered = push(body, Op::ReduceScatter { kind: Reduction::Max, dim: 1, groups: over_model() }, &[x]);
-        let exchanged = push(body, Op::AllToAll { split: 0, concat: 1, groups: over_model() }, &[x]);
-        let moved = push(body, Op::CollectivePermute { pairs: vec![(0, 1), (7, 0)], groups: both() }, &[exchanged]);
-        let index = push(body, Op::AxisIndex(axes(&[("data", 2), ("model", 4)])), &[]);
-        let index = push(body, Op::Convert(DType::F32), &[index]);
-        let index = push(body, Op::Broadcast { dims: vec![1, 16], mapping: vec![] }, &[index]);
-        let moved = push(body, Op::Binary(Binary::Add), &[moved, index]);
-        vec![sum, gathered, scattered, moved]
-    });
+    let map = map(
+        f32(&[4, 4]),
+        "(data, model)",
+        &[
+            "(data)",
+            "(data)",
+            "((data, model))",
+            "(None, (model, data))",
+        ],
+        |body, x| {
+            let sum = push(
+                body,
+                Op::AllReduce {
+                    kind: Reduction::Sum,
+                    groups: over_model(),
+                },
+                &[x],
+            );
+            let gathered = push(
+                body,
+                Op::AllGather {
+                    dim: 1,
+                    groups: over_model(),
+                },
+                &[x],
+            );
+            let scattered = push(
+                body,
+                Op::ReduceScatter {
+                    kind: Reduction::Max,
+                    dim: 1,
+                    groups: over_model(),
+                },
+                &[x],
+            );
+            let exchanged = push(
+                body,
+                Op::AllToAll {
+                    split: 0,
+                    concat: 1,
+                    groups: over_model(),
+                },
+                &[x],
+            );
+            let moved = push(
+                body,
+                Op::CollectivePermute {
+                    pairs: vec![(0, 1), (7, 0)],
+                    groups: both(),
+                },
+                &[exchanged],
+            );
+            let index = push(body, Op::AxisIndex(axes(&[("data", 2), ("model", 4)])), &[]);
+            let index = push(body, Op::Convert(DType::F32), &[index]);
+            let index = push(
+                body,
+                Op::Broadcast {
+                    dims: vec![1, 16],
+                    mapping: vec![],
+                },
+                &[index],
+            );
+            let moved = push(body, Op::Binary(Binary::Add), &[moved, index]);
+            vec![sum, gathered, scattered, moved]
+        },
+    );
     around(map, f32(&[8, 16]))
 }
 
@@ -92,7 +158,10 @@ fn check(graph: &Graph, interface: &Interface, expected: Expect) {
 #[test]
 fn it_reads_like_shardy_with_groups_of_places_in_the_mesh() {
     let graph = everything();
-    assert_eq!(graph.output_types(), [f32(&[8, 4]), f32(&[8, 16]), f32(&[32, 1]), f32(&[1, 128])]);
+    assert_eq!(
+        graph.output_types(),
+        [f32(&[8, 4]), f32(&[8, 16]), f32(&[32, 1]), f32(&[1, 128])]
+    );
     check(
         &graph,
         &interface(&[("data", 2), ("model", 4)], 1, 4),
@@ -142,9 +211,22 @@ fn it_reads_like_shardy_with_groups_of_places_in_the_mesh() {
 #[test]
 fn axes_that_are_left_to_the_compiler_stay_open() {
     let map = map(f32(&[8, 4]), "(None, model)", &["()"], |body, x| {
-        vec![push(body, Op::AllReduce { kind: Reduction::Sum, groups: over_model() }, &[x])]
+        vec![push(
+            body,
+            Op::AllReduce {
+                kind: Reduction::Sum,
+                groups: over_model(),
+            },
+            &[x],
+        )]
     });
-    let graph = around(ShardMap { manual: vec!["model".into()], ..map }, f32(&[8, 16]));
+    let graph = around(
+        ShardMap {
+            manual: vec!["model".into()],
+            ..map
+        },
+        f32(&[8, 16]),
+    );
     check(
         &graph,
         &interface(&[("data", 2), ("model", 4)], 1, 1),
@@ -173,7 +255,14 @@ fn on_one_device_it_is_its_body() {
     let x = body.input(f32(&[4]));
     let alone = axes(&[("model", 1)]);
     let index = push(&mut body, Op::AxisIndex(alone.clone()), &[]);
-    let sum = push(&mut body, Op::AllReduce { kind: Reduction::Sum, groups: Groups::Axes(alone.clone()) }, &[x]);
+    let sum = push(
+        &mut body,
+        Op::AllReduce {
+            kind: Reduction::Sum,
+            groups: Groups::Axes(alone.clone()),
+        },
+        &[x],
+    );
     body.set_outputs(vec![sum, index]);
     let map = ShardMap {
         mesh: alone,
@@ -185,7 +274,10 @@ fn on_one_device_it_is_its_body() {
     let graph = around(map, f32(&[4]));
     check(
         &graph,
-        &Interface { locations: false, ..Interface::new("test") },
+        &Interface {
+            locations: false,
+            ..Interface::new("test")
+        },
         expect![[r#"
         module @test attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
           func.func public @main(%arg0: tensor<4xf32>) -> (tensor<4xf32>, tensor<i32>) {
@@ -221,17 +313,35 @@ fn on_one_device_it_is_its_body() {
 
 #[test]
 fn passes_go_into_the_body_and_leave_its_border() {
-    let map = map(f32(&[4, 4]), "(data, model)", &["(data, model)"], |body, x| {
-        let one = push(body, Op::Constant(halite_ir::Literal::splat(1.0f32, [4, 4])), &[]);
-        let same = push(body, Op::Binary(Binary::Multiply), &[x, one]);
-        push(body, Op::AllReduce { kind: Reduction::Sum, groups: over_model() }, &[x]); // not used
-        let a = push(body, Op::Unary(Unary::Tanh), &[same]);
-        let b = push(body, Op::Unary(Unary::Tanh), &[x]);
-        vec![push(body, Op::Binary(Binary::Add), &[a, b])]
-    });
+    let map = map(
+        f32(&[4, 4]),
+        "(data, model)",
+        &["(data, model)"],
+        |body, x| {
+            let one = push(
+                body,
+                Op::Constant(halite_ir::Literal::splat(1.0f32, [4, 4])),
+                &[],
+            );
+            let same = push(body, Op::Binary(Binary::Multiply), &[x, one]);
+            push(
+                body,
+                Op::AllReduce {
+                    kind: Reduction::Sum,
+                    groups: over_model(),
+                },
+                &[x],
+            ); // not used
+            let a = push(body, Op::Unary(Unary::Tanh), &[same]);
+            let b = push(body, Op::Unary(Unary::Tanh), &[x]);
+            vec![push(body, Op::Binary(Binary::Add), &[a, b])]
+        },
+    );
     let graph = optimize(&around(map, f32(&[8, 16])));
     verify(&graph).unwrap();
-    let Op::ShardMap(map) = &graph.nodes()[0].op else { panic!("it is still there") };
+    let Op::ShardMap(map) = &graph.nodes()[0].op else {
+        panic!("it is still there")
+    };
     let ops: Vec<&str> = map.body.nodes().iter().map(|node| node.op.name()).collect();
     assert_eq!(ops, ["tanh", "add"]);
     // Each of eight devices does 16 additions.
@@ -240,50 +350,163 @@ fn passes_go_into_the_body_and_leave_its_border() {
 
 #[test]
 fn what_does_not_fit_says_the_numbers() {
-    let good = || map(f32(&[4, 4]), "(data, model)", &["(data, model)"], |_, x| vec![x]);
-    let with =
-        |op: fn(&mut Graph, Value) -> Value| map(f32(&[4, 4]), "(data, model)", &["(data, model)"], |body, x| vec![op(body, x)]);
+    let good = || {
+        map(f32(&[4, 4]), "(data, model)", &["(data, model)"], |_, x| {
+            vec![x]
+        })
+    };
+    let with = |op: fn(&mut Graph, Value) -> Value| {
+        map(
+            f32(&[4, 4]),
+            "(data, model)",
+            &["(data, model)"],
+            |body, x| vec![op(body, x)],
+        )
+    };
     let cases: Vec<(ShardMap, TensorType)> = vec![
         (good(), f32(&[8, 18])),
         (good(), f32(&[8])),
         (good(), f32(&[8, 32])),
-        (ShardMap { mesh: axes(&[]), ..good() }, f32(&[8, 16])),
-        (ShardMap { mesh: axes(&[("data", 0), ("model", 4)]), ..good() }, f32(&[8, 16])),
-        (ShardMap { mesh: axes(&[("data", usize::MAX), ("model", 4)]), ..good() }, f32(&[8, 16])),
-        (ShardMap { mesh: axes(&[("data", 2), ("data", 4)]), ..good() }, f32(&[8, 16])),
-        (ShardMap { manual: vec![], ..good() }, f32(&[8, 16])),
-        (ShardMap { manual: vec!["model".into(), "data".into()], ..good() }, f32(&[8, 16])),
-        (ShardMap { manual: vec!["model".into()], ..good() }, f32(&[8, 16])),
-        (ShardMap { inputs: vec![], ..good() }, f32(&[8, 16])),
-        (ShardMap { outputs: vec![], ..good() }, f32(&[8, 16])),
-        (ShardMap { outputs: vec![spec("(data, data)")], ..good() }, f32(&[8, 16])),
         (
-            with(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: Groups::Axes(axes(&[("model", 2)])) }, &[x])),
+            ShardMap {
+                mesh: axes(&[]),
+                ..good()
+            },
             f32(&[8, 16]),
         ),
         (
-            with(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: Groups::Axes(axes(&[("rows", 2)])) }, &[x])),
+            ShardMap {
+                mesh: axes(&[("data", 0), ("model", 4)]),
+                ..good()
+            },
             f32(&[8, 16]),
         ),
         (
-            with(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: vec![vec![0, 8]].into() }, &[x])),
+            ShardMap {
+                mesh: axes(&[("data", usize::MAX), ("model", 4)]),
+                ..good()
+            },
             f32(&[8, 16]),
         ),
         (
-            with(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: vec![vec![0, 1], vec![2, 3]].into() }, &[x])),
+            ShardMap {
+                mesh: axes(&[("data", 2), ("data", 4)]),
+                ..good()
+            },
             f32(&[8, 16]),
         ),
-        (with(|body, x| push(body, Op::ShardingConstraint(spec("(data)")), &[x])), f32(&[8, 16])),
+        (
+            ShardMap {
+                manual: vec![],
+                ..good()
+            },
+            f32(&[8, 16]),
+        ),
+        (
+            ShardMap {
+                manual: vec!["model".into(), "data".into()],
+                ..good()
+            },
+            f32(&[8, 16]),
+        ),
+        (
+            ShardMap {
+                manual: vec!["model".into()],
+                ..good()
+            },
+            f32(&[8, 16]),
+        ),
+        (
+            ShardMap {
+                inputs: vec![],
+                ..good()
+            },
+            f32(&[8, 16]),
+        ),
+        (
+            ShardMap {
+                outputs: vec![],
+                ..good()
+            },
+            f32(&[8, 16]),
+        ),
+        (
+            ShardMap {
+                outputs: vec![spec("(data, data)")],
+                ..good()
+            },
+            f32(&[8, 16]),
+        ),
         (
             with(|body, x| {
-                let inner = map(f32(&[2, 1]), "(data, model)", &["(data, model)"], |_, x| vec![x]);
+                push(
+                    body,
+                    Op::AllReduce {
+                        kind: Reduction::Sum,
+                        groups: Groups::Axes(axes(&[("model", 2)])),
+                    },
+                    &[x],
+                )
+            }),
+            f32(&[8, 16]),
+        ),
+        (
+            with(|body, x| {
+                push(
+                    body,
+                    Op::AllReduce {
+                        kind: Reduction::Sum,
+                        groups: Groups::Axes(axes(&[("rows", 2)])),
+                    },
+                    &[x],
+                )
+            }),
+            f32(&[8, 16]),
+        ),
+        (
+            with(|body, x| {
+                push(
+                    body,
+                    Op::AllReduce {
+                        kind: Reduction::Sum,
+                        groups: vec![vec![0, 8]].into(),
+                    },
+                    &[x],
+                )
+            }),
+            f32(&[8, 16]),
+        ),
+        (
+            with(|body, x| {
+                push(
+                    body,
+                    Op::AllReduce {
+                        kind: Reduction::Sum,
+                        groups: vec![vec![0, 1], vec![2, 3]].into(),
+                    },
+                    &[x],
+                )
+            }),
+            f32(&[8, 16]),
+        ),
+        (
+            with(|body, x| push(body, Op::ShardingConstraint(spec("(data)")), &[x])),
+            f32(&[8, 16]),
+        ),
+        (
+            with(|body, x| {
+                let inner = map(f32(&[2, 1]), "(data, model)", &["(data, model)"], |_, x| {
+                    vec![x]
+                });
                 push(body, Op::ShardMap(inner), &[x])
             }),
             f32(&[8, 16]),
         ),
     ];
-    let told: Vec<String> =
-        cases.into_iter().map(|(map, ty)| infer(&Op::ShardMap(map), &[&ty]).unwrap_err().to_string() + "\n").collect();
+    let told: Vec<String> = cases
+        .into_iter()
+        .map(|(map, ty)| infer(&Op::ShardMap(map), &[&ty]).unwrap_err().to_string() + "\n")
+        .collect();
     expect![[r#"
         shard_map: operand 0: dimension 1 of f32[8, 18] is split 4 ways by (data, model) over mesh(data=2, model=4), and 18 is not a multiple of 4
         shard_map: operand 0: (data, model) speaks of 2 dimensions, f32[8] has 1
@@ -307,8 +530,14 @@ fn what_does_not_fit_says_the_numbers() {
     "#]].assert_eq(&told.concat());
     for (axes, problem) in [
         (axes(&[]), "no axis is named; name one of the mesh or more"),
-        (axes(&[("a", 2), ("a", 2)]), "axis `a` is there twice in (a=2, a=2)"),
-        (axes(&[("a", usize::MAX), ("b", 2)]), "has no devices, or more than can be counted"),
+        (
+            axes(&[("a", 2), ("a", 2)]),
+            "axis `a` is there twice in (a=2, a=2)",
+        ),
+        (
+            axes(&[("a", usize::MAX), ("b", 2)]),
+            "has no devices, or more than can be counted",
+        ),
     ] {
         let error = infer(&Op::AxisIndex(axes), &[]).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
@@ -319,7 +548,10 @@ fn what_does_not_fit_says_the_numbers() {
 fn what_does_not_fit_the_program_is_refused_when_it_is_printed() {
     let graph = everything();
     let refused = |interface: &Interface| text(&graph, interface).unwrap_err().to_string();
-    assert_eq!(refused(&Interface::new("test")), "shard_map: it is over mesh(data=2, model=4), the program is for one device");
+    assert_eq!(
+        refused(&Interface::new("test")),
+        "shard_map: it is over mesh(data=2, model=4), the program is for one device"
+    );
     assert_eq!(
         refused(&interface(&[("model", 4), ("data", 2)], 1, 4)),
         "shard_map: it is over mesh(data=2, model=4), the program is for mesh(model=4, data=2)"
@@ -327,15 +559,28 @@ fn what_does_not_fit_the_program_is_refused_when_it_is_printed() {
     let outside = |op: Op| {
         let mut graph = Graph::new();
         let x = graph.input(f32(&[8]));
-        let operands = if matches!(op, Op::AxisIndex(_)) { vec![] } else { vec![x] };
+        let operands = if matches!(op, Op::AxisIndex(_)) {
+            vec![]
+        } else {
+            vec![x]
+        };
         let y = push(&mut graph, op, &operands);
         graph.set_outputs(vec![y]);
-        let errors = [interface(&[("data", 2), ("model", 4)], 1, 1), Interface { replicas: 8, ..Interface::new("test") }];
+        let errors = [
+            interface(&[("data", 2), ("model", 4)], 1, 1),
+            Interface {
+                replicas: 8,
+                ..Interface::new("test")
+            },
+        ];
         errors.map(|interface| text(&graph, &interface).unwrap_err().to_string())
     };
-    for error in outside(Op::AllReduce { kind: Reduction::Sum, groups: over_model() })
-        .iter()
-        .chain(&outside(Op::AxisIndex(axes(&[("model", 4)]))))
+    for error in outside(Op::AllReduce {
+        kind: Reduction::Sum,
+        groups: over_model(),
+    })
+    .iter()
+    .chain(&outside(Op::AxisIndex(axes(&[("model", 4)]))))
     {
         assert!(error.contains("shard_map"), "{error}");
     }
@@ -344,17 +589,58 @@ fn what_does_not_fit_the_program_is_refused_when_it_is_printed() {
 #[test]
 fn devices_compute_what_varies_along_the_axes_it_comes_from() {
     let varies = |body: fn(&mut Graph, Value) -> Value| {
-        let map = map(f32(&[4]), "(model)", &["(data, model)"], |graph, x| vec![body(graph, x)]);
-        varying(&map).outputs[0].iter().map(|axis| axis.to_string()).collect::<Vec<_>>()
+        let map = map(f32(&[4]), "(model)", &["(data, model)"], |graph, x| {
+            vec![body(graph, x)]
+        });
+        varying(&map).outputs[0]
+            .iter()
+            .map(|axis| axis.to_string())
+            .collect::<Vec<_>>()
     };
     assert_eq!(varies(|_, x| x), ["model"]);
-    assert_eq!(varies(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: over_model() }, &[x])), [""; 0]);
-    assert_eq!(varies(|body, _| push(body, Op::PartitionId, &[])), ["data", "model"]);
-    assert_eq!(varies(|body, _| push(body, Op::AxisIndex(axes(&[("data", 2)])), &[])), ["data"]);
+    assert_eq!(
+        varies(|body, x| push(
+            body,
+            Op::AllReduce {
+                kind: Reduction::Sum,
+                groups: over_model()
+            },
+            &[x]
+        )),
+        [""; 0]
+    );
+    assert_eq!(
+        varies(|body, _| push(body, Op::PartitionId, &[])),
+        ["data", "model"]
+    );
+    assert_eq!(
+        varies(|body, _| push(body, Op::AxisIndex(axes(&[("data", 2)])), &[])),
+        ["data"]
+    );
 
-    assert_eq!(varies(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: lists() }, &[x])), [""; 0]);
+    assert_eq!(
+        varies(|body, x| push(
+            body,
+            Op::AllReduce {
+                kind: Reduction::Sum,
+                groups: lists()
+            },
+            &[x]
+        )),
+        [""; 0]
+    );
 
-    assert_eq!(varies(|body, x| push(body, Op::AllReduce { kind: Reduction::Sum, groups: halves() }, &[x])), ["data", "model"]);
+    assert_eq!(
+        varies(|body, x| push(
+            body,
+            Op::AllReduce {
+                kind: Reduction::Sum,
+                groups: halves()
+            },
+            &[x]
+        )),
+        ["data", "model"]
+    );
     fn lists() -> Groups {
         vec![vec![0, 1, 2, 3, 4, 5, 6, 7]].into()
     }

@@ -3,7 +3,9 @@
 use std::{sync::OnceLock, time::Instant};
 
 use halite_core::{DType, TensorType};
-use halite_ir::{Binary, Dot, Graph, Interface, Literal, Op, Reduction, Unary, optimize, text, verify};
+use halite_ir::{
+    Binary, Dot, Graph, Interface, Literal, Op, Reduction, Unary, optimize, text, verify,
+};
 
 /// As many nodes as a training step of a small network, of the kinds that it has.
 fn step(layers: usize) -> Graph {
@@ -12,32 +14,68 @@ fn step(layers: usize) -> Graph {
     let mut x = graph.input(TensorType::new(DType::F32, [128, 512]));
     for _ in 0..layers {
         let w = graph.input(TensorType::new(DType::F32, [512, 512]));
-        let dot =
-            Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![1], right_contract: vec![0], result: DType::F32 };
+        let dot = Dot {
+            left_batch: vec![],
+            right_batch: vec![],
+            left_contract: vec![1],
+            right_contract: vec![0],
+            result: DType::F32,
+        };
         let y = graph.push(Op::Dot(dot), &[x, w], here).unwrap()[0];
-        let sum = graph.push(Op::Reduce { kind: Reduction::Sum, dims: vec![1] }, &[y], here).unwrap()[0];
-        let wide = Op::Broadcast { dims: vec![128, 512], mapping: vec![0] };
+        let sum = graph
+            .push(
+                Op::Reduce {
+                    kind: Reduction::Sum,
+                    dims: vec![1],
+                },
+                &[y],
+                here,
+            )
+            .unwrap()[0];
+        let wide = Op::Broadcast {
+            dims: vec![128, 512],
+            mapping: vec![0],
+        };
         let mean = graph.push(wide, &[sum], here).unwrap()[0];
-        let centered = graph.push(Op::Binary(Binary::Subtract), &[y, mean], here).unwrap()[0];
-        let scale = graph.push(Op::Constant(Literal::splat(0.125f32, [])), &[], here).unwrap()[0];
-        let scale = graph.push(Op::Broadcast { dims: vec![128, 512], mapping: vec![] }, &[scale], here).unwrap()[0];
-        let scaled = graph.push(Op::Binary(Binary::Multiply), &[centered, scale], here).unwrap()[0];
+        let centered = graph
+            .push(Op::Binary(Binary::Subtract), &[y, mean], here)
+            .unwrap()[0];
+        let scale = graph
+            .push(Op::Constant(Literal::splat(0.125f32, [])), &[], here)
+            .unwrap()[0];
+        let scale = graph
+            .push(
+                Op::Broadcast {
+                    dims: vec![128, 512],
+                    mapping: vec![],
+                },
+                &[scale],
+                here,
+            )
+            .unwrap()[0];
+        let scaled = graph
+            .push(Op::Binary(Binary::Multiply), &[centered, scale], here)
+            .unwrap()[0];
         x = graph.push(Op::Unary(Unary::Tanh), &[scaled], here).unwrap()[0];
     }
     graph.set_outputs(vec![x]);
     graph
 }
 
-/// Processor time of this thread, in seconds. A busy machine lets a thread wait, which is no work of ours. Where the system
-/// does not say, the time of day.
+/// Processor time of this thread, in seconds. A busy machine lets a thread wait, which is no work
+/// of ours. Where the system does not say, the time of day.
 fn now() -> f64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let spent = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let spent = spent.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-    spent.map_or_else(|| START.get_or_init(Instant::now).elapsed().as_secs_f64(), |nanoseconds| nanoseconds as f64 / 1e9)
+    spent.map_or_else(
+        || START.get_or_init(Instant::now).elapsed().as_secs_f64(),
+        |nanoseconds| nanoseconds as f64 / 1e9,
+    )
 }
 
-/// Seconds to trace, verify, optimize and print a step of so many layers, together: the mean of three.
+/// Seconds to trace, verify, optimize and print a step of so many layers, together: the mean of
+/// three.
 fn seconds(layers: usize) -> f64 {
     const TIMES: u32 = 3;
     let start = now();
@@ -45,7 +83,10 @@ fn seconds(layers: usize) -> f64 {
         let graph = step(layers);
         verify(&graph).unwrap();
         let optimized = optimize(&graph);
-        assert!(optimized.nodes().len() < graph.nodes().len(), "the scales are one constant");
+        assert!(
+            optimized.nodes().len() < graph.nodes().len(),
+            "the scales are one constant"
+        );
         text(&graph, &Interface::new("step")).unwrap();
     }
     (now() - start) / f64::from(TIMES)
@@ -55,8 +96,16 @@ fn seconds(layers: usize) -> f64 {
 fn what_is_done_to_a_graph_takes_a_time_in_proportion_to_its_size() {
     // Eight times as many nodes. What looks at every node for every node takes 64 times as long.
     let [few, many] = [125, 1000].map(seconds);
-    println!("1000 nodes take {:.1} ms, 8000 take {:.1} ms", few * 1e3, many * 1e3);
-    assert!(many < 24.0 * few, "1000 nodes take {few:.3} s, 8000 take {many:.3} s");
-    // More than ten times what it took without optimization where this was written: no machine is so slow.
+    println!(
+        "1000 nodes take {:.1} ms, 8000 take {:.1} ms",
+        few * 1e3,
+        many * 1e3
+    );
+    assert!(
+        many < 24.0 * few,
+        "1000 nodes take {few:.3} s, 8000 take {many:.3} s"
+    );
+    // More than ten times what it took without optimization where this was written: no machine is
+    // so slow.
     assert!(many < 2.0, "8000 nodes take {many:.3} s");
 }

@@ -33,7 +33,8 @@ pub struct CompileCause {
     pub reason: Reason,
     /// How long it took until there was a program to compile.
     pub stages: Stages,
-    /// The graph that the program is made from, as text; only wanted if [`Client::dumps`](crate::Client::dumps).
+    /// The graph that the program is made from, as text; only wanted if
+    /// [`Client::dumps`](crate::Client::dumps).
     pub graph: Option<String>,
     /// The largest tensors, largest first, for the error when memory does not suffice.
     pub largest: Vec<LargeBuffer>,
@@ -83,7 +84,11 @@ pub struct InputChange {
 impl InputChange {
     /// The input, in words.
     pub(crate) fn what(&self) -> String {
-        if self.path.is_empty() { "the input".to_string() } else { format!("`{}`", self.path) }
+        if self.path.is_empty() {
+            "the input".to_string()
+        } else {
+            format!("`{}`", self.path)
+        }
     }
 
     /// What it was and what it is, in words: with the layouts, if they are what changed.
@@ -94,7 +99,15 @@ impl InputChange {
         };
         if self.from.0 == self.to.0 && words(&self.from) == words(&self.to) {
             let devices = |(ty, sharding): &(TensorType, Arc<Sharding>)| {
-                format!("{ty} on devices {:?}", sharding.mesh().devices().iter().map(|device| device.0).collect::<Vec<_>>())
+                format!(
+                    "{ty} on devices {:?}",
+                    sharding
+                        .mesh()
+                        .devices()
+                        .iter()
+                        .map(|device| device.0)
+                        .collect::<Vec<_>>()
+                )
             };
             return (devices(&self.from), devices(&self.to));
         }
@@ -129,7 +142,8 @@ impl fmt::Display for Reason {
 pub struct CompileRecord {
     /// Counts the records of the client, from 0.
     pub number: u64,
-    /// Whether the program was in the [cache](crate::Client::with_program_cache), and so not compiled.
+    /// Whether the program was in the [cache](crate::Client::with_program_cache), and so not
+    /// compiled.
     pub cached: bool,
     /// The name of the function or program.
     pub function: Arc<str>,
@@ -173,7 +187,8 @@ pub struct FunctionActivity {
 impl FunctionActivity {
     /// The mean time of a launch on the device, where it is known.
     pub fn execute_mean(&self) -> Option<Duration> {
-        self.executed.checked_div(u32::try_from(self.timed).unwrap_or(u32::MAX))
+        self.executed
+            .checked_div(u32::try_from(self.timed).unwrap_or(u32::MAX))
     }
 }
 
@@ -233,35 +248,53 @@ pub struct Activity {
 impl Activity {
     /// What happened after `earlier`, which is of the same client.
     pub fn since(&self, earlier: &Activity) -> Activity {
-        let less = |now: Duration, before: Option<Duration>| now.saturating_sub(before.unwrap_or_default());
+        let less = |now: Duration, before: Option<Duration>| {
+            now.saturating_sub(before.unwrap_or_default())
+        };
         let sites = |now: &[SiteActivity], then: &[SiteActivity]| {
             let site = |site: &SiteActivity| {
                 let before = then.iter().find(|before| before.location == site.location);
                 SiteActivity {
                     location: site.location,
-                    count: site.count.saturating_sub(before.map_or(0, |before| before.count)),
-                    bytes: site.bytes.saturating_sub(before.map_or(0, |before| before.bytes)),
+                    count: site
+                        .count
+                        .saturating_sub(before.map_or(0, |before| before.count)),
+                    bytes: site
+                        .bytes
+                        .saturating_sub(before.map_or(0, |before| before.bytes)),
                     took: less(site.took, before.map(|before| before.took)),
                 }
             };
             now.iter().map(site).filter(|site| site.count > 0).collect()
         };
         let function = |function: &FunctionActivity| {
-            let same = |before: &&FunctionActivity| before.name == function.name && before.origin == function.origin;
+            let same = |before: &&FunctionActivity| {
+                before.name == function.name && before.origin == function.origin
+            };
             let before = earlier.functions.iter().find(same);
             FunctionActivity {
-                compiles: function.compiles.saturating_sub(before.map_or(0, |before| before.compiles)),
-                launches: function.launches.saturating_sub(before.map_or(0, |before| before.launches)),
-                timed: function.timed.saturating_sub(before.map_or(0, |before| before.timed)),
+                compiles: function
+                    .compiles
+                    .saturating_sub(before.map_or(0, |before| before.compiles)),
+                launches: function
+                    .launches
+                    .saturating_sub(before.map_or(0, |before| before.launches)),
+                timed: function
+                    .timed
+                    .saturating_sub(before.map_or(0, |before| before.timed)),
                 executed: less(function.executed, before.map(|before| before.executed)),
                 ..function.clone()
             }
         };
         let input = |input: &InputActivity| {
-            let same = |before: &&InputActivity| before.dataset == input.dataset && before.workers == input.workers;
+            let same = |before: &&InputActivity| {
+                before.dataset == input.dataset && before.workers == input.workers
+            };
             let before = earlier.inputs.iter().find(same);
             InputActivity {
-                batches: input.batches.saturating_sub(before.map_or(0, |before| before.batches)),
+                batches: input
+                    .batches
+                    .saturating_sub(before.map_or(0, |before| before.batches)),
                 waited: less(input.waited, before.map(|before| before.waited)),
                 waited_first: less(input.waited_first, before.map(|before| before.waited_first)),
                 ..input.clone()
@@ -269,30 +302,60 @@ impl Activity {
         };
         let counted = |(name, count): &(Arc<str>, u64)| {
             let before = earlier.counted.iter().find(|(known, _)| known == name);
-            (name.clone(), count.saturating_sub(before.map_or(0, |(_, count)| *count)))
+            (
+                name.clone(),
+                count.saturating_sub(before.map_or(0, |(_, count)| *count)),
+            )
         };
         Activity {
             time: self.time.saturating_sub(earlier.time),
             counters: self.counters.since(&earlier.counters),
             counted: self.counted.iter().map(counted).collect(),
             steps: self.steps.saturating_sub(earlier.steps),
-            functions: self.functions.iter().map(function).filter(|f| f.compiles + f.launches > 0).collect(),
-            compiles: self.compiles.iter().filter(|record| record.number >= earlier.recorded).cloned().collect(),
+            functions: self
+                .functions
+                .iter()
+                .map(function)
+                .filter(|f| f.compiles + f.launches > 0)
+                .collect(),
+            compiles: self
+                .compiles
+                .iter()
+                .filter(|record| record.number >= earlier.recorded)
+                .cloned()
+                .collect(),
             recorded: self.recorded,
             reads: sites(&self.reads, &earlier.reads),
             uploads: sites(&self.uploads, &earlier.uploads),
-            inputs: self.inputs.iter().map(input).filter(|input| input.batches > 0).collect(),
+            inputs: self
+                .inputs
+                .iter()
+                .map(input)
+                .filter(|input| input.batches > 0)
+                .collect(),
         }
     }
 
     /// Steps: as told, else launches of what was launched most.
     pub fn step_count(&self) -> u64 {
-        if self.steps > 0 { self.steps } else { self.functions.iter().map(|function| function.launches).max().unwrap_or(0) }
+        if self.steps > 0 {
+            self.steps
+        } else {
+            self.functions
+                .iter()
+                .map(|function| function.launches)
+                .max()
+                .unwrap_or(0)
+        }
     }
 
-    /// Time on the device of all launches, from the mean of those that were timed; `None` where none was.
+    /// Time on the device of all launches, from the mean of those that were timed; `None` where
+    /// none was.
     pub fn device_busy(&self) -> Option<Duration> {
-        let known = self.functions.iter().filter_map(|f| f.execute_mean().map(|mean| mean.mul_f64(f.launches as f64)));
+        let known = self
+            .functions
+            .iter()
+            .filter_map(|f| f.execute_mean().map(|mean| mean.mul_f64(f.launches as f64)));
         known.reduce(|sum, time| sum + time)
     }
 }

@@ -1,8 +1,9 @@
 //! How long launches run on the device, found from when their results are ready.
 //!
-//! Work on a device goes in the order of its launches, so a launch has run since the one before it was done, or since it
-//! was queued, whichever is later. Being told costs about a microsecond, which tiny steps would feel: where launches are
-//! short, only two in a row are asked for every 10 ms, and the second one's time is known.
+//! Work on a device goes in the order of its launches, so a launch has run since the one before it
+//! was done, or since it was queued, whichever is later. Being told costs about a microsecond,
+//! which tiny steps would feel: where launches are short, only two in a row are asked for every 10
+//! ms, and the second one's time is known.
 
 use std::{
     sync::{
@@ -63,7 +64,8 @@ impl DeviceClock {
 }
 
 impl Metrics {
-    /// Asks when `output` of the launch with this number, which was queued from `started` to `now`, is ready.
+    /// Asks when `output` of the launch with this number, which was queued from `started` to `now`,
+    /// is ready.
     pub(crate) fn time_launch(
         self: &Arc<Self>,
         function: &Arc<Function>,
@@ -71,13 +73,18 @@ impl Metrics {
         (started, now): (Instant, Instant),
         output: Option<&DeviceBuffer>,
     ) {
-        let Some(ready) = output.and_then(|output| output.ready().ok()) else { return };
+        let Some(ready) = output.and_then(|output| output.ready().ok()) else {
+            return;
+        };
         {
             let mut timed = lock(&self.clock.timed);
             let is_second = number > 0 && timed.last == Some(number - 1);
             timed.last = Some(number);
             if is_second {
-                self.clock.due.store(self.clock.nanos(now) + DeviceClock::PERIOD.as_nanos() as u64, Relaxed);
+                self.clock.due.store(
+                    self.clock.nanos(now) + DeviceClock::PERIOD.as_nanos() as u64,
+                    Relaxed,
+                );
             }
         }
         // A launch that is done when it returns was run by the call itself.

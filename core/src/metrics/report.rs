@@ -10,7 +10,8 @@ use super::{
 };
 
 impl Metrics {
-    /// All metrics and counters as a table: count, sum, mean, rate and percentiles of what is timed; then what is counted.
+    /// All metrics and counters as a table: count, sum, mean, rate and percentiles of what is
+    /// timed; then what is counted.
     pub fn report(&self) -> String {
         self.report_of(&|_| true)
     }
@@ -32,52 +33,115 @@ impl Metrics {
 
     /// What is timed under this name; `None` if nothing is.
     pub fn timing(&self, name: &str) -> Option<Timing> {
-        self.timings().into_iter().find(|(known, _)| known == name).map(|(_, timing)| timing)
+        self.timings()
+            .into_iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, timing)| timing)
     }
 
     /// What is counted under this name; `None` if nothing is.
     pub fn count(&self, name: &str) -> Option<u64> {
-        self.counts().into_iter().find(|(known, _)| known == name).map(|(_, count)| count)
+        self.counts()
+            .into_iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, count)| count)
     }
 
     fn timings(&self) -> Vec<(String, Timing)> {
-        let own = Metric::ALL.into_iter().map(|metric| (metric.name().to_string(), self.timer(metric).timing()));
-        let named = lock(&self.named).iter().map(|(name, timer)| (name.to_string(), timer.timing())).collect::<Vec<_>>();
+        let own = Metric::ALL
+            .into_iter()
+            .map(|metric| (metric.name().to_string(), self.timer(metric).timing()));
+        let named = lock(&self.named)
+            .iter()
+            .map(|(name, timer)| (name.to_string(), timer.timing()))
+            .collect::<Vec<_>>();
         own.chain(named).collect()
     }
 
     fn counts(&self) -> Vec<(String, u64)> {
         let activity = self.activity();
-        let own = activity.counters.named().into_iter().map(|(name, count)| (name.to_string(), count));
-        own.chain(activity.counted.into_iter().map(|(name, count)| (name.to_string(), count))).collect()
+        let own = activity
+            .counters
+            .named()
+            .into_iter()
+            .map(|(name, count)| (name.to_string(), count));
+        own.chain(
+            activity
+                .counted
+                .into_iter()
+                .map(|(name, count)| (name.to_string(), count)),
+        )
+        .collect()
     }
 
     fn report_of(&self, wanted: &dyn Fn(&str) -> bool) -> String {
         let percentiles = PERCENTILES.map(|percent| format!("{percent} %"));
-        let head = ["metric", "count", "total", "mean", "rate"].map(str::to_string).into_iter().chain(percentiles).collect();
+        let head = ["metric", "count", "total", "mean", "rate"]
+            .map(str::to_string)
+            .into_iter()
+            .chain(percentiles)
+            .collect();
         let mut timed: Vec<Vec<String>> = vec![head];
-        for (name, timing) in self.timings().into_iter().filter(|(name, timing)| timing.count > 0 && wanted(name)) {
-            let rate = timing.rate().map_or("-".to_string(), |rate| format!("{rate:.4}/s"));
-            let own = [name, grouped(timing.count), time(timing.total), time(timing.mean()), rate];
-            timed.push(own.into_iter().chain(timing.percentiles(PERCENTILES).unwrap_or_default().map(time)).collect());
+        for (name, timing) in self
+            .timings()
+            .into_iter()
+            .filter(|(name, timing)| timing.count > 0 && wanted(name))
+        {
+            let rate = timing
+                .rate()
+                .map_or("-".to_string(), |rate| format!("{rate:.4}/s"));
+            let own = [
+                name,
+                grouped(timing.count),
+                time(timing.total),
+                time(timing.mean()),
+                rate,
+            ];
+            timed.push(
+                own.into_iter()
+                    .chain(
+                        timing
+                            .percentiles(PERCENTILES)
+                            .unwrap_or_default()
+                            .map(time),
+                    )
+                    .collect(),
+            );
         }
         let mut counted: Vec<Vec<String>> = vec![vec!["counter".to_string(), "value".to_string()]];
-        counted
-            .extend(self.counts().into_iter().filter(|(name, _)| wanted(name)).map(|(name, count)| vec![name, grouped(count)]));
-        let tables = [timed, counted].into_iter().filter(|rows| rows.len() > 1).map(|rows| table(&rows));
+        counted.extend(
+            self.counts()
+                .into_iter()
+                .filter(|(name, _)| wanted(name))
+                .map(|(name, count)| vec![name, grouped(count)]),
+        );
+        let tables = [timed, counted]
+            .into_iter()
+            .filter(|rows| rows.len() > 1)
+            .map(|rows| table(&rows));
         tables.collect::<Vec<_>>().join("\n")
     }
 
-    /// Every sample of every counter and timer now, as one line of JSON: for files that grow while a program runs.
+    /// Every sample of every counter and timer now, as one line of JSON: for files that grow while
+    /// a program runs.
     pub fn json_line(&self) -> String {
         let mut line = format!("{{\"seconds\":{:.3}", self.activity().time.as_secs_f64());
         for (name, count) in self.counts() {
             let _ = write!(line, ",{}:{count}", json(&name));
         }
-        for (name, timing) in self.timings().into_iter().filter(|(_, timing)| timing.count > 0) {
+        for (name, timing) in self
+            .timings()
+            .into_iter()
+            .filter(|(_, timing)| timing.count > 0)
+        {
             let median = timing.percentile(50).unwrap_or_default();
             let (total, median) = (timing.total.as_secs_f64(), median.as_secs_f64());
-            let _ = write!(line, ",{}:{{\"count\":{},\"total\":{total:.9},\"median\":{median:.9}}}", json(&name), timing.count);
+            let _ = write!(
+                line,
+                ",{}:{{\"count\":{},\"total\":{total:.9},\"median\":{median:.9}}}",
+                json(&name),
+                timing.count
+            );
         }
         line.push('}');
         line
@@ -91,8 +155,14 @@ impl Metrics {
 
 /// Columns as wide as they must be: the first flush left, the others flush right.
 fn table(rows: &[Vec<String>]) -> String {
-    let widths: Vec<usize> =
-        (0..rows[0].len()).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|column| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        })
+        .collect();
     let mut text = String::new();
     for row in rows {
         let mut cells = row.iter().zip(&widths);
@@ -149,7 +219,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
 /// `1 step`, `1,000 steps`, `10 batches`.
 pub(crate) fn count(count: u64, what: &str) -> String {
     let plural = if what.ends_with("ch") { "es" } else { "s" };
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { plural })
+    format!(
+        "{} {what}{}",
+        grouped(count),
+        if count == 1 { "" } else { plural }
+    )
 }
 
 /// `1,234,567`.

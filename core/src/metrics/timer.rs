@@ -14,8 +14,8 @@ pub const PERCENTILES: [u32; 9] = [1, 5, 10, 20, 50, 80, 90, 95, 99];
 
 /// How often something happened and how long it took: a count, a sum, and the newest 1024 samples.
 ///
-/// Adding a sample is four atomic stores and takes no lock. A reader that meets a writer may see the time of one sample
-/// with the value of another.
+/// Adding a sample is four atomic stores and takes no lock. A reader that meets a writer may see
+/// the time of one sample with the value of another.
 ///
 /// ```
 /// use halite_core::Timer;
@@ -50,7 +50,8 @@ pub struct Timing {
     pub count: u64,
     /// Their sum.
     pub total: Duration,
-    /// The newest samples, oldest first: when each ended, since the timer was made, and how long it took.
+    /// The newest samples, oldest first: when each ended, since the timer was made, and how long it
+    /// took.
     pub samples: Vec<(Duration, Duration)>,
 }
 
@@ -63,7 +64,12 @@ impl Timer {
     /// Whose samples' times count from `epoch`.
     pub(crate) fn since(epoch: Instant) -> Self {
         let samples = std::iter::repeat_with(Slot::default).take(KEPT).collect();
-        Timer { epoch, count: AtomicU64::new(0), nanos: AtomicU64::new(0), samples }
+        Timer {
+            epoch,
+            count: AtomicU64::new(0),
+            nanos: AtomicU64::new(0),
+            samples,
+        }
     }
 
     /// Adds a sample that ends now.
@@ -84,7 +90,10 @@ impl Timer {
         let nanos = took.as_nanos() as u64;
         let slot = &self.samples[self.count.fetch_add(1, Relaxed) as usize % KEPT];
         self.nanos.fetch_add(nanos, Relaxed);
-        slot.at.store(now.saturating_duration_since(self.epoch).as_nanos() as u64, Relaxed);
+        slot.at.store(
+            now.saturating_duration_since(self.epoch).as_nanos() as u64,
+            Relaxed,
+        );
         slot.nanos.store(nanos, Relaxed);
     }
 
@@ -106,9 +115,19 @@ impl Timer {
     pub fn timing(&self) -> Timing {
         let count = self.count.load(Relaxed);
         let kept = (count as usize).min(KEPT);
-        let newest = (count as usize - kept..count as usize).map(|index| &self.samples[index % KEPT]);
-        let sample = |slot: &Slot| (Duration::from_nanos(slot.at.load(Relaxed)), Duration::from_nanos(slot.nanos.load(Relaxed)));
-        Timing { count, total: Duration::from_nanos(self.nanos.load(Relaxed)), samples: newest.map(sample).collect() }
+        let newest =
+            (count as usize - kept..count as usize).map(|index| &self.samples[index % KEPT]);
+        let sample = |slot: &Slot| {
+            (
+                Duration::from_nanos(slot.at.load(Relaxed)),
+                Duration::from_nanos(slot.nanos.load(Relaxed)),
+            )
+        };
+        Timing {
+            count,
+            total: Duration::from_nanos(self.nanos.load(Relaxed)),
+            samples: newest.map(sample).collect(),
+        }
     }
 }
 
@@ -120,14 +139,21 @@ impl Default for Timer {
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Timer({} samples, {:?})", self.count.load(Relaxed), Duration::from_nanos(self.nanos.load(Relaxed)))
+        write!(
+            f,
+            "Timer({} samples, {:?})",
+            self.count.load(Relaxed),
+            Duration::from_nanos(self.nanos.load(Relaxed))
+        )
     }
 }
 
 impl Timing {
     /// The mean of all samples ever; zero if there are none.
     pub fn mean(&self) -> Duration {
-        self.total.checked_div(u32::try_from(self.count).unwrap_or(u32::MAX)).unwrap_or_default()
+        self.total
+            .checked_div(u32::try_from(self.count).unwrap_or(u32::MAX))
+            .unwrap_or_default()
     }
 
     /// The smallest kept sample that at least `percent` of the kept ones do not exceed.
@@ -139,7 +165,12 @@ impl Timing {
     pub fn percentiles<const N: usize>(&self, percents: [u32; N]) -> Option<[Duration; N]> {
         let mut values: Vec<Duration> = self.samples.iter().map(|(_, took)| *took).collect();
         values.sort_unstable();
-        let rank = |percent: u32| (values.len() * percent.min(100) as usize).div_ceil(100).max(1) - 1;
+        let rank = |percent: u32| {
+            (values.len() * percent.min(100) as usize)
+                .div_ceil(100)
+                .max(1)
+                - 1
+        };
         (!values.is_empty()).then(|| percents.map(|percent| values[rank(percent)]))
     }
 
@@ -151,9 +182,15 @@ impl Timing {
         (self.samples.len() > 1 && span > 0.0).then(|| self.samples.len() as f64 / span)
     }
 
-    /// Seconds spent in each second, over the time that the kept samples span; `None` with fewer than two.
+    /// Seconds spent in each second, over the time that the kept samples span; `None` with fewer
+    /// than two.
     pub fn value_rate(&self) -> Option<f64> {
-        let mean = self.samples.iter().map(|(_, took)| took.as_secs_f64()).sum::<f64>() / self.samples.len() as f64;
+        let mean = self
+            .samples
+            .iter()
+            .map(|(_, took)| took.as_secs_f64())
+            .sum::<f64>()
+            / self.samples.len() as f64;
         self.rate().map(|rate| rate * mean)
     }
 }
@@ -172,14 +209,21 @@ mod tests {
             timer.add(Duration::from_millis(millis));
         }
         let percentiles = timer.timing().percentiles(PERCENTILES).unwrap();
-        assert_eq!(percentiles.map(|value| value.as_millis() as u32), PERCENTILES);
+        assert_eq!(
+            percentiles.map(|value| value.as_millis() as u32),
+            PERCENTILES
+        );
         for _ in 0..2 * KEPT {
             timer.add(Duration::from_secs(1));
         }
         let timing = timer.timing();
         assert_eq!(timing.count, 100 + 2 * KEPT as u64);
         assert_eq!(timing.samples.len(), KEPT);
-        assert_eq!(timing.percentile(1), Some(Duration::from_secs(1)), "the old samples are gone");
+        assert_eq!(
+            timing.percentile(1),
+            Some(Duration::from_secs(1)),
+            "the old samples are gone"
+        );
         timer.clear();
         assert_eq!(timer.timing(), Timing::default());
     }
@@ -189,7 +233,10 @@ mod tests {
         let start = Instant::now();
         let timer = Timer::since(start);
         for second in 1..=10 {
-            timer.add_at(start + Duration::from_secs(second), Duration::from_millis(500));
+            timer.add_at(
+                start + Duration::from_secs(second),
+                Duration::from_millis(500),
+            );
         }
         let timing = timer.timing();
         // Ten samples from 0.5 s to 10 s.
@@ -203,10 +250,17 @@ mod tests {
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let timer = timer.clone();
-                std::thread::spawn(move || (0..1000).for_each(|_| timer.add(Duration::from_nanos(3))))
+                std::thread::spawn(move || {
+                    (0..1000).for_each(|_| timer.add(Duration::from_nanos(3)))
+                })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!((timer.timing().count, timer.timing().total), (4000, Duration::from_nanos(12_000)));
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(
+            (timer.timing().count, timer.timing().total),
+            (4000, Duration::from_nanos(12_000))
+        );
     }
 }

@@ -22,7 +22,11 @@ impl<A> Tree for Leaf<A> {
         Leaf(&mut self.0)
     }
 
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, A) -> Result<L, E>) -> Result<Leaf<L>, E> {
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
+    ) -> Result<Leaf<L>, E> {
         Ok(Leaf(f(at, self.0)?))
     }
 
@@ -86,7 +90,11 @@ impl<A> Tree for Empty<A> {
         Empty::new()
     }
 
-    fn try_map<L, E>(self, _: &mut Path, _: &mut dyn FnMut(&Path, A) -> Result<L, E>) -> Result<Empty<L>, E> {
+    fn try_map<L, E>(
+        self,
+        _: &mut Path,
+        _: &mut dyn FnMut(&Path, A) -> Result<L, E>,
+    ) -> Result<Empty<L>, E> {
         Ok(Empty::new())
     }
 
@@ -109,8 +117,15 @@ impl<T: Tree> Tree for Vec<T> {
         self.iter_mut().map(Tree::as_mut).collect()
     }
 
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E> {
-        self.into_iter().enumerate().map(|(index, tree)| tree.try_map(&mut at.index(index), f)).collect()
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        self.into_iter()
+            .enumerate()
+            .map(|(index, tree)| tree.try_map(&mut at.index(index), f))
+            .collect()
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
@@ -136,7 +151,11 @@ impl<T: Tree, const N: usize> Tree for [T; N] {
         self.each_mut().map(Tree::as_mut)
     }
 
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E> {
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
         try_map_array(self, |index, tree| tree.try_map(&mut at.index(index), f))
     }
 
@@ -164,7 +183,11 @@ impl<T: Tree> Tree for Option<T> {
         Option::as_mut(self).map(Tree::as_mut)
     }
 
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E> {
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
         match self {
             Some(tree) => tree.try_map(at, f).map(Some),
             None => Ok(None),
@@ -195,7 +218,11 @@ impl<T: Tree> Tree for Box<T> {
         Box::new(T::as_mut(self))
     }
 
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E> {
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
         (*self).try_map(at, f).map(Box::new)
     }
 

@@ -5,8 +5,8 @@ use std::{
 
 /// Where a leaf is in its tree: field names and indices, printed as `blocks.3.attn.q.weight`.
 ///
-/// One path is reused for a whole traversal. Entering a field allocates nothing once the path has reached its depth, and
-/// text is made only when a path is printed.
+/// One path is reused for a whole traversal. Entering a field allocates nothing once the path has
+/// reached its depth, and text is made only when a path is printed.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Path {
     segments: Vec<Segment>,
@@ -24,7 +24,9 @@ pub enum Segment {
 impl Path {
     /// The path of the whole tree: no segments, printed as nothing.
     pub const fn new() -> Self {
-        Path { segments: Vec::new() }
+        Path {
+            segments: Vec::new(),
+        }
     }
 
     /// Enters the field `name` until the returned scope is dropped.
@@ -57,7 +59,9 @@ impl Path {
 
 impl From<&[Segment]> for Path {
     fn from(segments: &[Segment]) -> Self {
-        Path { segments: segments.to_vec() }
+        Path {
+            segments: segments.to_vec(),
+        }
     }
 }
 
@@ -88,7 +92,8 @@ impl fmt::Display for Segment {
     }
 }
 
-/// A [`Path`] inside a field or element; dropping it leaves the field again, also when an error returns early.
+/// A [`Path`] inside a field or element; dropping it leaves the field again, also when an error
+/// returns early.
 #[derive(Debug)]
 pub struct PathScope<'a>(&'a mut Path);
 
@@ -127,7 +132,11 @@ impl PathList {
 
     pub(super) fn get(&self, position: usize) -> Option<&[Segment]> {
         let end = *self.ends.get(position)?;
-        let start = if position == 0 { 0 } else { self.ends[position - 1] };
+        let start = if position == 0 {
+            0
+        } else {
+            self.ends[position - 1]
+        };
         Some(&self.segments[start..end])
     }
 

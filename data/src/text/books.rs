@@ -12,8 +12,9 @@ pub struct Book {
     pub text: String,
 }
 
-/// 18 English books, 11.8 million characters, in the order of their names: Austen, the Bible, Blake, Bryant, Burgess,
-/// Carroll, Chesterton, Edgeworth, Melville, Milton, Shakespeare, Whitman. Installed first if they are not in the cache.
+/// 18 English books, 11.8 million characters, in the order of their names: Austen, the Bible,
+/// Blake, Bryant, Burgess, Carroll, Chesterton, Edgeworth, Melville, Milton, Shakespeare, Whitman.
+/// Installed first if they are not in the cache.
 ///
 /// # Errors
 /// If the package cannot be installed, or a file cannot be read.
@@ -21,7 +22,10 @@ pub fn books(cache: &Cache, progress: &mut dyn Progress) -> Result<Vec<Book>> {
     let installed = cache.ensure_checked(&BOOKS, Check::Full, progress)?;
     let read = |file: &FileSpec| {
         let text = super::text_of(super::bytes_of(&installed.path(file.name))?);
-        Ok(Book { name: file.name.trim_end_matches(".txt").to_string(), text })
+        Ok(Book {
+            name: file.name.trim_end_matches(".txt").to_string(),
+            text,
+        })
     };
     BOOKS.files.iter().map(read).collect()
 }
@@ -59,6 +63,17 @@ const FILES: &[FileSpec] = &[
     book("package/gutenberg/whitman-leaves.txt", "whitman-leaves.txt", 711_215, "93ebaf1dccc8f1514b4b1c2f52e64e81829113fc58cff63fb51ada0c72f99c3e"),
 ];
 
-const fn book(inside: &'static str, name: &'static str, size: u64, sha256: &'static str) -> FileSpec {
-    FileSpec { inside, name, size, sha256, transform: Transform::None }
+const fn book(
+    inside: &'static str,
+    name: &'static str,
+    size: u64,
+    sha256: &'static str,
+) -> FileSpec {
+    FileSpec {
+        inside,
+        name,
+        size,
+        sha256,
+        transform: Transform::None,
+    }
 }

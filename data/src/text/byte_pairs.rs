@@ -10,10 +10,12 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
 use regex::Regex;
 
-/// An encoder of byte pairs (Sennrich et al. 2016) over bytes, as of GPT-2 (Radford et al. 2019): text is cut into words,
-/// and in each the pair of neighbours that comes first in a table becomes one token, until there is none.
+/// An encoder of byte pairs (Sennrich et al. 2016) over bytes, as of GPT-2 (Radford et al. 2019):
+/// text is cut into words, and in each the pair of neighbours that comes first in a table becomes
+/// one token, until there is none.
 ///
-/// Tokens 0 to 255 are the bytes, those after it the pairs in the table's order, and the last is the end of a text.
+/// Tokens 0 to 255 are the bytes, those after it the pairs in the table's order, and the last is
+/// the end of a text.
 #[derive(Clone)]
 pub struct BytePairs(Arc<Table>);
 
@@ -32,16 +34,20 @@ impl BytePairs {
     /// # Errors
     /// If the package cannot be installed.
     pub fn gpt2(cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
-        let path = cache.ensure_checked(&GPT2_VOCABULARY, Check::Full, progress)?.path(TABLE_FILE);
-        let text = fs::read_to_string(&path).map_err(|error| super::failed("byte pairs", &path, &error))?;
+        let path = cache
+            .ensure_checked(&GPT2_VOCABULARY, Check::Full, progress)?
+            .path(TABLE_FILE);
+        let text = fs::read_to_string(&path)
+            .map_err(|error| super::failed("byte pairs", &path, &error))?;
         BytePairs::parse(&text)
     }
 
-    /// From a table in GPT-2's form: a line `#version`, then a pair in each line, in which a space stands for itself between
-    /// both and every byte for a visible character.
+    /// From a table in GPT-2's form: a line `#version`, then a pair in each line, in which a space
+    /// stands for itself between both and every byte for a visible character.
     ///
     /// # Errors
-    /// If a line is no pair of tokens that come before it, or there are more tokens than a `u16` counts.
+    /// If a line is no pair of tokens that come before it, or there are more tokens than a `u16`
+    /// counts.
     pub fn parse(table: &str) -> Result<Self> {
         let characters = characters_of_bytes();
         let mut of_byte = [0; 256];
@@ -57,18 +63,34 @@ impl BytePairs {
             if line.starts_with("#version") || line.is_empty() {
                 continue;
             }
-            let pair = line.split_once(' ').and_then(|(left, right)| Some((*tokens.get(left)?, *tokens.get(right)?)));
-            let token = u16::try_from(bytes.len()).ok().filter(|&token| token < u16::MAX);
+            let pair = line
+                .split_once(' ')
+                .and_then(|(left, right)| Some((*tokens.get(left)?, *tokens.get(right)?)));
+            let token = u16::try_from(bytes.len())
+                .ok()
+                .filter(|&token| token < u16::MAX);
             let (Some((left, right)), Some(token)) = (pair, token) else {
-                let message =
-                    format!("line {}, `{line}`: want two tokens from lines before, and at most 65,535 in all", number + 1);
+                let message = format!(
+                    "line {}, `{line}`: want two tokens from lines before, and at most 65,535 in all",
+                    number + 1
+                );
                 return Err(Error::new(ErrorKind::Corrupt, "byte pairs", message));
             };
             tokens.insert(line.replacen(' ', "", 1), token);
-            bytes.push([bytes[usize::from(left)].as_slice(), &bytes[usize::from(right)]].concat());
+            bytes.push(
+                [
+                    bytes[usize::from(left)].as_slice(),
+                    &bytes[usize::from(right)],
+                ]
+                .concat(),
+            );
             merged.insert((left, right), token);
         }
-        Ok(BytePairs(Arc::new(Table { bytes, of_byte, merged })))
+        Ok(BytePairs(Arc::new(Table {
+            bytes,
+            of_byte,
+            merged,
+        })))
     }
 
     /// How many tokens there are, the end of a text included.
@@ -91,20 +113,34 @@ impl BytePairs {
         tokens
     }
 
-    /// The text of tokens. Bytes that are no UTF-8, and tokens that there are not, become U+FFFD; the end of a text is empty.
+    /// The text of tokens. Bytes that are no UTF-8, and tokens that there are not, become U+FFFD;
+    /// the end of a text is empty.
     pub fn decode(&self, tokens: &[u16]) -> String {
         let mut bytes = Vec::new();
         for &token in tokens.iter().filter(|&&token| token != self.end_of_text()) {
-            bytes.extend_from_slice(self.0.bytes.get(usize::from(token)).map_or(&[0xff], Vec::as_slice));
+            bytes.extend_from_slice(
+                self.0
+                    .bytes
+                    .get(usize::from(token))
+                    .map_or(&[0xff], Vec::as_slice),
+            );
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     fn encode_word(&self, word: &str) -> Vec<u16> {
-        let mut tokens: Vec<u16> = word.bytes().map(|byte| self.0.of_byte[usize::from(byte)]).collect();
+        let mut tokens: Vec<u16> = word
+            .bytes()
+            .map(|byte| self.0.of_byte[usize::from(byte)])
+            .collect();
         while let Some(first) = tokens
             .windows(2)
-            .filter_map(|pair| self.0.merged.get(&(pair[0], pair[1])).map(|&token| (token, [pair[0], pair[1]])))
+            .filter_map(|pair| {
+                self.0
+                    .merged
+                    .get(&(pair[0], pair[1]))
+                    .map(|&token| (token, [pair[0], pair[1]]))
+            })
             .min()
         {
             let (token, pair) = first;
@@ -127,16 +163,19 @@ impl fmt::Debug for BytePairs {
     }
 }
 
-/// What a text is cut into: words with the space before them, numbers, other signs, and spaces. Put together they are the text.
+/// What a text is cut into: words with the space before them, numbers, other signs, and spaces. Put
+/// together they are the text.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     static WORD: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+").expect("a regular expression")
+        Regex::new(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+")
+            .expect("a regular expression")
     });
     let mut at = 0;
     std::iter::from_fn(move || {
         let word = WORD.find_at(text, at)?;
         let mut end = word.end();
-        // Of several spaces before a word the last belongs to it: `\s+(?!\S)` in the original, which looks ahead.
+        // Of several spaces before a word the last belongs to it: `\s+(?!\S)` in the original,
+        // which looks ahead.
         let last = word.as_str().chars().next_back()?;
         if last.is_whitespace() && end < text.len() && word.len() > last.len_utf8() {
             end -= last.len_utf8();
@@ -146,13 +185,17 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// For each byte the character that stands for it in tables, in the order of the tokens: itself for visible ones, and then
-/// those from U+0100 on for the others.
+/// For each byte the character that stands for it in tables, in the order of the tokens: itself for
+/// visible ones, and then those from U+0100 on for the others.
 fn characters_of_bytes() -> Vec<(u8, char)> {
     let visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let (visible, others): (Vec<u8>, Vec<u8>) = (0..=255).partition(visible);
     let others = others.into_iter().zip('\u{100}'..);
-    visible.into_iter().map(|byte| (byte, char::from(byte))).chain(others).collect()
+    visible
+        .into_iter()
+        .map(|byte| (byte, char::from(byte)))
+        .chain(others)
+        .collect()
 }
 
 const TABLE_FILE: &str = "vocab.bpe";
@@ -183,11 +226,20 @@ mod tests {
         let cut = |text: &'static str| words(text).collect::<Vec<_>>();
         assert_eq!(
             cut("I'll say  it's 3rd,\n\n  ok!  "),
-            ["I", "'ll", " say", " ", " it", "'s", " 3", "rd", ",", "\n\n ", " ok", "!", "  "]
+            [
+                "I", "'ll", " say", " ", " it", "'s", " 3", "rd", ",", "\n\n ", " ok", "!", "  "
+            ]
         );
         assert_eq!(
             cut("na\u{ef}ve\u{301} \u{2167}\u{a0}\u{a0}x"),
-            ["na\u{ef}ve", "\u{301}", " \u{2167}", "\u{a0}", "\u{a0}", "x"]
+            [
+                "na\u{ef}ve",
+                "\u{301}",
+                " \u{2167}",
+                "\u{a0}",
+                "\u{a0}",
+                "x"
+            ]
         );
         assert_eq!(cut(""), Vec::<&str>::new());
         assert_eq!(cut("\t\tx"), ["\t", "\t", "x"]);
@@ -196,12 +248,21 @@ mod tests {
     #[test]
     fn pairs_are_put_together_in_the_order_of_the_table() {
         let pairs = BytePairs::parse("#version: 0.2\nb c\na b\nbc d\n\u{120} a\n").unwrap();
-        let names: Vec<String> = pairs.encode("abcd abc ab").iter().map(|&token| pairs.decode(&[token])).collect();
+        let names: Vec<String> = pairs
+            .encode("abcd abc ab")
+            .iter()
+            .map(|&token| pairs.decode(&[token]))
+            .collect();
         // `b c` comes before `a b`, so abc is a, bc.
         assert_eq!(names, ["a", "bcd", " a", "bc", " ", "ab"]);
-        assert_eq!((pairs.vocabulary(), pairs.end_of_text()), (256 + 4 + 1, 260));
+        assert_eq!(
+            (pairs.vocabulary(), pairs.end_of_text()),
+            (256 + 4 + 1, 260)
+        );
         assert_eq!(pairs.decode(&[259, 260, 999]), " a\u{fffd}");
-        let error = BytePairs::parse("a b\nab x\nq ab c\n").unwrap_err().to_string();
+        let error = BytePairs::parse("a b\nab x\nq ab c\n")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("line 3, `q ab c`"), "{error}");
     }
 }

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::BytePairs;
 
-/// From text to tokens and back. Every token is below [`vocabulary`](Self::vocabulary), and a `u16`.
+/// From text to tokens and back. Every token is below [`vocabulary`](Self::vocabulary), and a
+/// `u16`.
 ///
 /// ```
 /// use halite_data::text::Tokenizer;
@@ -92,18 +93,26 @@ impl Tokenizer {
     pub fn decode(&self, tokens: &[u16]) -> String {
         match self {
             Tokenizer::Bytes => {
-                let bytes: Vec<u8> = tokens.iter().map(|&token| u8::try_from(token).unwrap_or(0xff)).collect();
+                let bytes: Vec<u8> = tokens
+                    .iter()
+                    .map(|&token| u8::try_from(token).unwrap_or(0xff))
+                    .collect();
                 String::from_utf8_lossy(&bytes).into_owned()
             }
             Tokenizer::Characters(characters) => {
-                let character = |token: &u16| characters.characters.get(usize::from(*token)).copied();
-                tokens.iter().map(|token| character(token).unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+                let character =
+                    |token: &u16| characters.characters.get(usize::from(*token)).copied();
+                tokens
+                    .iter()
+                    .map(|token| character(token).unwrap_or(char::REPLACEMENT_CHARACTER))
+                    .collect()
             }
             Tokenizer::Gpt2(pairs) => pairs.decode(tokens),
         }
     }
 
-    /// Writes it as JSON, for what was trained with it: the kind, and the characters in their order.
+    /// Writes it as JSON, for what was trained with it: the kind, and the characters in their
+    /// order.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -114,19 +123,29 @@ impl Tokenizer {
     pub(crate) fn to_json(&self) -> String {
         let saved = match self {
             Tokenizer::Bytes => Saved::Bytes,
-            Tokenizer::Characters(characters) => Saved::Characters { characters: characters.characters.iter().collect() },
+            Tokenizer::Characters(characters) => Saved::Characters {
+                characters: characters.characters.iter().collect(),
+            },
             Tokenizer::Gpt2(_) => Saved::Gpt2,
         };
         serde_json::to_string_pretty(&saved).expect("names and characters are JSON") + "\n"
     }
 
-    /// The one that was [saved](Self::save). The table of byte pairs is installed first if it is not in the cache.
+    /// The one that was [saved](Self::save). The table of byte pairs is installed first if it is
+    /// not in the cache.
     ///
     /// # Errors
     /// If the file cannot be read or is not what was saved; if the package cannot be installed.
     pub fn load(path: &Path, cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(|error| super::failed("tokenizer", path, &error))?;
-        let corrupt = |error: String| Error::new(ErrorKind::Corrupt, "tokenizer", format!("{}: {error}", path.display()));
+        let text =
+            fs::read_to_string(path).map_err(|error| super::failed("tokenizer", path, &error))?;
+        let corrupt = |error: String| {
+            Error::new(
+                ErrorKind::Corrupt,
+                "tokenizer",
+                format!("{}: {error}", path.display()),
+            )
+        };
         match Self::from_json(&text).map_err(corrupt)? {
             Some(tokenizer) => Ok(tokenizer),
             None => Tokenizer::gpt2(cache, progress),
@@ -135,14 +154,18 @@ impl Tokenizer {
 
     /// Parses the content of a saved tokenizer; `None` for GPT-2's, whose table is not in it.
     pub(crate) fn from_json(text: &str) -> Result<Option<Self>, String> {
-        Ok(match serde_json::from_str(text).map_err(|error| error.to_string())? {
-            Saved::Bytes => Some(Tokenizer::Bytes),
-            Saved::Characters { characters } => {
-                let characters = Characters::new(characters.chars().collect());
-                Some(Tokenizer::Characters(characters.map_err(|error| error.message().to_owned())?))
-            }
-            Saved::Gpt2 => None,
-        })
+        Ok(
+            match serde_json::from_str(text).map_err(|error| error.to_string())? {
+                Saved::Bytes => Some(Tokenizer::Bytes),
+                Saved::Characters { characters } => {
+                    let characters = Characters::new(characters.chars().collect());
+                    Some(Tokenizer::Characters(
+                        characters.map_err(|error| error.message().to_owned())?,
+                    ))
+                }
+                Saved::Gpt2 => None,
+            },
+        )
     }
 }
 
@@ -157,8 +180,13 @@ impl Characters {
         }
         let places: HashMap<char, u16> = characters.iter().copied().zip(0..=u16::MAX).collect();
         if places.len() != characters.len() {
-            let twice = (1..).zip(&characters).find_map(|(next, one)| characters[next..].contains(one).then_some(*one));
-            let message = format!("the character {:?} has two tokens; each must have one", twice.unwrap_or_default());
+            let twice = (1..)
+                .zip(&characters)
+                .find_map(|(next, one)| characters[next..].contains(one).then_some(*one));
+            let message = format!(
+                "the character {:?} has two tokens; each must have one",
+                twice.unwrap_or_default()
+            );
             return Err(Error::invalid("tokenizer", message));
         }
         Ok(Characters { characters, places })
@@ -194,24 +222,39 @@ mod tests {
             tokenizer.save(&path).unwrap();
             let loaded = Tokenizer::load(&path, &cache, &mut Quiet).unwrap();
             let tokens = tokenizer.encode(text).unwrap();
-            assert_eq!((loaded.encode(text).unwrap(), loaded.vocabulary()), (tokens.clone(), tokenizer.vocabulary()));
+            assert_eq!(
+                (loaded.encode(text).unwrap(), loaded.vocabulary()),
+                (tokens.clone(), tokenizer.vocabulary())
+            );
             assert_eq!(loaded.decode(&tokens), text);
         }
         fs::write(&path, "{}").unwrap();
-        assert_eq!(Tokenizer::load(&path, &cache, &mut Quiet).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(
+            Tokenizer::load(&path, &cache, &mut Quiet)
+                .unwrap_err()
+                .kind(),
+            ErrorKind::Corrupt
+        );
     }
 
     /// Text would be encoded with the second of the tokens, and a model trained on the first.
     #[test]
     fn a_saved_alphabet_with_a_character_twice_is_refused() {
-        let error = Tokenizer::from_json(r#"{"tokenizer": "characters", "characters": "abcb"}"#).unwrap_err();
-        assert_eq!(error, "the character 'b' has two tokens; each must have one");
+        let error = Tokenizer::from_json(r#"{"tokenizer": "characters", "characters": "abcb"}"#)
+            .unwrap_err();
+        assert_eq!(
+            error,
+            "the character 'b' has two tokens; each must have one"
+        );
     }
 
     #[test]
     fn tokens_that_there_are_not_are_replaced() {
         assert_eq!(Tokenizer::Bytes.decode(&[72, 105, 300]), "Hi\u{fffd}");
-        assert_eq!(Tokenizer::characters_of(["ab"]).unwrap().decode(&[0, 2, 1]), "a\u{fffd}b");
+        assert_eq!(
+            Tokenizer::characters_of(["ab"]).unwrap().decode(&[0, 2, 1]),
+            "a\u{fffd}b"
+        );
         assert!(Tokenizer::characters_of([""]).is_err());
     }
 }

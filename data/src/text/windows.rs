@@ -6,8 +6,9 @@ use halite_core::{DType, Error, Result, TensorType};
 
 use crate::{Dataset, Field, SampleMut, dataset::digest_of};
 
-/// Windows of a line of tokens: sample `i` is the tokens from `i * length` on, one more than `length`, since each but the
-/// last is to tell the next. So every token but the first is told once in an epoch; what fills no window is left out.
+/// Windows of a line of tokens: sample `i` is the tokens from `i * length` on, one more than
+/// `length`, since each but the last is to tell the next. So every token but the first is told once
+/// in an epoch; what fills no window is left out.
 ///
 /// The one field is `tokens: u16[length + 1]`.
 ///
@@ -47,31 +48,50 @@ impl TokenWindows {
             };
             return Err(Error::invalid("token windows", message));
         }
-        let fields = [Field::new("tokens", TensorType::new(DType::U16, [length + 1]))];
-        Ok(TokenWindows { tokens, length, fields })
+        let fields = [Field::new(
+            "tokens",
+            TensorType::new(DType::U16, [length + 1]),
+        )];
+        Ok(TokenWindows {
+            tokens,
+            length,
+            fields,
+        })
     }
 
-    /// Windows to train on and to validate on: of each of `documents` the last part, of this size, is for validation.
+    /// Windows to train on and to validate on: of each of `documents` the last part, of this size,
+    /// is for validation.
     ///
     /// # Errors
     /// If `validation` is not between 0 and 1, or as [`new`](Self::new) for either.
-    pub fn split<T: AsRef<[u16]>>(documents: &[T], length: usize, validation: f64) -> Result<[Self; 2]> {
+    pub fn split<T: AsRef<[u16]>>(
+        documents: &[T],
+        length: usize,
+        validation: f64,
+    ) -> Result<[Self; 2]> {
         if !(validation > 0.0 && validation < 1.0) {
-            let message = format!("a part of {validation} for validation; it must be more than 0 and less than 1");
+            let message = format!(
+                "a part of {validation} for validation; it must be more than 0 and less than 1"
+            );
             return Err(Error::invalid("token windows", message));
         }
         let (mut first, mut last) = (Vec::new(), Vec::new());
         for document in documents {
             let document = document.as_ref();
-            let (train, held_out) = document.split_at((document.len() as f64 * (1.0 - validation)).round() as usize);
+            let (train, held_out) =
+                document.split_at((document.len() as f64 * (1.0 - validation)).round() as usize);
             first.extend(train);
             last.extend(held_out);
         }
         let windows = |tokens: Vec<u16>, what: &str| {
-            TokenWindows::new(tokens, length)
-                .map_err(|error| Error::invalid("token windows", format!("{what}: {}", error.message())))
+            TokenWindows::new(tokens, length).map_err(|error| {
+                Error::invalid("token windows", format!("{what}: {}", error.message()))
+            })
         };
-        Ok([windows(first, "to train on")?, windows(last, "to validate on")?])
+        Ok([
+            windows(first, "to train on")?,
+            windows(last, "to validate on")?,
+        ])
     }
 
     /// The line of tokens.

@@ -1,4 +1,5 @@
-//! Loops whose turns are counted, and parts of a program that are computed again: gradients flow through both.
+//! Loops whose turns are counted, and parts of a program that are computed again: gradients flow
+//! through both.
 
 use std::{panic::Location, sync::Arc};
 
@@ -19,9 +20,11 @@ use crate::{
 /// How a [`scan`](Trace::scan_with) goes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ScanOptions {
-    /// How many turns. By default as many as the first dimension of what is scanned; needed if nothing is.
+    /// How many turns. By default as many as the first dimension of what is scanned; needed if
+    /// nothing is.
     pub length: Option<usize>,
-    /// Whether the turns go from the last slice to the first. What a turn gives lies where its slices lay.
+    /// Whether the turns go from the last slice to the first. What a turn gives lies where its
+    /// slices lay.
     pub reverse: bool,
 }
 
@@ -35,12 +38,14 @@ pub(crate) struct ScanOf {
 }
 
 impl Trace {
-    /// Runs `body` on each slice of `xs` along the first dimension, in order, and on the state that the turn before left;
-    /// gives the last state, and what each turn gave beside it, stacked along a new first dimension.
+    /// Runs `body` on each slice of `xs` along the first dimension, in order, and on the state that
+    /// the turn before left; gives the last state, and what each turn gave beside it, stacked along
+    /// a new first dimension.
     ///
-    /// The program holds the body once, however many turns there are. The types of the state's tensors stay the same.
-    /// Gradients flow through; they keep of each turn what they need, or what [`checkpoint`](Self::checkpoint) leaves.
-    /// [`next_key`](Self::next_key) gives each turn keys of its own.
+    /// The program holds the body once, however many turns there are. The types of the state's
+    /// tensors stay the same. Gradients flow through; they keep of each turn what they need, or
+    /// what [`checkpoint`](Self::checkpoint) leaves. [`next_key`](Self::next_key) gives each turn
+    /// keys of its own.
     ///
     /// ```
     /// use halite_core::{DType, TensorType, tree::Leaf};
@@ -70,7 +75,13 @@ impl Trace {
     /// As [`scan`](Self::scan), in reverse, or by a number of turns for want of `xs`
     /// ([`Empty`](halite_core::tree::Empty)).
     #[track_caller]
-    pub fn scan_with<'t, S, X, Y>(&'t self, options: ScanOptions, init: S, xs: X, body: impl FnOnce(S, X) -> (S, Y)) -> (S, Y)
+    pub fn scan_with<'t, S, X, Y>(
+        &'t self,
+        options: ScanOptions,
+        init: S,
+        xs: X,
+        body: impl FnOnce(S, X) -> (S, Y),
+    ) -> (S, Y)
     where
         S: Tree<Leaf = Tensor<'t>>,
         X: Tree<Leaf = Tensor<'t>>,
@@ -81,30 +92,58 @@ impl Trace {
         let scanned: Vec<Tensor<'t>> = xs.leaves().into_iter().copied().collect();
         let length = self.turns("scan", options.length, &xs, location);
         let mut given = None;
-        let results = self.scan_leaves(length, options.reverse, &initial, scanned, location, |carried, slices| {
-            let (next, ys) = body(init.rebuild(carried.iter().copied()), xs.rebuild(slices.iter().copied()));
-            let next = self.same_types("scan", ["the initial state", "the body's result"], &init, &next, location);
-            let stacked = self.usable("scan", &ys, location);
-            given = Some(ys);
-            Ok((next?, stacked?))
-        });
+        let results = self.scan_leaves(
+            length,
+            options.reverse,
+            &initial,
+            scanned,
+            location,
+            |carried, slices| {
+                let (next, ys) = body(
+                    init.rebuild(carried.iter().copied()),
+                    xs.rebuild(slices.iter().copied()),
+                );
+                let next = self.same_types(
+                    "scan",
+                    ["the initial state", "the body's result"],
+                    &init,
+                    &next,
+                    location,
+                );
+                let stacked = self.usable("scan", &ys, location);
+                given = Some(ys);
+                Ok((next?, stacked?))
+            },
+        );
         let ys = given.expect("the body is traced once");
         match results {
             Ok(results) => {
                 let (state, stacked) = results.split_at(initial.len());
-                (init.rebuild(state.iter().copied()), ys.rebuild(stacked.iter().copied()))
+                (
+                    init.rebuild(state.iter().copied()),
+                    ys.rebuild(stacked.iter().copied()),
+                )
             }
             Err(_) => {
                 let state = init.map(|_, leaf| self.error_like(Some(leaf.ty())));
-                (state, ys.map(|_, y| self.error_like(Some(stack(&y.ty(), length.unwrap_or(0))))))
+                (
+                    state,
+                    ys.map(|_, y| self.error_like(Some(stack(&y.ty(), length.unwrap_or(0))))),
+                )
             }
         }
     }
 
-    /// Runs `body` so often, on the turn's number (an `s32` scalar, from 0) and the state; gives the last state. The
-    /// types of the state's tensors stay the same. Gradients flow through, as for [`scan`](Self::scan).
+    /// Runs `body` so often, on the turn's number (an `s32` scalar, from 0) and the state; gives
+    /// the last state. The types of the state's tensors stay the same. Gradients flow through, as
+    /// for [`scan`](Self::scan).
     #[track_caller]
-    pub fn repeat<'t, S: Tree<Leaf = Tensor<'t>>>(&'t self, count: usize, init: S, body: impl FnOnce(Tensor<'t>, S) -> S) -> S {
+    pub fn repeat<'t, S: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        count: usize,
+        init: S,
+        body: impl FnOnce(Tensor<'t>, S) -> S,
+    ) -> S {
         let location = Location::caller();
         let length = self.turns("repeat", Some(count), &Empty::new(), location);
         let leaves = init.leaves().into_iter().copied();
@@ -112,7 +151,13 @@ impl Trace {
         let turn = initial.len() - 1;
         let results = self.scan_leaves(length, false, &initial, vec![], location, |carried, _| {
             let next = body(carried[turn], init.rebuild(carried[..turn].iter().copied()));
-            let mut next = self.same_types("repeat", ["the initial state", "the body's result"], &init, &next, location)?;
+            let mut next = self.same_types(
+                "repeat",
+                ["the initial state", "the body's result"],
+                &init,
+                &next,
+                location,
+            )?;
             next.push(carried[turn] + 1);
             Ok((next, vec![]))
         });
@@ -122,8 +167,8 @@ impl Trace {
         }
     }
 
-    /// What `body` gives. Gradients keep of it only the tensors that it uses from outside, and compute the rest again when
-    /// they need it: less memory for more work.
+    /// What `body` gives. Gradients keep of it only the tensors that it uses from outside, and
+    /// compute the rest again when they need it: less memory for more work.
     ///
     /// ```
     /// use halite_core::{DType, TensorType, tree::Leaf};
@@ -143,7 +188,11 @@ impl Trace {
 
     /// As [`checkpoint`](Self::checkpoint), with a choice of what is computed again.
     #[track_caller]
-    pub fn checkpoint_with<'t, T: Tree<Leaf = Tensor<'t>>>(&'t self, remat: Remat, body: impl FnOnce() -> T) -> T {
+    pub fn checkpoint_with<'t, T: Tree<Leaf = Tensor<'t>>>(
+        &'t self,
+        remat: Remat,
+        body: impl FnOnce() -> T,
+    ) -> T {
         let location = Location::caller();
         let (region, (result, said, outputs)) = self.region(&[], |_| {
             let (result, said) = self.hear(body);
@@ -160,12 +209,28 @@ impl Trace {
             return result;
         }
         let mut regions = vec![region.giving(&outputs)];
-        let operands: Vec<Tensor<'t>> = self.capture(&mut regions).into_iter().map(|id| self.tensor(id)).collect();
-        let op = Op::Checkpoint { body: Box::new(self.region_graph(&regions[0])), remat };
+        let operands: Vec<Tensor<'t>> = self
+            .capture(&mut regions)
+            .into_iter()
+            .map(|id| self.tensor(id))
+            .collect();
+        let op = Op::Checkpoint {
+            body: Box::new(self.region_graph(&regions[0])),
+            remat,
+        };
         let mut results = self.push_regions(op, &operands, regions, location);
         let _site = self.called_from(location);
-        let states: Vec<Tensor<'t>> = said.updates.iter().map(|&(state, _)| self.tensor(state)).collect();
-        self.say(said.with(results.split_off(given), |name, total, weight| (name, total, weight)), states.into_iter());
+        let states: Vec<Tensor<'t>> = said
+            .updates
+            .iter()
+            .map(|&(state, _)| self.tensor(state))
+            .collect();
+        self.say(
+            said.with(results.split_off(given), |name, total, weight| {
+                (name, total, weight)
+            }),
+            states.into_iter(),
+        );
         result.rebuild(results)
     }
 
@@ -180,8 +245,8 @@ impl Trace {
         }
     }
 
-    /// Runs `body` on the carried values and the slices of a turn, for the next carried values and what is stacked. Gives
-    /// the last of the former, then the latter.
+    /// Runs `body` on the carried values and the slices of a turn, for the next carried values and
+    /// what is stacked. Gives the last of the former, then the latter.
     fn scan_leaves<'t>(
         &'t self,
         length: Result<usize, Tensor<'t>>,
@@ -189,23 +254,40 @@ impl Trace {
         initial: &[Tensor<'t>],
         mut scanned: Vec<Tensor<'t>>,
         location: &'static Location<'static>,
-        body: impl FnOnce(&[Tensor<'t>], &[Tensor<'t>]) -> Result<(Vec<Tensor<'t>>, Vec<Tensor<'t>>), Tensor<'t>>,
+        body: impl FnOnce(
+            &[Tensor<'t>],
+            &[Tensor<'t>],
+        ) -> Result<(Vec<Tensor<'t>>, Vec<Tensor<'t>>), Tensor<'t>>,
     ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
         // A body that draws random numbers scans over keys, too.
         let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
         let slices = scanned.iter().map(|x| slice(&x.ty()));
-        let types: Vec<TensorType> = initial.iter().map(|leaf| leaf.ty()).chain(slices).chain(key).collect();
+        let types: Vec<TensorType> = initial
+            .iter()
+            .map(|leaf| leaf.ty())
+            .chain(slices)
+            .chain(key)
+            .collect();
         let (mut region, ((outputs, said), drawn)) = self.region(&types, |inputs| {
             let (carried, rest) = inputs.split_at(initial.len());
             let (slices, key) = rest.split_at(scanned.len());
             self.with_key(key.first().copied(), 0, || {
                 let (outputs, said) = self.hear(|| body(carried, slices));
-                (outputs.and_then(|outputs| Ok((outputs, self.said_in_turn(&said, slices, location)?))), said)
+                (
+                    outputs.and_then(|outputs| {
+                        Ok((outputs, self.said_in_turn(&said, slices, location)?))
+                    }),
+                    said,
+                )
             })
         });
         let ((next, mut stacked), updated) = outputs?;
         let length = length?;
-        if let Some(&error) = initial.iter().chain(&scanned).find(|tensor| tensor.is_error()) {
+        if let Some(&error) = initial
+            .iter()
+            .chain(&scanned)
+            .find(|tensor| tensor.is_error())
+        {
             return Err(error);
         }
         let given = initial.len() + stacked.len();
@@ -219,11 +301,22 @@ impl Trace {
         } else {
             region.inputs.truncate(initial.len() + scanned.len());
         }
-        region.outputs = next.iter().chain(&stacked).map(|tensor| tensor.id).collect();
-        let of = ScanOf { carried: initial.len(), scanned: scanned.len(), length, reverse };
+        region.outputs = next
+            .iter()
+            .chain(&stacked)
+            .map(|tensor| tensor.id)
+            .collect();
+        let of = ScanOf {
+            carried: initial.len(),
+            scanned: scanned.len(),
+            length,
+            reverse,
+        };
         let mut results = self.scan_of(of, region, initial, &scanned, location);
         let _site = self.called_from(location);
-        let all = said.with(results.split_off(given), |name, total, weight| (name, total.sum([0]), weight.sum([0])));
+        let all = said.with(results.split_off(given), |name, total, weight| {
+            (name, total.sum([0]), weight.sum([0]))
+        });
         self.say(all, updated.into_iter().map(|slice| scanned[slice]));
         Ok(results)
     }
@@ -246,7 +339,8 @@ impl Trace {
         Ok(updated)
     }
 
-    /// Records a scan of a region that takes the carried values and the slices, in this order, and what it captures.
+    /// Records a scan of a region that takes the carried values and the slices, in this order, and
+    /// what it captures.
     pub(crate) fn scan_of<'t>(
         &'t self,
         of: ScanOf,
@@ -256,10 +350,22 @@ impl Trace {
         location: &'static Location<'static>,
     ) -> Vec<Tensor<'t>> {
         let captured = self.captured(&[&region]);
-        region.inputs.splice(of.carried..of.carried, captured.iter().copied());
+        region
+            .inputs
+            .splice(of.carried..of.carried, captured.iter().copied());
         let captured = captured.iter().map(|&id| self.tensor(id));
-        let operands: Vec<Tensor<'t>> = initial.iter().copied().chain(captured).chain(scanned.iter().copied()).collect();
-        self.push_regions(of.op(self.region_graph(&region)), &operands, vec![region], location)
+        let operands: Vec<Tensor<'t>> = initial
+            .iter()
+            .copied()
+            .chain(captured)
+            .chain(scanned.iter().copied())
+            .collect();
+        self.push_regions(
+            of.op(self.region_graph(&region)),
+            &operands,
+            vec![region],
+            location,
+        )
     }
 
     /// How many turns a scan of `xs` has.
@@ -271,23 +377,33 @@ impl Trace {
         location: &'static Location<'static>,
     ) -> Result<usize, Tensor<'t>> {
         let fail = |message: String| Err(self.fail_at(location, op, message, None));
-        let mut length: Option<(usize, String)> = length.map(|length| (length, "`length`".to_string()));
+        let mut length: Option<(usize, String)> =
+            length.map(|length| (length, "`length`".to_string()));
         for (path, &x) in xs.named() {
             let (ty, what) = (fine(x)?.ty(), named("what is scanned", &path));
             let Some(&first) = ty.dims().first() else {
-                return fail(format!("{what} is {ty}; it is to have a first dimension, of which each turn gets a slice"));
+                return fail(format!(
+                    "{what} is {ty}; it is to have a first dimension, of which each turn gets a slice"
+                ));
             };
             match &length {
                 None => length = Some((first, format!("{what}, {ty},"))),
                 Some((length, _)) if *length == first => {}
                 Some((length, why)) => {
-                    return fail(format!("{why} makes {length} turns; {what} is {ty}, whose first dimension makes {first}"));
+                    return fail(format!(
+                        "{why} makes {length} turns; {what} is {ty}, whose first dimension makes {first}"
+                    ));
                 }
             }
         }
         match length {
-            None => fail("nothing is scanned, so how many turns is not known; give `ScanOptions::length`".to_string()),
-            Some((length, _)) if i32::try_from(length).is_err() => fail(format!("{length} turns are more than an s32 can count")),
+            None => fail(
+                "nothing is scanned, so how many turns is not known; give `ScanOptions::length`"
+                    .to_string(),
+            ),
+            Some((length, _)) if i32::try_from(length).is_err() => {
+                fail(format!("{length} turns are more than an s32 can count"))
+            }
             Some((length, _)) => Ok(length),
         }
     }
@@ -299,7 +415,10 @@ type Heard<'t> = (Vec<(Arc<str>, Tensor<'t>, Tensor<'t>)>, Vec<Tensor<'t>>);
 impl Said {
     /// All tensors.
     fn leaves(&self) -> impl Iterator<Item = Id> + '_ {
-        let of_metrics = self.metrics.iter().flat_map(|&(_, total, weight)| [total, weight]);
+        let of_metrics = self
+            .metrics
+            .iter()
+            .flat_map(|&(_, total, weight)| [total, weight]);
         of_metrics.chain(self.updates.iter().map(|&(_, value)| value))
     }
 
@@ -311,7 +430,11 @@ impl Said {
     ) -> Heard<'t> {
         let mut leaves = leaves.into_iter();
         let mut next = || leaves.next().expect("as many as there were");
-        let metrics = self.metrics.into_iter().map(|(name, ..)| metric(name, next(), next())).collect();
+        let metrics = self
+            .metrics
+            .into_iter()
+            .map(|(name, ..)| metric(name, next(), next()))
+            .collect();
         (metrics, leaves.collect())
     }
 }
@@ -319,8 +442,19 @@ impl Said {
 impl ScanOf {
     /// The operation, of this body.
     pub(crate) fn op(self, body: Graph) -> Op {
-        let ScanOf { carried, scanned, length, reverse } = self;
-        Op::Scan { carried, scanned, length, reverse, body: Box::new(body) }
+        let ScanOf {
+            carried,
+            scanned,
+            length,
+            reverse,
+        } = self;
+        Op::Scan {
+            carried,
+            scanned,
+            length,
+            reverse,
+            body: Box::new(body),
+        }
     }
 }
 

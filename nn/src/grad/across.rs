@@ -6,23 +6,32 @@ use super::{Back, Step, pull_back, reduce::shared};
 use crate::{Tensor, special::wide};
 
 impl<'t> Step<'_, 't> {
-    /// The gradient of the branch that ran: a case of the branches' gradients, which compute the branch again.
+    /// The gradient of the branch that ran: a case of the branches' gradients, which compute the
+    /// branch again.
     #[track_caller]
     pub(super) fn case(&self, branches: &[Graph]) -> Back<'t> {
-        let inputs: Vec<Tensor<'t>> = (1..self.node.operands.len()).map(|operand| self.x(operand)).collect();
-        let wanted: Vec<usize> = (0..inputs.len()).filter(|&input| self.wants(1 + input)).collect();
+        let inputs: Vec<Tensor<'t>> = (1..self.node.operands.len())
+            .map(|operand| self.x(operand))
+            .collect();
+        let wanted: Vec<usize> = (0..inputs.len())
+            .filter(|&input| self.wants(1 + input))
+            .collect();
         let types: Vec<_> = inputs.iter().map(|input| input.ty()).collect();
         let mut regions = Vec::with_capacity(branches.len());
         for (branch, graph) in branches.iter().enumerate() {
-            // Values of its own: one input may be made from another outside, and that is not this branch's to follow.
+            // Values of its own: one input may be made from another outside, and that is not this
+            // branch's to follow.
             let (mut region, gradients) = self.trace.region(&types, |inputs| {
                 let outputs = match self.node.regions.get(branch) {
                     Some(region) => self.trace.replay(region, inputs),
                     // It was given as a graph.
                     None => self.trace.inline(graph, inputs),
                 };
-                let seeds: Vec<_> =
-                    outputs.iter().zip(&self.cotangents).filter_map(|(&output, g)| Some((output, (*g)?))).collect();
+                let seeds: Vec<_> = outputs
+                    .iter()
+                    .zip(&self.cotangents)
+                    .filter_map(|(&output, g)| Some((output, (*g)?)))
+                    .collect();
                 let wrt: Vec<Tensor<'t>> = wanted.iter().map(|&input| inputs[input]).collect();
                 let gradients = pull_back(self.trace, &seeds, &wrt);
                 let mut filled = Vec::with_capacity(wrt.len());
@@ -37,7 +46,9 @@ impl<'t> Step<'_, 't> {
             region.outputs = gradients.iter().map(|gradient| gradient.id).collect();
             regions.push(region);
         }
-        let gradients = self.trace.case_of(self.x(0), &inputs, regions, self.node.origin);
+        let gradients = self
+            .trace
+            .case_of(self.x(0), &inputs, regions, self.node.origin);
         let mut back = self.nothing();
         for (&input, gradient) in wanted.iter().zip(gradients) {
             back[1 + input] = Some(gradient);
@@ -59,7 +70,9 @@ impl<'t> Step<'_, 't> {
                 let share = shared(sum(g), sum(chosen.convert(wide(g.dtype()))));
                 vec![Some(chosen.select(share, share.zeros_like()))]
             }
-            Reduction::Product => self.none("products over devices are not done; sum logarithms instead"),
+            Reduction::Product => {
+                self.none("products over devices are not done; sum logarithms instead")
+            }
             // Of integers or bool.
             Reduction::And | Reduction::Or => self.nothing(),
         }

@@ -26,9 +26,15 @@ impl<'t> Step<'_, 't> {
             Unary::Tan => g * (y * y + 1.0),
             // Not 1 - y * y, which loses digits where y is near 1.
             Unary::Tanh => g * ((1.0 - y) * (1.0 + y)),
-            Unary::Ceil | Unary::Floor | Unary::RoundNearestAfz | Unary::RoundNearestEven | Unary::Sign => return None,
+            Unary::Ceil
+            | Unary::Floor
+            | Unary::RoundNearestAfz
+            | Unary::RoundNearestEven
+            | Unary::Sign => return None,
             // Of integers or bool, on one side at least.
-            Unary::CountLeadingZeros | Unary::IsFinite | Unary::Not | Unary::PopulationCount => return None,
+            Unary::CountLeadingZeros | Unary::IsFinite | Unary::Not | Unary::PopulationCount => {
+                return None;
+            }
         })
     }
 
@@ -45,11 +51,17 @@ impl<'t> Step<'_, 't> {
             }
             Binary::Atan2 => {
                 let scaled = g / (a * a + b * b);
-                (self.if_wanted(0, || scaled * b), self.if_wanted(1, || -(scaled * a)))
+                (
+                    self.if_wanted(0, || scaled * b),
+                    self.if_wanted(1, || -(scaled * a)),
+                )
             }
             Binary::Maximum => return self.extreme(Comparison::Gt),
             Binary::Minimum => return self.extreme(Comparison::Lt),
-            Binary::Power => (self.if_wanted(0, || self.power_base()), self.if_wanted(1, || self.power_exponent())),
+            Binary::Power => (
+                self.if_wanted(0, || self.power_base()),
+                self.if_wanted(1, || self.power_exponent()),
+            ),
             Binary::Remainder => {
                 // Not a / b, which rounds to the next integer where it is just below.
                 let whole = || ((a - y) / b).round();
@@ -72,12 +84,14 @@ impl<'t> Step<'_, 't> {
         let (g, a, b) = (self.g(), self.x(0), self.x(1));
         let zero = g.zeros_like();
         let compare = |left, right| self.trace.push_one(Op::Compare(wins), &[left, right]);
-        // This is relu, whose gradient at 0 is 0 by convention. Asking the result instead of the operand is the same, and
-        // the operand need not be kept for it.
+        // This is relu, whose gradient at 0 is 0 by convention. Asking the result instead of the
+        // operand is the same, and the operand need not be kept for it.
         for (operand, other) in [(0, 1), (1, 0)] {
             if self.tape.is_zero(self.node.operands[other]) && !self.wants(other) {
                 let mut back = self.nothing();
-                back[operand] = self.if_wanted(operand, || compare(self.y(0), self.x(other)).select(g, zero));
+                back[operand] = self.if_wanted(operand, || {
+                    compare(self.y(0), self.x(other)).select(g, zero)
+                });
                 return back;
             }
         }
@@ -86,12 +100,19 @@ impl<'t> Step<'_, 't> {
         vec![self.if_wanted(0, || part(0)), self.if_wanted(1, || part(1))]
     }
 
-    /// Masks that say which operand is chosen. If gradients flow into several operands, the masks are behind a barrier:
-    /// computed again for each operand, with other rounding, they could choose both or neither (decision 0029).
+    /// Masks that say which operand is chosen. If gradients flow into several operands, the masks
+    /// are behind a barrier: computed again for each operand, with other rounding, they could
+    /// choose both or neither (decision 0029).
     #[track_caller]
     fn made_once(&self, masks: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
-        let wanted = (0..self.node.operands.len()).filter(|&operand| self.wants(operand)).count();
-        if wanted > 1 { self.trace.optimization_barrier(masks) } else { masks.to_vec() }
+        let wanted = (0..self.node.operands.len())
+            .filter(|&operand| self.wants(operand))
+            .count();
+        if wanted > 1 {
+            self.trace.optimization_barrier(masks)
+        } else {
+            masks.to_vec()
+        }
     }
 
     /// b a^(b - 1), and 0 where b is 0 also if a is 0.
@@ -112,8 +133,15 @@ impl<'t> Step<'_, 't> {
     pub(super) fn select(&self) -> Back<'t> {
         let (g, predicate) = (self.g(), self.x(0));
         let zero = g.zeros_like();
-        let choose = |on_true, on_false| self.trace.push_one(Op::Select, &[predicate, on_true, on_false]);
-        vec![None, self.if_wanted(1, || choose(g, zero)), self.if_wanted(2, || choose(zero, g))]
+        let choose = |on_true, on_false| {
+            self.trace
+                .push_one(Op::Select, &[predicate, on_true, on_false])
+        };
+        vec![
+            None,
+            self.if_wanted(1, || choose(g, zero)),
+            self.if_wanted(2, || choose(zero, g)),
+        ]
     }
 
     /// What is in between gets it; at a bound, neither `x` nor the bound does.
@@ -123,7 +151,11 @@ impl<'t> Step<'_, 't> {
         let zero = g.zeros_like();
         let bound = |operand: usize, outside: Tensor<'t>| {
             let all = outside.select(g, zero);
-            if self.ty(operand).rank() == 0 { all.sum_all() } else { all }
+            if self.ty(operand).rank() == 0 {
+                all.sum_all()
+            } else {
+                all
+            }
         };
         let masks = self.made_once(&[low.gt(x), x.gt(low).and(x.lt(high)), high.lt(x)]);
         vec![

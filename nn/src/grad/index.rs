@@ -24,25 +24,49 @@ impl<'t> Step<'_, 't> {
             unique_indices: false,
         };
         // Reading moves indices into range, writing leaves out what is not.
-        let indices = self.in_range(&gather.start_index_map, gather.index_vector_dim, &gather.slice_sizes);
-        vec![Some(self.x(0).zeros_like().scatter(indices, self.g(), scatter)), None]
+        let indices = self.in_range(
+            &gather.start_index_map,
+            gather.index_vector_dim,
+            &gather.slice_sizes,
+        );
+        vec![
+            Some(self.x(0).zeros_like().scatter(indices, self.g(), scatter)),
+            None,
+        ]
     }
 
-    /// Where one element is read along a dimension, as `take_along` of the targets of a loss: zero elsewhere. The compiler
-    /// makes one loop of this; of writing at indices, one turn for each.
+    /// Where one element is read along a dimension, as `take_along` of the targets of a loss: zero
+    /// elsewhere. The compiler makes one loop of this; of writing at indices, one turn for each.
     #[track_caller]
     fn one_along(&self, gather: &Gather) -> Option<Tensor<'t>> {
         let (x, indices) = (self.ty(0), self.ty(1));
-        let [dim] = gather.start_index_map[..] else { return None };
+        let [dim] = gather.start_index_map[..] else {
+            return None;
+        };
         let others: Vec<usize> = (0..x.rank()).filter(|&other| other != dim).collect();
-        let along = gather.operand_batching_dims == others && gather.indices_batching_dims == others;
-        if !along || gather.index_vector_dim != x.rank() || indices.dims()[dim] != 1 || !gather.offset_dims.is_empty() {
+        let along =
+            gather.operand_batching_dims == others && gather.indices_batching_dims == others;
+        if !along
+            || gather.index_vector_dim != x.rank()
+            || indices.dims()[dim] != 1
+            || !gather.offset_dims.is_empty()
+        {
             return None;
         }
-        let at = self.in_range(&gather.start_index_map, gather.index_vector_dim, &gather.slice_sizes).counting();
+        let at = self
+            .in_range(
+                &gather.start_index_map,
+                gather.index_vector_dim,
+                &gather.slice_sizes,
+            )
+            .counting();
         let counted = self.trace.iota(&x.with_dtype(at.dtype()), dim);
         let g = self.g().broadcast_to(x.dims());
-        Some(counted.eq(at.broadcast_to(x.dims())).select(g, g.zeros_like()))
+        Some(
+            counted
+                .eq(at.broadcast_to(x.dims()))
+                .select(g, g.zeros_like()),
+        )
     }
 
     /// The indices, each component moved so that a slice of `sizes` fits.
@@ -50,7 +74,8 @@ impl<'t> Step<'_, 't> {
     fn in_range(&self, map: &[usize], vector_dim: usize, sizes: &[usize]) -> Tensor<'t> {
         let indices = self.x(1);
         let last = self.last_starts(map, vector_dim, sizes);
-        self.trace.push_one(Op::Clamp, &[indices.zeros_like(), indices, last])
+        self.trace
+            .push_one(Op::Clamp, &[indices.zeros_like(), indices, last])
     }
 
     /// For each component of each index, the largest with which a slice of `sizes` fits.
@@ -61,11 +86,20 @@ impl<'t> Step<'_, 't> {
         // An index type too narrow to reach the end saturates, which is right.
         let last = |dim: usize| splat(x.dims()[dim].saturating_sub(sizes[dim]) as f64, &scalar);
         if vector_dim == indices.rank() {
-            return self.trace.literal(last(map[0])).broadcast_to(indices.dims());
+            return self
+                .trace
+                .literal(last(map[0]))
+                .broadcast_to(indices.dims());
         }
-        let bytes: Vec<u8> = map.iter().flat_map(|&dim| last(dim).to_host().bytes().to_vec()).collect();
-        let literal = Literal::from_bytes(&bytes, scalar.with_dims([map.len()])).expect("one element for each component");
-        self.trace.literal(literal).broadcast_in_dim(indices.dims(), [vector_dim])
+        let bytes: Vec<u8> = map
+            .iter()
+            .flat_map(|&dim| last(dim).to_host().bytes().to_vec())
+            .collect();
+        let literal = Literal::from_bytes(&bytes, scalar.with_dims([map.len()]))
+            .expect("one element for each component");
+        self.trace
+            .literal(literal)
+            .broadcast_in_dim(indices.dims(), [vector_dim])
     }
 
     #[track_caller]
@@ -74,7 +108,9 @@ impl<'t> Step<'_, 't> {
         let (x, updates) = match scatter.combine {
             Some(Reduction::Sum) => (Some(g), self.if_wanted(2, || self.read_written(g, scatter))),
             None if scatter.unique_indices => (
-                self.if_wanted(0, || g.scatter(self.x(1), self.x(2).zeros_like(), scatter.clone())),
+                self.if_wanted(0, || {
+                    g.scatter(self.x(1), self.x(2).zeros_like(), scatter.clone())
+                }),
                 self.if_wanted(2, || self.read_written(g, scatter)),
             ),
             None => return self.scatter_last(scatter),
@@ -83,7 +119,9 @@ impl<'t> Step<'_, 't> {
                 self.if_wanted(2, || self.read_written(g * self.x(0), scatter)),
             ),
             Some(Reduction::Product) => {
-                return self.none("products of factors that may be written to one place need `unique_indices`");
+                return self.none(
+                    "products of factors that may be written to one place need `unique_indices`",
+                );
             }
             Some(Reduction::Min | Reduction::Max) => return self.scatter_extreme(scatter),
             // Of integers or bool.
@@ -92,7 +130,8 @@ impl<'t> Step<'_, 't> {
         vec![x, None, updates]
     }
 
-    /// For each update, the element of `from` in the place that it was written to; 0 if it was written nowhere.
+    /// For each update, the element of `from` in the place that it was written to; 0 if it was
+    /// written nowhere.
     #[track_caller]
     fn read_written(&self, from: Tensor<'t>, scatter: &Scatter) -> Tensor<'t> {
         let read = self.read_places(from, scatter);
@@ -117,10 +156,24 @@ impl<'t> Step<'_, 't> {
     /// Sizes of the windows that are written, in each dimension of the operand.
     fn window_sizes(&self, scatter: &Scatter) -> Vec<usize> {
         let (x, updates) = (self.ty(0), self.ty(2));
-        let mut windows = scatter.update_window_dims.iter().map(|&dim| updates.dims()[dim]);
-        let flat = |dim: usize| scatter.inserted_window_dims.contains(&dim) || scatter.operand_batching_dims.contains(&dim);
+        let mut windows = scatter
+            .update_window_dims
+            .iter()
+            .map(|&dim| updates.dims()[dim]);
+        let flat = |dim: usize| {
+            scatter.inserted_window_dims.contains(&dim)
+                || scatter.operand_batching_dims.contains(&dim)
+        };
         (0..x.rank())
-            .map(|dim| if flat(dim) { 1 } else { windows.next().expect("a window dimension for each that is not dropped") })
+            .map(|dim| {
+                if flat(dim) {
+                    1
+                } else {
+                    windows
+                        .next()
+                        .expect("a window dimension for each that is not dropped")
+                }
+            })
             .collect()
     }
 
@@ -132,38 +185,66 @@ impl<'t> Step<'_, 't> {
         let vector_dim = scatter.index_vector_dim;
         let last = self.last_starts(map, vector_dim, &self.window_sizes(scatter));
         let fits = indices.ge(indices.zeros_like()).and(indices.le(last));
-        let fits = if vector_dim == indices.rank() { fits } else { fits.all([vector_dim]) };
-        let batch: Vec<usize> = (0..updates.rank()).filter(|dim| !scatter.update_window_dims.contains(dim)).collect();
+        let fits = if vector_dim == indices.rank() {
+            fits
+        } else {
+            fits.all([vector_dim])
+        };
+        let batch: Vec<usize> = (0..updates.rank())
+            .filter(|dim| !scatter.update_window_dims.contains(dim))
+            .collect();
         fits.broadcast_in_dim(updates.dims(), batch)
     }
 
-    /// One of the updates to a place stays; which one, is found by writing their numbers the same way.
+    /// One of the updates to a place stays; which one, is found by writing their numbers the same
+    /// way.
     #[track_caller]
     fn scatter_last(&self, scatter: &Scatter) -> Back<'t> {
         let (g, updates) = (self.g(), self.ty(2));
         let number = TensorType::new(DType::U32, updates.dims());
-        let numbers = self.trace.iota(&TensorType::new(DType::U32, [updates.elements()]), 0).reshape(number.dims()) + 1;
+        let numbers = self
+            .trace
+            .iota(&TensorType::new(DType::U32, [updates.elements()]), 0)
+            .reshape(number.dims())
+            + 1;
         let nobody = self.trace.full(0.0, &self.ty(0).with_dtype(DType::U32));
         let winners = nobody.scatter(self.x(1), numbers, scatter.clone());
         let x = self.if_wanted(0, || winners.eq(nobody).select(g, g.zeros_like()));
         let updates = self.if_wanted(2, || {
             let read = self.read_places(g, scatter);
-            self.read_places(winners, scatter).eq(numbers).select(read, read.zeros_like())
+            self.read_places(winners, scatter)
+                .eq(numbers)
+                .select(read, read.zeros_like())
         });
         vec![x, None, updates]
     }
 
-    /// Equal extremes share it equally. The extremes are those of what is behind the barrier: see decision 0029.
+    /// Equal extremes share it equally. The extremes are those of what is behind the barrier: see
+    /// decision 0029.
     #[track_caller]
     fn scatter_extreme(&self, scatter: &Scatter) -> Back<'t> {
-        let (g, given) = (self.g(), self.trace.optimization_barrier(&[self.x(0), self.x(2)]));
+        let (g, given) = (
+            self.g(),
+            self.trace.optimization_barrier(&[self.x(0), self.x(2)]),
+        );
         let (x, updates) = (given[0], given[1]);
         let y = x.scatter(self.x(1), updates, scatter.clone());
         let dtype = wide(g.dtype());
         let kept = x.eq(y).or(x.ne(x));
-        let chosen = updates.eq(self.read_places(y, scatter)).or(updates.ne(updates)).and(self.written(scatter));
-        let add = Scatter { combine: Some(Reduction::Sum), unique_indices: false, ..scatter.clone() };
-        let share = shared(g, kept.convert(dtype).scatter(self.x(1), chosen.convert(dtype), add));
+        let chosen = updates
+            .eq(self.read_places(y, scatter))
+            .or(updates.ne(updates))
+            .and(self.written(scatter));
+        let add = Scatter {
+            combine: Some(Reduction::Sum),
+            unique_indices: false,
+            ..scatter.clone()
+        };
+        let share = shared(
+            g,
+            kept.convert(dtype)
+                .scatter(self.x(1), chosen.convert(dtype), add),
+        );
         let of_updates = || self.read_places(share, scatter);
         vec![
             self.if_wanted(0, || kept.select(share, g.zeros_like())),
@@ -186,9 +267,15 @@ impl<'t> Step<'_, 't> {
                 self.trace.sort_by(&[self.x(0), counted], dim, descending)[1]
             }
         };
-        let flowing: Vec<Tensor<'t>> = [places].into_iter().chain(self.cotangents.iter().copied().flatten()).collect();
+        let flowing: Vec<Tensor<'t>> = [places]
+            .into_iter()
+            .chain(self.cotangents.iter().copied().flatten())
+            .collect();
         let mut sorted = self.trace.sort_by(&flowing, dim, false).into_iter().skip(1);
-        self.cotangents.iter().map(|cotangent| cotangent.and_then(|_| sorted.next())).collect()
+        self.cotangents
+            .iter()
+            .map(|cotangent| cotangent.and_then(|_| sorted.next()))
+            .collect()
     }
 
     /// Into the element that was chosen.
@@ -201,7 +288,9 @@ impl<'t> Step<'_, 't> {
         let counted = self.trace.iota(&ty.with_dtype(DType::S32), dim);
         let others: Vec<usize> = (0..ty.rank()).filter(|&other| other != dim).collect();
         let chosen = self.y(1).broadcast_in_dim(ty.dims(), &others);
-        let chosen = self.trace.push_one(Op::Compare(Comparison::Eq), &[counted, chosen]);
+        let chosen = self
+            .trace
+            .push_one(Op::Compare(Comparison::Eq), &[counted, chosen]);
         let g = g.broadcast_in_dim(ty.dims(), &others);
         vec![Some(chosen.select(g, g.zeros_like()))]
     }

@@ -31,8 +31,9 @@ impl<'t> Step<'_, 't> {
 
     /// Shared equally between equal extremes; NaN is more extreme than any number.
     ///
-    /// The operand is behind a barrier and the extreme is taken from there again: beside the forward result, an operand
-    /// that is computed again with other rounding may have no equal element at all (decision 0029).
+    /// The operand is behind a barrier and the extreme is taken from there again: beside the
+    /// forward result, an operand that is computed again with other rounding may have no equal
+    /// element at all (decision 0029).
     #[track_caller]
     fn equal_extremes(&self, kind: Reduction, dims: &[usize], kept: &[usize]) -> Tensor<'t> {
         let x = self.x(0).optimization_barrier();
@@ -42,8 +43,8 @@ impl<'t> Step<'_, 't> {
         chosen.select(share, share.zeros_like())
     }
 
-    /// For each element, the product of all that it is multiplied with. Not the product divided by it, which is wrong
-    /// where it is 0.
+    /// For each element, the product of all that it is multiplied with. Not the product divided by
+    /// it, which is wrong where it is 0.
     #[track_caller]
     fn product_of_others(&self, dims: &[usize], kept: &[usize]) -> Tensor<'t> {
         let x = self.x(0);
@@ -62,24 +63,37 @@ impl<'t> Step<'_, 't> {
     pub(super) fn reduce_window(&self, kind: Reduction, window: &Window) -> Back<'t> {
         let extreme = match kind {
             Reduction::Sum => return vec![Some(self.sum_window(window))],
-            Reduction::Product => return self.none("products over windows are not done; sum logarithms instead"),
+            Reduction::Product => {
+                return self.none("products over windows are not done; sum logarithms instead");
+            }
             Reduction::Max => Extreme::Max,
             Reduction::Min => Extreme::Min,
             // Of integers or bool.
             Reduction::And | Reduction::Or => return self.nothing(),
         };
-        if window.base_dilations.iter().chain(&window.window_dilations).any(|&dilation| dilation != 1) {
+        if window
+            .base_dilations
+            .iter()
+            .chain(&window.window_dilations)
+            .any(|&dilation| dilation != 1)
+        {
             return self.none("windows with dilations have no selection to go back through; slice with strides first");
         }
         if window.sizes.iter().product::<usize>() <= MOST_PLACES {
             return vec![Some(self.first_extreme(extreme, window))];
         }
-        vec![Some(self.trace.push_one(Op::SelectAndScatter { kind: extreme, window: window.clone() }, &[self.x(0), self.g()]))]
+        vec![Some(self.trace.push_one(
+            Op::SelectAndScatter {
+                kind: extreme,
+                window: window.clone(),
+            },
+            &[self.x(0), self.g()],
+        ))]
     }
 
-    /// The result of select-and-scatter, by elementwise operations: for each place of a window, the windows whose extreme
-    /// is there give their cotangent back to it. On XLA's CPU code this was 27 times faster for windows of 3 by 3, and 80
-    /// times for 2 by 2.
+    /// The result of select-and-scatter, by elementwise operations: for each place of a window, the
+    /// windows whose extreme is there give their cotangent back to it. On XLA's CPU code this was
+    /// 27 times faster for windows of 3 by 3, and 80 times for 2 by 2.
     #[track_caller]
     fn first_extreme(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
         let g = self.g();
@@ -95,18 +109,22 @@ impl<'t> Step<'_, 't> {
             let before = |dim: usize| place[dim] as i64 - window.padding[dim].0 as i64;
             let reach = |dim: usize| ((y_dims[dim] - 1) * window.strides[dim] + 1) as i64;
             let low: Vec<i64> = (0..place.len()).map(before).collect();
-            let high: Vec<i64> = (0..place.len()).map(|dim| x_dims[dim] as i64 - before(dim) - reach(dim)).collect();
+            let high: Vec<i64> = (0..place.len())
+                .map(|dim| x_dims[dim] as i64 - before(dim) - reach(dim))
+                .collect();
             let there = given.pad_interior(0.0, low, high, &interior);
             back = Some(back.map_or(there, |so_far| so_far + there));
         }
         back.expect("a window has at least one place")
     }
 
-    /// For each window, the number of the place of its first extreme, as `u8`; NaN is more extreme than any number.
+    /// For each window, the number of the place of its first extreme, as `u8`; NaN is more extreme
+    /// than any number.
     ///
-    /// Exactly one place per window is selected, whatever the compiler does (decision 0029): candidates are compared with
-    /// each other and never with the forward result, which may be computed again with other rounding, and the barrier
-    /// keeps the number from being computed again by each of its uses.
+    /// Exactly one place per window is selected, whatever the compiler does (decision 0029):
+    /// candidates are compared with each other and never with the forward result, which may be
+    /// computed again with other rounding, and the barrier keeps the number from being computed
+    /// again by each of its uses.
     #[track_caller]
     fn selected_place(&self, kind: Extreme, window: &Window, windows: &[usize]) -> Tensor<'t> {
         let x = self.padded(kind, window);
@@ -122,7 +140,10 @@ impl<'t> Step<'_, 't> {
                     };
                     let stays = stays.or(so_far.ne(so_far));
                     let number = self.trace.full(number as f64, &selected.ty());
-                    (stays.select(so_far, candidate), stays.select(selected, number))
+                    (
+                        stays.select(so_far, candidate),
+                        stays.select(selected, number),
+                    )
                 }
             });
         }
@@ -139,7 +160,8 @@ impl<'t> Step<'_, 't> {
         for dim in (0..windows.len()).rev() {
             if window.padding[dim].0 > 0 {
                 let start = self.trace.iota(&counted, dim) * window.strides[dim] as f64;
-                let inside = (window.padding[dim].0 as f64 - start).clamp(0.0, (window.sizes[dim] - 1) as f64);
+                let inside = (window.padding[dim].0 as f64 - start)
+                    .clamp(0.0, (window.sizes[dim] - 1) as f64);
                 number = number + inside * step as f64;
             }
             step *= window.sizes[dim];
@@ -164,12 +186,22 @@ impl<'t> Step<'_, 't> {
             high.push(whole + reach - 1 - dilated(taken, window.strides[dim]) - before);
         }
         // The window's own padding where that can be: compilers know cumulative sums by it.
-        let plain = window.strides.iter().all(|&stride| stride == 1) && low.iter().chain(&high).all(|&edge| edge >= 0);
+        let plain = window.strides.iter().all(|&stride| stride == 1)
+            && low.iter().chain(&high).all(|&edge| edge >= 0);
         let (spread, padding) = if plain {
-            (g, low.iter().zip(&high).map(|(&low, &high)| (low as usize, high as usize)).collect())
+            (
+                g,
+                low.iter()
+                    .zip(&high)
+                    .map(|(&low, &high)| (low as usize, high as usize))
+                    .collect(),
+            )
         } else {
             let interior: Vec<usize> = window.strides.iter().map(|&stride| stride - 1).collect();
-            (g.pad_interior(0.0, low, high, interior), vec![(0, 0); ty.rank()])
+            (
+                g.pad_interior(0.0, low, high, interior),
+                vec![(0, 0); ty.rank()],
+            )
         };
         let back = Window {
             sizes: window.sizes.clone(),
@@ -181,21 +213,26 @@ impl<'t> Step<'_, 't> {
         spread.reduce_window(Reduction::Sum, back)
     }
 
-    /// Reads from where it was added to. Which element is selected does not change when `x` does, almost everywhere.
+    /// Reads from where it was added to. Which element is selected does not change when `x` does,
+    /// almost everywhere.
     #[track_caller]
     pub(super) fn select_and_scatter(&self, kind: Extreme, window: &Window) -> Back<'t> {
         vec![None, self.if_wanted(1, || self.read_selected(kind, window))]
     }
 
-    /// For each window, what is in the cotangent at the place of the first extreme of `x`: goes through the places of a
-    /// window, keeping the best so far.
+    /// For each window, what is in the cotangent at the place of the first extreme of `x`: goes
+    /// through the places of a window, keeping the best so far.
     #[track_caller]
     fn read_selected(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
         let windows = self.ty(1);
         if windows.dims().contains(&0) {
             return self.x(1).zeros_like();
         }
-        let edges: Vec<(i64, i64)> = window.padding.iter().map(|&(low, high)| (low as i64, high as i64)).collect();
+        let edges: Vec<(i64, i64)> = window
+            .padding
+            .iter()
+            .map(|&(low, high)| (low as i64, high as i64))
+            .collect();
         let (x, g) = (self.padded(kind, window), self.g().pad(0.0, edges));
         let mut best: Option<(Tensor<'t>, Tensor<'t>)> = None;
         for place in places(&window.sizes) {
@@ -208,7 +245,10 @@ impl<'t> Step<'_, 't> {
                         Extreme::Max => candidate.gt(so_far),
                         Extreme::Min => candidate.lt(so_far),
                     };
-                    (better.select(candidate, so_far), better.select(value, picked))
+                    (
+                        better.select(candidate, so_far),
+                        better.select(value, picked),
+                    )
                 }
             });
         }
@@ -223,8 +263,14 @@ impl<'t> Step<'_, 't> {
             Extreme::Max => lowest(x.dtype()),
             Extreme::Min => highest(x.dtype()),
         };
-        let identity = self.trace.literal(splat(identity, &TensorType::scalar(x.dtype())));
-        let edges: Vec<(i64, i64)> = window.padding.iter().map(|&(low, high)| (low as i64, high as i64)).collect();
+        let identity = self
+            .trace
+            .literal(splat(identity, &TensorType::scalar(x.dtype())));
+        let edges: Vec<(i64, i64)> = window
+            .padding
+            .iter()
+            .map(|&(low, high)| (low as i64, high as i64))
+            .collect();
         x.pad(identity, edges)
     }
 }
@@ -238,13 +284,21 @@ pub(super) fn shared<'t>(g: Tensor<'t>, count: Tensor<'t>) -> Tensor<'t> {
 /// Every place in a window of these sizes, row-major.
 fn places(sizes: &[usize]) -> Vec<Vec<usize>> {
     sizes.iter().fold(vec![vec![]], |places, &size| {
-        places.iter().flat_map(|outer| (0..size).map(|inner| [&outer[..], &[inner]].concat())).collect()
+        places
+            .iter()
+            .flat_map(|outer| (0..size).map(|inner| [&outer[..], &[inner]].concat()))
+            .collect()
     })
 }
 
 /// For each window on `padded`, the element at `place` of it.
 #[track_caller]
-fn at_place<'t>(padded: Tensor<'t>, window: &Window, place: &[usize], windows: &[usize]) -> Tensor<'t> {
+fn at_place<'t>(
+    padded: Tensor<'t>,
+    window: &Window,
+    place: &[usize],
+    windows: &[usize],
+) -> Tensor<'t> {
     let last = |dim: usize| place[dim] + (windows[dim] - 1) * window.strides[dim];
     let ends: Vec<usize> = (0..place.len()).map(|dim| last(dim) + 1).collect();
     padded.slice_strided(place, ends, &window.strides)

@@ -1,8 +1,9 @@
 //! Rules of scans and checkpoints, whose bodies run again backwards, or are computed again.
 //!
-//! The body is recorded once more with values of its own, and pulled back through. What the way back then uses of the way
-//! there, its *residuals*, comes from: what the operation was given; what is computed again; for a scan, what does not
-//! change from turn to turn and is computed once outside; and what the operation gives beside its results from now on.
+//! The body is recorded once more with values of its own, and pulled back through. What the way
+//! back then uses of the way there, its *residuals*, comes from: what the operation was given; what
+//! is computed again; for a scan, what does not change from turn to turn and is computed once
+//! outside; and what the operation gives beside its results from now on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,15 +23,17 @@ pub(super) struct Linear {
     pub(super) forward: Region,
     /// Those of `forward`.
     pub(super) nodes: Vec<Recorded>,
-    /// Takes what flows back into the outputs `flowing` of `forward`, gives what flows back into its inputs `reached`.
+    /// Takes what flows back into the outputs `flowing` of `forward`, gives what flows back into
+    /// its inputs `reached`.
     pub(super) backward: Region,
     pub(super) flowing: Vec<usize>,
     pub(super) reached: Vec<usize>,
 }
 
 impl<'t> Step<'_, 't> {
-    /// A scan in the other direction. It carries what flows back into the carried values, and the sum so far of what flows
-    /// back into each invariant one; what flows back into slices it stacks.
+    /// A scan in the other direction. It carries what flows back into the carried values, and the
+    /// sum so far of what flows back into each invariant one; what flows back into slices it
+    /// stacks.
     #[track_caller]
     pub(super) fn scan(&self, of: ScanOf, body: &Graph) -> Back<'t> {
         let mut back = self.nothing();
@@ -39,16 +42,26 @@ impl<'t> Step<'_, 't> {
             back[..of.carried].copy_from_slice(&self.cotangents[..of.carried]);
             return back;
         }
-        let Ok(linear) = self.linear(body, of.carried) else { return self.broken() };
-        let Linear { forward, nodes, backward, flowing, reached } = &linear;
+        let Ok(linear) = self.linear(body, of.carried) else {
+            return self.broken();
+        };
+        let Linear {
+            forward,
+            nodes,
+            backward,
+            flowing,
+            reached,
+        } = &linear;
         let trace = self.trace;
         let captured = trace.captured(&[backward]);
         let kept = kept_of_turns(self, &linear, of, &captured);
         let first_scanned = forward.inputs.len() - of.scanned;
         let is_invariant = |&input: &usize| input >= of.carried && input < first_scanned;
 
-        let mut outside: HashMap<Id, Tensor<'t>> =
-            (0..first_scanned).filter(is_invariant).map(|input| (forward.inputs[input], self.x(input))).collect();
+        let mut outside: HashMap<Id, Tensor<'t>> = (0..first_scanned)
+            .filter(is_invariant)
+            .map(|input| (forward.inputs[input], self.x(input)))
+            .collect();
         trace.recompute(nodes, &kept.computed_once, &mut outside);
         let of_turns = self.more_results(
             forward,
@@ -62,7 +75,11 @@ impl<'t> Step<'_, 't> {
         let (carried, ys) = flowing.split_at(split);
         let summed: Vec<usize> = reached.iter().copied().filter(is_invariant).collect();
         let sum_type = |&input: &usize| self.ty(input).with_dtype(wide(self.ty(input).dtype()));
-        let slices: Vec<Id> = forward.inputs[first_scanned..].iter().chain(&kept.stacked).copied().collect();
+        let slices: Vec<Id> = forward.inputs[first_scanned..]
+            .iter()
+            .chain(&kept.stacked)
+            .copied()
+            .collect();
         let mut initial: Vec<Tensor<'t>> = Vec::with_capacity(carried.len() + summed.len());
         for &output in carried {
             initial.push(self.cotangents[output].unwrap_or_else(|| self.y(output).zeros_like()));
@@ -77,7 +94,11 @@ impl<'t> Step<'_, 't> {
         scanned.extend((first_scanned..forward.inputs.len()).map(|input| self.x(input)));
         scanned.extend(of_turns);
         let types: Vec<TensorType> = (initial.iter().map(|tensor| tensor.ty()))
-            .chain(scanned.iter().map(|tensor| TensorType::new(tensor.dtype(), &tensor.dims()[1..])))
+            .chain(
+                scanned
+                    .iter()
+                    .map(|tensor| TensorType::new(tensor.dtype(), &tensor.dims()[1..])),
+            )
             .collect();
         let (mut region, outputs) = trace.region(&types, |inputs| {
             let (of_carried, rest) = inputs.split_at(carried.len());
@@ -86,7 +107,13 @@ impl<'t> Step<'_, 't> {
             let mut values = outside;
             values.extend(slices.iter().copied().zip(residuals.iter().copied()));
             trace.recompute(nodes, &captured, &mut values);
-            values.extend(backward.inputs.iter().copied().zip(of_carried.iter().chain(of_ys).copied()));
+            values.extend(
+                backward
+                    .inputs
+                    .iter()
+                    .copied()
+                    .zip(of_carried.iter().chain(of_ys).copied()),
+            );
             trace.replay_nodes(trace.nodes_of(backward.scope), &mut values);
             let mut gradients = HashMap::new();
             for (&input, &id) in reached.iter().zip(&backward.outputs) {
@@ -94,12 +121,22 @@ impl<'t> Step<'_, 't> {
             }
             let mut outputs = Vec::new();
             for (&input, g) in carried.iter().zip(of_carried) {
-                outputs.push(gradients.get(&input).copied().unwrap_or_else(|| g.zeros_like()));
+                outputs.push(
+                    gradients
+                        .get(&input)
+                        .copied()
+                        .unwrap_or_else(|| g.zeros_like()),
+                );
             }
             for (input, &sum) in summed.iter().zip(sums) {
                 outputs.push(sum + gradients[input].convert(sum.dtype()));
             }
-            outputs.extend(reached.iter().filter(|&&input| input >= first_scanned).map(|input| gradients[input]));
+            outputs.extend(
+                reached
+                    .iter()
+                    .filter(|&&input| input >= first_scanned)
+                    .map(|input| gradients[input]),
+            );
             outputs
         });
         if outputs.is_empty() {
@@ -123,13 +160,22 @@ impl<'t> Step<'_, 't> {
             }
             keep
         });
-        let of_back = ScanOf { carried: initial.len(), scanned: scanned.len(), length: of.length, reverse: !of.reverse };
-        let mut results = trace.scan_of(of_back, region, &initial, &scanned, self.node.origin).into_iter();
+        let of_back = ScanOf {
+            carried: initial.len(),
+            scanned: scanned.len(),
+            length: of.length,
+            reverse: !of.reverse,
+        };
+        let mut results = trace
+            .scan_of(of_back, region, &initial, &scanned, self.node.origin)
+            .into_iter();
         for &input in carried {
             back[input] = results.next();
         }
         for &input in &summed {
-            back[input] = results.next().map(|sum| sum.convert(self.ty(input).dtype()));
+            back[input] = results
+                .next()
+                .map(|sum| sum.convert(self.ty(input).dtype()));
         }
         for &input in reached.iter().filter(|&&input| input >= first_scanned) {
             back[input] = results.next();
@@ -140,28 +186,50 @@ impl<'t> Step<'_, 't> {
     /// The body computed again, and pulled back through.
     #[track_caller]
     pub(super) fn checkpoint(&self, body: &Graph, remat: Remat) -> Back<'t> {
-        let Ok(linear) = self.linear(body, 0) else { return self.broken() };
-        let Linear { forward, nodes, backward, flowing, reached } = &linear;
+        let Ok(linear) = self.linear(body, 0) else {
+            return self.broken();
+        };
+        let Linear {
+            forward,
+            nodes,
+            backward,
+            flowing,
+            reached,
+        } = &linear;
         let trace = self.trace;
         let captured = trace.captured(&[backward]);
         let (needed, saved) = needed_again(self, nodes, &captured, remat);
-        let op = |region: &Region| Op::Checkpoint { body: Box::new(trace.region_graph(region)), remat };
+        let op = |region: &Region| Op::Checkpoint {
+            body: Box::new(trace.region_graph(region)),
+            remat,
+        };
         let saved_values = self.more_results(forward, &saved, |_| true, op, |ty| ty);
 
-        let inputs: Vec<usize> = (0..forward.inputs.len()).filter(|&input| needed.contains(&forward.inputs[input])).collect();
+        let inputs: Vec<usize> = (0..forward.inputs.len())
+            .filter(|&input| needed.contains(&forward.inputs[input]))
+            .collect();
         let mut given: Vec<Tensor<'t>> = inputs.iter().map(|&input| self.x(input)).collect();
         given.extend(flowing.iter().filter_map(|&output| self.cotangents[output]));
-        // In one body, compilers would see that the same is computed twice, and keep it instead. The way back through a
-        // scan is another body than the way there.
+        // In one body, compilers would see that the same is computed twice, and keep it instead.
+        // The way back through a scan is another body than the way there.
         if self.node.scope == trace.scope() && !given.is_empty() {
             given = trace.optimization_barrier(&given);
         }
         let (again, cotangents) = given.split_at(inputs.len());
-        let mut values: HashMap<Id, Tensor<'t>> =
-            inputs.iter().map(|&input| forward.inputs[input]).zip(again.iter().copied()).collect();
+        let mut values: HashMap<Id, Tensor<'t>> = inputs
+            .iter()
+            .map(|&input| forward.inputs[input])
+            .zip(again.iter().copied())
+            .collect();
         values.extend(saved.iter().copied().zip(saved_values));
         trace.recompute(nodes, &captured, &mut values);
-        values.extend(backward.inputs.iter().copied().zip(cotangents.iter().copied()));
+        values.extend(
+            backward
+                .inputs
+                .iter()
+                .copied()
+                .zip(cotangents.iter().copied()),
+        );
         trace.replay_nodes(trace.nodes_of(backward.scope), &mut values);
         let mut back = self.nothing();
         for (&input, &id) in reached.iter().zip(&backward.outputs) {
@@ -177,7 +245,8 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn linear(&self, body: &Graph, carried: usize) -> Result<Linear, ()> {
         let trace = self.trace;
-        // Values of its own: one input may be made from another outside, and that is not the body's to follow.
+        // Values of its own: one input may be made from another outside, and that is not the body's
+        // to follow.
         let (mut forward, linear) = trace.region(&body.input_types(), |inputs| {
             let outputs = match self.node.regions.first() {
                 Some(region) => trace.replay(region, inputs),
@@ -187,32 +256,54 @@ impl<'t> Step<'_, 't> {
             let nodes = trace.nodes_of(trace.scope());
             let mut wanted: Vec<bool> = (0..inputs.len()).map(|input| self.wants(input)).collect();
             let (wrt, of_outputs) = loop {
-                let wrt: Vec<Tensor<'t>> =
-                    inputs.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(&input, _)| input).collect();
+                let wrt: Vec<Tensor<'t>> = inputs
+                    .iter()
+                    .zip(&wanted)
+                    .filter(|(_, wanted)| **wanted)
+                    .map(|(&input, _)| input)
+                    .collect();
                 let tape = Tape::new(trace, &nodes, &wrt);
-                let of_outputs: Vec<bool> = outputs.iter().map(|output| tape.is_wanted(output.id)).collect();
+                let of_outputs: Vec<bool> = outputs
+                    .iter()
+                    .map(|output| tape.is_wanted(output.id))
+                    .collect();
                 // What a turn makes from something wanted is wanted in the next.
                 match (0..carried).find(|&at| of_outputs[at] && !wanted[at]) {
                     Some(at) => wanted[at] = true,
                     None => break (wrt, of_outputs),
                 }
             };
-            let matters = |output: usize| of_outputs[output] || (output < carried && wanted[output]);
-            let mut flows: Vec<bool> =
-                self.cotangents.iter().enumerate().map(|(output, g)| g.is_some() && matters(output)).collect();
+            let matters =
+                |output: usize| of_outputs[output] || (output < carried && wanted[output]);
+            let mut flows: Vec<bool> = self
+                .cotangents
+                .iter()
+                .enumerate()
+                .map(|(output, g)| g.is_some() && matters(output))
+                .collect();
             loop {
                 // Scans within may give more results since the last way back.
                 let nodes = trace.nodes_of(trace.scope());
-                let flowing: Vec<usize> = (0..outputs.len()).filter(|&output| flows[output]).collect();
-                let types: Vec<TensorType> = flowing.iter().map(|&output| outputs[output].ty()).collect();
+                let flowing: Vec<usize> =
+                    (0..outputs.len()).filter(|&output| flows[output]).collect();
+                let types: Vec<TensorType> =
+                    flowing.iter().map(|&output| outputs[output].ty()).collect();
                 let (mut backward, gradients) = trace.region(&types, |cotangents| {
-                    let seeds: Vec<_> =
-                        flowing.iter().zip(cotangents).map(|(&output, &cotangent)| (outputs[output], cotangent)).collect();
+                    let seeds: Vec<_> = flowing
+                        .iter()
+                        .zip(cotangents)
+                        .map(|(&output, &cotangent)| (outputs[output], cotangent))
+                        .collect();
                     pull_back_through(trace, &nodes, &seeds, &wrt)
                 });
-                let mut found = (0..inputs.len()).filter(|&input| wanted[input]).zip(gradients);
+                let mut found = (0..inputs.len())
+                    .filter(|&input| wanted[input])
+                    .zip(gradients);
                 let mut reached = Vec::new();
-                for (input, gradient) in found.by_ref().filter_map(|(input, gradient)| Some((input, gradient?))) {
+                for (input, gradient) in found
+                    .by_ref()
+                    .filter_map(|(input, gradient)| Some((input, gradient?)))
+                {
                     if gradient.is_error() {
                         return Err(());
                     }
@@ -220,7 +311,10 @@ impl<'t> Step<'_, 't> {
                     backward.outputs.push(gradient.id);
                 }
                 // What flows back into a carried value flows back into the turn before.
-                match reached.iter().find(|&&input| input < carried && !flows[input]) {
+                match reached
+                    .iter()
+                    .find(|&&input| input < carried && !flows[input])
+                {
                     Some(&input) => flows[input] = true,
                     None => return Ok((outputs, backward, flowing, reached)),
                 }
@@ -229,11 +323,18 @@ impl<'t> Step<'_, 't> {
         let (outputs, backward, flowing, reached) = linear?;
         forward.outputs = outputs.iter().map(|output| output.id).collect();
         let nodes = trace.nodes_of(forward.scope);
-        Ok(Linear { forward, nodes, backward, flowing, reached })
+        Ok(Linear {
+            forward,
+            nodes,
+            backward,
+            flowing,
+            reached,
+        })
     }
 
-    /// The results that are `values` of `forward`: among its outputs that are `of_this_kind` there may be some already, the
-    /// others the operation gives from now on. `whole` is the type of a result, by that of the value.
+    /// The results that are `values` of `forward`: among its outputs that are `of_this_kind` there
+    /// may be some already, the others the operation gives from now on. `whole` is the type of a
+    /// result, by that of the value.
     pub(super) fn more_results(
         &self,
         forward: &Region,
@@ -245,15 +346,25 @@ impl<'t> Step<'_, 't> {
         let mut forward = forward.clone();
         let there = forward.outputs.clone();
         let known = |id: Id| (0..there.len()).find(|&at| there[at] == id && of_this_kind(at));
-        let more: Vec<Id> = values.iter().copied().filter(|&id| known(id).is_none()).collect();
-        let types: Vec<TensorType> = more.iter().map(|&id| whole(self.trace.type_of(id))).collect();
+        let more: Vec<Id> = values
+            .iter()
+            .copied()
+            .filter(|&id| known(id).is_none())
+            .collect();
+        let types: Vec<TensorType> = more
+            .iter()
+            .map(|&id| whole(self.trace.type_of(id)))
+            .collect();
         let mut new = Vec::new();
         if !more.is_empty() {
             forward.outputs.extend(&more);
             new = self.trace.extend(self.node, op(&forward), forward, types);
         }
         let mut new = new.into_iter();
-        values.iter().map(|&id| known(id).map_or_else(|| new.next().expect("one for each"), |at| self.y(at))).collect()
+        values
+            .iter()
+            .map(|&id| known(id).map_or_else(|| new.next().expect("one for each"), |at| self.y(at)))
+            .collect()
     }
 }
 
@@ -265,11 +376,14 @@ struct Kept {
     computed_once: Vec<Id>,
 }
 
-/// What to keep of each turn so that `residuals` can be had: little, and only what is dear to compute.
+/// What to keep of each turn so that `residuals` can be had: little, and only what is dear to
+/// compute.
 fn kept_of_turns(step: &Step<'_, '_>, linear: &Linear, of: ScanOf, residuals: &[Id]) -> Kept {
     let Linear { forward, nodes, .. } = linear;
     let trace = step.trace;
-    let operands = |node: &Recorded| -> HashSet<Id> { node.operands.iter().map(|&id| trace.original(id)).collect() };
+    let operands = |node: &Recorded| -> HashSet<Id> {
+        node.operands.iter().map(|&id| trace.original(id)).collect()
+    };
     let bytes = |id: Id| trace.type_of(id).bytes();
     let (carried, given) = forward.inputs.split_at(of.carried);
     let invariant = &given[..given.len() - of.scanned];
@@ -280,7 +394,8 @@ fn kept_of_turns(step: &Step<'_, '_>, linear: &Linear, of: ScanOf, residuals: &[
         }
     }
 
-    // From the last to the first: rather than what is cheap, what it is made from, if that is not more.
+    // From the last to the first: rather than what is cheap, what it is made from, if that is not
+    // more.
     let mut needed: HashSet<Id> = residuals.iter().map(|&id| trace.original(id)).collect();
     for node in nodes.iter().rev().filter(|node| is_cheap(&node.op)) {
         if !needed.contains(&node.results[0]) {
@@ -288,14 +403,25 @@ fn kept_of_turns(step: &Step<'_, '_>, linear: &Linear, of: ScanOf, residuals: &[
         }
         let operands = operands(node);
         let free = |id: &Id| same.contains(id) || given.contains(id) || needed.contains(id);
-        let price: usize = operands.iter().filter(|id| !free(id)).map(|&id| bytes(id)).sum();
+        let price: usize = operands
+            .iter()
+            .filter(|id| !free(id))
+            .map(|&id| bytes(id))
+            .sum();
         if price <= bytes(node.results[0]) {
             needed.extend(operands);
         }
     }
 
     // From the first to the last: what can be made from what is there already is.
-    let mut kept = Kept { stacked: carried.iter().copied().filter(|id| needed.contains(id)).collect(), computed_once: vec![] };
+    let mut kept = Kept {
+        stacked: carried
+            .iter()
+            .copied()
+            .filter(|id| needed.contains(id))
+            .collect(),
+        computed_once: vec![],
+    };
     let mut there: HashSet<Id> = given.iter().chain(&kept.stacked).copied().collect();
     for node in nodes {
         if is_cheap(&node.op) && operands(node).iter().all(|id| there.contains(id)) {
@@ -315,7 +441,12 @@ fn kept_of_turns(step: &Step<'_, '_>, linear: &Linear, of: ScanOf, residuals: &[
 }
 
 /// What must be there to compute `residuals` again, and which of it is saved.
-fn needed_again(step: &Step<'_, '_>, nodes: &[Recorded], residuals: &[Id], remat: Remat) -> (HashSet<Id>, Vec<Id>) {
+fn needed_again(
+    step: &Step<'_, '_>,
+    nodes: &[Recorded],
+    residuals: &[Id],
+    remat: Remat,
+) -> (HashSet<Id>, Vec<Id>) {
     let trace = step.trace;
     let mut needed: HashSet<Id> = residuals.iter().map(|&id| trace.original(id)).collect();
     let mut saved = Vec::new();
@@ -336,32 +467,68 @@ fn needed_again(step: &Step<'_, '_>, nodes: &[Recorded], residuals: &[Id], remat
     (needed, saved)
 }
 
-/// Takes hardly longer to compute again than to read back: of one result, without transcendental functions, sums or products.
+/// Takes hardly longer to compute again than to read back: of one result, without transcendental
+/// functions, sums or products.
 pub(super) fn is_cheap(op: &Op) -> bool {
     match op {
-        Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => true,
-        Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } | Op::Reverse { .. } => true,
+        Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => {
+            true
+        }
+        Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } | Op::Reverse { .. } => {
+            true
+        }
         Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Pad { .. } => true,
         Op::Convert(_) | Op::BitcastConvert(_) | Op::ReducePrecision { .. } => true,
         Op::Compare(_) | Op::Select | Op::Clamp | Op::ShardingConstraint(_) => true,
         Op::Unary(unary) => match unary {
-            Unary::Abs | Unary::Ceil | Unary::Floor | Unary::IsFinite | Unary::Negate | Unary::Not | Unary::Sign => true,
-            Unary::RoundNearestAfz | Unary::RoundNearestEven | Unary::CountLeadingZeros | Unary::PopulationCount => true,
-            Unary::Cbrt | Unary::Cosine | Unary::Erf | Unary::Exponential | Unary::ExponentialMinusOne | Unary::Log => false,
-            Unary::LogPlusOne | Unary::Logistic | Unary::Rsqrt | Unary::Sine | Unary::Sqrt | Unary::Tan | Unary::Tanh => false,
+            Unary::Abs
+            | Unary::Ceil
+            | Unary::Floor
+            | Unary::IsFinite
+            | Unary::Negate
+            | Unary::Not
+            | Unary::Sign => true,
+            Unary::RoundNearestAfz
+            | Unary::RoundNearestEven
+            | Unary::CountLeadingZeros
+            | Unary::PopulationCount => true,
+            Unary::Cbrt
+            | Unary::Cosine
+            | Unary::Erf
+            | Unary::Exponential
+            | Unary::ExponentialMinusOne
+            | Unary::Log => false,
+            Unary::LogPlusOne
+            | Unary::Logistic
+            | Unary::Rsqrt
+            | Unary::Sine
+            | Unary::Sqrt
+            | Unary::Tan
+            | Unary::Tanh => false,
         },
         Op::Binary(binary) => match binary {
-            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Maximum | Binary::Minimum => true,
+            Binary::Add
+            | Binary::Subtract
+            | Binary::Multiply
+            | Binary::Maximum
+            | Binary::Minimum => true,
             Binary::And | Binary::Or | Binary::Xor => true,
             Binary::ShiftLeft | Binary::ShiftRightArithmetic | Binary::ShiftRightLogical => true,
             Binary::Atan2 | Binary::Divide | Binary::Power | Binary::Remainder => false,
         },
         Op::Concatenate { .. } | Op::DynamicUpdateSlice | Op::Gather(_) | Op::Scatter(_) => false,
-        Op::Dot(_) | Op::Convolution(_) | Op::Reduce { .. } | Op::ArgReduce { .. } | Op::ReduceWindow { .. } => false,
+        Op::Dot(_)
+        | Op::Convolution(_)
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::ReduceWindow { .. } => false,
         Op::SelectAndScatter { .. } | Op::Sort { .. } => false,
         Op::While { .. } | Op::Scan { .. } | Op::Checkpoint { .. } | Op::Case { .. } => false,
         Op::OptimizationBarrier | Op::CustomCall(_) | Op::ShardMap(_) => false,
-        Op::AllReduce { .. } | Op::AllGather { .. } | Op::ReduceScatter { .. } | Op::AllToAll { .. } => false,
+        Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. } => false,
         Op::CollectivePermute { .. } => false,
     }
 }

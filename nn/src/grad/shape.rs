@@ -24,13 +24,28 @@ impl<'t> Step<'_, 't> {
             Some(from) => ty.dims()[from] != sizes[dim],
             None => true,
         };
-        let summed = g.sum((0..sizes.len()).filter(|&dim| repeated(dim)).collect::<Vec<_>>());
-        // The dimensions that are left are in the order of the result, those of the operand may be in another.
-        let mut left: Vec<usize> = mapping.iter().copied().filter(|&dim| !repeated(dim)).collect();
+        let summed = g.sum(
+            (0..sizes.len())
+                .filter(|&dim| repeated(dim))
+                .collect::<Vec<_>>(),
+        );
+        // The dimensions that are left are in the order of the result, those of the operand may be
+        // in another.
+        let mut left: Vec<usize> = mapping
+            .iter()
+            .copied()
+            .filter(|&dim| !repeated(dim))
+            .collect();
         let in_operand = left.clone();
         left.sort_unstable();
-        let permutation: Vec<usize> =
-            in_operand.iter().map(|dim| left.iter().position(|other| other == dim).expect("it is the same list")).collect();
+        let permutation: Vec<usize> = in_operand
+            .iter()
+            .map(|dim| {
+                left.iter()
+                    .position(|other| other == dim)
+                    .expect("it is the same list")
+            })
+            .collect();
         summed.transpose(permutation).reshape(ty.dims())
     }
 
@@ -56,7 +71,8 @@ impl<'t> Step<'_, 't> {
             return self.x(0).zeros_like();
         }
         let low: Vec<i64> = starts.iter().map(|&start| start as i64).collect();
-        let after = |dim: usize| ty.dims()[dim] - (starts[dim] + (taken[dim] - 1) * strides[dim] + 1);
+        let after =
+            |dim: usize| ty.dims()[dim] - (starts[dim] + (taken[dim] - 1) * strides[dim] + 1);
         let high: Vec<i64> = (0..ty.rank()).map(|dim| after(dim) as i64).collect();
         let interior: Vec<usize> = strides.iter().map(|&stride| stride - 1).collect();
         g.pad_interior(0.0, low, high, interior)
@@ -65,7 +81,11 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn dynamic_slice(&self) -> Back<'t> {
         let mut back = self.nothing();
-        back[0] = Some(self.x(0).zeros_like().dynamic_update_slice(self.g(), &self.starts(1)));
+        back[0] = Some(
+            self.x(0)
+                .zeros_like()
+                .dynamic_update_slice(self.g(), &self.starts(1)),
+        );
         back
     }
 
@@ -73,13 +93,17 @@ impl<'t> Step<'_, 't> {
     pub(super) fn dynamic_update_slice(&self) -> Back<'t> {
         let (g, starts) = (self.g(), self.starts(2));
         let mut back = self.nothing();
-        back[0] = self.if_wanted(0, || g.dynamic_update_slice(self.x(1).zeros_like(), &starts));
+        back[0] = self.if_wanted(0, || {
+            g.dynamic_update_slice(self.x(1).zeros_like(), &starts)
+        });
         back[1] = self.if_wanted(1, || g.dynamic_slice(&starts, self.ty(1).dims()));
         back
     }
 
     fn starts(&self, from: usize) -> Vec<Tensor<'t>> {
-        (from..self.node.operands.len()).map(|operand| self.x(operand)).collect()
+        (from..self.node.operands.len())
+            .map(|operand| self.x(operand))
+            .collect()
     }
 
     #[track_caller]
@@ -96,14 +120,24 @@ impl<'t> Step<'_, 't> {
             spread.slice_strided(vec![0; ty.rank()], spread.dims(), strides)
         };
         // All that is not of the operand is the padding's.
-        vec![self.if_wanted(0, inner), self.if_wanted(1, || g.sum_all() - inner().sum_all())]
+        vec![
+            self.if_wanted(0, inner),
+            self.if_wanted(1, || g.sum_all() - inner().sum_all()),
+        ]
     }
 
-    /// A barrier on the way back, too: what keeps a computation from being merged forward keeps it backward.
+    /// A barrier on the way back, too: what keeps a computation from being merged forward keeps it
+    /// backward.
     #[track_caller]
     pub(super) fn optimization_barrier(&self) -> Back<'t> {
         let flowing: Vec<Tensor<'t>> = self.cotangents.iter().copied().flatten().collect();
-        let mut passed = self.trace.push_many(Op::OptimizationBarrier, &flowing, flowing.len()).into_iter();
-        self.cotangents.iter().map(|cotangent| cotangent.and_then(|_| passed.next())).collect()
+        let mut passed = self
+            .trace
+            .push_many(Op::OptimizationBarrier, &flowing, flowing.len())
+            .into_iter();
+        self.cotangents
+            .iter()
+            .map(|cotangent| cotangent.and_then(|_| passed.next()))
+            .collect()
     }
 }

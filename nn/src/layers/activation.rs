@@ -86,7 +86,10 @@ impl<'t> Tensor<'t> {
         check!(self.check_float("elu"));
         let positive = self.gt(0.0);
         // What is not selected must be finite too, or its gradient is NaN.
-        positive.select(self, positive.select(self.zeros_like(), self).exp_m1() * scale)
+        positive.select(
+            self,
+            positive.select(self.zeros_like(), self).exp_m1() * scale,
+        )
     }
 
     /// The [`elu`](Self::elu) that keeps mean 0 and variance 1 (Klambauer et al. 2017).
@@ -104,7 +107,8 @@ impl<'t> Tensor<'t> {
         self * ((self * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5
     }
 
-    /// [`gelu`](Self::gelu) by a tanh, as in GPT-2: `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))) / 2`.
+    /// [`gelu`](Self::gelu) by a tanh, as in GPT-2:
+    /// `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))) / 2`.
     #[track_caller]
     pub fn gelu_tanh(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
@@ -134,7 +138,11 @@ impl<'t> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("softplus"));
         // Beyond this the result is x to the last digit, and below it e^x is finite.
-        let bound = if self.dtype() == DType::F16 { 10.0 } else { 40.0 };
+        let bound = if self.dtype() == DType::F16 {
+            10.0
+        } else {
+            40.0
+        };
         let beyond = self.gt(bound);
         beyond.select(self, beyond.select(self.zeros_like(), self).exp().log_1p())
     }
@@ -163,7 +171,8 @@ impl<'t> Tensor<'t> {
         self * self.hard_sigmoid()
     }
 
-    /// One half of the last dimension times the [`sigmoid`](Self::sigmoid) of the other: `[.., 2 n]` to `[.., n]`.
+    /// One half of the last dimension times the [`sigmoid`](Self::sigmoid) of the other:
+    /// `[.., 2 n]` to `[.., n]`.
     #[track_caller]
     pub fn glu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());

@@ -1,7 +1,8 @@
-//! Attention: every position takes a mean of values, weighted by how well its query fits their keys.
+//! Attention: every position takes a mean of values, weighted by how well its query fits their
+//! keys.
 //!
-//! Heads are a dimension of their own, in weights and activations, and are never mixed with another by a reshape: a
-//! partitioner can split them over devices, and each device has whole heads.
+//! Heads are a dimension of their own, in weights and activations, and are never mixed with another
+//! by a reshape: a partitioner can split them over devices, and each device has whole heads.
 
 use std::panic::Location;
 
@@ -10,8 +11,8 @@ use halite_ir::{Dot, Literal, Op};
 
 use crate::{Dropout, Init, Param, Tensor, Trace, check::check, special::wide};
 
-/// Multi-head attention of a sequence to itself (Vaswani et al. 2017), with as many heads of keys and values as of queries,
-/// or fewer that groups of query heads share (Ainslie et al. 2023).
+/// Multi-head attention of a sequence to itself (Vaswani et al. 2017), with as many heads of keys
+/// and values as of queries, or fewer that groups of query heads share (Ainslie et al. 2023).
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -63,26 +64,38 @@ pub struct FromHeads<L> {
 pub enum Mask<'t> {
     /// All of them.
     None,
-    /// Those that are not after it. Of more sources than positions, the last source belongs to the last position.
+    /// Those that are not after it. Of more sources than positions, the last source belongs to the
+    /// last position.
     Causal,
-    /// Where this is true: `bool`, broadcast to `[batch, heads, time, source]`. A position that may look at none gets 0.
+    /// Where this is true: `bool`, broadcast to `[batch, heads, time, source]`. A position that may
+    /// look at none gets 0.
     Where(Tensor<'t>),
     /// This is added to the scores, broadcast to `[batch, heads, time, source]`; -inf leaves out.
     Add(Tensor<'t>),
 }
 
 impl Attention<Param> {
-    /// Of `features`, with so many heads of `width` each, and biases. First values are uniform within `1 / sqrt(inputs)`.
+    /// Of `features`, with so many heads of `width` each, and biases. First values are uniform
+    /// within `1 / sqrt(inputs)`.
     pub fn new(features: usize, heads: usize, width: usize) -> Self {
         let projection = || ToHeads::new(features, heads, width);
         let o = FromHeads::new(heads, width, features);
-        Attention { q: projection(), k: projection(), v: projection(), o, dropout: Dropout::new(0.0) }
+        Attention {
+            q: projection(),
+            k: projection(),
+            v: projection(),
+            o,
+            dropout: Dropout::new(0.0),
+        }
     }
 
     /// So many heads of keys and values; the heads of queries are to be a multiple.
     pub fn kv_heads(mut self, heads: usize) -> Self {
         for projection in [&mut self.k, &mut self.v] {
-            for leaf in [Some(&mut projection.weight), projection.bias.as_mut()].into_iter().flatten() {
+            for leaf in [Some(&mut projection.weight), projection.bias.as_mut()]
+                .into_iter()
+                .flatten()
+            {
                 let mut dims = leaf.ty.dims().to_vec();
                 let place = dims.len() - 2;
                 dims[place] = heads;
@@ -109,21 +122,35 @@ impl Attention<Param> {
 }
 
 impl<'t> Attention<Tensor<'t>> {
-    /// `x: [batch, time, features]` to the same. Queries and keys are turned by `rotation`, if there is one.
+    /// `x: [batch, time, features]` to the same. Queries and keys are turned by `rotation`, if
+    /// there is one.
     #[track_caller]
-    pub fn forward(&self, x: Tensor<'t>, mask: Mask<'t>, rotation: Option<Rotation<'t>>) -> Tensor<'t> {
+    pub fn forward(
+        &self,
+        x: Tensor<'t>,
+        mask: Mask<'t>,
+        rotation: Option<Rotation<'t>>,
+    ) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
         let turned = |x: Tensor<'t>| rotation.map_or(x, |rotation| rotation.forward(x));
-        let (q, k, v) = (turned(self.q.forward(x)), turned(self.k.forward(x)), self.v.forward(x));
+        let (q, k, v) = (
+            turned(self.q.forward(x)),
+            turned(self.k.forward(x)),
+            self.v.forward(x),
+        );
         self.o.forward(attention(q, k, v, mask, self.dropout))
     }
 }
 
 impl ToHeads<Param> {
-    /// From `inputs` features to so many heads of `width`, with a bias. First values as of [`Linear`](crate::Linear).
+    /// From `inputs` features to so many heads of `width`, with a bias. First values as of
+    /// [`Linear`](crate::Linear).
     pub fn new(inputs: usize, heads: usize, width: usize) -> Self {
         let init = Init::torch_default(inputs);
-        ToHeads { weight: Param::new([inputs, heads, width], init), bias: Some(Param::new([heads, width], init)) }
+        ToHeads {
+            weight: Param::new([inputs, heads, width], init),
+            bias: Some(Param::new([heads, width], init)),
+        }
     }
 }
 
@@ -138,10 +165,14 @@ impl<'t> ToHeads<Tensor<'t>> {
 }
 
 impl FromHeads<Param> {
-    /// From so many heads of `width` to `outputs` features, with a bias. First values as of [`Linear`](crate::Linear).
+    /// From so many heads of `width` to `outputs` features, with a bias. First values as of
+    /// [`Linear`](crate::Linear).
     pub fn new(heads: usize, width: usize, outputs: usize) -> Self {
         let init = Init::torch_default(heads * width);
-        FromHeads { weight: Param::new([heads, width, outputs], init), bias: Some(Param::new([outputs], init)) }
+        FromHeads {
+            weight: Param::new([heads, width, outputs], init),
+            bias: Some(Param::new([outputs], init)),
+        }
     }
 }
 
@@ -155,7 +186,8 @@ impl<'t> FromHeads<Tensor<'t>> {
     }
 }
 
-/// The last `count` dimensions of `x` summed over with the first ones of a weight of three dimensions.
+/// The last `count` dimensions of `x` summed over with the first ones of a weight of three
+/// dimensions.
 #[track_caller]
 fn contracted<'t>(layer: &str, x: Tensor<'t>, weight: Tensor<'t>, count: usize) -> Tensor<'t> {
     let (a, b) = (x.ty(), weight.ty());
@@ -166,21 +198,32 @@ fn contracted<'t>(layer: &str, x: Tensor<'t>, weight: Tensor<'t>, count: usize) 
         return x.trace().error_like(Some(a.with_dims(dims)));
     }
     if a.dims()[kept..] != b.dims()[..count.min(b.rank())] || b.rank() != 3 {
-        let name = weight.name().map_or(String::new(), |name| format!(" (`{name}`)"));
-        let message =
-            format!("{a} by a weight of {b}{name}: its first {count} of three dimensions are to be the last of the input");
+        let name = weight
+            .name()
+            .map_or(String::new(), |name| format!(" (`{name}`)"));
+        let message = format!(
+            "{a} by a weight of {b}{name}: its first {count} of three dimensions are to be the last of the input"
+        );
         return x.trace().fail(layer, message, Some(a.with_dims(dims)));
     }
     let pairs: Vec<(usize, usize)> = (0..count).map(|place| (kept + place, place)).collect();
     x.tensordot(weight, &pairs)
 }
 
-/// Attention by scaled products: `softmax(q · k / sqrt(width)) · v`, where softmax is taken over the source, in `f32`.
+/// Attention by scaled products: `softmax(q · k / sqrt(width)) · v`, where softmax is taken over
+/// the source, in `f32`.
 ///
-/// `q: [batch, time, heads, width]`, `k: [batch, source, kv_heads, width]`, `v: [batch, source, kv_heads, any]`, to
-/// `[batch, time, heads, any]`. Query head `h` looks at head `h / (heads / kv_heads)`. `dropout` is that of the weights.
+/// `q: [batch, time, heads, width]`, `k: [batch, source, kv_heads, width]`,
+/// `v: [batch, source, kv_heads, any]`, to `[batch, time, heads, any]`. Query head `h` looks at
+/// head `h / (heads / kv_heads)`. `dropout` is that of the weights.
 #[track_caller]
-pub fn attention<'t>(q: Tensor<'t>, k: Tensor<'t>, v: Tensor<'t>, mask: Mask<'t>, dropout: Dropout) -> Tensor<'t> {
+pub fn attention<'t>(
+    q: Tensor<'t>,
+    k: Tensor<'t>,
+    v: Tensor<'t>,
+    mask: Mask<'t>,
+    dropout: Dropout,
+) -> Tensor<'t> {
     let cx = q.trace();
     let _site = cx.called_from(Location::caller());
     if q.is_error() || k.is_error() || v.is_error() {
@@ -198,15 +241,30 @@ pub fn attention<'t>(q: Tensor<'t>, k: Tensor<'t>, v: Tensor<'t>, mask: Mask<'t>
     if !fits {
         let want = "want floats [batch, time, heads, width], [batch, source, kv heads, width] and [batch, source, kv heads, any], \
                     with heads a multiple of kv heads";
-        return cx.fail("attention", format!("queries {}, keys {}, values {}: {want}", q.ty(), k.ty(), v.ty()), Some(q.ty()));
+        return cx.fail(
+            "attention",
+            format!(
+                "queries {}, keys {}, values {}: {want}",
+                q.ty(),
+                k.ty(),
+                v.ty()
+            ),
+            Some(q.ty()),
+        );
     }
     let (time, heads, width, source, kv_heads) = (qd[1], qd[2], qd[3], kd[1], kd[2]);
     let groups = heads / kv_heads;
-    // Query heads that share keys side by side: a split of the heads' dimension, its slower part first.
-    let q = if groups == 1 { q } else { q.reshape([qd[0], time, kv_heads, groups, width]) };
+    // Query heads that share keys side by side: a split of the heads' dimension, its slower part
+    // first.
+    let q = if groups == 1 {
+        q
+    } else {
+        q.reshape([qd[0], time, kv_heads, groups, width])
+    };
     let rank = q.rank();
 
-    // [batch, kv heads, (groups,) time, source]. The order of a product is batch, free dimensions of left, of right.
+    // [batch, kv heads, (groups,) time, source]. The order of a product is batch, free dimensions
+    // of left, of right.
     let score_dtype = wide(q.dtype());
     let dot = Dot {
         left_batch: vec![0, 2],
@@ -216,7 +274,8 @@ pub fn attention<'t>(q: Tensor<'t>, k: Tensor<'t>, v: Tensor<'t>, mask: Mask<'t>
         result: score_dtype,
     };
     let scores = q.dot_general(k, dot) * (1.0 / (width as f64).sqrt());
-    // [batch, kv heads, time, groups, source] with groups: the free dimensions of q keep their order.
+    // [batch, kv heads, time, groups, source] with groups: the free dimensions of q keep their
+    // order.
     let Ok(scores) = masked(scores, mask, time, source, groups) else {
         return cx.error_like(Some(v.ty().with_dims([qd[0], time, heads, vd[3]])));
     };
@@ -230,11 +289,20 @@ pub fn attention<'t>(q: Tensor<'t>, k: Tensor<'t>, v: Tensor<'t>, mask: Mask<'t>
         right_contract: vec![1],
         result: v.dtype(),
     };
-    weights.dot_general(v, dot).swap_dims(1, 2).reshape([qd[0], time, heads, vd[3]])
+    weights
+        .dot_general(v, dot)
+        .swap_dims(1, 2)
+        .reshape([qd[0], time, heads, vd[3]])
 }
 
 /// Scores `[batch, kv heads, time, (groups,) source]` with what may not be looked at at -inf.
-fn masked<'t>(scores: Tensor<'t>, mask: Mask<'t>, time: usize, source: usize, groups: usize) -> Result<Tensor<'t>, Tensor<'t>> {
+fn masked<'t>(
+    scores: Tensor<'t>,
+    mask: Mask<'t>,
+    time: usize,
+    source: usize,
+    groups: usize,
+) -> Result<Tensor<'t>, Tensor<'t>> {
     let cx = scores.trace();
     let rank = scores.rank();
     let given = match mask {
@@ -252,20 +320,43 @@ fn masked<'t>(scores: Tensor<'t>, mask: Mask<'t>, time: usize, source: usize, gr
     let ty = given.ty();
     let dims = scores.dims();
     let wanted = [dims[0], dims[1] * groups, time, source];
-    let fits = ty.rank() <= 4 && ty.dims().iter().rev().zip(wanted.iter().rev()).all(|(&size, &want)| size == 1 || size == want);
-    let dtype_fits = if matches!(mask, Mask::Where(_)) { ty.dtype() == DType::Bool } else { ty.dtype().is_float() };
+    let fits = ty.rank() <= 4
+        && ty
+            .dims()
+            .iter()
+            .rev()
+            .zip(wanted.iter().rev())
+            .all(|(&size, &want)| size == 1 || size == want);
+    let dtype_fits = if matches!(mask, Mask::Where(_)) {
+        ty.dtype() == DType::Bool
+    } else {
+        ty.dtype().is_float()
+    };
     if !fits || !dtype_fits {
-        let want = if matches!(mask, Mask::Where(_)) { "bool" } else { "floats" };
-        let message = format!("a mask of {ty}: want {want} that broadcast to {wanted:?}, which is [batch, heads, time, source]");
+        let want = if matches!(mask, Mask::Where(_)) {
+            "bool"
+        } else {
+            "floats"
+        };
+        let message = format!(
+            "a mask of {ty}: want {want} that broadcast to {wanted:?}, which is [batch, heads, time, source]"
+        );
         return Err(cx.fail("attention", message, Some(scores.ty())));
     }
-    // Four dimensions, the heads split as those of the queries, and then in the order of the scores.
+    // Four dimensions, the heads split as those of the queries, and then in the order of the
+    // scores.
     let mut shape = vec![1; 4 - ty.rank()];
     shape.extend(ty.dims());
     let mut given = given.reshape(&shape);
     if groups > 1 {
-        let split = if shape[1] == 1 { [1, 1] } else { [dims[1], groups] };
-        given = given.reshape([shape[0], split[0], split[1], shape[2], shape[3]]).swap_dims(2, 3);
+        let split = if shape[1] == 1 {
+            [1, 1]
+        } else {
+            [dims[1], groups]
+        };
+        given = given
+            .reshape([shape[0], split[0], split[1], shape[2], shape[3]])
+            .swap_dims(2, 3);
     }
     Ok(match mask {
         Mask::Add(_) => scores + given.convert(scores.dtype()),
@@ -283,11 +374,12 @@ fn safe_softmax(x: Tensor<'_>) -> Tensor<'_> {
     unnormalised / unnormalised.sum_keep([last]).maximum(1e-30)
 }
 
-/// Rotary position embedding (Su et al. 2021): features of queries and keys are turned in pairs, by angles that grow with
-/// the position, so that products depend on distances.
+/// Rotary position embedding (Su et al. 2021): features of queries and keys are turned in pairs, by
+/// angles that grow with the position, so that products depend on distances.
 ///
-/// Feature `i` is paired with feature `i + width / 2`, as in Llama's weights for Hugging Face ("halves"); the original
-/// pairs neighbours. Pair `i` turns by `theta^(-2 i / width)` radians for each position.
+/// Feature `i` is paired with feature `i + width / 2`, as in Llama's weights for Hugging Face
+/// ("halves"); the original pairs neighbours. Pair `i` turns by `theta^(-2 i / width)` radians for
+/// each position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotary {
     /// The base of the wave lengths: 10,000.
@@ -313,16 +405,28 @@ impl Rotary {
     pub fn rotation<'t>(&self, cx: &'t Trace, time: usize, width: usize) -> Rotation<'t> {
         let _site = cx.called_from(Location::caller());
         if !width.is_multiple_of(2) {
-            let error = cx.fail("rotary", format!("heads of width {width} have no pairs of features; want an even width"), None);
-            return Rotation { cos: error, sin: error };
+            let error = cx.fail(
+                "rotary",
+                format!("heads of width {width} have no pairs of features; want an even width"),
+                None,
+            );
+            return Rotation {
+                cos: error,
+                sin: error,
+            };
         }
         let half = width / 2;
-        let frequencies: Vec<f32> = (0..half).map(|i| self.theta.powf(-((2 * i) as f64) / width as f64) as f32).collect();
+        let frequencies: Vec<f32> = (0..half)
+            .map(|i| self.theta.powf(-((2 * i) as f64) / width as f64) as f32)
+            .collect();
         let frequencies = Literal::new(&frequencies, [half]).expect("as many frequencies as pairs");
         let frequencies = cx.push_one(Op::Constant(frequencies), &[]);
         let positions = cx.arange(time, DType::F32);
         let angles = positions.unsqueeze(1).broadcast_to([time, half]) * frequencies;
-        Rotation { cos: angles.cos(), sin: angles.sin() }
+        Rotation {
+            cos: angles.cos(),
+            sin: angles.sin(),
+        }
     }
 }
 
@@ -354,6 +458,7 @@ impl<'t> Rotation<'t> {
         let (first, second) = (value.slice_dim(3, ..half), value.slice_dim(3, half..));
         let spread = |table: Tensor<'t>| table.convert(wide).broadcast_in_dim(first.dims(), [1, 3]);
         let (cos, sin) = (spread(self.cos), spread(self.sin));
-        cx.concat(&[first * cos - second * sin, second * cos + first * sin], 3).convert(x.dtype())
+        cx.concat(&[first * cos - second * sin, second * cos + first * sin], 3)
+            .convert(x.dtype())
     }
 }

@@ -41,15 +41,19 @@ impl<const N: usize> From<[usize; N]> for Each<N> {
 }
 
 impl<const N: usize> Conv<Param, N> {
-    /// From `inputs` to `outputs` features with this window, stride 1, no padding, and a bias. First values are uniform
-    /// within `1 / sqrt(inputs * window)`, as in PyTorch.
+    /// From `inputs` to `outputs` features with this window, stride 1, no padding, and a bias.
+    /// First values are uniform within `1 / sqrt(inputs * window)`, as in PyTorch.
     pub fn new(inputs: usize, outputs: usize, window: impl Into<Each<N>>) -> Self {
         let Each(window) = window.into();
         let mut dims = window.to_vec();
         dims.extend([inputs, outputs]);
         let init = Init::torch_default(inputs * window.iter().product::<usize>());
         let bias = Param::new([outputs], init);
-        Conv { weight: Param::new(dims, init), bias: Some(bias), options: ConvOptions::default() }
+        Conv {
+            weight: Param::new(dims, init),
+            bias: Some(bias),
+            options: ConvOptions::default(),
+        }
     }
 
     /// Steps of the window.
@@ -65,7 +69,8 @@ impl<const N: usize> Conv<Param, N> {
         self
     }
 
-    /// Zeros at the edges so that with stride 1 the output has the size of the input: [`Padding::Same`].
+    /// Zeros at the edges so that with stride 1 the output has the size of the input:
+    /// [`Padding::Same`].
     pub fn same(mut self) -> Self {
         self.options.padding = Padding::Same;
         self
@@ -77,14 +82,19 @@ impl<const N: usize> Conv<Param, N> {
         self
     }
 
-    /// Convolves the features in so many separate groups; as many groups as inputs is a depthwise convolution. Both
-    /// numbers of features must be divisible by it. First values are again those of [`new`](Self::new), for the smaller window.
+    /// Convolves the features in so many separate groups; as many groups as inputs is a depthwise
+    /// convolution. Both numbers of features must be divisible by it. First values are again those
+    /// of [`new`](Self::new), for the smaller window.
     pub fn groups(mut self, groups: usize) -> Self {
         let (before, groups) = (self.options.groups.max(1), groups.max(1));
         let mut dims = self.weight.ty.dims().to_vec();
         dims[N] = dims[N] * before / groups;
         let init = Init::torch_default(dims[..=N].iter().product());
-        self.weight = Param { ty: self.weight.ty.with_dims(dims), init, ..self.weight };
+        self.weight = Param {
+            ty: self.weight.ty.with_dims(dims),
+            init,
+            ..self.weight
+        };
         self.options.groups = groups;
         self.bias_init(init)
     }
@@ -129,7 +139,8 @@ impl<'t> Tensor<'t> {
         self.mean((1..self.rank().saturating_sub(1)).collect::<Vec<_>>())
     }
 
-    /// The largest over all spatial dimensions: `[batch, spatial.., features]` to `[batch, features]`.
+    /// The largest over all spatial dimensions: `[batch, spatial.., features]` to
+    /// `[batch, features]`.
     #[track_caller]
     pub fn global_max_pool(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());

@@ -2,8 +2,8 @@ use std::panic::Location;
 
 use crate::{Tensor, rng};
 
-/// Sets elements to 0 at random while training, and divides the others by the part that stays (Srivastava et al. 2014,
-/// "inverted"). In evaluation it does nothing.
+/// Sets elements to 0 at random while training, and divides the others by the part that stays
+/// (Srivastava et al. 2014, "inverted"). In evaluation it does nothing.
 ///
 /// The function that it is traced in sets the mode: [`Trace::set_mode`](crate::Trace::set_mode).
 ///
@@ -20,13 +20,18 @@ impl Dropout {
         Dropout { rate }
     }
 
-    /// `x` of any dimensions. Takes a random key of the step: [`Trace::next_key`](crate::Trace::next_key).
+    /// `x` of any dimensions. Takes a random key of the step:
+    /// [`Trace::next_key`](crate::Trace::next_key).
     #[track_caller]
     pub fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
         let cx = x.trace();
         let _site = cx.called_from(Location::caller());
         if !(0.0..=1.0).contains(&self.rate) {
-            return cx.fail("dropout", format!("rate {} is not in 0 to 1", self.rate), Some(x.ty()));
+            return cx.fail(
+                "dropout",
+                format!("rate {} is not in 0 to 1", self.rate),
+                Some(x.ty()),
+            );
         }
         if self.rate == 0.0 || !cx.training_for("dropout") {
             return x;

@@ -14,10 +14,14 @@ pub struct Linear<L> {
 }
 
 impl Linear<Param> {
-    /// From `inputs` to `outputs` features, with a bias. First values are uniform within `1 / sqrt(inputs)`, as in PyTorch.
+    /// From `inputs` to `outputs` features, with a bias. First values are uniform within
+    /// `1 / sqrt(inputs)`, as in PyTorch.
     pub fn new(inputs: usize, outputs: usize) -> Self {
         let bias = Param::new([outputs], Init::torch_default(inputs));
-        Linear { weight: Param::new([inputs, outputs], Init::torch_default(inputs)), bias: Some(bias) }
+        Linear {
+            weight: Param::new([inputs, outputs], Init::torch_default(inputs)),
+            bias: Some(bias),
+        }
     }
 
     /// Without a bias.

@@ -1,4 +1,5 @@
-//! Layers that give their input mean 0 and variance 1, over one set of dimensions or another. Statistics are in `f32`.
+//! Layers that give their input mean 0 and variance 1, over one set of dimensions or another.
+//! Statistics are in `f32`.
 
 use std::panic::Location;
 
@@ -8,12 +9,12 @@ use crate::{Init, Param, Tensor, special::wide};
 
 /// Normalises each feature over the batch and space (Ioffe and Szegedy 2015), features last.
 ///
-/// In training, by the statistics of the batch; running means of these are kept as state. In evaluation, by the running
-/// means. The batch is read once for both statistics, which in `f32` wants inputs that are less than some hundred
-/// deviations away from their running mean.
+/// In training, by the statistics of the batch; running means of these are kept as state. In
+/// evaluation, by the running means. The batch is read once for both statistics, which in `f32`
+/// wants inputs that are less than some hundred deviations away from their running mean.
 ///
-/// The function that it is traced in sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)), and returns
-/// the new running means of a training step: [`Trace::updated`](crate::Trace::updated).
+/// The function that it is traced in sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)),
+/// and returns the new running means of a training step: [`Trace::updated`](crate::Trace::updated).
 #[derive(Clone, Debug, Tree)]
 pub struct BatchNorm<L> {
     /// `[features]`
@@ -88,7 +89,8 @@ impl BatchNorm<Param> {
         self
     }
 
-    /// First values of the scale; zeros at the end of a residual branch make a block begin as the identity.
+    /// First values of the scale; zeros at the end of a residual branch make a block begin as the
+    /// identity.
     pub fn scale_init(mut self, init: Init) -> Self {
         self.scale.init = init;
         self
@@ -106,11 +108,13 @@ impl<'t> BatchNorm<Tensor<'t>> {
         }
         let wide = wide(x.dtype());
         let value = x.convert(wide);
-        let (running_mean, running_variance) = (self.mean.convert(wide), self.variance.convert(wide));
+        let (running_mean, running_variance) =
+            (self.mean.convert(wide), self.variance.convert(wide));
         let (mean, variance) = if cx.training_for("batch norm") {
             let dims: Vec<usize> = (0..x.rank() - 1).collect();
-            // One pass over the data for both sums. The difference of means of squares loses digits when the mean is
-            // large beside the deviation, so the running mean, a good guess, is taken away first.
+            // One pass over the data for both sums. The difference of means of squares loses digits
+            // when the mean is large beside the deviation, so the running mean, a good guess, is
+            // taken away first.
             let guess = running_mean.stop_gradient();
             let shifted = value - guess;
             let (offset, square) = (shifted.mean(&dims), shifted.square().mean(&dims));
@@ -133,7 +137,8 @@ impl<'t> BatchNorm<Tensor<'t>> {
         let cx = state.trace();
         // A layer that is used twice in a step has been updated already.
         let old = cx.updated(state);
-        let new = old * (1.0 - self.momentum) + batch.stop_gradient().convert(state.dtype()) * self.momentum;
+        let new = old * (1.0 - self.momentum)
+            + batch.stop_gradient().convert(state.dtype()) * self.momentum;
         cx.update(state, new);
     }
 }
@@ -142,7 +147,11 @@ impl LayerNorm<Param> {
     /// For so many features, with a bias.
     pub fn new(features: usize) -> Self {
         let bias = Some(Param::new([features], Init::Zeros));
-        LayerNorm { scale: Param::new([features], Init::Ones), bias, eps: 1e-5 }
+        LayerNorm {
+            scale: Param::new([features], Init::Ones),
+            bias,
+            eps: 1e-5,
+        }
     }
 
     /// Without a bias.
@@ -176,8 +185,16 @@ impl<'t> LayerNorm<Tensor<'t>> {
 impl GroupNorm<Param> {
     /// For so many groups of features.
     pub fn new(groups: usize, features: usize) -> Self {
-        let (scale, bias) = (Param::new([features], Init::Ones), Param::new([features], Init::Zeros));
-        GroupNorm { scale, bias, groups, eps: 1e-5 }
+        let (scale, bias) = (
+            Param::new([features], Init::Ones),
+            Param::new([features], Init::Zeros),
+        );
+        GroupNorm {
+            scale,
+            bias,
+            groups,
+            eps: 1e-5,
+        }
     }
 
     /// Added to the variance.
@@ -199,11 +216,17 @@ impl<'t> GroupNorm<Tensor<'t>> {
         let (dims, wide) = (x.dims(), wide(x.dtype()));
         let features = dims[dims.len() - 1];
         if dims.len() < 2 || self.groups == 0 || !features.is_multiple_of(self.groups) {
-            let message = format!("{} groups of {}: want [batch, .., features], divisible by the groups", self.groups, x.ty());
+            let message = format!(
+                "{} groups of {}: want [batch, .., features], divisible by the groups",
+                self.groups,
+                x.ty()
+            );
             return cx.fail("group norm", message, Some(x.ty()));
         }
         let space = dims[1..dims.len() - 1].iter().product::<usize>();
-        let grouped = x.convert(wide).reshape([dims[0], space, self.groups, features / self.groups]);
+        let grouped =
+            x.convert(wide)
+                .reshape([dims[0], space, self.groups, features / self.groups]);
         let y = normalised(grouped, &[1, 3], self.eps).reshape(&dims);
         (y * self.scale.convert(wide) + self.bias.convert(wide)).convert(x.dtype())
     }
@@ -212,7 +235,10 @@ impl<'t> GroupNorm<Tensor<'t>> {
 impl RmsNorm<Param> {
     /// For so many features.
     pub fn new(features: usize) -> Self {
-        RmsNorm { scale: Param::new([features], Init::Ones), eps: 1e-6 }
+        RmsNorm {
+            scale: Param::new([features], Init::Ones),
+            eps: 1e-6,
+        }
     }
 
     /// Added to the mean square.
@@ -253,7 +279,13 @@ fn fits(layer: &str, x: Tensor<'_>, scale: Tensor<'_>) -> bool {
     if ty.dtype().is_float() && ty.rank() > 0 && ty.dims().last() == features.dims().first() {
         return true;
     }
-    let name = scale.name().map_or(String::new(), |name| format!(" (`{name}`)"));
-    x.trace().fail(layer, format!("{ty} by a scale of {features}{name}: want floats [.., features], features last"), Some(ty));
+    let name = scale
+        .name()
+        .map_or(String::new(), |name| format!(" (`{name}`)"));
+    x.trace().fail(
+        layer,
+        format!("{ty} by a scale of {features}{name}: want floats [.., features], features last"),
+        Some(ty),
+    );
     false
 }

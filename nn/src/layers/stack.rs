@@ -5,8 +5,8 @@ use halite_ir::Remat;
 
 use crate::{Param, ScanOptions, Tensor, Trace};
 
-/// Many layers of one type, each leaf with one more dimension in front, which counts them. A program holds the layer once,
-/// however many there are, and compiles as fast.
+/// Many layers of one type, each leaf with one more dimension in front, which counts them. A
+/// program holds the layer once, however many there are, and compiles as fast.
 ///
 /// Paths are those of one layer: `blocks.attention.q.weight`.
 ///
@@ -38,9 +38,13 @@ pub struct Stack<M> {
 }
 
 impl<M: Tree<Leaf = Param>> Stack<M> {
-    /// So many layers as `layer` describes. Each has its own first values, made as if it were alone.
+    /// So many layers as `layer` describes. Each has its own first values, made as if it were
+    /// alone.
     pub fn new(layers: usize, layer: M) -> Self {
-        Stack { stacked: layer.map(|_, param| param.stacked(layers)), layers }
+        Stack {
+            stacked: layer.map(|_, param| param.stacked(layers)),
+            layers,
+        }
     }
 }
 
@@ -61,11 +65,17 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
     ///
     /// Dropout in a layer drops other elements in each.
     #[track_caller]
-    pub fn scan(&self, cx: &'t Trace, x: Tensor<'t>, layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {
+    pub fn scan(
+        &self,
+        cx: &'t Trace,
+        x: Tensor<'t>,
+        layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>,
+    ) -> Tensor<'t> {
         self.scan_with(cx, None, x, layer)
     }
 
-    /// As [`scan`](Self::scan), with a choice of what gradients compute again; `None` keeps what they need.
+    /// As [`scan`](Self::scan), with a choice of what gradients compute again; `None` keeps what
+    /// they need.
     #[track_caller]
     pub fn scan_with(
         &self,
@@ -74,14 +84,19 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
         x: Tensor<'t>,
         layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>,
     ) -> Tensor<'t> {
-        let (Leaf(y), _) = self.scan_over(cx, remat, Leaf(x), Empty::new(), |block, Leaf(x), nothing: Empty<Tensor<'t>>| {
-            (Leaf(layer(block, x)), nothing)
-        });
+        let (Leaf(y), _) = self.scan_over(
+            cx,
+            remat,
+            Leaf(x),
+            Empty::new(),
+            |block, Leaf(x), nothing: Empty<Tensor<'t>>| (Leaf(layer(block, x)), nothing),
+        );
         y
     }
 
-    /// A state through all layers, with something for each layer, and something from each: caches, masks, features. The
-    /// leaves of `xs` and of what comes back have a first dimension that counts layers.
+    /// A state through all layers, with something for each layer, and something from each: caches,
+    /// masks, features. The leaves of `xs` and of what comes back have a first dimension that
+    /// counts layers.
     #[track_caller]
     pub fn scan_over<S, X, Y>(
         &self,
@@ -97,12 +112,20 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
         Y: Tree<Leaf = Tensor<'t>>,
     {
         let _site = cx.called_from(Location::caller());
-        let options = ScanOptions { length: Some(self.layers), reverse: false };
+        let options = ScanOptions {
+            length: Some(self.layers),
+            reverse: false,
+        };
         let stacked: M = Tree::as_ref(&self.stacked).map(|_, &leaf| leaf);
-        cx.scan_with(options, init, (stacked, xs), |state, (block, x)| match remat {
-            Some(remat) => cx.checkpoint_with(remat, || layer(&block, state, x)),
-            None => layer(&block, state, x),
-        })
+        cx.scan_with(
+            options,
+            init,
+            (stacked, xs),
+            |state, (block, x)| match remat {
+                Some(remat) => cx.checkpoint_with(remat, || layer(&block, state, x)),
+                None => layer(&block, state, x),
+            },
+        )
     }
 
     /// One layer, for loops that are not scans.
@@ -126,15 +149,28 @@ impl<M: Tree> Tree for Stack<M> {
     type Family = Stack<M::Family>;
 
     fn as_ref(&self) -> Of<Self, &M::Leaf> {
-        Stack { stacked: Tree::as_ref(&self.stacked), layers: self.layers }
+        Stack {
+            stacked: Tree::as_ref(&self.stacked),
+            layers: self.layers,
+        }
     }
 
     fn as_mut(&mut self) -> Of<Self, &mut M::Leaf> {
-        Stack { stacked: Tree::as_mut(&mut self.stacked), layers: self.layers }
+        Stack {
+            stacked: Tree::as_mut(&mut self.stacked),
+            layers: self.layers,
+        }
     }
 
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, M::Leaf) -> Result<L, E>) -> Result<Of<Self, L>, E> {
-        Ok(Stack { stacked: self.stacked.try_map(at, f)?, layers: self.layers })
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, M::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        Ok(Stack {
+            stacked: self.stacked.try_map(at, f)?,
+            layers: self.layers,
+        })
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a M::Leaf)) {

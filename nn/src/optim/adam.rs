@@ -87,7 +87,10 @@ macro_rules! optimizer {
             type Slot = Moments<()>;
 
             fn slot(&self, param: &Param) -> Moments<Param> {
-                Moments { first: zeros(param), second: zeros(param) }
+                Moments {
+                    first: zeros(param),
+                    second: zeros(param),
+                }
             }
 
             fn update<'t>(
@@ -126,7 +129,10 @@ impl Rule {
         value: Tensor<'t>,
         grad: Tensor<'t>,
     ) -> (Tensor<'t>, Tensor<'t>) {
-        (value, grad + value * cx.hyperparameter("weight_decay", self.weight_decay, value.dtype()))
+        (
+            value,
+            grad + value * cx.hyperparameter("weight_decay", self.weight_decay, value.dtype()),
+        )
     }
 
     fn decay_in_value<'t>(
@@ -137,7 +143,10 @@ impl Rule {
         grad: Tensor<'t>,
     ) -> (Tensor<'t>, Tensor<'t>) {
         let weight_decay = cx.hyperparameter("weight_decay", self.weight_decay, rate.dtype());
-        (value * (rate * -weight_decay + 1.0).convert(value.dtype()), grad)
+        (
+            value * (rate * -weight_decay + 1.0).convert(value.dtype()),
+            grad,
+        )
     }
 
     fn apply<'t>(
@@ -150,17 +159,22 @@ impl Rule {
     ) -> (Tensor<'t>, Moments<Tensor<'t>>) {
         let number = |name, value_of| cx.hyperparameter(name, value_of, value.dtype());
         let first = slot.first * number("b1", self.b1) + grad * number("1 - b1", 1.0 - self.b1);
-        let second = slot.second * number("b2", self.b2) + grad.square() * number("1 - b2", 1.0 - self.b2);
-        // The corrections are scalars, the same for every parameter: the compiler computes them once a step.
+        let second =
+            slot.second * number("b2", self.b2) + grad.square() * number("1 - b2", 1.0 - self.b2);
+        // The corrections are scalars, the same for every parameter: the compiler computes them
+        // once a step.
         let scale = rate / correction(step, "log b1", self.b1);
         let unbias = correction(step, "log b2", self.b2).rsqrt();
         let root = second.sqrt() * unbias.convert(value.dtype()) + number("eps", self.eps);
-        (value - first * scale.convert(value.dtype()) / root, Moments { first, second })
+        (
+            value - first * scale.convert(value.dtype()) / root,
+            Moments { first, second },
+        )
     }
 }
 
-/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`. `name`
-/// is that of the logarithm. The result has the element type of `step`.
+/// `1 - beta^(step + 1)`, without the cancellation that loses it for a `beta` near 1 in `f32`.
+/// `name` is that of the logarithm. The result has the element type of `step`.
 fn correction<'t>(step: Tensor<'t>, name: &str, beta: f64) -> Tensor<'t> {
     let cx = step.trace();
     match beta {

@@ -10,10 +10,12 @@ use halite_core::{
 use crate::{Param, Tensor, Trace};
 
 /// The gradients scaled down so that all of them together have at most the norm `max_norm`, and the
-/// norm before that, as [`global_norm`] gives it. As `torch.nn.utils.clip_grad_norm_`: the factor is `min(1, max_norm / (norm + 1e-6))`.
+/// norm before that, as [`global_norm`] gives it. As `torch.nn.utils.clip_grad_norm_`: the factor
+/// is `min(1, max_norm / (norm + 1e-6))`.
 ///
-/// Only gradients of trained parameters count and are scaled: leaves that `model` describes as frozen or as state
-/// have no part in an update, so they have none in its norm. Their gradients are returned as they are.
+/// Only gradients of trained parameters count and are scaled: leaves that `model` describes as
+/// frozen or as state have no part in an update, so they have none in its norm. Their gradients are
+/// returned as they are.
 ///
 /// A norm that is not finite makes the gradients so too; it is not hidden.
 ///
@@ -29,15 +31,31 @@ pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
     let _site = cx.called_from(Location::caller());
     let grads = grads.into_leaves();
     let descriptions = model.leaves();
-    assert_eq!(grads.len(), descriptions.len(), "gradients have the leaves of the model");
-    let trained = grads.iter().zip(&descriptions).filter(|(_, description)| description.trainable);
-    let norm = global_norm(cx, &trained.map(|(grad, _)| Leaf(*grad)).collect::<Vec<_>>());
+    assert_eq!(
+        grads.len(),
+        descriptions.len(),
+        "gradients have the leaves of the model"
+    );
+    let trained = grads
+        .iter()
+        .zip(&descriptions)
+        .filter(|(_, description)| description.trainable);
+    let norm = global_norm(
+        cx,
+        &trained.map(|(grad, _)| Leaf(*grad)).collect::<Vec<_>>(),
+    );
     let max_norm = cx.hyperparameter("max_norm", max_norm, norm.dtype());
     let factor = (max_norm / (norm + 1e-6)).minimum(1.0);
     let scaled = grads
         .into_iter()
         .zip(descriptions)
-        .map(|(grad, description)| if description.trainable { grad * factor.convert(grad.dtype()) } else { grad });
+        .map(|(grad, description)| {
+            if description.trainable {
+                grad * factor.convert(grad.dtype())
+            } else {
+                grad
+            }
+        });
     (model.rebuild(scaled), norm)
 }
 
@@ -47,14 +65,27 @@ pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
 pub fn global_norm<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: &G) -> Tensor<'t> {
     let _site = cx.called_from(Location::caller());
     let grads = grads.leaves();
-    let dtype = if grads.iter().any(|grad| grad.dtype() == DType::F64) { DType::F64 } else { DType::F32 };
-    let squares = grads.into_iter().map(|grad| grad.convert(dtype).square().sum_all());
-    squares.reduce(|sum, square| sum + square).unwrap_or_else(|| cx.full(0.0, &TensorType::scalar(dtype))).sqrt()
+    let dtype = if grads.iter().any(|grad| grad.dtype() == DType::F64) {
+        DType::F64
+    } else {
+        DType::F32
+    };
+    let squares = grads
+        .into_iter()
+        .map(|grad| grad.convert(dtype).square().sum_all());
+    squares
+        .reduce(|sum, square| sum + square)
+        .unwrap_or_else(|| cx.full(0.0, &TensorType::scalar(dtype)))
+        .sqrt()
 }
 
 /// The gradients with every element in `[-max, max]`.
 #[track_caller]
-pub fn clip_value<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: G, max: f64) -> Of<G, Tensor<'t>> {
+pub fn clip_value<'t, G: Tree<Leaf = Tensor<'t>>>(
+    cx: &'t Trace,
+    grads: G,
+    max: f64,
+) -> Of<G, Tensor<'t>> {
     let _site = cx.called_from(Location::caller());
     grads.map(|_, grad| {
         if !grad.dtype().is_float() {

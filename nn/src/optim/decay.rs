@@ -6,17 +6,19 @@ use halite_core::TensorType;
 
 use super::Named;
 
-/// Says of a parameter, by path and type, whether it decays. The type is that of one layer: see [`Param::layer_type`](crate::Param::layer_type).
+/// Says of a parameter, by path and type, whether it decays. The type is that of one layer: see
+/// [`Param::layer_type`](crate::Param::layer_type).
 pub type DecayRule = Arc<dyn Fn(&str, &TensorType) -> bool + Send + Sync>;
 
 /// The parameters that weight decay applies to, among those that are trained and have a gradient.
 #[derive(Clone, Default)]
 pub enum Decay {
-    /// Every parameter: the default, as in PyTorch with a single parameter group, and in optax without a mask.
+    /// Every parameter: the default, as in PyTorch with a single parameter group, and in optax
+    /// without a mask.
     #[default]
     All,
-    /// Parameters of two dimensions or more: matrices and kernels, but neither biases nor the scales of
-    /// normalization layers.
+    /// Parameters of two dimensions or more: matrices and kernels, but neither biases nor the
+    /// scales of normalization layers.
     Matrices,
     /// Those for which this says so, given path and type.
     Rule(DecayRule),

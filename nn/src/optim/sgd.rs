@@ -3,7 +3,8 @@ use halite_core::Tree;
 use super::{Decay, Named, Optimizer, zeros};
 use crate::{Param, Schedule, Tensor, Trace, special::wide};
 
-/// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013), as `torch.optim.SGD`:
+/// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013),
+/// as `torch.optim.SGD`:
 ///
 /// ```text
 /// g = grad + weight_decay * param
@@ -32,7 +33,14 @@ pub struct Velocity<L> {
 impl Sgd {
     /// Plain gradient descent with this learning rate: a number or a [`Schedule`].
     pub fn new(rate: impl Into<Schedule>) -> Self {
-        Sgd { rate: rate.into(), momentum: 0.0, dampening: 0.0, nesterov: false, weight_decay: 0.0, decay: Decay::default() }
+        Sgd {
+            rate: rate.into(),
+            momentum: 0.0,
+            dampening: 0.0,
+            nesterov: false,
+            weight_decay: 0.0,
+            decay: Decay::default(),
+        }
     }
 
     /// The velocity keeps this part of itself at each update: 0.9.
@@ -53,7 +61,8 @@ impl Sgd {
         self
     }
 
-    /// Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay) selects.
+    /// Adds `weight_decay * param` to the gradients of the parameters that [`decay`](Self::decay)
+    /// selects.
     pub fn weight_decay(mut self, weight_decay: f64) -> Self {
         self.weight_decay = weight_decay;
         self
@@ -70,7 +79,9 @@ impl Optimizer for Sgd {
     type Slot = Velocity<()>;
 
     fn slot(&self, param: &Param) -> Velocity<Param> {
-        Velocity { velocity: (self.momentum != 0.0).then(|| zeros(param)) }
+        Velocity {
+            velocity: (self.momentum != 0.0).then(|| zeros(param)),
+        }
     }
 
     fn update<'t>(
@@ -96,14 +107,24 @@ impl Optimizer for Sgd {
                 grad
             } else {
                 // The first gradient is taken whole.
-                let [one, rest] = [cx.scalar(1.0, wide), cx.hyperparameter("1 - dampening", 1.0 - self.dampening, wide)];
+                let [one, rest] = [
+                    cx.scalar(1.0, wide),
+                    cx.hyperparameter("1 - dampening", 1.0 - self.dampening, wide),
+                ];
                 grad * step.eq(0.0).select(one, rest)
             };
             let momentum = cx.hyperparameter("momentum", self.momentum, wide);
             let velocity = velocity * momentum + fresh;
-            direction = if self.nesterov { grad + velocity * momentum } else { velocity };
+            direction = if self.nesterov {
+                grad + velocity * momentum
+            } else {
+                velocity
+            };
             velocity
         });
-        ((value - direction * rate).convert(ty.dtype()), Velocity { velocity })
+        (
+            (value - direction * rate).convert(ty.dtype()),
+            Velocity { velocity },
+        )
     }
 }

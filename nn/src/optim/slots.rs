@@ -7,8 +7,9 @@ use halite_core::{
     tree::{Of, Path},
 };
 
-/// A tree with a slot for each trained parameter: where the model of family `F` has a leaf, a tree of family `S`, or
-/// nothing. Its own leaves are `L`; their paths are those of the parameters, continued: `out.weight.first`.
+/// A tree with a slot for each trained parameter: where the model of family `F` has a leaf, a tree
+/// of family `S`, or nothing. Its own leaves are `L`; their paths are those of the parameters,
+/// continued: `out.weight.first`.
 pub struct Slots<F: Family, S: Family, L>(F::Of<Option<S::Of<L>>>);
 
 /// [`Slots`] with the leaf left open.
@@ -40,17 +41,30 @@ impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
     type Family = SlotsFamily<F, S>;
 
     fn as_ref(&self) -> Slots<F, S, &A> {
-        Slots(self.0.as_ref().map(|_, slot| slot.as_ref().map(Tree::as_ref)))
+        Slots(
+            self.0
+                .as_ref()
+                .map(|_, slot| slot.as_ref().map(Tree::as_ref)),
+        )
     }
 
     fn as_mut(&mut self) -> Slots<F, S, &mut A> {
-        Slots(self.0.as_mut().map(|_, slot| slot.as_mut().map(Tree::as_mut)))
+        Slots(
+            self.0
+                .as_mut()
+                .map(|_, slot| slot.as_mut().map(Tree::as_mut)),
+        )
     }
 
-    fn try_map<L, E>(self, at: &mut Path, f: &mut dyn FnMut(&Path, A) -> Result<L, E>) -> Result<Of<Self, L>, E> {
-        let slots = self
-            .0
-            .try_map(at, &mut |at, slot: Option<S::Of<A>>| slot.map(|slot| slot.try_map(&mut at.clone(), &mut *f)).transpose());
+    fn try_map<L, E>(
+        self,
+        at: &mut Path,
+        f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        let slots = self.0.try_map(at, &mut |at, slot: Option<S::Of<A>>| {
+            slot.map(|slot| slot.try_map(&mut at.clone(), &mut *f))
+                .transpose()
+        });
         slots.map(Slots)
     }
 

@@ -47,9 +47,11 @@ pub struct TransformerConfig {
     pub bias: bool,
     /// The output layer is the table of tokens; else a matrix of its own.
     pub tied: bool,
-    /// The part dropped in training, of embeddings, attention weights, and what each half of a block adds.
+    /// The part dropped in training, of embeddings, attention weights, and what each half of a
+    /// block adds.
     pub dropout: f64,
-    /// What of each block gradients compute again instead of keeping it; `None` keeps what they need.
+    /// What of each block gradients compute again instead of keeping it; `None` keeps what they
+    /// need.
     pub remat: Option<Remat>,
 }
 
@@ -85,11 +87,20 @@ pub enum MlpKind {
 
 impl TransformerConfig {
     /// The names that [`FromStr`] knows.
-    pub const NAMES: [&str; 9] =
-        ["tiny", "small", "gpt2-124m", "gpt2-medium", "gpt2-large", "gpt2-xl", "llama-7b", "llama-13b", "llama3-8b"];
+    pub const NAMES: [&str; 9] = [
+        "tiny",
+        "small",
+        "gpt2-124m",
+        "gpt2-medium",
+        "gpt2-large",
+        "gpt2-xl",
+        "llama-7b",
+        "llama-13b",
+        "llama3-8b",
+    ];
 
-    /// GPT-2's form (Radford et al. 2019) of any size: learned positions, layer norm, gelu, biases, a tied output layer, heads
-    /// of 64 features, 50,257 tokens, 1,024 positions.
+    /// GPT-2's form (Radford et al. 2019) of any size: learned positions, layer norm, gelu, biases,
+    /// a tied output layer, heads of 64 features, 50,257 tokens, 1,024 positions.
     pub const fn gpt2(layers: usize, width: usize) -> Self {
         TransformerConfig {
             vocabulary: 50_257,
@@ -110,8 +121,8 @@ impl TransformerConfig {
         }
     }
 
-    /// Llama's form (Touvron et al. 2023) of any size: rotary positions, RMS norm, SwiGLU, no biases, an output layer of its
-    /// own, heads of 128 features, 32,000 tokens, 2,048 positions.
+    /// Llama's form (Touvron et al. 2023) of any size: rotary positions, RMS norm, SwiGLU, no
+    /// biases, an output layer of its own, heads of 128 features, 32,000 tokens, 2,048 positions.
     pub const fn llama(layers: usize, width: usize, hidden: usize) -> Self {
         TransformerConfig {
             vocabulary: 32_000,
@@ -132,13 +143,20 @@ impl TransformerConfig {
         }
     }
 
-    /// GPT-2's form in 7,872 parameters, for tests: two layers of 16 features, two heads, 64 tokens, 16 positions.
+    /// GPT-2's form in 7,872 parameters, for tests: two layers of 16 features, two heads, 64
+    /// tokens, 16 positions.
     pub const fn tiny() -> Self {
-        TransformerConfig { vocabulary: 64, context: 16, heads: 2, kv_heads: 2, ..TransformerConfig::gpt2(2, 16) }
+        TransformerConfig {
+            vocabulary: 64,
+            context: 16,
+            heads: 2,
+            kv_heads: 2,
+            ..TransformerConfig::gpt2(2, 16)
+        }
     }
 
-    /// What two cores train in minutes: four layers of 128 features, four heads, 128 positions, 256 tokens; rotary positions,
-    /// RMS norm, SwiGLU, a tied output layer.
+    /// What two cores train in minutes: four layers of 128 features, four heads, 128 positions, 256
+    /// tokens; rotary positions, RMS norm, SwiGLU, a tied output layer.
     pub const fn small() -> Self {
         TransformerConfig {
             vocabulary: 256,
@@ -176,7 +194,10 @@ impl TransformerConfig {
     /// If the shape fits no model: see [`check`](Self::check).
     pub fn parameters(&self) -> Result<usize> {
         let model = Transformer::<Param>::new(self)?;
-        Ok(halite_core::Tree::leaves(&model).iter().map(|param| param.ty.elements()).sum())
+        Ok(halite_core::Tree::leaves(&model)
+            .iter()
+            .map(|param| param.ty.elements())
+            .sum())
     }
 
     /// That there is a model of this shape.
@@ -198,14 +219,25 @@ impl TransformerConfig {
             return invalid(format!("`{name}` is 0; it must be at least 1"));
         }
         if !self.width.is_multiple_of(self.heads) {
-            return invalid(format!("a width of {} does not divide among {} heads", self.width, self.heads));
+            return invalid(format!(
+                "a width of {} does not divide among {} heads",
+                self.width, self.heads
+            ));
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
-            let message = format!("{} heads do not divide among {} heads of keys and values", self.heads, self.kv_heads);
+            let message = format!(
+                "{} heads do not divide among {} heads of keys and values",
+                self.heads, self.kv_heads
+            );
             return invalid(message);
         }
-        if matches!(self.positions, Positions::Rotary { .. }) && !self.head_width().is_multiple_of(2) {
-            return invalid(format!("rotary positions need heads of even width, and {} / {} is odd", self.width, self.heads));
+        if matches!(self.positions, Positions::Rotary { .. })
+            && !self.head_width().is_multiple_of(2)
+        {
+            return invalid(format!(
+                "rotary positions need heads of even width, and {} / {} is odd",
+                self.width, self.heads
+            ));
         }
         if !(0.0..1.0).contains(&self.dropout) {
             return invalid(format!("dropout {} is not in 0 to 1", self.dropout));
@@ -236,7 +268,10 @@ impl FromStr for TransformerConfig {
                 ..TransformerConfig::llama(32, 4096, 14_336)
             },
             _ => {
-                let message = format!("there is no transformer `{name}`; there are {}", TransformerConfig::NAMES.join(", "));
+                let message = format!(
+                    "there is no transformer `{name}`; there are {}",
+                    TransformerConfig::NAMES.join(", ")
+                );
                 return Err(Error::invalid("transformer", message));
             }
         })
@@ -246,7 +281,15 @@ impl FromStr for TransformerConfig {
 /// In words: `12 layers of 768, 12 heads, 50257 tokens, context 1024`.
 impl fmt::Display for TransformerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TransformerConfig { vocabulary, context, layers, width, heads, kv_heads, .. } = self;
+        let TransformerConfig {
+            vocabulary,
+            context,
+            layers,
+            width,
+            heads,
+            kv_heads,
+            ..
+        } = self;
         write!(f, "{layers} layers of {width}, {heads} heads")?;
         if kv_heads != heads {
             write!(f, " ({kv_heads} of keys and values)")?;
@@ -284,15 +327,36 @@ mod tests {
         let base = TransformerConfig::small();
         for (config, message) in [
             (TransformerConfig { layers: 0, ..base }, "`layers` is 0"),
-            (TransformerConfig { heads: 3, ..base }, "a width of 128 does not divide among 3 heads"),
-            (TransformerConfig { kv_heads: 3, ..base }, "4 heads do not divide among 3"),
-            (TransformerConfig { width: 12, ..base }, "rotary positions need heads of even width, and 12 / 4 is odd"),
-            (TransformerConfig { dropout: 1.0, ..base }, "dropout 1 is not in 0 to 1"),
+            (
+                TransformerConfig { heads: 3, ..base },
+                "a width of 128 does not divide among 3 heads",
+            ),
+            (
+                TransformerConfig {
+                    kv_heads: 3,
+                    ..base
+                },
+                "4 heads do not divide among 3",
+            ),
+            (
+                TransformerConfig { width: 12, ..base },
+                "rotary positions need heads of even width, and 12 / 4 is odd",
+            ),
+            (
+                TransformerConfig {
+                    dropout: 1.0,
+                    ..base
+                },
+                "dropout 1 is not in 0 to 1",
+            ),
         ] {
             let error = config.check().unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         }
         let error = "gpt5".parse::<TransformerConfig>().unwrap_err().to_string();
-        assert!(error.contains("no transformer `gpt5`; there are tiny, small"), "{error}");
+        assert!(
+            error.contains("no transformer `gpt5`; there are tiny, small"),
+            "{error}"
+        );
     }
 }

@@ -22,13 +22,14 @@ use crate::cli::{process, say_part};
 
 /// Say what a plugin is, and whether it does what every backend must do
 ///
-/// Prints the version of the plugin and of PJRT's API, the versions of StableHLO it takes, its extensions, the functions it
-/// lacks, and its devices. Then it runs the conformance cases on it: transfers of every type, donation, events, wrong
-/// input, threads, many devices. Each is a line: `ok`, `skipped` with the reason, or `FAILED` with what was seen and what
-/// was wanted.
+/// Prints the version of the plugin and of PJRT's API, the versions of StableHLO it takes, its
+/// extensions, the functions it lacks, and its devices. Then it runs the conformance cases on it:
+/// transfers of every type, donation, events, wrong input, threads, many devices. Each is a line:
+/// `ok`, `skipped` with the reason, or `FAILED` with what was seen and what was wanted.
 ///
-/// The plugin is loaded in a process of its own: one that ends the process, as plugins do on some input, fails the case
-/// that was running, and the rest still runs. After three cases that hang, the rest is left out.
+/// The plugin is loaded in a process of its own: one that ends the process, as plugins do on some
+/// input, fails the case that was running, and the rest still runs. After three cases that hang,
+/// the rest is left out.
 ///
 /// The exit code is 0 if no case failed, else 1.
 #[derive(Args, Debug)]
@@ -47,7 +48,12 @@ pub(super) struct Check {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     devices: Option<u32>,
     /// Run only the cases whose name contains this, such as `transfers` or `donation::`
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "TEXT")]
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "TEXT"
+    )]
     only: String,
     /// How long one case may take before it counts as hung [default: 120, or what the case needs]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -64,11 +70,20 @@ impl Check {
     pub(super) fn run(self, cache: &fetch::Cache) -> Result<ExitCode> {
         if let Some(skip) = self.as_child {
             process::end_with_parent()?;
-            child::run(&self.target, self.devices, &self.only, self.deadline.map(Duration::from_secs), skip)?;
+            child::run(
+                &self.target,
+                self.devices,
+                &self.only,
+                self.deadline.map(Duration::from_secs),
+                skip,
+            )?;
             return Ok(ExitCode::SUCCESS);
         }
         let (target, words) = locate(&self.target, cache)?;
-        let mut report = Report { json: self.json, ..Report::default() };
+        let mut report = Report {
+            json: self.json,
+            ..Report::default()
+        };
         report.say(&format!("plugin       {words}"));
         loop {
             let mut process = Loading::start(&target, &self, report.cases.len())?;
@@ -86,10 +101,13 @@ impl Check {
     }
 }
 
-/// What the child is to open, an accelerator's name or a library's path, and how the library was found.
+/// What the child is to open, an accelerator's name or a library's path, and how the library was
+/// found.
 fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
     let mut bar = fetch::Bar::default();
-    let known = PLUGINS.iter().find(|plugin| target.as_os_str() == plugin.name);
+    let known = PLUGINS
+        .iter()
+        .find(|plugin| target.as_os_str() == plugin.name);
     let located = match known {
         Some(plugin) => match Search::platform(plugin.platform, cache) {
             // The default is what the platform's name means elsewhere.
@@ -100,20 +118,32 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
             let shown = target.display().to_string();
             if !shown.contains(['/', '\\', '.']) && !target.exists() {
                 let names: Vec<_> = PLUGINS.iter().map(|plugin| plugin.name).collect();
-                let message =
-                    format!("there is no plugin or file `{shown}`; give the path of a library, or one of: {}", names.join(", "));
+                let message = format!(
+                    "there is no plugin or file `{shown}`; give the path of a library, or one of: {}",
+                    names.join(", ")
+                );
                 return Err(Error::invalid("plugins check", message));
             }
             return Ok((target.to_path_buf(), shown));
         }
     };
     let words = located.to_string();
-    // Vendors' plugins need an environment and options of their own, and may wait for minutes where the hardware is missing.
-    let by_name = known.is_some_and(|plugin| plugin.name == plugin.platform && plugin.platform != "cpu");
-    Ok((if by_name { target.to_path_buf() } else { located.path }, words))
+    // Vendors' plugins need an environment and options of their own, and may wait for minutes where
+    // the hardware is missing.
+    let by_name =
+        known.is_some_and(|plugin| plugin.name == plugin.platform && plugin.platform != "cpu");
+    Ok((
+        if by_name {
+            target.to_path_buf()
+        } else {
+            located.path
+        },
+        words,
+    ))
 }
 
-/// How long a plugin's process may be late before it is ended: opening and each case have deadlines of their own there.
+/// How long a plugin's process may be late before it is ended: opening and each case have deadlines
+/// of their own there.
 const PATIENCE_BESIDES: Duration = Duration::from_secs(60);
 /// Number of hung cases after which the remaining ones are skipped.
 const MOST_HUNG: usize = 3;
@@ -132,8 +162,16 @@ enum Ended {
 
 impl Loading {
     fn start(target: &Path, check: &Check, skip: usize) -> Result<Self> {
-        let mut arguments: Vec<OsString> =
-            ["plugins", "check", "--only", &check.only, "--as-child", &skip.to_string()].map(Into::into).into();
+        let mut arguments: Vec<OsString> = [
+            "plugins",
+            "check",
+            "--only",
+            &check.only,
+            "--as-child",
+            &skip.to_string(),
+        ]
+        .map(Into::into)
+        .into();
         if let Some(seconds) = check.deadline {
             arguments.extend(["--deadline".into(), seconds.to_string().into()]);
         }
@@ -141,7 +179,11 @@ impl Loading {
             arguments.extend(["--devices".into(), devices.to_string().into()]);
         }
         arguments.extend(["--".into(), target.into()]);
-        Ok(Loading(process::Child::start("plugins check", arguments, false)?))
+        Ok(Loading(process::Child::start(
+            "plugins check",
+            arguments,
+            false,
+        )?))
     }
 
     /// Takes down what it says, until it ends.
@@ -153,11 +195,21 @@ impl Loading {
         loop {
             let silent = silent_since.elapsed();
             let opens = report.running.is_none();
-            let line = match self.0.line(if opens { patience.min(notice) } else { patience }.saturating_sub(silent)) {
+            let line = match self.0.line(
+                if opens {
+                    patience.min(notice)
+                } else {
+                    patience
+                }
+                .saturating_sub(silent),
+            ) {
                 Ok(line) => line,
                 Err(RecvTimeoutError::Timeout) if opens && silent_since.elapsed() < patience => {
                     let waited = silent_since.elapsed().as_secs();
-                    remark!("the plugin has not opened after {waited} s; it may take {} s", to_open.as_secs());
+                    remark!(
+                        "the plugin has not opened after {waited} s; it may take {} s",
+                        to_open.as_secs()
+                    );
                     notice *= 3;
                     continue;
                 }
@@ -166,15 +218,22 @@ impl Loading {
             };
             silent_since = Instant::now();
             // A plugin may write to stdout as well.
-            let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+            let Ok(message) = serde_json::from_str::<Value>(&line) else {
+                continue;
+            };
             match message["event"].as_str() {
                 Some("opened") => report.opened(&message["plugin"]),
                 Some("refused") => {
                     let words = message["message"].as_str().unwrap_or_default();
-                    return Err(Error::new(ErrorKind::Unavailable, "plugins check", printable(words)));
+                    return Err(Error::new(
+                        ErrorKind::Unavailable,
+                        "plugins check",
+                        printable(words),
+                    ));
                 }
                 Some("begin") => {
-                    patience = Duration::from_secs(message["seconds"].as_u64().unwrap_or(0)) + PATIENCE_BESIDES;
+                    patience = Duration::from_secs(message["seconds"].as_u64().unwrap_or(0))
+                        + PATIENCE_BESIDES;
                     report.begin(&message);
                 }
                 Some("end") => {
@@ -191,7 +250,10 @@ impl Loading {
 
     fn died(&mut self, report: &mut Report, silent_for: Option<Duration>) -> Result<Ended> {
         let how = match silent_for {
-            Some(time) => format!("the plugin was silent for {} s, and was ended", time.as_secs()),
+            Some(time) => format!(
+                "the plugin was silent for {} s, and was ended",
+                time.as_secs()
+            ),
             None => format!("the plugin ended the process ({})", self.0.status()),
         };
         let words = match self.0.last_words() {
@@ -200,10 +262,22 @@ impl Loading {
         };
         if report.running.is_some() {
             report.end(&json!({"verdict": "failed", "words": words, "hung": silent_for.is_some()}));
-            return Ok(if report.hung >= MOST_HUNG { Ended::Hung } else { Ended::Died });
+            return Ok(if report.hung >= MOST_HUNG {
+                Ended::Hung
+            } else {
+                Ended::Died
+            });
         }
-        let when = if report.plugin.is_null() { "while it was loaded" } else { "between two cases" };
-        Err(Error::new(ErrorKind::Internal, "plugins check", format!("{when}, {words}; use another build of it")))
+        let when = if report.plugin.is_null() {
+            "while it was loaded"
+        } else {
+            "between two cases"
+        };
+        Err(Error::new(
+            ErrorKind::Internal,
+            "plugins check",
+            format!("{when}, {words}; use another build of it"),
+        ))
     }
 }
 
@@ -232,19 +306,50 @@ impl Report {
         }
         self.plugin = plugin.clone();
         let text = |value: &Value| printable(value.as_str().unwrap_or_default());
-        let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(", ");
-        let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
-        self.say(&format!("platform     {} ({})", text(&plugin["platform"]), text(&plugin["version"])));
+        let list = |value: &Value| {
+            value
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(text)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let or = |text: String, other: &str| {
+            if text.is_empty() {
+                other.to_owned()
+            } else {
+                text
+            }
+        };
+        self.say(&format!(
+            "platform     {} ({})",
+            text(&plugin["platform"]),
+            text(&plugin["version"])
+        ));
         self.say(&format!("PJRT API     {}", text(&plugin["api"])));
         let stablehlo = match &plugin["stablehlo"] {
             Value::Null => "not said".to_owned(),
             range => format!("{} to {}", text(&range["oldest"]), text(&range["newest"])),
         };
         self.say(&format!("StableHLO    {stablehlo}"));
-        self.say(&format!("extensions   {}", or(list(&plugin["extensions"]), "none")));
-        self.say(&format!("lacks        {}", or(list(&plugin["missing_functions"]), "no function that halite knows")));
+        self.say(&format!(
+            "extensions   {}",
+            or(list(&plugin["extensions"]), "none")
+        ));
+        self.say(&format!(
+            "lacks        {}",
+            or(
+                list(&plugin["missing_functions"]),
+                "no function that halite knows"
+            )
+        ));
         for device in plugin["devices"].as_array().into_iter().flatten() {
-            let local = if device["local"].as_bool() == Some(false) { ", of another process" } else { "" };
+            let local = if device["local"].as_bool() == Some(false) {
+                ", of another process"
+            } else {
+                ""
+            };
             self.say(&format!(
                 "device {:<5} {}; memory: {}{local}",
                 device["id"].to_string(),
@@ -265,11 +370,15 @@ impl Report {
     }
 
     fn end(&mut self, message: &Value) {
-        let Some((name, began)) = self.running.take() else { return };
+        let Some((name, began)) = self.running.take() else {
+            return;
+        };
         let verdict = message["verdict"].as_str().unwrap_or("failed");
         let words = &*printable(message["words"].as_str().unwrap_or_default());
         self.hung += usize::from(message["hung"].as_bool() == Some(true));
-        let seconds = message["seconds"].as_f64().unwrap_or_else(|| began.elapsed().as_secs_f64());
+        let seconds = message["seconds"]
+            .as_f64()
+            .unwrap_or_else(|| began.elapsed().as_secs_f64());
         self.seconds += seconds;
         let colour = |code: &str, word: &str| match io::stdout().is_terminal() {
             true => format!("\x1b[{code}m{word}\x1b[0m"),
@@ -281,37 +390,62 @@ impl Report {
             _ => format!("{}: {words}", colour("1;31", "FAILED")),
         });
         let words = (!words.is_empty()).then_some(words);
-        self.cases.push(json!({"case": name, "verdict": verdict, "words": words, "seconds": seconds}));
+        self.cases
+            .push(json!({"case": name, "verdict": verdict, "words": words, "seconds": seconds}));
     }
 
     /// Notes the cases that did not run because others hung.
     fn leave_out_rest(&mut self, only: &str) {
         let words = format!("not run: {} cases hung", self.hung);
         let cases = cases();
-        let rest: Vec<_> = cases.iter().filter(|case| case.name.contains(only)).skip(self.cases.len()).collect();
+        let rest: Vec<_> = cases
+            .iter()
+            .filter(|case| case.name.contains(only))
+            .skip(self.cases.len())
+            .collect();
         if !rest.is_empty() {
             self.say(&format!("{} more cases are {words}", rest.len()));
         }
         for case in rest {
-            self.cases.push(json!({"case": case.name, "verdict": "skipped", "words": words, "seconds": 0.0}));
+            self.cases.push(
+                json!({"case": case.name, "verdict": "skipped", "words": words, "seconds": 0.0}),
+            );
         }
     }
 
     fn finish(self) -> Result<ExitCode> {
-        let count = |verdict: &str| self.cases.iter().filter(|case| case["verdict"] == verdict).count();
+        let count = |verdict: &str| {
+            self.cases
+                .iter()
+                .filter(|case| case["verdict"] == verdict)
+                .count()
+        };
         let (passed, failed, skipped) = (count("passed"), count("failed"), count("skipped"));
         if self.cases.is_empty() {
-            return Err(Error::invalid("plugins check", "no case has this in its name; leave out --only to see all names"));
+            return Err(Error::invalid(
+                "plugins check",
+                "no case has this in its name; leave out --only to see all names",
+            ));
         }
         if self.json {
             let counts = json!({"passed": passed, "failed": failed, "skipped": skipped, "seconds": self.seconds});
-            say!("{:#}", json!({"plugin": self.plugin, "cases": self.cases, "summary": counts}));
+            say!(
+                "{:#}",
+                json!({"plugin": self.plugin, "cases": self.cases, "summary": counts})
+            );
         } else {
-            say!("\n{passed} passed, {failed} failed, {skipped} skipped in {:.1} s", self.seconds);
+            say!(
+                "\n{passed} passed, {failed} failed, {skipped} skipped in {:.1} s",
+                self.seconds
+            );
             for case in self.cases.iter().filter(|case| case["verdict"] == "failed") {
                 say!("failed: {}", case["case"].as_str().unwrap_or_default());
             }
         }
-        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 }

@@ -47,10 +47,12 @@ pub(super) struct Mnist {
     /// Images of one step, over all devices
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
-    /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
+    /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a
+    /// cosine
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
-    /// Train on the first N of the 60,000 images and score on at most N of the 10,000: a quick look at whether all works
+    /// Train on the first N of the 60,000 images and score on at most N of the 10,000: a quick look
+    /// at whether all works
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     limit: Option<usize>,
     #[command(flatten)]
@@ -69,13 +71,20 @@ impl Mnist {
     where
         M::Of<Param>: Send + Sync,
     {
-        let (client, devices, (train, test)) = self.run.open_and_load(self.data.package(), |cache| {
-            let mut progress = fetch::Bar::default();
-            let (train, test) = (self.data.train(cache, &mut progress)?, self.data.test(cache, &mut progress)?);
-            Ok((first(train, self.limit)?, first(test, self.limit)?))
-        })?;
+        let (client, devices, (train, test)) =
+            self.run.open_and_load(self.data.package(), |cache| {
+                let mut progress = fetch::Bar::default();
+                let (train, test) = (
+                    self.data.train(cache, &mut progress)?,
+                    self.data.test(cache, &mut progress)?,
+                );
+                Ok((first(train, self.limit)?, first(test, self.limit)?))
+            })?;
 
-        let model_name = self.model.to_possible_value().expect("every model has a name");
+        let model_name = self
+            .model
+            .to_possible_value()
+            .expect("every model has a name");
         let name = format!("{}-{}", self.data, model_name.get_name());
         let out = self.run.out(&name);
         let stop = StopFlag::new();
@@ -86,9 +95,16 @@ impl Mnist {
             .batch_size(self.batch_size)
             .property("--model", model_name.get_name())
             .property("--data", self.data);
-        let steps = self.epochs.saturating_mul((train.len() / self.batch_size.max(1)) as u64);
+        let steps = self
+            .epochs
+            .saturating_mul((train.len() / self.batch_size.max(1)) as u64);
         let optimizer = Adam::new(schedule(self.learning_rate, steps));
-        let fitted = fitted(trainer.build()?.fit(Classify::<M>::new(), model, optimizer, train, test), &stop)?;
+        let fitted = fitted(
+            trainer
+                .build()?
+                .fit(Classify::<M>::new(), model, optimizer, train, test),
+            &stop,
+        )?;
         Ok(finish(&fitted, &out))
     }
 }

@@ -25,24 +25,32 @@ use crate::cli::{STOPPED, give_up, positive, profile};
 /// Options of every training.
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// What to train on: `auto`, `cpu`, `cuda`, `cuda:0,1`, `tpu`, or `plugin:PATH` of a PJRT plugin
+    /// What to train on: `auto`, `cpu`, `cuda`, `cuda:0,1`, `tpu`, or `plugin:PATH` of a PJRT
+    /// plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
-    /// Over how many devices to train, each on its part of every batch; on the CPU they are virtual [default: 1, or all of --mesh]
+    /// Over how many devices to train, each on its part of every batch; on the CPU they are virtual
+    /// [default: 1, or all of --mesh]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     devices: Option<usize>,
     /// The devices as a grid, such as `data=2,model=4`
     #[arg(long, value_name = "AXES")]
     mesh: Option<MeshAxes>,
-    /// What is split over the devices: `dp` the batch, `fsdp` also the parameters, `tp` the layers, `dp+tp`, `fsdp+tp`
+    /// What is split over the devices: `dp` the batch, `fsdp` also the parameters, `tp` the layers,
+    /// `dp+tp`, `fsdp+tp`
     #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]
     strategy: Strategy,
-    /// What the programs compute in: `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`, `downcast-bf16` [default:
-    /// bf16-mixed on TPUs and recent GPUs, else f32]
+    /// What the programs compute in: `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`,
+    /// `downcast-bf16` [default: bf16-mixed on TPUs and recent GPUs, else f32]
     #[arg(long, value_name = "POLICY")]
     precision: Option<DTypePolicy>,
     /// All that is drawn at random is a function of it
-    #[arg(long, default_value_t = 0, value_name = "SEED", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 0,
+        value_name = "SEED",
+        allow_negative_numbers = true
+    )]
     pub(super) seed: u64,
     /// Go on from the latest checkpoint in --out, if there is one
     #[arg(long)]
@@ -58,12 +66,18 @@ pub(super) struct Run {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Threads that read samples; they do not change the results
-    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        allow_negative_numbers = true
+    )]
     workers: usize,
     /// Steps between two checkpoints, besides the one after each epoch
     #[arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     checkpoint_every: Option<u64>,
-    /// How long to wait for one step or one batch before the run ends [default: 20 times the longest so far, at least an hour]
+    /// How long to wait for one step or one batch before the run ends [default: 20 times the
+    /// longest so far, at least an hour]
     #[arg(long, value_name = "SECONDS", value_parser = positive::<u64>, allow_negative_numbers = true)]
     wait_limit: Option<u64>,
     /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
@@ -80,7 +94,10 @@ impl Run {
         let of_mesh = self.mesh.as_ref().map_or(Some(1), MeshAxes::size);
         let count = self.devices.or(of_mesh).unwrap_or(usize::MAX);
         let accelerator = with_devices(self.accelerator.clone(), count)?;
-        let options = OpenOptions { cache: self.cache_dir.clone(), ..OpenOptions::default() };
+        let options = OpenOptions {
+            cache: self.cache_dir.clone(),
+            ..OpenOptions::default()
+        };
         let opened = accelerator.open_with(&options, &mut fetch::Bar::default())?;
         profile::plugin_opened(opened.plugin);
         let client = opened.client;
@@ -90,34 +107,48 @@ impl Run {
                 (Some(mesh), None) => format!("--mesh {mesh}"),
                 _ => format!("--devices {count}"),
             };
-            return Err(Error::invalid("train", format!("{asked}: {accelerator} has {}", local.len())));
+            return Err(Error::invalid(
+                "train",
+                format!("{asked}: {accelerator} has {}", local.len()),
+            ));
         };
         let devices = devices.to_vec();
         Ok((client, devices))
     }
 
-    /// The same, while another thread reads the data, if all of `package` is here. What has to be fetched is fetched in order,
-    /// under one bar.
+    /// The same, while another thread reads the data, if all of `package` is here. What has to be
+    /// fetched is fetched in order, under one bar.
     pub(super) fn open_and_load<T: Send>(
         &self,
         package: &fetch::Package,
         load: impl FnOnce(&fetch::Cache) -> Result<T> + Send,
     ) -> Result<(Client, Vec<DeviceId>, T)> {
         let load = || load(&self.cache()?);
-        let is_here = self.cache().is_ok_and(|cache| cache.find(package).is_ok_and(|found| found.is_some()));
+        let is_here = self
+            .cache()
+            .is_ok_and(|cache| cache.find(package).is_ok_and(|found| found.is_some()));
         if !is_here {
             let (client, devices) = self.open()?;
             return Ok((client, devices, load()?));
         }
         let (opened, data) = thread::scope(|scope| {
-            let loading = thread::Builder::new().name("load data".into()).spawn_scoped(scope, load);
+            let loading = thread::Builder::new()
+                .name("load data".into())
+                .spawn_scoped(scope, load);
             let opened = self.open();
             let no_thread = |error| {
-                Error::new(ErrorKind::Unavailable, "train", "the system gives no thread to read the data on").caused_by(error)
+                Error::new(
+                    ErrorKind::Unavailable,
+                    "train",
+                    "the system gives no thread to read the data on",
+                )
+                .caused_by(error)
             };
-            let data = loading
-                .map_err(no_thread)
-                .and_then(|loading| loading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let data = loading.map_err(no_thread).and_then(|loading| {
+                loading
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
             (opened, data)
         });
         let (client, devices) = opened?;
@@ -131,11 +162,19 @@ impl Run {
 
     /// The directory of the run, which is named for what it trains unless another is asked for.
     pub(super) fn out(&self, name: &str) -> PathBuf {
-        self.out.clone().unwrap_or_else(|| Path::new("runs").join(name))
+        self.out
+            .clone()
+            .unwrap_or_else(|| Path::new("runs").join(name))
     }
 
     /// A trainer with these options.
-    pub(super) fn trainer(&self, client: &Client, devices: Vec<DeviceId>, out: &Path, stop: &StopFlag) -> TrainerBuilder {
+    pub(super) fn trainer(
+        &self,
+        client: &Client,
+        devices: Vec<DeviceId>,
+        out: &Path,
+        stop: &StopFlag,
+    ) -> TrainerBuilder {
         let trainer = Trainer::builder(client)
             .stop_flag(stop)
             .seed(self.seed)
@@ -169,11 +208,14 @@ impl Run {
     }
 }
 
-/// Returns the result of a training. Ends the process after a cancellation or a timeout, because dropping the client would
-/// block on the compiler or device that hangs.
+/// Returns the result of a training. Ends the process after a cancellation or a timeout, because
+/// dropping the client would block on the compiler or device that hangs.
 pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Result<Fitted<K>> {
     result.inspect_err(|error| {
-        if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::DeadlineExceeded) {
+        if matches!(
+            error.kind(),
+            ErrorKind::Cancelled | ErrorKind::DeadlineExceeded
+        ) {
             let code = stop.reason().map_or(1, StopReason::exit_code);
             give_up(error, code);
         }
@@ -183,7 +225,9 @@ pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Res
 /// Prints what came out; the exit code is what a shell expects.
 pub(super) fn finish<K: Task>(fitted: &Fitted<K>, out: &Path) -> ExitCode {
     say!("{fitted}\nplot, table and report: {}", out.display());
-    let Some(reason) = fitted.stopped_by else { return ExitCode::SUCCESS };
+    let Some(reason) = fitted.stopped_by else {
+        return ExitCode::SUCCESS;
+    };
     remark!("stopped before its last epoch; the same command with --resume goes on from here");
     _ = STOPPED.set(reason.exit_code());
     ExitCode::from(reason.exit_code())
@@ -205,7 +249,9 @@ pub(super) fn learning_rate(text: &str) -> Result<f64, String> {
 /// More than one device of the CPU are virtual ones, which have to be asked for.
 fn with_devices(accelerator: Accelerator, devices: usize) -> Result<Accelerator> {
     match accelerator {
-        Accelerator::Auto | Accelerator::Cpu { devices: None } if devices != 1 => format!("cpu:{devices}").parse(),
+        Accelerator::Auto | Accelerator::Cpu { devices: None } if devices != 1 => {
+            format!("cpu:{devices}").parse()
+        }
         other => Ok(other),
     }
 }

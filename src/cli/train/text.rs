@@ -49,7 +49,8 @@ enum Source {
 
 #[derive(Args, Debug)]
 pub(super) struct Text {
-    /// The model's shape: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`, `llama-7b`, `llama-13b`, `llama3-8b`
+    /// The model's shape: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`,
+    /// `llama-7b`, `llama-13b`, `llama3-8b`
     #[arg(long, default_value = "small", value_name = "NAME", value_parser = config)]
     config: (String, TransformerConfig),
     /// The text: `books`, 18 of Project Gutenberg, or a file
@@ -70,14 +71,25 @@ pub(super) struct Text {
     /// Windows of one step, over all devices
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
-    /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a cosine
+    /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a
+    /// cosine
     #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
     /// The part of features that is dropped in training
-    #[arg(long, default_value_t = 0.0, value_name = "PART", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "PART",
+        allow_negative_numbers = true
+    )]
     dropout: f64,
     /// The part of each text, at its end, that is kept for validation
-    #[arg(long, default_value_t = 0.05, value_name = "PART", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        default_value_t = 0.05,
+        value_name = "PART",
+        allow_negative_numbers = true
+    )]
     validation: f64,
     /// Tokens to write at the end; 0 for none
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = sample, allow_negative_numbers = true)]
@@ -85,7 +97,8 @@ pub(super) struct Text {
     /// How freely it writes: 1 as it learnt, less is more careful, 0 always the most likely
     #[arg(long, default_value_t = 0.8, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     temperature: f64,
-    /// What it goes on with when it writes [default: `The `, or how the text begins if it has not all of these letters]
+    /// What it goes on with when it writes [default: `The `, or how the text begins if it has not
+    /// all of these letters]
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     prompt: Option<String>,
     #[command(flatten)]
@@ -96,13 +109,22 @@ impl Text {
     pub(super) fn run(self) -> Result<ExitCode> {
         let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
         let texts: Vec<String> = match &self.data {
-            Source::Books => books(&cache, &mut progress)?.into_iter().map(|book| book.text).collect(),
+            Source::Books => books(&cache, &mut progress)?
+                .into_iter()
+                .map(|book| book.text)
+                .collect(),
             Source::File(path) => vec![read(path)?],
         };
         if let (Source::File(path), [text]) = (&self.data, &texts[..])
             && text.is_empty()
         {
-            return Err(Error::invalid("train text", format!("{} is empty; there is nothing to learn from", path.display())));
+            return Err(Error::invalid(
+                "train text",
+                format!(
+                    "{} is empty; there is nothing to learn from",
+                    path.display()
+                ),
+            ));
         }
         let tokenizer = match self.tokens {
             Tokens::Chars => Tokenizer::characters_of(&texts)?,
@@ -112,7 +134,12 @@ impl Text {
         // Before anything is trained.
         let prompt = match &self.prompt {
             Some(prompt) => {
-                let said = |error: Error| Error::invalid("train text", format!("--prompt {prompt:?}: {}", error.message()));
+                let said = |error: Error| {
+                    Error::invalid(
+                        "train text",
+                        format!("--prompt {prompt:?}: {}", error.message()),
+                    )
+                };
                 tokenizer.encode(prompt).map_err(said)?
             }
             None => match tokenizer.encode("The ") {
@@ -121,21 +148,33 @@ impl Text {
             },
         };
         let (name, shape) = &self.config;
-        let config = TransformerConfig { dropout: self.dropout, ..shape.vocabulary(tokenizer.vocabulary()) };
+        let config = TransformerConfig {
+            dropout: self.dropout,
+            ..shape.vocabulary(tokenizer.vocabulary())
+        };
         let config = config.context(self.context.unwrap_or(shape.context));
         let model = Transformer::new(&config)?;
 
-        let tokens = texts.iter().map(|text| tokenizer.encode(text)).collect::<Result<Vec<_>>>()?;
+        let tokens = texts
+            .iter()
+            .map(|text| tokenizer.encode(text))
+            .collect::<Result<Vec<_>>>()?;
         let [train, validation] = TokenWindows::split(&tokens, config.context, self.validation)?;
         let windows = train.len();
         let per_epoch = (windows / self.batch_size.max(1)).min(self.steps);
         // What is less than a batch is refused by the loader, in its words.
-        let used = if per_epoch == 0 { windows } else { per_epoch * self.batch_size };
+        let used = if per_epoch == 0 {
+            windows
+        } else {
+            per_epoch * self.batch_size
+        };
         let [train, _] = train.split(used, self.run.seed)?;
 
         let (client, devices) = self.run.open()?;
         let tokens_name = self.tokens.to_possible_value().expect("all have names");
-        let out = self.run.out(&format!("{}-{name}-{}", self.data, tokens_name.get_name()));
+        let out = self
+            .run
+            .out(&format!("{}-{name}-{}", self.data, tokens_name.get_name()));
         let stop = StopFlag::new();
         let trainer = self
             .run
@@ -149,32 +188,58 @@ impl Text {
             .property("--steps", per_epoch)
             .property("--validation", self.validation)
             .property("tokenizer", described(&tokenizer));
-        let trainer =
-            shape_of(&config).into_iter().fold(trainer, |trainer, (name, value)| trainer.property(name, value)).build()?;
-        let rate = schedule(self.learning_rate, self.epochs.saturating_mul(per_epoch as u64));
-        let optimizer = AdamW::new(rate).betas(0.9, 0.99).weight_decay(0.1).decay(LanguageModel::decay());
+        let trainer = shape_of(&config)
+            .into_iter()
+            .fold(trainer, |trainer, (name, value)| {
+                trainer.property(name, value)
+            })
+            .build()?;
+        let rate = schedule(
+            self.learning_rate,
+            self.epochs.saturating_mul(per_epoch as u64),
+        );
+        let optimizer = AdamW::new(rate)
+            .betas(0.9, 0.99)
+            .weight_decay(0.1)
+            .decay(LanguageModel::decay());
         remark!(
             "{} parameters: {config}; {used} windows to train on, {} to validate on",
             HumanCount(config.parameters()? as u64),
             validation.len()
         );
-        let fitted = fitted(trainer.fit(LanguageModel, model, optimizer, train, validation), &stop)?;
+        let fitted = fitted(
+            trainer.fit(LanguageModel, model, optimizer, train, validation),
+            &stop,
+        )?;
 
         tokenizer.save(&out.join("tokenizer.json"))?;
         let code = finish(&fitted, &out);
         if fitted.stopped_by.is_none() {
             if let Some(loss) = fitted.report.metrics.get("loss") {
-                say!("perplexity {:.2}, {:.3} bits a token", loss.exp(), loss / std::f64::consts::LN_2);
+                say!(
+                    "perplexity {:.2}, {:.3} bits a token",
+                    loss.exp(),
+                    loss / std::f64::consts::LN_2
+                );
             }
             if self.sample > 0 {
-                let sampling = Sampling { count: self.sample, temperature: self.temperature, seed: self.run.seed };
+                let sampling = Sampling {
+                    count: self.sample,
+                    temperature: self.temperature,
+                    seed: self.run.seed,
+                };
                 let spinner = waiting("writing a sample".into());
                 let tokens = generate(&client, &fitted.model, &prompt, sampling);
                 spinner.finish_and_clear();
                 let text = tokenizer.decode(&tokens?);
                 let path = out.join("sample.txt");
-                fs::write(&path, &text)
-                    .map_err(|error| Error::new(ErrorKind::Io, "train text", format!("{}: {error}", path.display())))?;
+                fs::write(&path, &text).map_err(|error| {
+                    Error::new(
+                        ErrorKind::Io,
+                        "train text",
+                        format!("{}: {error}", path.display()),
+                    )
+                })?;
                 say!("\n{text}");
             }
         }
@@ -188,7 +253,9 @@ fn described(tokenizer: &Tokenizer) -> String {
         Tokenizer::Bytes => "bytes".into(),
         Tokenizer::Gpt2(_) => "gpt2".into(),
         Tokenizer::Characters(_) => {
-            let tokens: Vec<u16> = (0..tokenizer.vocabulary()).map(|token| token as u16).collect();
+            let tokens: Vec<u16> = (0..tokenizer.vocabulary())
+                .map(|token| token as u16)
+                .collect();
             format!("chars {:?}", tokenizer.decode(&tokens))
         }
     }
@@ -246,7 +313,10 @@ fn sample(text: &str) -> Result<usize, String> {
 }
 
 fn temperature(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+    let number = text
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "a temperature is a number from 0 on, such as 0.8".to_string())
 }
 
@@ -267,7 +337,9 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Books => f.write_str("books"),
-            Source::File(path) => f.write_str(&path.file_stem().unwrap_or_default().to_string_lossy()),
+            Source::File(path) => {
+                f.write_str(&path.file_stem().unwrap_or_default().to_string_lossy())
+            }
         }
     }
 }

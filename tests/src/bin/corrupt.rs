@@ -48,19 +48,43 @@ mod command {
     }
 
     pub(super) fn main() -> ExitCode {
-        let Arguments { cases, first, seed, jobs, deadline, verbose, halite } = Arguments::parse();
+        let Arguments {
+            cases,
+            first,
+            seed,
+            jobs,
+            deadline,
+            verbose,
+            halite,
+        } = Arguments::parse();
         let deadline = Duration::from_secs(deadline);
-        let done = process::binary(halite)
-            .and_then(|halite| corrupt::run(&Options { halite, cases, first, seed, deadline, jobs, verbose }));
+        let done = process::binary(halite).and_then(|halite| {
+            corrupt::run(&Options {
+                halite,
+                cases,
+                first,
+                seed,
+                deadline,
+                jobs,
+                verbose,
+            })
+        });
         match done {
             Err(error) => {
                 eprintln!("error: {error}");
                 ExitCode::FAILURE
             }
             Ok(summary) => {
-                summary.failures.iter().for_each(|failure| println!("{failure}"));
+                summary
+                    .failures
+                    .iter()
+                    .for_each(|failure| println!("{failure}"));
                 println!("{summary}");
-                if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+                if summary.failures.is_empty() {
+                    ExitCode::SUCCESS
+                } else {
+                    ExitCode::FAILURE
+                }
             }
         }
     }

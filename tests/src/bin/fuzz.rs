@@ -11,7 +11,8 @@ use std::{
 use clap::Parser;
 use halite_tests::fuzz::{self, Campaign, Target};
 
-/// Give parsers hostile inputs: none may panic, hang, or take much memory, and what is printed is parsed again
+/// Give parsers hostile inputs: none may panic, hang, or take much memory, and what is printed is
+/// parsed again
 #[derive(Parser)]
 struct Arguments {
     /// Targets; without any, all of them. `list` shows their names
@@ -25,7 +26,8 @@ struct Arguments {
     /// Seconds that one input may take
     #[arg(long, default_value_t = 10)]
     deadline: u64,
-    /// Only write the valid inputs, into a folder for each target in DIR, where libFuzzer finds them
+    /// Only write the valid inputs, into a folder for each target in DIR, where libFuzzer finds
+    /// them
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
 }
@@ -33,12 +35,19 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.targets == ["list"] {
-        fuzz::targets().iter().for_each(|target| println!("{}", target.name));
+        fuzz::targets()
+            .iter()
+            .for_each(|target| println!("{}", target.name));
         return ExitCode::SUCCESS;
     }
     let targets: Vec<&'static Target> = match arguments.targets.is_empty() {
         true => fuzz::targets().iter().collect(),
-        false => match arguments.targets.iter().map(|name| fuzz::target(name).ok_or(name)).collect() {
+        false => match arguments
+            .targets
+            .iter()
+            .map(|name| fuzz::target(name).ok_or(name))
+            .collect()
+        {
             Ok(targets) => targets,
             Err(name) => {
                 eprintln!("error: unknown target `{name}`; `list` shows their names");
@@ -58,15 +67,23 @@ fn main() -> ExitCode {
     // A panic is reported with its input.
     std::panic::set_hook(Box::new(|_| ()));
     let mut failures = 0;
-    println!("{:<20} {:>12} {:>12} {:>12} {:>9}", "target", "inputs", "accepted", "refused", "seconds");
+    println!(
+        "{:<20} {:>12} {:>12} {:>12} {:>9}",
+        "target", "inputs", "accepted", "refused", "seconds"
+    );
     for target in targets {
-        let campaign =
-            Campaign { deadline: Duration::from_secs(arguments.deadline), ..Campaign::new(arguments.inputs, arguments.seed) };
+        let campaign = Campaign {
+            deadline: Duration::from_secs(arguments.deadline),
+            ..Campaign::new(arguments.inputs, arguments.seed)
+        };
         match fuzz::run(target, campaign) {
             Ok(passed) => {
                 let seconds = passed.elapsed.as_secs_f64();
                 let (name, inputs) = (target.name, campaign.inputs);
-                println!("{name:<20} {inputs:>12} {:>12} {:>12} {seconds:>9.1}", passed.accepted, passed.refused);
+                println!(
+                    "{name:<20} {inputs:>12} {:>12} {:>12} {seconds:>9.1}",
+                    passed.accepted, passed.refused
+                );
             }
             Err(failure) => {
                 failures += 1;
@@ -75,7 +92,11 @@ fn main() -> ExitCode {
         }
     }
     println!("seed {}: {failures} targets failed", arguments.seed);
-    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn write_corpus(directory: &Path, targets: &[&'static Target]) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! Kills training runs at random moments, and compares what they come to with runs that nothing happened to.
+//! Kills training runs at random moments, and compares what they come to with runs that nothing
+//! happened to.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
@@ -21,7 +22,8 @@ mod command {
         process,
     };
 
-    /// Kill, stop and hang up training runs at random moments; resumed, they must come to the same bits
+    /// Kill, stop and hang up training runs at random moments; resumed, they must come to the same
+    /// bits
     #[derive(Parser)]
     struct Arguments {
         /// Runs, each with one to three faults
@@ -48,19 +50,43 @@ mod command {
     }
 
     pub(super) fn main() -> ExitCode {
-        let Arguments { runs, seed, jobs, deadline, only, keep, halite } = Arguments::parse();
+        let Arguments {
+            runs,
+            seed,
+            jobs,
+            deadline,
+            only,
+            keep,
+            halite,
+        } = Arguments::parse();
         let deadline = Duration::from_secs(deadline);
-        let done =
-            process::binary(halite).and_then(|halite| kill::run(&Options { halite, runs, seed, deadline, jobs, only, keep }));
+        let done = process::binary(halite).and_then(|halite| {
+            kill::run(&Options {
+                halite,
+                runs,
+                seed,
+                deadline,
+                jobs,
+                only,
+                keep,
+            })
+        });
         match done {
             Err(error) => {
                 eprintln!("error: {error}");
                 ExitCode::FAILURE
             }
             Ok(summary) => {
-                summary.failures.iter().for_each(|failure| println!("{failure}"));
+                summary
+                    .failures
+                    .iter()
+                    .for_each(|failure| println!("{failure}"));
                 println!("{summary}");
-                if summary.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+                if summary.failures.is_empty() {
+                    ExitCode::SUCCESS
+                } else {
+                    ExitCode::FAILURE
+                }
             }
         }
     }

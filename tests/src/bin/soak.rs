@@ -27,14 +27,25 @@ mod command {
         /// Steps of an epoch
         #[arg(long, default_value_t = 1000)]
         epoch: u64,
-        /// Bytes that resident memory may grow by, from the first quarter after the warm-up to the last
+        /// Bytes that resident memory may grow by, from the first quarter after the warm-up to the
+        /// last
         #[arg(long, default_value_t = 16 << 20)]
         growth: u64,
     }
 
     pub(super) fn main() -> ExitCode {
-        let Arguments { steps, epoch, growth } = Arguments::parse();
-        let options = Options { steps, steps_per_epoch: epoch, checkpoint_every: 250, log_every: 50, warm_up: 20 };
+        let Arguments {
+            steps,
+            epoch,
+            growth,
+        } = Arguments::parse();
+        let options = Options {
+            steps,
+            steps_per_epoch: epoch,
+            checkpoint_every: 250,
+            log_every: 50,
+            warm_up: 20,
+        };
         match soak::run(options) {
             Err(error) => {
                 eprintln!("error: {error}");
@@ -44,7 +55,11 @@ mod command {
                 println!("{seen}");
                 let grew = seen.growth(growth);
                 grew.iter().for_each(|what| println!("{what}"));
-                if grew.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+                if grew.is_empty() {
+                    ExitCode::SUCCESS
+                } else {
+                    ExitCode::FAILURE
+                }
             }
         }
     }

@@ -53,12 +53,24 @@ const OF_FILES: [Kind; 14] = [
     Kind::LinkLoop,
     Kind::DeviceLink,
 ];
-const OF_FOLDERS: [Kind; 6] = [Kind::Remove, Kind::Replace, Kind::Swap, Kind::Empty, Kind::Pipe, Kind::DanglingLink];
+const OF_FOLDERS: [Kind; 6] = [
+    Kind::Remove,
+    Kind::Replace,
+    Kind::Swap,
+    Kind::Empty,
+    Kind::Pipe,
+    Kind::DanglingLink,
+];
 
 impl Damaged {
     /// Whether this file was damaged, or is below a folder that was.
     pub(super) fn touches(&self, name: &str) -> bool {
-        let below = |folder: &str| name == folder || name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        let below = |folder: &str| {
+            name == folder
+                || name
+                    .strip_prefix(folder)
+                    .is_some_and(|rest| rest.starts_with('/'))
+        };
         below(&self.name) || self.other.as_deref().is_some_and(below)
     }
 }
@@ -69,12 +81,21 @@ impl fmt::Display for Damaged {
         if let Some(other) = &self.other {
             write!(f, " with {other}")?;
         }
-        write!(f, "{}{}", self.detail, if self.unseen { " (time kept)" } else { "" })
+        write!(
+            f,
+            "{}{}",
+            self.detail,
+            if self.unseen { " (time kept)" } else { "" }
+        )
     }
 }
 
 /// Damages one of the files or folders `names` below `root`; none if it is gone by earlier damage.
-pub(super) fn draw(root: &Path, names: &[String], random: &mut Random) -> io::Result<Option<Damaged>> {
+pub(super) fn draw(
+    root: &Path,
+    names: &[String],
+    random: &mut Random,
+) -> io::Result<Option<Damaged>> {
     // Each time a plugin is damaged costs a copy of 200 MB.
     let mut name = random.pick(names).clone();
     for _ in 0..3 {
@@ -84,16 +105,31 @@ pub(super) fn draw(root: &Path, names: &[String], random: &mut Random) -> io::Re
     }
     let path = root.join(&name);
     // What earlier damage made of it is damage enough.
-    let Some(metadata) = path.symlink_metadata().ok().filter(|found| found.is_file() || found.is_dir()) else {
+    let Some(metadata) = path
+        .symlink_metadata()
+        .ok()
+        .filter(|found| found.is_file() || found.is_dir())
+    else {
         return Ok(None);
     };
     let is_folder = metadata.is_dir();
-    let kind = *if is_folder { random.pick(&OF_FOLDERS) } else { random.pick(&OF_FILES) };
+    let kind = *if is_folder {
+        random.pick(&OF_FOLDERS)
+    } else {
+        random.pick(&OF_FILES)
+    };
     let others: Vec<&String> = names
         .iter()
         .filter(|other| {
-            let apart = !other.starts_with(&name) && !name.starts_with(*other) && !other.ends_with(".so");
-            let same_kind = |found: std::fs::Metadata| if is_folder { found.is_dir() } else { found.is_file() };
+            let apart =
+                !other.starts_with(&name) && !name.starts_with(*other) && !other.ends_with(".so");
+            let same_kind = |found: std::fs::Metadata| {
+                if is_folder {
+                    found.is_dir()
+                } else {
+                    found.is_file()
+                }
+            };
             apart && root.join(other).symlink_metadata().is_ok_and(same_kind)
         })
         .collect();
@@ -102,22 +138,50 @@ pub(super) fn draw(root: &Path, names: &[String], random: &mut Random) -> io::Re
         return Ok(None);
     }
     let other = takes_other.then(|| (*random.pick(&others)).clone());
-    // A plugin whose time is kept is taken as it is: only its digest tells, and that is not taken at each start.
+    // A plugin whose time is kept is taken as it is: only its digest tells, and that is not taken
+    // at each start.
     let unseen = !is_folder && !name.ends_with(".so") && random.percent(30);
-    let times = (metadata.modified()?, SystemTime::now() + Duration::from_secs(1));
-    let mut damaged = Damaged { kind, name, other, unseen, detail: String::new() };
+    let times = (
+        metadata.modified()?,
+        SystemTime::now() + Duration::from_secs(1),
+    );
+    let mut damaged = Damaged {
+        kind,
+        name,
+        other,
+        unseen,
+        detail: String::new(),
+    };
     damaged.detail = apply(root, &damaged, is_folder, random)?;
-    if matches!(kind, Kind::Truncate | Kind::FlipBit | Kind::Empty | Kind::Append) && !is_folder {
+    if matches!(
+        kind,
+        Kind::Truncate | Kind::FlipBit | Kind::Empty | Kind::Append
+    ) && !is_folder
+    {
         let time = if unseen { times.0 } else { times.1 };
-        fs::File::options().append(true).open(&path)?.set_modified(time)?;
+        fs::File::options()
+            .append(true)
+            .open(&path)?
+            .set_modified(time)?;
     }
     Ok(Some(damaged))
 }
 
-fn apply(root: &Path, damaged: &Damaged, is_folder: bool, random: &mut Random) -> io::Result<String> {
+fn apply(
+    root: &Path,
+    damaged: &Damaged,
+    is_folder: bool,
+    random: &mut Random,
+) -> io::Result<String> {
     let path = root.join(&damaged.name);
     let other = damaged.other.as_ref().map(|other| root.join(other));
-    let remove = |path: &Path| if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    let remove = |path: &Path| {
+        if is_folder {
+            fs::remove_dir_all(path)
+        } else {
+            fs::remove_file(path)
+        }
+    };
     match damaged.kind {
         Kind::Truncate => {
             own(&path)?;
@@ -133,7 +197,11 @@ fn apply(root: &Path, damaged: &Damaged, is_folder: bool, random: &mut Random) -
                 return Ok(" (empty)".to_owned());
             }
             // Of large files mostly the beginning is read in a short run.
-            let end = if random.percent(50) { bytes.len() } else { bytes.len().min(20_000) };
+            let end = if random.percent(50) {
+                bytes.len()
+            } else {
+                bytes.len().min(20_000)
+            };
             let (at, bit) = (random.below(end), random.below(8));
             bytes[at] ^= 1 << bit;
             fs::write(&path, bytes)?;
@@ -145,13 +213,19 @@ fn apply(root: &Path, damaged: &Damaged, is_folder: bool, random: &mut Random) -
         }
         Kind::Append => {
             own(&path)?;
-            let bytes: Vec<u8> = (0..1 + random.below(64)).map(|_| random.next_u64() as u8).collect();
+            let bytes: Vec<u8> = (0..1 + random.below(64))
+                .map(|_| random.next_u64() as u8)
+                .collect();
             io::Write::write_all(&mut fs::File::options().append(true).open(&path)?, &bytes)?;
         }
         Kind::Replace => {
             let other = other.expect("it was drawn");
             remove(&path)?;
-            if is_folder { crate::process::link_tree(&other, &path)? } else { _ = fs::copy(&other, &path)? }
+            if is_folder {
+                crate::process::link_tree(&other, &path)?
+            } else {
+                _ = fs::copy(&other, &path)?
+            }
         }
         Kind::Swap => {
             let (other, between) = (other.expect("it was drawn"), root.join("between"));

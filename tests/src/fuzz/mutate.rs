@@ -31,10 +31,23 @@ const NUMBERS: [i128; 22] = [
     u64::MAX as i128 + 1,
 ];
 
-const WORDS: [&str; 12] =
-    ["NaN", "inf", "-", "1e999", "null", "\"", "\\", "\n", "\0", "\u{fffd}", "\u{e9}", "18446744073709551616"];
+const WORDS: [&str; 12] = [
+    "NaN",
+    "inf",
+    "-",
+    "1e999",
+    "null",
+    "\"",
+    "\\",
+    "\n",
+    "\0",
+    "\u{fffd}",
+    "\u{e9}",
+    "18446744073709551616",
+];
 
-/// One of the seeds after one to eight mutations; mostly few, so that much of the input stays valid.
+/// One of the seeds after one to eight mutations; mostly few, so that much of the input stays
+/// valid.
 pub(super) fn mutated(seeds: &[Vec<u8>], dictionary: &[&str], random: &mut Random) -> Vec<u8> {
     let mut bytes = random.pick(seeds).clone();
     let most = if random.percent(60) { 2 } else { 8 };
@@ -61,7 +74,11 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
         // A piece twice, or many times.
         5 => {
             let count = upto(random, 64);
-            let times = if random.percent(10) { 1 + random.below(200) } else { 1 };
+            let times = if random.percent(10) {
+                1 + random.below(200)
+            } else {
+                1
+            };
             let piece = bytes[at..at + count].repeat(times);
             bytes.splice(at..at, piece);
         }
@@ -78,7 +95,11 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
         10 => swap_pieces(bytes, random),
         11 | 12 if !dictionary.is_empty() => {
             let word = *random.pick(dictionary);
-            let replaced = if random.percent(50) { upto(random, word.len()) } else { 0 };
+            let replaced = if random.percent(50) {
+                upto(random, word.len())
+            } else {
+                0
+            };
             bytes.splice(at..at + replaced, word.bytes());
         }
         _ => {
@@ -91,8 +112,13 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
 /// A number of 1, 2, 4 or 8 bytes in either order.
 fn binary_number(bytes: &mut [u8], at: usize, random: &mut Random) {
     let width = *random.pick(&[1, 2, 4, 8]);
-    let Some(place) = bytes.get_mut(at..at + width) else { return };
-    let mut number = (random.pick(&NUMBERS).wrapping_add(random.below(3) as i128 - 1)).to_le_bytes();
+    let Some(place) = bytes.get_mut(at..at + width) else {
+        return;
+    };
+    let mut number = (random
+        .pick(&NUMBERS)
+        .wrapping_add(random.below(3) as i128 - 1))
+    .to_le_bytes();
     if random.percent(50) {
         number[..width].reverse();
     }
@@ -101,20 +127,30 @@ fn binary_number(bytes: &mut [u8], at: usize, random: &mut Random) {
 
 /// A run of digits becomes another number.
 fn decimal_number(bytes: &mut Vec<u8>, random: &mut Random) {
-    let is_start = |at: usize| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit());
+    let is_start =
+        |at: usize| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit());
     let starts: Vec<usize> = (0..bytes.len()).filter(|at| is_start(*at)).collect();
     if starts.is_empty() {
         return;
     }
     let start = *random.pick(&starts);
-    let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    bytes.splice(start..start + digits, random.pick(&NUMBERS).to_string().into_bytes());
+    let digits = bytes[start..]
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    bytes.splice(
+        start..start + digits,
+        random.pick(&NUMBERS).to_string().into_bytes(),
+    );
 }
 
 /// Two of the pieces between separators change places.
 fn swap_pieces(bytes: &mut Vec<u8>, random: &mut Random) {
     let separator = *random.pick(b",:.\n x=+ ");
-    let mut pieces: Vec<Vec<u8>> = bytes.split(|byte| *byte == separator).map(<[u8]>::to_vec).collect();
+    let mut pieces: Vec<Vec<u8>> = bytes
+        .split(|byte| *byte == separator)
+        .map(<[u8]>::to_vec)
+        .collect();
     let (one, other) = (random.below(pieces.len()), random.below(pieces.len()));
     pieces.swap(one, other);
     *bytes = pieces.join(&separator);

@@ -35,40 +35,96 @@ pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-const JSON: &[&str] = &["{", "}", "[", "]", ":", ",", "true", "1e400", "\"a\"", "\\u0000", "\\ud800"];
+const JSON: &[&str] = &[
+    "{", "}", "[", "]", ":", ",", "true", "1e400", "\"a\"", "\\u0000", "\\ud800",
+];
 
 const TARGETS: &[Target] = &[
-    Target { name: "idx", run: data::fuzz::idx, seeds: data::fuzz::idx_seeds, dictionary: &[] },
-    Target { name: "idx_gzip", run: data::fuzz::idx_gzip, seeds: data::fuzz::idx_gzip_seeds, dictionary: &[] },
+    Target {
+        name: "idx",
+        run: data::fuzz::idx,
+        seeds: data::fuzz::idx_seeds,
+        dictionary: &[],
+    },
+    Target {
+        name: "idx_gzip",
+        run: data::fuzz::idx_gzip,
+        seeds: data::fuzz::idx_gzip_seeds,
+        dictionary: &[],
+    },
     Target {
         name: "tokenizer",
         run: data::fuzz::tokenizer,
         seeds: data::fuzz::tokenizer_seeds,
-        dictionary: &["{", "\"tokenizer\"", "\"characters\"", "\"bytes\"", "\"gpt2\"", "\\u0041", "\\ud83d\\ude00"],
+        dictionary: &[
+            "{",
+            "\"tokenizer\"",
+            "\"characters\"",
+            "\"bytes\"",
+            "\"gpt2\"",
+            "\\u0041",
+            "\\ud83d\\ude00",
+        ],
     },
     Target {
         name: "byte_pairs",
         run: data::fuzz::byte_pairs,
         seeds: data::fuzz::byte_pairs_seeds,
-        dictionary: &["#version", "\u{120}", "a a\naa aa\naaaa aaaa\n", "\0", " ", "\n"],
+        dictionary: &[
+            "#version",
+            "\u{120}",
+            "a a\naa aa\naaaa aaaa\n",
+            "\0",
+            " ",
+            "\n",
+        ],
     },
-    Target { name: "checkpoint_manifest", run: train::fuzz::manifest, seeds: train::fuzz::manifest_seeds, dictionary: JSON },
+    Target {
+        name: "checkpoint_manifest",
+        run: train::fuzz::manifest,
+        seeds: train::fuzz::manifest_seeds,
+        dictionary: JSON,
+    },
     Target {
         name: "checkpoint_arrays",
         run: |data| with_scratch(|scratch| train::fuzz::safetensors(data, scratch)),
         seeds: || with_scratch(train::fuzz::safetensors_seeds),
-        dictionary: &["\"dtype\":\"F32\"", "\"F64\"", "\"BOOL\"", "\"I64\"", "\"shape\":[0]", "data_offsets", "__metadata__"],
+        dictionary: &[
+            "\"dtype\":\"F32\"",
+            "\"F64\"",
+            "\"BOOL\"",
+            "\"I64\"",
+            "\"shape\":[0]",
+            "data_offsets",
+            "__metadata__",
+        ],
     },
     Target {
         name: "metrics_table",
         run: train::fuzz::metrics_table,
         seeds: train::fuzz::metrics_table_seeds,
-        dictionary: &["train", "validation", "test", "step,epoch,seconds,split", ",", "\r\n", "\"\"", "\"", "inf", "-0"],
+        dictionary: &[
+            "train",
+            "validation",
+            "test",
+            "step,epoch,seconds,split",
+            ",",
+            "\r\n",
+            "\"\"",
+            "\"",
+            "inf",
+            "-0",
+        ],
     },
     Target {
         name: "package_marker",
         run: |data| fetch::fuzz::marker(data, Digits::Mnist.package()),
-        seeds: || vec![fetch::fuzz::marker_seed(Digits::Mnist.package()), fetch::fuzz::marker_seed(&cpu_plugin().package)],
+        seeds: || {
+            vec![
+                fetch::fuzz::marker_seed(Digits::Mnist.package()),
+                fetch::fuzz::marker_seed(&cpu_plugin().package),
+            ]
+        },
         dictionary: JSON,
     },
     Target {
@@ -77,14 +133,42 @@ const TARGETS: &[Target] = &[
         seeds: backends::fuzz::program_entry_seeds,
         dictionary: &["HALITEPC"],
     },
-    Target { name: "program_frame", run: pjrt::frame, seeds: pjrt::frame_seeds, dictionary: &["HALITEXE"] },
-    Target { name: "optimized_program", run: pjrt::hlo, seeds: pjrt::hlo_seeds, dictionary: &["while", "call", "all-gather"] },
-    Target { name: "compile_options", run: pjrt::compile_options, seeds: pjrt::compile_options_seeds, dictionary: &["xla_"] },
+    Target {
+        name: "program_frame",
+        run: pjrt::frame,
+        seeds: pjrt::frame_seeds,
+        dictionary: &["HALITEXE"],
+    },
+    Target {
+        name: "optimized_program",
+        run: pjrt::hlo,
+        seeds: pjrt::hlo_seeds,
+        dictionary: &["while", "call", "all-gather"],
+    },
+    Target {
+        name: "compile_options",
+        run: pjrt::compile_options,
+        seeds: pjrt::compile_options_seeds,
+        dictionary: &["xla_"],
+    },
     Target {
         name: "program_text",
         run: pjrt::program_text,
         seeds: pjrt::program_text_seeds,
-        dictionary: &["loc(", "#loc = ", "sdy.", "\"", "\\\"", "//", "mhlo.sharding", "@", "%", ")", "\n", "ML\u{ef}R"],
+        dictionary: &[
+            "loc(",
+            "#loc = ",
+            "sdy.",
+            "\"",
+            "\\\"",
+            "//",
+            "mhlo.sharding",
+            "@",
+            "%",
+            ")",
+            "\n",
+            "ML\u{ef}R",
+        ],
     },
     Target {
         name: "accelerator",
@@ -96,14 +180,37 @@ const TARGETS: &[Target] = &[
         name: "compile_target",
         run: compile_target,
         seeds: || {
-            words(&["cpu:8", "cuda:h100:1x8", "cuda:h200", "tpu:v5e:4x4", "tpu:v4:4x4x4,megacore", "tpu:v6e:16x16,slices=4"])
+            words(&[
+                "cpu:8",
+                "cuda:h100:1x8",
+                "cuda:h200",
+                "tpu:v5e:4x4",
+                "tpu:v4:4x4x4,megacore",
+                "tpu:v6e:16x16,slices=4",
+            ])
         },
-        dictionary: &["tpu:", "cuda:", "v2", "v3", "v4", "v5p", "v5e", "v6e", ",slices=", ",megacore", "x", "b200", "a100"],
+        dictionary: &[
+            "tpu:",
+            "cuda:",
+            "v2",
+            "v3",
+            "v4",
+            "v5p",
+            "v5e",
+            "v6e",
+            ",slices=",
+            ",megacore",
+            "x",
+            "b200",
+            "a100",
+        ],
     },
     Target {
         name: "mesh_axes",
         run: |data| {
-            text(data).and_then(parse::<MeshAxes>).is_some_and(|axes| axes.size() != Some(0))
+            text(data)
+                .and_then(parse::<MeshAxes>)
+                .is_some_and(|axes| axes.size() != Some(0))
                 && survives_printing::<MeshAxes>(data)
         },
         seeds: || words(&["data=2,model=4", "a=1", "data=2, fsdp = 3"]),
@@ -112,7 +219,14 @@ const TARGETS: &[Target] = &[
     Target {
         name: "partition_spec",
         run: |data| survives_printing::<PartitionSpec>(data),
-        seeds: || words(&["(data, None, model)", "()", "None, (model, fsdp)", "((a, b))"]),
+        seeds: || {
+            words(&[
+                "(data, None, model)",
+                "()",
+                "None, (model, fsdp)",
+                "((a, b))",
+            ])
+        },
         dictionary: &["(", ")", ",", "None", " "],
     },
     Target {
@@ -125,20 +239,47 @@ const TARGETS: &[Target] = &[
         name: "pattern",
         run: pattern,
         seeds: || {
-            words(&["**.attention.query|key.weight", "hidden.<odd>.*", "a.**.c", "conv*.<index>", "**.**.**.x", "*a*a*a*a*b"])
+            words(&[
+                "**.attention.query|key.weight",
+                "hidden.<odd>.*",
+                "a.**.c",
+                "conv*.<index>",
+                "**.**.**.x",
+                "*a*a*a*a*b",
+            ])
         },
-        dictionary: &["**.", ".**", "*", "|", ".", "<even>", "<odd>", "<index>", "<name>", "<", ">"],
+        dictionary: &[
+            "**.", ".**", "*", "|", ".", "<even>", "<odd>", "<index>", "<name>", "<", ">",
+        ],
     },
     Target {
         name: "precision",
         run: |data| survives_printing::<DTypePolicy>(data),
-        seeds: || words(&["f32", "bf16-mixed", "f16-mixed", "bf16", "use-bf16", "downcast-bf16"]),
+        seeds: || {
+            words(&[
+                "f32",
+                "bf16-mixed",
+                "f16-mixed",
+                "bf16",
+                "use-bf16",
+                "downcast-bf16",
+            ])
+        },
         dictionary: &["bf16", "-mixed", "f16"],
     },
     Target {
         name: "model",
-        run: |data| text(data).and_then(parse::<TransformerConfig>).is_some_and(|config| config.parameters().is_ok()),
-        seeds: || TransformerConfig::NAMES.iter().map(|name| name.as_bytes().to_vec()).collect(),
+        run: |data| {
+            text(data)
+                .and_then(parse::<TransformerConfig>)
+                .is_some_and(|config| config.parameters().is_ok())
+        },
+        seeds: || {
+            TransformerConfig::NAMES
+                .iter()
+                .map(|name| name.as_bytes().to_vec())
+                .collect()
+        },
         dictionary: &["gpt2-", "llama-"],
     },
     Target {
@@ -187,10 +328,15 @@ fn parse<T: FromStr<Err = halite::Error>>(text: &str) -> Option<T> {
 
 /// `parse(print(parse(x))) == parse(x)`.
 fn survives_printing<T: FromStr<Err = halite::Error> + Display + PartialEq>(data: &[u8]) -> bool {
-    let Some(value) = text(data).and_then(parse::<T>) else { return false };
+    let Some(value) = text(data).and_then(parse::<T>) else {
+        return false;
+    };
     let printed = value.to_string();
     match printed.parse::<T>() {
-        Ok(again) => assert!(again == value, "`{printed}` is parsed as another value, `{again}`"),
+        Ok(again) => assert!(
+            again == value,
+            "`{printed}` is parsed as another value, `{again}`"
+        ),
         Err(error) => panic!("what is printed cannot be parsed: {error}"),
     }
     true
@@ -200,8 +346,15 @@ fn compile_target(data: &[u8]) -> bool {
     if !survives_printing::<backends::Target>(data) {
         return false;
     }
-    let target = text(data).and_then(parse::<backends::Target>).expect("it was parsed before");
-    assert!(target.device_count() > 0 && target.slices() > 0 && target.slices() <= target.device_count(), "{target}");
+    let target = text(data)
+        .and_then(parse::<backends::Target>)
+        .expect("it was parsed before");
+    assert!(
+        target.device_count() > 0
+            && target.slices() > 0
+            && target.slices() <= target.device_count(),
+        "{target}"
+    );
     let _ = (target.spec(), target.crosses_network());
     true
 }
@@ -214,7 +367,10 @@ fn pattern(data: &[u8]) -> bool {
     let text = text(data).expect("it was parsed before");
     let pattern = parse::<Pattern>(text).expect("it was parsed before");
     let plain = !text.contains(['*', '<', '|']);
-    assert!(pattern.matches(text) || !plain, "a path without signs matches itself");
+    assert!(
+        pattern.matches(text) || !plain,
+        "a path without signs matches itself"
+    );
     let long = "a.".repeat(60) + &"a".repeat(60);
     for path in ["", "hidden.1.bias", "blocks.3.attention.key.weight", &long] {
         pattern.matches(path);

@@ -1,4 +1,5 @@
-//! The CPU, which runs, and beside it the compilers of targets: what is compiled for the one is compiled for the others.
+//! The CPU, which runs, and beside it the compilers of targets: what is compiled for the one is
+//! compiled for the others.
 
 use std::{
     collections::HashSet,
@@ -7,8 +8,8 @@ use std::{
 
 use halite_backends::{OpenOptions, OpenTarget, Search, Target};
 use halite_core::{
-    Backend, Client, CompileOptions, DeviceId, Error, ErrorKind, Executable, HostBytes, Launch, Launched, Placement, Platform,
-    Program, ProgramMemory, Result, Signature, TensorType,
+    Backend, Client, CompileOptions, DeviceId, Error, ErrorKind, Executable, HostBytes, Launch,
+    Launched, Placement, Platform, Program, ProgramMemory, Result, Signature, TensorType,
 };
 use halite_fetch::{Bar, Cache};
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin};
@@ -53,18 +54,31 @@ pub(crate) fn open() -> Result<Client> {
     let cache = Cache::open(None)?;
     let plugin = Plugin::load(Search::cpu(&cache).ensure(&mut Bar::default())?.path)?;
     let cpu = plugin.client(vec![("cpu_device_count".to_owned(), 8i64.into())])?;
-    Ok(Client::new(Also { cpu, targets: targets()?, seen: Mutex::default() }))
+    Ok(Client::new(Also {
+        cpu,
+        targets: targets()?,
+        seen: Mutex::default(),
+    }))
 }
 
 fn targets() -> Result<&'static [OpenTarget]> {
     static OPEN: OnceLock<Result<Vec<OpenTarget>, String>> = OnceLock::new();
-    let open = || TARGETS.iter().map(|name| self::target(name)).collect::<Result<_>>().map_err(|error| error.to_string());
-    OPEN.get_or_init(open).as_deref().map_err(|words| Error::new(ErrorKind::Unavailable, "open targets", words))
+    let open = || {
+        TARGETS
+            .iter()
+            .map(|name| self::target(name))
+            .collect::<Result<_>>()
+            .map_err(|error| error.to_string())
+    };
+    OPEN.get_or_init(open)
+        .as_deref()
+        .map_err(|words| Error::new(ErrorKind::Unavailable, "open targets", words))
 }
 
 /// An open target.
 pub(crate) fn target(name: &str) -> Result<OpenTarget> {
-    name.parse::<Target>()?.open(&OpenOptions::default(), &mut Bar::default())
+    name.parse::<Target>()?
+        .open(&OpenOptions::default(), &mut Bar::default())
 }
 
 #[derive(Debug)]
@@ -98,7 +112,11 @@ impl Backend for Also {
 
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Compiled> {
         let compiled = self.cpu.compile(program, options);
-        let is_new = self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(program.code.clone());
+        let is_new = self
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(program.code.clone());
         // Devices and flags are the CPU's.
         if is_new && options.flags.is_empty() && program.devices() <= 8 {
             for target in self.targets {
@@ -108,32 +126,58 @@ impl Backend for Also {
         compiled.map(Compiled)
     }
 
-    fn load(&self, bytes: &[u8], name: &Arc<str>, signature: &Signature, options: &CompileOptions) -> Result<Compiled> {
+    fn load(
+        &self,
+        bytes: &[u8],
+        name: &Arc<str>,
+        signature: &Signature,
+        options: &CompileOptions,
+    ) -> Result<Compiled> {
         self.cpu.load(bytes, name, signature, options).map(Compiled)
     }
 }
 
-/// Compiles for a target. What the CPU takes it must take, but for the known differences, and what the CPU refuses it must refuse.
+/// Compiles for a target. What the CPU takes it must take, but for the known differences, and what
+/// the CPU refuses it must refuse.
 fn compare(target: &OpenTarget, program: &Program, by_cpu: Result<(), &Error>) -> Result<()> {
     let name = target.target();
     let failed = |message: String| {
         let text = String::from_utf8_lossy(&program.code);
-        Err(Error::new(ErrorKind::Internal, "compare", format!("{name}: {message}\n{text}")))
+        Err(Error::new(
+            ErrorKind::Internal,
+            "compare",
+            format!("{name}: {message}\n{text}"),
+        ))
     };
     let text = String::from_utf8_lossy(&program.code);
-    let applies = |known: &&Difference| known.platform == name.platform() && text.contains(known.program);
+    let applies =
+        |known: &&Difference| known.platform == name.platform() && text.contains(known.program);
     let known = DIFFERENCES.iter().find(applies);
-    match (target.compile(program, &CompileOptions::default()), by_cpu, known) {
+    match (
+        target.compile(program, &CompileOptions::default()),
+        by_cpu,
+        known,
+    ) {
         (Err(error), Ok(()), Some(known)) if error.to_string().contains(known.words) => {
             println!("{name} does not take it, as expected: {}", known.because);
             Ok(())
         }
         (Err(error), Ok(()), _) => failed(format!("does not compile: {error}")),
-        (Ok(_), Ok(()), Some(known)) => failed(format!("compiles, which was not expected: {}", known.because)),
+        (Ok(_), Ok(()), Some(known)) => failed(format!(
+            "compiles, which was not expected: {}",
+            known.because
+        )),
         (Ok(compiled), Ok(()), None) => {
             let outputs = compiled.output_types()?;
-            if outputs.iter().map(Option::as_ref).ne(program.signature.outputs.iter().map(Some)) {
-                return failed(format!("gives {outputs:?}, not {:?}", program.signature.outputs));
+            if outputs
+                .iter()
+                .map(Option::as_ref)
+                .ne(program.signature.outputs.iter().map(Some))
+            {
+                return failed(format!(
+                    "gives {outputs:?}, not {:?}",
+                    program.signature.outputs
+                ));
             }
             if compiled.serialize()?.is_empty() {
                 return failed("serializes to nothing".to_owned());

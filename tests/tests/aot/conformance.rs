@@ -1,4 +1,5 @@
-//! The compile half of every conformance case: it runs on the CPU, and its programs are compiled for the targets.
+//! The compile half of every conformance case: it runs on the CPU, and its programs are compiled
+//! for the targets.
 
 use halite_backends::conformance::{Outcome, Subject, cases};
 

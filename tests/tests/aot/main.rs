@@ -1,5 +1,6 @@
-//! Programs compiled for accelerators that are not here, by their vendors' compilers: every case of the conformance suite, every
-//! operation, a training step on every kind of target. libtpu and the CUDA plugin are installed where they are missing.
+//! Programs compiled for accelerators that are not here, by their vendors' compilers: every case of
+//! the conformance suite, every operation, a training step on every kind of target. libtpu and the
+//! CUDA plugin are installed where they are missing.
 
 mod also;
 mod collectives;
@@ -36,7 +37,10 @@ fn every_group_of_operations_is_compiled() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         // Random programs find the compilers' own mistakes, each time others.
         if !["main.rs", "random.rs"].contains(&file.as_str()) {
-            assert!(here.contains(&format!("#[path = \"../ir_ops/{file}\"]")), "{file} is not compiled for the targets");
+            assert!(
+                here.contains(&format!("#[path = \"../ir_ops/{file}\"]")),
+                "{file} is not compiled for the targets"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A whole training step (forward, backward, collectives, Adam, metrics) compiled for every kind of target, and what its compiler
-//! says of memory.
+//! A whole training step (forward, backward, collectives, Adam, metrics) compiled for every kind of
+//! target, and what its compiler says of memory.
 
 use halite::{
     models::{Classify, LanguageModel, Mlp},
@@ -19,16 +19,27 @@ const BATCH: usize = 32;
 fn perceptron(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) -> LoweredStep {
     let mesh = target.mesh(axes.iter().copied()).unwrap();
     let samples = BATCH * mesh.size();
-    let batch = [TensorType::new(DType::U8, [samples, 28, 28]), TensorType::new(DType::U8, [samples])];
+    let batch = [
+        TensorType::new(DType::U8, [samples, 28, 28]),
+        TensorType::new(DType::U8, [samples]),
+    ];
     let model = Mlp::new(&[784, 512, 256, 10]);
-    lower_step(Classify::<Mlp<()>>::new(), model, Adam::new(1e-3), &batch, &LowerOptions::new(&mesh, strategy)).unwrap()
+    lower_step(
+        Classify::<Mlp<()>>::new(),
+        model,
+        Adam::new(1e-3),
+        &batch,
+        &LowerOptions::new(&mesh, strategy),
+    )
+    .unwrap()
 }
 
 /// Bytes of a tensor in a device's memory.
 ///
-/// A GPU and a CPU keep a tensor as it is. A TPU keeps the last two dimensions of its layout in tiles of 8 by 128 elements; of 1, 2 or 4
-/// by 128 where the first of the two is shorter, but a tile has at least 512 bytes, 1024 on v2 and v3. A vector is one column of
-/// such rows. libtpu takes as the last two dimensions those that leave the least empty.
+/// A GPU and a CPU keep a tensor as it is. A TPU keeps the last two dimensions of its layout in
+/// tiles of 8 by 128 elements; of 1, 2 or 4 by 128 where the first of the two is shorter, but a
+/// tile has at least 512 bytes, 1024 on v2 and v3. A vector is one column of such rows. libtpu
+/// takes as the last two dimensions those that leave the least empty.
 fn bytes_in_memory(target: &Target, ty: &TensorType) -> u64 {
     let size = ty.dtype().size() as u64;
     let dims: Vec<u64> = ty.dims().iter().map(|&dim| dim as u64).collect();
@@ -40,42 +51,86 @@ fn bytes_in_memory(target: &Target, ty: &TensorType) -> u64 {
     };
     let tiled = |rows: u64, columns: u64| {
         let rows = rows.max(least / (128 * size));
-        let rows = if rows < 8 { rows.next_power_of_two() } else { rows.next_multiple_of(8) };
+        let rows = if rows < 8 {
+            rows.next_power_of_two()
+        } else {
+            rows.next_multiple_of(8)
+        };
         rows * columns.next_multiple_of(128) * size
     };
     let pairs = (0..dims.len()).flat_map(|row| (0..dims.len()).map(move |column| (row, column)));
     let pairs = pairs.filter(|(row, column)| row != column);
-    let by_pair = pairs.map(|(row, column)| count / (dims[row] * dims[column]) * tiled(dims[row], dims[column]));
-    by_pair.min().unwrap_or_else(|| tiled(count.div_ceil(128), 128))
+    let by_pair = pairs
+        .map(|(row, column)| count / (dims[row] * dims[column]) * tiled(dims[row], dims[column]));
+    by_pair
+        .min()
+        .unwrap_or_else(|| tiled(count.div_ceil(128), 128))
 }
 
 /// The step of a small transformer.
 fn transformer(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) -> LoweredStep {
     let mesh = target.mesh(axes.iter().copied()).unwrap();
     let config = TransformerConfig::tiny();
-    let batch = [TensorType::new(DType::U16, [2 * mesh.size(), config.context + 1])];
+    let batch = [TensorType::new(
+        DType::U16,
+        [2 * mesh.size(), config.context + 1],
+    )];
     let model = Transformer::new(&config).unwrap();
-    lower_step(LanguageModel, model, Adam::new(1e-3), &batch, &LowerOptions::new(&mesh, strategy.min_elements(1))).unwrap()
+    lower_step(
+        LanguageModel,
+        model,
+        Adam::new(1e-3),
+        &batch,
+        &LowerOptions::new(&mesh, strategy.min_elements(1)),
+    )
+    .unwrap()
 }
 
 /// Compiles the perceptron's step.
-fn compiles(name: &str, axes: &[(&str, usize)], strategy: Strategy) -> (CompiledProgram, ProgramMemory) {
+fn compiles(
+    name: &str,
+    axes: &[(&str, usize)],
+    strategy: Strategy,
+) -> (CompiledProgram, ProgramMemory) {
     let target = target(name).unwrap();
     let step = perceptron(&target, axes, strategy);
     compiles_step(name, &target, &step)
 }
 
 /// Compiles a step, checks what every compiler must say of it, and gives it back.
-fn compiles_step(name: &str, target: &OpenTarget, step: &LoweredStep) -> (CompiledProgram, ProgramMemory) {
+fn compiles_step(
+    name: &str,
+    target: &OpenTarget,
+    step: &LoweredStep,
+) -> (CompiledProgram, ProgramMemory) {
     let signature = &step.program.signature;
-    let compiled = target.compile(&step.program, &CompileOptions::default()).unwrap();
+    let compiled = target
+        .compile(&step.program, &CompileOptions::default())
+        .unwrap();
     let memory = compiled.memory().unwrap();
-    println!("{name}: {memory:?}, serialized {} bytes", compiled.serialize().unwrap().len());
+    println!(
+        "{name}: {memory:?}, serialized {} bytes",
+        compiled.serialize().unwrap().len()
+    );
 
-    let sum = |types: &mut dyn Iterator<Item = &TensorType>| types.map(|ty| bytes_in_memory(target.target(), ty)).sum::<u64>();
-    assert_eq!(memory.arguments, sum(&mut signature.inputs.iter()), "{name}: arguments are what the shardings say");
-    let state = sum(&mut signature.donated.iter().map(|&input| &signature.inputs[input]));
-    assert_eq!(memory.aliased, state, "{name}: the memory of the whole state is reused");
+    let sum = |types: &mut dyn Iterator<Item = &TensorType>| {
+        types
+            .map(|ty| bytes_in_memory(target.target(), ty))
+            .sum::<u64>()
+    };
+    assert_eq!(
+        memory.arguments,
+        sum(&mut signature.inputs.iter()),
+        "{name}: arguments are what the shardings say"
+    );
+    let state = sum(&mut signature
+        .donated
+        .iter()
+        .map(|&input| &signature.inputs[input]));
+    assert_eq!(
+        memory.aliased, state,
+        "{name}: the memory of the whole state is reused"
+    );
     // The table of a tuple's addresses is counted by some.
     let results = sum(&mut signature.outputs.iter());
     let table = 8 * (signature.outputs.len() as u64 + 1);
@@ -86,15 +141,34 @@ fn compiles_step(name: &str, target: &OpenTarget, step: &LoweredStep) -> (Compil
 
     let peak = memory.peak.expect("every compiler here knows its peak");
     assert!(peak >= memory.arguments, "{name}: {memory:?}");
-    // libtpu also counts what is copied to the chips' small fast memory, for a small model all of it.
+    // libtpu also counts what is copied to the chips' small fast memory, for a small model all of
+    // it.
     let most = memory.arguments + memory.outputs + memory.temporary + memory.code;
-    let most = if target.target().platform() == "tpu" { 2 * most } else { most };
+    let most = if target.target().platform() == "tpu" {
+        2 * most
+    } else {
+        most
+    };
     assert!(peak <= most, "{name}: {memory:?}");
-    assert!(target.memory_per_device().is_none_or(|limit| peak < limit / 100), "{name}: it is a small model");
+    assert!(
+        target
+            .memory_per_device()
+            .is_none_or(|limit| peak < limit / 100),
+        "{name}: it is a small model"
+    );
     // Of several slices it is the program of each.
     let devices = compiled.replicas().unwrap() * compiled.partitions().unwrap();
-    assert_eq!(devices * target.target().slices(), target.devices().len(), "{name}");
-    let outputs: Vec<_> = compiled.output_types().unwrap().into_iter().flatten().collect();
+    assert_eq!(
+        devices * target.target().slices(),
+        target.devices().len(),
+        "{name}"
+    );
+    let outputs: Vec<_> = compiled
+        .output_types()
+        .unwrap()
+        .into_iter()
+        .flatten()
+        .collect();
     assert_eq!(outputs, signature.outputs, "{name}");
     (compiled, memory)
 }
@@ -106,7 +180,10 @@ fn data_parallel(name: &str, devices: usize) {
     // 784 * 512 + 512 + 512 * 256 + 256 + 256 * 10 + 10 parameters in f32.
     let gradients = 535_818 * 4;
     if devices > 1 {
-        assert!(summed >= gradients, "{name}: {summed} bytes are summed over the devices, the gradients are {gradients}");
+        assert!(
+            summed >= gradients,
+            "{name}: {summed} bytes are summed over the devices, the gradients are {gradients}"
+        );
     } else {
         assert_eq!(summed, 0, "{name}");
     }
@@ -115,8 +192,18 @@ fn data_parallel(name: &str, devices: usize) {
 /// Bytes that go into sums over devices.
 fn sums(compiled: &CompiledProgram) -> u64 {
     let collectives = compiled.collectives().unwrap();
-    let is_sum = |kind| matches!(kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter);
-    collectives.uses.iter().filter(|one| is_sum(one.kind)).map(|one| one.bytes).sum()
+    let is_sum = |kind| {
+        matches!(
+            kind,
+            CollectiveKind::AllReduce | CollectiveKind::ReduceScatter
+        )
+    };
+    collectives
+        .uses
+        .iter()
+        .filter(|one| is_sum(one.kind))
+        .map(|one| one.bytes)
+        .sum()
 }
 
 macro_rules! steps {
@@ -150,10 +237,19 @@ fn fully_sharded_a_device_holds_its_part_of_the_state() {
         let (_, whole) = compiles(name, &[("data", 16)], Strategy::data_parallel());
         let (compiled, parts) = compiles(name, &[("data", 16)], Strategy::fsdp());
         // Small parameters stay whole, and a part may fill its tiles less.
-        assert!(parts.arguments < whole.arguments / 6, "{name}: {parts:?} {whole:?}");
+        assert!(
+            parts.arguments < whole.arguments / 6,
+            "{name}: {parts:?} {whole:?}"
+        );
         let collectives = compiled.collectives().unwrap();
-        let gathered = collectives.uses.iter().any(|one| one.kind == CollectiveKind::AllGather);
-        assert!(gathered, "{name}: parameters are gathered where they are used: {collectives:?}");
+        let gathered = collectives
+            .uses
+            .iter()
+            .any(|one| one.kind == CollectiveKind::AllGather);
+        assert!(
+            gathered,
+            "{name}: parameters are gathered where they are used: {collectives:?}"
+        );
     }
 }
 
@@ -163,18 +259,29 @@ fn a_mesh_of_two_axes_splits_batch_and_layers() {
     for name in ["tpu:v5e:4x4", "cuda:h200:2x8"] {
         let (_, memory) = compiles(name, &[("data", 4), ("model", 4)], strategy());
         let (_, whole) = compiles(name, &[("data", 16)], Strategy::data_parallel());
-        assert!(memory.arguments < whole.arguments, "{name}: {memory:?} {whole:?}");
+        assert!(
+            memory.arguments < whole.arguments,
+            "{name}: {memory:?} {whole:?}"
+        );
     }
 }
 
 #[test]
 fn a_mesh_over_several_slices_sums_gradients_between_them() {
-    let (compiled, _) = compiles("tpu:v5e:2x2,slices=2", &[("replica", 2), ("data", 4)], Strategy::data_parallel());
-    // Within a slice they are summed as on one; each device then exchanges its part over the data centre's network.
+    let (compiled, _) = compiles(
+        "tpu:v5e:2x2,slices=2",
+        &[("replica", 2), ("data", 4)],
+        Strategy::data_parallel(),
+    );
+    // Within a slice they are summed as on one; each device then exchanges its part over the data
+    // centre's network.
     assert!(sums(&compiled) > 0, "{:?}", compiled.collectives());
     let (_, code) = compiled.optimized().unwrap();
     let exchange = b"_xla_megascale_reduce_operation";
-    assert!(code.windows(exchange.len()).any(|bytes| bytes == exchange), "nothing is reduced between slices");
+    assert!(
+        code.windows(exchange.len()).any(|bytes| bytes == exchange),
+        "nothing is reduced between slices"
+    );
 }
 
 #[test]
@@ -182,11 +289,20 @@ fn a_transformer_whose_layers_are_a_loop_compiles_fully_sharded() {
     for (name, devices) in [("tpu:v5e:2x2", 4), ("cuda:h100:1x4", 4)] {
         let target = target(name).unwrap();
         let step = transformer(&target, &[("data", devices)], Strategy::fsdp());
-        assert!(String::from_utf8_lossy(&step.program.code).contains("stablehlo.while"), "the layers are one loop");
+        assert!(
+            String::from_utf8_lossy(&step.program.code).contains("stablehlo.while"),
+            "the layers are one loop"
+        );
         let (compiled, _) = compiles_step(name, &target, &step);
         let collectives = compiled.collectives().unwrap();
         assert_eq!(collectives.loops_counted_once, 0, "{name}: {collectives:?}");
-        assert!(collectives.uses.iter().any(|one| one.kind == CollectiveKind::AllGather), "{name}: {collectives:?}");
+        assert!(
+            collectives
+                .uses
+                .iter()
+                .any(|one| one.kind == CollectiveKind::AllGather),
+            "{name}: {collectives:?}"
+        );
     }
 }
 
@@ -200,9 +316,22 @@ fn a_transformer_in_tensor_parallel_sums_activations_within_each_layer() {
         let (compiled, _) = compiles_step(name, &target, &step);
         let collectives = compiled.collectives().unwrap();
         assert_eq!(collectives.loops_counted_once, 0, "{name}: {collectives:?}");
-        let is_sum = |kind| matches!(kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter);
-        let count: u64 = collectives.uses.iter().filter(|one| is_sum(one.kind)).map(|one| one.count).sum();
+        let is_sum = |kind| {
+            matches!(
+                kind,
+                CollectiveKind::AllReduce | CollectiveKind::ReduceScatter
+            )
+        };
+        let count: u64 = collectives
+            .uses
+            .iter()
+            .filter(|one| is_sum(one.kind))
+            .map(|one| one.count)
+            .sum();
         assert!(count >= sums_of_layers, "{name}: {collectives:?}");
-        assert!(collectives.uses.iter().all(|one| one.group == 2), "{name}: {collectives:?}");
+        assert!(
+            collectives.uses.iter().all(|one| one.group == 2),
+            "{name}: {collectives:?}"
+        );
     }
 }

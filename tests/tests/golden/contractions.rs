@@ -39,7 +39,11 @@ functions! {
 /// `(batch, feature, spatial..)`.
 fn dims(g: &Given<'_>, name: &str) -> ConvDims {
     let dims = g.list(name);
-    ConvDims { batch: dims[0], feature: dims[1], spatial: dims[2..].to_vec() }
+    ConvDims {
+        batch: dims[0],
+        feature: dims[1],
+        spatial: dims[2..].to_vec(),
+    }
 }
 
 /// Attribute `padding`: `"SAME"`, `"VALID"`, or pairs.

@@ -10,7 +10,10 @@ use halite_tests::{functions, golden::Given};
 /// `h = tanh(x w + h u)` over `xs`: the last and all of them.
 fn recurrent<'t>(g: &Given<'t>, reverse: bool) -> (Leaf<Tensor<'t>>, Leaf<Tensor<'t>>) {
     let [xs, h, w, u] = ["xs", "h", "w", "u"].map(|name| g.input(name));
-    let options = ScanOptions { reverse, ..ScanOptions::default() };
+    let options = ScanOptions {
+        reverse,
+        ..ScanOptions::default()
+    };
     g.cx.scan_with(options, Leaf(h), Leaf(xs), |Leaf(h), Leaf(x)| {
         let h = (x.matmul(w) + h.matmul(u)).tanh();
         (Leaf(h), Leaf(h))

@@ -1,5 +1,6 @@
-//! Golden values: forward and backward of every operation, layer, loss and optimizer, compared with what JAX computed.
-//! The values are in `tests/golden`, with the script that makes them; the tables here say which function each case is of.
+//! Golden values: forward and backward of every operation, layer, loss and optimizer, compared with
+//! what JAX computed. The values are in `tests/golden`, with the script that makes them; the tables
+//! here say which function each case is of.
 
 mod contractions;
 mod control;
@@ -54,9 +55,21 @@ groups! {
 fn every_case_is_of_a_function_and_every_function_has_a_case() {
     let written: BTreeSet<&str> = functions().iter().map(|(name, _)| *name).collect();
     let stored: BTreeSet<&str> = cases().iter().map(|case| case.function.as_str()).collect();
-    assert_eq!(written.len(), functions().len(), "a function is in two tables");
-    assert_eq!(written.difference(&stored).collect::<Vec<_>>(), Vec::<&&str>::new(), "functions without cases");
-    assert_eq!(stored.difference(&written).collect::<Vec<_>>(), Vec::<&&str>::new(), "cases without functions");
+    assert_eq!(
+        written.len(),
+        functions().len(),
+        "a function is in two tables"
+    );
+    assert_eq!(
+        written.difference(&stored).collect::<Vec<_>>(),
+        Vec::<&&str>::new(),
+        "functions without cases"
+    );
+    assert_eq!(
+        stored.difference(&written).collect::<Vec<_>>(),
+        Vec::<&&str>::new(),
+        "cases without functions"
+    );
 }
 
 #[test]
@@ -71,8 +84,15 @@ fn every_operation_is_in_a_case() {
     let mut seen = operations(&functions());
     // On one device it is nothing.
     seen.retain(|_, op| !matches!(op, Op::ShardingConstraint(_)));
-    let strange: Vec<&str> = seen.iter().filter(|(_, op)| !has_golden_values(op)).map(|(name, _)| *name).collect();
-    assert!(strange.is_empty(), "run elsewhere, and here too: {strange:?}");
+    let strange: Vec<&str> = seen
+        .iter()
+        .filter(|(_, op)| !has_golden_values(op))
+        .map(|(name, _)| *name)
+        .collect();
+    assert!(
+        strange.is_empty(),
+        "run elsewhere, and here too: {strange:?}"
+    );
     let names: Vec<&str> = seen.into_keys().collect();
     assert_eq!(names, OPERATIONS);
 }

@@ -2,9 +2,10 @@
 
 use halite_core::tree::{Leaf, Tree};
 use halite_nn::{
-    Adam, AdamW, BatchNorm, Conv2d, CrossEntropy, Decay, Dropout, Embedding, GroupNorm, Init, LayerNorm, Linear, Mean, Optimizer,
-    Padding, Param, RmsNorm, Sgd, Tensor, bce_with_logits, cross_entropy, huber, init, kl_divergence, mae, mse, optim, rng,
-    soft_cross_entropy, top_k_accuracy,
+    Adam, AdamW, BatchNorm, Conv2d, CrossEntropy, Decay, Dropout, Embedding, GroupNorm, Init,
+    LayerNorm, Linear, Mean, Optimizer, Padding, Param, RmsNorm, Sgd, Tensor, bce_with_logits,
+    cross_entropy, huber, init, kl_divergence, mae, mse, optim, rng, soft_cross_entropy,
+    top_k_accuracy,
 };
 use halite_tests::{functions, golden::Given};
 
@@ -98,7 +99,8 @@ functions! {
 }
 
 fn batch_norm<'t>(g: &Given<'t>) -> BatchNorm<Tensor<'t>> {
-    BatchNorm::new(g.x().dims()[g.x().rank() - 1]).rebuild(["scale", "bias", "mean", "variance"].map(|name| g.input(name)))
+    BatchNorm::new(g.x().dims()[g.x().rank() - 1])
+        .rebuild(["scale", "bias", "mean", "variance"].map(|name| g.input(name)))
 }
 
 fn cross_entropy_of<'t>(g: &Given<'t>) -> Mean<'t> {
@@ -124,13 +126,32 @@ fn or(g: &Given<'_>, name: &str, default: f64) -> f64 {
 fn train<'t>(g: &Given<'t>, optimizer: &impl Optimizer) -> Vec<Tensor<'t>> {
     let dtype = g.input("weight").dtype();
     let model = Linear::new(3, 4).map(|_, param| param.with_dtype(dtype));
-    let mut params = Linear { weight: g.input("weight"), bias: Some(g.input("bias")) };
-    let mut slots = init(g.cx, &optim::slots(optimizer, &model), rng::constant_key(g.cx, rng::key(0)));
+    let mut params = Linear {
+        weight: g.input("weight"),
+        bias: Some(g.input("bias")),
+    };
+    let mut slots = init(
+        g.cx,
+        &optim::slots(optimizer, &model),
+        rng::constant_key(g.cx, rng::key(0)),
+    );
     let steps = g.input("bias_grads").dims()[0];
     for step in 0..steps {
-        let [weight, bias] = ["weight_grads", "bias_grads"].map(|name| g.input(name).index(0, step));
+        let [weight, bias] =
+            ["weight_grads", "bias_grads"].map(|name| g.input(name).index(0, step));
         let number = g.cx.scalar(step as f64, halite_core::DType::S32);
-        (params, slots) = optim::update(optimizer, g.cx, number, &model, params, Linear { weight, bias: Some(bias) }, slots);
+        (params, slots) = optim::update(
+            optimizer,
+            g.cx,
+            number,
+            &model,
+            params,
+            Linear {
+                weight,
+                bias: Some(bias),
+            },
+            slots,
+        );
     }
     params.into_leaves()
 }

@@ -42,5 +42,9 @@ fn window(g: &Given<'_>) -> Window {
 
 fn cumulative<'t>(g: &Given<'t>, scan: impl Fn(Tensor<'t>, usize) -> Tensor<'t>) -> Tensor<'t> {
     let dim = g.size("dim");
-    if g.get("reverse") { scan(g.x().reverse([dim]), dim).reverse([dim]) } else { scan(g.x(), dim) }
+    if g.get("reverse") {
+        scan(g.x().reverse([dim]), dim).reverse([dim])
+    } else {
+        scan(g.x(), dim)
+    }
 }

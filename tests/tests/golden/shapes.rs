@@ -37,6 +37,8 @@ functions! {
 
 /// Different values in one literal, of any type by way of a conversion.
 fn constant<'t>(g: &Given<'t>) -> Tensor<'t> {
-    let literal = Literal::new(&g.get::<Vec<f64>>("values"), g.list("dims")).expect("a value for each element");
-    g.cx.push_one(Op::Constant(literal), &[]).convert(g.dtype("dtype"))
+    let literal = Literal::new(&g.get::<Vec<f64>>("values"), g.list("dims"))
+        .expect("a value for each element");
+    g.cx.push_one(Op::Constant(literal), &[])
+        .convert(g.dtype("dtype"))
 }

@@ -5,8 +5,8 @@ use halite_core::{
     tree::{Leaf, Tree},
 };
 use halite_nn::{
-    Adam, Dropout, Mask, Mean, Param, Rotary, Tensor, Transformer, TransformerConfig, attention, cross_entropy, grad, init,
-    optim, rng,
+    Adam, Dropout, Mask, Mean, Param, Rotary, Tensor, Transformer, TransformerConfig, attention,
+    cross_entropy, grad, init, optim, rng,
 };
 use halite_tests::{functions, golden::Given};
 
@@ -49,12 +49,27 @@ functions! {
 fn described(g: &Given<'_>) -> Transformer<Param> {
     let (layers, width, hidden) = (g.size("layers"), g.size("width"), g.size("hidden"));
     let base = match g.get::<String>("form").as_str() {
-        "gpt2" => TransformerConfig { kv_heads: g.size("heads"), hidden, ..TransformerConfig::gpt2(layers, width) },
-        "llama" => TransformerConfig { kv_heads: 1, ..TransformerConfig::llama(layers, width, hidden) },
+        "gpt2" => TransformerConfig {
+            kv_heads: g.size("heads"),
+            hidden,
+            ..TransformerConfig::gpt2(layers, width)
+        },
+        "llama" => TransformerConfig {
+            kv_heads: 1,
+            ..TransformerConfig::llama(layers, width, hidden)
+        },
         other => panic!("form {other}"),
     };
-    let config = TransformerConfig { heads: g.size("heads"), ..base };
-    Transformer::new(&config.vocabulary(g.size("vocabulary")).context(g.size("context"))).expect("a model of this shape")
+    let config = TransformerConfig {
+        heads: g.size("heads"),
+        ..base
+    };
+    Transformer::new(
+        &config
+            .vocabulary(g.size("vocabulary"))
+            .context(g.size("context")),
+    )
+    .expect("a model of this shape")
 }
 
 fn given<'t>(g: &Given<'t>, described: &Transformer<Param>) -> Transformer<Tensor<'t>> {

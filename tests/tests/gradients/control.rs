@@ -7,16 +7,18 @@ use crate::Case;
 #[test]
 fn the_branch_that_ran_has_the_gradient() {
     for index in [0, 1, 2, 7] {
-        Case::noise(&[&[3], &[3]]).with(&[host::<i32>(&[index], &[])]).check(&format!("case {index}"), |cx, x| {
-            let (a, b) = (x[0], x[1]);
-            let outside = a.sin();
-            let chosen = cx.case(x[2], 3, |branch| match branch {
-                0 => (Leaf(a * outside), Leaf(b)),
-                1 => (Leaf(b.exp() * a), Leaf(outside)),
-                _ => (Leaf(b * 2.0), Leaf(b * b)),
+        Case::noise(&[&[3], &[3]])
+            .with(&[host::<i32>(&[index], &[])])
+            .check(&format!("case {index}"), |cx, x| {
+                let (a, b) = (x[0], x[1]);
+                let outside = a.sin();
+                let chosen = cx.case(x[2], 3, |branch| match branch {
+                    0 => (Leaf(a * outside), Leaf(b)),
+                    1 => (Leaf(b.exp() * a), Leaf(outside)),
+                    _ => (Leaf(b * 2.0), Leaf(b * b)),
+                });
+                vec![chosen.0.0, chosen.1.0]
             });
-            vec![chosen.0.0, chosen.1.0]
-        });
     }
 }
 
@@ -44,7 +46,11 @@ fn a_gradient_stopped_in_a_branch_stays_stopped() {
     let results = eval(
         |cx, x| {
             let x = x[0];
-            let Leaf(y) = cx.cond(x.gt(0.0), || Leaf((x * 3.0).stop_gradient() * x + x.stop_gradient() * x), || Leaf(x));
+            let Leaf(y) = cx.cond(
+                x.gt(0.0),
+                || Leaf((x * 3.0).stop_gradient() * x + x.stop_gradient() * x),
+                || Leaf(x),
+            );
             vec![y, grad(y, &Leaf(x)).0]
         },
         &[host(&[2.0], &[])],
@@ -58,21 +64,34 @@ fn loops_run_with_captured_values_and_nest() {
         |cx, x| {
             let (limit, factor) = (x[0], x[1]);
             let grown = cx.while_loop(
-                (Leaf(cx.scalar(1.0, DType::F64)), Leaf(cx.scalar(0.0, DType::S32))),
+                (
+                    Leaf(cx.scalar(1.0, DType::F64)),
+                    Leaf(cx.scalar(0.0, DType::S32)),
+                ),
                 |state| state.0.0.lt(limit),
                 |(value, count)| (Leaf(value.0 * factor), Leaf(count.0 + 1)),
             );
             // Sum over i < 4 of sum over j < 3 of (i * j + factor).
             let sum = cx.repeat(4, Leaf(cx.scalar(0.0, DType::F64)), |i, Leaf(sum)| {
                 let i = i.convert(DType::F64);
-                cx.repeat(3, Leaf(sum), |j, Leaf(sum)| Leaf(sum + i * j.convert(DType::F64) + factor))
+                cx.repeat(3, Leaf(sum), |j, Leaf(sum)| {
+                    Leaf(sum + i * j.convert(DType::F64) + factor)
+                })
             });
             let none = cx.repeat(0, Leaf(factor), |_, Leaf(x)| Leaf(x * 2.0));
             vec![grown.0.0, grown.1.0, sum.0, none.0]
         },
         &[host(&[100.0], &[]), host(&[3.0], &[])],
     );
-    assert_eq!(results, [host(&[243.0], &[]), host(&[5i32], &[]), host(&[18.0 + 36.0], &[]), host(&[3.0], &[])]);
+    assert_eq!(
+        results,
+        [
+            host(&[243.0], &[]),
+            host(&[5i32], &[]),
+            host(&[18.0 + 36.0], &[]),
+            host(&[3.0], &[])
+        ]
+    );
 }
 
 #[test]
@@ -104,6 +123,9 @@ fn a_gradient_through_a_loop_is_a_mistake_that_names_it() {
     )
     .unwrap_err()
     .to_string();
-    assert!(error.contains("control.rs:") && error.contains("grad: `while` has no gradient here"), "{error}");
+    assert!(
+        error.contains("control.rs:") && error.contains("grad: `while` has no gradient here"),
+        "{error}"
+    );
     assert!(error.contains("use `scan` or `repeat`"), "{error}");
 }

@@ -25,17 +25,25 @@ fn every_unary_operation_has_its_derivative() {
         (Unary::Tanh, -2.0, 2.0),
     ];
     for (op, low, high) in smooth {
-        Case::within(low, high, &[&[7]]).check(&format!("{op:?}"), move |_, x| vec![x[0].unary(op)]);
+        Case::within(low, high, &[&[7]])
+            .check(&format!("{op:?}"), move |_, x| vec![x[0].unary(op)]);
     }
 }
 
 #[test]
 fn what_is_flat_has_a_zero_gradient_and_no_mistake() {
-    let flat = [Unary::Ceil, Unary::Floor, Unary::RoundNearestAfz, Unary::RoundNearestEven, Unary::Sign];
+    let flat = [
+        Unary::Ceil,
+        Unary::Floor,
+        Unary::RoundNearestAfz,
+        Unary::RoundNearestEven,
+        Unary::Sign,
+    ];
     let results = eval(
         move |cx, x| {
             let losses = flat.iter().map(|&op| x[0].unary(op).sum_all());
-            let mut slopes: Vec<Tensor<'_>> = losses.map(|loss| grad(loss, &Leaf(x[0])).0).collect();
+            let mut slopes: Vec<Tensor<'_>> =
+                losses.map(|loss| grad(loss, &Leaf(x[0])).0).collect();
             // Without any path, `grad` is a mistake, and `vjp` gives zeros.
             let cut = [
                 x[0].gt(0.0).convert(DType::F64).sum_all(),
@@ -48,7 +56,11 @@ fn what_is_flat_has_a_zero_gradient_and_no_mistake() {
         &[host(&[0.3, -1.7, 2.5], &[3])],
     );
     assert_eq!(results.len(), 8);
-    assert!(results.iter().all(|result| *result == host(&[0.0; 3], &[3])));
+    assert!(
+        results
+            .iter()
+            .all(|result| *result == host(&[0.0; 3], &[3]))
+    );
 }
 
 #[test]
@@ -78,35 +90,58 @@ fn broadcasting_sums_back() {
 #[test]
 fn choices_pass_it_to_what_was_chosen() {
     Case::noise(&[&[9], &[9], &[9]]).check("select", |_, x| vec![x[2].gt(0.0).select(x[0], x[1])]);
-    Case::noise(&[&[9], &[9]]).check("select by a scalar", |_, x| vec![x[0].sum_all().gt(0.0).select(x[0], x[1] * 3.0)]);
+    Case::noise(&[&[9], &[9]]).check("select by a scalar", |_, x| {
+        vec![x[0].sum_all().gt(0.0).select(x[0], x[1] * 3.0)]
+    });
     Case::noise(&[&[9]]).check("clamp between numbers", |_, x| vec![x[0].clamp(-1.0, 0.7)]);
-    Case::noise(&[&[9], &[], &[]]).check("clamp between scalars", |_, x| vec![x[0].clamp(x[1] * 0.1 - 1.0, x[2] * 0.1 + 1.0)]);
-    Case::noise(&[&[9], &[9], &[9]]).check("clamp between tensors", |_, x| vec![x[0].clamp(x[1] * 0.3 - 0.8, x[2] * 0.3 + 0.8)]);
+    Case::noise(&[&[9], &[], &[]]).check("clamp between scalars", |_, x| {
+        vec![x[0].clamp(x[1] * 0.1 - 1.0, x[2] * 0.1 + 1.0)]
+    });
+    Case::noise(&[&[9], &[9], &[9]]).check("clamp between tensors", |_, x| {
+        vec![x[0].clamp(x[1] * 0.3 - 0.8, x[2] * 0.3 + 0.8)]
+    });
 }
 
 #[test]
 fn conversions_pass_it_on_in_the_other_type() {
-    Case::noise(&[&[9]]).coarse().check("convert", |_, x| vec![x[0].convert(DType::F32)]);
-    Case::noise(&[&[9]]).coarse().check("reduce precision", |_, x| vec![x[0].reduce_precision(8, 23)]);
+    Case::noise(&[&[9]])
+        .coarse()
+        .check("convert", |_, x| vec![x[0].convert(DType::F32)]);
+    Case::noise(&[&[9]])
+        .coarse()
+        .check("reduce precision", |_, x| {
+            vec![x[0].reduce_precision(8, 23)]
+        });
 }
 
 #[test]
 fn corner_cases_are_those_of_jax() {
     let slopes = |function: fn(Tensor<'_>) -> Tensor<'_>, at: &[f64]| {
-        let results =
-            eval(move |_, x| vec![grad(function(x[0]).sum_all(), &halite_core::tree::Leaf(x[0])).0], &[host(at, &[at.len()])]);
+        let results = eval(
+            move |_, x| vec![grad(function(x[0]).sum_all(), &halite_core::tree::Leaf(x[0])).0],
+            &[host(at, &[at.len()])],
+        );
         results[0].as_slice::<f64>().unwrap().to_vec()
     };
     assert_eq!(slopes(|x| x.relu(), &[-1.0, 0.0, 2.0]), [0.0, 0.0, 1.0]);
-    assert_eq!(slopes(|x| x.maximum(1.0), &[0.0, 1.0, 2.0]), [0.0, 0.5, 1.0]);
-    assert_eq!(slopes(|x| x.minimum(1.0), &[0.0, 1.0, 2.0]), [1.0, 0.5, 0.0]);
+    assert_eq!(
+        slopes(|x| x.maximum(1.0), &[0.0, 1.0, 2.0]),
+        [0.0, 0.5, 1.0]
+    );
+    assert_eq!(
+        slopes(|x| x.minimum(1.0), &[0.0, 1.0, 2.0]),
+        [1.0, 0.5, 0.0]
+    );
     assert_eq!(slopes(|x| x.abs(), &[-3.0, 0.0, 3.0]), [-1.0, 0.0, 1.0]);
     assert_eq!(slopes(|x| x.sqrt(), &[0.0, 4.0]), [f64::INFINITY, 0.25]);
     assert_eq!(slopes(|x| x.pow(0.0), &[0.0, 2.0]), [0.0, 0.0]);
     assert_eq!(slopes(|x| x.pow(2.0), &[0.0, -3.0]), [0.0, -6.0]);
     assert_eq!(slopes(|x| (x * 0.0 + 2.0).pow(x), &[0.0]), [2f64.ln()]);
     assert_eq!(slopes(|x| (x * 0.0).pow(x + 2.0), &[0.0]), [0.0]);
-    assert_eq!(slopes(|x| x.clamp(0.0, 1.0), &[-1.0, 0.0, 0.5, 1.0, 2.0]), [0.0, 0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(
+        slopes(|x| x.clamp(0.0, 1.0), &[-1.0, 0.0, 0.5, 1.0, 2.0]),
+        [0.0, 0.0, 1.0, 0.0, 0.0]
+    );
     assert_eq!(slopes(|x| x.max([0]), &[1.0, 3.0, 3.0]), [0.0, 0.5, 0.5]);
     assert_eq!(slopes(|x| x.prod([0]), &[0.0, 3.0, 2.0]), [6.0, 0.0, 0.0]);
     assert_eq!(slopes(|x| x.prod([0]), &[0.0, 0.0, 2.0]), [0.0, 0.0, 0.0]);

@@ -10,7 +10,9 @@ fn products_of_matrices() {
     Case::noise(&[&[2, 3, 4], &[4, 2]]).check("dense layer", |_, x| vec![x[0].matmul(x[1])]);
     Case::noise(&[&[2, 2, 3, 4], &[2, 2, 4, 2]]).check("batches", |_, x| vec![x[0].matmul(x[1])]);
     Case::noise(&[&[4], &[4, 2]]).check("vector by matrix", |_, x| vec![x[0].matmul(x[1])]);
-    Case::noise(&[&[4], &[4]]).check("inner product", |_, x| vec![x[0].tensordot(x[1], &[(0, 0)])]);
+    Case::noise(&[&[4], &[4]]).check("inner product", |_, x| {
+        vec![x[0].tensordot(x[1], &[(0, 0)])]
+    });
     Case::noise(&[&[3], &[4]]).check("outer product", |_, x| vec![x[0].tensordot(x[1], &[])]);
     Case::noise(&[&[3, 3]]).check("a matrix by itself", |_, x| vec![x[0].matmul(x[0])]);
 }
@@ -25,17 +27,28 @@ fn products_over_dimensions_in_any_order() {
         result: DType::F64,
     };
     // left: [b1, c2, b0, free, c1], right: [b0, c1, c2, b1, free]
-    Case::noise(&[&[2, 3, 4, 5, 2], &[4, 2, 3, 2, 3]])
-        .check("mixed dimensions", move |_, x| vec![x[0].dot_general(x[1], dot.clone())]);
+    Case::noise(&[&[2, 3, 4, 5, 2], &[4, 2, 3, 2, 3]]).check("mixed dimensions", move |_, x| {
+        vec![x[0].dot_general(x[1], dot.clone())]
+    });
 }
 
 #[test]
 fn narrow_products_go_back_narrow() {
-    Case::noise(&[&[3, 4], &[4, 2]]).coarse().check("f32 to f64", |_, x| {
-        let dot =
-            Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![1], right_contract: vec![0], result: DType::F64 };
-        vec![x[0].convert(DType::F32).dot_general(x[1].convert(DType::F32), dot)]
-    });
+    Case::noise(&[&[3, 4], &[4, 2]])
+        .coarse()
+        .check("f32 to f64", |_, x| {
+            let dot = Dot {
+                left_batch: vec![],
+                right_batch: vec![],
+                left_contract: vec![1],
+                right_contract: vec![0],
+                result: DType::F64,
+            };
+            vec![
+                x[0].convert(DType::F32)
+                    .dot_general(x[1].convert(DType::F32), dot),
+            ]
+        });
 }
 
 #[test]
@@ -43,28 +56,71 @@ fn convolutions_with_every_option() {
     let options = ConvOptions::default;
     let cases: [(&str, [usize; 4], [usize; 4], ConvOptions); 9] = [
         ("plain", [2, 5, 4, 3], [3, 2, 3, 2], options()),
-        ("same", [2, 5, 4, 3], [3, 2, 3, 2], ConvOptions { padding: Padding::Same, ..options() }),
-        ("strides", [2, 7, 6, 2], [3, 2, 2, 3], ConvOptions { strides: vec![2, 3], ..options() }),
+        (
+            "same",
+            [2, 5, 4, 3],
+            [3, 2, 3, 2],
+            ConvOptions {
+                padding: Padding::Same,
+                ..options()
+            },
+        ),
+        (
+            "strides",
+            [2, 7, 6, 2],
+            [3, 2, 2, 3],
+            ConvOptions {
+                strides: vec![2, 3],
+                ..options()
+            },
+        ),
         (
             "strides and padding",
             [1, 7, 6, 2],
             [3, 3, 2, 3],
-            ConvOptions { strides: vec![2, 2], padding: Padding::Same, ..options() },
+            ConvOptions {
+                strides: vec![2, 2],
+                padding: Padding::Same,
+                ..options()
+            },
         ),
         (
             "uneven and negative padding",
             [1, 6, 6, 2],
             [2, 3, 2, 2],
-            ConvOptions { padding: Padding::Explicit(vec![(2, 0), (-1, 3)]), ..options() },
+            ConvOptions {
+                padding: Padding::Explicit(vec![(2, 0), (-1, 3)]),
+                ..options()
+            },
         ),
-        ("kernel dilation", [1, 7, 7, 2], [2, 3, 2, 2], ConvOptions { kernel_dilation: vec![3, 2], ..options() }),
+        (
+            "kernel dilation",
+            [1, 7, 7, 2],
+            [2, 3, 2, 2],
+            ConvOptions {
+                kernel_dilation: vec![3, 2],
+                ..options()
+            },
+        ),
         (
             "transposed",
             [1, 3, 4, 2],
             [3, 2, 2, 2],
-            ConvOptions { input_dilation: vec![2, 3], padding: Padding::Explicit(vec![(1, 2), (0, 1)]), ..options() },
+            ConvOptions {
+                input_dilation: vec![2, 3],
+                padding: Padding::Explicit(vec![(1, 2), (0, 1)]),
+                ..options()
+            },
         ),
-        ("groups", [2, 4, 4, 6], [2, 2, 2, 9], ConvOptions { groups: 3, ..options() }),
+        (
+            "groups",
+            [2, 4, 4, 6],
+            [2, 2, 2, 9],
+            ConvOptions {
+                groups: 3,
+                ..options()
+            },
+        ),
         (
             "depthwise, strides, dilations",
             [2, 6, 7, 3],
@@ -81,15 +137,29 @@ fn convolutions_with_every_option() {
     for (name, x, kernel, options) in cases {
         Case::noise(&[&x, &kernel]).check(name, move |_, x| vec![x[0].conv(x[1], &options)]);
     }
-    Case::noise(&[&[2, 6, 3], &[3, 3, 2]]).check("one dimension", |_, x| vec![x[0].conv(x[1], &ConvOptions::default())]);
+    Case::noise(&[&[2, 6, 3], &[3, 3, 2]]).check("one dimension", |_, x| {
+        vec![x[0].conv(x[1], &ConvOptions::default())]
+    });
 }
 
 #[test]
 fn convolutions_with_dimensions_in_any_order_batch_groups_and_reversal() {
     let general = Convolution {
-        input: ConvDims { batch: 2, feature: 0, spatial: vec![3, 1] },
-        kernel: ConvDims { batch: 1, feature: 3, spatial: vec![0, 2] },
-        output: ConvDims { batch: 3, feature: 1, spatial: vec![2, 0] },
+        input: ConvDims {
+            batch: 2,
+            feature: 0,
+            spatial: vec![3, 1],
+        },
+        kernel: ConvDims {
+            batch: 1,
+            feature: 3,
+            spatial: vec![0, 2],
+        },
+        output: ConvDims {
+            batch: 3,
+            feature: 1,
+            spatial: vec![2, 0],
+        },
         strides: vec![1, 2],
         padding: vec![(1, 0), (2, 1)],
         input_dilation: vec![2, 1],
@@ -101,9 +171,21 @@ fn convolutions_with_dimensions_in_any_order_batch_groups_and_reversal() {
     };
     let conv = general.clone();
     // x: [in 3, w 5, batch 2, h 4], kernel: [h 2, out 4, w 2, in 3]
-    Case::noise(&[&[3, 5, 2, 4], &[2, 4, 2, 3]]).check("general", move |_, x| vec![x[0].conv_general(x[1], conv.clone())]);
-    let conv = Convolution { batch_groups: 2, ..general.clone() };
-    Case::noise(&[&[3, 5, 4, 4], &[2, 4, 2, 3]]).check("batch groups", move |_, x| vec![x[0].conv_general(x[1], conv.clone())]);
-    let conv = Convolution { feature_groups: 2, ..general };
-    Case::noise(&[&[6, 5, 2, 4], &[2, 4, 2, 3]]).check("feature groups", move |_, x| vec![x[0].conv_general(x[1], conv.clone())]);
+    Case::noise(&[&[3, 5, 2, 4], &[2, 4, 2, 3]]).check("general", move |_, x| {
+        vec![x[0].conv_general(x[1], conv.clone())]
+    });
+    let conv = Convolution {
+        batch_groups: 2,
+        ..general.clone()
+    };
+    Case::noise(&[&[3, 5, 4, 4], &[2, 4, 2, 3]]).check("batch groups", move |_, x| {
+        vec![x[0].conv_general(x[1], conv.clone())]
+    });
+    let conv = Convolution {
+        feature_groups: 2,
+        ..general
+    };
+    Case::noise(&[&[6, 5, 2, 4], &[2, 4, 2, 3]]).check("feature groups", move |_, x| {
+        vec![x[0].conv_general(x[1], conv.clone())]
+    });
 }

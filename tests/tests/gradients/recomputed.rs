@@ -1,6 +1,6 @@
-//! Gradients of f32 networks whose activations XLA computes again inside fused backward kernels, where they may round
-//! differently from the forward pass. The reference is the same network with each activation behind an optimization
-//! barrier.
+//! Gradients of f32 networks whose activations XLA computes again inside fused backward kernels,
+//! where they may round differently from the forward pass. The reference is the same network with
+//! each activation behind an optimization barrier.
 
 use halite_core::{DType, HostArray, TensorType, tree::Leaf};
 use halite_ir::{Reduction, Scatter};
@@ -9,7 +9,12 @@ use halite_tests::eval::{Function, eval, host, noise};
 
 fn f32s(seed: u64, dims: &[usize], scale: f64) -> HostArray {
     let values = noise(seed, dims, -scale, scale);
-    let values: Vec<f32> = values.as_slice::<f64>().unwrap().iter().map(|&value| value as f32).collect();
+    let values: Vec<f32> = values
+        .as_slice::<f64>()
+        .unwrap()
+        .iter()
+        .map(|&value| value as f32)
+        .collect();
     host(&values, dims)
 }
 
@@ -17,7 +22,12 @@ fn f32s(seed: u64, dims: &[usize], scale: f64) -> HostArray {
 fn distance(a: &[HostArray], b: &[HostArray]) -> f64 {
     let (mut difference, mut size) = (0.0, 0.0);
     for (a, b) in a.iter().zip(b) {
-        for (&a, &b) in a.as_slice::<f32>().unwrap().iter().zip(b.as_slice::<f32>().unwrap()) {
+        for (&a, &b) in a
+            .as_slice::<f32>()
+            .unwrap()
+            .iter()
+            .zip(b.as_slice::<f32>().unwrap())
+        {
             difference += f64::from(a - b).powi(2);
             size += f64::from(b).powi(2);
         }
@@ -29,20 +39,35 @@ fn distance(a: &[HostArray], b: &[HostArray]) -> f64 {
 type Network = for<'t> fn(&[Tensor<'t>], Wrap<'t>) -> Tensor<'t>;
 type Wrap<'t> = fn(Tensor<'t>) -> Tensor<'t>;
 
-/// Compares gradients by all `inputs` but the first with those of the program that has a barrier behind each activation.
+/// Compares gradients by all `inputs` but the first with those of the program that has a barrier
+/// behind each activation.
 #[track_caller]
 fn check(inputs: &[HostArray], network: Network) {
     let gradients = |barriers: bool| {
         let gradients = traced(move |cx, x| {
-            let y = network(x, if barriers { |y| y.optimization_barrier() } else { |y| y }).flatten();
+            let y = network(
+                x,
+                if barriers {
+                    |y| y.optimization_barrier()
+                } else {
+                    |y| y
+                },
+            )
+            .flatten();
             let weights = (cx.arange(y.dims()[0], DType::F32) * 1.7 + 0.5).sin();
             let wrt: Vec<_> = x[1..].iter().map(|&x| Leaf(x)).collect();
-            grad((y * weights).sum_all(), &wrt).into_iter().map(|Leaf(g)| g).collect()
+            grad((y * weights).sum_all(), &wrt)
+                .into_iter()
+                .map(|Leaf(g)| g)
+                .collect()
         });
         eval(gradients, inputs)
     };
     let wrong = distance(&gradients(false), &gradients(true));
-    assert!(wrong < 1e-4, "the gradients differ by {wrong:.2e} of their norm");
+    assert!(
+        wrong < 1e-4,
+        "the gradients differ by {wrong:.2e} of their norm"
+    );
 }
 
 fn traced<F: Function>(function: F) -> F {
@@ -51,9 +76,21 @@ fn traced<F: Function>(function: F) -> F {
 
 /// conv - group norm - ReLU by three parameters.
 fn block<'t>(x: Tensor<'t>, parameters: &[Tensor<'t>]) -> Tensor<'t> {
-    let &[kernel, scale, bias] = parameters else { unreachable!("a kernel, a scale and a bias") };
-    let same = ConvOptions { padding: Padding::Same, ..ConvOptions::default() };
-    GroupNorm { scale, bias, groups: 4, eps: 1e-5 }.forward(x.conv(kernel, &same)).relu()
+    let &[kernel, scale, bias] = parameters else {
+        unreachable!("a kernel, a scale and a bias")
+    };
+    let same = ConvOptions {
+        padding: Padding::Same,
+        ..ConvOptions::default()
+    };
+    GroupNorm {
+        scale,
+        bias,
+        groups: 4,
+        eps: 1e-5,
+    }
+    .forward(x.conv(kernel, &same))
+    .relu()
 }
 
 /// An image of `[2, 24, 40, 3]` and the parameters of two blocks.
@@ -72,19 +109,24 @@ fn image_inputs() -> Vec<HostArray> {
 #[test]
 fn max_pool_behind_group_norm() {
     check(&image_inputs(), |x, activation| {
-        let pooled = |x, parameters| activation(block(x, parameters)).max_pool([2, 2], [], Padding::Valid);
+        let pooled =
+            |x, parameters| activation(block(x, parameters)).max_pool([2, 2], [], Padding::Valid);
         pooled(pooled(x[0], &x[1..4]), &x[4..])
     });
 }
 
 #[test]
 fn max_over_space_behind_group_norm() {
-    check(&image_inputs(), |x, activation| activation(block(block(x[0], &x[1..4]), &x[4..])).max([1, 2]));
+    check(&image_inputs(), |x, activation| {
+        activation(block(block(x[0], &x[1..4]), &x[4..])).max([1, 2])
+    });
 }
 
 #[test]
 fn max_over_features_behind_group_norm() {
-    check(&image_inputs(), |x, activation| activation(block(block(x[0], &x[1..4]), &x[4..])).max([3]));
+    check(&image_inputs(), |x, activation| {
+        activation(block(block(x[0], &x[1..4]), &x[4..])).max([3])
+    });
 }
 
 #[test]
@@ -121,7 +163,9 @@ fn remainder_below_an_integer_quotient() {
     // 0.7 / 0.1 rounds to 7, but 7 * 0.1 is more than 0.7.
     let (a, b) = (0.7f32, 0.1f32);
     assert_eq!((a / b, a % b > 0.09), (7.0, true));
-    let results =
-        eval(|_, x| vec![grad((x[0] % x[1]).sum_all(), &Leaf(x[1])).0], &[host(&[a, 0.75, -a], &[3]), host(&[b, b, b], &[3])]);
+    let results = eval(
+        |_, x| vec![grad((x[0] % x[1]).sum_all(), &Leaf(x[1])).0],
+        &[host(&[a, 0.75, -a], &[3]), host(&[b, b, b], &[3])],
+    );
     assert_eq!(results[0], host(&[-6.0f32, -7.0, 6.0], &[3]));
 }

@@ -12,7 +12,9 @@ fn reductions_over_dimensions() {
     x().check("max", |_, x| vec![x[0].max([0, 2]), x[0].max_keep([1])]);
     x().check("min", |_, x| vec![x[0].min([1])]);
     x().check("product", |_, x| vec![x[0].prod([0, 2]), x[0].prod([1])]);
-    x().check("mean and variance", |_, x| vec![x[0].mean([1]), x[0].var([0, 2]), x[0].mean_all()]);
+    x().check("mean and variance", |_, x| {
+        vec![x[0].mean([1]), x[0].var([0, 2]), x[0].mean_all()]
+    });
     x().check("softmax", |_, x| vec![x[0].softmax(1)]);
     x().check("log softmax", |_, x| vec![x[0].log_softmax(2)]);
     x().check("logsumexp", |_, x| vec![x[0].logsumexp([0, 1])]);
@@ -43,26 +45,45 @@ fn reductions_over_windows() {
     let plain = window([2, 3], [1, 2], [(0, 1), (2, 1)]);
     for kind in [Reduction::Sum, Reduction::Max, Reduction::Min] {
         let window = plain.clone();
-        Case::noise(&[&[5, 6]]).check(&format!("window {kind:?}"), move |_, x| vec![x[0].reduce_window(kind, window.clone())]);
+        Case::noise(&[&[5, 6]]).check(&format!("window {kind:?}"), move |_, x| {
+            vec![x[0].reduce_window(kind, window.clone())]
+        });
     }
     let wide = window([5, 6], [2, 1], [(1, 1), (2, 0)]);
     for kind in [Reduction::Max, Reduction::Min] {
         let window = wide.clone();
-        Case::noise(&[&[7, 8]])
-            .check(&format!("wide window {kind:?}"), move |_, x| vec![x[0].reduce_window(kind, window.clone())]);
+        Case::noise(&[&[7, 8]]).check(&format!("wide window {kind:?}"), move |_, x| {
+            vec![x[0].reduce_window(kind, window.clone())]
+        });
     }
-    let dilated = Window { base_dilations: vec![2, 1], window_dilations: vec![1, 2], ..plain };
-    Case::noise(&[&[5, 6]]).check("dilated window sum", move |_, x| vec![x[0].reduce_window(Reduction::Sum, dilated.clone())]);
+    let dilated = Window {
+        base_dilations: vec![2, 1],
+        window_dilations: vec![1, 2],
+        ..plain
+    };
+    Case::noise(&[&[5, 6]]).check("dilated window sum", move |_, x| {
+        vec![x[0].reduce_window(Reduction::Sum, dilated.clone())]
+    });
 }
 
 #[test]
 fn pools() {
     let x = || Case::noise(&[&[2, 5, 6, 3]]);
-    x().check("max pool in tiles", |_, x| vec![x[0].max_pool([2, 2], [], Padding::Valid)]);
-    x().check("max pool that overlaps", |_, x| vec![x[0].max_pool([3, 3], [2, 2], Padding::Same)]);
-    x().check("average pool in tiles", |_, x| vec![x[0].avg_pool([2, 3], [], Padding::Valid)]);
-    x().check("average pool that overlaps", |_, x| vec![x[0].avg_pool([3, 2], [1, 2], Padding::Same)]);
-    x().check("global average", |_, x| vec![x[0].avg_pool([5, 6], [], Padding::Valid)]);
+    x().check("max pool in tiles", |_, x| {
+        vec![x[0].max_pool([2, 2], [], Padding::Valid)]
+    });
+    x().check("max pool that overlaps", |_, x| {
+        vec![x[0].max_pool([3, 3], [2, 2], Padding::Same)]
+    });
+    x().check("average pool in tiles", |_, x| {
+        vec![x[0].avg_pool([2, 3], [], Padding::Valid)]
+    });
+    x().check("average pool that overlaps", |_, x| {
+        vec![x[0].avg_pool([3, 2], [1, 2], Padding::Same)]
+    });
+    x().check("global average", |_, x| {
+        vec![x[0].avg_pool([5, 6], [], Padding::Valid)]
+    });
 }
 
 #[test]
@@ -72,9 +93,16 @@ fn the_first_of_equal_largest_elements_has_it_in_narrow_and_in_wide_windows() {
             let tiles = x[0].max_pool([2], [], Padding::Valid).sum_all();
             let overlapping = x[0].max_pool([2], [1], Padding::Valid).sum_all();
             let wide = x[1].max_pool([30], [], Padding::Valid).sum_all();
-            vec![grad(tiles, &Leaf(x[0])).0, grad(overlapping, &Leaf(x[0])).0, grad(wide, &Leaf(x[1])).0]
+            vec![
+                grad(tiles, &Leaf(x[0])).0,
+                grad(overlapping, &Leaf(x[0])).0,
+                grad(wide, &Leaf(x[1])).0,
+            ]
         },
-        &[host(&[1.0, 1.0, 0.0, 5.0], &[1, 4, 1]), host(&[2.0; 30], &[1, 30, 1])],
+        &[
+            host(&[1.0, 1.0, 0.0, 5.0], &[1, 4, 1]),
+            host(&[2.0; 30], &[1, 30, 1]),
+        ],
     );
     assert_eq!(results[0], host(&[1.0, 0.0, 0.0, 1.0], &[1, 4, 1]));
     assert_eq!(results[1], host(&[1.0, 1.0, 0.0, 1.0], &[1, 4, 1]));

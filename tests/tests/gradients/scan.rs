@@ -10,12 +10,21 @@ use crate::Case;
 
 /// A recurrent network: `h = tanh(x w + h u + b)`, its states and the last one.
 fn recurrent<'t>(cx: &'t Trace, x: &[Tensor<'t>], reverse: bool) -> Vec<Tensor<'t>> {
-    let [xs, h, w, u, b] = x[..5] else { unreachable!() };
-    let (Leaf(last), Leaf(states)) =
-        cx.scan_with(ScanOptions { reverse, ..ScanOptions::default() }, Leaf(h), Leaf(xs), |Leaf(h), Leaf(x)| {
+    let [xs, h, w, u, b] = x[..5] else {
+        unreachable!()
+    };
+    let (Leaf(last), Leaf(states)) = cx.scan_with(
+        ScanOptions {
+            reverse,
+            ..ScanOptions::default()
+        },
+        Leaf(h),
+        Leaf(xs),
+        |Leaf(h), Leaf(x)| {
             let h = (x.matmul(w) + h.matmul(u) + b).tanh();
             (Leaf(h), Leaf(h))
-        });
+        },
+    );
     vec![last, states]
 }
 
@@ -24,13 +33,19 @@ const RECURRENT: [&[usize]; 5] = [&[5, 2, 3], &[2, 4], &[3, 4], &[4, 4], &[4]];
 #[test]
 fn a_recurrent_network_in_both_directions() {
     for reverse in [false, true] {
-        Case::within(-0.7, 0.7, &RECURRENT).check(&format!("reverse {reverse}"), move |cx, x| recurrent(cx, x, reverse));
+        Case::within(-0.7, 0.7, &RECURRENT).check(&format!("reverse {reverse}"), move |cx, x| {
+            recurrent(cx, x, reverse)
+        });
     }
 }
 
 /// The gradient of the sum of `y sin(y)` by all of `x`.
 fn slopes<'t>(outputs: &[Tensor<'t>], x: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
-    let loss = outputs.iter().map(|&y| (y.sin() * y).sum_all()).reduce(|a, b| a + b).expect("outputs");
+    let loss = outputs
+        .iter()
+        .map(|&y| (y.sin() * y).sum_all())
+        .reduce(|a, b| a + b)
+        .expect("outputs");
     let leaves: Vec<_> = x.iter().map(|&x| Leaf(x)).collect();
     grad(loss, &leaves).into_iter().map(|Leaf(g)| g).collect()
 }
@@ -38,46 +53,72 @@ fn slopes<'t>(outputs: &[Tensor<'t>], x: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
 #[test]
 fn a_scan_and_the_loop_unrolled_have_one_gradient() {
     for reverse in [false, true] {
-        let inputs: Vec<_> = RECURRENT.iter().zip(1..).map(|(dims, seed)| noise(seed, dims, -0.7, 0.7)).collect();
+        let inputs: Vec<_> = RECURRENT
+            .iter()
+            .zip(1..)
+            .map(|(dims, seed)| noise(seed, dims, -0.7, 0.7))
+            .collect();
         let results = eval(
             move |cx, x| {
-                let [xs, mut h, w, u, b] = x[..] else { unreachable!() };
+                let [xs, mut h, w, u, b] = x[..] else {
+                    unreachable!()
+                };
                 let mut states = vec![None; 5];
-                for turn in if reverse { [4, 3, 2, 1, 0] } else { [0, 1, 2, 3, 4] } {
+                for turn in if reverse {
+                    [4, 3, 2, 1, 0]
+                } else {
+                    [0, 1, 2, 3, 4]
+                } {
                     h = (xs.index(0, turn).matmul(w) + h.matmul(u) + b).tanh();
                     states[turn] = Some(h.reshape([1, 2, 4]));
                 }
                 let states: Vec<_> = states.into_iter().flatten().collect();
                 let unrolled = slopes(&[h, cx.concat(&states, 0)], x);
-                slopes(&recurrent(cx, x, reverse), x).into_iter().zip(unrolled).map(|(a, b)| (a - b).abs().sum_all()).collect()
+                slopes(&recurrent(cx, x, reverse), x)
+                    .into_iter()
+                    .zip(unrolled)
+                    .map(|(a, b)| (a - b).abs().sum_all())
+                    .collect()
             },
             &inputs,
         );
         for (difference, what) in results.iter().zip(["xs", "h", "w", "u", "b"]) {
             let difference = difference.item::<f64>().unwrap();
-            assert!(difference < 1e-12, "{what}, reverse {reverse}: {difference}");
+            assert!(
+                difference < 1e-12,
+                "{what}, reverse {reverse}: {difference}"
+            );
         }
     }
 }
 
 #[test]
 fn carried_values_that_mix_integers_keys_and_constants() {
-    Case::noise(&[&[3], &[3]]).with(&[host::<i32>(&[2], &[])]).check("mixed", |cx, x| {
-        let (a, b, n) = (x[0], x[1], x[2]);
-        // `c` is wanted only because of what the first turn makes it.
-        let init = (Leaf(n), Leaf(cx.full(1.0, &TensorType::new(DType::F64, [3]))), Leaf(a));
-        let ((Leaf(count), Leaf(c), Leaf(last)), Leaf(ys)) = cx.scan_with(
-            ScanOptions { length: Some(4), reverse: false },
-            init,
-            Empty::new(),
-            |(Leaf(n), Leaf(c), Leaf(a)), _| {
-                let factor = n.convert(DType::F64);
-                let y = (a * c).sin() * factor + b.exp();
-                ((Leaf(n + 1), Leaf(c * b), Leaf(a.cos() + c)), Leaf(y))
-            },
-        );
-        vec![last, c, ys, count.convert(DType::F64)]
-    });
+    Case::noise(&[&[3], &[3]])
+        .with(&[host::<i32>(&[2], &[])])
+        .check("mixed", |cx, x| {
+            let (a, b, n) = (x[0], x[1], x[2]);
+            // `c` is wanted only because of what the first turn makes it.
+            let init = (
+                Leaf(n),
+                Leaf(cx.full(1.0, &TensorType::new(DType::F64, [3]))),
+                Leaf(a),
+            );
+            let ((Leaf(count), Leaf(c), Leaf(last)), Leaf(ys)) = cx.scan_with(
+                ScanOptions {
+                    length: Some(4),
+                    reverse: false,
+                },
+                init,
+                Empty::new(),
+                |(Leaf(n), Leaf(c), Leaf(a)), _| {
+                    let factor = n.convert(DType::F64);
+                    let y = (a * c).sin() * factor + b.exp();
+                    ((Leaf(n + 1), Leaf(c * b), Leaf(a.cos() + c)), Leaf(y))
+                },
+            );
+            vec![last, c, ys, count.convert(DType::F64)]
+        });
 }
 
 #[test]
@@ -85,15 +126,23 @@ fn the_first_carried_value_alone_has_a_gradient() {
     // What a turn leaves to the next is cut off, but the first turn's is not.
     let results = eval(
         |cx, x| {
-            let (Leaf(last), Leaf(ys)) =
-                cx.scan_with(ScanOptions { length: Some(3), reverse: false }, Leaf(x[0]), Empty::new(), |Leaf(c), _| {
-                    (Leaf((c * 2.0).stop_gradient()), Leaf(c * c))
-                });
+            let (Leaf(last), Leaf(ys)) = cx.scan_with(
+                ScanOptions {
+                    length: Some(3),
+                    reverse: false,
+                },
+                Leaf(x[0]),
+                Empty::new(),
+                |Leaf(c), _| (Leaf((c * 2.0).stop_gradient()), Leaf(c * c)),
+            );
             vec![ys, grad(ys.sum_all() + last, &Leaf(x[0])).0]
         },
         &[host(&[3.0], &[])],
     );
-    assert_eq!(results, [host(&[9.0, 36.0, 144.0], &[3]), host(&[6.0], &[])]);
+    assert_eq!(
+        results,
+        [host(&[9.0, 36.0, 144.0], &[3]), host(&[6.0], &[])]
+    );
 }
 
 #[test]
@@ -103,14 +152,15 @@ fn scans_within_scans_and_branches() {
         let zero = Leaf(cx.scalar(0.5, DType::F64));
         let (Leaf(sum), Leaf(all)) = cx.scan(zero, Leaf(rows), |Leaf(sum), Leaf(row)| {
             let moved = row.reshape([1, 2]).matmul(w).reshape([2]);
-            let (Leaf(inner), Leaf(products)) = cx.scan(Leaf(sum), Leaf(columns), |Leaf(sum), Leaf(column)| {
-                let Leaf(product) = cx.cond(
-                    (row * column).sum_all().gt(0.0),
-                    || Leaf((moved * column).sin()),
-                    || Leaf(moved.exp() * column + sum),
-                );
-                (Leaf(sum.cos() + product.sum_all()), Leaf(product))
-            });
+            let (Leaf(inner), Leaf(products)) =
+                cx.scan(Leaf(sum), Leaf(columns), |Leaf(sum), Leaf(column)| {
+                    let Leaf(product) = cx.cond(
+                        (row * column).sum_all().gt(0.0),
+                        || Leaf((moved * column).sin()),
+                        || Leaf(moved.exp() * column + sum),
+                    );
+                    (Leaf(sum.cos() + product.sum_all()), Leaf(product))
+                });
             (Leaf(inner), Leaf(products))
         });
         vec![sum, all]
@@ -118,7 +168,12 @@ fn scans_within_scans_and_branches() {
 }
 
 /// `exp(sin(h w) x)`, and `sin(h w) x h`.
-fn layer<'t>(h: Tensor<'t>, x: Tensor<'t>, w: Tensor<'t>, remat: Remat) -> (Leaf<Tensor<'t>>, Leaf<Tensor<'t>>) {
+fn layer<'t>(
+    h: Tensor<'t>,
+    x: Tensor<'t>,
+    w: Tensor<'t>,
+    remat: Remat,
+) -> (Leaf<Tensor<'t>>, Leaf<Tensor<'t>>) {
     h.trace().checkpoint_with(remat, || {
         let y = (h.reshape([1, 2]).matmul(w).sin() * x).reshape([2]);
         (Leaf(y.exp()), Leaf(y * h))
@@ -128,17 +183,20 @@ fn layer<'t>(h: Tensor<'t>, x: Tensor<'t>, w: Tensor<'t>, remat: Remat) -> (Leaf
 #[test]
 fn checkpoints_alone_within_scans_and_around_them() {
     for remat in [Remat::Full, Remat::SaveDots] {
-        Case::within(-0.9, 0.9, &[&[3, 2], &[2, 2], &[2]]).check(&format!("{remat:?}"), move |cx, x| {
-            let (xs, w, h) = (x[0], x[1], x[2]);
-            let (Leaf(one), Leaf(other)) = layer(h, w.index(0, 1), w, remat);
-            let (Leaf(last), Leaf(ys)) = cx.checkpoint_with(remat, || {
-                cx.scan(Leaf(one), Leaf(xs), |Leaf(h), Leaf(x)| {
-                    let (Leaf(y), Leaf(z)) = layer(h, x, w, remat);
-                    (Leaf(y.sin() + z), Leaf(z))
-                })
-            });
-            vec![last, ys, other]
-        });
+        Case::within(-0.9, 0.9, &[&[3, 2], &[2, 2], &[2]]).check(
+            &format!("{remat:?}"),
+            move |cx, x| {
+                let (xs, w, h) = (x[0], x[1], x[2]);
+                let (Leaf(one), Leaf(other)) = layer(h, w.index(0, 1), w, remat);
+                let (Leaf(last), Leaf(ys)) = cx.checkpoint_with(remat, || {
+                    cx.scan(Leaf(one), Leaf(xs), |Leaf(h), Leaf(x)| {
+                        let (Leaf(y), Leaf(z)) = layer(h, x, w, remat);
+                        (Leaf(y.sin() + z), Leaf(z))
+                    })
+                });
+                vec![last, ys, other]
+            },
+        );
     }
 }
 
@@ -151,7 +209,10 @@ fn a_gradient_stopped_in_a_body_stays_stopped_also_in_the_second_gradient() {
                 y * x.stop_gradient() * x
             }
             let (Leaf(scanned), _) = cx.scan_with(
-                ScanOptions { length: Some(1), reverse: false },
+                ScanOptions {
+                    length: Some(1),
+                    reverse: false,
+                },
                 Leaf(x),
                 Empty::new(),
                 |Leaf(y), nothing: Empty<Tensor<'_>>| (Leaf(body(y, x)), nothing),
@@ -176,8 +237,9 @@ fn a_gradient_stopped_in_a_body_stays_stopped_also_in_the_second_gradient() {
 fn no_turns_give_back_what_flows_into_them() {
     Case::noise(&[&[3], &[2]]).check("none", |cx, x| {
         let empty = cx.full(0.0, &TensorType::new(DType::F64, [0, 2]));
-        let (Leaf(last), Leaf(ys)) =
-            cx.scan(Leaf(x[0]), Leaf(empty), |Leaf(h), Leaf(y)| (Leaf(h.sin() * x[1].sum_all()), Leaf(y * x[1])));
+        let (Leaf(last), Leaf(ys)) = cx.scan(Leaf(x[0]), Leaf(empty), |Leaf(h), Leaf(y)| {
+            (Leaf(h.sin() * x[1].sum_all()), Leaf(y * x[1]))
+        });
         vec![last * 2.0, ys]
     });
 }
@@ -188,10 +250,21 @@ fn sums_of_invariants_in_16_bits_are_taken_in_32() {
     let results = eval(
         |cx, x| {
             let w = x[0].convert(DType::Bf16);
-            let options = ScanOptions { length: Some(1000), reverse: false };
-            let (_, Leaf(ys)) =
-                cx.scan_with(options, Empty::new(), Empty::new(), |nothing: Empty<_>, _: Empty<_>| (nothing, Leaf(w + 1.0)));
-            vec![grad(ys.convert(DType::F32).sum_all(), &Leaf(w)).0.convert(DType::F64)]
+            let options = ScanOptions {
+                length: Some(1000),
+                reverse: false,
+            };
+            let (_, Leaf(ys)) = cx.scan_with(
+                options,
+                Empty::new(),
+                Empty::new(),
+                |nothing: Empty<_>, _: Empty<_>| (nothing, Leaf(w + 1.0)),
+            );
+            vec![
+                grad(ys.convert(DType::F32).sum_all(), &Leaf(w))
+                    .0
+                    .convert(DType::F64),
+            ]
         },
         &[host(&[1.0], &[])],
     );

@@ -16,29 +16,68 @@ fn dots_sum_over_any_pairs_of_dimensions() {
     };
     let expected = by_index(&[2, 3, 6], |index| {
         let (b, i, j) = (index[0], index[1], index[2]);
-        indices(&[4, 5]).map(|k| at(&x, &[b, i, k[0], k[1]]) * at(&y, &[k[0], j, b, k[1]])).sum()
+        indices(&[4, 5])
+            .map(|k| at(&x, &[b, i, k[0], k[1]]) * at(&y, &[k[0], j, b, k[1]]))
+            .sum()
     });
     gives_about(Op::Dot(dot), &[&x, &y], expected.as_slice().unwrap(), 1e-5);
-    let outer =
-        Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![], right_contract: vec![], result: DType::F32 };
+    let outer = Dot {
+        left_batch: vec![],
+        right_batch: vec![],
+        left_contract: vec![],
+        right_contract: vec![],
+        result: DType::F32,
+    };
     let (x, y) = (noise(&[3]), noise(&[2]));
-    gives(Op::Dot(outer), &[&x, &y], &[by_index(&[3, 2], |index| at(&x, &index[..1]) * at(&y, &index[1..]))]);
+    gives(
+        Op::Dot(outer),
+        &[&x, &y],
+        &[by_index(&[3, 2], |index| {
+            at(&x, &index[..1]) * at(&y, &index[1..])
+        })],
+    );
 }
 
 #[test]
 fn dots_accumulate_in_the_type_of_their_result() {
     let dot = |result| {
-        Op::Dot(Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![0], right_contract: vec![0], result })
+        Op::Dot(Dot {
+            left_batch: vec![],
+            right_batch: vec![],
+            left_contract: vec![0],
+            right_contract: vec![0],
+            result,
+        })
     };
     let ones = host(&[bf16::ONE; 1000], &[1000]);
-    gives(dot(DType::F32), &[&ones, &ones], &[HostArray::scalar(1000.0f32)]);
+    gives(
+        dot(DType::F32),
+        &[&ones, &ones],
+        &[HostArray::scalar(1000.0f32)],
+    );
     let sevens = host(&[100i8; 3], &[3]);
-    gives(dot(DType::S32), &[&sevens, &sevens], &[HostArray::scalar(30_000i32)]);
-    gives(dot(DType::S8), &[&sevens, &sevens], &[HostArray::scalar(30_000i32 as i8)]);
+    gives(
+        dot(DType::S32),
+        &[&sevens, &sevens],
+        &[HostArray::scalar(30_000i32)],
+    );
+    gives(
+        dot(DType::S8),
+        &[&sevens, &sevens],
+        &[HostArray::scalar(30_000i32 as i8)],
+    );
     let big = host(&[200u8; 3], &[3]);
-    gives(dot(DType::U32), &[&big, &big], &[HostArray::scalar(120_000u32)]);
+    gives(
+        dot(DType::U32),
+        &[&big, &big],
+        &[HostArray::scalar(120_000u32)],
+    );
     let x = host(&[1e200f64, 3.0], &[2]);
-    gives(dot(DType::F64), &[&x, &host(&[0.0f64, 0.5], &[2])], &[HostArray::scalar(1.5f64)]);
+    gives(
+        dot(DType::F64),
+        &[&x, &host(&[0.0f64, 0.5], &[2])],
+        &[HostArray::scalar(1.5f64)],
+    );
 }
 
 /// Directly by the definition, one output element at a time.
@@ -59,12 +98,19 @@ fn convolve(conv: &Convolution, x: &HostArray, kernel: &HostArray, out: &[usize]
             let mut k_index = vec![0; k_dims.len()];
             let mut inside = true;
             for d in 0..spatial {
-                let place = index[conv.output.spatial[d]] * conv.strides[d] + at_window[d] * conv.kernel_dilation[d];
+                let place = index[conv.output.spatial[d]] * conv.strides[d]
+                    + at_window[d] * conv.kernel_dilation[d];
                 let place = place as i64 - conv.padding[d].0;
                 let dilation = conv.input_dilation[d] as i64;
-                inside &= place >= 0 && place % dilation == 0 && place / dilation < x_dims[conv.input.spatial[d]] as i64;
+                inside &= place >= 0
+                    && place % dilation == 0
+                    && place / dilation < x_dims[conv.input.spatial[d]] as i64;
                 x_index[conv.input.spatial[d]] = (place.max(0) / dilation) as usize;
-                let w = if conv.reversal[d] { window[d] - 1 - at_window[d] } else { at_window[d] };
+                let w = if conv.reversal[d] {
+                    window[d] - 1 - at_window[d]
+                } else {
+                    at_window[d]
+                };
                 k_index[conv.kernel.spatial[d]] = w;
             }
             for f in (0..k_features).filter(|_| inside) {
@@ -80,7 +126,11 @@ fn convolve(conv: &Convolution, x: &HostArray, kernel: &HostArray, out: &[usize]
 }
 
 fn dims(batch: usize, feature: usize, spatial: &[usize]) -> ConvDims {
-    ConvDims { batch, feature, spatial: spatial.to_vec() }
+    ConvDims {
+        batch,
+        feature,
+        spatial: spatial.to_vec(),
+    }
 }
 
 #[test]
@@ -102,23 +152,68 @@ fn convolutions_have_strides_dilations_groups_and_any_layout() {
         ("plain", nhwc.clone(), &[2, 5, 6, 3], &[3, 2, 3, 4]),
         (
             "strided and cut",
-            Convolution { strides: vec![2, 3], padding: vec![(-1, 1), (2, 0)], ..nhwc.clone() },
+            Convolution {
+                strides: vec![2, 3],
+                padding: vec![(-1, 1), (2, 0)],
+                ..nhwc.clone()
+            },
             &[2, 7, 8, 3],
             &[3, 2, 3, 4],
         ),
-        ("dilated kernel", Convolution { kernel_dilation: vec![2, 3], ..nhwc.clone() }, &[1, 7, 8, 2], &[2, 3, 2, 2]),
+        (
+            "dilated kernel",
+            Convolution {
+                kernel_dilation: vec![2, 3],
+                ..nhwc.clone()
+            },
+            &[1, 7, 8, 2],
+            &[2, 3, 2, 2],
+        ),
         (
             "transposed",
-            Convolution { input_dilation: vec![2, 3], reversal: vec![true, false], ..nhwc.clone() },
+            Convolution {
+                input_dilation: vec![2, 3],
+                reversal: vec![true, false],
+                ..nhwc.clone()
+            },
             &[1, 4, 3, 2],
             &[3, 2, 2, 2],
         ),
-        ("grouped", Convolution { feature_groups: 3, ..nhwc.clone() }, &[2, 5, 5, 6], &[3, 3, 2, 9]),
-        ("depthwise", Convolution { feature_groups: 4, ..nhwc.clone() }, &[2, 5, 5, 4], &[3, 3, 1, 4]),
-        ("batch groups", Convolution { batch_groups: 2, ..nhwc.clone() }, &[4, 5, 5, 3], &[2, 2, 3, 6]),
+        (
+            "grouped",
+            Convolution {
+                feature_groups: 3,
+                ..nhwc.clone()
+            },
+            &[2, 5, 5, 6],
+            &[3, 3, 2, 9],
+        ),
+        (
+            "depthwise",
+            Convolution {
+                feature_groups: 4,
+                ..nhwc.clone()
+            },
+            &[2, 5, 5, 4],
+            &[3, 3, 1, 4],
+        ),
+        (
+            "batch groups",
+            Convolution {
+                batch_groups: 2,
+                ..nhwc.clone()
+            },
+            &[4, 5, 5, 3],
+            &[2, 2, 3, 6],
+        ),
         (
             "nchw",
-            Convolution { input: dims(0, 1, &[2, 3]), kernel: dims(0, 1, &[2, 3]), output: dims(1, 0, &[3, 2]), ..nhwc },
+            Convolution {
+                input: dims(0, 1, &[2, 3]),
+                kernel: dims(0, 1, &[2, 3]),
+                output: dims(1, 0, &[3, 2]),
+                ..nhwc
+            },
             &[2, 3, 5, 6],
             &[4, 3, 2, 2],
         ),
@@ -127,7 +222,12 @@ fn convolutions_have_strides_dilations_groups_and_any_layout() {
         let (x, kernel) = (noise(x), noise(kernel));
         let got = run(Op::Convolution(conv.clone()), &[&x, &kernel]).remove(0);
         let expected = convolve(&conv, &x, &kernel, got.ty().dims());
-        close(got.as_slice().unwrap(), expected.as_slice().unwrap(), 1e-5, what);
+        close(
+            got.as_slice().unwrap(),
+            expected.as_slice().unwrap(),
+            1e-5,
+            what,
+        );
     }
 }
 
@@ -148,9 +248,17 @@ fn convolutions_have_any_number_of_spatial_dimensions() {
             batch_groups: 1,
             result: DType::F32,
         };
-        let (x, kernel) = (noise(&[&[2, 3][..], &vec![4; spatial]].concat()), noise(&[&[5, 3][..], &vec![2; spatial]].concat()));
+        let (x, kernel) = (
+            noise(&[&[2, 3][..], &vec![4; spatial]].concat()),
+            noise(&[&[5, 3][..], &vec![2; spatial]].concat()),
+        );
         let got = run(Op::Convolution(conv.clone()), &[&x, &kernel]).remove(0);
         let expected = convolve(&conv, &x, &kernel, got.ty().dims());
-        close(got.as_slice().unwrap(), expected.as_slice().unwrap(), 1e-5, &format!("{spatial} spatial dimensions"));
+        close(
+            got.as_slice().unwrap(),
+            expected.as_slice().unwrap(),
+            1e-5,
+            &format!("{spatial} spatial dimensions"),
+        );
     }
 }

@@ -1,5 +1,7 @@
 use halite_core::{CompileOptions, DType, ErrorKind, HostArray, TensorType};
-use halite_ir::{Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Remat, Unary, program};
+use halite_ir::{
+    Attribute, Binary, Comparison, CustomCall, Graph, Interface, Literal, Op, Remat, Unary, program,
+};
 
 use crate::support::*;
 
@@ -8,31 +10,52 @@ fn s32() -> TensorType {
 }
 
 /// While `i < n`: `i += 1`, `x = f(x)`; `n` does not change.
-fn repeat(x: &TensorType, body: impl FnOnce(&mut Graph, halite_ir::Value, halite_ir::Value) -> halite_ir::Value) -> Op {
+fn repeat(
+    x: &TensorType,
+    body: impl FnOnce(&mut Graph, halite_ir::Value, halite_ir::Value) -> halite_ir::Value,
+) -> Op {
     let types = || [s32(), x.clone(), s32()];
-    let condition = graph(types(), |graph, [i, _, n]| vec![push(graph, Op::Compare(Comparison::Lt), &[i, n])]);
+    let condition = graph(types(), |graph, [i, _, n]| {
+        vec![push(graph, Op::Compare(Comparison::Lt), &[i, n])]
+    });
     let body = graph(types(), |graph, [i, x, n]| {
         let one = push(graph, Op::Constant(Literal::splat(1i32, [])), &[]);
         let next = push(graph, Op::Binary(Binary::Add), &[i, one]);
         let x = body(graph, x, n);
         vec![next, x]
     });
-    Op::While { carried: 2, condition: Box::new(condition), body: Box::new(body) }
+    Op::While {
+        carried: 2,
+        condition: Box::new(condition),
+        body: Box::new(body),
+    }
 }
 
 #[test]
 fn a_loop_carries_some_values_and_sees_others() {
     let x = TensorType::new(DType::F32, [2]);
-    let op = repeat(&x, |graph, x, _| push(graph, Op::Binary(Binary::Add), &[x, x]));
-    let (start, times, value) = (HostArray::scalar(0i32), HostArray::scalar(5i32), host(&[1.0f32, 3.0], &[2]));
-    gives(op, &[&start, &value, &times], &[times.clone(), host(&[32.0f32, 96.0], &[2])]);
+    let op = repeat(&x, |graph, x, _| {
+        push(graph, Op::Binary(Binary::Add), &[x, x])
+    });
+    let (start, times, value) = (
+        HostArray::scalar(0i32),
+        HostArray::scalar(5i32),
+        host(&[1.0f32, 3.0], &[2]),
+    );
+    gives(
+        op,
+        &[&start, &value, &times],
+        &[times.clone(), host(&[32.0f32, 96.0], &[2])],
+    );
 }
 
 #[test]
 fn loops_and_branches_nest_and_see_what_is_outside() {
     // Each turn of the outer loop, the inner one adds n to x, n times.
     let x = s32();
-    let inner = repeat(&x, |graph, x, n| push(graph, Op::Binary(Binary::Add), &[x, n]));
+    let inner = repeat(&x, |graph, x, n| {
+        push(graph, Op::Binary(Binary::Add), &[x, n])
+    });
     let outer = repeat(&x, |graph, x, n| {
         let zero = push(graph, Op::Constant(Literal::splat(0i32, [])), &[]);
         let x = graph.push(inner, &[zero, x, n], None).unwrap()[1];
@@ -40,9 +63,16 @@ fn loops_and_branches_nest_and_see_what_is_outside() {
         let two = push(graph, Op::Constant(Literal::splat(2i32, [])), &[]);
         let odd = push(graph, Op::Binary(Binary::Remainder), &[x, two]);
         let same = crate::support::graph([s32(), s32()], |_, [x, _]| vec![x]);
-        let doubled =
-            crate::support::graph([s32(), s32()], |graph, [x, two]| vec![push(graph, Op::Binary(Binary::Multiply), &[x, two])]);
-        push(graph, Op::Case { branches: vec![same, doubled] }, &[odd, x, two])
+        let doubled = crate::support::graph([s32(), s32()], |graph, [x, two]| {
+            vec![push(graph, Op::Binary(Binary::Multiply), &[x, two])]
+        });
+        push(
+            graph,
+            Op::Case {
+                branches: vec![same, doubled],
+            },
+            &[odd, x, two],
+        )
     });
     let mut expected = 1;
     for _ in 0..3 {
@@ -50,7 +80,11 @@ fn loops_and_branches_nest_and_see_what_is_outside() {
         expected *= if expected % 2 == 1 { 2 } else { 1 };
     }
     let (start, times) = (HostArray::scalar(0i32), HostArray::scalar(3i32));
-    gives(outer, &[&start, &HostArray::scalar(1i32), &times], &[times.clone(), HostArray::scalar(expected)]);
+    gives(
+        outer,
+        &[&start, &HostArray::scalar(1i32), &times],
+        &[times.clone(), HostArray::scalar(expected)],
+    );
 }
 
 #[test]
@@ -63,34 +97,96 @@ fn a_scan_takes_slices_in_order_or_in_reverse_and_stacks_what_it_gives() {
         let negative = push(graph, Op::Compare(Comparison::Lt), &[x, zero]);
         vec![next, sum, negative]
     });
-    let scan = |reverse| Op::Scan { carried: 1, scanned: 1, length: 3, reverse, body: Box::new(body.clone()) };
-    let (start, n, xs) = (HostArray::scalar(1i32), HostArray::scalar(10i32), host(&[1i32, -2, 3], &[3]));
+    let scan = |reverse| Op::Scan {
+        carried: 1,
+        scanned: 1,
+        length: 3,
+        reverse,
+        body: Box::new(body.clone()),
+    };
+    let (start, n, xs) = (
+        HostArray::scalar(1i32),
+        HostArray::scalar(10i32),
+        host(&[1i32, -2, 3], &[3]),
+    );
     let negative = host(&[false, true, false], &[3]);
     let inputs = [&start, &n, &xs];
-    gives(scan(false), &inputs, &[HostArray::scalar(21i32), host(&[1i32, 11, -9], &[3]), negative.clone()]);
-    gives(scan(true), &inputs, &[HostArray::scalar(21i32), host(&[11i32, 31, 1], &[3]), negative]);
+    gives(
+        scan(false),
+        &inputs,
+        &[
+            HostArray::scalar(21i32),
+            host(&[1i32, 11, -9], &[3]),
+            negative.clone(),
+        ],
+    );
+    gives(
+        scan(true),
+        &inputs,
+        &[
+            HostArray::scalar(21i32),
+            host(&[11i32, 31, 1], &[3]),
+            negative,
+        ],
+    );
 }
 
 #[test]
 fn a_scan_may_carry_nothing_or_scan_nothing_or_not_turn_at_all() {
     let matrix = TensorType::new(DType::F32, [2, 1]);
-    let twice = graph([matrix.clone()], |graph, [x]| vec![push(graph, Op::Binary(Binary::Add), &[x, x])]);
-    let scan = |carried, scanned, length| Op::Scan { carried, scanned, length, reverse: false, body: Box::new(twice.clone()) };
-    let (x, xs) = (host(&[1.0f32, 3.0], &[2, 1]), host(&[1.0f32, 3.0, 5.0, 7.0], &[2, 2, 1]));
-    gives(scan(0, 1, 2), &[&xs], &[host(&[2.0f32, 6.0, 10.0, 14.0], &[2, 2, 1])]);
+    let twice = graph([matrix.clone()], |graph, [x]| {
+        vec![push(graph, Op::Binary(Binary::Add), &[x, x])]
+    });
+    let scan = |carried, scanned, length| Op::Scan {
+        carried,
+        scanned,
+        length,
+        reverse: false,
+        body: Box::new(twice.clone()),
+    };
+    let (x, xs) = (
+        host(&[1.0f32, 3.0], &[2, 1]),
+        host(&[1.0f32, 3.0, 5.0, 7.0], &[2, 2, 1]),
+    );
+    gives(
+        scan(0, 1, 2),
+        &[&xs],
+        &[host(&[2.0f32, 6.0, 10.0, 14.0], &[2, 2, 1])],
+    );
     gives(scan(1, 0, 5), &[&x], &[host(&[32.0f32, 96.0], &[2, 1])]);
-    gives(scan(0, 0, 2), &[&x], &[host(&[2.0f32, 6.0, 2.0, 6.0], &[2, 2, 1])]);
+    gives(
+        scan(0, 0, 2),
+        &[&x],
+        &[host(&[2.0f32, 6.0, 2.0, 6.0], &[2, 2, 1])],
+    );
     gives(scan(1, 0, 0), &[&x], std::slice::from_ref(&x));
     gives(scan(0, 0, 0), &[&x], &[host::<f32>(&[], &[0, 2, 1])]);
-    gives(Op::Checkpoint { body: Box::new(twice.clone()), remat: Remat::Full }, &[&x], &[host(&[2.0f32, 6.0], &[2, 1])]);
+    gives(
+        Op::Checkpoint {
+            body: Box::new(twice.clone()),
+            remat: Remat::Full,
+        },
+        &[&x],
+        &[host(&[2.0f32, 6.0], &[2, 1])],
+    );
 }
 
 #[test]
 fn a_case_out_of_range_takes_the_last_branch() {
-    let branch = |number: i32| graph([], |graph, []| vec![push(graph, Op::Constant(Literal::splat(number, [])), &[])]);
-    let op = || Op::Case { branches: (10..13).map(branch).collect() };
+    let branch = |number: i32| {
+        graph([], |graph, []| {
+            vec![push(graph, Op::Constant(Literal::splat(number, [])), &[])]
+        })
+    };
+    let op = || Op::Case {
+        branches: (10..13).map(branch).collect(),
+    };
     for (index, expected) in [(0, 10), (1, 11), (2, 12), (3, 12), (-1, 12)] {
-        gives(op(), &[&HostArray::scalar(index)], &[HostArray::scalar(expected)]);
+        gives(
+            op(),
+            &[&HostArray::scalar(index)],
+            &[HostArray::scalar(expected)],
+        );
     }
 }
 
@@ -109,14 +205,21 @@ fn a_custom_call_that_nobody_registered_is_an_error_that_names_it() {
             ("bits".to_string(), Attribute::Float(f64::NEG_INFINITY)),
             ("n".to_string(), Attribute::Int(-3)),
             ("on".to_string(), Attribute::Bool(true)),
-            ("two words".to_string(), Attribute::Str("a \"quoted\"\nline, and ä".to_string())),
+            (
+                "two words".to_string(),
+                Attribute::Str("a \"quoted\"\nline, and ä".to_string()),
+            ),
         ],
         results: vec![TensorType::new(DType::F32, [2])],
         side_effect: true,
     };
-    let graph = graph([TensorType::new(DType::F32, [3])], |graph, [x]| vec![push(graph, Op::CustomCall(call), &[x])]);
+    let graph = graph([TensorType::new(DType::F32, [3])], |graph, [x]| {
+        vec![push(graph, Op::CustomCall(call), &[x])]
+    });
     let program = program(&graph, &Interface::new("custom")).unwrap();
-    let error = client().compile(&program, &CompileOptions::default()).unwrap_err();
+    let error = client()
+        .compile(&program, &CompileOptions::default())
+        .unwrap_err();
     assert!(error.to_string().contains("nobody.registered"), "{error}");
     assert_ne!(error.kind(), ErrorKind::Internal, "{error}");
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use halite_core::{Arg, Array, CompileOptions, DType, HostArray, HostBytes, Launch, Mesh, PartitionSpec, Sharding, TensorType};
+use halite_core::{
+    Arg, Array, CompileOptions, DType, HostArray, HostBytes, Launch, Mesh, PartitionSpec, Sharding,
+    TensorType,
+};
 use halite_ir::{Binary, Dot, Graph, Groups, Interface, Op, Port, Reduction, Unary, program};
 
 use crate::support::*;
@@ -12,7 +15,10 @@ fn mesh() -> Arc<Mesh> {
 }
 
 fn port(spec: &PartitionSpec) -> Port {
-    Port { name: Some("blocks.0.\"weight\"".to_string()), spec: Some(spec.clone()) }
+    Port {
+        name: Some("blocks.0.\"weight\"".to_string()),
+        spec: Some(spec.clone()),
+    }
 }
 
 /// `x @ w` and `w - 1`: `x` by rows, `w` by columns and donated.
@@ -20,14 +26,33 @@ fn step() -> (Graph, Interface, [Arc<Sharding>; 2]) {
     let mesh = mesh();
     let by_rows = PartitionSpec::first("data");
     let by_columns = PartitionSpec::new([vec![], vec!["model", "data"]]);
-    let graph = graph([TensorType::new(DType::F32, [8, 16]), TensorType::new(DType::F32, [16, 24])], |graph, [x, w]| {
-        let dot =
-            Dot { left_batch: vec![], right_batch: vec![], left_contract: vec![1], right_contract: vec![0], result: DType::F32 };
-        let y = push(graph, Op::Dot(dot), &[x, w]);
-        let y = push(graph, Op::ShardingConstraint(PartitionSpec::new([vec!["data"], vec!["model"]])), &[y]);
-        let one = push(graph, Op::Constant(halite_ir::Literal::splat(1.0f32, [16, 24])), &[]);
-        vec![y, push(graph, Op::Binary(Binary::Subtract), &[w, one])]
-    });
+    let graph = graph(
+        [
+            TensorType::new(DType::F32, [8, 16]),
+            TensorType::new(DType::F32, [16, 24]),
+        ],
+        |graph, [x, w]| {
+            let dot = Dot {
+                left_batch: vec![],
+                right_batch: vec![],
+                left_contract: vec![1],
+                right_contract: vec![0],
+                result: DType::F32,
+            };
+            let y = push(graph, Op::Dot(dot), &[x, w]);
+            let y = push(
+                graph,
+                Op::ShardingConstraint(PartitionSpec::new([vec!["data"], vec!["model"]])),
+                &[y],
+            );
+            let one = push(
+                graph,
+                Op::Constant(halite_ir::Literal::splat(1.0f32, [16, 24])),
+                &[],
+            );
+            vec![y, push(graph, Op::Binary(Binary::Subtract), &[w, one])]
+        },
+    );
     let interface = Interface {
         mesh: Some(mesh.clone()),
         inputs: vec![port(&by_rows), port(&by_columns)],
@@ -44,17 +69,38 @@ fn a_program_over_a_mesh_splits_its_tensors_and_reuses_donated_memory() {
     let (graph, interface, [rows, columns]) = step();
     let program = program(&graph, &interface).unwrap();
     assert_eq!((program.partitions, program.replicas), (8, 1));
-    let shards: Vec<String> = program.signature.inputs.iter().map(ToString::to_string).collect();
+    let shards: Vec<String> = program
+        .signature
+        .inputs
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(shards, ["f32[2, 16]", "f32[16, 3]"]);
-    let shards: Vec<String> = program.signature.outputs.iter().map(ToString::to_string).collect();
+    let shards: Vec<String> = program
+        .signature
+        .outputs
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(shards, ["f32[8, 24]", "f32[16, 3]"]);
 
-    let loaded = client().compile(&program, &CompileOptions::default()).unwrap();
-    assert_eq!(loaded.memory().unwrap().aliased, 16 * 3 * 4, "a device's part of `w` is reused");
+    let loaded = client()
+        .compile(&program, &CompileOptions::default())
+        .unwrap();
+    assert_eq!(
+        loaded.memory().unwrap().aliased,
+        16 * 3 * 4,
+        "a device's part of `w` is reused"
+    );
     let (x, w) = (noise(&[8, 16]), noise(&[16, 24]));
     let x_shards = Array::upload(client(), &x, &rows).unwrap();
     let w_shards = Array::upload(client(), &w, &columns).unwrap();
-    let args = x_shards.shards().iter().zip(w_shards.into_shards()).map(|(x, w)| vec![Arg::Borrow(x), Arg::Donate(w)]).collect();
+    let args = x_shards
+        .shards()
+        .iter()
+        .zip(w_shards.into_shards())
+        .map(|(x, w)| vec![Arg::Borrow(x), Arg::Donate(w)])
+        .collect();
     let launched = loaded.launch(Launch { args }).unwrap();
     let (mut products, mut next) = (Vec::new(), Vec::new());
     for mut outputs in launched.outputs {
@@ -62,21 +108,43 @@ fn a_program_over_a_mesh_splits_its_tensors_and_reuses_donated_memory() {
         products.push(outputs.pop().unwrap());
     }
     let whole = Sharding::replicated(&mesh());
-    let product = Array::from_shards(TensorType::new(DType::F32, [8, 24]), &whole, products).unwrap().read().unwrap();
-    let expected = by_index(&[8, 24], |index| (0..16).map(|k| at(&x, &[index[0], k]) * at(&w, &[k, index[1]])).sum());
-    close(product.as_slice().unwrap(), expected.as_slice().unwrap(), 1e-5, "x @ w");
-    let next = Array::from_shards(w.ty().clone(), &columns, next).unwrap().read().unwrap();
+    let product = Array::from_shards(TensorType::new(DType::F32, [8, 24]), &whole, products)
+        .unwrap()
+        .read()
+        .unwrap();
+    let expected = by_index(&[8, 24], |index| {
+        (0..16)
+            .map(|k| at(&x, &[index[0], k]) * at(&w, &[k, index[1]]))
+            .sum()
+    });
+    close(
+        product.as_slice().unwrap(),
+        expected.as_slice().unwrap(),
+        1e-5,
+        "x @ w",
+    );
+    let next = Array::from_shards(w.ty().clone(), &columns, next)
+        .unwrap()
+        .read()
+        .unwrap();
     assert_eq!(next, by_index(&[16, 24], |index| at(&w, index) - 1.0));
 }
 
 #[test]
 fn a_donated_input_of_one_device_is_reused() {
     let ty = TensorType::new(DType::F32, [1000]);
-    let graph = graph([ty.clone(), ty], |graph, [x, y]| vec![push(graph, Op::Binary(Binary::Add), &[x, y]), y]);
-    let interface = Interface { aliases: vec![(0, 0)], ..Interface::new("add") };
+    let graph = graph([ty.clone(), ty], |graph, [x, y]| {
+        vec![push(graph, Op::Binary(Binary::Add), &[x, y]), y]
+    });
+    let interface = Interface {
+        aliases: vec![(0, 0)],
+        ..Interface::new("add")
+    };
     let program = program(&graph, &interface).unwrap();
     assert_eq!(program.signature.donated, [0]);
-    let loaded = client().compile(&program, &CompileOptions::default()).unwrap();
+    let loaded = client()
+        .compile(&program, &CompileOptions::default())
+        .unwrap();
     assert_eq!(loaded.memory().unwrap().aliased, 4000);
 }
 
@@ -85,10 +153,22 @@ fn an_input_that_is_an_output_can_be_donated() {
     let ty = TensorType::new(DType::F32, [3]);
     // The outputs are the inputs, exchanged: each output still may reuse the memory of the other.
     let graph = graph([ty.clone(), ty], |_, [x, y]| vec![y, x]);
-    let interface = Interface { aliases: vec![(0, 0), (1, 1)], ..Interface::new("exchange") };
-    let loaded = client().compile(&program(&graph, &interface).unwrap(), &CompileOptions::default()).unwrap();
+    let interface = Interface {
+        aliases: vec![(0, 0), (1, 1)],
+        ..Interface::new("exchange")
+    };
+    let loaded = client()
+        .compile(
+            &program(&graph, &interface).unwrap(),
+            &CompileOptions::default(),
+        )
+        .unwrap();
     let device = client().local_devices()[0];
-    let upload = |host: &HostArray| client().upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into()).unwrap();
+    let upload = |host: &HostArray| {
+        client()
+            .upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())
+            .unwrap()
+    };
     let (x, y) = (count(&[3]), noise(&[3]));
     let args = vec![vec![Arg::Donate(upload(&x)), Arg::Donate(upload(&y))]];
     let outputs = loaded.launch(Launch { args }).unwrap().outputs.remove(0);
@@ -106,16 +186,30 @@ fn replicas(op: Op, inputs: &[HostArray; 4]) -> Vec<HostArray> {
     let x = graph.input(inputs[0].ty().clone());
     let outputs = graph.push(op, &[x][..operands], None).unwrap().to_vec();
     graph.set_outputs(outputs);
-    let program = program(&graph, &Interface { replicas: 4, ..Interface::new("replicas") }).unwrap();
+    let program = program(
+        &graph,
+        &Interface {
+            replicas: 4,
+            ..Interface::new("replicas")
+        },
+    )
+    .unwrap();
     let text = String::from_utf8(program.code.to_vec()).unwrap();
-    let loaded = client().compile(&program, &CompileOptions::default()).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let loaded = client()
+        .compile(&program, &CompileOptions::default())
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
     let devices = loaded.devices().to_vec();
     assert_eq!(devices.len(), 4);
     let upload = |(host, &device): (&HostArray, &halite_core::DeviceId)| {
-        client().upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into()).unwrap()
+        client()
+            .upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())
+            .unwrap()
     };
     let buffers: Vec<_> = inputs.iter().zip(&devices).map(upload).collect();
-    let args = buffers.iter().map(|buffer| vec![Arg::Borrow(buffer)]).collect();
+    let args = buffers
+        .iter()
+        .map(|buffer| vec![Arg::Borrow(buffer)])
+        .collect();
     let launched = loaded.launch(Launch { args }).unwrap();
     let read = |outputs: &Vec<halite_core::DeviceBuffer>| {
         let mut host = HostArray::zeros(outputs[0].tensor_type().clone());
@@ -137,50 +231,160 @@ fn collectives_exchange_between_replicas() {
     let other = [2, 3, 0, 1];
 
     let sum = each(|_| (0..4).map(|i| 60.0 + 4.0 * i as f32).collect());
-    assert_eq!(replicas(Op::AllReduce { kind: Reduction::Sum, groups: Groups::All }, &x), sum);
+    assert_eq!(
+        replicas(
+            Op::AllReduce {
+                kind: Reduction::Sum,
+                groups: Groups::All
+            },
+            &x
+        ),
+        sum
+    );
     let max = each(|r| (0..4).map(|i| (10 * r.max(other[r]) + i) as f32).collect());
-    assert_eq!(replicas(Op::AllReduce { kind: Reduction::Max, groups: pairs().into() }, &x), max);
+    assert_eq!(
+        replicas(
+            Op::AllReduce {
+                kind: Reduction::Max,
+                groups: pairs().into()
+            },
+            &x
+        ),
+        max
+    );
 
     // Members are in the order of the group: 3 comes before 1.
     let group = [[0, 2], [3, 1], [0, 2], [3, 1]];
-    let gathered = each(|r| group[r].iter().flat_map(|&m| (0..4).map(move |i| (10 * m + i) as f32)).collect());
-    assert_eq!(replicas(Op::AllGather { dim: 0, groups: pairs().into() }, &x), gathered);
+    let gathered = each(|r| {
+        group[r]
+            .iter()
+            .flat_map(|&m| (0..4).map(move |i| (10 * m + i) as f32))
+            .collect()
+    });
+    assert_eq!(
+        replicas(
+            Op::AllGather {
+                dim: 0,
+                groups: pairs().into()
+            },
+            &x
+        ),
+        gathered
+    );
 
     let member = |r: usize| group[r].iter().position(|&m| m == r).unwrap();
-    let scattered = each(|r| (0..2).map(|i| (10 * (r + other[r]) + 2 * (2 * member(r) + i)) as f32).collect());
-    assert_eq!(replicas(Op::ReduceScatter { kind: Reduction::Sum, dim: 0, groups: pairs().into() }, &x), scattered);
+    let scattered = each(|r| {
+        (0..2)
+            .map(|i| (10 * (r + other[r]) + 2 * (2 * member(r) + i)) as f32)
+            .collect()
+    });
+    assert_eq!(
+        replicas(
+            Op::ReduceScatter {
+                kind: Reduction::Sum,
+                dim: 0,
+                groups: pairs().into()
+            },
+            &x
+        ),
+        scattered
+    );
 
-    let exchanged = each(|r| group[r].iter().flat_map(|&m| (0..2).map(move |i| (10 * m + 2 * member(r) + i) as f32)).collect());
-    assert_eq!(replicas(Op::AllToAll { split: 0, concat: 0, groups: pairs().into() }, &x), exchanged);
+    let exchanged = each(|r| {
+        group[r]
+            .iter()
+            .flat_map(|&m| (0..2).map(move |i| (10 * m + 2 * member(r) + i) as f32))
+            .collect()
+    });
+    assert_eq!(
+        replicas(
+            Op::AllToAll {
+                split: 0,
+                concat: 0,
+                groups: pairs().into()
+            },
+            &x
+        ),
+        exchanged
+    );
 
-    let moved = each(|r| (0..4).map(|i| if r == 3 { 0.0 } else { (10 * ((r + 3) % 4) + i) as f32 }).collect());
-    assert_eq!(replicas(Op::CollectivePermute { pairs: vec![(3, 0), (0, 1), (1, 2)], groups: Groups::All }, &x), moved);
+    let moved = each(|r| {
+        (0..4)
+            .map(|i| {
+                if r == 3 {
+                    0.0
+                } else {
+                    (10 * ((r + 3) % 4) + i) as f32
+                }
+            })
+            .collect()
+    });
+    assert_eq!(
+        replicas(
+            Op::CollectivePermute {
+                pairs: vec![(3, 0), (0, 1), (1, 2)],
+                groups: Groups::All
+            },
+            &x
+        ),
+        moved
+    );
 
     let ids: Vec<HostArray> = (0..4u32).map(HostArray::scalar).collect();
     assert_eq!(replicas(Op::ReplicaId, &x), ids);
-    assert_eq!(replicas(Op::PartitionId, &x), vec![HostArray::scalar(0u32); 4]);
+    assert_eq!(
+        replicas(Op::PartitionId, &x),
+        vec![HostArray::scalar(0u32); 4]
+    );
 }
 
 #[test]
 fn what_does_not_fit_the_devices_is_refused_before_compiling() {
     let (graph, interface, _) = step();
     let refused = |interface: &Interface| program(&graph, interface).unwrap_err().to_string();
-    let unspecified = Interface { outputs: vec![Port::default(), interface.outputs[1].clone()], ..interface.clone() };
+    let unspecified = Interface {
+        outputs: vec![Port::default(), interface.outputs[1].clone()],
+        ..interface.clone()
+    };
     assert_eq!(
         refused(&unspecified),
         "print: program `two ways/parallel`: output 0: f32[8, 24] on mesh(data=4, model=2) has no spec; say one, such as \
          PartitionSpec::replicated()"
     );
-    let elsewhere = Interface { outputs: vec![interface.outputs[0].clone(), Port::default()], ..interface.clone() };
+    let elsewhere = Interface {
+        outputs: vec![interface.outputs[0].clone(), Port::default()],
+        ..interface.clone()
+    };
     assert_eq!(
         refused(&elsewhere),
         "print: program `two ways/parallel`: input 1 lies as (None, (model, data)) and output 1 as not said; aliases are to lie alike"
     );
     let reduced = crate::support::graph([TensorType::new(DType::F32, [4])], |graph, [x]| {
-        vec![graph.push(Op::AllReduce { kind: Reduction::Sum, groups: vec![vec![0, 4]].into() }, &[x], None).unwrap()[0]]
+        vec![
+            graph
+                .push(
+                    Op::AllReduce {
+                        kind: Reduction::Sum,
+                        groups: vec![vec![0, 4]].into(),
+                    },
+                    &[x],
+                    None,
+                )
+                .unwrap()[0],
+        ]
     });
-    let error = program(&reduced, &Interface { replicas: 4, ..Interface::new("reduce") }).unwrap_err();
-    assert_eq!(error.to_string(), "all_reduce: device 4 takes part, there are 4, from 0");
+    let error = program(
+        &reduced,
+        &Interface {
+            replicas: 4,
+            ..Interface::new("reduce")
+        },
+    )
+    .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "all_reduce: device 4 takes part, there are 4, from 0"
+    );
 }
 
 #[test]
@@ -188,9 +392,24 @@ fn locations_reach_the_compiler() {
     let mut graph = Graph::new();
     let x = graph.input(TensorType::new(DType::F32, [2]));
     let here = std::panic::Location::caller();
-    let y = graph.push(Op::Unary(Unary::Tanh), &[x], Some(here)).unwrap()[0];
+    let y = graph
+        .push(Op::Unary(Unary::Tanh), &[x], Some(here))
+        .unwrap()[0];
     graph.set_outputs(vec![y]);
     let text = halite_ir::text(&graph, &Interface::new("here")).unwrap();
-    assert!(text.contains(&format!("loc(\"{}\":{}:{})", here.file(), here.line(), here.column())), "{text}");
-    client().compile(&program(&graph, &Interface::new("here")).unwrap(), &CompileOptions::default()).unwrap();
+    assert!(
+        text.contains(&format!(
+            "loc(\"{}\":{}:{})",
+            here.file(),
+            here.line(),
+            here.column()
+        )),
+        "{text}"
+    );
+    client()
+        .compile(
+            &program(&graph, &Interface::new("here")).unwrap(),
+            &CompileOptions::default(),
+        )
+        .unwrap();
 }

@@ -10,17 +10,32 @@ fn dynamic_slices_are_clamped_into_the_operand() {
     let starts = |a, b| [scalar(a), scalar(b)];
     for (row, column, first) in [(1, 2, [1, 2]), (9, -3, [2, 0])] {
         let [a, b] = starts(row, column);
-        let expected = by_index(&[2, 3], |index| at(&x, &[first[0] + index[0], first[1] + index[1]]));
-        gives(Op::DynamicSlice { sizes: vec![2, 3] }, &[&x, &a, &b], &[expected]);
+        let expected = by_index(&[2, 3], |index| {
+            at(&x, &[first[0] + index[0], first[1] + index[1]])
+        });
+        gives(
+            Op::DynamicSlice { sizes: vec![2, 3] },
+            &[&x, &a, &b],
+            &[expected],
+        );
         let update = noise(&[2, 3]);
         let expected = by_index(&[4, 5], |index| {
-            let inside = (0..2).all(|dim| (first[dim]..first[dim] + [2, 3][dim]).contains(&index[dim]));
-            if inside { at(&update, &[index[0] - first[0], index[1] - first[1]]) } else { at(&x, index) }
+            let inside =
+                (0..2).all(|dim| (first[dim]..first[dim] + [2, 3][dim]).contains(&index[dim]));
+            if inside {
+                at(&update, &[index[0] - first[0], index[1] - first[1]])
+            } else {
+                at(&x, index)
+            }
         });
         gives(Op::DynamicUpdateSlice, &[&x, &update, &a, &b], &[expected]);
     }
     let (a, b) = (HostArray::scalar(1u8), HostArray::scalar(2u8));
-    gives(Op::DynamicSlice { sizes: vec![1, 1] }, &[&x, &a, &b], &[host(&[7.0f32], &[1, 1])]);
+    gives(
+        Op::DynamicSlice { sizes: vec![1, 1] },
+        &[&x, &a, &b],
+        &[host(&[7.0f32], &[1, 1])],
+    );
 }
 
 /// Rows of a table by index: an embedding.
@@ -40,8 +55,14 @@ fn rows(width: usize) -> Gather {
 fn gather_takes_rows_and_clamps_indices() {
     let table = noise(&[6, 4]);
     let indices = [3usize, 0, 5, 99, 1, 1];
-    let expected = by_index(&[2, 3, 4], |index| at(&table, &[indices[index[0] * 3 + index[1]].min(5), index[2]]));
-    gives(Op::Gather(rows(4)), &[&table, &host(&indices.map(|i| i as i32), &[2, 3])], &[expected]);
+    let expected = by_index(&[2, 3, 4], |index| {
+        at(&table, &[indices[index[0] * 3 + index[1]].min(5), index[2]])
+    });
+    gives(
+        Op::Gather(rows(4)),
+        &[&table, &host(&indices.map(|i| i as i32), &[2, 3])],
+        &[expected],
+    );
 }
 
 #[test]
@@ -57,7 +78,9 @@ fn gather_takes_elements_by_vectors_of_indices_and_by_batch() {
         slice_sizes: vec![1, 4, 1],
     };
     let indices = host(&[4u32, 0, 2, 1], &[2, 2]);
-    let expected = by_index(&[4, 2], |index| at(&x, &[[2, 1][index[1]], index[0], [4, 0][index[1]]]));
+    let expected = by_index(&[4, 2], |index| {
+        at(&x, &[[2, 1][index[1]], index[0], [4, 0][index[1]]])
+    });
     gives(Op::Gather(gather), &[&x, &indices], &[expected]);
 
     // Which of 5 logits, for each of 3 x 4.
@@ -71,8 +94,17 @@ fn gather_takes_elements_by_vectors_of_indices_and_by_batch() {
         slice_sizes: vec![1, 1, 1],
     };
     let labels: Vec<i32> = (0..12).map(|i| i * 7 % 5).collect();
-    let expected = by_index(&[3, 4], |index| at(&x, &[index[0], index[1], labels[index[0] * 4 + index[1]] as usize]));
-    gives(Op::Gather(gather), &[&x, &host(&labels, &[3, 4])], &[expected]);
+    let expected = by_index(&[3, 4], |index| {
+        at(
+            &x,
+            &[index[0], index[1], labels[index[0] * 4 + index[1]] as usize],
+        )
+    });
+    gives(
+        Op::Gather(gather),
+        &[&x, &host(&labels, &[3, 4])],
+        &[expected],
+    );
 }
 
 #[test]
@@ -93,18 +125,42 @@ fn scatter_combines_updates_and_skips_indices_out_of_range() {
         })
     };
     let table = [
-        (Some(Reduction::Sum), [0.0f32, 1.0, 12.5, 25.0, 4.0, 5.0, 36.0, 47.0]),
-        (Some(Reduction::Product), [0.0, 1.0, 10.0, 120.0, 4.0, 5.0, 180.0, 280.0]),
-        (Some(Reduction::Min), [0.0, 1.0, 0.5, 2.0, 4.0, 5.0, 6.0, 7.0]),
-        (Some(Reduction::Max), [0.0, 1.0, 10.0, 20.0, 4.0, 5.0, 30.0, 40.0]),
+        (
+            Some(Reduction::Sum),
+            [0.0f32, 1.0, 12.5, 25.0, 4.0, 5.0, 36.0, 47.0],
+        ),
+        (
+            Some(Reduction::Product),
+            [0.0, 1.0, 10.0, 120.0, 4.0, 5.0, 180.0, 280.0],
+        ),
+        (
+            Some(Reduction::Min),
+            [0.0, 1.0, 0.5, 2.0, 4.0, 5.0, 6.0, 7.0],
+        ),
+        (
+            Some(Reduction::Max),
+            [0.0, 1.0, 10.0, 20.0, 4.0, 5.0, 30.0, 40.0],
+        ),
     ];
     for (combine, expected) in table {
-        gives(scatter(combine), &[&x, &indices, &updates], &[host(&expected, &[4, 2])]);
+        gives(
+            scatter(combine),
+            &[&x, &indices, &updates],
+            &[host(&expected, &[4, 2])],
+        );
     }
     let bits = host(&[1i32, 2, 7, 15, 16, 32, 6, 9], &[4, 2]);
     let more = host(&[3i32, 3, 12, 12, 6, 6, 9, 9], &[4, 2]);
-    gives(scatter(Some(Reduction::And)), &[&bits, &indices, &more], &[host(&[1i32, 2, 2, 2, 16, 32, 4, 8], &[4, 2])]);
-    gives(scatter(Some(Reduction::Or)), &[&bits, &indices, &more], &[host(&[1i32, 2, 7, 15, 16, 32, 14, 13], &[4, 2])]);
+    gives(
+        scatter(Some(Reduction::And)),
+        &[&bits, &indices, &more],
+        &[host(&[1i32, 2, 2, 2, 16, 32, 4, 8], &[4, 2])],
+    );
+    gives(
+        scatter(Some(Reduction::Or)),
+        &[&bits, &indices, &more],
+        &[host(&[1i32, 2, 7, 15, 16, 32, 14, 13], &[4, 2])],
+    );
     let (indices, updates) = (host(&[2i32, 0], &[2]), noise(&[2, 2]));
     let expected = by_index(&[4, 2], |index| match index[0] {
         0 => at(&updates, &[1, index[1]]),
@@ -129,5 +185,9 @@ fn scatter_goes_by_batch_and_into_windows() {
     };
     let updates = host(&[100.0f32, 200.0, 300.0, 400.0], &[2, 2]);
     let expected = [0.0f32, 101.0, 202.0, 3.0, 4.0, 5.0, 6.0, 7.0, 308.0, 409.0];
-    gives(Op::Scatter(scatter), &[&x, &host(&[1i32, 3], &[2]), &updates], &[host(&expected, &[2, 5])]);
+    gives(
+        Op::Scatter(scatter),
+        &[&x, &host(&[1i32, 3], &[2]), &updates],
+        &[host(&expected, &[2, 5])],
+    );
 }

@@ -1,5 +1,5 @@
-//! Every operation of the IR, printed, compiled by the real CPU plugin, run, and compared with values computed here in
-//! the plainest way.
+//! Every operation of the IR, printed, compiled by the real CPU plugin, run, and compared with
+//! values computed here in the plainest way.
 
 mod contract;
 mod control;
@@ -14,5 +14,9 @@ mod support;
 
 /// The CPU with eight devices.
 fn open() -> halite_core::Client {
-    "cpu:8".parse::<halite_backends::Accelerator>().unwrap().open().unwrap()
+    "cpu:8"
+        .parse::<halite_backends::Accelerator>()
+        .unwrap()
+        .open()
+        .unwrap()
 }

@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use halite_core::{Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType};
+use halite_core::{
+    Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType,
+};
 use halite_ir::{Graph, Interface, Op, Value, program};
 
 /// What the tests run on: eight devices.
@@ -18,7 +20,9 @@ pub(crate) fn host<T: Element>(values: &[T], dims: &[usize]) -> HostArray {
 
 /// `0, 1, 2, ..` as floats.
 pub(crate) fn count(dims: &[usize]) -> HostArray {
-    let values: Vec<f32> = (0..dims.iter().product()).map(|i: usize| i as f32).collect();
+    let values: Vec<f32> = (0..dims.iter().product())
+        .map(|i: usize| i as f32)
+        .collect();
     host(&values, dims)
 }
 
@@ -32,8 +36,14 @@ pub(crate) fn noise(dims: &[usize]) -> HostArray {
 /// The results of `op` on `inputs`.
 pub(crate) fn run(op: Op, inputs: &[&HostArray]) -> Vec<HostArray> {
     let mut graph = Graph::new();
-    let operands: Vec<Value> = inputs.iter().map(|input| graph.input(input.ty().clone())).collect();
-    let results = graph.push(op, &operands, Some(std::panic::Location::caller())).unwrap().to_vec();
+    let operands: Vec<Value> = inputs
+        .iter()
+        .map(|input| graph.input(input.ty().clone()))
+        .collect();
+    let results = graph
+        .push(op, &operands, Some(std::panic::Location::caller()))
+        .unwrap()
+        .to_vec();
     graph.set_outputs(results);
     run_graph(&graph, inputs)
 }
@@ -43,12 +53,24 @@ pub(crate) fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> 
     let program = program(graph, &Interface::new("test")).unwrap();
     let text = || String::from_utf8(program.code.to_vec()).unwrap();
     let client = client();
-    let loaded = client.compile(&program, &CompileOptions::default()).unwrap_or_else(|error| panic!("{error}\n{}", text()));
+    let loaded = client
+        .compile(&program, &CompileOptions::default())
+        .unwrap_or_else(|error| panic!("{error}\n{}", text()));
     let device = client.local_devices()[0];
-    let upload = |input: &&HostArray| client.upload(HostBytes::Borrowed(input.bytes()), input.ty(), device.into()).unwrap();
+    let upload = |input: &&HostArray| {
+        client
+            .upload(
+                HostBytes::Borrowed(input.bytes()),
+                input.ty(),
+                device.into(),
+            )
+            .unwrap()
+    };
     let buffers: Vec<_> = inputs.iter().map(upload).collect();
     let args = buffers.iter().map(Arg::Borrow).collect();
-    let launched = loaded.launch(Launch { args: vec![args] }).unwrap_or_else(|error| panic!("{error}\n{}", text()));
+    let launched = loaded
+        .launch(Launch { args: vec![args] })
+        .unwrap_or_else(|error| panic!("{error}\n{}", text()));
     let read = |buffer: &halite_core::DeviceBuffer| {
         let mut host = HostArray::zeros(buffer.tensor_type().clone());
         buffer.read(host.bytes_mut()).unwrap();
@@ -61,15 +83,30 @@ pub(crate) fn run_graph(graph: &Graph, inputs: &[&HostArray]) -> Vec<HostArray> 
 #[track_caller]
 pub(crate) fn gives(op: Op, inputs: &[&HostArray], expected: &[HostArray]) {
     let got = run(op.clone(), inputs);
-    let say = |arrays: &[HostArray]| arrays.iter().map(|array| format!("{array:?} {}", values(array))).collect::<Vec<_>>();
-    assert!(got == expected, "{op:?}\n     got {:?}\nexpected {:?}", say(&got), say(expected));
+    let say = |arrays: &[HostArray]| {
+        arrays
+            .iter()
+            .map(|array| format!("{array:?} {}", values(array)))
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        got == expected,
+        "{op:?}\n     got {:?}\nexpected {:?}",
+        say(&got),
+        say(expected)
+    );
 }
 
 /// `op` gives `expected` up to `tolerance`, relative to 1 or to the value if that is larger.
 #[track_caller]
 pub(crate) fn gives_about(op: Op, inputs: &[&HostArray], expected: &[f32], tolerance: f32) {
     let got = run(op.clone(), inputs).remove(0);
-    close(got.as_slice().unwrap(), expected, tolerance, &format!("{op:?}"));
+    close(
+        got.as_slice().unwrap(),
+        expected,
+        tolerance,
+        &format!("{op:?}"),
+    );
 }
 
 #[track_caller]
@@ -78,7 +115,10 @@ pub(crate) fn close(got: &[f32], expected: &[f32], tolerance: f32, what: &str) {
     for (i, (&got, &expected)) in got.iter().zip(expected).enumerate() {
         let same = got == expected || got.is_nan() && expected.is_nan();
         let near = (got - expected).abs() <= tolerance * expected.abs().max(1.0);
-        assert!(same || near, "{what}: element {i} is {got}, expected {expected}");
+        assert!(
+            same || near,
+            "{what}: element {i} is {got}, expected {expected}"
+        );
     }
 }
 
@@ -123,15 +163,23 @@ pub(crate) fn by_index(dims: &[usize], value: impl Fn(&[usize]) -> f32) -> HostA
 
 /// The element at `index`.
 pub(crate) fn at(array: &HostArray, index: &[usize]) -> f32 {
-    let flat = array.ty().dims().iter().zip(index).fold(0, |flat, (&size, &at)| {
-        assert!(at < size, "{index:?} of {array:?}");
-        flat * size + at
-    });
+    let flat = array
+        .ty()
+        .dims()
+        .iter()
+        .zip(index)
+        .fold(0, |flat, (&size, &at)| {
+            assert!(at < size, "{index:?} of {array:?}");
+            flat * size + at
+        });
     array.as_slice::<f32>().unwrap()[flat]
 }
 
 /// A graph of some inputs.
-pub(crate) fn graph<const N: usize>(inputs: [TensorType; N], body: impl FnOnce(&mut Graph, [Value; N]) -> Vec<Value>) -> Graph {
+pub(crate) fn graph<const N: usize>(
+    inputs: [TensorType; N],
+    body: impl FnOnce(&mut Graph, [Value; N]) -> Vec<Value>,
+) -> Graph {
     let mut graph = Graph::new();
     let inputs = inputs.map(|ty| graph.input(ty));
     let outputs = body(&mut graph, inputs);

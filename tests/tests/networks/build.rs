@@ -2,7 +2,10 @@
 
 use halite_core::{DType, Result, TensorType, tree::Leaf};
 use halite_ir::{Extreme, Graph, Op, Remat};
-use halite_nn::{BatchNorm, ConvOptions, Dropout, GroupNorm, LayerNorm, Mask, Padding, RmsNorm, Tensor, Trace, attention, grad};
+use halite_nn::{
+    BatchNorm, ConvOptions, Dropout, GroupNorm, LayerNorm, Mask, Padding, RmsNorm, Tensor, Trace,
+    attention, grad,
+};
 
 use crate::description::{Block, Kind, Network, Start, mix};
 
@@ -43,8 +46,12 @@ impl Spec {
     pub(crate) fn draw(&self, seed: u64, index: usize) -> Vec<f64> {
         let unit = units(mix(mix(seed) ^ index as u64), self.dims.iter().product());
         match self.values {
-            Values::Between(low, high) => unit.map(|unit| f64::from((low + (high - low) * unit) as f32)).collect(),
-            Values::Weights => unit.map(|unit| f64::from((2.0 * unit - 1.0) as f32)).collect(),
+            Values::Between(low, high) => unit
+                .map(|unit| f64::from((low + (high - low) * unit) as f32))
+                .collect(),
+            Values::Weights => unit
+                .map(|unit| f64::from((2.0 * unit - 1.0) as f32))
+                .collect(),
             Values::Ids(count) => unit.map(|unit| (unit * count as f64).floor()).collect(),
         }
     }
@@ -52,30 +59,54 @@ impl Spec {
 
 /// Uniform numbers in 0 to 1. `tests/golden/random_networks.py` has the same.
 pub(crate) fn units(seed: u64, count: usize) -> impl Iterator<Item = f64> {
-    (0..count as u64)
-        .map(move |at| (mix(seed.wrapping_add(at.wrapping_mul(0x632b_e59b_d9b4_e019))) >> 11) as f64 / (1u64 << 53) as f64)
+    (0..count as u64).map(move |at| {
+        (mix(seed.wrapping_add(at.wrapping_mul(0x632b_e59b_d9b4_e019))) >> 11) as f64
+            / (1u64 << 53) as f64
+    })
 }
 
 /// The loss and its gradients by all inputs that are differentiated by, in the order of the inputs.
 pub(crate) fn build(network: &Network, dtype: DType) -> Result<Built> {
     let cx = Trace::new();
     cx.set_mode(true, None);
-    let mut builder = Builder { cx: &cx, dtype, made: Vec::new(), given: None };
+    let mut builder = Builder {
+        cx: &cx,
+        dtype,
+        made: Vec::new(),
+        given: None,
+    };
     let x = match &network.start {
         Start::Dense { dims } => builder.parameter(dims, -1.5, 1.5),
-        &Start::Tokens { batch, time, vocabulary, width } => {
+        &Start::Tokens {
+            batch,
+            time,
+            vocabulary,
+            width,
+        } => {
             let ids = builder.input(&[batch, time], Values::Ids(vocabulary));
-            builder.parameter(&[vocabulary, width], -1.5, 1.5).take(ids, 0)
+            builder
+                .parameter(&[vocabulary, width], -1.5, 1.5)
+                .take(ids, 0)
         }
     };
     let y = builder.apply(&network.blocks, x).flatten();
     let weights = builder.input(&y.dims(), Values::Weights);
     let loss = (y * weights + y.square() * 0.3).mean_all();
-    let wrt: Vec<Leaf<Tensor<'_>>> =
-        builder.made.iter().filter(|(spec, _)| spec.is_differentiated()).map(|&(_, tensor)| Leaf(tensor)).collect();
-    let outputs: Vec<Tensor<'_>> = std::iter::once(loss).chain(grad(loss, &wrt).into_iter().map(|Leaf(g)| g)).collect();
-    let (specs, inputs): (Vec<Spec>, Vec<Tensor<'_>>) = std::mem::take(&mut builder.made).into_iter().unzip();
-    Ok(Built { graph: cx.graph(&inputs, &outputs)?, specs })
+    let wrt: Vec<Leaf<Tensor<'_>>> = builder
+        .made
+        .iter()
+        .filter(|(spec, _)| spec.is_differentiated())
+        .map(|&(_, tensor)| Leaf(tensor))
+        .collect();
+    let outputs: Vec<Tensor<'_>> = std::iter::once(loss)
+        .chain(grad(loss, &wrt).into_iter().map(|Leaf(g)| g))
+        .collect();
+    let (specs, inputs): (Vec<Spec>, Vec<Tensor<'_>>) =
+        std::mem::take(&mut builder.made).into_iter().unzip();
+    Ok(Built {
+        graph: cx.graph(&inputs, &outputs)?,
+        specs,
+    })
 }
 
 /// The same graph with the results of each operation behind an optimization barrier, in bodies too.
@@ -87,24 +118,55 @@ pub(crate) fn barriered(graph: &Graph) -> Graph {
     }
     for node in graph.nodes() {
         let op = match &node.op {
-            &Op::Scan { carried, scanned, length, reverse, ref body } => {
-                Op::Scan { carried, scanned, length, reverse, body: Box::new(barriered(body)) }
-            }
-            Op::Checkpoint { body, remat } => Op::Checkpoint { body: Box::new(barriered(body)), remat: *remat },
-            Op::Case { branches } => Op::Case { branches: branches.iter().map(barriered).collect() },
+            &Op::Scan {
+                carried,
+                scanned,
+                length,
+                reverse,
+                ref body,
+            } => Op::Scan {
+                carried,
+                scanned,
+                length,
+                reverse,
+                body: Box::new(barriered(body)),
+            },
+            Op::Checkpoint { body, remat } => Op::Checkpoint {
+                body: Box::new(barriered(body)),
+                remat: *remat,
+            },
+            Op::Case { branches } => Op::Case {
+                branches: branches.iter().map(barriered).collect(),
+            },
             other => other.clone(),
         };
         let alone = matches!(op, Op::Constant(_) | Op::Iota { .. } | Op::Broadcast { .. });
-        let operands: Vec<_> = node.operands.iter().map(|value| map[value.index()].expect("made before")).collect();
-        let mut results = new.push(op, &operands, node.origin).expect("the same types as before").to_vec();
+        let operands: Vec<_> = node
+            .operands
+            .iter()
+            .map(|value| map[value.index()].expect("made before"))
+            .collect();
+        let mut results = new
+            .push(op, &operands, node.origin)
+            .expect("the same types as before")
+            .to_vec();
         if !alone {
-            results = new.push(Op::OptimizationBarrier, &results, node.origin).expect("any types").to_vec();
+            results = new
+                .push(Op::OptimizationBarrier, &results, node.origin)
+                .expect("any types")
+                .to_vec();
         }
         for (old, value) in node.results.iter().zip(results) {
             map[old.index()] = Some(value);
         }
     }
-    new.set_outputs(graph.outputs().iter().map(|value| map[value.index()].expect("made before")).collect());
+    new.set_outputs(
+        graph
+            .outputs()
+            .iter()
+            .map(|value| map[value.index()].expect("made before"))
+            .collect(),
+    );
     new
 }
 
@@ -120,11 +182,26 @@ struct Builder<'t> {
 impl<'t> Builder<'t> {
     fn input(&mut self, dims: &[usize], values: Values) -> Tensor<'t> {
         if let Some(given) = &mut self.given {
-            return given.next().expect("as many parameters as the body was found to need");
+            return given
+                .next()
+                .expect("as many parameters as the body was found to need");
         }
-        let dtype = if matches!(values, Values::Ids(_)) { DType::S32 } else { self.dtype };
-        let tensor = self.cx.input(TensorType::new(dtype, dims), format!("input {}", self.made.len()));
-        self.made.push((Spec { dims: dims.to_vec(), values }, tensor));
+        let dtype = if matches!(values, Values::Ids(_)) {
+            DType::S32
+        } else {
+            self.dtype
+        };
+        let tensor = self.cx.input(
+            TensorType::new(dtype, dims),
+            format!("input {}", self.made.len()),
+        );
+        self.made.push((
+            Spec {
+                dims: dims.to_vec(),
+                values,
+            },
+            tensor,
+        ));
         tensor
     }
 
@@ -146,25 +223,50 @@ impl<'t> Builder<'t> {
     }
 
     fn scale_and_bias(&mut self, features: usize) -> (Tensor<'t>, Tensor<'t>) {
-        (self.parameter(&[features], 0.5, 1.5), self.parameter(&[features], -0.5, 0.5))
+        (
+            self.parameter(&[features], 0.5, 1.5),
+            self.parameter(&[features], -0.5, 0.5),
+        )
     }
 
     fn apply(&mut self, blocks: &[Block], x: Tensor<'t>) -> Tensor<'t> {
         blocks.iter().fold(x, |x, block| self.one(block, x))
     }
 
-    /// What `blocks` need for an input of this type, made outside of a body; `length` of each if it is scanned over.
-    fn parameters_of(&mut self, blocks: &[Block], ty: TensorType, length: Option<usize>) -> Vec<Tensor<'t>> {
+    /// What `blocks` need for an input of this type, made outside of a body; `length` of each if it
+    /// is scanned over.
+    fn parameters_of(
+        &mut self,
+        blocks: &[Block],
+        ty: TensorType,
+        length: Option<usize>,
+    ) -> Vec<Tensor<'t>> {
         let scratch = Trace::new();
         let x = scratch.input(ty, "x");
-        let mut builder = Builder { cx: &scratch, dtype: self.dtype, made: Vec::new(), given: None };
+        let mut builder = Builder {
+            cx: &scratch,
+            dtype: self.dtype,
+            made: Vec::new(),
+            given: None,
+        };
         builder.apply(blocks, x);
-        let specs: Vec<Spec> = std::mem::take(&mut builder.made).into_iter().map(|(spec, _)| spec).collect();
-        specs.iter().map(|spec| self.input(&[length.as_slice(), &spec.dims].concat(), spec.values)).collect()
+        let specs: Vec<Spec> = std::mem::take(&mut builder.made)
+            .into_iter()
+            .map(|(spec, _)| spec)
+            .collect();
+        specs
+            .iter()
+            .map(|spec| self.input(&[length.as_slice(), &spec.dims].concat(), spec.values))
+            .collect()
     }
 
     /// As [`apply`](Self::apply), in a body.
-    fn apply_given(&mut self, blocks: &[Block], x: Tensor<'t>, given: Vec<Tensor<'t>>) -> Tensor<'t> {
+    fn apply_given(
+        &mut self,
+        blocks: &[Block],
+        x: Tensor<'t>,
+        given: Vec<Tensor<'t>>,
+    ) -> Tensor<'t> {
         let outer = self.given.replace(given.into_iter());
         let y = self.apply(blocks, x);
         self.given = outer;
@@ -176,32 +278,77 @@ impl<'t> Builder<'t> {
         let (cx, last) = (self.cx, dims.len() - 1);
         let features = dims[last];
         match block {
-            &Block::Conv { features: outputs, window, stride, same } => {
-                let weight = self.weight(&[window, window, features, outputs], window * window * features);
+            &Block::Conv {
+                features: outputs,
+                window,
+                stride,
+                same,
+            } => {
+                let weight = self.weight(
+                    &[window, window, features, outputs],
+                    window * window * features,
+                );
                 let padding = if same { Padding::Same } else { Padding::Valid };
-                let options = ConvOptions { strides: vec![stride; 2], padding, ..ConvOptions::default() };
+                let options = ConvOptions {
+                    strides: vec![stride; 2],
+                    padding,
+                    ..ConvOptions::default()
+                };
                 x.conv(weight, &options) + self.parameter(&[outputs], -0.5, 0.5)
             }
             &Block::Dense { features } => self.dense(x, features),
             &Block::GroupNorm { groups } => {
                 let (scale, bias) = self.scale_and_bias(features);
-                GroupNorm { scale, bias, groups, eps: 1e-5 }.forward(x)
+                GroupNorm {
+                    scale,
+                    bias,
+                    groups,
+                    eps: 1e-5,
+                }
+                .forward(x)
             }
             Block::LayerNorm => {
                 let (scale, bias) = self.scale_and_bias(features);
-                LayerNorm { scale, bias: Some(bias), eps: 1e-5 }.forward(x)
+                LayerNorm {
+                    scale,
+                    bias: Some(bias),
+                    eps: 1e-5,
+                }
+                .forward(x)
             }
-            Block::RmsNorm => RmsNorm { scale: self.parameter(&[features], 0.5, 1.5), eps: 1e-6 }.forward(x),
+            Block::RmsNorm => RmsNorm {
+                scale: self.parameter(&[features], 0.5, 1.5),
+                eps: 1e-6,
+            }
+            .forward(x),
             Block::BatchNorm => {
                 let (scale, bias) = self.scale_and_bias(features);
                 let zero = bias.zeros_like();
-                BatchNorm { scale, bias, mean: zero, variance: bias.ones_like(), momentum: 0.1, eps: 1e-5 }.forward(x)
+                BatchNorm {
+                    scale,
+                    bias,
+                    mean: zero,
+                    variance: bias.ones_like(),
+                    momentum: 0.1,
+                    eps: 1e-5,
+                }
+                .forward(x)
             }
             Block::Activation { name } => activation(name, x),
-            &Block::MaxPool { window, stride, same } => x.max_pool([window; 2], [stride; 2], padding(same)),
-            &Block::AvgPool { window, stride, same } => x.avg_pool([window; 2], [stride; 2], padding(same)),
+            &Block::MaxPool {
+                window,
+                stride,
+                same,
+            } => x.max_pool([window; 2], [stride; 2], padding(same)),
+            &Block::AvgPool {
+                window,
+                stride,
+                same,
+            } => x.avg_pool([window; 2], [stride; 2], padding(same)),
             Block::Flatten => x.reshape([dims[0], dims[1] * dims[2], features]),
-            &Block::Global { kind } => reduced(kind, x, &(1..last).collect::<Vec<_>>()).reshape([dims[0], features]),
+            &Block::Global { kind } => {
+                reduced(kind, x, &(1..last).collect::<Vec<_>>()).reshape([dims[0], features])
+            }
             &Block::Centre { kind, dim } => x - reduced(kind, x, &[dim]),
             &Block::Cumulative { kind, dim } => match kind {
                 Kind::Max => x.cummax(dim),
@@ -224,11 +371,18 @@ impl<'t> Builder<'t> {
             }
             &Block::Maxout { features } => self.dense(x, features).maximum(self.dense(x, features)),
             Block::Gate => {
-                let mean = if last > 1 { x.mean_keep((1..last).collect::<Vec<_>>()) } else { x };
+                let mean = if last > 1 {
+                    x.mean_keep((1..last).collect::<Vec<_>>())
+                } else {
+                    x
+                };
                 x * self.dense(mean, features).sigmoid()
             }
             &Block::Attention { heads, causal } => {
-                let [q, k, v] = [(); 3].map(|()| self.dense(x, features).reshape([dims[0], dims[1], heads, features / heads]));
+                let [q, k, v] = [(); 3].map(|()| {
+                    self.dense(x, features)
+                        .reshape([dims[0], dims[1], heads, features / heads])
+                });
                 let mask = if causal { Mask::Causal } else { Mask::None };
                 let y = attention(q, k, v, mask, Dropout::new(0.0)).reshape(&dims);
                 self.dense(y, features)
@@ -237,17 +391,25 @@ impl<'t> Builder<'t> {
             Block::Checkpoint { dots, blocks } => {
                 let given = self.parameters_of(blocks, x.ty(), None);
                 let remat = if *dots { Remat::SaveDots } else { Remat::Full };
-                cx.checkpoint_with(remat, || Leaf(self.apply_given(blocks, x, given))).0
+                cx.checkpoint_with(remat, || Leaf(self.apply_given(blocks, x, given)))
+                    .0
             }
             Block::Scan { length, blocks } => {
                 let stacked = self.parameters_of(blocks, x.ty(), Some(*length));
                 let xs: Vec<Leaf<Tensor<'t>>> = stacked.into_iter().map(Leaf).collect();
                 if xs.is_empty() {
-                    return cx.repeat(*length, Leaf(x), |_, Leaf(x)| Leaf(self.apply_given(blocks, x, vec![]))).0;
+                    return cx
+                        .repeat(*length, Leaf(x), |_, Leaf(x)| {
+                            Leaf(self.apply_given(blocks, x, vec![]))
+                        })
+                        .0;
                 }
                 let body = |Leaf(x): Leaf<Tensor<'t>>, slices: Vec<Leaf<Tensor<'t>>>| {
                     let given = slices.into_iter().map(|Leaf(slice)| slice).collect();
-                    (Leaf(self.apply_given(blocks, x, given)), halite_core::tree::Empty::new())
+                    (
+                        Leaf(self.apply_given(blocks, x, given)),
+                        halite_core::tree::Empty::new(),
+                    )
                 };
                 cx.scan(Leaf(x), xs, body).0.0
             }
@@ -260,7 +422,13 @@ fn padding(same: bool) -> Padding {
 }
 
 fn reduced<'t>(kind: Kind, x: Tensor<'t>, dims: &[usize]) -> Tensor<'t> {
-    let kept = || x.dims().iter().enumerate().map(|(dim, &size)| if dims.contains(&dim) { 1 } else { size }).collect::<Vec<_>>();
+    let kept = || {
+        x.dims()
+            .iter()
+            .enumerate()
+            .map(|(dim, &size)| if dims.contains(&dim) { 1 } else { size })
+            .collect::<Vec<_>>()
+    };
     match kind {
         Kind::Sum => x.sum_keep(dims),
         Kind::Mean => x.mean_keep(dims),

@@ -1,8 +1,10 @@
-//! Networks as data: what they are made of, how random ones are drawn, and how a failing one is made smaller.
+//! Networks as data: what they are made of, how random ones are drawn, and how a failing one is
+//! made smaller.
 
 use serde::{Deserialize, Serialize};
 
-/// A network of blocks, applied one after the other. The loss is a weighted sum over the last result and its squares.
+/// A network of blocks, applied one after the other. The loss is a weighted sum over the last
+/// result and its squares.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Network {
     /// Seed of its inputs and parameters.
@@ -18,10 +20,16 @@ pub(crate) enum Start {
     /// Floats of `[batch, .., features]`, which gradients are taken by too.
     Dense { dims: Vec<usize> },
     /// Token ids of `[batch, time]`, embedded to `width` features.
-    Tokens { batch: usize, time: usize, vocabulary: usize, width: usize },
+    Tokens {
+        batch: usize,
+        time: usize,
+        vocabulary: usize,
+        width: usize,
+    },
 }
 
-/// One step of a network. Images are `[batch, height, width, features]`, sequences `[batch, time, features]`.
+/// One step of a network. Images are `[batch, height, width, features]`, sequences
+/// `[batch, time, features]`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "block", rename_all = "snake_case")]
 pub(crate) enum Block {
@@ -135,7 +143,9 @@ impl Start {
     pub(crate) fn dims(&self) -> Vec<usize> {
         match self {
             Start::Dense { dims } => dims.clone(),
-            &Start::Tokens { batch, time, width, .. } => vec![batch, time, width],
+            &Start::Tokens {
+                batch, time, width, ..
+            } => vec![batch, time, width],
         }
     }
 }
@@ -152,19 +162,41 @@ impl Block {
         };
         let windows = |window: usize, stride: usize, same: bool, features: usize| {
             let fits = rank == 4 && dims[1] >= window && dims[2] >= window;
-            let count = |size: usize| if same { size.div_ceil(stride) } else { (size - window) / stride + 1 };
+            let count = |size: usize| {
+                if same {
+                    size.div_ceil(stride)
+                } else {
+                    (size - window) / stride + 1
+                }
+            };
             fits.then(|| vec![dims[0], count(dims[1]), count(dims[2]), features])
         };
         match self {
-            &Block::Conv { features, window, stride, same } => windows(window, stride, same, features),
-            &Block::MaxPool { window, stride, same } | &Block::AvgPool { window, stride, same } => {
-                windows(window, stride, same, features)
+            &Block::Conv {
+                features,
+                window,
+                stride,
+                same,
+            } => windows(window, stride, same, features),
+            &Block::MaxPool {
+                window,
+                stride,
+                same,
             }
+            | &Block::AvgPool {
+                window,
+                stride,
+                same,
+            } => windows(window, stride, same, features),
             &Block::Dense { features } | &Block::Maxout { features } => Some(with(last, features)),
-            &Block::GroupNorm { groups } => (rank > 2 && features.is_multiple_of(groups)).then(|| dims.to_vec()),
+            &Block::GroupNorm { groups } => {
+                (rank > 2 && features.is_multiple_of(groups)).then(|| dims.to_vec())
+            }
             Block::BatchNorm => (dims[..last].iter().product::<usize>() > 1).then(|| dims.to_vec()),
             Block::LayerNorm | Block::RmsNorm => (features > 2).then(|| dims.to_vec()),
-            Block::Activation { .. } | Block::Clamp { .. } | Block::LearnedClamp | Block::Gate => Some(dims.to_vec()),
+            Block::Activation { .. } | Block::Clamp { .. } | Block::LearnedClamp | Block::Gate => {
+                Some(dims.to_vec())
+            }
             Block::Flatten => (rank == 4).then(|| vec![dims[0], dims[1] * dims[2], features]),
             Block::Global { .. } => (rank > 2).then(|| vec![dims[0], features]),
             &Block::Centre { dim, .. }
@@ -173,18 +205,25 @@ impl Block {
             | &Block::LogSoftmax { dim }
             | &Block::Sort { dim, .. }
             | &Block::SortBy { dim } => (dim < rank && dims[dim] > 1).then(|| dims.to_vec()),
-            &Block::TopK { count, dim } => (dim < rank && dims[dim] > count).then(|| with(dim, count)),
-            &Block::Attention { heads, .. } => {
-                (rank == 3 && features.is_multiple_of(heads) && dims[1] <= 128).then(|| dims.to_vec())
+            &Block::TopK { count, dim } => {
+                (dim < rank && dims[dim] > count).then(|| with(dim, count))
             }
-            Block::Residual { blocks } | Block::Scan { blocks, .. } => (outputs(blocks, dims)? == dims).then(|| dims.to_vec()),
+            &Block::Attention { heads, .. } => {
+                (rank == 3 && features.is_multiple_of(heads) && dims[1] <= 128)
+                    .then(|| dims.to_vec())
+            }
+            Block::Residual { blocks } | Block::Scan { blocks, .. } => {
+                (outputs(blocks, dims)? == dims).then(|| dims.to_vec())
+            }
             Block::Checkpoint { blocks, .. } => outputs(blocks, dims),
         }
     }
 
     fn inner(&self) -> Option<&[Block]> {
         match self {
-            Block::Residual { blocks } | Block::Checkpoint { blocks, .. } | Block::Scan { blocks, .. } => Some(blocks),
+            Block::Residual { blocks }
+            | Block::Checkpoint { blocks, .. }
+            | Block::Scan { blocks, .. } => Some(blocks),
             _ => None,
         }
     }
@@ -200,23 +239,44 @@ impl Block {
 
 /// Dimensions after all `blocks`; `None` if one does not apply.
 pub(crate) fn outputs(blocks: &[Block], dims: &[usize]) -> Option<Vec<usize>> {
-    blocks.iter().try_fold(dims.to_vec(), |dims, block| block.output(&dims))
+    blocks
+        .iter()
+        .try_fold(dims.to_vec(), |dims, block| block.output(&dims))
 }
 
 impl Network {
     /// The network of a seed.
     pub(crate) fn draw(seed: u64) -> Network {
-        let mut draw = Draw { state: mix(seed), count: 0 };
+        let mut draw = Draw {
+            state: mix(seed),
+            count: 0,
+        };
         let batch = draw.from(&[1, 2, 2, 3]);
         let start = match draw.below(10) {
             0..6 => {
-                let (height, width) = (draw.from(&[8, 13, 16, 24, 32]), draw.from(&[8, 14, 20, 28, 40]));
-                Start::Dense { dims: vec![batch, height, width, draw.from(&[1, 3, 4, 8])] }
+                let (height, width) = (
+                    draw.from(&[8, 13, 16, 24, 32]),
+                    draw.from(&[8, 14, 20, 28, 40]),
+                );
+                Start::Dense {
+                    dims: vec![batch, height, width, draw.from(&[1, 3, 4, 8])],
+                }
             }
-            6..8 => Start::Dense { dims: vec![batch, draw.from(&[6, 17, 32, 64]), draw.from(&[4, 8, 12, 16])] },
+            6..8 => Start::Dense {
+                dims: vec![
+                    batch,
+                    draw.from(&[6, 17, 32, 64]),
+                    draw.from(&[4, 8, 12, 16]),
+                ],
+            },
             _ => {
                 let (time, vocabulary) = (draw.from(&[5, 16, 32]), draw.from(&[7, 50]));
-                Start::Tokens { batch, time, vocabulary, width: draw.from(&[8, 12, 16]) }
+                Start::Tokens {
+                    batch,
+                    time,
+                    vocabulary,
+                    width: draw.from(&[8, 12, 16]),
+                }
             }
         };
         let mut blocks = Vec::new();
@@ -231,13 +291,20 @@ impl Network {
         }
         while blocks.len() < count {
             for block in draw.part(&dims) {
-                if let Some(after) = block.output(&dims).filter(|dims| dims.iter().product::<usize>() <= 60_000) {
+                if let Some(after) = block
+                    .output(&dims)
+                    .filter(|dims| dims.iter().product::<usize>() <= 60_000)
+                {
                     dims = after;
                     blocks.push(block);
                 }
             }
         }
-        Network { seed, start, blocks }
+        Network {
+            seed,
+            start,
+            blocks,
+        }
     }
 
     /// Whether every block applies to what the ones before give.
@@ -245,12 +312,16 @@ impl Network {
         outputs(&self.blocks, &self.start.dims()).is_some()
     }
 
-    /// A network as small as possible that still `fails`, by trying at most `attempts` smaller ones.
+    /// A network as small as possible that still `fails`, by trying at most `attempts` smaller
+    /// ones.
     pub(crate) fn shrink(self, mut attempts: u64, fails: impl Fn(&Network) -> bool) -> Network {
         let mut smallest = self;
         'smaller: loop {
             for blocks in smaller(&smallest.blocks) {
-                let network = Network { blocks, ..smallest.clone() };
+                let network = Network {
+                    blocks,
+                    ..smallest.clone()
+                };
                 if !network.fits() {
                     continue;
                 }
@@ -276,7 +347,11 @@ fn smaller(blocks: &[Block]) -> Vec<Vec<Block>> {
         all.push(replaced(&[]));
         if let Some(inner) = block.inner() {
             all.push(replaced(inner));
-            all.extend(smaller(inner).into_iter().map(|inner| replaced(&[block.with_inner(inner)])));
+            all.extend(
+                smaller(inner)
+                    .into_iter()
+                    .map(|inner| replaced(&[block.with_inner(inner)])),
+            );
         }
     }
     all
@@ -315,16 +390,26 @@ impl Draw {
         match self.below(10) {
             4 if dims.len() == 4 && dims[1] * dims[2] <= 128 => vec![Block::Flatten],
             0..5 if dims.len() == 4 => self.stage(),
-            0..2 => vec![Block::Residual { blocks: self.same_size(dims, 2) }],
+            0..2 => vec![Block::Residual {
+                blocks: self.same_size(dims, 2),
+            }],
             2 => {
                 let (dots, count) = (self.chance(40), 1 + self.below(3));
-                vec![Block::Checkpoint { dots, blocks: self.same_size(dims, count) }]
+                vec![Block::Checkpoint {
+                    dots,
+                    blocks: self.same_size(dims, count),
+                }]
             }
             3 => {
                 let (length, count) = (2 + self.below(3), 1 + self.below(3));
-                vec![Block::Scan { length, blocks: self.same_size(dims, count) }]
+                vec![Block::Scan {
+                    length,
+                    blocks: self.same_size(dims, count),
+                }]
             }
-            4 => vec![Block::Global { kind: self.from(&[Kind::Mean, Kind::Max, Kind::Min, Kind::LogSumExp]) }],
+            4 => vec![Block::Global {
+                kind: self.from(&[Kind::Mean, Kind::Max, Kind::Min, Kind::LogSumExp]),
+            }],
             _ => vec![self.block(dims, true)],
         }
     }
@@ -353,10 +438,23 @@ impl Draw {
     /// Convolution, group norm, activation and max pool.
     fn pooled_stage(&mut self) -> Vec<Block> {
         vec![
-            Block::Conv { features: self.from(&[8, 16]), window: 3, stride: 1, same: true },
-            Block::GroupNorm { groups: self.from(&[1, 2, 4]) },
-            Block::Activation { name: self.from(&["relu", "gelu"]).to_owned() },
-            Block::MaxPool { window: 2, stride: 2, same: false },
+            Block::Conv {
+                features: self.from(&[8, 16]),
+                window: 3,
+                stride: 1,
+                same: true,
+            },
+            Block::GroupNorm {
+                groups: self.from(&[1, 2, 4]),
+            },
+            Block::Activation {
+                name: self.from(&["relu", "gelu"]).to_owned(),
+            },
+            Block::MaxPool {
+                window: 2,
+                stride: 2,
+                same: false,
+            },
         ]
     }
 
@@ -374,7 +472,9 @@ impl Draw {
 
     fn norm(&mut self, features: usize) -> Block {
         match self.below(6) {
-            0..3 => Block::GroupNorm { groups: self.from(&[1, 2, 4]).min(features) },
+            0..3 => Block::GroupNorm {
+                groups: self.from(&[1, 2, 4]).min(features),
+            },
             3 => Block::LayerNorm,
             4 => Block::RmsNorm,
             _ => Block::BatchNorm,
@@ -400,15 +500,25 @@ impl Draw {
             "abs",
             "square",
         ];
-        Block::Activation { name: self.from(&names).to_owned() }
+        Block::Activation {
+            name: self.from(&names).to_owned(),
+        }
     }
 
     fn pool(&mut self) -> Block {
         let (window, stride) = self.from(&[(2, 2), (2, 2), (2, 2), (3, 2), (3, 3), (3, 1), (2, 1)]);
         let same = self.chance(30);
         match self.below(4) {
-            0 => Block::AvgPool { window, stride, same },
-            _ => Block::MaxPool { window, stride, same },
+            0 => Block::AvgPool {
+                window,
+                stride,
+                same,
+            },
+            _ => Block::MaxPool {
+                window,
+                stride,
+                same,
+            },
         }
     }
 
@@ -416,17 +526,41 @@ impl Draw {
     fn block(&mut self, dims: &[usize], outside: bool) -> Block {
         let features = dims[dims.len() - 1];
         let dim = 1 + self.below(dims.len() - 1);
-        let kinds = [Kind::Mean, Kind::Max, Kind::Max, Kind::Min, Kind::LogSumExp, Kind::ArgMax];
+        let kinds = [
+            Kind::Mean,
+            Kind::Max,
+            Kind::Max,
+            Kind::Min,
+            Kind::LogSumExp,
+            Kind::ArgMax,
+        ];
         match self.below(22) {
-            0 if dims.len() == 4 => Block::Conv { features, window: self.from(&[1, 3]), stride: 1, same: true },
-            1 if dims.len() == 4 => Block::MaxPool { window: self.from(&[2, 3]), stride: 1, same: true },
+            0 if dims.len() == 4 => Block::Conv {
+                features,
+                window: self.from(&[1, 3]),
+                stride: 1,
+                same: true,
+            },
+            1 if dims.len() == 4 => Block::MaxPool {
+                window: self.from(&[2, 3]),
+                stride: 1,
+                same: true,
+            },
             2 if outside => self.pool(),
             3 => {
-                let features = if outside { self.from(&[4, 8, 10, 16]) } else { features };
+                let features = if outside {
+                    self.from(&[4, 8, 10, 16])
+                } else {
+                    features
+                };
                 Block::Dense { features }
             }
             4 => {
-                let features = if outside { self.from(&[4, 8, 10, 16]) } else { features };
+                let features = if outside {
+                    self.from(&[4, 8, 10, 16])
+                } else {
+                    features
+                };
                 Block::Maxout { features }
             }
             5 | 6 => match self.norm(features) {
@@ -434,20 +568,41 @@ impl Draw {
                 norm => norm,
             },
             7..10 => self.activation(),
-            10 => Block::Centre { kind: self.from(&kinds), dim },
-            11 => Block::Centre { kind: Kind::Max, dim },
-            12 => Block::Cumulative { kind: self.from(&[Kind::Max, Kind::Min, Kind::LogSumExp, Kind::Sum]), dim },
+            10 => Block::Centre {
+                kind: self.from(&kinds),
+                dim,
+            },
+            11 => Block::Centre {
+                kind: Kind::Max,
+                dim,
+            },
+            12 => Block::Cumulative {
+                kind: self.from(&[Kind::Max, Kind::Min, Kind::LogSumExp, Kind::Sum]),
+                dim,
+            },
             13 => Block::Softmax { dim },
             14 => Block::LogSoftmax { dim },
-            15 => Block::Sort { dim, descending: self.chance(50) },
+            15 => Block::Sort {
+                dim,
+                descending: self.chance(50),
+            },
             16 => Block::SortBy { dim },
-            17 if outside => Block::TopK { count: self.from(&[1, 2, 3, 5]), dim },
+            17 if outside => Block::TopK {
+                count: self.from(&[1, 2, 3, 5]),
+                dim,
+            },
             18 => {
                 let high = self.from(&[0.5, 1.0, 2.0]);
-                Block::Clamp { low: self.from(&[-1.0, -0.5, 0.0]), high }
+                Block::Clamp {
+                    low: self.from(&[-1.0, -0.5, 0.0]),
+                    high,
+                }
             }
             19 => Block::LearnedClamp,
-            20 => Block::Attention { heads: self.from(&[1, 2, 4]), causal: self.chance(50) },
+            20 => Block::Attention {
+                heads: self.from(&[1, 2, 4]),
+                causal: self.chance(50),
+            },
             _ => Block::Gate,
         }
     }

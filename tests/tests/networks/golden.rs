@@ -1,4 +1,5 @@
-//! Random networks beside JAX: `tests/golden/random_networks.json`, which `random_networks.py` completes.
+//! Random networks beside JAX: `tests/golden/random_networks.json`, which `random_networks.py`
+//! completes.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -25,8 +26,8 @@ struct Case {
     jax: Expected,
 }
 
-/// What JAX found: the loss, and for each differentiated input the norm of its gradient and its derivative along the
-/// direction of the network's seed.
+/// What JAX found: the loss, and for each differentiated input the norm of its gradient and its
+/// derivative along the direction of the network's seed.
 #[derive(Clone, Deserialize)]
 struct Expected {
     loss: f64,
@@ -49,13 +50,17 @@ fn path() -> PathBuf {
 
 fn stored() -> Vec<Case> {
     let text = std::fs::read_to_string(path()).expect("the stored networks");
-    serde_json::from_str::<Stored>(&text).expect("what random_networks.py writes").networks
+    serde_json::from_str::<Stored>(&text)
+        .expect("what random_networks.py writes")
+        .networks
 }
 
 /// Small networks that have every block between them.
 fn describe() {
     let mut seen = BTreeSet::new();
-    let small = (10_001..20_000).map(Network::draw).filter(|network| blocks(network).len() <= 7);
+    let small = (10_001..20_000)
+        .map(Network::draw)
+        .filter(|network| blocks(network).len() <= 7);
     let (mut chosen, mut others) = (Vec::new(), Vec::new());
     for network in small {
         let of_network = blocks(&network);
@@ -77,14 +82,22 @@ fn blocks(network: &Network) -> Vec<String> {
         match value {
             Value::Array(values) => values.iter().for_each(|value| collect(value, names)),
             Value::Object(fields) => {
-                names.extend(fields.get("block").and_then(Value::as_str).map(str::to_owned));
+                names.extend(
+                    fields
+                        .get("block")
+                        .and_then(Value::as_str)
+                        .map(str::to_owned),
+                );
                 fields.values().for_each(|value| collect(value, names));
             }
             _ => {}
         }
     }
     let mut names = Vec::new();
-    collect(&serde_json::to_value(network).expect("plain data"), &mut names);
+    collect(
+        &serde_json::to_value(network).expect("plain data"),
+        &mut names,
+    );
     names
 }
 
@@ -92,26 +105,68 @@ fn blocks(network: &Network) -> Vec<String> {
 fn compare(case: &Case) -> Result<(), String> {
     let seed = case.network.seed;
     let program = Compiled::of(&case.network, DType::F64).map_err(|error| error.to_string())?;
-    let found = program.run(&program.point(seed)).map_err(|error| error.to_string())?;
-    let same = |what: String, found: f64, wanted: f64, size: f64| match (found - wanted).abs() <= TOLERANCE * size {
+    let found = program
+        .run(&program.point(seed))
+        .map_err(|error| error.to_string())?;
+    let same = |what: String, found: f64, wanted: f64, size: f64| match (found - wanted).abs()
+        <= TOLERANCE * size
+    {
         true => Ok(()),
         false => Err(format!("{what} is {found:e}, JAX has {wanted:e}")),
     };
-    same("the loss".into(), found.loss, case.jax.loss, case.jax.loss.abs().max(1e-3))?;
+    same(
+        "the loss".into(),
+        found.loss,
+        case.jax.loss,
+        case.jax.loss.abs().max(1e-3),
+    )?;
     let directions = program.direction(seed);
-    let directions: Vec<&Vec<f64>> = directions.iter().filter(|along| !along.is_empty()).collect();
-    if (found.gradients.len(), directions.len()) != (case.jax.gradients.len(), case.jax.gradients.len()) {
-        return Err(format!("{} gradients, JAX has {}", found.gradients.len(), case.jax.gradients.len()));
+    let directions: Vec<&Vec<f64>> = directions
+        .iter()
+        .filter(|along| !along.is_empty())
+        .collect();
+    if (found.gradients.len(), directions.len())
+        != (case.jax.gradients.len(), case.jax.gradients.len())
+    {
+        return Err(format!(
+            "{} gradients, JAX has {}",
+            found.gradients.len(),
+            case.jax.gradients.len()
+        ));
     }
-    let whole = case.jax.gradients.iter().map(|(norm, _)| norm * norm).sum::<f64>().sqrt();
-    for (index, ((gradient, along), &(norm, projection))) in
-        found.gradients.iter().zip(directions).zip(&case.jax.gradients).enumerate()
+    let whole = case
+        .jax
+        .gradients
+        .iter()
+        .map(|(norm, _)| norm * norm)
+        .sum::<f64>()
+        .sqrt();
+    for (index, ((gradient, along), &(norm, projection))) in found
+        .gradients
+        .iter()
+        .zip(directions)
+        .zip(&case.jax.gradients)
+        .enumerate()
     {
         let size = norm.max(1e-3 * whole);
         let found_norm = gradient.iter().map(|g| g * g).sum::<f64>().sqrt();
-        same(format!("the norm of gradient {index}"), found_norm, norm, size)?;
-        let found_projection = gradient.iter().zip(along).map(|(g, along)| g * along).sum::<f64>();
-        same(format!("the projection of gradient {index}"), found_projection, projection, size)?;
+        same(
+            format!("the norm of gradient {index}"),
+            found_norm,
+            norm,
+            size,
+        )?;
+        let found_projection = gradient
+            .iter()
+            .zip(along)
+            .map(|(g, along)| g * along)
+            .sum::<f64>();
+        same(
+            format!("the projection of gradient {index}"),
+            found_projection,
+            projection,
+            size,
+        )?;
     }
     Ok(())
 }
@@ -126,15 +181,26 @@ fn stored_networks_agree_with_jax() {
     let outcomes = in_parallel(cases.len() as u64, |index| compare(&cases[index as usize]));
     let wrong: Vec<String> = outcomes
         .into_iter()
-        .filter_map(|(index, outcome)| Some(format!("seed {}: {}", cases[index as usize].network.seed, outcome.err()?)))
+        .filter_map(|(index, outcome)| {
+            Some(format!(
+                "seed {}: {}",
+                cases[index as usize].network.seed,
+                outcome.err()?
+            ))
+        })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn stored_networks_have_every_block() {
-    let names: BTreeSet<String> = stored().iter().flat_map(|case| blocks(&case.network)).collect();
-    let drawn: BTreeSet<String> = (1..2000).flat_map(|seed| blocks(&Network::draw(seed))).collect();
+    let names: BTreeSet<String> = stored()
+        .iter()
+        .flat_map(|case| blocks(&case.network))
+        .collect();
+    let drawn: BTreeSet<String> = (1..2000)
+        .flat_map(|seed| blocks(&Network::draw(seed)))
+        .collect();
     assert_eq!(names, drawn);
     assert_eq!(drawn.len(), 26);
 }

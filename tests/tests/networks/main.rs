@@ -1,9 +1,11 @@
-//! Gradients of whole networks. A compiler fuses and rounds otherwise than in tests of one operation, so random networks
-//! of blocks are compared with finite differences, with other element types, with barriers, and, for a sample, with JAX.
+//! Gradients of whole networks. A compiler fuses and rounds otherwise than in tests of one
+//! operation, so random networks of blocks are compared with finite differences, with other element
+//! types, with barriers, and, for a sample, with JAX.
 //!
-//! `HALITE_NETWORKS` says how many networks are checked and `HALITE_NETWORKS_SEED` the seed of the first; each following
-//! one has the next seed. Compiling takes about two CPU-seconds for each. One in `HALITE_NETWORKS_BARRIERS` is also
-//! compiled with barriers. `HALITE_NETWORKS_SHRINK` limits the attempts to make a failing network smaller.
+//! `HALITE_NETWORKS` says how many networks are checked and `HALITE_NETWORKS_SEED` the seed of the
+//! first; each following one has the next seed. Compiling takes about two CPU-seconds for each. One
+//! in `HALITE_NETWORKS_BARRIERS` is also compiled with barriers. `HALITE_NETWORKS_SHRINK` limits
+//! the attempts to make a failing network smaller.
 
 mod build;
 mod description;
@@ -26,12 +28,15 @@ use crate::{
 
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
-        Ok(value) => value.parse().unwrap_or_else(|_| panic!("{name}={value}: expected a number")),
+        Ok(value) => value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}={value}: expected a number")),
         Err(_) => default,
     }
 }
 
-/// Results of `work` on the numbers below `count`, by two threads: compilers use one for a part of their time.
+/// Results of `work` on the numbers below `count`, by two threads: compilers use one for a part of
+/// their time.
 fn in_parallel<R: Send>(count: u64, work: impl Fn(u64) -> R + Sync) -> BTreeMap<u64, R> {
     let next = AtomicU64::new(0);
     let results = Mutex::new(BTreeMap::new());
@@ -42,12 +47,17 @@ fn in_parallel<R: Send>(count: u64, work: impl Fn(u64) -> R + Sync) -> BTreeMap<
                 return;
             }
             let result = work(number);
-            results.lock().expect("no work panics").insert(number, result);
+            results
+                .lock()
+                .expect("no work panics")
+                .insert(number, result);
         }
     };
     std::thread::scope(|scope| {
         let workers = [scope.spawn(worker), scope.spawn(worker)];
-        workers.into_iter().for_each(|worker| worker.join().expect("no work panics"));
+        workers
+            .into_iter()
+            .for_each(|worker| worker.join().expect("no work panics"));
     });
     results.into_inner().expect("no work panics")
 }
@@ -67,18 +77,32 @@ fn random_networks_have_right_gradients() {
         outcome
     });
     let passed = || outcomes.values().flatten();
-    let (kinks, unusable) = (passed().filter(|passed| passed.kink).count(), passed().filter(|passed| passed.unusable).count());
+    let (kinks, unusable) = (
+        passed().filter(|passed| passed.kink).count(),
+        passed().filter(|passed| passed.unusable).count(),
+    );
     let wrong = outcomes.values().filter(|outcome| outcome.is_err()).count();
     eprintln!(
         "{count} networks from seed {first}: {wrong} wrong, {kinks} beside a kink, {unusable} unusable, {:.0?}",
         started.elapsed()
     );
-    assert!(kinks * 10 <= outcomes.len(), "{kinks} of {count} networks are right at another point only");
-    assert!(unusable * 10 <= outcomes.len(), "{unusable} of {count} networks are flat or overflow");
-    if let Some((number, reason)) = outcomes.iter().find_map(|(number, outcome)| Some((number, outcome.as_ref().err()?))) {
+    assert!(
+        kinks * 10 <= outcomes.len(),
+        "{kinks} of {count} networks are right at another point only"
+    );
+    assert!(
+        unusable * 10 <= outcomes.len(),
+        "{unusable} of {count} networks are flat or overflow"
+    );
+    if let Some((number, reason)) = outcomes
+        .iter()
+        .find_map(|(number, outcome)| Some((number, outcome.as_ref().err()?)))
+    {
         let seed = first + number;
         let attempts = setting("HALITE_NETWORKS_SHRINK", 30);
-        let smallest = Network::draw(seed).shrink(attempts, |network| check(network, seed.is_multiple_of(one_in)).is_err());
+        let smallest = Network::draw(seed).shrink(attempts, |network| {
+            check(network, seed.is_multiple_of(one_in)).is_err()
+        });
         let text = serde_json::to_string(&smallest).expect("plain data");
         panic!(
             "gradients of {wrong} of {count} networks are wrong; the first: HALITE_NETWORKS_SEED={seed} \
@@ -89,16 +113,25 @@ fn random_networks_have_right_gradients() {
 
 #[test]
 fn shrinking_keeps_only_what_fails() {
-    let network = (1..).map(Network::draw).find(|network| network.blocks.len() > 8).expect("there are large ones");
+    let network = (1..)
+        .map(Network::draw)
+        .find(|network| network.blocks.len() > 8)
+        .expect("there are large ones");
     let has_norm = |network: &Network| format!("{network:?}").contains("GroupNorm");
     assert!(has_norm(&network));
     let smallest = network.shrink(1000, has_norm);
-    assert!(matches!(smallest.blocks[..], [Block::GroupNorm { .. }]), "{smallest:?}");
+    assert!(
+        matches!(smallest.blocks[..], [Block::GroupNorm { .. }]),
+        "{smallest:?}"
+    );
 }
 
 #[test]
 fn one_wrong_gradient_is_far_from_the_right_ones() {
-    let right = Evaluated { loss: 1.0, gradients: vec![vec![3.0; 100], vec![0.2; 4]] };
+    let right = Evaluated {
+        loss: 1.0,
+        gradients: vec![vec![3.0; 100], vec![0.2; 4]],
+    };
     let with = |value: f64| {
         let mut wrong = right.clone();
         wrong.gradients[1][2] = value;

@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 
 use halite_backends::{Accelerator, CompileCacheOptions, OpenOptions};
-use halite_core::{Arg, Client, CompileOptions, DType, HostArray, HostBytes, Launch, Loaded, Result};
+use halite_core::{
+    Arg, Client, CompileOptions, DType, HostArray, HostBytes, Launch, Loaded, Result,
+};
 use halite_fetch::Quiet;
 use halite_ir::{Graph, Interface, optimize, program};
 
@@ -12,24 +14,32 @@ use crate::{
     description::{Network, mix},
 };
 
-/// Difference of a directional derivative from the finite difference, relative to the gradient's norm.
+/// Difference of a directional derivative from the finite difference, relative to the gradient's
+/// norm.
 const DIFFERENCE_TOLERANCE: f64 = 1e-5;
 
 /// Difference of a parameter's gradient in `f32` from that in `f64`, relative to its norm.
 const ROUNDING_TOLERANCE: f64 = 2e-3;
 
-/// How many points are tried. At a point beside a kink or a tie, one rounding error changes an element's gradient, so
-/// what is wrong at one point may be right; a wrong rule is wrong at all of them.
+/// How many points are tried. At a point beside a kink or a tie, one rounding error changes an
+/// element's gradient, so what is wrong at one point may be right; a wrong rule is wrong at all of
+/// them.
 const POINTS: u64 = 4;
 
 /// XLA's CPU plugin as one device, without a compile cache: thousands of programs run once.
 fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
     CLIENT.get_or_init(|| {
-        let compile_cache: CompileCacheOptions = "off".parse().expect("a setting of compile caches");
-        let options = OpenOptions { compile_cache: Some(compile_cache), ..OpenOptions::default() };
+        let compile_cache: CompileCacheOptions =
+            "off".parse().expect("a setting of compile caches");
+        let options = OpenOptions {
+            compile_cache: Some(compile_cache),
+            ..OpenOptions::default()
+        };
         let opened = Accelerator::cpu().open_with(&options, &mut Quiet);
-        opened.unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}")).client
+        opened
+            .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
+            .client
     })
 }
 
@@ -50,10 +60,26 @@ pub(crate) struct Evaluated {
 
 impl Compiled {
     fn new(graph: &Graph, specs: Vec<Spec>, dtype: DType) -> Result<Self> {
-        let program = program(&optimize(graph), &Interface { replicas: 1, ..Interface::new("network") })?;
+        let program = program(
+            &optimize(graph),
+            &Interface {
+                replicas: 1,
+                ..Interface::new("network")
+            },
+        )?;
         let devices = client().local_devices()[..1].to_vec();
-        let loaded = client().compile(&program, &CompileOptions { devices, ..CompileOptions::default() })?;
-        Ok(Compiled { loaded, specs, dtype })
+        let loaded = client().compile(
+            &program,
+            &CompileOptions {
+                devices,
+                ..CompileOptions::default()
+            },
+        )?;
+        Ok(Compiled {
+            loaded,
+            specs,
+            dtype,
+        })
     }
 
     /// The program of a network in an element type.
@@ -70,13 +96,22 @@ impl Compiled {
 
     /// Values of all inputs.
     pub(crate) fn point(&self, seed: u64) -> Vec<Vec<f64>> {
-        self.specs.iter().enumerate().map(|(index, spec)| spec.draw(seed, index)).collect()
+        self.specs
+            .iter()
+            .enumerate()
+            .map(|(index, spec)| spec.draw(seed, index))
+            .collect()
     }
 
     /// Numbers between -1 and 1 for each element that is differentiated by; none for other inputs.
     pub(crate) fn direction(&self, seed: u64) -> Vec<Vec<f64>> {
         let along = |(index, spec): (usize, &Spec)| match spec.is_differentiated() {
-            true => units(mix(seed ^ 0xd1ec) ^ index as u64, spec.dims.iter().product()).map(|unit| 2.0 * unit - 1.0).collect(),
+            true => units(
+                mix(seed ^ 0xd1ec) ^ index as u64,
+                spec.dims.iter().product(),
+            )
+            .map(|unit| 2.0 * unit - 1.0)
+            .collect(),
             false => Vec::new(),
         };
         self.specs.iter().enumerate().map(along).collect()
@@ -87,13 +122,25 @@ impl Compiled {
         let mut buffers = Vec::new();
         for (spec, values) in self.specs.iter().zip(point) {
             let array = match (spec.is_integer(), self.dtype) {
-                (true, _) => HostArray::from_slice(&values.iter().map(|&value| value as i32).collect::<Vec<_>>(), &spec.dims)?,
+                (true, _) => HostArray::from_slice(
+                    &values.iter().map(|&value| value as i32).collect::<Vec<_>>(),
+                    &spec.dims,
+                )?,
                 (false, DType::F64) => HostArray::from_slice(values, &spec.dims)?,
-                (false, _) => HostArray::from_slice(&values.iter().map(|&value| value as f32).collect::<Vec<_>>(), &spec.dims)?,
+                (false, _) => HostArray::from_slice(
+                    &values.iter().map(|&value| value as f32).collect::<Vec<_>>(),
+                    &spec.dims,
+                )?,
             };
-            buffers.push(client().upload(HostBytes::Borrowed(array.bytes()), array.ty(), device.into())?);
+            buffers.push(client().upload(
+                HostBytes::Borrowed(array.bytes()),
+                array.ty(),
+                device.into(),
+            )?);
         }
-        let launched = self.loaded.launch(Launch { args: vec![buffers.iter().map(Arg::Borrow).collect()] })?;
+        let launched = self.loaded.launch(Launch {
+            args: vec![buffers.iter().map(Arg::Borrow).collect()],
+        })?;
         let mut results = Vec::new();
         for buffer in &launched.outputs[0] {
             let mut host = HostArray::zeros(buffer.tensor_type().clone());
@@ -101,30 +148,45 @@ impl Compiled {
             results.push(host.to_float(DType::F64)?.as_slice::<f64>()?.to_vec());
         }
         let gradients = results.split_off(1);
-        Ok(Evaluated { loss: results[0][0], gradients })
+        Ok(Evaluated {
+            loss: results[0][0],
+            gradients,
+        })
     }
 }
 
 impl Evaluated {
     pub(crate) fn norm(&self) -> f64 {
-        self.gradients.iter().flatten().map(|g| g * g).sum::<f64>().sqrt()
+        self.gradients
+            .iter()
+            .flatten()
+            .map(|g| g * g)
+            .sum::<f64>()
+            .sqrt()
     }
 
     /// The derivative along a direction.
     pub(crate) fn along(&self, direction: &[Vec<f64>]) -> f64 {
         let directions = direction.iter().filter(|along| !along.is_empty());
-        directions.zip(&self.gradients).flat_map(|(along, g)| along.iter().zip(g)).map(|(along, g)| along * g).sum()
+        directions
+            .zip(&self.gradients)
+            .flat_map(|(along, g)| along.iter().zip(g))
+            .map(|(along, g)| along * g)
+            .sum()
     }
 
     fn is_finite(&self) -> bool {
         self.loss.is_finite() && self.gradients.iter().flatten().all(|g| g.is_finite())
     }
 
-    /// The largest difference of a parameter's gradient, relative to its norm, or to a part of the whole norm if that is
-    /// larger: some gradients are 0 but for rounding, as of a bias before a norm.
+    /// The largest difference of a parameter's gradient, relative to its norm, or to a part of the
+    /// whole norm if that is larger: some gradients are 0 but for rounding, as of a bias before a
+    /// norm.
     pub(crate) fn distance(&self, right: &Evaluated) -> f64 {
         let floor = 0.03 * right.norm();
-        let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>().sqrt();
+        let norm = |values: &mut dyn Iterator<Item = f64>| {
+            values.map(|value| value * value).sum::<f64>().sqrt()
+        };
         let of_one = |(a, b): (&Vec<f64>, &Vec<f64>)| {
             norm(&mut a.iter().zip(b).map(|(a, b)| a - b)) / (norm(&mut b.iter().copied()) + floor)
         };
@@ -133,7 +195,13 @@ impl Evaluated {
             .iter()
             .zip(&right.gradients)
             .map(of_one)
-            .fold(0.0, |most, one| if one > most || one.is_nan() { one } else { most })
+            .fold(0.0, |most, one| {
+                if one > most || one.is_nan() {
+                    one
+                } else {
+                    most
+                }
+            })
     }
 }
 
@@ -146,20 +214,28 @@ pub(crate) struct Passed {
     pub(crate) unusable: bool,
 }
 
-/// Checks all gradients of a network: in `f64` against finite differences, in `f32` against `f64`, and, with `barriers`,
-/// in `f32` against the same program with every operation behind an optimization barrier.
+/// Checks all gradients of a network: in `f64` against finite differences, in `f32` against `f64`,
+/// and, with `barriers`, in `f32` against the same program with every operation behind an
+/// optimization barrier.
 pub(crate) fn check(network: &Network, barriers: bool) -> std::result::Result<Passed, String> {
     let text = |error: halite_core::Error| error.to_string();
     let exact = Compiled::of(network, DType::F64).map_err(text)?;
     let rounded = Compiled::of(network, DType::F32).map_err(text)?;
-    let apart = if barriers { Some(Compiled::with_barriers(network, DType::F32).map_err(text)?) } else { None };
+    let apart = if barriers {
+        Some(Compiled::with_barriers(network, DType::F32).map_err(text)?)
+    } else {
+        None
+    };
     let mut reason = String::new();
     for point in 0..POINTS {
         let seed = network.seed.wrapping_add(point << 40);
         let at = exact.point(seed);
         let slope = exact.run(&at).map_err(text)?;
         if !slope.is_finite() || slope.norm() < 1e-9 {
-            return Ok(Passed { unusable: true, kink: false });
+            return Ok(Passed {
+                unusable: true,
+                kink: false,
+            });
         }
         let found = difference(&exact, &at, &slope, seed).map_err(text)?;
         let single = rounded.run(&at).map_err(text)?;
@@ -170,8 +246,14 @@ pub(crate) fn check(network: &Network, barriers: bool) -> std::result::Result<Pa
         };
         // Not `>`, which is false for NaN.
         let within = |value: f64, tolerance: f64| value <= tolerance;
-        if within(found, DIFFERENCE_TOLERANCE) && within(distance, ROUNDING_TOLERANCE) && within(beside, ROUNDING_TOLERANCE) {
-            return Ok(Passed { kink: point > 0, unusable: false });
+        if within(found, DIFFERENCE_TOLERANCE)
+            && within(distance, ROUNDING_TOLERANCE)
+            && within(beside, ROUNDING_TOLERANCE)
+        {
+            return Ok(Passed {
+                kink: point > 0,
+                unusable: false,
+            });
         }
         reason = format!(
             "f64 differs by {found:.1e} from finite differences, f32 by {distance:.1e} from f64 and by {beside:.1e} from f32 with barriers"
@@ -180,7 +262,8 @@ pub(crate) fn check(network: &Network, barriers: bool) -> std::result::Result<Pa
     Err(reason)
 }
 
-/// The smallest difference of the derivative along a direction from central differences of several steps.
+/// The smallest difference of the derivative along a direction from central differences of several
+/// steps.
 fn difference(program: &Compiled, at: &[Vec<f64>], slope: &Evaluated, seed: u64) -> Result<f64> {
     let direction = program.direction(seed);
     let given = slope.along(&direction);
@@ -190,7 +273,10 @@ fn difference(program: &Compiled, at: &[Vec<f64>], slope: &Evaluated, seed: u64)
         let loss = |step: f64| -> Result<f64> {
             let mut moved = at.to_vec();
             for (values, along) in moved.iter_mut().zip(&direction) {
-                values.iter_mut().zip(along).for_each(|(value, along)| *value += step * along);
+                values
+                    .iter_mut()
+                    .zip(along)
+                    .for_each(|(value, along)| *value += step * along);
             }
             Ok(program.run(&moved)?.loss)
         };

@@ -1,4 +1,5 @@
-//! Arrays on meshes: how they get there and back, how they change their layout, collectives between them.
+//! Arrays on meshes: how they get there and back, how they change their layout, collectives between
+//! them.
 
 use std::{
     sync::Arc,
@@ -6,7 +7,8 @@ use std::{
 };
 
 use halite_core::{
-    Array, CompileOptions, DType, Element, ErrorKind, HostArray, PartitionSpec, ReduceOp, Sharding, TensorType, tree::Leaf,
+    Array, CompileOptions, DType, Element, ErrorKind, HostArray, PartitionSpec, ReduceOp, Sharding,
+    TensorType, tree::Leaf,
 };
 use halite_ir::{Graph, Interface, Port, program};
 use halite_nn::{ArrayCollectives, Jit};
@@ -51,7 +53,11 @@ fn an_array_comes_back_as_it_went_by_every_spec() {
             let mut part = HostArray::zeros(shard.tensor_type().clone());
             shard.read(part.bytes_mut()).unwrap();
             let ranges = array.sharding().shard_ranges(whole.ty(), index).unwrap();
-            assert_eq!(part.as_slice::<i32>().unwrap()[0] as usize, ranges[0].start * 16 + ranges[1].start, "{spec}");
+            assert_eq!(
+                part.as_slice::<i32>().unwrap()[0] as usize,
+                ranges[0].start * 16 + ranges[1].start,
+                "{spec}"
+            );
         }
     }
 }
@@ -60,38 +66,72 @@ fn an_array_comes_back_as_it_went_by_every_spec() {
 fn each_device_is_sent_its_part_and_no_more() {
     // A client of its own, whose counters no other test moves.
     let client = halite_core::Client::new(halite_core::Null::new(8));
-    let mesh = Arc::new(halite_core::Mesh::new([("data", 2), ("model", 4)], client.local_devices()).unwrap());
+    let mesh = Arc::new(
+        halite_core::Mesh::new([("data", 2), ("model", 4)], client.local_devices()).unwrap(),
+    );
     let whole = counted(&[8, 16]);
-    for (spec, copies) in [("()", 8), ("(data)", 4), ("(None, model)", 2), ("(model, data)", 1), ("((model, data))", 1)] {
+    for (spec, copies) in [
+        ("()", 8),
+        ("(data)", 4),
+        ("(None, model)", 2),
+        ("(model, data)", 1),
+        ("((model, data))", 1),
+    ] {
         let sharding = Sharding::new(&mesh, spec.parse().unwrap()).unwrap();
         let before = client.counters().snapshot();
         Array::upload(&client, &whole, &sharding).unwrap();
         let after = client.counters().snapshot();
         assert_eq!(after.uploads - before.uploads, 8);
-        assert_eq!((after.uploaded_bytes - before.uploaded_bytes) as usize, copies * whole.bytes().len(), "{spec}");
+        assert_eq!(
+            (after.uploaded_bytes - before.uploaded_bytes) as usize,
+            copies * whole.bytes().len(),
+            "{spec}"
+        );
 
         // Built part by part: each distinct part is made once.
         let mut made = 0;
         let built = Array::from_parts(&client, whole.ty(), &sharding, |ranges| {
             made += 1;
-            Ok(HostArray::zeros(TensorType::new(DType::S32, [ranges[0].len(), ranges[1].len()])))
+            Ok(HostArray::zeros(TensorType::new(
+                DType::S32,
+                [ranges[0].len(), ranges[1].len()],
+            )))
         });
         assert_eq!(built.unwrap().shards().len(), 8);
         assert_eq!(made, 8 / copies, "{spec}");
     }
-    let wrong = Array::from_parts(&client, whole.ty(), &Sharding::new(&mesh, "(data)".parse().unwrap()).unwrap(), |_| {
-        Ok(HostArray::scalar(1i32))
-    });
+    let wrong = Array::from_parts(
+        &client,
+        whole.ty(),
+        &Sharding::new(&mesh, "(data)".parse().unwrap()).unwrap(),
+        |_| Ok(HostArray::scalar(1i32)),
+    );
     let error = wrong.unwrap_err().to_string();
-    assert!(error.contains("the part [0..4, 0..16] of s32[8, 16]") && error.contains("is s32[], want s32[4, 16]"), "{error}");
+    assert!(
+        error.contains("the part [0..4, 0..16] of s32[8, 16]")
+            && error.contains("is s32[], want s32[4, 16]"),
+        "{error}"
+    );
 }
 
 #[test]
 fn parts_are_where_they_belong() {
-    let built = Array::from_parts(client(), &TensorType::new(DType::S32, [8, 16]), &sharding("(model, data)"), |ranges| {
-        let values = ranges[0].clone().flat_map(|row| ranges[1].clone().map(move |column| (row * 16 + column) as i32));
-        HostArray::from_slice(&values.collect::<Vec<_>>(), [ranges[0].len(), ranges[1].len()])
-    });
+    let built = Array::from_parts(
+        client(),
+        &TensorType::new(DType::S32, [8, 16]),
+        &sharding("(model, data)"),
+        |ranges| {
+            let values = ranges[0].clone().flat_map(|row| {
+                ranges[1]
+                    .clone()
+                    .map(move |column| (row * 16 + column) as i32)
+            });
+            HostArray::from_slice(
+                &values.collect::<Vec<_>>(),
+                [ranges[0].len(), ranges[1].len()],
+            )
+        },
+    );
     assert_eq!(built.unwrap().read().unwrap(), counted(&[8, 16]));
 }
 
@@ -109,12 +149,22 @@ fn an_array_can_lie_otherwise_also_on_other_devices() {
             assert_eq!(resharded.read().unwrap(), whole, "{from} to {to}");
             assert_eq!(resharded.sharding().spec().to_string(), *to);
         }
-        let elsewhere = array.reshard(client(), &Sharding::new(&turned, PartitionSpec::first("rows")).unwrap()).unwrap();
+        let elsewhere = array
+            .reshard(
+                client(),
+                &Sharding::new(&turned, PartitionSpec::first("rows")).unwrap(),
+            )
+            .unwrap();
         assert_eq!(elsewhere.read().unwrap(), whole);
-        assert_eq!(elsewhere.shards()[0].placement().device, turned.devices()[0]);
+        assert_eq!(
+            elsewhere.shards()[0].placement().device,
+            turned.devices()[0]
+        );
         assert_eq!(array.read().unwrap(), whole, "the old one is as it was");
     }
-    let error = upload(&whole, "()").reshard(client(), &sharding("(None, None, data)")).unwrap_err();
+    let error = upload(&whole, "()")
+        .reshard(client(), &sharding("(None, None, data)"))
+        .unwrap_err();
     assert!(error.to_string().contains("3 dimensions"), "{error}");
 }
 
@@ -122,17 +172,36 @@ fn an_array_can_lie_otherwise_also_on_other_devices() {
 fn devices_send_parts_that_exist_without_the_host() {
     let client = halite_core::Client::new(halite_core::Null::new(8));
     let mesh = |order: [u32; 8]| {
-        Arc::new(halite_core::Mesh::new([("data", 2), ("model", 4)], order.map(halite_core::DeviceId)).unwrap())
+        Arc::new(
+            halite_core::Mesh::new(
+                [("data", 2), ("model", 4)],
+                order.map(halite_core::DeviceId),
+            )
+            .unwrap(),
+        )
     };
     let sharding = |order, spec: &str| Sharding::new(&mesh(order), spec.parse().unwrap()).unwrap();
     let (straight, turned) = ([0, 1, 2, 3, 4, 5, 6, 7], [7, 6, 5, 4, 3, 2, 1, 0]);
-    let array = Array::upload(&client, &counted(&[8, 16]), &sharding(straight, "(data, model)")).unwrap();
+    let array = Array::upload(
+        &client,
+        &counted(&[8, 16]),
+        &sharding(straight, "(data, model)"),
+    )
+    .unwrap();
     let before = client.counters().snapshot();
-    array.reshard(&client, &sharding(turned, "(data, model)")).unwrap();
+    array
+        .reshard(&client, &sharding(turned, "(data, model)"))
+        .unwrap();
     let after = client.counters().snapshot();
-    assert_eq!((after.blocking_reads, after.uploads), (before.blocking_reads, before.uploads));
+    assert_eq!(
+        (after.blocking_reads, after.uploads),
+        (before.blocking_reads, before.uploads)
+    );
     array.reshard(&client, &sharding(straight, "()")).unwrap();
-    assert!(client.counters().snapshot().blocking_reads > before.blocking_reads, "parts of other sizes go through the host");
+    assert!(
+        client.counters().snapshot().blocking_reads > before.blocking_reads,
+        "parts of other sizes go through the host"
+    );
 }
 
 #[test]
@@ -140,11 +209,17 @@ fn outputs_lie_as_they_were_asked_for_and_the_plugin_says_so() {
     let whole = counted(&[8, 16]);
     for spec in SPECS {
         let wanted: PartitionSpec = spec.parse().unwrap();
-        let jit =
-            Jit::<_, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + 1)).output_specs(move |_, _| wanted.clone());
+        let jit = Jit::<_, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + 1))
+            .output_specs(move |_, _| wanted.clone());
         let Leaf(output) = jit.run(&Leaf(upload(&whole, "(data)"))).unwrap();
-        assert_eq!(output.read().unwrap().as_slice::<i32>().unwrap()[127], 128, "{spec}");
-        let said = jit.with_loaded(|loaded| loaded.output_tilings().unwrap()).unwrap();
+        assert_eq!(
+            output.read().unwrap().as_slice::<i32>().unwrap()[127],
+            128,
+            "{spec}"
+        );
+        let said = jit
+            .with_loaded(|loaded| loaded.output_tilings().unwrap())
+            .unwrap();
         assert_eq!(said, [Some(sharding(spec).tiling(2))], "{spec}");
     }
 }
@@ -153,18 +228,31 @@ fn outputs_lie_as_they_were_asked_for_and_the_plugin_says_so() {
 fn an_output_that_lies_otherwise_is_named() {
     // Parts of one size over either axis: types alone do not tell.
     let mesh = mesh_of(&[("data", 2), ("model", 2)]);
-    let (ty, spec) = (TensorType::new(DType::F32, [4]), |axis: &str| Some(PartitionSpec::first(axis)));
+    let (ty, spec) = (TensorType::new(DType::F32, [4]), |axis: &str| {
+        Some(PartitionSpec::first(axis))
+    });
     let mut graph = Graph::new();
     let x = graph.input(ty.clone());
     graph.set_outputs(vec![x]);
     let interface = Interface {
         mesh: Some(mesh.clone()),
-        inputs: vec![Port { name: None, spec: spec("data") }],
-        outputs: vec![Port { name: None, spec: spec("data") }],
+        inputs: vec![Port {
+            name: None,
+            spec: spec("data"),
+        }],
+        outputs: vec![Port {
+            name: None,
+            spec: spec("data"),
+        }],
         ..Interface::new("asked for data")
     };
-    let options = CompileOptions { devices: mesh.devices().to_vec(), ..CompileOptions::default() };
-    let loaded = client().compile(&program(&graph, &interface).unwrap(), &options).unwrap();
+    let options = CompileOptions {
+        devices: mesh.devices().to_vec(),
+        ..CompileOptions::default()
+    };
+    let loaded = client()
+        .compile(&program(&graph, &interface).unwrap(), &options)
+        .unwrap();
     let asked = |axis: &str| {
         let sharding = Sharding::new(&mesh, PartitionSpec::first(axis)).unwrap();
         loaded.check_outputs([("loss", &ty, &sharding)])
@@ -190,34 +278,72 @@ fn arrays_are_reduced_gathered_and_exchanged() {
     let x = upload(&counted(&[2, 16]), "(data, model)");
     let sum = across.all_reduce(&x, ReduceOp::Sum, "data").unwrap();
     assert_eq!(sum.sharding().spec().to_string(), "(None, model)");
-    assert_eq!(values::<i32>(&sum), (0..16).map(|i| 16 + 2 * i).collect::<Vec<_>>());
-    let both = across.all_reduce(&x, ReduceOp::Max, ["data", "model"]).unwrap();
-    assert_eq!((both.ty().dims(), values::<i32>(&both)), (&[1usize, 4][..], vec![28, 29, 30, 31]));
+    assert_eq!(
+        values::<i32>(&sum),
+        (0..16).map(|i| 16 + 2 * i).collect::<Vec<_>>()
+    );
+    let both = across
+        .all_reduce(&x, ReduceOp::Max, ["data", "model"])
+        .unwrap();
+    assert_eq!(
+        (both.ty().dims(), values::<i32>(&both)),
+        (&[1usize, 4][..], vec![28, 29, 30, 31])
+    );
     assert_eq!(
         values::<i32>(&across.all_reduce(&x, ReduceOp::Or, "data").unwrap()),
         (0..16).map(|i| i | (16 + i)).collect::<Vec<_>>()
     );
 
     let gathered = across.all_gather(&x, 1, "model").unwrap();
-    assert_eq!((gathered.sharding().spec().to_string().as_str(), values::<i32>(&gathered)), ("(data, None)", (0..32).collect()));
+    assert_eq!(
+        (
+            gathered.sharding().spec().to_string().as_str(),
+            values::<i32>(&gathered)
+        ),
+        ("(data, None)", (0..32).collect())
+    );
     let scattered = across.reduce_scatter(&x, ReduceOp::Sum, 1, "data").unwrap();
-    assert_eq!(scattered.sharding().spec().to_string(), "(None, (model, data))");
-    assert_eq!(values::<i32>(&scattered), (0..16).map(|i| 16 + 2 * i).collect::<Vec<_>>());
+    assert_eq!(
+        scattered.sharding().spec().to_string(),
+        "(None, (model, data))"
+    );
+    assert_eq!(
+        values::<i32>(&scattered),
+        (0..16).map(|i| 16 + 2 * i).collect::<Vec<_>>()
+    );
 
     let y = upload(&counted(&[8, 16]), "(None, model)");
     let exchanged = across.all_to_all(&y, 0, 1, "model").unwrap();
     assert_eq!(
-        (exchanged.sharding().spec().to_string().as_str(), values::<i32>(&exchanged)),
+        (
+            exchanged.sharding().spec().to_string().as_str(),
+            values::<i32>(&exchanged)
+        ),
         ("(model, None)", (0..128).collect())
     );
 
     let moved = across.collective_permute(&x, &[(0, 1)], "data").unwrap();
-    assert_eq!(values::<i32>(&moved), [vec![0; 16], (0..16).collect()].concat());
+    assert_eq!(
+        values::<i32>(&moved),
+        [vec![0; 16], (0..16).collect()].concat()
+    );
 
-    let mean = across.all_reduce(&upload(&host(&[1.0f32, 4.0], &[2]), "(data)"), ReduceOp::Mean, "data").unwrap();
+    let mean = across
+        .all_reduce(
+            &upload(&host(&[1.0f32, 4.0], &[2]), "(data)"),
+            ReduceOp::Mean,
+            "data",
+        )
+        .unwrap();
     assert_eq!(values::<f32>(&mean), [2.5]);
-    let mean =
-        across.reduce_scatter(&upload(&host(&[1.0f32, 2.0, 3.0, 6.0], &[4]), "(data)"), ReduceOp::Mean, 0, "data").unwrap();
+    let mean = across
+        .reduce_scatter(
+            &upload(&host(&[1.0f32, 2.0, 3.0, 6.0], &[4]), "(data)"),
+            ReduceOp::Mean,
+            0,
+            "data",
+        )
+        .unwrap();
     assert_eq!(values::<f32>(&mean), [2.0, 4.0]);
 
     let compiled = across.compiles();
@@ -228,24 +354,65 @@ fn arrays_are_reduced_gathered_and_exchanged() {
 #[test]
 fn a_broadcast_keeps_every_bit() {
     let across = ArrayCollectives::new(client(), &mesh());
-    let odd = [f32::from_bits(0x7fc0_1234), -0.0, f32::MIN_POSITIVE / 4.0, f32::NEG_INFINITY];
-    let x = upload(&host(&[1.0, 2.0, 3.0, 4.0, odd[0], odd[1], odd[2], odd[3]], &[2, 4]), "(data)");
+    let odd = [
+        f32::from_bits(0x7fc0_1234),
+        -0.0,
+        f32::MIN_POSITIVE / 4.0,
+        f32::NEG_INFINITY,
+    ];
+    let x = upload(
+        &host(
+            &[1.0, 2.0, 3.0, 4.0, odd[0], odd[1], odd[2], odd[3]],
+            &[2, 4],
+        ),
+        "(data)",
+    );
     let given = across.broadcast(&x, 1, "data").unwrap();
     assert_eq!(given.ty().dims(), [1, 4]);
-    assert_eq!(values::<f32>(&given).iter().map(|x| x.to_bits()).collect::<Vec<_>>(), odd.map(f32::to_bits));
+    assert_eq!(
+        values::<f32>(&given)
+            .iter()
+            .map(|x| x.to_bits())
+            .collect::<Vec<_>>(),
+        odd.map(f32::to_bits)
+    );
     let flags = upload(&host(&[true, false, false, true], &[4]), "(model)");
-    assert_eq!(values::<bool>(&across.broadcast(&flags, 3, "model").unwrap()), [true]);
-    let halves = upload(&host(&[half::bf16::from_f32(-0.0), half::bf16::from_f32(3.0)], &[2]), "(data)");
-    assert_eq!(values::<half::bf16>(&across.broadcast(&halves, 0, "data").unwrap())[0].to_bits(), 0x8000);
+    assert_eq!(
+        values::<bool>(&across.broadcast(&flags, 3, "model").unwrap()),
+        [true]
+    );
+    let halves = upload(
+        &host(
+            &[half::bf16::from_f32(-0.0), half::bf16::from_f32(3.0)],
+            &[2],
+        ),
+        "(data)",
+    );
+    assert_eq!(
+        values::<half::bf16>(&across.broadcast(&halves, 0, "data").unwrap())[0].to_bits(),
+        0x8000
+    );
 }
 
 #[test]
 fn a_program_lays_an_array_otherwise_without_the_host() {
     let across = ArrayCollectives::new(client(), &mesh());
     let whole = counted(&[8, 16]);
-    for (from, to) in [("(data)", "(None, model)"), ("()", "((model, data))"), ("(model, data)", "()")] {
-        let given = across.reshard(&upload(&whole, from), &to.parse().unwrap()).unwrap();
-        assert_eq!((given.sharding().spec().to_string().as_str(), given.read().unwrap()), (to, whole.clone()));
+    for (from, to) in [
+        ("(data)", "(None, model)"),
+        ("()", "((model, data))"),
+        ("(model, data)", "()"),
+    ] {
+        let given = across
+            .reshard(&upload(&whole, from), &to.parse().unwrap())
+            .unwrap();
+        assert_eq!(
+            (
+                given.sharding().spec().to_string().as_str(),
+                given.read().unwrap()
+            ),
+            (to, whole.clone())
+        );
     }
 }
 
@@ -258,23 +425,60 @@ fn collectives_say_what_does_not_fit() {
         let error = result.unwrap_err().to_string();
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
     }
-    told(across.all_reduce(&x, ReduceOp::Sum, "rows"), &["all_reduce: no axis `rows`", "mesh(data=2, model=4)"]);
-    told(across.all_reduce(&x, ReduceOp::Sum, ["data", "data"]), &["arrays.rs", "axis `data` is there twice"]);
-    told(across.all_reduce(&x, ReduceOp::Mean, "data"), &["arrays.rs", "s32", "takes floats"]);
-    told(across.all_gather(&x, 2, "data"), &["arrays.rs", "dimension 2 of s32[1, 4]"]);
+    told(
+        across.all_reduce(&x, ReduceOp::Sum, "rows"),
+        &["all_reduce: no axis `rows`", "mesh(data=2, model=4)"],
+    );
+    told(
+        across.all_reduce(&x, ReduceOp::Sum, ["data", "data"]),
+        &["arrays.rs", "axis `data` is there twice"],
+    );
+    told(
+        across.all_reduce(&x, ReduceOp::Mean, "data"),
+        &["arrays.rs", "s32", "takes floats"],
+    );
+    told(
+        across.all_gather(&x, 2, "data"),
+        &["arrays.rs", "dimension 2 of s32[1, 4]"],
+    );
     told(
         across.reduce_scatter(&x, ReduceOp::Sum, 0, "model"),
-        &["arrays.rs", "dimension 0 of s32[1, 4] is 1, not a multiple of the 4"],
+        &[
+            "arrays.rs",
+            "dimension 0 of s32[1, 4] is 1, not a multiple of the 4",
+        ],
     );
-    told(across.all_to_all(&x, 9, 0, "model"), &["arrays.rs", "split dimension 9"]);
-    told(across.collective_permute(&upload(&counted(&[4]), "()"), &[(0, 1)], "data"), &["arrays.rs", "the same along `data`"]);
-    told(across.collective_permute(&x, &[(0, 2)], "data"), &["arrays.rs", "member 2", "group of 2"]);
-    told(across.broadcast(&x, 4, "model"), &["no place 4", "which have 4"]);
-    told(across.reshard(&x, &"(model)".parse().unwrap()), &["dimension 0 of s32[2, 16] is split 4 ways"]);
+    told(
+        across.all_to_all(&x, 9, 0, "model"),
+        &["arrays.rs", "split dimension 9"],
+    );
+    told(
+        across.collective_permute(&upload(&counted(&[4]), "()"), &[(0, 1)], "data"),
+        &["arrays.rs", "the same along `data`"],
+    );
+    told(
+        across.collective_permute(&x, &[(0, 2)], "data"),
+        &["arrays.rs", "member 2", "group of 2"],
+    );
+    told(
+        across.broadcast(&x, 4, "model"),
+        &["no place 4", "which have 4"],
+    );
+    told(
+        across.reshard(&x, &"(model)".parse().unwrap()),
+        &["dimension 0 of s32[2, 16] is split 4 ways"],
+    );
     let other = mesh_of(&[("data", 2)]);
-    let elsewhere =
-        Array::upload(client(), &counted(&[2]), &Sharding::new(&other, PartitionSpec::first("data")).unwrap()).unwrap();
-    told(across.all_reduce(&elsewhere, ReduceOp::Sum, "data"), &["lies on mesh(data=2)", "mesh(data=2, model=4)"]);
+    let elsewhere = Array::upload(
+        client(),
+        &counted(&[2]),
+        &Sharding::new(&other, PartitionSpec::first("data")).unwrap(),
+    )
+    .unwrap();
+    told(
+        across.all_reduce(&elsewhere, ReduceOp::Sum, "data"),
+        &["lies on mesh(data=2)", "mesh(data=2, model=4)"],
+    );
 }
 
 #[test]
@@ -288,24 +492,40 @@ fn a_barrier_names_the_devices_that_are_late() {
     let patience = (20 * started.elapsed()).as_millis().max(300) as u64;
     // Device 5 alone has much to do, for ten times as long; the others are not kept by it.
     let late = mesh.devices()[5];
-    let busy = Jit::<_, [Leaf<()>; 2], Leaf<()>>::function(client(), |cx, [Leaf(x), Leaf(turns)]| {
-        let first = [Leaf(x), Leaf(turns)];
-        cx.while_loop(first, |[_, Leaf(left)]| left.gt(0), |[Leaf(x), Leaf(left)]| [Leaf(x.matmul(x).tanh()), Leaf(left - 1)])[0]
-    });
+    let busy =
+        Jit::<_, [Leaf<()>; 2], Leaf<()>>::function(client(), |cx, [Leaf(x), Leaf(turns)]| {
+            let first = [Leaf(x), Leaf(turns)];
+            cx.while_loop(
+                first,
+                |[_, Leaf(left)]| left.gt(0),
+                |[Leaf(x), Leaf(left)]| [Leaf(x.matmul(x).tanh()), Leaf(left - 1)],
+            )[0]
+        });
     let queue = |turns: i32| {
-        let upload = |host: &HostArray| Array::upload(client(), host, &Sharding::single(late)).map(Leaf).unwrap();
-        busy.run(&[upload(&HostArray::zeros(TensorType::new(DType::F32, [128, 128]))), upload(&HostArray::scalar(turns))])
-            .unwrap()
+        let upload = |host: &HostArray| {
+            Array::upload(client(), host, &Sharding::single(late))
+                .map(Leaf)
+                .unwrap()
+        };
+        busy.run(&[
+            upload(&HostArray::zeros(TensorType::new(DType::F32, [128, 128]))),
+            upload(&HostArray::scalar(turns)),
+        ])
+        .unwrap()
     };
     queue(1).0.wait().unwrap();
     let started = Instant::now();
     queue(200).0.wait().unwrap();
     let turn = started.elapsed() / 200;
-    let result = queue((Duration::from_millis(10 * patience).as_nanos() / turn.as_nanos().max(1)) as i32);
+    let result =
+        queue((Duration::from_millis(10 * patience).as_nanos() / turn.as_nanos().max(1)) as i32);
     let patience = Duration::from_millis(patience);
     let error = across.barrier("epoch 3", patience).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
-    assert_eq!(error.message(), format!("waited {patience:?} for devices [{}] of 8", late.0));
+    assert_eq!(
+        error.message(),
+        format!("waited {patience:?} for devices [{}] of 8", late.0)
+    );
     assert_eq!(error.op(), "barrier `epoch 3`");
     result.0.wait().unwrap();
     across.barrier("epoch 3", Duration::from_secs(60)).unwrap();

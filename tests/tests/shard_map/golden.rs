@@ -1,4 +1,5 @@
-//! Losses and gradients beside JAX's `shard_map`, from `tests/golden/shard_map.json` and the script that wrote it.
+//! Losses and gradients beside JAX's `shard_map`, from `tests/golden/shard_map.json` and the script
+//! that wrote it.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,9 @@ struct Golden {
 
 /// The same in Python: `waves` in `shard_map.py`.
 fn waves(dims: &[usize], seed: usize) -> HostArray {
-    let values: Vec<f64> = (0..dims.iter().product()).map(|i: usize| (i as f64 * 0.7 + seed as f64).sin()).collect();
+    let values: Vec<f64> = (0..dims.iter().product())
+        .map(|i: usize| (i as f64 * 0.7 + seed as f64).sin())
+        .collect();
     host(&values, dims)
 }
 
@@ -30,46 +33,78 @@ fn check(
     local: impl for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Tensor<'t> + Send + Sync + 'static,
 ) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/shard_map.json");
-    let mut all: BTreeMap<String, Golden> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut all: BTreeMap<String, Golden> =
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let golden = all.remove(name).unwrap();
     let mesh = mesh();
     let given = run(
         &mesh.clone(),
         move |cx, x| {
-            let specs: Vec<PartitionSpec> = specs.iter().map(|text| text.parse().unwrap()).collect();
-            let loss = cx.shard_map(&mesh, x, &specs, &[whole()], |parts| vec![local(cx, parts)])[0];
+            let specs: Vec<PartitionSpec> =
+                specs.iter().map(|text| text.parse().unwrap()).collect();
+            let loss =
+                cx.shard_map(&mesh, x, &specs, &[whole()], |parts| vec![local(cx, parts)])[0];
             let gradients = grad(loss, &x.iter().copied().map(Leaf).collect::<Vec<_>>());
-            [loss].into_iter().chain(gradients.into_iter().map(|Leaf(gradient)| gradient)).collect()
+            [loss]
+                .into_iter()
+                .chain(gradients.into_iter().map(|Leaf(gradient)| gradient))
+                .collect()
         },
-        &dims.iter().enumerate().map(|(seed, dims)| (waves(dims, seed), whole())).collect::<Vec<_>>(),
+        &dims
+            .iter()
+            .enumerate()
+            .map(|(seed, dims)| (waves(dims, seed), whole()))
+            .collect::<Vec<_>>(),
     );
     let wanted = [vec![golden.loss]].into_iter().chain(golden.gradients);
     for (i, (given, wanted)) in given.iter().zip(wanted).enumerate() {
         let given = given.as_slice::<f64>().unwrap();
         assert_eq!(given.len(), wanted.len(), "{name}, result {i}");
         for (given, wanted) in given.iter().zip(&wanted) {
-            assert!((given - wanted).abs() <= 1e-11 * wanted.abs().max(1.0), "{name}, result {i}: {given}, JAX {wanted}");
+            assert!(
+                (given - wanted).abs() <= 1e-11 * wanted.abs().max(1.0),
+                "{name}, result {i}: {given}, JAX {wanted}"
+            );
         }
     }
 }
 
 #[test]
 fn a_step_in_parts_is_that_of_jax() {
-    check("layers", &["(data)", "(None, model)", "(model)", "(data)"], &[&[4, 3], &[3, 8], &[8, 2], &[4, 2]], |_, x| {
-        let out = x[0].matmul(x[1]).tanh().matmul(x[2]).all_reduce(Reduction::Sum, "model");
-        (out - x[3]).square().sum_all().all_reduce(Reduction::Sum, "data")
-    });
+    check(
+        "layers",
+        &["(data)", "(None, model)", "(model)", "(data)"],
+        &[&[4, 3], &[3, 8], &[8, 2], &[4, 2]],
+        |_, x| {
+            let out = x[0]
+                .matmul(x[1])
+                .tanh()
+                .matmul(x[2])
+                .all_reduce(Reduction::Sum, "model");
+            (out - x[3])
+                .square()
+                .sum_all()
+                .all_reduce(Reduction::Sum, "data")
+        },
+    );
 }
 
 #[test]
 fn collectives_are_those_of_jax() {
-    check("collectives", &["(data, model)", "(model)", "()", "()"], &[&[4, 16], &[8], &[2], &[3]], |cx, x| {
-        let a = x[0].sin().all_gather(1, "model") * 0.3;
-        let b = a.reduce_scatter(Reduction::Sum, 0, "data");
-        let c = b.square().all_to_all(1, 0, "model");
-        let d = c.collective_permute([(0, 1), (1, 2), (2, 3), (3, 0)], "model");
-        let e = d.all_reduce_mean(["data", "model"]) + x[1].sin().sum_all() * cx.axis_index("model").convert(x[1].dtype());
-        let total = e.tanh().sum_all() * x[2].sum_all() + (d * c).sum_all() + x[3].cos().sum_all();
-        total.all_reduce(Reduction::Sum, Over::ALL)
-    });
+    check(
+        "collectives",
+        &["(data, model)", "(model)", "()", "()"],
+        &[&[4, 16], &[8], &[2], &[3]],
+        |cx, x| {
+            let a = x[0].sin().all_gather(1, "model") * 0.3;
+            let b = a.reduce_scatter(Reduction::Sum, 0, "data");
+            let c = b.square().all_to_all(1, 0, "model");
+            let d = c.collective_permute([(0, 1), (1, 2), (2, 3), (3, 0)], "model");
+            let e = d.all_reduce_mean(["data", "model"])
+                + x[1].sin().sum_all() * cx.axis_index("model").convert(x[1].dtype());
+            let total =
+                e.tanh().sum_all() * x[2].sum_all() + (d * c).sum_all() + x[3].cos().sum_all();
+            total.all_reduce(Reduction::Sum, Over::ALL)
+        },
+    );
 }

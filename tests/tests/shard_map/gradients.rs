@@ -14,12 +14,29 @@ use crate::support::*;
 
 /// Code for one device.
 trait Local: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static {}
-impl<F: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static> Local for F {}
+impl<F: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static> Local
+    for F
+{
+}
 
 /// The derivative of `local`, on noise of `dims` that lies by `in_specs`, is what is measured.
 #[track_caller]
-fn check(name: &str, dims: &[&[usize]], in_specs: &[PartitionSpec], out_specs: &[PartitionSpec], local: impl Local) {
-    check_over(name, &Manual::over(&mesh()), &mesh(), dims, in_specs, out_specs, local);
+fn check(
+    name: &str,
+    dims: &[&[usize]],
+    in_specs: &[PartitionSpec],
+    out_specs: &[PartitionSpec],
+    local: impl Local,
+) {
+    check_over(
+        name,
+        &Manual::over(&mesh()),
+        &mesh(),
+        dims,
+        in_specs,
+        out_specs,
+        local,
+    );
 }
 
 #[track_caller]
@@ -32,9 +49,18 @@ fn check_over(
     out_specs: &[PartitionSpec],
     local: impl Local,
 ) {
-    let points = dims.iter().zip(1..).map(|(dims, seed)| noise(seed, dims, -2.0, 2.0));
-    let directions = dims.iter().zip(101..).map(|(dims, seed)| noise(seed, dims, -1.0, 1.0));
-    let all: Vec<(HostArray, PartitionSpec)> = points.chain(directions).map(|host| (host, whole())).collect();
+    let points = dims
+        .iter()
+        .zip(1..)
+        .map(|(dims, seed)| noise(seed, dims, -2.0, 2.0));
+    let directions = dims
+        .iter()
+        .zip(101..)
+        .map(|(dims, seed)| noise(seed, dims, -1.0, 1.0));
+    let all: Vec<(HostArray, PartitionSpec)> = points
+        .chain(directions)
+        .map(|host| (host, whole()))
+        .collect();
     let (over, ins, outs) = (over.clone(), in_specs.to_vec(), out_specs.to_vec());
     let program = differences(
         move |cx: &_, x: &[_]| cx.shard_map(over.clone(), x, &ins, &outs, |parts| local(cx, parts)),
@@ -43,7 +69,10 @@ fn check_over(
         1e-5,
     );
     let results = try_run(mesh, program, &all).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let values: Vec<f64> = results.iter().map(|result| result.item::<f64>().unwrap()).collect();
+    let values: Vec<f64> = results
+        .iter()
+        .map(|result| result.item::<f64>().unwrap())
+        .collect();
     check_differences(name, &values, 1e-6);
 }
 
@@ -54,23 +83,46 @@ fn blocks() -> PartitionSpec {
 #[test]
 fn collectives_go_back_over_axes() {
     let one = |name: &str, local: fn(Tensor<'_>) -> Tensor<'_>| {
-        check(name, &[&[4, 16]], &[blocks()], &[spec(&[&["data", "model"]])], move |_, x| vec![local(x[0])]);
+        check(
+            name,
+            &[&[4, 16]],
+            &[blocks()],
+            &[spec(&[&["data", "model"]])],
+            move |_, x| vec![local(x[0])],
+        );
     };
-    one("sum over model", |x| x.all_reduce(Reduction::Sum, "model") * x);
-    one("sum over data", |x| x.all_reduce(Reduction::Sum, "data").sin());
-    one("mean over both", |x| x.all_reduce_mean(["data", "model"]) * x);
+    one("sum over model", |x| {
+        x.all_reduce(Reduction::Sum, "model") * x
+    });
+    one("sum over data", |x| {
+        x.all_reduce(Reduction::Sum, "data").sin()
+    });
+    one("mean over both", |x| {
+        x.all_reduce_mean(["data", "model"]) * x
+    });
     one("max", |x| x.all_reduce(Reduction::Max, "model") * x);
     one("gather", |x| x.square().all_gather(1, "model").sin());
-    one("gather of both", |x| x.all_gather(0, ["model", "data"]).sin());
-    one("reduce scatter", |x| x.sin().reduce_scatter(Reduction::Sum, 1, "model").square());
+    one("gather of both", |x| {
+        x.all_gather(0, ["model", "data"]).sin()
+    });
+    one("reduce scatter", |x| {
+        x.sin().reduce_scatter(Reduction::Sum, 1, "model").square()
+    });
     one("all to all", |x| x.sin().all_to_all(1, 0, "model").square());
-    one("permute", |x| x.sin().collective_permute([(0, 1), (1, 2), (3, 0)], "model").square());
-    one("index", |x| x * x.trace().axis_index(["model", "data"]).convert(x.dtype()));
+    one("permute", |x| {
+        x.sin()
+            .collective_permute([(0, 1), (1, 2), (3, 0)], "model")
+            .square()
+    });
+    one("index", |x| {
+        x * x.trace().axis_index(["model", "data"]).convert(x.dtype())
+    });
 }
 
 #[test]
 fn what_all_devices_share_gets_what_flows_back_from_all() {
-    // `b` is whole everywhere, `w` along `data`; the outputs are whole along `model`, and along both.
+    // `b` is whole everywhere, `w` along `data`; the outputs are whole along `model`, and along
+    // both.
     check(
         "shared inputs and outputs",
         &[&[4, 8], &[8, 6], &[6]],
@@ -82,26 +134,44 @@ fn what_all_devices_share_gets_what_flows_back_from_all() {
         },
     );
     // The same on every device from the beginning to the end.
-    check("whole", &[&[3]], &[whole()], &[whole()], |_, x| vec![x[0].sin()]);
-    check("whole, and summed", &[&[3]], &[whole()], &[whole()], |_, x| vec![x[0].sin().all_reduce(Reduction::Sum, "data")]);
+    check("whole", &[&[3]], &[whole()], &[whole()], |_, x| {
+        vec![x[0].sin()]
+    });
+    check(
+        "whole, and summed",
+        &[&[3]],
+        &[whole()],
+        &[whole()],
+        |_, x| vec![x[0].sin().all_reduce(Reduction::Sum, "data")],
+    );
 }
 
 #[test]
 fn tensors_from_outside_are_whole_on_every_device() {
-    let all = [noise(1, &[8], -1.0, 1.0), noise(2, &[], -1.0, 1.0), noise(3, &[8], -1.0, 1.0), noise(4, &[], -1.0, 1.0)];
+    let all = [
+        noise(1, &[8], -1.0, 1.0),
+        noise(2, &[], -1.0, 1.0),
+        noise(3, &[8], -1.0, 1.0),
+        noise(4, &[], -1.0, 1.0),
+    ];
     let over = Manual::over(&mesh());
     let program = differences(
         move |cx, x| {
             let scale = x[1].exp();
             let split = [spec(&[&["model"]])];
-            cx.shard_map(over.clone(), &x[..1], &split, &split, |parts| vec![(parts[0] * scale).sin()])
+            cx.shard_map(over.clone(), &x[..1], &split, &split, |parts| {
+                vec![(parts[0] * scale).sin()]
+            })
         },
         2,
         vec![0, 1],
         1e-5,
     );
     let results = run(&mesh(), program, &all.map(|host| (host, whole())));
-    let values: Vec<f64> = results.iter().map(|result| result.item::<f64>().unwrap()).collect();
+    let values: Vec<f64> = results
+        .iter()
+        .map(|result| result.item::<f64>().unwrap())
+        .collect();
     check_differences("captured", &values, 1e-6);
 }
 
@@ -121,9 +191,12 @@ fn some_axes_manual() {
 
 #[test]
 fn a_step_in_parts_has_the_gradients_of_the_step() {
-    // Two layers, the first cut by columns and the second by rows over `model`, the batch over `data`.
+    // Two layers, the first cut by columns and the second by rows over `model`, the batch over
+    // `data`.
     fn loss<'t>(x: &[Tensor<'t>], hidden: impl FnOnce(Tensor<'t>) -> Tensor<'t>) -> Tensor<'t> {
-        (hidden(x[0].matmul(x[1]).tanh().matmul(x[2])) - x[3]).square().sum_all()
+        (hidden(x[0].matmul(x[1]).tanh().matmul(x[2])) - x[3])
+            .square()
+            .sum_all()
     }
     let inputs = [
         noise(1, &[8, 6], -1.0, 1.0),
@@ -140,7 +213,12 @@ fn a_step_in_parts_has_the_gradients_of_the_step() {
     let given = run(
         &mesh.clone(),
         move |cx, x| {
-            let specs = [spec(&[&["data"]]), spec(&[&[], &["model"]]), spec(&[&["model"]]), spec(&[&["data"]])];
+            let specs = [
+                spec(&[&["data"]]),
+                spec(&[&[], &["model"]]),
+                spec(&[&["model"]]),
+                spec(&[&["data"]]),
+            ];
             let total = cx.shard_map(&mesh, x, &specs, &[whole()], |x| {
                 let loss = loss(x, |y| y.all_reduce(Reduction::Sum, "model"));
                 vec![loss.all_reduce(Reduction::Sum, "data")]
@@ -150,8 +228,15 @@ fn a_step_in_parts_has_the_gradients_of_the_step() {
         &inputs.map(|host| (host, whole())),
     );
     for (i, (given, plain)) in given.iter().zip(&plain).enumerate() {
-        let (given, plain) = (given.as_slice::<f64>().unwrap(), plain.as_slice::<f64>().unwrap());
-        let worst = given.iter().zip(plain).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let (given, plain) = (
+            given.as_slice::<f64>().unwrap(),
+            plain.as_slice::<f64>().unwrap(),
+        );
+        let worst = given
+            .iter()
+            .zip(plain)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
         assert!(worst < 1e-11, "result {i}: {worst}");
     }
 }

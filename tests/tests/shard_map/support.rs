@@ -16,7 +16,13 @@ pub(crate) fn mesh() -> Arc<Mesh> {
 
 pub(crate) fn mesh_of(axes: &[(&str, usize)]) -> Arc<Mesh> {
     let size = axes.iter().map(|(_, size)| size).product();
-    Arc::new(Mesh::new(axes.iter().copied(), client().local_devices()[..size].iter().copied()).unwrap())
+    Arc::new(
+        Mesh::new(
+            axes.iter().copied(),
+            client().local_devices()[..size].iter().copied(),
+        )
+        .unwrap(),
+    )
 }
 
 /// A spec from `"data, None, (data model)"`-like lists of axes.
@@ -38,13 +44,22 @@ pub(crate) fn try_run(
         let inputs: Vec<Tensor<'_>> = inputs.into_leaves();
         function(cx, &inputs).into_iter().map(Leaf).collect()
     });
-    let upload =
-        |(host, spec): &(HostArray, PartitionSpec)| Array::upload(client(), host, &Sharding::new(mesh, spec.clone())?).map(Leaf);
+    let upload = |(host, spec): &(HostArray, PartitionSpec)| {
+        Array::upload(client(), host, &Sharding::new(mesh, spec.clone())?).map(Leaf)
+    };
     let arrays = inputs.iter().map(upload).collect::<Result<Vec<_>>>()?;
-    jit.on(mesh).run(&arrays)?.iter().map(|Leaf(output)| output.read()).collect()
+    jit.on(mesh)
+        .run(&arrays)?
+        .iter()
+        .map(|Leaf(output)| output.read())
+        .collect()
 }
 
 #[track_caller]
-pub(crate) fn run(mesh: &Arc<Mesh>, function: impl Function, inputs: &[(HostArray, PartitionSpec)]) -> Vec<HostArray> {
+pub(crate) fn run(
+    mesh: &Arc<Mesh>,
+    function: impl Function,
+    inputs: &[(HostArray, PartitionSpec)],
+) -> Vec<HostArray> {
     try_run(mesh, function, inputs).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -15,21 +15,39 @@ impl Part {
     fn gathered(parts: &[&Part], dim: usize) -> Part {
         match dim {
             0 => Part(parts.iter().flat_map(|part| part.0.clone()).collect()),
-            _ => Part((0..parts[0].0.len()).map(|row| parts.iter().flat_map(|part| part.0[row].clone()).collect()).collect()),
+            _ => Part(
+                (0..parts[0].0.len())
+                    .map(|row| parts.iter().flat_map(|part| part.0[row].clone()).collect())
+                    .collect(),
+            ),
         }
     }
 
     fn cut(&self, dim: usize, of: usize, which: usize) -> Part {
-        let size = if dim == 0 { self.0.len() } else { self.0[0].len() } / of;
+        let size = if dim == 0 {
+            self.0.len()
+        } else {
+            self.0[0].len()
+        } / of;
         let range = which * size..(which + 1) * size;
         match dim {
             0 => Part(self.0[range].to_vec()),
-            _ => Part(self.0.iter().map(|row| row[range.clone()].to_vec()).collect()),
+            _ => Part(
+                self.0
+                    .iter()
+                    .map(|row| row[range.clone()].to_vec())
+                    .collect(),
+            ),
         }
     }
 
     fn map(&self, f: impl Fn(f64) -> f64) -> Part {
-        Part(self.0.iter().map(|row| row.iter().map(|&x| f(x)).collect()).collect())
+        Part(
+            self.0
+                .iter()
+                .map(|row| row.iter().map(|&x| f(x)).collect())
+                .collect(),
+        )
     }
 
     fn reduced(parts: &[&Part], kind: Reduction) -> Part {
@@ -44,7 +62,9 @@ impl Part {
         let mut total = parts[0].clone();
         for part in &parts[1..] {
             for (row, other) in total.0.iter_mut().zip(&part.0) {
-                row.iter_mut().zip(other).for_each(|(a, b)| *a = combine(*a, *b));
+                row.iter_mut()
+                    .zip(other)
+                    .for_each(|(a, b)| *a = combine(*a, *b));
             }
         }
         total
@@ -53,13 +73,21 @@ impl Part {
 
 /// For each device its group, in order, and its place in the group.
 fn groups(mesh: &Mesh, axes: &[&str]) -> Vec<(Vec<usize>, usize)> {
-    let member = |device: usize| axes.iter().fold(0, |at, axis| at * mesh.axis(axis).unwrap() + mesh.coordinate(device, axis));
+    let member = |device: usize| {
+        axes.iter().fold(0, |at, axis| {
+            at * mesh.axis(axis).unwrap() + mesh.coordinate(device, axis)
+        })
+    };
     let alike = |a: usize, b: usize| {
-        mesh.axes().all(|(axis, _)| axes.contains(&axis) || mesh.coordinate(a, axis) == mesh.coordinate(b, axis))
+        mesh.axes().all(|(axis, _)| {
+            axes.contains(&axis) || mesh.coordinate(a, axis) == mesh.coordinate(b, axis)
+        })
     };
     (0..mesh.size())
         .map(|device| {
-            let mut group: Vec<usize> = (0..mesh.size()).filter(|&other| alike(device, other)).collect();
+            let mut group: Vec<usize> = (0..mesh.size())
+                .filter(|&other| alike(device, other))
+                .collect();
             group.sort_by_key(|&other| member(other));
             (group, member(device))
         })
@@ -68,17 +96,26 @@ fn groups(mesh: &Mesh, axes: &[&str]) -> Vec<(Vec<usize>, usize)> {
 
 /// What every device holds, one below the other.
 fn stacked(parts: &[Part]) -> Vec<f64> {
-    parts.iter().flat_map(|part| part.0.iter().flatten().copied()).collect()
+    parts
+        .iter()
+        .flat_map(|part| part.0.iter().flatten().copied())
+        .collect()
 }
 
 fn floats(array: &HostArray) -> Vec<f64> {
     match array.ty().dtype() {
         DType::F64 => array.as_slice::<f64>().unwrap().to_vec(),
-        _ => array.as_slice::<i32>().unwrap().iter().map(|&value| f64::from(value)).collect(),
+        _ => array
+            .as_slice::<i32>()
+            .unwrap()
+            .iter()
+            .map(|&value| f64::from(value))
+            .collect(),
     }
 }
 
-/// `collective` on parts of `[16, 32]` noise, over `over`, is `expected` of each group and place in it.
+/// `collective` on parts of `[16, 32]` noise, over `over`, is `expected` of each group and place in
+/// it.
 fn check(
     over: &'static [&'static str],
     integers: bool,
@@ -90,19 +127,37 @@ fn check(
     let mut values = floats(&noise(1, &dims, -9.0, 9.0));
     let input = if integers {
         values.iter_mut().for_each(|value| *value = value.round());
-        host(&values.iter().map(|&value| value as i32).collect::<Vec<_>>(), &dims)
+        host(
+            &values.iter().map(|&value| value as i32).collect::<Vec<_>>(),
+            &dims,
+        )
     } else {
         host(&values, &dims)
     };
     let parts: Vec<Part> = (0..mesh.size())
         .map(|device| {
-            let (row, column) = (mesh.coordinate(device, "data"), mesh.coordinate(device, "model"));
-            Part((8 * row..8 * row + 8).map(|i| values[32 * i + 8 * column..32 * i + 8 * column + 8].to_vec()).collect())
+            let (row, column) = (
+                mesh.coordinate(device, "data"),
+                mesh.coordinate(device, "model"),
+            );
+            Part(
+                (8 * row..8 * row + 8)
+                    .map(|i| values[32 * i + 8 * column..32 * i + 8 * column + 8].to_vec())
+                    .collect(),
+            )
         })
         .collect();
     let wanted: Vec<Part> = groups(&mesh, over)
         .iter()
-        .map(|(group, place)| expected(&group.iter().map(|&device| &parts[device]).collect::<Vec<_>>(), *place))
+        .map(|(group, place)| {
+            expected(
+                &group
+                    .iter()
+                    .map(|&device| &parts[device])
+                    .collect::<Vec<_>>(),
+                *place,
+            )
+        })
         .collect();
     let split = spec(&[&["data"], &["model"]]);
     let results = run(
@@ -110,9 +165,13 @@ fn check(
         {
             let mesh = mesh.clone();
             move |cx, x| {
-                cx.shard_map(&mesh, x, &[spec(&[&["data"], &["model"]])], &[spec(&[&["data", "model"]])], |parts| {
-                    vec![collective(cx, parts[0], over.into())]
-                })
+                cx.shard_map(
+                    &mesh,
+                    x,
+                    &[spec(&[&["data"], &["model"]])],
+                    &[spec(&[&["data", "model"]])],
+                    |parts| vec![collective(cx, parts[0], over.into())],
+                )
             }
         },
         &[(input, split)],
@@ -120,28 +179,49 @@ fn check(
     let (given, wanted) = (floats(&results[0]), stacked(&wanted));
     assert_eq!(given.len(), wanted.len(), "over {over:?}");
     for (i, (given, wanted)) in given.iter().zip(&wanted).enumerate() {
-        assert!((given - wanted).abs() <= 1e-12 * wanted.abs().max(1.0), "over {over:?}, element {i}: {given}, by hand {wanted}");
+        assert!(
+            (given - wanted).abs() <= 1e-12 * wanted.abs().max(1.0),
+            "over {over:?}, element {i}: {given}, by hand {wanted}"
+        );
     }
 }
 
-const OVERS: [&[&str]; 4] = [&["data"], &["model"], &["data", "model"], &["model", "data"]];
+const OVERS: [&[&str]; 4] = [
+    &["data"],
+    &["model"],
+    &["data", "model"],
+    &["model", "data"],
+];
 
 #[test]
 fn reductions_over_axes() {
     use Reduction::*;
     for over in OVERS {
         for kind in [Sum, Product, Min, Max] {
-            check(over, false, move |_, x, over| x.all_reduce(kind, over), move |group, _| Part::reduced(group, kind));
+            check(
+                over,
+                false,
+                move |_, x, over| x.all_reduce(kind, over),
+                move |group, _| Part::reduced(group, kind),
+            );
         }
         for kind in [Sum, And, Or] {
-            check(over, true, move |_, x, over| x.all_reduce(kind, over), move |group, _| Part::reduced(group, kind));
+            check(
+                over,
+                true,
+                move |_, x, over| x.all_reduce(kind, over),
+                move |group, _| Part::reduced(group, kind),
+            );
         }
         check(
             over,
             true,
             |_, x, over| x.gt(-6).all_reduce(And, over).convert(DType::S32),
             |group, _| {
-                let positive: Vec<Part> = group.iter().map(|part| part.map(|x| f64::from(u8::from(x > -6.0)))).collect();
+                let positive: Vec<Part> = group
+                    .iter()
+                    .map(|part| part.map(|x| f64::from(u8::from(x > -6.0))))
+                    .collect();
                 Part::reduced(&positive.iter().collect::<Vec<_>>(), Min)
             },
         );
@@ -150,11 +230,15 @@ fn reductions_over_axes() {
             true,
             |_, x, over| x.gt(6).all_reduce(Or, over).convert(DType::S32),
             |group, _| {
-                let positive: Vec<Part> = group.iter().map(|part| part.map(|x| f64::from(u8::from(x > 6.0)))).collect();
+                let positive: Vec<Part> = group
+                    .iter()
+                    .map(|part| part.map(|x| f64::from(u8::from(x > 6.0))))
+                    .collect();
                 Part::reduced(&positive.iter().collect::<Vec<_>>(), Max)
             },
         );
-        let mean = |group: &[&Part], _: usize| Part::reduced(group, Sum).map(|x| x / group.len() as f64);
+        let mean =
+            |group: &[&Part], _: usize| Part::reduced(group, Sum).map(|x| x / group.len() as f64);
         check(over, false, |_, x, over| x.all_reduce_mean(over), mean);
     }
 }
@@ -163,18 +247,52 @@ fn reductions_over_axes() {
 fn gathers_and_scatters_over_axes() {
     for over in OVERS {
         for dim in [0, 1] {
-            check(over, false, move |_, x, over| x.all_gather(dim, over), move |group, _| Part::gathered(group, dim));
-            let sum = move |group: &[&Part], place: usize| Part::reduced(group, Reduction::Sum).cut(dim, group.len(), place);
-            check(over, false, move |_, x, over| x.reduce_scatter(Reduction::Sum, dim, over), sum);
-            let max = move |group: &[&Part], place: usize| Part::reduced(group, Reduction::Max).cut(dim, group.len(), place);
-            check(over, false, move |_, x, over| x.reduce_scatter(Reduction::Max, dim, over), max);
-            let or = move |group: &[&Part], place: usize| Part::reduced(group, Reduction::Or).cut(dim, group.len(), place);
-            check(over, true, move |_, x, over| x.reduce_scatter(Reduction::Or, dim, over), or);
+            check(
+                over,
+                false,
+                move |_, x, over| x.all_gather(dim, over),
+                move |group, _| Part::gathered(group, dim),
+            );
+            let sum = move |group: &[&Part], place: usize| {
+                Part::reduced(group, Reduction::Sum).cut(dim, group.len(), place)
+            };
+            check(
+                over,
+                false,
+                move |_, x, over| x.reduce_scatter(Reduction::Sum, dim, over),
+                sum,
+            );
+            let max = move |group: &[&Part], place: usize| {
+                Part::reduced(group, Reduction::Max).cut(dim, group.len(), place)
+            };
+            check(
+                over,
+                false,
+                move |_, x, over| x.reduce_scatter(Reduction::Max, dim, over),
+                max,
+            );
+            let or = move |group: &[&Part], place: usize| {
+                Part::reduced(group, Reduction::Or).cut(dim, group.len(), place)
+            };
+            check(
+                over,
+                true,
+                move |_, x, over| x.reduce_scatter(Reduction::Or, dim, over),
+                or,
+            );
             let exchanged = move |group: &[&Part], place: usize| {
-                let cuts: Vec<Part> = group.iter().map(|part| part.cut(dim, group.len(), place)).collect();
+                let cuts: Vec<Part> = group
+                    .iter()
+                    .map(|part| part.cut(dim, group.len(), place))
+                    .collect();
                 Part::gathered(&cuts.iter().collect::<Vec<_>>(), 1 - dim)
             };
-            check(over, false, move |_, x, over| x.all_to_all(dim, 1 - dim, over), exchanged);
+            check(
+                over,
+                false,
+                move |_, x, over| x.all_to_all(dim, 1 - dim, over),
+                exchanged,
+            );
         }
     }
 }
@@ -192,9 +310,19 @@ fn pairs_are_places_in_a_group_and_who_gets_nothing_has_zeros() {
             0 => Part(vec![vec![0.0; 8]; 8]),
             _ => group[place - 1].clone(),
         };
-        check(over, false, move |_, x, pairs| x.collective_permute(forward(over), pairs), moved);
+        check(
+            over,
+            false,
+            move |_, x, pairs| x.collective_permute(forward(over), pairs),
+            moved,
+        );
         let place = |_: &[&Part], place: usize| Part(vec![vec![place as f64; 8]; 8]);
-        check(over, true, |cx, x, over| x.zeros_like() + cx.axis_index(over), place);
+        check(
+            over,
+            true,
+            |cx, x, over| x.zeros_like() + cx.axis_index(over),
+            place,
+        );
     }
 }
 
@@ -211,7 +339,10 @@ fn lists_name_places_in_the_mesh() {
                 move |cx, x| {
                     let split = [spec(&[&["data", "model"]]), spec(&[&["data", "model"]])];
                     cx.shard_map(&mesh, x, &split[..1], &split, |x| {
-                        vec![x[0].all_reduce(Reduction::Sum, over()), x[0].all_gather(0, over()).slice_dim(0, 0..1)]
+                        vec![
+                            x[0].all_reduce(Reduction::Sum, over()),
+                            x[0].all_gather(0, over()).slice_dim(0, 0..1),
+                        ]
                     })
                 }
             },
@@ -219,27 +350,42 @@ fn lists_name_places_in_the_mesh() {
         )
     };
     let results = ids(|| Over::from(vec![vec![3, 0], vec![1, 2], vec![4, 7], vec![6, 5]]));
-    assert_eq!(results[0].as_slice::<i32>().unwrap(), [3, 3, 3, 3, 11, 11, 11, 11]);
-    assert_eq!(results[1].as_slice::<i32>().unwrap(), [3, 1, 1, 3, 4, 6, 6, 4], "the first of a group is its first member");
+    assert_eq!(
+        results[0].as_slice::<i32>().unwrap(),
+        [3, 3, 3, 3, 11, 11, 11, 11]
+    );
+    assert_eq!(
+        results[1].as_slice::<i32>().unwrap(),
+        [3, 1, 1, 3, 4, 6, 6, 4],
+        "the first of a group is its first member"
+    );
     let results = ids(|| Over::ALL);
     assert_eq!(results[0].as_slice::<i32>().unwrap(), [28; 8]);
 }
 
-/// `x @ w`, with columns of `x` and rows of `w` on the devices of one axis, rows of `x` on those of the other.
+/// `x @ w`, with columns of `x` and rows of `w` on the devices of one axis, rows of `x` on those of
+/// the other.
 fn product<'t>(cx: &'t Trace, over: impl Into<Manual>, x: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
     let (rows_and_columns, rows) = (spec(&[&["data"], &["model"]]), spec(&[&["model"]]));
-    cx.shard_map(over, x, &[rows_and_columns, rows], &[spec(&[&["data"]])], |x| {
-        vec![x[0].matmul(x[1]).all_reduce(Reduction::Sum, "model")]
-    })
+    cx.shard_map(
+        over,
+        x,
+        &[rows_and_columns, rows],
+        &[spec(&[&["data"]])],
+        |x| vec![x[0].matmul(x[1]).all_reduce(Reduction::Sum, "model")],
+    )
 }
 
 #[test]
 fn a_product_in_parts_is_the_product() {
     let (x, w) = (noise(1, &[8, 16], -1.0, 1.0), noise(2, &[16, 6], -1.0, 1.0));
     let wanted = halite_tests::eval::eval(|_, x| vec![x[0].matmul(x[1])], &[x.clone(), w.clone()]);
-    for axes in
-        [[("data", 2), ("model", 4)], [("data", 1), ("model", 8)], [("data", 8), ("model", 1)], [("data", 1), ("model", 1)]]
-    {
+    for axes in [
+        [("data", 2), ("model", 4)],
+        [("data", 1), ("model", 8)],
+        [("data", 8), ("model", 1)],
+        [("data", 1), ("model", 1)],
+    ] {
         let mesh = mesh_of(&axes);
         let inputs = [(x.clone(), whole()), (w.clone(), whole())];
         let given = run(
@@ -250,8 +396,15 @@ fn a_product_in_parts_is_the_product() {
             },
             &inputs,
         );
-        let (given, wanted) = (given[0].as_slice::<f64>().unwrap(), wanted[0].as_slice::<f64>().unwrap());
-        let worst = given.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let (given, wanted) = (
+            given[0].as_slice::<f64>().unwrap(),
+            wanted[0].as_slice::<f64>().unwrap(),
+        );
+        let worst = given
+            .iter()
+            .zip(wanted)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f64::max);
         assert!(worst < 1e-12, "{axes:?}: {worst}");
     }
 }
@@ -260,21 +413,38 @@ fn a_product_in_parts_is_the_product() {
 fn the_compiler_partitions_over_the_axes_that_are_left_to_it() {
     let mesh = mesh();
     let (x, w) = (noise(1, &[8, 16], -1.0, 1.0), noise(2, &[16, 6], -1.0, 1.0));
-    let wanted = halite_tests::eval::eval(|_, x| vec![x[0].matmul(x[1]).tanh()], &[x.clone(), w.clone()]);
+    let wanted = halite_tests::eval::eval(
+        |_, x| vec![x[0].matmul(x[1]).tanh()],
+        &[x.clone(), w.clone()],
+    );
     let given = run(
         &mesh,
         {
             let mesh = mesh.clone();
             move |cx, x| {
                 let manual = Manual::over(&mesh).only(["model"]);
-                cx.shard_map(manual, x, &[spec(&[&[], &["model"]]), spec(&[&["model"]])], &[whole()], |x| {
-                    vec![x[0].matmul(x[1]).all_reduce(Reduction::Sum, "model").tanh()]
-                })
+                cx.shard_map(
+                    manual,
+                    x,
+                    &[spec(&[&[], &["model"]]), spec(&[&["model"]])],
+                    &[whole()],
+                    |x| vec![x[0].matmul(x[1]).all_reduce(Reduction::Sum, "model").tanh()],
+                )
             }
         },
-        &[(x, spec(&[&["data"], &["model"]])), (w, spec(&[&["model"]]))],
+        &[
+            (x, spec(&[&["data"], &["model"]])),
+            (w, spec(&[&["model"]])),
+        ],
     );
-    let (given, wanted) = (given[0].as_slice::<f64>().unwrap(), wanted[0].as_slice::<f64>().unwrap());
-    let worst = given.iter().zip(wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let (given, wanted) = (
+        given[0].as_slice::<f64>().unwrap(),
+        wanted[0].as_slice::<f64>().unwrap(),
+    );
+    let worst = given
+        .iter()
+        .zip(wanted)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max);
     assert!(worst < 1e-12, "{worst}");
 }

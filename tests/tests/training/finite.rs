@@ -33,7 +33,12 @@ impl Task for Squares {
     type Model = Slope<()>;
     type Batch = Point<()>;
 
-    fn loss<'t>(&self, _cx: &'t Trace, model: &Slope<Tensor<'t>>, batch: &Point<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Slope<Tensor<'t>>,
+        batch: &Point<Tensor<'t>>,
+    ) -> Mean<'t> {
         Mean::weighted((batch.x * model.slope - batch.y).square(), batch.weight)
     }
 }
@@ -45,7 +50,12 @@ impl Task for Ratio {
     type Model = Slope<()>;
     type Batch = Point<()>;
 
-    fn loss<'t>(&self, cx: &'t Trace, model: &Slope<Tensor<'t>>, batch: &Point<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Slope<Tensor<'t>>,
+        batch: &Point<Tensor<'t>>,
+    ) -> Mean<'t> {
         cx.metric("size", Mean::weighted(batch.x.abs(), batch.weight));
         cx.metric("ratio", Mean::weighted(batch.y / batch.x, batch.weight));
         Mean::weighted((batch.x * model.slope).square(), batch.weight)
@@ -59,14 +69,21 @@ impl Task for Root {
     type Model = Slope<()>;
     type Batch = Point<()>;
 
-    fn loss<'t>(&self, _cx: &'t Trace, model: &Slope<Tensor<'t>>, batch: &Point<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Slope<Tensor<'t>>,
+        batch: &Point<Tensor<'t>>,
+    ) -> Mean<'t> {
         Mean::weighted((batch.x * model.slope).square().sqrt(), batch.weight)
     }
 }
 
 /// `y = 2 x`, and one sample with this `x`.
 fn line(bad: Option<f32>) -> InMemory {
-    let mut x: Vec<f32> = (1..=SAMPLES).map(|index| index as f32 / SAMPLES as f32).collect();
+    let mut x: Vec<f32> = (1..=SAMPLES)
+        .map(|index| index as f32 / SAMPLES as f32)
+        .collect();
     if let Some(bad) = bad {
         x[BAD] = bad;
     }
@@ -78,14 +95,33 @@ fn line(bad: Option<f32>) -> InMemory {
 /// A seed with which the bad sample comes late in the first epoch, and the step it comes in, from 1.
 fn late() -> (u64, u64) {
     let at = |seed| {
-        let loader = Loader::new(line(Some(f32::NAN)), LoaderOptions::shuffled(BATCH, seed)).unwrap();
+        let loader =
+            Loader::new(line(Some(f32::NAN)), LoaderOptions::shuffled(BATCH, seed)).unwrap();
         let has_it = |batch: &usize| {
-            let read = loader.read(Position { epoch: 0, batch: *batch }).unwrap();
-            read.arrays[0].as_slice::<f32>().unwrap().iter().any(|x| x.is_nan())
+            let read = loader
+                .read(Position {
+                    epoch: 0,
+                    batch: *batch,
+                })
+                .unwrap();
+            read.arrays[0]
+                .as_slice::<f32>()
+                .unwrap()
+                .iter()
+                .any(|x| x.is_nan())
         };
-        (seed, (0..loader.batches_per_epoch()).find(has_it).expect("every sample is in the epoch") as u64 + 1)
+        (
+            seed,
+            (0..loader.batches_per_epoch())
+                .find(has_it)
+                .expect("every sample is in the epoch") as u64
+                + 1,
+        )
     };
-    (0..100).map(at).find(|(_, step)| (6..9).contains(step)).expect("one of a hundred orders")
+    (0..100)
+        .map(at)
+        .find(|(_, step)| (6..9).contains(step))
+        .expect("one of a hundred orders")
 }
 
 /// Runs `task`, and returns its error and newest checkpoint.
@@ -95,18 +131,49 @@ fn diverge<K: Task<Model = Slope<()>, Batch = Point<()>>>(
     with: impl FnOnce(TrainerBuilder) -> TrainerBuilder,
 ) -> (Error, Option<Saved>) {
     let dir = tempfile::tempdir().unwrap();
-    let trainer = with(trainer().out(dir.path()).batch_size(BATCH).seed(late().0).epochs(3)).build().unwrap();
+    let trainer = with(
+        trainer()
+            .out(dir.path())
+            .batch_size(BATCH)
+            .seed(late().0)
+            .epochs(3),
+    )
+    .build()
+    .unwrap();
     let error = error_of(fit(&trainer, task, line(Some(bad))));
     assert_eq!(error.kind(), ErrorKind::Diverged, "{error}");
     let saved = latest(dir.path());
-    for (name, array) in saved.iter().flat_map(|saved| saved.arrays()).filter(|(name, _)| name.starts_with("model.")) {
-        assert!(array.as_slice::<f32>().unwrap().iter().all(|value| value.is_finite()), "{name}");
+    for (name, array) in saved
+        .iter()
+        .flat_map(|saved| saved.arrays())
+        .filter(|(name, _)| name.starts_with("model."))
+    {
+        assert!(
+            array
+                .as_slice::<f32>()
+                .unwrap()
+                .iter()
+                .all(|value| value.is_finite()),
+            "{name}"
+        );
     }
     (error, saved)
 }
 
-fn fit<K: Task<Model = Slope<()>, Batch = Point<()>>>(trainer: &Trainer, task: K, data: InMemory) -> Result<Fitted<K>> {
-    trainer.fit(task, Slope { slope: Param::new([], Init::Ones) }, Sgd::new(0.1), data, line(None))
+fn fit<K: Task<Model = Slope<()>, Batch = Point<()>>>(
+    trainer: &Trainer,
+    task: K,
+    data: InMemory,
+) -> Result<Fitted<K>> {
+    trainer.fit(
+        task,
+        Slope {
+            slope: Param::new([], Init::Ones),
+        },
+        Sgd::new(0.1),
+        data,
+        line(None),
+    )
 }
 
 #[test]
@@ -125,9 +192,16 @@ fn the_metric_and_the_step_are_named_however_often_metrics_are_read_and_checkpoi
             checkpoint_every.map_or(trainer.clone(), |every| trainer.checkpoint_every(every))
         });
         let expected = format!("fit: `loss` is not finite at step {step}; ");
-        assert!(error.to_string().starts_with(&expected), "{error}, with {log_every} and {checkpoint_every:?}");
+        assert!(
+            error.to_string().starts_with(&expected),
+            "{error}, with {log_every} and {checkpoint_every:?}"
+        );
         let newest = checkpoint_every.map(|every| (step - 1) / every * every);
-        assert_eq!(saved.map(|saved| saved.position().step), newest, "with {log_every} and {checkpoint_every:?}");
+        assert_eq!(
+            saved.map(|saved| saved.position().step),
+            newest,
+            "with {log_every} and {checkpoint_every:?}"
+        );
     }
 }
 
@@ -135,27 +209,53 @@ fn the_metric_and_the_step_are_named_however_often_metrics_are_read_and_checkpoi
 fn a_metric_that_is_not_finite_stops_the_run_though_the_loss_is() {
     let (_, step) = late();
     let (error, _) = diverge(Ratio, 0.0, |trainer| trainer);
-    assert!(error.to_string().starts_with(&format!("fit: `ratio` is not finite at step {step}; ")), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("fit: `ratio` is not finite at step {step}; ")),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_gradient_that_is_not_finite_is_found_before_the_weights_it_spoiled_are_saved() {
     let (_, step) = late();
     let (error, saved) = diverge(Root, 0.0, |trainer| trainer.checkpoint_every(1));
-    assert!(error.to_string().starts_with(&format!("fit: after step {step} an element of `model.slope` is NaN; ")), "{error}");
+    assert!(
+        error.to_string().starts_with(&format!(
+            "fit: after step {step} an element of `model.slope` is NaN; "
+        )),
+        "{error}"
+    );
     assert_eq!(saved.unwrap().position().step, step - 1);
     // Without checkpoints it is the next step's loss that tells.
     let (error, _) = diverge(Root, 0.0, |trainer| trainer);
-    assert!(error.to_string().starts_with(&format!("fit: `loss` is not finite at step {}; ", step + 1)), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("fit: `loss` is not finite at step {}; ", step + 1)),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_run_that_diverged_goes_on_from_before_with_what_it_needs_changed() {
     let dir = tempfile::tempdir().unwrap();
     let (seed, step) = late();
-    let run = || trainer().out(dir.path()).batch_size(BATCH).seed(seed).epochs(3).checkpoint_every(2);
+    let run = || {
+        trainer()
+            .out(dir.path())
+            .batch_size(BATCH)
+            .seed(seed)
+            .epochs(3)
+            .checkpoint_every(2)
+    };
     error_of(fit(&run().build().unwrap(), Squares, line(Some(f32::NAN))));
-    let resumed = run().resume(true).allow_changes(["training data"]).build().unwrap();
+    let resumed = run()
+        .resume(true)
+        .allow_changes(["training data"])
+        .build()
+        .unwrap();
     let fitted = fit(&resumed, Squares, line(None)).unwrap();
     assert_eq!(fitted.report.resumed_from_step, Some((step - 1) / 2 * 2));
     assert!(fitted.report.metrics["loss"] < 0.1, "{}", fitted.report);
@@ -165,14 +265,34 @@ fn a_run_that_diverged_goes_on_from_before_with_what_it_needs_changed() {
 fn a_validation_that_is_not_finite_ends_the_run_and_what_was_learnt_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let validated_on = |bad: Option<f32>| {
-        let trainer = trainer().out(dir.path()).batch_size(BATCH).epochs(2).resume(true);
+        let trainer = trainer()
+            .out(dir.path())
+            .batch_size(BATCH)
+            .epochs(2)
+            .resume(true);
         let trainer = trainer.allow_changes(["validation data"]).build().unwrap();
-        trainer.fit(Squares, Slope { slope: Param::new([], Init::Ones) }, Sgd::new(0.1), line(None), line(bad))
+        trainer.fit(
+            Squares,
+            Slope {
+                slope: Param::new([], Init::Ones),
+            },
+            Sgd::new(0.1),
+            line(None),
+            line(bad),
+        )
     };
     let error = error_of(validated_on(Some(f32::NAN)));
     assert_eq!(error.kind(), ErrorKind::Diverged);
-    assert!(error.to_string().starts_with("validate: `loss` is not finite: "), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("validate: `loss` is not finite: "),
+        "{error}"
+    );
     assert_eq!(latest(dir.path()).unwrap().position().step, 10);
     let fitted = validated_on(None).unwrap();
-    assert_eq!((fitted.report.resumed_from_step, fitted.report.steps), (Some(10), 20));
+    assert_eq!(
+        (fitted.report.resumed_from_step, fitted.report.steps),
+        (Some(10), 20)
+    );
 }

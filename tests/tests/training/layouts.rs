@@ -29,23 +29,44 @@ struct Configuration {
 }
 
 /// By name: the strategy, on these axes.
-fn laid_out<const N: usize>(trainer: TrainerBuilder, strategy: &str, axes: [(&'static str, usize); N]) -> TrainerBuilder {
+fn laid_out<const N: usize>(
+    trainer: TrainerBuilder,
+    strategy: &str,
+    axes: [(&'static str, usize); N],
+) -> TrainerBuilder {
     // Small parameters too.
     let strategy: Strategy = strategy.parse().unwrap();
     trainer.mesh(axes).strategy(strategy.min_elements(64))
 }
 
 const CONFIGURATIONS: &[Configuration] = &[
-    Configuration { name: "cpu x8, data parallel", change: |t| laid_out(t, "dp", [("data", 8)]), within: 1e-5 },
-    Configuration { name: "cpu x8, FSDP", change: |t| laid_out(t, "fsdp", [("data", 8)]), within: 1e-5 },
-    Configuration { name: "cpu 2x4, FSDP in groups", change: |t| laid_out(t, "fsdp", [("data", 2), ("fsdp", 4)]), within: 1e-5 },
-    Configuration { name: "cpu 2x4, data x tensor", change: |t| laid_out(t, "dp+tp", [("data", 2), ("model", 4)]), within: 1e-5 },
+    Configuration {
+        name: "cpu x8, data parallel",
+        change: |t| laid_out(t, "dp", [("data", 8)]),
+        within: 1e-5,
+    },
+    Configuration {
+        name: "cpu x8, FSDP",
+        change: |t| laid_out(t, "fsdp", [("data", 8)]),
+        within: 1e-5,
+    },
+    Configuration {
+        name: "cpu 2x4, FSDP in groups",
+        change: |t| laid_out(t, "fsdp", [("data", 2), ("fsdp", 4)]),
+        within: 1e-5,
+    },
+    Configuration {
+        name: "cpu 2x4, data x tensor",
+        change: |t| laid_out(t, "dp+tp", [("data", 2), ("model", 4)]),
+        within: 1e-5,
+    },
     Configuration {
         name: "cpu 4x2, FSDP x tensor",
         change: |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]),
         within: 1e-5,
     },
-    // Rounded otherwise, single losses of the steep part of the curve are some way off: `precision` compares means.
+    // Rounded otherwise, single losses of the steep part of the curve are some way off: `precision`
+    // compares means.
     Configuration {
         name: "cpu x8, FSDP, bf16-mixed",
         change: |t| laid_out(t, "fsdp", [("data", 8)]).precision(DTypePolicy::BF16_MIXED),
@@ -69,12 +90,31 @@ where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
     let dir = tempfile::tempdir().unwrap();
-    let trainer = trainer.batch_size(BATCH).log_every(1).out(dir.path()).build().unwrap();
+    let trainer = trainer
+        .batch_size(BATCH)
+        .log_every(1)
+        .out(dir.path())
+        .build()
+        .unwrap();
     let [train, validation] = data;
-    trainer.fit(task, model, Adam::new(1e-3), train, validation).unwrap_or_else(|error| panic!("{error}"));
-    let rows = CsvLog::resume(dir.path().join("metrics.csv"), STEPS as u64).unwrap().rows().unwrap();
-    let loss = |row: Row| row.metrics.into_iter().find(|(name, _)| name == "loss").expect("every row has a loss").1;
-    rows.into_iter().filter(|row| row.split == Split::Train).map(loss).collect()
+    trainer
+        .fit(task, model, Adam::new(1e-3), train, validation)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let rows = CsvLog::resume(dir.path().join("metrics.csv"), STEPS as u64)
+        .unwrap()
+        .rows()
+        .unwrap();
+    let loss = |row: Row| {
+        row.metrics
+            .into_iter()
+            .find(|(name, _)| name == "loss")
+            .expect("every row has a loss")
+            .1
+    };
+    rows.into_iter()
+        .filter(|row| row.split == Split::Train)
+        .map(loss)
+        .collect()
 }
 
 fn the_losses_agree<K: Task, D: Dataset + 'static>(
@@ -89,13 +129,26 @@ fn the_losses_agree<K: Task, D: Dataset + 'static>(
     let one = losses(trainer());
     assert_eq!(one.len(), STEPS);
     assert!(one[STEPS - 1] < 0.7 * one[0], "it learns: {one:?}");
-    for Configuration { name, change, within } in configurations {
+    for Configuration {
+        name,
+        change,
+        within,
+    } in configurations
+    {
         let many = losses(change(trainer()));
         assert_eq!(many.len(), STEPS, "{name}");
         let distances = one.iter().zip(&many).map(|(one, many)| (one - many).abs());
-        let (step, worst) = distances.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap();
+        let (step, worst) = distances
+            .enumerate()
+            .max_by(|(_, a), (_, b)| a.total_cmp(b))
+            .unwrap();
         println!("{name}: {worst:.1e} at step {step}");
-        assert!(worst <= *within, "{name}: step {step}: {} on one device, {} so", one[step], many[step]);
+        assert!(
+            worst <= *within,
+            "{name}: step {step}: {} on one device, {} so",
+            one[step],
+            many[step]
+        );
     }
 }
 
@@ -105,10 +158,11 @@ fn images() -> impl Dataset {
 
 /// A multi-layer perceptron without kinks.
 ///
-/// A layout changes the order of sums, and so does the number of threads that a machine has: by a rounding or two. A ReLU or a
-/// maximum that is this close to its kink then takes the other side, and its gradient jumps. Among millions of them some
-/// are, on one machine or another (losses of [`Cnn`] were seen 6.5e-3 apart over 24 threads). Where nothing jumps, roundings stay
-/// what they are, on every machine.
+/// A layout changes the order of sums, and so does the number of threads that a machine has: by a
+/// rounding or two. A ReLU or a maximum that is this close to its kink then takes the other side,
+/// and its gradient jumps. Among millions of them some are, on one machine or another (losses of
+/// [`Cnn`] were seen 6.5e-3 apart over 24 threads). Where nothing jumps, roundings stay what they
+/// are, on every machine.
 #[derive(Tree)]
 struct Smooth<L> {
     hidden: Vec<Linear<L>>,
@@ -117,19 +171,32 @@ struct Smooth<L> {
 
 impl Smooth<Param> {
     fn new() -> Self {
-        Smooth { hidden: vec![Linear::new(28 * 28, 128), Linear::new(128, 64)], out: Linear::new(64, 10) }
+        Smooth {
+            hidden: vec![Linear::new(28 * 28, 128), Linear::new(128, 64)],
+            out: Linear::new(64, 10),
+        }
     }
 }
 
 impl ImageModel for Smooth<()> {
     fn logits<'t>(model: &Smooth<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t> {
-        model.out.forward(model.hidden.iter().fold(images.flatten_from(1), |x, layer| layer.forward(x).gelu()))
+        model.out.forward(
+            model
+                .hidden
+                .iter()
+                .fold(images.flatten_from(1), |x, layer| layer.forward(x).gelu()),
+        )
     }
 }
 
 #[test]
 fn a_dense_network_has_the_same_losses_in_every_layout() {
-    the_losses_agree(Classify::<Smooth<()>>::new, Smooth::new, images, CONFIGURATIONS);
+    the_losses_agree(
+        Classify::<Smooth<()>>::new,
+        Smooth::new,
+        images,
+        CONFIGURATIONS,
+    );
 }
 
 /// The layers of [`Cnn`], without kinks.
@@ -140,35 +207,78 @@ struct SmoothCnn<L> {
 
 impl ImageModel for SmoothCnn<()> {
     fn logits<'t>(SmoothCnn { layers }: &SmoothCnn<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t> {
-        let x = layers.conv1.forward(images.unsqueeze(3)).avg_pool([2, 2], [2, 2], Padding::Valid).gelu();
-        let x = layers.conv2.forward(x).avg_pool([2, 2], [2, 2], Padding::Valid).gelu();
-        layers.out.forward(layers.hidden.forward(x.flatten_from(1)).gelu())
+        let x = layers
+            .conv1
+            .forward(images.unsqueeze(3))
+            .avg_pool([2, 2], [2, 2], Padding::Valid)
+            .gelu();
+        let x = layers
+            .conv2
+            .forward(x)
+            .avg_pool([2, 2], [2, 2], Padding::Valid)
+            .gelu();
+        layers
+            .out
+            .forward(layers.hidden.forward(x.flatten_from(1)).gelu())
     }
 }
 
 #[test]
 fn a_convolutional_network_has_the_same_losses_in_every_layout() {
-    the_losses_agree(Classify::<SmoothCnn<()>>::new, || SmoothCnn { layers: Cnn::new(10) }, images, CONFIGURATIONS);
+    the_losses_agree(
+        Classify::<SmoothCnn<()>>::new,
+        || SmoothCnn {
+            layers: Cnn::new(10),
+        },
+        images,
+        CONFIGURATIONS,
+    );
 }
 
 #[test]
 fn networks_with_kinks_have_the_same_losses_but_for_those() {
-    let change: fn(TrainerBuilder) -> TrainerBuilder = |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]);
-    let configuration = [Configuration { name: "cpu 4x2, FSDP x tensor", change, within: 0.05 }];
-    the_losses_agree(Classify::<Mlp<()>>::new, || Mlp::new(&[28 * 28, 128, 64, 10]), images, &configuration);
-    the_losses_agree(Classify::<Cnn<()>>::new, || Cnn::new(10), images, &configuration);
+    let change: fn(TrainerBuilder) -> TrainerBuilder =
+        |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]);
+    let configuration = [Configuration {
+        name: "cpu 4x2, FSDP x tensor",
+        change,
+        within: 0.05,
+    }];
+    the_losses_agree(
+        Classify::<Mlp<()>>::new,
+        || Mlp::new(&[28 * 28, 128, 64, 10]),
+        images,
+        &configuration,
+    );
+    the_losses_agree(
+        Classify::<Cnn<()>>::new,
+        || Cnn::new(10),
+        images,
+        &configuration,
+    );
 }
 
 /// Windows that count up, from another number each.
 fn counting() -> impl Dataset {
-    let tokens: Vec<u16> = (0..STEPS * BATCH).flat_map(|start| (0..9).map(move |at| ((start * 7 + at) % 64) as u16)).collect();
-    InMemory::new([("tokens", HostArray::from_slice(&tokens, [STEPS * BATCH, 9]).unwrap())]).unwrap()
+    let tokens: Vec<u16> = (0..STEPS * BATCH)
+        .flat_map(|start| (0..9).map(move |at| ((start * 7 + at) % 64) as u16))
+        .collect();
+    InMemory::new([(
+        "tokens",
+        HostArray::from_slice(&tokens, [STEPS * BATCH, 9]).unwrap(),
+    )])
+    .unwrap()
 }
 
 #[test]
 fn a_transformer_has_the_same_losses_in_every_layout() {
     let model = || {
-        let config = TransformerConfig { width: 32, heads: 4, kv_heads: 4, ..TransformerConfig::tiny() };
+        let config = TransformerConfig {
+            width: 32,
+            heads: 4,
+            kv_heads: 4,
+            ..TransformerConfig::tiny()
+        };
         Transformer::new(&config).unwrap()
     };
     the_losses_agree(|| LanguageModel, model, counting, CONFIGURATIONS);
@@ -177,7 +287,10 @@ fn a_transformer_has_the_same_losses_in_every_layout() {
 #[test]
 fn each_device_is_given_what_the_layouts_say() {
     let devices: Vec<DeviceId> = client().local_devices();
-    let fields = [TensorType::new(DType::U8, [64, 28, 28]), TensorType::new(DType::U8, [64])];
+    let fields = [
+        TensorType::new(DType::U8, [64, 28, 28]),
+        TensorType::new(DType::U8, [64]),
+    ];
     for (strategy, axes, parts) in [
         ("fsdp", [("data", 4), ("fsdp", 2)], 2),
         ("dp+tp", [("data", 2), ("model", 4)], 4),
@@ -185,19 +298,45 @@ fn each_device_is_given_what_the_layouts_say() {
     ] {
         let mesh = Arc::new(Mesh::new(axes, devices.iter().copied()).unwrap());
         let options = LowerOptions::new(&mesh, strategy.parse().unwrap());
-        let step = lower_step(Classify::<Cnn<()>>::new(), Cnn::new(10), Adam::new(1e-3), &fields, &options).unwrap();
-        let loaded =
-            client().compile(&step.program, &CompileOptions { devices: devices.clone(), ..CompileOptions::default() }).unwrap();
+        let step = lower_step(
+            Classify::<Cnn<()>>::new(),
+            Cnn::new(10),
+            Adam::new(1e-3),
+            &fields,
+            &options,
+        )
+        .unwrap();
+        let loaded = client()
+            .compile(
+                &step.program,
+                &CompileOptions {
+                    devices: devices.clone(),
+                    ..CompileOptions::default()
+                },
+            )
+            .unwrap();
         let memory = loaded.memory().unwrap();
         let bytes = |specs: &[(String, ArraySpec)]| -> usize {
-            specs.iter().map(|(_, spec)| spec.sharding.shard_type(&spec.ty).unwrap().bytes()).sum()
+            specs
+                .iter()
+                .map(|(_, spec)| spec.sharding.shard_type(&spec.ty).unwrap().bytes())
+                .sum()
         };
         assert_eq!(memory.arguments, bytes(&step.inputs) as u64, "{strategy}");
         let state = &step.outputs[..step.outputs.len() - 1];
-        assert_eq!(memory.aliased, bytes(state) as u64, "{strategy}: the state takes the place of the old one");
-        // The first dense layer and its slots, nearly all of it, are split over as many devices as the axes of parameters have.
+        assert_eq!(
+            memory.aliased,
+            bytes(state) as u64,
+            "{strategy}: the state takes the place of the old one"
+        );
+        // The first dense layer and its slots, nearly all of it, are split over as many devices as
+        // the axes of parameters have.
         let whole: usize = step.inputs.iter().map(|(_, spec)| spec.ty.bytes()).sum();
-        assert!(bytes(&step.inputs) * parts < whole * 11 / 10, "{strategy}: {} of {whole}", bytes(&step.inputs));
+        assert!(
+            bytes(&step.inputs) * parts < whole * 11 / 10,
+            "{strategy}: {} of {whole}",
+            bytes(&step.inputs)
+        );
     }
 }
 
@@ -207,9 +346,26 @@ fn epochs(
     dir: &Path,
     change: impl FnOnce(TrainerBuilder) -> TrainerBuilder,
 ) -> halite::train::Fitted<Classify<Smooth<()>>> {
-    let trainer = change(trainer().epochs(count).batch_size(BATCH).seed(3).resume(true).out(dir)).build().unwrap();
+    let trainer = change(
+        trainer()
+            .epochs(count)
+            .batch_size(BATCH)
+            .seed(3)
+            .resume(true)
+            .out(dir),
+    )
+    .build()
+    .unwrap();
     let task = Classify::<Smooth<()>>::new();
-    trainer.fit(task, Smooth::new(), Adam::new(1e-3), digits(true, 0..320), digits(false, 0..64)).unwrap()
+    trainer
+        .fit(
+            task,
+            Smooth::new(),
+            Adam::new(1e-3),
+            digits(true, 0..320),
+            digits(false, 0..64),
+        )
+        .unwrap()
 }
 
 #[test]
@@ -217,25 +373,44 @@ fn a_checkpoint_of_one_layout_goes_on_in_another() {
     let whole = tempfile::tempdir().unwrap();
     let expected = epochs(3, whole.path(), |t| t);
     let dir = tempfile::tempdir().unwrap();
-    let first = epochs(1, dir.path(), |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]));
+    let first = epochs(1, dir.path(), |t| {
+        laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)])
+    });
     let saved = values(&first.model);
     let mut checkpoint = latest(dir.path()).unwrap();
     for (path, value) in &saved {
-        assert_eq!(&checkpoint.take(&format!("model.{path}"), value.ty()).unwrap(), value, "a checkpoint holds whole arrays");
+        assert_eq!(
+            &checkpoint
+                .take(&format!("model.{path}"), value.ty())
+                .unwrap(),
+            value,
+            "a checkpoint holds whole arrays"
+        );
     }
     // Nothing is left to do: what comes back is what was saved, bit for bit, wherever it lies.
-    for change in [(|t| t) as fn(TrainerBuilder) -> TrainerBuilder, |t| laid_out(t, "fsdp", [("fsdp", 8)])] {
+    for change in [(|t| t) as fn(TrainerBuilder) -> TrainerBuilder, |t| {
+        laid_out(t, "fsdp", [("fsdp", 8)])
+    }] {
         let again = epochs(1, dir.path(), change);
         assert_eq!(again.report.steps, 20);
         assert_eq!(values(&again.model), saved);
     }
     let second = epochs(2, dir.path(), |t| laid_out(t, "dp", [("data", 2)]));
-    assert_eq!((second.report.resumed_from_step, second.report.devices), (Some(20), 2));
+    assert_eq!(
+        (second.report.resumed_from_step, second.report.devices),
+        (Some(20), 2)
+    );
     let third = epochs(3, dir.path(), |t| laid_out(t, "fsdp", [("data", 8)]));
-    assert_eq!((third.report.resumed_from_step, third.report.steps), (Some(40), 60));
+    assert_eq!(
+        (third.report.resumed_from_step, third.report.steps),
+        (Some(40), 60)
+    );
     for (name, value) in &expected.report.metrics {
         let reached = third.report.metrics[name];
-        assert!((reached - value).abs() < 1e-5, "{name}: {reached}, and {value} on one device throughout");
+        assert!(
+            (reached - value).abs() < 1e-5,
+            "{name}: {reached}, and {value} on one device throughout"
+        );
     }
 }
 
@@ -246,13 +421,27 @@ impl Task for Constrained {
     type Model = Smooth<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, _cx: &'t Trace, model: &Smooth<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Smooth<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let x = (batch.input.convert(DType::F32) / 255.0).flatten_from(1);
-        let x =
-            model.hidden.iter().fold(x, |x, layer| layer.forward(x).gelu().sharding_constraint([Some("data"), Some("model")]));
+        let x = model.hidden.iter().fold(x, |x, layer| {
+            layer
+                .forward(x)
+                .gelu()
+                .sharding_constraint([Some("data"), Some("model")])
+        });
         // Ten classes over four devices: parts need not be equal inside a program.
-        let logits = model.out.forward(x).sharding_constraint([Some("data"), Some("model")]);
-        CrossEntropy::new().weights(batch.weight).loss(logits, batch.target)
+        let logits = model
+            .out
+            .forward(x)
+            .sharding_constraint([Some("data"), Some("model")]);
+        CrossEntropy::new()
+            .weights(batch.weight)
+            .loss(logits, batch.target)
     }
 }
 
@@ -260,7 +449,15 @@ impl Task for Constrained {
 fn constraints_within_a_model_hold_on_every_mesh_and_change_no_losses() {
     let loss = |change: fn(TrainerBuilder) -> TrainerBuilder| {
         let trainer = change(trainer().batch_size(BATCH)).build().unwrap();
-        let fitted = trainer.fit(Constrained, Smooth::new(), Sgd::new(0.1), digits(true, 0..320), digits(false, 0..64)).unwrap();
+        let fitted = trainer
+            .fit(
+                Constrained,
+                Smooth::new(),
+                Sgd::new(0.1),
+                digits(true, 0..320),
+                digits(false, 0..64),
+            )
+            .unwrap();
         fitted.report.metrics["loss"]
     };
     let one = loss(|t| t);
@@ -271,7 +468,11 @@ fn constraints_within_a_model_hold_on_every_mesh_and_change_no_losses() {
         |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]),
     ];
     for layout in layouts {
-        assert!((loss(layout) - one).abs() < 1e-5, "{} and {one}", loss(layout));
+        assert!(
+            (loss(layout) - one).abs() < 1e-5,
+            "{} and {one}",
+            loss(layout)
+        );
     }
 }
 
@@ -281,10 +482,15 @@ fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
     let devices = |count: usize| client().local_devices()[..count].to_vec();
     let cases = [
         (
-            trainer().mesh([("data", 4), ("model", 4)]).strategy("dp+tp".parse().unwrap()),
+            trainer()
+                .mesh([("data", 4), ("model", 4)])
+                .strategy("dp+tp".parse().unwrap()),
             "mesh: mesh(data=4, model=4) is a grid of 16 devices, and 8 are given",
         ),
-        (trainer().mesh([("data", 2)]).devices(devices(3)), "mesh: mesh(data=2) is a grid of 2 devices, and 3 are given"),
+        (
+            trainer().mesh([("data", 2)]).devices(devices(3)),
+            "mesh: mesh(data=2) is a grid of 2 devices, and 3 are given",
+        ),
         (
             trainer().mesh([("data", 2), ("model", 4)]),
             "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would do the same; `tp` splits parameters over it",
@@ -298,7 +504,9 @@ fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
             "trainer: `batch_size` 30 does not divide among 8 devices; 24 and 32 would",
         ),
         (
-            trainer().devices(devices(8)).strategy("fsdp+tp".parse().unwrap()),
+            trainer()
+                .devices(devices(8))
+                .strategy("fsdp+tp".parse().unwrap()),
             "trainer: `fsdp+tp` on 8 devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", 4)])`, --mesh data=2,model=4",
         ),
     ];
@@ -307,8 +515,15 @@ fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
     }
 
     // What depends on the model.
-    let strategy = Strategy::data_parallel().and(Strategy::tensor_parallel()).rule("out.weight", "None, model").unwrap();
-    let refused = trainer().mesh([("data", 2), ("model", 4)]).strategy(strategy).build().unwrap();
+    let strategy = Strategy::data_parallel()
+        .and(Strategy::tensor_parallel())
+        .rule("out.weight", "None, model")
+        .unwrap();
+    let refused = trainer()
+        .mesh([("data", 2), ("model", 4)])
+        .strategy(strategy)
+        .build()
+        .unwrap();
     let refused = refused.fit(
         Classify::<Mlp<()>>::new(),
         Mlp::new(&[784, 64, 10]),

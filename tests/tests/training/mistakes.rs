@@ -10,16 +10,25 @@ use halite::{
 
 use crate::support::{client, error_of, in_memory, trainer};
 
-/// A dataset that describes itself and cannot be read: nothing is read before all mistakes are told.
+/// A dataset that describes itself and cannot be read: nothing is read before all mistakes are
+/// told.
 struct Described(Vec<Field>);
 
 impl Described {
     fn new(fields: impl IntoIterator<Item = (&'static str, DType, &'static [usize])>) -> Self {
-        Described(fields.into_iter().map(|(name, dtype, dims)| Field::new(name, TensorType::new(dtype, dims))).collect())
+        Described(
+            fields
+                .into_iter()
+                .map(|(name, dtype, dims)| Field::new(name, TensorType::new(dtype, dims)))
+                .collect(),
+        )
     }
 
     fn digits() -> Self {
-        Described::new([("image", DType::U8, [28, 28].as_slice()), ("label", DType::U8, &[])])
+        Described::new([
+            ("image", DType::U8, [28, 28].as_slice()),
+            ("label", DType::U8, &[]),
+        ])
     }
 }
 
@@ -41,14 +50,29 @@ impl Dataset for Described {
 struct With<F>(F);
 
 /// What a task does to a batch of digits.
-trait Loss: for<'t> Fn(&'t Trace, &Mlp<Tensor<'t>>, &Labeled<Tensor<'t>>) -> Mean<'t> + Send + Sync + 'static {}
-impl<F: for<'t> Fn(&'t Trace, &Mlp<Tensor<'t>>, &Labeled<Tensor<'t>>) -> Mean<'t> + Send + Sync + 'static> Loss for F {}
+trait Loss:
+    for<'t> Fn(&'t Trace, &Mlp<Tensor<'t>>, &Labeled<Tensor<'t>>) -> Mean<'t> + Send + Sync + 'static
+{
+}
+impl<
+    F: for<'t> Fn(&'t Trace, &Mlp<Tensor<'t>>, &Labeled<Tensor<'t>>) -> Mean<'t>
+        + Send
+        + Sync
+        + 'static,
+> Loss for F
+{
+}
 
 impl<F: Loss> Task for With<F> {
     type Model = Mlp<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, cx: &'t Trace, model: &Mlp<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Mlp<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         (self.0)(cx, model, batch)
     }
 }
@@ -57,7 +81,14 @@ impl<F: Loss> Task for With<F> {
 fn refused(loss: impl Loss) -> String {
     let trainer = trainer().build().unwrap();
     let model = Mlp::new(&[784, 64, 10]);
-    error_of(trainer.fit(With(loss), model, Adam::new(1e-3), Described::digits(), Described::digits())).to_string()
+    error_of(trainer.fit(
+        With(loss),
+        model,
+        Adam::new(1e-3),
+        Described::digits(),
+        Described::digits(),
+    ))
+    .to_string()
 }
 
 /// That `error` has each of `parts`, in this order.
@@ -65,7 +96,9 @@ fn refused(loss: impl Loss) -> String {
 fn assert_says(error: &str, parts: &[&str]) {
     let mut rest = error;
     for part in parts {
-        let Some((_, after)) = rest.split_once(part) else { panic!("`{part}` is not in `{rest}` of: {error}") };
+        let Some((_, after)) = rest.split_once(part) else {
+            panic!("`{part}` is not in `{rest}` of: {error}")
+        };
         rest = after;
     }
 }
@@ -74,23 +107,65 @@ fn assert_says(error: &str, parts: &[&str]) {
 fn three_mistakes<'t>(model: &Mlp<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> (u32, Mean<'t>) {
     let line = line!();
     let hidden = model.hidden[0].forward(batch.input.convert(DType::F32));
-    let shifted = batch.input.flatten_from(1).convert(DType::F32) + model.hidden[0].bias.expect("a layer has a bias");
+    let shifted = batch.input.flatten_from(1).convert(DType::F32)
+        + model.hidden[0].bias.expect("a layer has a bias");
     let logits = model.out.weight.matmul(model.hidden[0].weight);
-    (line, Mean::of(hidden.sum_all() + shifted.sum_all() + logits.sum_all()))
+    (
+        line,
+        Mean::of(hidden.sum_all() + shifted.sum_all() + logits.sum_all()),
+    )
 }
 
 #[track_caller]
 fn assert_all_three(error: &str, batch: usize) {
     let cx = Trace::new();
     let tensor = |dims: &[usize]| cx.input(TensorType::new(DType::F32, dims), "x");
-    let layer = |inputs, outputs| Linear { weight: tensor(&[inputs, outputs]), bias: Some(tensor(&[outputs])) };
-    let model = Mlp { hidden: vec![layer(784, 64)], out: layer(64, 10) };
-    let batch_of = |dims: &[usize]| Labeled { input: tensor(dims), target: tensor(&[1]), weight: tensor(&[1]) };
+    let layer = |inputs, outputs| Linear {
+        weight: tensor(&[inputs, outputs]),
+        bias: Some(tensor(&[outputs])),
+    };
+    let model = Mlp {
+        hidden: vec![layer(784, 64)],
+        out: layer(64, 10),
+    };
+    let batch_of = |dims: &[usize]| Labeled {
+        input: tensor(dims),
+        target: tensor(&[1]),
+        weight: tensor(&[1]),
+    };
     let (line, _) = three_mistakes(&model, &batch_of(&[1, 28, 28]));
     let at = |mistake: u32| format!("mistakes.rs:{}:", line + mistake);
-    assert_says(error, &[&at(1), "dot", &format!("f32[{batch}, 28, 28]"), "f32[784, 64]", "hidden.0.weight`"]);
-    assert_says(error, &[&at(2), "add", &format!("f32[{batch}, 784]"), "f32[64]", "hidden.0.bias`"]);
-    assert_says(error, &[&at(3), "dot", "f32[64, 10]", "f32[784, 64]", "out.weight`", "hidden.0.weight`"]);
+    assert_says(
+        error,
+        &[
+            &at(1),
+            "dot",
+            &format!("f32[{batch}, 28, 28]"),
+            "f32[784, 64]",
+            "hidden.0.weight`",
+        ],
+    );
+    assert_says(
+        error,
+        &[
+            &at(2),
+            "add",
+            &format!("f32[{batch}, 784]"),
+            "f32[64]",
+            "hidden.0.bias`",
+        ],
+    );
+    assert_says(
+        error,
+        &[
+            &at(3),
+            "dot",
+            "f32[64, 10]",
+            "f32[784, 64]",
+            "out.weight`",
+            "hidden.0.weight`",
+        ],
+    );
     assert_eq!(error.matches("mistakes.rs:").count(), 3, "{error}");
 }
 
@@ -108,18 +183,37 @@ fn three_wrong_shapes_are_told_at_once_with_lines_operations_shapes_and_paths() 
     let model = Mlp::new(&[784, 64, 10]).map(|_, param| spec(&param.ty));
     let [image, label] = Digits::batch_types(32);
     let weight = TensorType::new(DType::F32, [32]);
-    let batch = Labeled { input: spec(&image), target: spec(&label), weight: spec(&weight) };
-    let error = jit.prepare(&model, &batch).expect_err("the shapes are wrong").to_string();
+    let batch = Labeled {
+        input: spec(&image),
+        target: spec(&label),
+        weight: spec(&weight),
+    };
+    let error = jit
+        .prepare(&model, &batch)
+        .expect_err("the shapes are wrong")
+        .to_string();
     assert_all_three(&error, 32);
     assert_eq!(jit.compiles(), 0);
 }
 
 #[test]
 fn a_label_of_floats_is_refused_where_it_is_used() {
-    let labels = || Described::new([("image", DType::U8, [28, 28].as_slice()), ("label", DType::F32, &[])]);
+    let labels = || {
+        Described::new([
+            ("image", DType::U8, [28, 28].as_slice()),
+            ("label", DType::F32, &[]),
+        ])
+    };
     let trainer = trainer().build().unwrap();
     let model = Mlp::new(&[784, 64, 10]);
-    let error = error_of(trainer.fit(Classify::<Mlp<()>>::new(), model, Adam::new(1e-3), labels(), labels())).to_string();
+    let error = error_of(trainer.fit(
+        Classify::<Mlp<()>>::new(),
+        model,
+        Adam::new(1e-3),
+        labels(),
+        labels(),
+    ))
+    .to_string();
     assert_says(&error, &["models.rs:", "f32[128]", "integers"]);
 }
 
@@ -129,12 +223,30 @@ fn a_batch_with_another_number_of_leaves_is_refused_with_both() {
     let trainer = trainer().build().unwrap();
     let fit = |data: fn() -> Described| {
         let model = Mlp::new(&[784, 64, 10]);
-        error_of(trainer.fit(Classify::<Mlp<()>>::new(), model, Adam::new(1e-3), data(), data())).to_string()
+        error_of(trainer.fit(
+            Classify::<Mlp<()>>::new(),
+            model,
+            Adam::new(1e-3),
+            data(),
+            data(),
+        ))
+        .to_string()
     };
     let error = fit(only_images);
-    assert_says(&error, &["the task's batch has 3 leaves (input, target, weight)", "the loader gives 1 fields and weights"]);
+    assert_says(
+        &error,
+        &[
+            "the task's batch has 3 leaves (input, target, weight)",
+            "the loader gives 1 fields and weights",
+        ],
+    );
     let error = fit(|| {
-        Described::new([("a", DType::U8, [1].as_slice()), ("b", DType::U8, &[]), ("c", DType::U8, &[]), ("d", DType::U8, &[])])
+        Described::new([
+            ("a", DType::U8, [1].as_slice()),
+            ("b", DType::U8, &[]),
+            ("c", DType::U8, &[]),
+            ("d", DType::U8, &[]),
+        ])
     });
     assert_says(&error, &["3 leaves", "4 fields and weights"]);
 }
@@ -143,8 +255,18 @@ fn a_batch_with_another_number_of_leaves_is_refused_with_both() {
 fn validation_data_of_another_shape_is_told_as_such() {
     let trainer = trainer().build().unwrap();
     let model = Mlp::new(&[784, 64, 10]);
-    let small = Described::new([("image", DType::U8, [8, 8].as_slice()), ("label", DType::U8, &[])]);
-    let error = error_of(trainer.fit(Classify::<Mlp<()>>::new(), model, Adam::new(1e-3), Described::digits(), small)).to_string();
+    let small = Described::new([
+        ("image", DType::U8, [8, 8].as_slice()),
+        ("label", DType::U8, &[]),
+    ]);
+    let error = error_of(trainer.fit(
+        Classify::<Mlp<()>>::new(),
+        model,
+        Adam::new(1e-3),
+        Described::digits(),
+        small,
+    ))
+    .to_string();
     assert_says(
         &error,
         &[
@@ -164,7 +286,14 @@ fn a_metrics_name_is_used_once_and_is_not_that_of_the_loss() {
         cx.metric("size", logits.square());
         Mean::of(logits)
     });
-    assert_says(&error, &["mistakes.rs:", "metric: `size` is reported already", "another name"]);
+    assert_says(
+        &error,
+        &[
+            "mistakes.rs:",
+            "metric: `size` is reported already",
+            "another name",
+        ],
+    );
     let error = refused(|cx, model, batch| {
         let logits = model.forward(batch.input.flatten_from(1).convert(DType::F32));
         cx.metric("loss", logits.abs());
@@ -177,18 +306,45 @@ fn a_metrics_name_is_used_once_and_is_not_that_of_the_loss() {
 fn a_loss_or_metric_that_is_no_scalar_is_refused() {
     let error = refused(|_, model, batch| {
         let logits = model.forward(batch.input.flatten_from(1).convert(DType::F32));
-        Mean { total: logits, weight: logits.sum_all() }
+        Mean {
+            total: logits,
+            weight: logits.sum_all(),
+        }
     });
-    assert_says(&error, &["the loss is the mean of a total f32[128, 10] and a weight f32[]", "scalars"]);
+    assert_says(
+        &error,
+        &[
+            "the loss is the mean of a total f32[128, 10] and a weight f32[]",
+            "scalars",
+        ],
+    );
     let error = refused(|cx, model, batch| {
         let logits = model.forward(batch.input.flatten_from(1).convert(DType::F32));
-        cx.metric("size", Mean { total: logits.sum_all(), weight: batch.weight });
+        cx.metric(
+            "size",
+            Mean {
+                total: logits.sum_all(),
+                weight: batch.weight,
+            },
+        );
         Mean::of(logits)
     });
-    assert_says(&error, &["mistakes.rs:", "metric: the weight of `size` is f32[128]", "sum_all"]);
+    assert_says(
+        &error,
+        &[
+            "mistakes.rs:",
+            "metric: the weight of `size` is f32[128]",
+            "sum_all",
+        ],
+    );
     let error = refused(|_, model, batch| {
-        let answers = model.forward(batch.input.flatten_from(1).convert(DType::F32)).argmax(1);
-        Mean { total: answers.sum_all(), weight: batch.weight.convert(DType::S32).sum_all() }
+        let answers = model
+            .forward(batch.input.flatten_from(1).convert(DType::F32))
+            .argmax(1);
+        Mean {
+            total: answers.sum_all(),
+            weight: batch.weight.convert(DType::S32).sum_all(),
+        }
     });
     assert_says(&error, &["the loss is s32[]", "scalar of floats"]);
 }
@@ -229,9 +385,17 @@ impl Task for Slope {
     type Model = Counted<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, _: &'t Trace, model: &Counted<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        _: &'t Trace,
+        model: &Counted<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let answer = batch.input * model.slope + model.count.convert(DType::F32);
-        Mean::weighted((answer - batch.target.convert(DType::F32)).square(), batch.weight)
+        Mean::weighted(
+            (answer - batch.target.convert(DType::F32)).square(),
+            batch.weight,
+        )
     }
 }
 
@@ -239,15 +403,50 @@ impl Task for Slope {
 fn an_optimizer_that_changes_a_parameters_type_is_told_which() {
     let trainer = trainer().batch_size(2).build().unwrap();
     let data = || in_memory(&[1.0, 2.0], [2], &[1, 2]);
-    let model = || Counted { slope: Param::new([], Init::Ones), count: Param::state([], Init::Ones) };
+    let model = || Counted {
+        slope: Param::new([], Init::Ones),
+        count: Param::state([], Init::Ones),
+    };
     let error = error_of(trainer.fit(Slope, model(), Halves, data(), data())).to_string();
-    assert_says(&error, &["state: `model.slope` is f32[], and after the step f16[]; a state keeps its types"]);
+    assert_says(
+        &error,
+        &["state: `model.slope` is f32[], and after the step f16[]; a state keeps its types"],
+    );
     assert!(!error.contains("model.count"), "{error}");
 
     // Integers have no slope: to train one is a mistake, to keep one is not.
-    let count = |param: Param| Counted { count: param.with_dtype(DType::S32), ..model() };
-    let error = error_of(trainer.fit(Slope, count(Param::new([], Init::Ones)), Adam::new(0.1), data(), data())).to_string();
-    assert_says(&error, &["`count` is s32[], which has no gradient and cannot be trained", "`Param::state`"]);
-    let fitted = trainer.fit(Slope, count(Param::state([], Init::Ones)), Adam::new(0.1), data(), data()).unwrap();
-    assert_eq!(crate::support::fetched(&fitted.model.count).item::<i32>().unwrap(), 1);
+    let count = |param: Param| Counted {
+        count: param.with_dtype(DType::S32),
+        ..model()
+    };
+    let error = error_of(trainer.fit(
+        Slope,
+        count(Param::new([], Init::Ones)),
+        Adam::new(0.1),
+        data(),
+        data(),
+    ))
+    .to_string();
+    assert_says(
+        &error,
+        &[
+            "`count` is s32[], which has no gradient and cannot be trained",
+            "`Param::state`",
+        ],
+    );
+    let fitted = trainer
+        .fit(
+            Slope,
+            count(Param::state([], Init::Ones)),
+            Adam::new(0.1),
+            data(),
+            data(),
+        )
+        .unwrap();
+    assert_eq!(
+        crate::support::fetched(&fitted.model.count)
+            .item::<i32>()
+            .unwrap(),
+        1
+    );
 }

@@ -1,4 +1,5 @@
-//! The same model under every policy of element types: what it learns, what devices hold, what is written in f32.
+//! The same model under every policy of element types: what it learns, what devices hold, what is
+//! written in f32.
 
 use std::{path::Path, sync::Arc};
 
@@ -23,17 +24,41 @@ fn mlp() -> Mlp<Param> {
 
 /// A metric of each step.
 fn metric(dir: &Path, name: &str) -> Vec<f64> {
-    let rows = CsvLog::resume(dir.join("metrics.csv"), u64::MAX).unwrap().rows().unwrap();
-    let of_row =
-        |row: &halite::train::loggers::Row| row.metrics.iter().find(|(known, _)| known == name).expect("it is in every row").1;
-    rows.iter().filter(|row| row.split == Split::Train).map(of_row).collect()
+    let rows = CsvLog::resume(dir.join("metrics.csv"), u64::MAX)
+        .unwrap()
+        .rows()
+        .unwrap();
+    let of_row = |row: &halite::train::loggers::Row| {
+        row.metrics
+            .iter()
+            .find(|(known, _)| known == name)
+            .expect("it is in every row")
+            .1
+    };
+    rows.iter()
+        .filter(|row| row.split == Split::Train)
+        .map(of_row)
+        .collect()
 }
 
 /// The loss of each of 300 steps of 32 digits.
 fn losses(trainer: TrainerBuilder) -> Vec<f64> {
     let dir = tempfile::tempdir().unwrap();
-    let trainer = trainer.batch_size(32).log_every(1).out(dir.path()).build().unwrap();
-    trainer.fit(Classify::<Mlp<()>>::new(), mlp(), Adam::new(1e-3), digits(true, 0..300 * 32), digits(false, 0..32)).unwrap();
+    let trainer = trainer
+        .batch_size(32)
+        .log_every(1)
+        .out(dir.path())
+        .build()
+        .unwrap();
+    trainer
+        .fit(
+            Classify::<Mlp<()>>::new(),
+            mlp(),
+            Adam::new(1e-3),
+            digits(true, 0..300 * 32),
+            digits(false, 0..32),
+        )
+        .unwrap();
     metric(dir.path(), "loss")
 }
 
@@ -55,49 +80,121 @@ fn every_policy_learns_as_f32_does() {
         ("downcast-bf16", 0.02, 0.02),
     ] {
         let losses = losses(trainer().precision(name.parse().unwrap()));
-        let mean = exact.iter().zip(&losses).map(|(a, b)| (a - b).abs()).sum::<f64>() / exact.len() as f64;
-        println!("{name}: {mean:.4} from f32 on average, {:.4} and {:.4} at the end", end(&losses), end(&exact));
+        let mean = exact
+            .iter()
+            .zip(&losses)
+            .map(|(a, b)| (a - b).abs())
+            .sum::<f64>()
+            / exact.len() as f64;
+        println!(
+            "{name}: {mean:.4} from f32 on average, {:.4} and {:.4} at the end",
+            end(&losses),
+            end(&exact)
+        );
         assert!(mean > 0.0, "{name} is not f32");
-        assert!(mean < mean_within && (end(&losses) - end(&exact)).abs() < end_within, "{name}: {mean}, {}", end(&losses));
+        assert!(
+            mean < mean_within && (end(&losses) - end(&exact)).abs() < end_within,
+            "{name}: {mean}, {}",
+            end(&losses)
+        );
     }
 }
 
 #[test]
 fn devices_hold_parameters_as_the_policy_says_and_nothing_else() {
-    let build = || trainer().precision(DTypePolicy::BF16).epochs(3).batch_size(30);
+    let build = || {
+        trainer()
+            .precision(DTypePolicy::BF16)
+            .epochs(3)
+            .batch_size(30)
+    };
     let dir = tempfile::tempdir().unwrap();
-    let fit = |trainer: TrainerBuilder| trainer.build()?.fit(Arms, Net::new(), Adam::new(1e-2), spirals(300), spirals(60));
+    let fit = |trainer: TrainerBuilder| {
+        trainer
+            .build()?
+            .fit(Arms, Net::new(), Adam::new(1e-2), spirals(300), spirals(60))
+    };
     let whole = fit(build().out(dir.path())).unwrap();
     for (path, array) in whole.model.named() {
         assert_eq!(array.ty().dtype(), DType::F32, "{path}");
         let is_state = path.starts_with("norm.mean") || path.starts_with("norm.variance");
-        assert_eq!(array.stored(), if is_state { DType::F32 } else { DType::Bf16 }, "{path}");
+        assert_eq!(
+            array.stored(),
+            if is_state { DType::F32 } else { DType::Bf16 },
+            "{path}"
+        );
     }
     assert_eq!(whole.report.precision, "bf16");
     // A checkpoint has what the model reports, and a run goes on from it to the same bits.
-    let saved = CheckpointStore::open(dir.path().join("checkpoints"), 2).unwrap().latest().unwrap().unwrap();
-    assert!(saved.arrays().all(|(_, array)| [DType::F32, DType::U32].contains(&array.ty().dtype())));
+    let saved = CheckpointStore::open(dir.path().join("checkpoints"), 2)
+        .unwrap()
+        .latest()
+        .unwrap()
+        .unwrap();
+    assert!(
+        saved
+            .arrays()
+            .all(|(_, array)| [DType::F32, DType::U32].contains(&array.ty().dtype()))
+    );
     drop(saved);
     let parts = tempfile::tempdir().unwrap();
     fit(build().epochs(1).out(parts.path())).unwrap();
-    let error = error_of(fit(build().out(parts.path()).resume(true).precision(DTypePolicy::F32))).to_string();
-    assert!(error.contains("precision (--precision): saved bf16, given f32"), "{error}");
+    let error = error_of(fit(build()
+        .out(parts.path())
+        .resume(true)
+        .precision(DTypePolicy::F32)))
+    .to_string();
+    assert!(
+        error.contains("precision (--precision): saved bf16, given f32"),
+        "{error}"
+    );
     let parts = fit(build().out(parts.path()).resume(true)).unwrap();
     assert_eq!(values(&parts.model), values(&whole.model));
     // Asked what it holds, the model answers under the policy it is asked in.
-    let exact = trainer().batch_size(30).build().unwrap().validate(Arms, &whole.model, spirals(60)).unwrap();
-    let narrow = build().build().unwrap().validate(Arms, &whole.model, spirals(60)).unwrap();
-    assert!(exact != narrow && (exact[0].1 - narrow[0].1).abs() < 0.05, "{exact:?} {narrow:?}");
+    let exact = trainer()
+        .batch_size(30)
+        .build()
+        .unwrap()
+        .validate(Arms, &whole.model, spirals(60))
+        .unwrap();
+    let narrow = build()
+        .build()
+        .unwrap()
+        .validate(Arms, &whole.model, spirals(60))
+        .unwrap();
+    assert!(
+        exact != narrow && (exact[0].1 - narrow[0].1).abs() < 0.05,
+        "{exact:?} {narrow:?}"
+    );
 }
 
 #[test]
 fn a_step_whose_gradients_overflow_changes_nothing_and_the_next_ones_learn() {
-    let policy =
-        |first, growth_interval| DTypePolicy { loss_scale: Some(LossScale { first, growth_interval }), ..DTypePolicy::F16_MIXED };
+    let policy = |first, growth_interval| DTypePolicy {
+        loss_scale: Some(LossScale {
+            first,
+            growth_interval,
+        }),
+        ..DTypePolicy::F16_MIXED
+    };
     let fit = |steps: usize, first, growth_interval, dir: &Path| {
-        let trainer = trainer().precision(policy(first, growth_interval)).batch_size(32).log_every(1).out(dir);
+        let trainer = trainer()
+            .precision(policy(first, growth_interval))
+            .batch_size(32)
+            .log_every(1)
+            .out(dir);
         let data = digits(true, 0..steps * 32);
-        trainer.build().unwrap().fit(Classify::<Mlp<()>>::new(), mlp(), Adam::new(1e-3), data, digits(false, 0..32)).unwrap()
+        trainer
+            .build()
+            .unwrap()
+            .fit(
+                Classify::<Mlp<()>>::new(),
+                mlp(),
+                Adam::new(1e-3),
+                data,
+                digits(false, 0..32),
+            )
+            .unwrap()
     };
     // 2^30 is too much for any gradient of f16: the first steps only halve it.
     let [one, two, many] = [1, 2, 100].map(|steps| {
@@ -107,7 +204,10 @@ fn a_step_whose_gradients_overflow_changes_nothing_and_the_next_ones_learn() {
     });
     assert_eq!(one.0, two.0, "neither step changed a parameter");
     let factors = metric(many.1.path(), "loss_scale");
-    assert_eq!(factors[..3], [30, 29, 28].map(|power| f64::from(power).exp2()));
+    assert_eq!(
+        factors[..3],
+        [30, 29, 28].map(|power| f64::from(power).exp2())
+    );
     let least = factors.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(
         least < 2f64.powi(28) && factors.windows(2).any(|pair| pair[1] == 2.0 * pair[0]),
@@ -116,37 +216,86 @@ fn a_step_whose_gradients_overflow_changes_nothing_and_the_next_ones_learn() {
     let losses = metric(many.1.path(), "loss");
     assert!(losses[99] < 0.5 * losses[0], "{losses:?}");
     // The factor is part of a checkpoint.
-    let saved = CheckpointStore::open(many.1.path().join("checkpoints"), 2).unwrap().latest().unwrap().unwrap();
-    let types: Vec<String> = saved.arrays().map(|(path, array)| format!("{path} {}", array.ty())).collect();
-    assert!(types.contains(&"scale.factor f32[]".to_string()) && types.contains(&"scale.good_steps u32[]".to_string()));
+    let saved = CheckpointStore::open(many.1.path().join("checkpoints"), 2)
+        .unwrap()
+        .latest()
+        .unwrap()
+        .unwrap();
+    let types: Vec<String> = saved
+        .arrays()
+        .map(|(path, array)| format!("{path} {}", array.ty()))
+        .collect();
+    assert!(
+        types.contains(&"scale.factor f32[]".to_string())
+            && types.contains(&"scale.good_steps u32[]".to_string())
+    );
 }
 
-/// A product under a mixed policy is the exact sum of products of rounded factors, up to the rounding of sums in `f32`.
+/// A product under a mixed policy is the exact sum of products of rounded factors, up to the
+/// rounding of sums in `f32`.
 #[test]
 fn products_round_their_factors_and_not_their_sums() {
     let numbers = |count: usize, seed: usize| -> Vec<f32> {
-        (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0).collect()
+        (0..count)
+            .map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0)
+            .collect()
     };
     let (x, w) = (numbers(8 * 64, 1), numbers(64 * 16, 2));
     let device = halite::Sharding::single(client().local_devices()[0]);
     let upload = |values: &[f32], dims: [usize; 2]| {
-        Leaf(Array::upload(client(), &HostArray::from_slice(values, dims).unwrap(), &device).unwrap())
+        Leaf(
+            Array::upload(
+                client(),
+                &HostArray::from_slice(values, dims).unwrap(),
+                &device,
+            )
+            .unwrap(),
+        )
     };
     let inputs = (upload(&x, [8, 64]), upload(&w, [64, 16]));
     let product = |policy| {
-        let jit = Jit::<Empty<()>, (Leaf<()>, Leaf<()>), Leaf<()>>::function(client(), |_, (Leaf(x), Leaf(w))| Leaf(x.matmul(w)));
-        jit.precision(policy).run(&inputs).unwrap().0.read().unwrap().as_slice::<f32>().unwrap().to_vec()
+        let jit = Jit::<Empty<()>, (Leaf<()>, Leaf<()>), Leaf<()>>::function(
+            client(),
+            |_, (Leaf(x), Leaf(w))| Leaf(x.matmul(w)),
+        );
+        jit.precision(policy)
+            .run(&inputs)
+            .unwrap()
+            .0
+            .read()
+            .unwrap()
+            .as_slice::<f32>()
+            .unwrap()
+            .to_vec()
     };
     let exact = |round: &dyn Fn(f32) -> f64| -> Vec<f64> {
-        let at = |row: usize, column: usize| (0..64).map(|k| round(x[row * 64 + k]) * round(w[k * 16 + column])).sum();
+        let at = |row: usize, column: usize| {
+            (0..64)
+                .map(|k| round(x[row * 64 + k]) * round(w[k * 16 + column]))
+                .sum()
+        };
         (0..8 * 16).map(|i| at(i / 16, i % 16)).collect()
     };
-    let furthest =
-        |got: &[f32], wanted: &[f64]| got.iter().zip(wanted).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
-    let [bf16, f16] = [exact(&|value| half::bf16::from_f32(value).to_f64()), exact(&|value| half::f16::from_f32(value).to_f64())];
+    let furthest = |got: &[f32], wanted: &[f64]| {
+        got.iter()
+            .zip(wanted)
+            .map(|(a, b)| (f64::from(*a) - b).abs())
+            .fold(0.0, f64::max)
+    };
+    let [bf16, f16] = [
+        exact(&|value| half::bf16::from_f32(value).to_f64()),
+        exact(&|value| half::f16::from_f32(value).to_f64()),
+    ];
     let mixed = product(DTypePolicy::BF16_MIXED);
-    assert!(furthest(&mixed, &bf16) < 1e-5, "{}", furthest(&mixed, &bf16));
-    assert!(furthest(&mixed, &exact(&f64::from)) > 1e-3, "the factors are rounded");
+    assert!(
+        furthest(&mixed, &bf16) < 1e-5,
+        "{}",
+        furthest(&mixed, &bf16)
+    );
+    assert!(
+        furthest(&mixed, &exact(&f64::from)) > 1e-3,
+        "the factors are rounded"
+    );
     let mixed = product(DTypePolicy::F16_MIXED);
     assert!(furthest(&mixed, &f16) < 1e-5, "{}", furthest(&mixed, &f16));
 }
@@ -158,44 +307,82 @@ fn what_devices_hold_in_a_narrow_type_comes_back_rounded_in_the_type_it_went_in(
     let array = Array::upload_as(client(), &host, &device, DType::Bf16).unwrap();
     let rounded = [1.0f32, 0.333_984_38, 256.0];
     assert_eq!(array.read().unwrap().as_slice::<f32>().unwrap(), rounded);
-    assert_eq!(array.copy().unwrap().fetch().unwrap().wait().unwrap().as_slice::<f32>().unwrap(), rounded);
+    assert_eq!(
+        array
+            .copy()
+            .unwrap()
+            .fetch()
+            .unwrap()
+            .wait()
+            .unwrap()
+            .as_slice::<f32>()
+            .unwrap(),
+        rounded
+    );
     // A program under any policy takes it for what it reports.
     let double = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + x));
     let twice = double.run(&Leaf(array)).unwrap().0;
-    assert_eq!((twice.ty().dtype(), twice.stored()), (DType::F32, DType::F32));
-    assert_eq!(twice.read().unwrap().as_slice::<f32>().unwrap(), rounded.map(|value| 2.0 * value));
+    assert_eq!(
+        (twice.ty().dtype(), twice.stored()),
+        (DType::F32, DType::F32)
+    );
+    assert_eq!(
+        twice.read().unwrap().as_slice::<f32>().unwrap(),
+        rounded.map(|value| 2.0 * value)
+    );
 }
 
 /// For TPUs, from here: no device is asked.
 #[test]
 fn norms_softmax_losses_running_means_and_the_update_are_written_in_f32() {
     let mesh = Arc::new(Mesh::single(client().local_devices()[0]));
-    let fields = [TensorType::new(DType::F32, [30, 2]), TensorType::new(DType::U8, [30])];
+    let fields = [
+        TensorType::new(DType::F32, [30, 2]),
+        TensorType::new(DType::U8, [30]),
+    ];
     for policy in [DTypePolicy::BF16_MIXED, DTypePolicy::USE_BF16] {
-        let options = LowerOptions { precision: policy, ..LowerOptions::new(&mesh, Strategy::default()) };
+        let options = LowerOptions {
+            precision: policy,
+            ..LowerOptions::new(&mesh, Strategy::default())
+        };
         let step = lower_step(Arms, Net::new(), Adam::new(1e-2), &fields, &options).unwrap();
         let text = String::from_utf8(step.program.code.to_vec()).unwrap();
         let lines = |op: &str| {
             text.lines()
-                .filter(|line| line.contains(&format!("stablehlo.{op} ")) || line.contains(&format!("stablehlo.{op}(")))
+                .filter(|line| {
+                    line.contains(&format!("stablehlo.{op} "))
+                        || line.contains(&format!("stablehlo.{op}("))
+                })
                 .collect::<Vec<_>>()
         };
         let dots = lines("dot_general");
         assert!(dots.len() >= 4, "{text}");
-        assert!(
-            dots.iter().all(|line| line.matches("xbf16>").count() == 2 && line.contains("-> tensor<") && line.contains("xf32>"))
-        );
+        assert!(dots.iter().all(|line| line.matches("xbf16>").count() == 2
+            && line.contains("-> tensor<")
+            && line.contains("xf32>")));
         // Between the first dense layer and the norm, and on the way back.
-        assert!(lines("add").iter().chain(&lines("maximum")).any(|line| line.contains("xbf16>")), "{text}");
+        assert!(
+            lines("add")
+                .iter()
+                .chain(&lines("maximum"))
+                .any(|line| line.contains("xbf16>")),
+            "{text}"
+        );
         for op in ["exponential", "log", "rsqrt", "sqrt", "reduce"] {
             let lines = lines(op);
             let fine = lines.iter().all(|line| !line.contains("bf16"));
             assert!(!lines.is_empty() && fine, "{op} under {policy}: {lines:#?}");
         }
         for (path, spec) in &step.inputs {
-            let kept = path.starts_with("model.") && !path.contains("norm.mean") && !path.contains("norm.variance");
+            let kept = path.starts_with("model.")
+                && !path.contains("norm.mean")
+                && !path.contains("norm.variance");
             let narrow = kept && policy == DTypePolicy::USE_BF16;
-            assert_eq!(spec.stored, if narrow { DType::Bf16 } else { spec.ty.dtype() }, "{path}");
+            assert_eq!(
+                spec.stored,
+                if narrow { DType::Bf16 } else { spec.ty.dtype() },
+                "{path}"
+            );
         }
     }
 }

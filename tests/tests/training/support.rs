@@ -26,12 +26,20 @@ pub(crate) fn trainer() -> TrainerBuilder {
 }
 
 /// So many of the handwritten digits, from the training data or the test data.
-pub(crate) fn digits(of_training: bool, samples: impl Iterator<Item = usize>) -> Subset<Arc<InMemory>> {
+pub(crate) fn digits(
+    of_training: bool,
+    samples: impl Iterator<Item = usize>,
+) -> Subset<Arc<InMemory>> {
     static DIGITS: OnceLock<[Arc<InMemory>; 2]> = OnceLock::new();
     let [train, test] = DIGITS.get_or_init(|| {
         let cache = Cache::open(None).unwrap();
-        let load = |data: Result<InMemory>| Arc::new(data.unwrap_or_else(|error| panic!("the tests need the digits: {error}")));
-        [load(Digits::Mnist.train(&cache, &mut Bar::default())), load(Digits::Mnist.test(&cache, &mut Bar::default()))]
+        let load = |data: Result<InMemory>| {
+            Arc::new(data.unwrap_or_else(|error| panic!("the tests need the digits: {error}")))
+        };
+        [
+            load(Digits::Mnist.train(&cache, &mut Bar::default())),
+            load(Digits::Mnist.test(&cache, &mut Bar::default())),
+        ]
     });
     let data = if of_training { train } else { test };
     data.clone().subset(samples.collect::<Vec<_>>()).unwrap()
@@ -51,11 +59,15 @@ pub(crate) fn spirals(count: usize) -> InMemory {
 
 /// A dataset of these inputs and labels.
 pub(crate) fn in_memory(x: &[f32], dims: impl AsRef<[usize]>, label: &[u8]) -> InMemory {
-    let (x, y) = (HostArray::from_slice(x, dims).unwrap(), HostArray::from_slice(label, [label.len()]).unwrap());
+    let (x, y) = (
+        HostArray::from_slice(x, dims).unwrap(),
+        HostArray::from_slice(label, [label.len()]).unwrap(),
+    );
     InMemory::new([("x", x), ("label", y)]).unwrap()
 }
 
-/// A network with everything that has a state of its own: running statistics, and random numbers in every step.
+/// A network with everything that has a state of its own: running statistics, and random numbers in
+/// every step.
 #[derive(Tree, Clone, Debug)]
 pub(crate) struct Net<L> {
     pub(crate) hidden: Vec<Linear<L>>,
@@ -67,7 +79,12 @@ pub(crate) struct Net<L> {
 impl Net<Param> {
     pub(crate) fn new() -> Self {
         let hidden = vec![Linear::new(2, 32)];
-        Net { hidden, norm: BatchNorm::new(32), dropout: Dropout::new(0.2), out: Linear::new(32, 3) }
+        Net {
+            hidden,
+            norm: BatchNorm::new(32),
+            dropout: Dropout::new(0.2),
+            out: Linear::new(32, 3),
+        }
     }
 }
 
@@ -78,11 +95,26 @@ impl Task for Arms {
     type Model = Net<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, cx: &'t Trace, model: &Net<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
-        let x = model.hidden.iter().fold(batch.input, |x, layer| layer.forward(x).relu());
-        let logits = model.out.forward(model.dropout.forward(model.norm.forward(x)));
-        cx.metric("accuracy", Mean::weighted(correct(logits, batch.target, 1), batch.weight));
-        CrossEntropy::new().weights(batch.weight).loss(logits, batch.target)
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &Net<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let x = model
+            .hidden
+            .iter()
+            .fold(batch.input, |x, layer| layer.forward(x).relu());
+        let logits = model
+            .out
+            .forward(model.dropout.forward(model.norm.forward(x)));
+        cx.metric(
+            "accuracy",
+            Mean::weighted(correct(logits, batch.target, 1), batch.weight),
+        );
+        CrossEntropy::new()
+            .weights(batch.weight)
+            .loss(logits, batch.target)
     }
 }
 
@@ -96,7 +128,11 @@ pub(crate) struct Watched<D, F> {
 impl<D: Dataset, F: Fn(usize) -> Result<()> + Send + Sync> Watched<D, F> {
     /// `on_read` is told how many samples were read before.
     pub(crate) fn new(inner: D, on_read: F) -> Self {
-        Watched { inner, reads: AtomicUsize::new(0), on_read }
+        Watched {
+            inner,
+            reads: AtomicUsize::new(0),
+            on_read,
+        }
     }
 }
 
@@ -117,17 +153,25 @@ impl<D: Dataset, F: Fn(usize) -> Result<()> + Send + Sync> Dataset for Watched<D
 
 /// A model's arrays, by path, on the host.
 pub(crate) fn values<M: Tree<Leaf = Array>>(model: &M) -> Vec<(String, HostArray)> {
-    model.named().into_iter().map(|(path, array)| (path, fetched(array))).collect()
+    model
+        .named()
+        .into_iter()
+        .map(|(path, array)| (path, fetched(array)))
+        .collect()
 }
 
-/// An array on the host. Not by a blocking read: runs of other tests count those of the client that they share.
+/// An array on the host. Not by a blocking read: runs of other tests count those of the client that
+/// they share.
 pub(crate) fn fetched(array: &Array) -> HostArray {
     array.fetch().unwrap().wait().unwrap()
 }
 
 /// The newest checkpoint of a run.
 pub(crate) fn latest(out: &Path) -> Option<Saved> {
-    CheckpointStore::open_read_only(out.join("checkpoints")).unwrap().latest().unwrap()
+    CheckpointStore::open_read_only(out.join("checkpoints"))
+        .unwrap()
+        .latest()
+        .unwrap()
 }
 
 /// Why the run failed.

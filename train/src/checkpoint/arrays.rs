@@ -20,8 +20,12 @@ use crate::files;
 const HEADER_LIMIT: u64 = 100_000_000;
 const BUFFER: usize = 1 << 20;
 
-/// Splits `arrays` so that files stay below `file_bytes` where arrays allow: ranges of `arrays` with the files' names.
-pub(super) fn split(arrays: &[(String, HostArray)], file_bytes: u64) -> Vec<(String, std::ops::Range<usize>)> {
+/// Splits `arrays` so that files stay below `file_bytes` where arrays allow: ranges of `arrays`
+/// with the files' names.
+pub(super) fn split(
+    arrays: &[(String, HostArray)],
+    file_bytes: u64,
+) -> Vec<(String, std::ops::Range<usize>)> {
     let mut ranges = Vec::new();
     let (mut start, mut size) = (0, 0u64);
     for (index, (_, array)) in arrays.iter().enumerate() {
@@ -38,28 +42,54 @@ pub(super) fn split(arrays: &[(String, HostArray)], file_bytes: u64) -> Vec<(Str
         1 => "arrays.safetensors".to_string(),
         _ => format!("arrays-{:05}-of-{count:05}.safetensors", index + 1),
     };
-    ranges.into_iter().enumerate().map(|(index, range)| (name(index), range)).collect()
+    ranges
+        .into_iter()
+        .enumerate()
+        .map(|(index, range)| (name(index), range))
+        .collect()
 }
 
 /// Writes `arrays` to a new file `name` in `folder`, down to the disk.
-pub(super) fn write(folder: &Path, name: &str, arrays: &[(String, HostArray)]) -> Result<FileEntry> {
+pub(super) fn write(
+    folder: &Path,
+    name: &str,
+    arrays: &[(String, HostArray)],
+) -> Result<FileEntry> {
     little_endian()?;
-    // Widest elements first, as the format asks: then each array's offset is a multiple of its element's size.
+    // Widest elements first, as the format asks: then each array's offset is a multiple of its
+    // element's size.
     let mut order: Vec<&(String, HostArray)> = arrays.iter().collect();
-    order.sort_by(|(a_name, a), (b_name, b)| b.ty().dtype().size().cmp(&a.ty().dtype().size()).then(a_name.cmp(b_name)));
+    order.sort_by(|(a_name, a), (b_name, b)| {
+        b.ty()
+            .dtype()
+            .size()
+            .cmp(&a.ty().dtype().size())
+            .then(a_name.cmp(b_name))
+    });
     let mut offset = 0;
     let infos = order.iter().map(|(name, array)| {
         let data_offsets = (offset, offset + array.bytes().len());
         offset = data_offsets.1;
-        (name.clone(), TensorInfo { dtype: to_safetensors(array.ty().dtype()), shape: array.ty().dims().to_vec(), data_offsets })
+        (
+            name.clone(),
+            TensorInfo {
+                dtype: to_safetensors(array.ty().dtype()),
+                shape: array.ty().dims().to_vec(),
+                data_offsets,
+            },
+        )
     });
-    let header =
-        Metadata::new(None, infos.collect()).map_err(|error| Error::new(ErrorKind::Internal, "checkpoint", error.to_string()))?;
-    let mut header = serde_json::to_vec(&header).expect("a header has only string keys and plain values");
+    let header = Metadata::new(None, infos.collect())
+        .map_err(|error| Error::new(ErrorKind::Internal, "checkpoint", error.to_string()))?;
+    let mut header =
+        serde_json::to_vec(&header).expect("a header has only string keys and plain values");
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() as u64 > HEADER_LIMIT {
-        let message =
-            format!("the names of {} arrays take {} bytes, the format allows {HEADER_LIMIT}", arrays.len(), header.len());
+        let message = format!(
+            "the names of {} arrays take {} bytes, the format allows {HEADER_LIMIT}",
+            arrays.len(),
+            header.len()
+        );
         return Err(Error::invalid("checkpoint", message));
     }
 
@@ -72,15 +102,24 @@ pub(super) fn write(folder: &Path, name: &str, arrays: &[(String, HostArray)]) -
             file.write_all(array.bytes())?;
         }
         let (inner, bytes, sha256) = file.finish();
-        inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        inner
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            .sync_all()?;
         Ok((bytes, sha256))
     };
     let doing = format_args!("write the {} bytes of", 8 + header.len() + offset).to_string();
-    let (bytes, sha256) = write().map_err(|error| files::failed("checkpoint", doing, &path, &error))?;
-    Ok(FileEntry { name: name.to_string(), bytes, sha256 })
+    let (bytes, sha256) =
+        write().map_err(|error| files::failed("checkpoint", doing, &path, &error))?;
+    Ok(FileEntry {
+        name: name.to_string(),
+        bytes,
+        sha256,
+    })
 }
 
-/// Reads the arrays of a file, which must be the `wanted` ones, and the file byte for byte what `entry` says.
+/// Reads the arrays of a file, which must be the `wanted` ones, and the file byte for byte what
+/// `entry` says.
 pub(super) fn read<'a>(
     folder: &Path,
     entry: &FileEntry,
@@ -92,23 +131,33 @@ pub(super) fn read<'a>(
     let file = files::open_plain(&path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
     if length != entry.bytes {
-        return Err(corrupt(format!("{} has {length} bytes, the manifest says {}", entry.name, entry.bytes)));
+        return Err(corrupt(format!(
+            "{} has {length} bytes, the manifest says {}",
+            entry.name, entry.bytes
+        )));
     }
 
-    // Lengths below are checked against the length of the file before anything of that length is allocated.
+    // Lengths below are checked against the length of the file before anything of that length is
+    // allocated.
     let mut file = Digesting::new(BufReader::with_capacity(BUFFER, file));
     let header = read_header(&mut file, entry).map_err(|problem| match problem {
         HeaderProblem::Io(error) => unreadable(error),
-        HeaderProblem::Bad(what) => corrupt(format!("{} is not what was written: {what}", entry.name)),
+        HeaderProblem::Bad(what) => {
+            corrupt(format!("{} is not what was written: {what}", entry.name))
+        }
     })?;
     let mut arrays = Vec::new();
     for name in header.offset_keys() {
         let info = header.info(&name).expect("a header knows its own names");
         let dtype = from_safetensors(info.dtype).ok_or_else(|| {
-            corrupt(format!("`{name}` in {} has elements of type {:?}, which halite has not", entry.name, info.dtype))
+            corrupt(format!(
+                "`{name}` in {} has elements of type {:?}, which halite has not",
+                entry.name, info.dtype
+            ))
         })?;
         let ty = TensorType::new(dtype, &info.shape);
-        let bad = |error: Error| corrupt(format!("`{name}` in {}: {}", entry.name, error.message()));
+        let bad =
+            |error: Error| corrupt(format!("`{name}` in {}: {}", entry.name, error.message()));
         let mut bytes = AlignedBytes::try_zeroed(ty.checked_bytes().map_err(bad)?)?;
         file.read_exact(bytes.as_mut()).map_err(unreadable)?;
         let array = HostArray::from_aligned(bytes, ty).map_err(bad)?;
@@ -116,7 +165,10 @@ pub(super) fn read<'a>(
     }
     let (_, _, sha256) = file.finish();
     if sha256 != entry.sha256 {
-        return Err(corrupt(format!("{} has the sha256 {sha256}, the manifest says {}", entry.name, entry.sha256)));
+        return Err(corrupt(format!(
+            "{} has the sha256 {sha256}, the manifest says {}",
+            entry.name, entry.sha256
+        )));
     }
     check_types(entry, &arrays, wanted)?;
     Ok(arrays)
@@ -136,7 +188,9 @@ fn read_header(file: &mut impl Read, entry: &FileEntry) -> Result<Metadata, Head
     file.read_exact(&mut length).map_err(HeaderProblem::Io)?;
     let length = u64::from_le_bytes(length);
     if length > HEADER_LIMIT || length > entry.bytes - 8 {
-        return bad(format!("its header has {length} bytes, more than the file or than the format allows"));
+        return bad(format!(
+            "its header has {length} bytes, more than the file or than the format allows"
+        ));
     }
     let mut header = vec![0; length as usize];
     file.read_exact(&mut header).map_err(HeaderProblem::Io)?;
@@ -146,7 +200,10 @@ fn read_header(file: &mut impl Read, entry: &FileEntry) -> Result<Metadata, Head
     };
     let data = entry.bytes - 8 - length;
     if header.data_len() as u64 != data {
-        return bad(format!("its arrays have {} bytes, the file has {data} for them", header.data_len()));
+        return bad(format!(
+            "its arrays have {} bytes, the file has {data} for them",
+            header.data_len()
+        ));
     }
     Ok(header)
 }
@@ -164,13 +221,26 @@ fn check_types<'a>(
         match arrays.iter().find(|(name, _)| *name == array.name) {
             Some((_, found)) if *found.ty() == want => {}
             Some((name, found)) => {
-                return Err(corrupt(format!("`{name}` is {} in {}, {want} in the manifest", found.ty(), entry.name)));
+                return Err(corrupt(format!(
+                    "`{name}` is {} in {}, {want} in the manifest",
+                    found.ty(),
+                    entry.name
+                )));
             }
-            None => return Err(corrupt(format!("`{}` is not in {}, where the manifest has it", array.name, entry.name))),
+            None => {
+                return Err(corrupt(format!(
+                    "`{}` is not in {}, where the manifest has it",
+                    array.name, entry.name
+                )));
+            }
         }
     }
     if count != arrays.len() {
-        return Err(corrupt(format!("{} holds {} arrays, {count} in the manifest", entry.name, arrays.len())));
+        return Err(corrupt(format!(
+            "{} holds {} arrays, {count} in the manifest",
+            entry.name,
+            arrays.len()
+        )));
     }
     Ok(())
 }
@@ -180,7 +250,11 @@ fn little_endian() -> Result<()> {
     if cfg!(target_endian = "little") {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Unsupported, "checkpoint", "checkpoints are little-endian, this machine is not"))
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "checkpoint",
+        "checkpoints are little-endian, this machine is not",
+    ))
 }
 
 pub(super) fn to_safetensors(dtype: DType) -> Dtype {
@@ -202,7 +276,9 @@ pub(super) fn to_safetensors(dtype: DType) -> Dtype {
 }
 
 fn from_safetensors(dtype: Dtype) -> Option<DType> {
-    DType::ALL.into_iter().find(|&known| to_safetensors(known) == dtype)
+    DType::ALL
+        .into_iter()
+        .find(|&known| to_safetensors(known) == dtype)
 }
 
 /// Passes bytes on, and takes their digest.
@@ -214,7 +290,11 @@ struct Digesting<T> {
 
 impl<T> Digesting<T> {
     fn new(inner: T) -> Self {
-        Digesting { inner, bytes: 0, sha256: Sha256::new() }
+        Digesting {
+            inner,
+            bytes: 0,
+            sha256: Sha256::new(),
+        }
     }
 
     /// What it wraps, how many bytes passed, and their digest.

@@ -1,6 +1,7 @@
 //! `f64` in JSON bit for bit, NaN and infinities included: the bits in hexadecimal.
 //!
-//! JSON numbers lose NaN, infinities and the sign of 0, and not every reader gets the last bit right.
+//! JSON numbers lose NaN, infinities and the sign of 0, and not every reader gets the last bit
+//! right.
 //!
 //! ```
 //! use halite_train::checkpoint::exact_f64;
@@ -43,12 +44,18 @@ pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::
 /// If it is not a string of 16 hexadecimal digits.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let text = String::deserialize(deserializer)?;
-    parse(&text).ok_or_else(|| de::Error::custom(format!("`{text}` is not the 16 hexadecimal digits of an f64")))
+    parse(&text).ok_or_else(|| {
+        de::Error::custom(format!(
+            "`{text}` is not the 16 hexadecimal digits of an f64"
+        ))
+    })
 }
 
 fn parse(text: &str) -> Option<f64> {
     let digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    digits.then(|| u64::from_str_radix(text, 16).ok().map(f64::from_bits)).flatten()
+    digits
+        .then(|| u64::from_str_radix(text, 16).ok().map(f64::from_bits))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -58,7 +65,17 @@ mod tests {
     #[test]
     fn every_kind_of_number_comes_back_bit_for_bit() {
         let odd = f64::from_bits(0x7ff8_0000_dead_beef);
-        for value in [0.0, -0.0, 0.1, f64::MAX, f64::MIN_POSITIVE / 2.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, odd] {
+        for value in [
+            0.0,
+            -0.0,
+            0.1,
+            f64::MAX,
+            f64::MIN_POSITIVE / 2.0,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            f64::NAN,
+            odd,
+        ] {
             let text = serde_json::to_string(&to_value(value)).unwrap();
             let back = from_value(&serde_json::from_str(&text).unwrap()).unwrap();
             assert_eq!(back.to_bits(), value.to_bits());
@@ -67,7 +84,14 @@ mod tests {
 
     #[test]
     fn what_is_not_16_digits_is_refused() {
-        for text in ["", "0", "+000000000000000", "00000000000000000", "000000000000000g", "é0000000000000"] {
+        for text in [
+            "",
+            "0",
+            "+000000000000000",
+            "00000000000000000",
+            "000000000000000g",
+            "é0000000000000",
+        ] {
             assert_eq!(from_value(&Value::from(text)), None, "{text}");
         }
         assert_eq!(from_value(&Value::from(0.5)), None);

@@ -13,7 +13,9 @@ use super::{
 const FILE: &str = "arrays.safetensors";
 
 pub(crate) fn manifest(data: &[u8]) -> bool {
-    let Ok(manifest) = Manifest::parse(data) else { return false };
+    let Ok(manifest) = Manifest::parse(data) else {
+        return false;
+    };
     let printed = manifest.to_bytes().expect("what was parsed is written");
     let again = Manifest::parse(&printed).and_then(|again| again.to_bytes());
     assert_eq!(again.ok(), Some(printed), "a manifest survives printing");
@@ -33,14 +35,22 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
     };
     let full = Contents {
         sequence: 7,
-        position: Position { step: 3, epoch: 1, batch: 2 },
+        position: Position {
+            step: 3,
+            epoch: 1,
+            batch: 2,
+        },
         seed: u64::MAX,
         best: Some(BestBy::new("loss", -0.25)),
         arrays: vec![
             ArrayEntry::new("model.w", &TensorType::new(DType::F32, [2, 3]), FILE),
             ArrayEntry::new("model.b", &TensorType::new(DType::Bf16, [0]), FILE),
         ],
-        files: vec![FileEntry { name: FILE.into(), bytes: 32, sha256: "00".into() }],
+        files: vec![FileEntry {
+            name: FILE.into(),
+            bytes: 32,
+            sha256: "00".into(),
+        }],
         metadata: serde_json::json!({ "any": ["thing", 1.5, {"deep": null}] }),
     };
     vec![of(empty()), of(full)]
@@ -49,23 +59,41 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
 /// `scratch` is a directory of this thread's alone.
 pub(crate) fn safetensors(data: &[u8], scratch: &Path) -> bool {
     fs::write(scratch.join(FILE), data).expect("the scratch directory can be written");
-    let entry = FileEntry { name: FILE.into(), bytes: data.len() as u64, sha256: hex(&Sha256::digest(data)) };
+    let entry = FileEntry {
+        name: FILE.into(),
+        bytes: data.len() as u64,
+        sha256: hex(&Sha256::digest(data)),
+    };
     // What the file itself says of its arrays, in the words of a manifest.
     let header = safetensors::SafeTensors::read_metadata(data).ok();
-    let types = header.iter().flat_map(|(_, header)| header.tensors()).filter_map(|(name, info)| {
-        let dtype = DType::ALL.into_iter().find(|dtype| arrays::to_safetensors(*dtype) == info.dtype)?;
-        Some(ArrayEntry::new(&name, &TensorType::new(dtype, &info.shape), FILE))
-    });
+    let types = header
+        .iter()
+        .flat_map(|(_, header)| header.tensors())
+        .filter_map(|(name, info)| {
+            let dtype = DType::ALL
+                .into_iter()
+                .find(|dtype| arrays::to_safetensors(*dtype) == info.dtype)?;
+            Some(ArrayEntry::new(
+                &name,
+                &TensorType::new(dtype, &info.shape),
+                FILE,
+            ))
+        });
     let wanted: Vec<ArrayEntry> = types.collect();
-    let Ok(found) = arrays::read(scratch, &entry, wanted.iter()) else { return false };
+    let Ok(found) = arrays::read(scratch, &entry, wanted.iter()) else {
+        return false;
+    };
 
     const COPY: &str = "copy.safetensors";
     let copy = scratch.join(COPY);
     let _ = fs::remove_file(&copy);
     let written = arrays::write(scratch, COPY, &found).expect("what was read is written");
-    let listed: Vec<ArrayEntry> =
-        found.iter().map(|(name, array): &(String, HostArray)| ArrayEntry::new(name, array.ty(), COPY)).collect();
-    let mut again = arrays::read(scratch, &written, listed.iter()).expect("what is written is read");
+    let listed: Vec<ArrayEntry> = found
+        .iter()
+        .map(|(name, array): &(String, HostArray)| ArrayEntry::new(name, array.ty(), COPY))
+        .collect();
+    let mut again =
+        arrays::read(scratch, &written, listed.iter()).expect("what is written is read");
     let mut found = found;
     let by_name = |a: &(String, HostArray), b: &(String, HostArray)| a.0.cmp(&b.0);
     found.sort_by(by_name);
@@ -77,13 +105,20 @@ pub(crate) fn safetensors(data: &[u8], scratch: &Path) -> bool {
 pub(crate) fn safetensors_seeds(scratch: &Path) -> Vec<Vec<u8>> {
     let zeros = |dtype, dims: &[usize]| HostArray::zeros(TensorType::new(dtype, dims));
     let sets = [
-        vec![("w".to_owned(), zeros(DType::F32, &[2, 3])), ("b".to_owned(), zeros(DType::Bf16, &[3]))],
-        vec![("scalar".to_owned(), zeros(DType::F64, &[])), ("none".to_owned(), zeros(DType::Bool, &[0, 4]))],
+        vec![
+            ("w".to_owned(), zeros(DType::F32, &[2, 3])),
+            ("b".to_owned(), zeros(DType::Bf16, &[3])),
+        ],
+        vec![
+            ("scalar".to_owned(), zeros(DType::F64, &[])),
+            ("none".to_owned(), zeros(DType::Bool, &[0, 4])),
+        ],
     ];
     let file = |set: &Vec<(String, HostArray)>| {
         let path = scratch.join("seed.safetensors");
         let _ = fs::remove_file(&path);
-        arrays::write(scratch, "seed.safetensors", set).expect("the scratch directory can be written");
+        arrays::write(scratch, "seed.safetensors", set)
+            .expect("the scratch directory can be written");
         fs::read(path).expect("it was written")
     };
     sets.iter().map(file).collect()

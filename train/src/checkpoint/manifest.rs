@@ -1,4 +1,5 @@
-//! The manifest of a checkpoint and the marker that commits it. What is read here is checked before it is believed.
+//! The manifest of a checkpoint and the marker that commits it. What is read here is checked before
+//! it is believed.
 
 use std::{collections::HashSet, fmt::Write as _, path::Path};
 
@@ -47,7 +48,11 @@ pub(super) struct BestBy {
 
 impl BestBy {
     pub(super) fn new(metric: &str, value: f64) -> Self {
-        BestBy { metric: metric.to_string(), value: value.to_string(), bits: value }
+        BestBy {
+            metric: metric.to_string(),
+            value: value.to_string(),
+            bits: value,
+        }
     }
 }
 
@@ -92,7 +97,10 @@ struct Heading {
 impl Heading {
     fn check(&self) -> Result<()> {
         if self.format != FORMAT {
-            return Err(corrupt(format!("{MANIFEST} has the format `{}`, want `{FORMAT}`", self.format)));
+            return Err(corrupt(format!(
+                "{MANIFEST} has the format `{}`, want `{FORMAT}`",
+                self.format
+            )));
         }
         if self.version != VERSION {
             let message = format!(
@@ -108,31 +116,63 @@ impl Heading {
 /// The version that the first line of a marker names.
 fn marked_version(marker: &[u8]) -> Option<u32> {
     let first = marker.split(|&byte| byte == b'\n').next()?;
-    std::str::from_utf8(first).ok()?.strip_prefix(FORMAT)?.trim().parse().ok()
+    std::str::from_utf8(first)
+        .ok()?
+        .strip_prefix(FORMAT)?
+        .trim()
+        .parse()
+        .ok()
 }
 
 impl Manifest {
     pub(super) fn new(contents: Contents) -> Self {
-        let Contents { sequence, position, seed, best, arrays, files, metadata } = contents;
+        let Contents {
+            sequence,
+            position,
+            seed,
+            best,
+            arrays,
+            files,
+            metadata,
+        } = contents;
         let (format, halite) = (FORMAT.to_string(), env!("CARGO_PKG_VERSION").to_string());
-        Manifest { format, version: VERSION, halite, sequence, position, seed, best, arrays, files, metadata }
+        Manifest {
+            format,
+            version: VERSION,
+            halite,
+            sequence,
+            position,
+            seed,
+            best,
+            arrays,
+            files,
+            metadata,
+        }
     }
 
     /// Its text.
     ///
     /// # Errors
-    /// If [`parse`](Self::parse) would refuse it: the trainer's own values may be too large or too deeply nested.
+    /// If [`parse`](Self::parse) would refuse it: the trainer's own values may be too large or too
+    /// deeply nested.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = serde_json::to_vec_pretty(self).expect("a manifest has only string keys and plain values");
+        let mut bytes = serde_json::to_vec_pretty(self)
+            .expect("a manifest has only string keys and plain values");
         bytes.push(b'\n');
         if bytes.len() as u64 > MANIFEST_LIMIT {
-            let message = format!("the metadata makes a manifest of {} bytes, at most {MANIFEST_LIMIT} are read", bytes.len());
+            let message = format!(
+                "the metadata makes a manifest of {} bytes, at most {MANIFEST_LIMIT} are read",
+                bytes.len()
+            );
             return Err(Error::invalid("checkpoint", message));
         }
         match Self::parse(&bytes) {
             Ok(_) => Ok(bytes),
             Err(error) => {
-                let message = format!("what is to be saved could not be read again: {}", error.message());
+                let message = format!(
+                    "what is to be saved could not be read again: {}",
+                    error.message()
+                );
                 Err(Error::invalid("checkpoint", message))
             }
         }
@@ -148,8 +188,10 @@ impl Manifest {
         if marker != commit_marker(&bytes) {
             // A later format may have another marker. One damaged byte does not make both files say
             // the same version.
-            if let (Some(version), Ok(heading)) = (marked_version(&marker), serde_json::from_slice::<Heading>(&bytes))
-                && heading.version == version
+            if let (Some(version), Ok(heading)) = (
+                marked_version(&marker),
+                serde_json::from_slice::<Heading>(&bytes),
+            ) && heading.version == version
             {
                 heading.check()?;
             }
@@ -178,17 +220,26 @@ impl Manifest {
         let mut files = HashSet::new();
         for file in &self.files {
             if !is_plain_name(&file.name) {
-                return Err(corrupt(format!("{MANIFEST} names the file `{}`, which is not a plain file name", file.name)));
+                return Err(corrupt(format!(
+                    "{MANIFEST} names the file `{}`, which is not a plain file name",
+                    file.name
+                )));
             }
             if !files.insert(&*file.name) {
-                return Err(corrupt(format!("{MANIFEST} names the file `{}` twice", file.name)));
+                return Err(corrupt(format!(
+                    "{MANIFEST} names the file `{}` twice",
+                    file.name
+                )));
             }
         }
         let mut names = HashSet::new();
         for array in &self.arrays {
             array.ty()?;
             if !names.insert(&*array.name) {
-                return Err(corrupt(format!("{MANIFEST} names the array `{}` twice", array.name)));
+                return Err(corrupt(format!(
+                    "{MANIFEST} names the array `{}` twice",
+                    array.name
+                )));
             }
             if !files.contains(&*array.file) {
                 return Err(corrupt(format!(
@@ -203,30 +254,59 @@ impl Manifest {
 
 impl ArrayEntry {
     pub(super) fn new(name: &str, ty: &TensorType, file: &str) -> Self {
-        let (name, dtype, file) = (name.to_string(), ty.dtype().name().to_string(), file.to_string());
-        ArrayEntry { name, dtype, dims: ty.dims().to_vec(), file }
+        let (name, dtype, file) = (
+            name.to_string(),
+            ty.dtype().name().to_string(),
+            file.to_string(),
+        );
+        ArrayEntry {
+            name,
+            dtype,
+            dims: ty.dims().to_vec(),
+            file,
+        }
     }
 
     /// # Errors
     /// If the element type is unknown or the size fits no machine.
     pub(super) fn ty(&self) -> Result<TensorType> {
-        let unknown = || corrupt(format!("{MANIFEST} has the array `{}` of unknown element type `{}`", self.name, self.dtype));
-        let ty = TensorType::new(DType::from_name(&self.dtype).ok_or_else(unknown)?, &self.dims);
-        ty.checked_bytes().map_err(|error| corrupt(format!("{MANIFEST} has the array `{}`: {}", self.name, error.message())))?;
+        let unknown = || {
+            corrupt(format!(
+                "{MANIFEST} has the array `{}` of unknown element type `{}`",
+                self.name, self.dtype
+            ))
+        };
+        let ty = TensorType::new(
+            DType::from_name(&self.dtype).ok_or_else(unknown)?,
+            &self.dims,
+        );
+        ty.checked_bytes().map_err(|error| {
+            corrupt(format!(
+                "{MANIFEST} has the array `{}`: {}",
+                self.name,
+                error.message()
+            ))
+        })?;
         Ok(ty)
     }
 }
 
 /// What the marker of a checkpoint with this manifest says.
 pub(super) fn commit_marker(manifest: &[u8]) -> Vec<u8> {
-    format!("{FORMAT} {VERSION}\n{MANIFEST} sha256 {}\n", hex(&Sha256::digest(manifest))).into_bytes()
+    format!(
+        "{FORMAT} {VERSION}\n{MANIFEST} sha256 {}\n",
+        hex(&Sha256::digest(manifest))
+    )
+    .into_bytes()
 }
 
 pub(super) fn hex(digest: &[u8]) -> String {
-    digest.iter().fold(String::with_capacity(digest.len() * 2), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a `String` does not fail");
-        text
-    })
+    digest
+        .iter()
+        .fold(String::with_capacity(digest.len() * 2), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("writing to a `String` does not fail");
+            text
+        })
 }
 
 pub(super) fn corrupt(message: impl Into<String>) -> Error {
@@ -249,11 +329,23 @@ mod tests {
     fn text(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
         let manifest = Manifest::new(Contents {
             sequence: 1,
-            position: Position { step: 3, epoch: 0, batch: 3 },
+            position: Position {
+                step: 3,
+                epoch: 0,
+                batch: 3,
+            },
             seed: u64::MAX,
             best: None,
-            arrays: vec![ArrayEntry::new("w", &TensorType::new(DType::F32, [2, 3]), "arrays.safetensors")],
-            files: vec![FileEntry { name: "arrays.safetensors".into(), bytes: 32, sha256: "00".into() }],
+            arrays: vec![ArrayEntry::new(
+                "w",
+                &TensorType::new(DType::F32, [2, 3]),
+                "arrays.safetensors",
+            )],
+            files: vec![FileEntry {
+                name: "arrays.safetensors".into(),
+                bytes: 32,
+                sha256: "00".into(),
+            }],
             metadata: serde_json::json!({ "any": ["thing"] }),
         });
         let mut value = serde_json::to_value(manifest).unwrap();
@@ -264,7 +356,10 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let manifest = Manifest::parse(&text(|_| ())).unwrap();
-        assert_eq!((manifest.sequence, manifest.seed, manifest.position.batch), (1, u64::MAX, 3));
+        assert_eq!(
+            (manifest.sequence, manifest.seed, manifest.position.batch),
+            (1, u64::MAX, 3)
+        );
         assert_eq!(manifest.arrays[0].ty().unwrap().to_string(), "f32[2, 3]");
         assert_eq!(manifest.metadata["any"][0], "thing");
     }
@@ -272,7 +367,8 @@ mod tests {
     #[test]
     fn floats_keep_their_last_bit() {
         // The default parser of serde_json reads another float here.
-        let manifest = Manifest::parse(&text(|m| m["metadata"] = 4294967295.2147484.into())).unwrap();
+        let manifest =
+            Manifest::parse(&text(|m| m["metadata"] = 4294967295.2147484.into())).unwrap();
         assert_eq!(manifest.metadata.as_f64(), Some(4294967295.2147484));
     }
 
@@ -280,15 +376,42 @@ mod tests {
     fn what_cannot_be_is_refused_with_its_place() {
         #[expect(clippy::type_complexity, reason = "a table")]
         let table: [(&dyn Fn(&mut serde_json::Value), &str); 11] = [
-            (&|m| m["format"] = "zip".into(), "has the format `zip`, want `halite checkpoint`"),
-            (&|m| m["version"] = 2.into(), "is of version 2, this halite reads version 1"),
-            (&|m| m["arrays"][0]["dtype"] = "f33".into(), "array `w` of unknown element type `f33`"),
-            (&|m| m["arrays"][0]["dims"] = vec![u64::MAX, 2].into(), "does not fit 64 bits with a sign"),
-            (&|m| m["arrays"][0]["dims"] = vec![-1].into(), "invalid value: integer `-1`"),
-            (&|m| m["arrays"][0]["file"] = "other".into(), "`w` in `other`, which is not one of its files"),
-            (&|m| m["files"][0]["name"] = "../../etc/passwd".into(), "not a plain file name"),
-            (&|m| m["files"][0]["name"] = "..".into(), "not a plain file name"),
-            (&|m| m["position"]["step"] = 0.5.into(), "invalid type: floating point"),
+            (
+                &|m| m["format"] = "zip".into(),
+                "has the format `zip`, want `halite checkpoint`",
+            ),
+            (
+                &|m| m["version"] = 2.into(),
+                "is of version 2, this halite reads version 1",
+            ),
+            (
+                &|m| m["arrays"][0]["dtype"] = "f33".into(),
+                "array `w` of unknown element type `f33`",
+            ),
+            (
+                &|m| m["arrays"][0]["dims"] = vec![u64::MAX, 2].into(),
+                "does not fit 64 bits with a sign",
+            ),
+            (
+                &|m| m["arrays"][0]["dims"] = vec![-1].into(),
+                "invalid value: integer `-1`",
+            ),
+            (
+                &|m| m["arrays"][0]["file"] = "other".into(),
+                "`w` in `other`, which is not one of its files",
+            ),
+            (
+                &|m| m["files"][0]["name"] = "../../etc/passwd".into(),
+                "not a plain file name",
+            ),
+            (
+                &|m| m["files"][0]["name"] = "..".into(),
+                "not a plain file name",
+            ),
+            (
+                &|m| m["position"]["step"] = 0.5.into(),
+                "invalid type: floating point",
+            ),
             (&|m| m["surprise"] = 1.into(), "unknown field `surprise`"),
             (
                 &|m| {
@@ -302,6 +425,9 @@ mod tests {
             let error = Manifest::parse(&text(change)).unwrap_err().to_string();
             assert!(error.contains(want), "{error:?} does not say {want:?}");
         }
-        assert!(Manifest::parse(&b"[".repeat(100_000)).is_err(), "deep nesting must not overflow the stack");
+        assert!(
+            Manifest::parse(&b"[".repeat(100_000)).is_err(),
+            "deep nesting must not overflow the stack"
+        );
     }
 }

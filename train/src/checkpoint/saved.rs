@@ -27,7 +27,8 @@ impl Saved {
     /// Reads the checkpoint in `folder`.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Io`] if any part of it is missing or is not what was written.
+    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Io`] if any part of it is missing or is not what was
+    /// written.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let saved = Manifest::read(folder).and_then(|manifest| Self::read_arrays(folder, manifest));
@@ -40,8 +41,20 @@ impl Saved {
         for file in &manifest.files {
             arrays.extend(arrays::read(folder, file, manifest.arrays.iter())?);
         }
-        let Manifest { position, seed, metadata, .. } = manifest;
-        Ok(Saved { path: folder.to_path_buf(), position, seed, metadata, arrays, skipped: Vec::new() })
+        let Manifest {
+            position,
+            seed,
+            metadata,
+            ..
+        } = manifest;
+        Ok(Saved {
+            path: folder.to_path_buf(),
+            position,
+            seed,
+            metadata,
+            arrays,
+            skipped: Vec::new(),
+        })
     }
 
     pub(super) fn with_skipped(mut self, skipped: Vec<String>) -> Self {
@@ -69,7 +82,8 @@ impl Saved {
         &self.metadata
     }
 
-    /// Newer checkpoints that are not valid, each with the reason. Empty unless something was damaged.
+    /// Newer checkpoints that are not valid, each with the reason. Empty unless something was
+    /// damaged.
     pub fn skipped(&self) -> &[String] {
         &self.skipped
     }
@@ -91,8 +105,8 @@ impl Saved {
     /// Takes every array out, in the order of `wanted`.
     ///
     /// # Errors
-    /// If an array is missing, is of another type, or is not wanted: one error that lists the differences. Nothing is
-    /// taken then.
+    /// If an array is missing, is of another type, or is not wanted: one error that lists the
+    /// differences. Nothing is taken then.
     pub fn take_all(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
         let differences = self.differences(wanted);
         self.take_checked(wanted, differences)
@@ -102,16 +116,24 @@ impl Saved {
     /// type, or not wanted.
     pub fn differences(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
         let names: HashSet<&str> = wanted.iter().map(|(name, _)| &**name).collect();
-        let unwanted = self.arrays.iter().filter(|(name, _)| !names.contains(&***name));
-        let unwanted =
-            unwanted.map(|(name, array)| format!("`{name}` is {} in the checkpoint, the model has no such array", array.ty()));
+        let unwanted = self
+            .arrays
+            .iter()
+            .filter(|(name, _)| !names.contains(&***name));
+        let unwanted = unwanted.map(|(name, array)| {
+            format!(
+                "`{name}` is {} in the checkpoint, the model has no such array",
+                array.ty()
+            )
+        });
         self.missing(wanted).into_iter().chain(unwanted).collect()
     }
 
     /// Takes the `wanted` arrays out, in their order, and leaves the others.
     ///
     /// # Errors
-    /// If an array is missing or is of another type: one error that lists the differences. Nothing is taken then.
+    /// If an array is missing or is of another type: one error that lists the differences. Nothing
+    /// is taken then.
     pub fn take_some(&mut self, wanted: &[(String, TensorType)]) -> Result<Vec<HostArray>> {
         let missing = self.missing(wanted);
         self.take_checked(wanted, missing)
@@ -120,23 +142,34 @@ impl Saved {
     /// The `wanted` arrays that are missing or of another type.
     fn missing(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
         let difference = |(name, want): &(String, TensorType)| match self.arrays.get(name) {
-            None => Some(format!("`{name}` is not in the checkpoint, the model wants {want}")),
-            Some(array) if array.ty() != want => {
-                Some(format!("`{name}` is {} in the checkpoint, the model wants {want}", array.ty()))
-            }
+            None => Some(format!(
+                "`{name}` is not in the checkpoint, the model wants {want}"
+            )),
+            Some(array) if array.ty() != want => Some(format!(
+                "`{name}` is {} in the checkpoint, the model wants {want}",
+                array.ty()
+            )),
             Some(_) => None,
         };
         wanted.iter().filter_map(difference).collect()
     }
 
-    fn take_checked(&mut self, wanted: &[(String, TensorType)], mut differences: Vec<String>) -> Result<Vec<HostArray>> {
+    fn take_checked(
+        &mut self,
+        wanted: &[(String, TensorType)],
+        mut differences: Vec<String>,
+    ) -> Result<Vec<HostArray>> {
         let mut names = HashSet::new();
         let twice = wanted.iter().filter(|(name, _)| !names.insert(&**name));
         differences.extend(twice.map(|(name, _)| format!("`{name}` is wanted twice")));
         if !differences.is_empty() {
             return Err(self.mismatch(&differences));
         }
-        let take = |(name, _): &(String, TensorType)| self.arrays.remove(name).expect("it was found above, and is wanted once");
+        let take = |(name, _): &(String, TensorType)| {
+            self.arrays
+                .remove(name)
+                .expect("it was found above, and is wanted once")
+        };
         Ok(wanted.iter().map(take).collect())
     }
 
@@ -145,22 +178,38 @@ impl Saved {
             1 => "1 difference".to_string(),
             count => format!("{count} differences"),
         };
-        let mut lines: String = differences.iter().take(SHOWN).map(|line| format!("\n  {line}")).collect();
+        let mut lines: String = differences
+            .iter()
+            .take(SHOWN)
+            .map(|line| format!("\n  {line}"))
+            .collect();
         if differences.len() > SHOWN {
             lines += &format!("\n  and {} more", differences.len() - SHOWN);
         }
-        let message = format!("the checkpoint {} is of another model, {count}:{lines}", self.path.display());
+        let message = format!(
+            "the checkpoint {} is of another model, {count}:{lines}",
+            self.path.display()
+        );
         Error::new(ErrorKind::InvalidArgument, "restore", message)
     }
 }
 
 impl fmt::Debug for Saved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Saved({}, {} arrays)", self.path.display(), self.arrays.len())
+        write!(
+            f,
+            "Saved({}, {} arrays)",
+            self.path.display(),
+            self.arrays.len()
+        )
     }
 }
 
 /// Says which checkpoint an error is about.
 pub(super) fn unusable(folder: &Path, error: &Error) -> Error {
-    Error::new(error.kind(), "checkpoint", format!("{} cannot be used: {}", folder.display(), error.message()))
+    Error::new(
+        error.kind(),
+        "checkpoint",
+        format!("{} cannot be used: {}", folder.display(), error.message()),
+    )
 }

@@ -36,13 +36,17 @@ const FOLDER: &str = "step-";
 pub struct StoreOptions {
     /// How many of the newest checkpoints are kept, at least 1; the best one is kept besides.
     pub keep_last: usize,
-    /// Arrays go into several files of at most this many bytes each. A larger array has a file of its own.
+    /// Arrays go into several files of at most this many bytes each. A larger array has a file of
+    /// its own.
     pub file_bytes: u64,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        StoreOptions { keep_last: 2, file_bytes: 4 << 30 }
+        StoreOptions {
+            keep_last: 2,
+            file_bytes: 4 << 30,
+        }
     }
 }
 
@@ -65,15 +69,15 @@ struct BestPointer {
     folder: String,
     step: u64,
     by: BestBy,
-    /// The sequence number of the checkpoint that came next: one that says of itself that it is the best, and has this
-    /// number or a higher one, was committed after this pointer.
+    /// The sequence number of the checkpoint that came next: one that says of itself that it is the
+    /// best, and has this number or a higher one, was committed after this pointer.
     before: u64,
 }
 
 /// The directory of a run's checkpoints. See the [module](super) for what lies in it.
 ///
-/// One process at a time may have it open for writing; anyone may read. Errors of a save in the background come from
-/// the next call, or from [`finish`](Self::finish).
+/// One process at a time may have it open for writing; anyone may read. Errors of a save in the
+/// background come from the next call, or from [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct CheckpointStore {
     writer: Arc<Writer>,
@@ -86,12 +90,19 @@ impl CheckpointStore {
     /// Opens `dir` for writing, and creates it if need be. Removes what a killed run left half
     /// written, and computes `best.json` again from the manifests if it is damaged.
     ///
-    /// `keep_last` is how many of the newest checkpoints are kept, at least 1; the best one is kept besides.
+    /// `keep_last` is how many of the newest checkpoints are kept, at least 1; the best one is kept
+    /// besides.
     ///
     /// # Errors
     /// If the directory cannot be written, or another run has it open.
     pub fn open(dir: impl AsRef<Path>, keep_last: usize) -> Result<Self> {
-        Self::open_with(dir, StoreOptions { keep_last, ..StoreOptions::default() })
+        Self::open_with(
+            dir,
+            StoreOptions {
+                keep_last,
+                ..StoreOptions::default()
+            },
+        )
     }
 
     /// As [`open`](Self::open), with every option.
@@ -100,15 +111,27 @@ impl CheckpointStore {
     /// As [`open`](Self::open).
     pub fn open_with(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
         if options.keep_last == 0 {
-            return Err(Error::invalid(OP, "keep_last is 0: without the newest checkpoint a run cannot resume, give 1 or more"));
+            return Err(Error::invalid(
+                OP,
+                "keep_last is 0: without the newest checkpoint a run cannot resume, give 1 or more",
+            ));
         }
         let dir = dir.as_ref().to_path_buf();
-        fs::create_dir_all(&dir).map_err(|error| files::failed(OP, "create the directory", &dir, &error))?;
+        fs::create_dir_all(&dir)
+            .map_err(|error| files::failed(OP, "create the directory", &dir, &error))?;
         let lock = lock(&dir)?;
         remove_leftovers(&dir)?;
         let next_sequence = next_sequence(&scan(&dir)?);
-        let state = WriterState { next_sequence, known_bad: HashSet::new() };
-        let writer = Writer { dir, options, lock: Some(lock), state: Mutex::new(state) };
+        let state = WriterState {
+            next_sequence,
+            known_bad: HashSet::new(),
+        };
+        let writer = Writer {
+            dir,
+            options,
+            lock: Some(lock),
+            state: Mutex::new(state),
+        };
         writer.repair_best()?;
         Ok(Self::new(writer))
     }
@@ -119,13 +142,26 @@ impl CheckpointStore {
     /// If there is no such directory.
     pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref().to_path_buf();
-        fs::read_dir(&dir).map_err(|error| files::failed(OP, "read the directory", &dir, &error))?;
-        let state = WriterState { next_sequence: 0, known_bad: HashSet::new() };
-        Ok(Self::new(Writer { dir, options: StoreOptions::default(), lock: None, state: Mutex::new(state) }))
+        fs::read_dir(&dir)
+            .map_err(|error| files::failed(OP, "read the directory", &dir, &error))?;
+        let state = WriterState {
+            next_sequence: 0,
+            known_bad: HashSet::new(),
+        };
+        Ok(Self::new(Writer {
+            dir,
+            options: StoreOptions::default(),
+            lock: None,
+            state: Mutex::new(state),
+        }))
     }
 
     fn new(writer: Writer) -> Self {
-        CheckpointStore { writer: Arc::new(writer), in_flight: Mutex::new(None), arrays_by: Arc::default() }
+        CheckpointStore {
+            writer: Arc::new(writer),
+            in_flight: Mutex::new(None),
+            arrays_by: Arc::default(),
+        }
     }
 
     /// The directory.
@@ -133,16 +169,19 @@ impl CheckpointStore {
         &self.writer.dir
     }
 
-    /// Writes a checkpoint, and removes those no longer kept. Returns its folder when it is on the disk.
+    /// Writes a checkpoint, and removes those no longer kept. Returns its folder when it is on the
+    /// disk.
     ///
     /// # Errors
-    /// If it cannot be written, or the save before in the background failed. The checkpoints before it stay.
+    /// If it cannot be written, or the save before in the background failed. The checkpoints before
+    /// it stay.
     pub fn save(&self, snapshot: Snapshot) -> Result<PathBuf> {
         self.finish()?;
         self.writer.write(snapshot)
     }
 
-    /// Waits for the arrays and writes the checkpoint on another thread. If one is still being written, waits for it.
+    /// Waits for the arrays and writes the checkpoint on another thread. If one is still being
+    /// written, waits for it.
     ///
     /// # Errors
     /// If the save before failed; this one is then not started.
@@ -150,8 +189,8 @@ impl CheckpointStore {
         self.save_in_background_if(|_| Ok(()), snapshot)
     }
 
-    /// As [`save_in_background`](Self::save_in_background), unless `check` refuses the arrays when they have arrived:
-    /// nothing is written then, and its error is that of the save.
+    /// As [`save_in_background`](Self::save_in_background), unless `check` refuses the arrays when
+    /// they have arrived: nothing is written then, and its error is that of the save.
     ///
     /// # Errors
     /// As [`save_in_background`](Self::save_in_background).
@@ -168,24 +207,35 @@ impl CheckpointStore {
             check(&snapshot.arrays)?;
             writer.write(snapshot)
         };
-        let thread = std::thread::Builder::new().name("checkpoint writer".into()).spawn(work);
+        let thread = std::thread::Builder::new()
+            .name("checkpoint writer".into())
+            .spawn(work);
         *in_flight = Some(thread.map_err(|error| {
-            Error::new(ErrorKind::Unavailable, OP, "the system gives no thread to write on").caused_by(error)
+            Error::new(
+                ErrorKind::Unavailable,
+                OP,
+                "the system gives no thread to write on",
+            )
+            .caused_by(error)
         })?);
         Ok(())
     }
 
     /// Whether a checkpoint is being written now, so that another would wait.
     pub fn is_busy(&self) -> bool {
-        lock_mutex(&self.in_flight).as_ref().is_some_and(|thread| !thread.is_finished())
+        lock_mutex(&self.in_flight)
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Gives up, after `grace`, a save in the background whose arrays have not come: the device that has them may hang.
+    /// Gives up, after `grace`, a save in the background whose arrays have not come: the device
+    /// that has them may hang.
     pub(crate) fn give_up_waiting(&self, grace: Duration) {
         *lock_mutex(&self.arrays_by) = Some(Instant::now() + grace);
     }
 
-    /// Waits until what was begun in the background is on the disk. Its folder, if there was anything.
+    /// Waits until what was begun in the background is on the disk. Its folder, if there was
+    /// anything.
     ///
     /// # Errors
     /// If it could not be written.
@@ -216,7 +266,11 @@ impl CheckpointStore {
                 }
                 Err(error) => {
                     let readable = found.find(|other| other.manifest.is_ok());
-                    return Err(unreadable(&path, &error, readable.as_ref().map(|other| &*other.path)));
+                    return Err(unreadable(
+                        &path,
+                        &error,
+                        readable.as_ref().map(|other| &*other.path),
+                    ));
                 }
             }
         }
@@ -239,18 +293,38 @@ impl CheckpointStore {
         self.finish()?;
         let found = newest_first(scan(&self.writer.dir)?);
         let given = Path::new(name);
-        let by_path = given.parent().is_some_and(|parent| is_same_dir(parent, &self.writer.dir));
+        let by_path = given
+            .parent()
+            .is_some_and(|parent| is_same_dir(parent, &self.writer.dir));
         let is_meant = |found: &Found| match name.parse::<u64>() {
-            Ok(step) => found.manifest.as_ref().is_ok_and(|manifest| manifest.position.step == step),
-            Err(_) => found.path.file_name() == (if by_path { given.file_name() } else { Some(given.as_os_str()) }),
+            Ok(step) => found
+                .manifest
+                .as_ref()
+                .is_ok_and(|manifest| manifest.position.step == step),
+            Err(_) => {
+                found.path.file_name()
+                    == (if by_path {
+                        given.file_name()
+                    } else {
+                        Some(given.as_os_str())
+                    })
+            }
         };
         match found.iter().find(|found| is_meant(found)) {
             Some(found) => Saved::read(&found.path),
             None => {
-                let mut names: Vec<String> = found.iter().map(|found| folder_name(&found.path)).collect();
+                let mut names: Vec<String> =
+                    found.iter().map(|found| folder_name(&found.path)).collect();
                 names.sort();
-                let there = if names.is_empty() { "it has none".to_string() } else { format!("it has {}", names.join(", ")) };
-                let message = format!("{} has no checkpoint `{name}`; {there}", self.writer.dir.display());
+                let there = if names.is_empty() {
+                    "it has none".to_string()
+                } else {
+                    format!("it has {}", names.join(", "))
+                };
+                let message = format!(
+                    "{} has no checkpoint `{name}`; {there}",
+                    self.writer.dir.display()
+                );
                 Err(Error::invalid(OP, message))
             }
         }
@@ -285,31 +359,44 @@ impl CheckpointStore {
         Ok(found.map(position).collect())
     }
 
-    /// Folders and positions of the checkpoints, newest first, without reading their arrays. Invalid ones are left out.
+    /// Folders and positions of the checkpoints, newest first, without reading their arrays.
+    /// Invalid ones are left out.
     ///
     /// # Errors
     /// If the directory cannot be read.
     pub fn list(&self) -> Result<Vec<(PathBuf, Position)>> {
         let found = newest_first(scan(&self.writer.dir)?).into_iter();
-        Ok(found.filter_map(|found| Some((found.path, found.manifest.ok()?.position))).collect())
+        Ok(found
+            .filter_map(|found| Some((found.path, found.manifest.ok()?.position)))
+            .collect())
     }
 
     /// Says that the newest checkpoint of `step` is the best so far: it is kept until another is.
     ///
     /// # Errors
-    /// If there is no valid checkpoint of `step`, or the pointer cannot be written; the old one then stays.
+    /// If there is no valid checkpoint of `step`, or the pointer cannot be written; the old one
+    /// then stays.
     pub fn mark_best(&self, step: u64, metric: &str, value: f64) -> Result<()> {
         self.finish()?;
         let found = newest_first(scan(&self.writer.dir)?)
             .into_iter()
-            .find(|found| found.manifest.as_ref().is_ok_and(|manifest| manifest.position.step == step));
+            .find(|found| {
+                found
+                    .manifest
+                    .as_ref()
+                    .is_ok_and(|manifest| manifest.position.step == step)
+            });
         let Some(found) = found else {
-            let message = format!("no valid checkpoint of step {step} in {} to mark as the best", self.writer.dir.display());
+            let message = format!(
+                "no valid checkpoint of step {step} in {} to mark as the best",
+                self.writer.dir.display()
+            );
             return Err(Error::invalid(OP, message));
         };
         self.writer.check_writable()?;
         let state = self.writer.state();
-        self.writer.write_best(&state, &found.path, step, BestBy::new(metric, value))
+        self.writer
+            .write_best(&state, &found.path, step, BestBy::new(metric, value))
     }
 
     /// Which checkpoint is the best so far. If the pointer to it is damaged, the newest that says
@@ -366,7 +453,10 @@ impl Writer {
     fn check_writable(&self) -> Result<()> {
         match self.lock {
             Some(_) => Ok(()),
-            None => Err(Error::invalid(OP, format!("{} was opened for reading only", self.dir.display()))),
+            None => Err(Error::invalid(
+                OP,
+                format!("{} was opened for reading only", self.dir.display()),
+            )),
         }
     }
 
@@ -376,13 +466,18 @@ impl Writer {
         check_names(&snapshot.arrays)?;
         let mut state = self.state();
         let step = snapshot.position.step;
-        let best = snapshot.best.as_ref().map(|(metric, value)| BestBy::new(metric, *value));
+        let best = snapshot
+            .best
+            .as_ref()
+            .map(|(metric, value)| BestBy::new(metric, *value));
 
         // Taken also if it fails: two checkpoints never have the same.
         let sequence = state.next_sequence;
         state.next_sequence += 1;
         let temporary = self.dir.join(format!("{TEMPORARY}{FOLDER}{step:08}"));
-        let written = self.write_folder(&temporary, snapshot, sequence).and_then(|()| self.commit(&temporary, step));
+        let written = self
+            .write_folder(&temporary, snapshot, sequence)
+            .and_then(|()| self.commit(&temporary, step));
         let path = match written {
             Ok(path) => path,
             Err(error) => {
@@ -405,21 +500,43 @@ impl Writer {
     }
 
     fn write_folder(&self, temporary: &Path, snapshot: Snapshot, sequence: u64) -> Result<()> {
-        let failed = |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
+        let failed =
+            |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
         if temporary.exists() {
-            fs::remove_dir_all(temporary).map_err(|error| failed("remove what is left of", temporary, error))?;
+            fs::remove_dir_all(temporary)
+                .map_err(|error| failed("remove what is left of", temporary, error))?;
         }
-        fs::create_dir(temporary).map_err(|error| failed("create the directory", temporary, error))?;
+        fs::create_dir(temporary)
+            .map_err(|error| failed("create the directory", temporary, error))?;
 
-        let Snapshot { position, seed, arrays, metadata, best } = snapshot;
+        let Snapshot {
+            position,
+            seed,
+            arrays,
+            metadata,
+            best,
+        } = snapshot;
         let best = best.map(|(metric, value)| BestBy::new(&metric, value));
         let (mut files, mut entries) = (Vec::new(), Vec::new());
         for (name, range) in arrays::split(&arrays, self.options.file_bytes) {
             let arrays = &arrays[range];
             files.push(arrays::write(temporary, &name, arrays)?);
-            entries.extend(arrays.iter().map(|(array, value)| ArrayEntry::new(array, value.ty(), &name)));
+            entries.extend(
+                arrays
+                    .iter()
+                    .map(|(array, value)| ArrayEntry::new(array, value.ty(), &name)),
+            );
         }
-        let manifest = Manifest::new(Contents { sequence, position, seed, best, arrays: entries, files, metadata }).to_bytes()?;
+        let manifest = Manifest::new(Contents {
+            sequence,
+            position,
+            seed,
+            best,
+            arrays: entries,
+            files,
+            metadata,
+        })
+        .to_bytes()?;
         for (name, bytes) in [(MANIFEST, &manifest), (COMMIT, &commit_marker(&manifest))] {
             let path = temporary.join(name);
             files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
@@ -430,18 +547,34 @@ impl Writer {
     /// Gives the folder its name. From here on it exists.
     fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
         let plain = self.dir.join(format!("{FOLDER}{step:08}"));
-        // A step can come again, after resuming from an older checkpoint: what has its name is not touched.
+        // A step can come again, after resuming from an older checkpoint: what has its name is not
+        // touched.
         let again = (2u64..).map(|n| self.dir.join(format!("{FOLDER}{step:08}.{n}")));
-        let path = std::iter::once(plain).chain(again).find(|path| !path.exists()).expect("names do not run out");
+        let path = std::iter::once(plain)
+            .chain(again)
+            .find(|path| !path.exists())
+            .expect("names do not run out");
         let renamed = fs::rename(temporary, &path).and_then(|()| files::sync_dir(&self.dir));
-        renamed.map_err(|error| files::failed(OP, "rename the finished checkpoint to", &path, &error))?;
+        renamed.map_err(|error| {
+            files::failed(OP, "rename the finished checkpoint to", &path, &error)
+        })?;
         Ok(path)
     }
 
     fn write_best(&self, state: &WriterState, path: &Path, step: u64, by: BestBy) -> Result<()> {
-        let folder = path.file_name().expect("a checkpoint is in a folder").to_string_lossy().into_owned();
-        let pointer = BestPointer { folder, step, by, before: state.next_sequence };
-        let mut text = serde_json::to_vec_pretty(&pointer).expect("it has only string keys and plain values");
+        let folder = path
+            .file_name()
+            .expect("a checkpoint is in a folder")
+            .to_string_lossy()
+            .into_owned();
+        let pointer = BestPointer {
+            folder,
+            step,
+            by,
+            before: state.next_sequence,
+        };
+        let mut text =
+            serde_json::to_vec_pretty(&pointer).expect("it has only string keys and plain values");
         text.push(b'\n');
         let path = self.dir.join(BEST);
         files::replace(&path, &text).map_err(|error| files::failed(OP, "write", &path, &error))
@@ -451,7 +584,9 @@ impl Writer {
     /// they say nothing.
     fn repair_best(&self) -> Result<()> {
         let path = self.dir.join(BEST);
-        let Err(error) = read_pointer(&self.dir) else { return Ok(()) };
+        let Err(error) = read_pointer(&self.dir) else {
+            return Ok(());
+        };
         if error.kind() != ErrorKind::Corrupt {
             return Err(error);
         }
@@ -463,10 +598,16 @@ impl Writer {
                     best.path.display()
                 );
                 let state = self.state();
-                self.write_best(&state, &best.path, best.step, BestBy::new(&best.metric, best.value))
+                self.write_best(
+                    &state,
+                    &best.path,
+                    best.step,
+                    BestBy::new(&best.metric, best.value),
+                )
             }
             None => {
-                let aside = files::move_aside(&path).map_err(|error| files::failed(OP, "move aside", &path, &error))?;
+                let aside = files::move_aside(&path)
+                    .map_err(|error| files::failed(OP, "move aside", &path, &error))?;
                 let aside = aside.unwrap_or(path);
                 halite_core::warning!(
                     "{}; no manifest names a best checkpoint, so the file is moved to {}",
@@ -478,30 +619,51 @@ impl Writer {
         }
     }
 
-    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are left for people to see.
+    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are
+    /// left for people to see.
     fn remove_old(&self, state: &WriterState) -> Result<()> {
         let best = read_best(&self.dir)?.map(|best| best.path);
         let sound = newest_first(scan(&self.dir)?)
             .into_iter()
             .filter(|found| found.manifest.is_ok() && !state.known_bad.contains(&found.path));
-        for old in sound.skip(self.options.keep_last).filter(|found| Some(&found.path) != best.as_ref()) {
-            let name = old.path.file_name().expect("a checkpoint is in a folder").to_string_lossy();
-            // Renamed first: a kill while its files go must not leave a checkpoint that looks damaged.
+        for old in sound
+            .skip(self.options.keep_last)
+            .filter(|found| Some(&found.path) != best.as_ref())
+        {
+            let name = old
+                .path
+                .file_name()
+                .expect("a checkpoint is in a folder")
+                .to_string_lossy();
+            // Renamed first: a kill while its files go must not leave a checkpoint that looks
+            // damaged.
             let trash = self.dir.join(format!("{TRASH}{name}"));
             let removed = fs::rename(&old.path, &trash).and_then(|()| fs::remove_dir_all(&trash));
-            removed.map_err(|error| files::failed(OP, "remove the old checkpoint", &old.path, &error))?;
+            removed.map_err(|error| {
+                files::failed(OP, "remove the old checkpoint", &old.path, &error)
+            })?;
         }
         Ok(())
     }
 
     /// Adds to a failed save what the run can go back to.
     fn with_what_stays(&self, error: Error) -> Error {
-        let newest = scan(&self.dir).ok().map(newest_first).and_then(|found| found.into_iter().find(|f| f.manifest.is_ok()));
+        let newest = scan(&self.dir)
+            .ok()
+            .map(newest_first)
+            .and_then(|found| found.into_iter().find(|f| f.manifest.is_ok()));
         let stays = match newest {
-            Some(found) => format!("the last good checkpoint, {}, is untouched", found.path.display()),
+            Some(found) => format!(
+                "the last good checkpoint, {}, is untouched",
+                found.path.display()
+            ),
             None => "there is no checkpoint before it".to_string(),
         };
-        Error::new(error.kind(), OP, format!("{}. Nothing half written is left; {stays}", error.message()))
+        Error::new(
+            error.kind(),
+            OP,
+            format!("{}. Nothing half written is left; {stays}", error.message()),
+        )
     }
 }
 
@@ -517,34 +679,52 @@ fn scan(dir: &Path) -> Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.file_name().and_then(|name| name.to_str()).is_some_and(is_folder_name) {
-            found.push(Found { manifest: Manifest::read(&path), path });
+        if path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(is_folder_name)
+        {
+            found.push(Found {
+                manifest: Manifest::read(&path),
+                path,
+            });
         }
     }
     Ok(found)
 }
 
-/// Newest first. Where in time a damaged one stood is not known; it comes first, so that it is reported.
+/// Newest first. Where in time a damaged one stood is not known; it comes first, so that it is
+/// reported.
 fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found.sort_by_key(|found| {
-        let sequence = found.manifest.as_ref().map_or(u64::MAX, |manifest| manifest.sequence);
-        (std::cmp::Reverse(sequence), std::cmp::Reverse(found.path.clone()))
+        let sequence = found
+            .manifest
+            .as_ref()
+            .map_or(u64::MAX, |manifest| manifest.sequence);
+        (
+            std::cmp::Reverse(sequence),
+            std::cmp::Reverse(found.path.clone()),
+        )
     });
     found
 }
 
 /// `step-00000938`, and `step-00000938.2` for the second of that step.
 fn is_folder_name(name: &str) -> bool {
-    let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let Some(rest) = name.strip_prefix(FOLDER) else { return false };
+    let all_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(rest) = name.strip_prefix(FOLDER) else {
+        return false;
+    };
     match rest.split_once('.') {
         None => all_digits(rest),
         Some((step, again)) => all_digits(step) && all_digits(again),
     }
 }
 
-/// The checkpoint that was marked last, or one committed after that which says of itself that it is the best: a kill
-/// may come between the two writes. With a damaged pointer, the newest that says so.
+/// The checkpoint that was marked last, or one committed after that which says of itself that it is
+/// the best: a kill may come between the two writes. With a damaged pointer, the newest that says
+/// so.
 fn read_best(dir: &Path) -> Result<Option<Best>> {
     let pointer = match read_pointer(dir) {
         Ok(pointer) => pointer,
@@ -570,9 +750,21 @@ fn read_best(dir: &Path) -> Result<Option<Best>> {
 /// `from` or a higher one.
 fn claimed_best(dir: &Path, from: u64) -> Result<Option<Best>> {
     Ok(newest_first(scan(dir)?).into_iter().find_map(|found| {
-        let manifest = found.manifest.ok().filter(|manifest| manifest.sequence >= from)?;
-        let BestBy { metric, bits: value, .. } = manifest.best?;
-        Some(Best { path: found.path, step: manifest.position.step, metric, value })
+        let manifest = found
+            .manifest
+            .ok()
+            .filter(|manifest| manifest.sequence >= from)?;
+        let BestBy {
+            metric,
+            bits: value,
+            ..
+        } = manifest.best?;
+        Some(Best {
+            path: found.path,
+            step: manifest.position.step,
+            metric,
+            value,
+        })
     }))
 }
 
@@ -585,12 +777,20 @@ fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
         Err(error) if files::is_damage(&error) => return Err(damaged(error.to_string())),
         Err(error) => return Err(files::failed(OP, "read", &path, &error)),
     };
-    let pointer: BestPointer = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let pointer: BestPointer =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
     if !is_folder_name(&pointer.folder) {
-        return Err(damaged(format!("`{}` is not the name of a checkpoint", pointer.folder)));
+        return Err(damaged(format!(
+            "`{}` is not the name of a checkpoint",
+            pointer.folder
+        )));
     }
     // Someone may have removed the checkpoint itself.
-    Ok(dir.join(&pointer.folder).try_exists().unwrap_or(true).then_some(pointer))
+    Ok(dir
+        .join(&pointer.folder)
+        .try_exists()
+        .unwrap_or(true)
+        .then_some(pointer))
 }
 
 /// The error of a resume that meets a checkpoint which may be whole and cannot be read; `other` is
@@ -598,15 +798,25 @@ fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
 fn unreadable(path: &Path, error: &Error, other: Option<&Path>) -> Error {
     let choice = match other {
         Some(other) => {
-            format!("remove the cause, or resume from another checkpoint (`resume_from`, --from {})", folder_name(other))
+            format!(
+                "remove the cause, or resume from another checkpoint (`resume_from`, --from {})",
+                folder_name(other)
+            )
         }
         None => "remove the cause; there is no other checkpoint to resume from".to_string(),
     };
-    Error::new(error.kind(), OP, format!("{}; {choice}", unusable(path, error).message()))
+    Error::new(
+        error.kind(),
+        OP,
+        format!("{}; {choice}", unusable(path, error).message()),
+    )
 }
 
 fn folder_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
 }
 
 fn is_same_dir(a: &Path, b: &Path) -> bool {
@@ -616,52 +826,106 @@ fn is_same_dir(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Returns a sequence number higher than that of every existing checkpoint. Those of manifests that cannot be read are not
-/// known: far more than a run ever saves is left for each.
+/// Returns a sequence number higher than that of every existing checkpoint. Those of manifests that
+/// cannot be read are not known: far more than a run ever saves is left for each.
 fn next_sequence(found: &[Found]) -> u64 {
-    let newest = found.iter().filter_map(|found| found.manifest.as_ref().ok()).map(|manifest| manifest.sequence).max();
-    let unknown = found.iter().filter(|found| matches!(&found.manifest, Err(error) if error.kind() != ErrorKind::Corrupt));
+    let newest = found
+        .iter()
+        .filter_map(|found| found.manifest.as_ref().ok())
+        .map(|manifest| manifest.sequence)
+        .max();
+    let unknown = found.iter().filter(
+        |found| matches!(&found.manifest, Err(error) if error.kind() != ErrorKind::Corrupt),
+    );
     let unknown = (unknown.count() as u64).saturating_mul(1 << 32);
-    newest.map_or(unknown, |newest| newest.saturating_add(1).saturating_add(unknown))
+    newest.map_or(unknown, |newest| {
+        newest.saturating_add(1).saturating_add(unknown)
+    })
 }
 
 fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {
     let mut names = HashSet::new();
     for (name, _) in arrays {
         if name.is_empty() || name == "__metadata__" {
-            return Err(Error::invalid(OP, format!("an array cannot have the name `{name}` in a safetensors file")));
+            return Err(Error::invalid(
+                OP,
+                format!("an array cannot have the name `{name}` in a safetensors file"),
+            ));
         }
         if !names.insert(&**name) {
-            return Err(Error::invalid(OP, format!("two arrays have the name `{name}`: names are unique")));
+            return Err(Error::invalid(
+                OP,
+                format!("two arrays have the name `{name}`: names are unique"),
+            ));
         }
     }
     Ok(())
 }
 
-fn arrived(snapshot: Snapshot<Pending<HostArray>>, by: &Mutex<Option<Instant>>) -> Result<Snapshot> {
-    let Snapshot { position, seed, arrays, metadata, best } = snapshot;
+fn arrived(
+    snapshot: Snapshot<Pending<HostArray>>,
+    by: &Mutex<Option<Instant>>,
+) -> Result<Snapshot> {
+    let Snapshot {
+        position,
+        seed,
+        arrays,
+        metadata,
+        best,
+    } = snapshot;
     let is_late = || lock_mutex(by).is_some_and(|by| by <= Instant::now());
     let wait = |(name, array): (String, Pending<HostArray>)| {
         let what = || format!("`{name}`, for the checkpoint of step {}", position.step);
-        let ready = wait_until(what, default_limit(), is_late, |slice| array.wait_ready(slice).then_some(()));
-        let given_up = || Error::new(ErrorKind::Cancelled, "fetch", "nobody waits for it any more");
-        let arrived = ready.and_then(|ready| ready.ok_or_else(given_up)).and_then(|()| array.wait()).map_err(|error| {
-            Error::new(error.kind(), OP, format!("step {}: `{name}` did not come from the device: {error}", position.step))
+        let ready = wait_until(what, default_limit(), is_late, |slice| {
+            array.wait_ready(slice).then_some(())
         });
+        let given_up = || {
+            Error::new(
+                ErrorKind::Cancelled,
+                "fetch",
+                "nobody waits for it any more",
+            )
+        };
+        let arrived = ready
+            .and_then(|ready| ready.ok_or_else(given_up))
+            .and_then(|()| array.wait())
+            .map_err(|error| {
+                Error::new(
+                    error.kind(),
+                    OP,
+                    format!(
+                        "step {}: `{name}` did not come from the device: {error}",
+                        position.step
+                    ),
+                )
+            });
         Ok((name, arrived?))
     };
-    Ok(Snapshot { position, seed, arrays: arrays.into_iter().map(wait).collect::<Result<_>>()?, metadata, best })
+    Ok(Snapshot {
+        position,
+        seed,
+        arrays: arrays.into_iter().map(wait).collect::<Result<_>>()?,
+        metadata,
+        best,
+    })
 }
 
 fn join(thread: Option<JoinHandle<Result<PathBuf>>>) -> Result<Option<PathBuf>> {
-    let Some(thread) = thread else { return Ok(None) };
+    let Some(thread) = thread else {
+        return Ok(None);
+    };
     match thread.join() {
         Ok(result) => result.map(Some),
-        Err(_) => Err(Error::new(ErrorKind::Internal, OP, "the thread that wrote the checkpoint panicked")),
+        Err(_) => Err(Error::new(
+            ErrorKind::Internal,
+            OP,
+            "the thread that wrote the checkpoint panicked",
+        )),
     }
 }
 
-/// An advisory lock on the directory. The system lets go of it when the process ends, however it ends.
+/// An advisory lock on the directory. The system lets go of it when the process ends, however it
+/// ends.
 #[derive(Debug)]
 struct Lock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
@@ -679,14 +943,23 @@ fn lock(dir: &Path) -> Result<Lock> {
     let failed = |doing: &str, error: io::Error| files::failed(OP, doing, &path, &error);
     // Opening a pipe would wait for its other end.
     if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
-        return Err(failed("lock", io::Error::new(io::ErrorKind::InvalidData, "it is not a plain file")));
+        return Err(failed(
+            "lock",
+            io::Error::new(io::ErrorKind::InvalidData, "it is not a plain file"),
+        ));
     }
-    let open = File::options().create(true).truncate(false).read(true).write(true).open(&path);
+    let open = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path);
     let mut file = open.map_err(|error| failed("write", error))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let by = Holder::read(&mut file).map_or_else(String::new, |holder| format!(" ({holder})"));
+            let by =
+                Holder::read(&mut file).map_or_else(String::new, |holder| format!(" ({holder})"));
             let message = format!(
                 "{} is in use by another run{by}: wait until it ends, or give another output directory (`out`, --out)",
                 dir.display()
@@ -694,7 +967,9 @@ fn lock(dir: &Path) -> Result<Lock> {
             return Err(Error::new(ErrorKind::Unavailable, OP, message));
         }
         // Some network file systems have no locks; one run at a time is then the user's care.
-        Err(TryLockError::Error(error)) => halite_core::warning!("cannot lock {}: {error}", path.display()),
+        Err(TryLockError::Error(error)) => {
+            halite_core::warning!("cannot lock {}: {error}", path.display())
+        }
     }
     // What it says is for people: a disk that is full does not keep a run from resuming.
     if let Err(error) = Holder::this_process().write(&mut file) {
@@ -705,12 +980,18 @@ fn lock(dir: &Path) -> Result<Lock> {
 
 impl Holder {
     fn this_process() -> Self {
-        let host = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
-        let host = host.map(|name| name.trim().to_string()).filter(|name| !name.is_empty());
+        let host = fs::read_to_string("/proc/sys/kernel/hostname")
+            .ok()
+            .or_else(|| std::env::var("HOSTNAME").ok());
+        let host = host
+            .map(|name| name.trim().to_string())
+            .filter(|name| !name.is_empty());
         Holder {
             process: std::process::id(),
             host: host.unwrap_or_else(|| "an unknown host".to_string()),
-            since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            since: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
         }
     }
 
@@ -730,26 +1011,54 @@ impl Holder {
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_secs());
         let age = format_seconds(now.saturating_sub(self.since) as f64);
-        let host: String = self.host.chars().filter(|character| !character.is_control()).take(100).collect();
+        let host: String = self
+            .host
+            .chars()
+            .filter(|character| !character.is_control())
+            .take(100)
+            .collect();
         write!(f, "process {} on {host}, since {age} ago", self.process)
     }
 }
 
-/// Removes what a killed run was writing or removing. Only called under the lock, so it belongs to nobody.
+/// Removes what a killed run was writing or removing. Only called under the lock, so it belongs to
+/// nobody.
 fn remove_leftovers(dir: &Path) -> Result<()> {
-    let failed = |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
+    let failed =
+        |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
     let pointer = files::temporary_of(&dir.join(BEST));
-    if pointer.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
-        fs::remove_file(&pointer).map_err(|error| failed("remove what a killed run left:", &pointer, error))?;
+    if pointer
+        .symlink_metadata()
+        .is_ok_and(|found| !found.is_dir())
+    {
+        fs::remove_file(&pointer)
+            .map_err(|error| failed("remove what a killed run left:", &pointer, error))?;
     }
     for entry in fs::read_dir(dir).map_err(|error| failed("read the directory", dir, error))? {
-        let path = entry.map_err(|error| failed("read the directory", dir, error))?.path();
-        let is_ours = |name: &str| [TEMPORARY, TRASH].iter().any(|ours| name.strip_prefix(ours).is_some_and(is_folder_name));
-        if path.is_dir() && path.file_name().and_then(|name| name.to_str()).is_some_and(is_ours) {
-            tracing::debug!("removing {}, which a run that was killed left", path.display());
-            fs::remove_dir_all(&path).map_err(|error| failed("remove what a killed run left:", &path, error))?;
+        let path = entry
+            .map_err(|error| failed("read the directory", dir, error))?
+            .path();
+        let is_ours = |name: &str| {
+            [TEMPORARY, TRASH]
+                .iter()
+                .any(|ours| name.strip_prefix(ours).is_some_and(is_folder_name))
+        };
+        if path.is_dir()
+            && path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(is_ours)
+        {
+            tracing::debug!(
+                "removing {}, which a run that was killed left",
+                path.display()
+            );
+            fs::remove_dir_all(&path)
+                .map_err(|error| failed("remove what a killed run left:", &path, error))?;
         }
     }
     Ok(())

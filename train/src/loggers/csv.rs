@@ -46,7 +46,10 @@ impl FromStr for Split {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        [Split::Train, Split::Validation, Split::Test].into_iter().find(|split| split.to_string() == text).ok_or(())
+        [Split::Train, Split::Validation, Split::Test]
+            .into_iter()
+            .find(|split| split.to_string() == text)
+            .ok_or(())
     }
 }
 
@@ -67,14 +70,16 @@ pub struct Row {
 
 /// `metrics.csv`: a row for every report of metrics, in the file as soon as it is written.
 ///
-/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came. A row that cannot be written is kept, and
-/// written before the next one, with the table as a whole: a disk that was full for a while leaves no gap.
+/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came. A row that
+/// cannot be written is kept, and written before the next one, with the table as a whole: a disk
+/// that was full for a while leaves no gap.
 #[derive(Debug)]
 pub struct CsvLog {
     path: PathBuf,
     file: File,
     names: Vec<String>,
-    /// Rows at the step a run resumed from: they are written again if the run was killed after them.
+    /// Rows at the step a run resumed from: they are written again if the run was killed after
+    /// them.
     repeatable: Vec<(u64, Split)>,
     /// Rows that could not be written, oldest first.
     unwritten: VecDeque<Row>,
@@ -98,10 +103,11 @@ impl CsvLog {
         Self::start(path, Table::default(), Vec::new())
     }
 
-    /// Goes on with the table of a run that resumes at `step`: rows past it are dropped, for they come again.
+    /// Goes on with the table of a run that resumes at `step`: rows past it are dropped, for they
+    /// come again.
     ///
-    /// What a killed run or a power cut damaged at the end is dropped too; a file that is no such table is moved aside.
-    /// Without a file it is [`create`](Self::create).
+    /// What a killed run or a power cut damaged at the end is dropped too; a file that is no such
+    /// table is moved aside. Without a file it is [`create`](Self::create).
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -109,10 +115,18 @@ impl CsvLog {
         let path = path.as_ref();
         let Parsed { mut table, problem } = Table::read(path)?;
         if let Some(problem) = problem {
-            halite_core::warning!("{}: {problem}; it and what follows is dropped", path.display());
+            halite_core::warning!(
+                "{}: {problem}; it and what follows is dropped",
+                path.display()
+            );
         }
         table.rows.retain(|row| row.step <= step);
-        let repeatable = table.rows.iter().filter(|row| row.step == step).map(|row| (row.step, row.split)).collect();
+        let repeatable = table
+            .rows
+            .iter()
+            .filter(|row| row.step == step)
+            .map(|row| (row.step, row.split))
+            .collect();
         Self::start(path, table, repeatable)
     }
 
@@ -123,14 +137,16 @@ impl CsvLog {
 
     /// Appends a row.
     ///
-    /// A metric with a new name adds a column, which rewrites the table once. After a resume, a row for the step
-    /// resumed from replaces the one that was there.
+    /// A metric with a new name adds a column, which rewrites the table once. After a resume, a row
+    /// for the step resumed from replaces the one that was there.
     ///
     /// # Errors
     /// If the file cannot be written. The row is kept, and written with the next one.
     pub fn write(&mut self, row: &Row) -> Result<()> {
         let is_new = |(name, _): &(String, f64)| !self.names.contains(name);
-        let fits = self.unwritten.is_empty() && self.repeated(row).is_none() && !row.metrics.iter().any(is_new);
+        let fits = self.unwritten.is_empty()
+            && self.repeated(row).is_none()
+            && !row.metrics.iter().any(is_new);
         if fits && self.append(&line_of(row, &self.names)).is_ok() {
             self.digest.push(row);
             return Ok(());
@@ -151,13 +167,22 @@ impl CsvLog {
         if self.unwritten.is_empty() {
             return Ok(());
         }
-        let table = Table { names: self.names.clone(), rows: self.written()? };
+        let table = Table {
+            names: self.names.clone(),
+            rows: self.written()?,
+        };
         let mut repeatable = self.repeatable.clone();
-        let table = self.unwritten.iter().fold(table, |table, row| table.with(row.clone(), &mut repeatable));
+        let table = self
+            .unwritten
+            .iter()
+            .fold(table, |table, row| table.with(row.clone(), &mut repeatable));
         let lost = self.lost;
         *self = Self::start(&self.path, table, repeatable)?;
         if lost > 0 {
-            halite_core::warning!("{}: {lost} rows were too many to be kept, and are missing", self.path.display());
+            halite_core::warning!(
+                "{}: {lost} rows were too many to be kept, and are missing",
+                self.path.display()
+            );
         }
         Ok(())
     }
@@ -167,16 +192,28 @@ impl CsvLog {
     /// # Errors
     /// If the file cannot be read.
     pub fn rows(&self) -> Result<Vec<Row>> {
-        let table = Table { names: Vec::new(), rows: self.written()? };
+        let table = Table {
+            names: Vec::new(),
+            rows: self.written()?,
+        };
         let mut repeatable = self.repeatable.clone();
-        Ok(self.unwritten.iter().fold(table, |table, row| table.with(row.clone(), &mut repeatable)).rows)
+        Ok(self
+            .unwritten
+            .iter()
+            .fold(table, |table, row| table.with(row.clone(), &mut repeatable))
+            .rows)
     }
 
-    /// Whether the table at `path` has the scores of more than one epoch. The checkpoint of an epoch is
-    /// on the disk before the next one is saved, so such a run had one.
+    /// Whether the table at `path` has the scores of more than one epoch. The checkpoint of an
+    /// epoch is on the disk before the next one is saved, so such a run had one.
     pub(crate) fn has_several_epochs(path: &Path) -> bool {
         let rows = files::read_plain(path, SIZE_LIMIT).map(|bytes| Table::parse(&bytes).table.rows);
-        rows.is_ok_and(|rows| rows.iter().filter(|row| row.split == Split::Validation).count() > 1)
+        rows.is_ok_and(|rows| {
+            rows.iter()
+                .filter(|row| row.split == Split::Validation)
+                .count()
+                > 1
+        })
     }
 
     /// A handle of the file, to bring what was written to the disk.
@@ -188,7 +225,9 @@ impl CsvLog {
     }
 
     fn repeated(&self, row: &Row) -> Option<usize> {
-        self.repeatable.iter().position(|&key| key == (row.step, row.split))
+        self.repeatable
+            .iter()
+            .position(|&key| key == (row.step, row.split))
     }
 
     fn written(&self) -> Result<Vec<Row>> {
@@ -206,12 +245,23 @@ impl CsvLog {
         let file = File::options().append(true).open(path).map_err(failed)?;
         let digest = RowDigest::of(&table.rows);
         let (path, names) = (path.to_path_buf(), table.names);
-        Ok(CsvLog { path, file, names, repeatable, unwritten: VecDeque::new(), lost: 0, digest })
+        Ok(CsvLog {
+            path,
+            file,
+            names,
+            repeatable,
+            unwritten: VecDeque::new(),
+            lost: 0,
+            digest,
+        })
     }
 
     fn append(&mut self, line: &str) -> Result<()> {
-        // One call for the whole line: a kill leaves all of it or, at worst, a tail that `resume` drops.
-        self.file.write_all(line.as_bytes()).map_err(|error| files::failed(OP, "write", &self.path, &error))
+        // One call for the whole line: a kill leaves all of it or, at worst, a tail that `resume`
+        // drops.
+        self.file
+            .write_all(line.as_bytes())
+            .map_err(|error| files::failed(OP, "write", &self.path, &error))
     }
 }
 
@@ -228,7 +278,8 @@ struct Parsed {
 }
 
 impl Table {
-    /// The table with one more row, which replaces one of the same step and split if that is `repeatable`.
+    /// The table with one more row, which replaces one of the same step and split if that is
+    /// `repeatable`.
     fn with(mut self, row: Row, repeatable: &mut Vec<(u64, Split)>) -> Self {
         let key = (row.step, row.split);
         if let Some(repeated) = repeatable.iter().position(|&known| known == key) {
@@ -251,41 +302,65 @@ impl Table {
             push_field(&mut text, name);
         }
         text.push('\n');
-        self.rows.iter().for_each(|row| text.push_str(&line_of(row, &self.names)));
+        self.rows
+            .iter()
+            .for_each(|row| text.push_str(&line_of(row, &self.names)));
         text
     }
 
     /// Reads the file, if there is one. One that is no such table is moved aside.
     fn read(path: &Path) -> Result<Parsed> {
-        let none = Parsed { table: Table::default(), problem: None };
+        let none = Parsed {
+            table: Table::default(),
+            problem: None,
+        };
         let text = match files::read_plain(path, SIZE_LIMIT) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(none),
             Err(error) if error.kind() == io::ErrorKind::InvalidData && path.is_file() => {
-                return Self::set_aside(path, &format!("too large for a table of metrics: {error}"));
+                return Self::set_aside(
+                    path,
+                    &format!("too large for a table of metrics: {error}"),
+                );
             }
             Err(error) => return Err(files::failed(OP, "read", path, &error)),
         };
         let parsed = Table::parse(&text);
-        if !parsed.table.names.is_empty() || !parsed.table.rows.is_empty() || parsed.problem.is_none() {
+        if !parsed.table.names.is_empty()
+            || !parsed.table.rows.is_empty()
+            || parsed.problem.is_none()
+        {
             return Ok(parsed);
         }
         Self::set_aside(path, "no table of metrics")
     }
 
     fn set_aside(path: &Path, what: &str) -> Result<Parsed> {
-        let aside = files::move_aside(path).map_err(|error| files::failed(OP, "move aside", path, &error))?;
+        let aside = files::move_aside(path)
+            .map_err(|error| files::failed(OP, "move aside", path, &error))?;
         let aside = aside.unwrap_or_else(|| path.to_path_buf());
-        halite_core::warning!("{} is {what}; it is moved to {}", path.display(), aside.display());
-        Ok(Parsed { table: Table::default(), problem: None })
+        halite_core::warning!(
+            "{} is {what}; it is moved to {}",
+            path.display(),
+            aside.display()
+        );
+        Ok(Parsed {
+            table: Table::default(),
+            problem: None,
+        })
     }
 
     /// Reads rows up to the first that is none.
     fn parse(bytes: &[u8]) -> Parsed {
-        let mut parsed = Parsed { table: Table::default(), problem: None };
+        let mut parsed = Parsed {
+            table: Table::default(),
+            problem: None,
+        };
         let mut records = Records { rest: bytes };
         match records.next() {
-            Some(Ok(header)) if header.len() >= COLUMNS.len() && header[..COLUMNS.len()] == COLUMNS => {
+            Some(Ok(header))
+                if header.len() >= COLUMNS.len() && header[..COLUMNS.len()] == COLUMNS =>
+            {
                 parsed.table.names = header[COLUMNS.len()..].to_vec();
             }
             _ => {
@@ -307,7 +382,10 @@ impl Table {
 }
 
 fn line_of(row: &Row, names: &[String]) -> String {
-    let mut line = format!("{},{},{:.3},{}", row.step, row.epoch, row.seconds, row.split);
+    let mut line = format!(
+        "{},{},{:.3},{}",
+        row.step, row.epoch, row.seconds, row.split
+    );
     for name in names {
         line.push(',');
         if let Some((_, value)) = row.metrics.iter().find(|(metric, _)| metric == name) {
@@ -321,12 +399,22 @@ fn line_of(row: &Row, names: &[String]) -> String {
 
 fn row_of(record: &[String], names: &[String]) -> Result<Row, String> {
     if record.len() != COLUMNS.len() + names.len() {
-        return Err(format!("{} fields, the header has {}", record.len(), COLUMNS.len() + names.len()));
+        return Err(format!(
+            "{} fields, the header has {}",
+            record.len(),
+            COLUMNS.len() + names.len()
+        ));
     }
     let bad = |index: usize| format!("`{}` is no value for `{}`", record[index], COLUMNS[index]);
     let mut metrics = Vec::new();
-    for (name, field) in names.iter().zip(&record[COLUMNS.len()..]).filter(|(_, field)| !field.is_empty()) {
-        let value = field.parse().map_err(|_| format!("`{field}` is no value for `{name}`"))?;
+    for (name, field) in names
+        .iter()
+        .zip(&record[COLUMNS.len()..])
+        .filter(|(_, field)| !field.is_empty())
+    {
+        let value = field
+            .parse()
+            .map_err(|_| format!("`{field}` is no value for `{name}`"))?;
         metrics.push((name.clone(), value));
     }
     Ok(Row {
@@ -348,8 +436,8 @@ fn push_field(text: &mut String, field: &str) {
     }
 }
 
-/// Records of a comma-separated file; quoted fields may hold line ends. A last one without its line end is an error,
-/// for a kill may have cut it anywhere.
+/// Records of a comma-separated file; quoted fields may hold line ends. A last one without its line
+/// end is an error, for a kill may have cut it anywhere.
 struct Records<'a> {
     rest: &'a [u8],
 }
@@ -363,7 +451,8 @@ impl Iterator for Records<'_> {
         }
         let mut fields = vec![Vec::new()];
         let mut quoted = false;
-        // Whether the last byte is a carriage return outside of quotes, which belongs to the line end.
+        // Whether the last byte is a carriage return outside of quotes, which belongs to the line
+        // end.
         let mut after_return = false;
         let mut at = 0;
         while let Some(&byte) = self.rest.get(at) {
@@ -381,7 +470,8 @@ impl Iterator for Records<'_> {
                     if is_line_end_of_two {
                         field.pop();
                     }
-                    let text = |field| String::from_utf8(field).map_err(|_| "it is not UTF-8".to_string());
+                    let text =
+                        |field| String::from_utf8(field).map_err(|_| "it is not UTF-8".to_string());
                     return Some(fields.into_iter().map(text).collect());
                 }
                 _ => field.push(byte),
@@ -398,8 +488,17 @@ mod tests {
     use super::*;
 
     fn row(step: u64, split: Split, metrics: &[(&str, f64)]) -> Row {
-        let metrics = metrics.iter().map(|&(name, value)| (name.to_string(), value)).collect();
-        Row { step, epoch: step / 100, seconds: step as f64 / 8.0, split, metrics }
+        let metrics = metrics
+            .iter()
+            .map(|&(name, value)| (name.to_string(), value))
+            .collect();
+        Row {
+            step,
+            epoch: step / 100,
+            seconds: step as f64 / 8.0,
+            split,
+            metrics,
+        }
     }
 
     fn text(path: &Path) -> String {
@@ -411,19 +510,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mut log = CsvLog::create(&path).unwrap();
-        log.write(&row(50, Split::Train, &[("loss", 0.5), ("accuracy", 0.25)])).unwrap();
-        log.write(&row(100, Split::Train, &[("accuracy", 0.5), ("loss", 0.1 + 0.2)])).unwrap();
+        log.write(&row(50, Split::Train, &[("loss", 0.5), ("accuracy", 0.25)]))
+            .unwrap();
+        log.write(&row(
+            100,
+            Split::Train,
+            &[("accuracy", 0.5), ("loss", 0.1 + 0.2)],
+        ))
+        .unwrap();
         assert_eq!(
             text(&path),
             "step,epoch,seconds,split,loss,accuracy\n50,0,6.250,train,0.5,0.25\n100,1,12.500,train,0.30000000000000004,0.5\n"
         );
-        log.write(&row(100, Split::Validation, &[("top5", 1.0)])).unwrap();
+        log.write(&row(100, Split::Validation, &[("top5", 1.0)]))
+            .unwrap();
         assert_eq!(
             text(&path),
             "step,epoch,seconds,split,loss,accuracy,top5\n50,0,6.250,train,0.5,0.25,\n\
              100,1,12.500,train,0.30000000000000004,0.5,\n100,1,12.500,validation,,,1\n"
         );
-        assert_eq!(log.rows().unwrap()[1], row(100, Split::Train, &[("loss", 0.1 + 0.2), ("accuracy", 0.5)]));
+        assert_eq!(
+            log.rows().unwrap()[1],
+            row(100, Split::Train, &[("loss", 0.1 + 0.2), ("accuracy", 0.5)])
+        );
     }
 
     #[test]
@@ -432,15 +541,25 @@ mod tests {
         let path = dir.path().join("metrics.csv");
         let mut log = CsvLog::create(&path).unwrap();
         for step in [50, 100, 150] {
-            log.write(&row(step, Split::Train, &[("loss", step as f64)])).unwrap();
-            log.write(&row(step, Split::Validation, &[("loss", -(step as f64))])).unwrap();
+            log.write(&row(step, Split::Train, &[("loss", step as f64)]))
+                .unwrap();
+            log.write(&row(step, Split::Validation, &[("loss", -(step as f64))]))
+                .unwrap();
         }
         drop(log);
         let mut log = CsvLog::resume(&path, 100).unwrap();
-        log.write(&row(100, Split::Validation, &[("loss", 7.0)])).unwrap();
-        log.write(&row(150, Split::Train, &[("loss", 8.0)])).unwrap();
-        log.write(&row(150, Split::Train, &[("loss", 9.0)])).unwrap();
-        let seen: Vec<_> = log.rows().unwrap().iter().map(|row| (row.step, row.split, row.metrics[0].1)).collect();
+        log.write(&row(100, Split::Validation, &[("loss", 7.0)]))
+            .unwrap();
+        log.write(&row(150, Split::Train, &[("loss", 8.0)]))
+            .unwrap();
+        log.write(&row(150, Split::Train, &[("loss", 9.0)]))
+            .unwrap();
+        let seen: Vec<_> = log
+            .rows()
+            .unwrap()
+            .iter()
+            .map(|row| (row.step, row.split, row.metrics[0].1))
+            .collect();
         use Split::{Train, Validation};
         assert_eq!(
             seen,
@@ -461,7 +580,12 @@ mod tests {
         let path = dir.path().join("metrics.csv");
         let mut log = CsvLog::create(&path).unwrap();
         for step in 1..4 {
-            log.write(&row(step, Split::Train, &[("loss", 0.125), ("a \"b\", c\nd", 2.0)])).unwrap();
+            log.write(&row(
+                step,
+                Split::Train,
+                &[("loss", 0.125), ("a \"b\", c\nd", 2.0)],
+            ))
+            .unwrap();
         }
         let whole = text(&path);
         let header = whole.find("d\"\n").unwrap() + 3;
@@ -471,7 +595,11 @@ mod tests {
             let complete = whole[header..cut].matches('\n').count();
             let rows = log.rows().unwrap();
             assert_eq!(rows.len(), complete, "cut at {cut}");
-            assert!(rows.iter().all(|row| row.metrics == [("loss".into(), 0.125), ("a \"b\", c\nd".into(), 2.0)]));
+            assert!(
+                rows.iter()
+                    .all(|row| row.metrics
+                        == [("loss".into(), 0.125), ("a \"b\", c\nd".into(), 2.0)])
+            );
             log.write(&row(9, Split::Train, &[("loss", 1.0)])).unwrap();
             assert_eq!(log.rows().unwrap().len(), complete + 1);
         }
@@ -481,21 +609,33 @@ mod tests {
     fn a_name_that_ends_in_a_carriage_return_comes_back() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = CsvLog::create(dir.path().join("metrics.csv")).unwrap();
-        log.write(&row(1, Split::Train, &[("loss\r", 0.5)])).unwrap();
-        assert_eq!(log.rows().unwrap(), [row(1, Split::Train, &[("loss\r", 0.5)])]);
+        log.write(&row(1, Split::Train, &[("loss\r", 0.5)]))
+            .unwrap();
+        assert_eq!(
+            log.rows().unwrap(),
+            [row(1, Split::Train, &[("loss\r", 0.5)])]
+        );
     }
 
     #[test]
     fn lines_may_end_in_carriage_return_and_line_feed() {
         let text = b"step,epoch,seconds,split,\"loss\"\r\n1,0,0.125,train,0.5\r\n";
-        assert_eq!(Table::parse(text).table.rows, [row(1, Split::Train, &[("loss", 0.5)])]);
+        assert_eq!(
+            Table::parse(text).table.rows,
+            [row(1, Split::Train, &[("loss", 0.5)])]
+        );
     }
 
     #[test]
     fn numbers_that_are_not_finite_come_back() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = CsvLog::create(dir.path().join("metrics.csv")).unwrap();
-        log.write(&row(1, Split::Test, &[("a", f64::NAN), ("b", f64::NEG_INFINITY)])).unwrap();
+        log.write(&row(
+            1,
+            Split::Test,
+            &[("a", f64::NAN), ("b", f64::NEG_INFINITY)],
+        ))
+        .unwrap();
         let rows = log.rows().unwrap();
         assert!(rows[0].metrics[0].1.is_nan());
         assert_eq!(rows[0].metrics[1].1, f64::NEG_INFINITY);
@@ -506,7 +646,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let aside = dir.path().join("metrics.csv.aside");
-        for other in [&b"time;loss\n1;2\n"[..], b"\0\0\0\0", b"", b"step,epoch,seconds,split,\xff\n"] {
+        for other in [
+            &b"time;loss\n1;2\n"[..],
+            b"\0\0\0\0",
+            b"",
+            b"step,epoch,seconds,split,\xff\n",
+        ] {
             for open in [CsvLog::create, |path| CsvLog::resume(path, 10)] {
                 std::fs::write(&path, other).unwrap();
                 assert_eq!(open(&path).unwrap().rows().unwrap(), []);

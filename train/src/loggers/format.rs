@@ -1,16 +1,30 @@
 //! Numbers as people read them.
 
-/// Whether a metric of this name is a part of a whole, from 0 to 1: accuracy, precision, recall and their like.
+/// Whether a metric of this name is a part of a whole, from 0 to 1: accuracy, precision, recall and
+/// their like.
 pub fn is_fraction(name: &str) -> bool {
-    const WORDS: [&str; 9] = ["accuracy", "acc", "precision", "recall", "f1", "auc", "iou", "dice", "top"];
-    name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| {
-        let word = word.to_ascii_lowercase();
-        // `top5` is `top` with a number.
-        WORDS.contains(&&*word) || (word.starts_with("top") && word[3..].bytes().all(|byte| byte.is_ascii_digit()))
-    })
+    const WORDS: [&str; 9] = [
+        "accuracy",
+        "acc",
+        "precision",
+        "recall",
+        "f1",
+        "auc",
+        "iou",
+        "dice",
+        "top",
+    ];
+    name.split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| {
+            let word = word.to_ascii_lowercase();
+            // `top5` is `top` with a number.
+            WORDS.contains(&&*word)
+                || (word.starts_with("top") && word[3..].bytes().all(|byte| byte.is_ascii_digit()))
+        })
 }
 
-/// The value of the metric `name` for people: `97.61 %` for a [fraction](is_fraction), else four significant digits.
+/// The value of the metric `name` for people: `97.61 %` for a [fraction](is_fraction), else four
+/// significant digits.
 ///
 /// ```
 /// use halite_train::loggers::format_metric;
@@ -28,7 +42,10 @@ pub fn format_metric(name: &str, value: f64) -> String {
     }
     // The exponent after rounding to four digits: 9.9999 is 10.00.
     let rounded = format!("{value:.3e}");
-    let exponent: i32 = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
+    let exponent: i32 = rounded
+        .split_once('e')
+        .and_then(|(_, exponent)| exponent.parse().ok())
+        .unwrap_or(0);
     match exponent {
         -4..=5 => format!("{value:.*}", (3 - exponent).max(0) as usize),
         _ if value == 0.0 => "0".into(),
@@ -71,10 +88,26 @@ mod tests {
 
     #[test]
     fn names_of_fractions_are_known_by_their_words() {
-        for name in ["accuracy", "val_accuracy", "train/acc", "top5", "top-5", "Top5_Accuracy", "f1", "mean-IoU"] {
+        for name in [
+            "accuracy",
+            "val_accuracy",
+            "train/acc",
+            "top5",
+            "top-5",
+            "Top5_Accuracy",
+            "f1",
+            "mean-IoU",
+        ] {
             assert!(is_fraction(name), "{name}");
         }
-        for name in ["loss", "accumulated", "learning_rate", "topology", "norm", ""] {
+        for name in [
+            "loss",
+            "accumulated",
+            "learning_rate",
+            "topology",
+            "norm",
+            "",
+        ] {
             assert!(!is_fraction(name), "{name}");
         }
     }
@@ -102,8 +135,24 @@ mod tests {
 
     #[test]
     fn counts_and_times_are_readable() {
-        assert_eq!([0, 999, 1000, 60_000, 1_234_567].map(format_count), ["0", "999", "1,000", "60,000", "1,234,567"]);
-        let times = [0.04, 9.94, 9.96, 59.4, 59.6, 185.0, 7620.0, f64::INFINITY].map(format_seconds);
-        assert_eq!(times, ["0.0 s", "9.9 s", "10 s", "59 s", "1 min 00 s", "3 min 05 s", "2 h 07 min", "?"]);
+        assert_eq!(
+            [0, 999, 1000, 60_000, 1_234_567].map(format_count),
+            ["0", "999", "1,000", "60,000", "1,234,567"]
+        );
+        let times =
+            [0.04, 9.94, 9.96, 59.4, 59.6, 185.0, 7620.0, f64::INFINITY].map(format_seconds);
+        assert_eq!(
+            times,
+            [
+                "0.0 s",
+                "9.9 s",
+                "10 s",
+                "59 s",
+                "1 min 00 s",
+                "3 min 05 s",
+                "2 h 07 min",
+                "?"
+            ]
+        );
     }
 }

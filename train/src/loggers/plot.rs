@@ -1,4 +1,5 @@
-//! A run's metrics as a picture: one panel for losses, one for accuracies, one for each other metric.
+//! A run's metrics as a picture: one panel for losses, one for accuracies, one for each other
+//! metric.
 //!
 //! SVG only: text stays text, so no font has to be found, and every browser shows it.
 
@@ -46,13 +47,17 @@ pub fn render_metrics(title: &str, rows: &[Row]) -> Result<String> {
     let panels = panels_of(rows);
     let columns = if panels.len() > 1 { 2 } else { 1 };
     let lines = panels.len().div_ceil(columns).max(1);
-    let size = (PANEL.0 * columns as u32, PANEL.1 * lines as u32 + TITLE_HEIGHT);
+    let size = (
+        PANEL.0 * columns as u32,
+        PANEL.1 * lines as u32 + TITLE_HEIGHT,
+    );
     let mut svg = String::new();
     let drawn = {
         let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         draw(&root, title, &panels, (lines, columns))
     };
-    drawn.map_err(|error| Error::new(ErrorKind::Internal, OP, format!("drawing failed: {error}")))?;
+    drawn
+        .map_err(|error| Error::new(ErrorKind::Internal, OP, format!("drawing failed: {error}")))?;
     Ok(svg)
 }
 
@@ -76,12 +81,23 @@ type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 fn draw(root: &Area<'_>, title: &str, panels: &[Panel], grid: (usize, usize)) -> Drawn {
     root.fill(&WHITE)?;
     let (head, body) = root.split_vertically(TITLE_HEIGHT);
-    let middle = (head.dim_in_pixel().0 as i32 / 2, TITLE_HEIGHT as i32 / 2 + 4);
-    head.draw(&Text::new(title.to_string(), middle, font(21).pos(Pos::new(HPos::Center, VPos::Center))))?;
+    let middle = (
+        head.dim_in_pixel().0 as i32 / 2,
+        TITLE_HEIGHT as i32 / 2 + 4,
+    );
+    head.draw(&Text::new(
+        title.to_string(),
+        middle,
+        font(21).pos(Pos::new(HPos::Center, VPos::Center)),
+    ))?;
     if panels.is_empty() {
         let (width, height) = body.dim_in_pixel();
         let middle = (width as i32 / 2, height as i32 / 2);
-        body.draw(&Text::new("no metrics yet", middle, font(16).pos(Pos::new(HPos::Center, VPos::Center))))?;
+        body.draw(&Text::new(
+            "no metrics yet",
+            middle,
+            font(16).pos(Pos::new(HPos::Center, VPos::Center)),
+        ))?;
     }
     for (panel, area) in panels.iter().zip(body.split_evenly(grid)) {
         draw_panel(&area, panel)?;
@@ -99,16 +115,27 @@ fn draw_panel(area: &Area<'_>, panel: &Panel) -> Drawn {
         let values = exact.start / 1.15..exact.end * 1.15;
         let ticks = log_ticks(&values);
         let values = values.log_scale().with_key_points(ticks);
-        return draw_chart(area, panel, &format!("{} (logarithmic)", panel.title), steps, values, &short);
+        return draw_chart(
+            area,
+            panel,
+            &format!("{} (logarithmic)", panel.title),
+            steps,
+            values,
+            &short,
+        );
     }
     let values = span(points().map(|point| point.1), 0.06);
     let width = values.end - values.start;
     if panel.percent {
         // A part of a whole is between 0 and 1, and so is its axis.
         let values = values.start.max(0.0)..values.end.min(1.0);
-        return draw_chart(area, panel, &panel.title, steps, values, &|value| percent(value, width));
+        return draw_chart(area, panel, &panel.title, steps, values, &|value| {
+            percent(value, width)
+        });
     }
-    draw_chart(area, panel, &panel.title, steps, values, &|value| plain(value, width))
+    draw_chart(area, panel, &panel.title, steps, values, &|value| {
+        plain(value, width)
+    })
 }
 
 fn draw_chart<V: AsRangedCoord<Value = f64>>(
@@ -147,18 +174,37 @@ where
         let color = color(curve, index, &panel.curves);
         let points = thin(&curve.points);
         // Validation comes seldom: its points are marked, and one alone is seen too.
-        let radius = if curve.split != Split::Train || points.len() == 1 { 3 } else { 0 };
+        let radius = if curve.split != Split::Train || points.len() == 1 {
+            3
+        } else {
+            0
+        };
         if radius > 0 {
-            chart.draw_series(points.iter().map(|&point| Circle::new(point, radius, color.filled())))?;
+            chart.draw_series(
+                points
+                    .iter()
+                    .map(|&point| Circle::new(point, radius, color.filled())),
+            )?;
         }
-        let several = panel.curves.iter().any(|other| other.metric != curve.metric);
-        let label = if several { format!("{} {}", curve.split, curve.metric) } else { curve.split.to_string() };
+        let several = panel
+            .curves
+            .iter()
+            .any(|other| other.metric != curve.metric);
+        let label = if several {
+            format!("{} {}", curve.split, curve.metric)
+        } else {
+            curve.split.to_string()
+        };
         chart
             .draw_series(LineSeries::new(points, color.stroke_width(2)))?
             .label(label)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3)));
     }
-    let corner = if panel.percent { SeriesLabelPosition::LowerRight } else { SeriesLabelPosition::UpperRight };
+    let corner = if panel.percent {
+        SeriesLabelPosition::LowerRight
+    } else {
+        SeriesLabelPosition::UpperRight
+    };
     chart
         .configure_series_labels()
         .position(corner)
@@ -175,14 +221,18 @@ fn font(size: i32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&TEXT)
 }
 
-/// Training is blue, validation is red, test is green; several metrics in one panel are told apart by lightness.
+/// Training is blue, validation is red, test is green; several metrics in one panel are told apart
+/// by lightness.
 fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
     let RGBColor(r, g, b) = match curve.split {
         Split::Train => RGBColor(0x1f, 0x6f, 0xb4),
         Split::Validation => RGBColor(0xd6, 0x3a, 0x2f),
         Split::Test => RGBColor(0x2c, 0x8c, 0x4a),
     };
-    let before = curves[..index].iter().filter(|other| other.split == curve.split).count();
+    let before = curves[..index]
+        .iter()
+        .filter(|other| other.split == curve.split)
+        .count();
     let lighter = |channel: u8| channel + ((255 - channel) as usize * before.min(2) * 2 / 5) as u8;
     RGBColor(lighter(r), lighter(g), lighter(b))
 }
@@ -193,18 +243,38 @@ fn panels_of(rows: &[Row]) -> Vec<Panel> {
     for row in rows {
         // Beyond this a run has diverged, and the axis would not be drawn in finite time.
         for (name, value) in row.metrics.iter().filter(|(_, value)| value.abs() < 1e100) {
-            let point = (row.step as f64, if value.abs() < 1e-100 { 0.0 } else { *value });
-            match curves.iter_mut().find(|curve| curve.split == row.split && curve.metric == *name) {
+            let point = (
+                row.step as f64,
+                if value.abs() < 1e-100 { 0.0 } else { *value },
+            );
+            match curves
+                .iter_mut()
+                .find(|curve| curve.split == row.split && curve.metric == *name)
+            {
                 Some(curve) => curve.points.push(point),
-                None => curves.push(Curve { metric: name.clone(), split: row.split, points: vec![point] }),
+                None => curves.push(Curve {
+                    metric: name.clone(),
+                    split: row.split,
+                    points: vec![point],
+                }),
             }
         }
     }
-    let mut losses = Panel { percent: false, is_loss: true, ..Panel::default() };
-    let mut fractions = Panel { percent: true, ..Panel::default() };
+    let mut losses = Panel {
+        percent: false,
+        is_loss: true,
+        ..Panel::default()
+    };
+    let mut fractions = Panel {
+        percent: true,
+        ..Panel::default()
+    };
     let mut others: Vec<Panel> = Vec::new();
     for curve in curves {
-        let in_range = curve.points.iter().all(|point| (0.0..=1.0).contains(&point.1));
+        let in_range = curve
+            .points
+            .iter()
+            .all(|point| (0.0..=1.0).contains(&point.1));
         if is_fraction(&curve.metric) && in_range {
             fractions.curves.push(curve);
         } else if curve.metric.to_ascii_lowercase().contains("loss") {
@@ -212,7 +282,11 @@ fn panels_of(rows: &[Row]) -> Vec<Panel> {
         } else if let Some(panel) = others.iter_mut().find(|panel| panel.title == curve.metric) {
             panel.curves.push(curve);
         } else {
-            others.push(Panel { title: curve.metric.clone(), curves: vec![curve], ..Panel::default() });
+            others.push(Panel {
+                title: curve.metric.clone(),
+                curves: vec![curve],
+                ..Panel::default()
+            });
         }
     }
     for panel in [&mut losses, &mut fractions] {
@@ -221,13 +295,18 @@ fn panels_of(rows: &[Row]) -> Vec<Panel> {
         names.dedup();
         panel.title = names.join(", ");
     }
-    let panels = [losses, fractions].into_iter().chain(others).filter(|panel| !panel.curves.is_empty());
+    let panels = [losses, fractions]
+        .into_iter()
+        .chain(others)
+        .filter(|panel| !panel.curves.is_empty());
     panels.take(MOST_PANELS).collect()
 }
 
 /// From the least to the greatest value, with a margin, and never empty.
 fn span(values: impl Iterator<Item = f64>, margin: f64) -> Range<f64> {
-    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
     if low > high {
         return 0.0..1.0;
     }
@@ -245,7 +324,10 @@ fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let each = points.len().div_ceil(POINTS).max(1);
     let mean = |part: &[(f64, f64)]| {
         let count = part.len() as f64;
-        (part.iter().map(|point| point.0 / count).sum(), part.iter().map(|point| point.1 / count).sum())
+        (
+            part.iter().map(|point| point.0 / count).sum(),
+            part.iter().map(|point| point.1 / count).sum(),
+        )
     };
     points.chunks(each).map(mean).collect()
 }
@@ -255,24 +337,37 @@ fn log_ticks(values: &Range<f64>) -> Vec<f64> {
     let powers = values.start.log10().floor() as i32..=values.end.log10().ceil() as i32;
     let ticks = |factors: &[f64], each: usize| -> Vec<f64> {
         let powers = powers.clone().step_by(each);
-        let ticks = powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
+        let ticks =
+            powers.flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)));
         ticks.filter(|tick| values.contains(tick)).collect()
     };
     let fine = ticks(&[1.0, 2.0, 5.0], 1);
-    if fine.len() <= 9 { fine } else { ticks(&[1.0], powers.clone().count().div_ceil(9)) }
+    if fine.len() <= 9 {
+        fine
+    } else {
+        ticks(&[1.0], powers.clone().count().div_ceil(9))
+    }
 }
 
 /// A tick of a logarithmic axis.
 fn short(value: f64) -> String {
     // Ticks are computed, and off in the last bit.
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
-    if (1e-5..1e6).contains(&rounded) { rounded.to_string() } else { format!("{rounded:e}") }
+    if (1e-5..1e6).contains(&rounded) {
+        rounded.to_string()
+    } else {
+        format!("{rounded:e}")
+    }
 }
 
 /// A tick of an axis that is `width` wide, with as many digits as tell it from its neighbours.
 fn plain(value: f64, width: f64) -> String {
     let digits = digits_for(width);
-    if value != 0.0 && (value.abs() >= 1e6 || width < 1e-4) { format!("{value:.2e}") } else { format!("{value:.digits$}") }
+    if value != 0.0 && (value.abs() >= 1e6 || width < 1e-4) {
+        format!("{value:.2e}")
+    } else {
+        format!("{value:.digits$}")
+    }
 }
 
 fn percent(value: f64, width: f64) -> String {
@@ -282,7 +377,11 @@ fn percent(value: f64, width: f64) -> String {
 fn digits_for(width: f64) -> usize {
     // Six ticks over 3.0 are half a unit apart: one digit. Over 30: none.
     let exponent = (width / 6.0).max(1e-9).log10().floor();
-    if exponent >= 0.0 { 0 } else { (-exponent) as usize }
+    if exponent >= 0.0 {
+        0
+    } else {
+        (-exponent) as usize
+    }
 }
 
 #[cfg(test)]
@@ -296,15 +395,29 @@ mod tests {
             epoch: step / 469,
             seconds: step as f64 / 60.0,
             split,
-            metrics: metrics.iter().map(|&(name, value)| (name.to_string(), value)).collect(),
+            metrics: metrics
+                .iter()
+                .map(|&(name, value)| (name.to_string(), value))
+                .collect(),
         };
         let mut rows = Vec::new();
         for step in (10..=steps).step_by(10) {
             let wobble = ((step * 7919 % 101) as f64 / 101.0 - 0.5) * 0.06;
             let loss = 2.3 * (-(step as f64) / 60.0).exp() + 0.06 + wobble;
-            rows.push(row(step, Split::Train, &[("loss", loss), ("accuracy", (1.0 - loss / 2.6 + wobble).clamp(0.0, 1.0))]));
+            rows.push(row(
+                step,
+                Split::Train,
+                &[
+                    ("loss", loss),
+                    ("accuracy", (1.0 - loss / 2.6 + wobble).clamp(0.0, 1.0)),
+                ],
+            ));
             if step % 470 == 0 {
-                rows.push(row(step, Split::Validation, &[("loss", 0.07), ("accuracy", 0.979 + step as f64 / 1e5)]));
+                rows.push(row(
+                    step,
+                    Split::Validation,
+                    &[("loss", 0.07), ("accuracy", 0.979 + step as f64 / 1e5)],
+                ));
             }
         }
         rows
@@ -322,7 +435,10 @@ mod tests {
     fn losses_and_accuracies_have_a_panel_each_and_others_their_own() {
         let mut rows = run(940);
         for row in rows.iter_mut().filter(|row| row.split == Split::Train) {
-            row.metrics.push(("learning_rate".into(), 1e-3 * (1.0 - row.step as f64 / 1000.0)));
+            row.metrics.push((
+                "learning_rate".into(),
+                1e-3 * (1.0 - row.step as f64 / 1000.0),
+            ));
             row.metrics.push(("top5 accuracy".into(), 0.999));
         }
         let svg = render_metrics("a <run> & \"more\"", &rows).unwrap();
@@ -350,7 +466,10 @@ mod tests {
 
     #[test]
     fn a_plot_without_rows_or_with_one_is_a_plot() {
-        assert_eq!(texts(&render_metrics("new", &[]).unwrap()), ["new", "no metrics yet"]);
+        assert_eq!(
+            texts(&render_metrics("new", &[]).unwrap()),
+            ["new", "no metrics yet"]
+        );
         let one = render_metrics("new", &run(10)).unwrap();
         assert!(texts(&one).contains(&"loss"));
         assert_eq!(one.matches("<circle").count(), 2);
@@ -385,7 +504,11 @@ mod tests {
                     epoch: 0,
                     seconds: 0.0,
                     split: Split::Train,
-                    metrics: vec![("loss".into(), value), ("accuracy".into(), value), ("x".into(), value)],
+                    metrics: vec![
+                        ("loss".into(), value),
+                        ("accuracy".into(), value),
+                        ("x".into(), value),
+                    ],
                 };
                 for last_step in [0, 1, u64::MAX] {
                     let svg = render_metrics("odd", &[row(0, a), row(last_step, b)]).unwrap();
@@ -400,7 +523,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.svg");
         plot_metrics(&path, "mnist", &run(940)).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), render_metrics("mnist", &run(940)).unwrap());
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            render_metrics("mnist", &run(940)).unwrap()
+        );
         if let Some(keep) = std::env::var_os("HALITE_KEEP_PLOT") {
             std::fs::copy(&path, keep).unwrap();
         }

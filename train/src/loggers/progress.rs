@@ -13,14 +13,15 @@ use super::format::{format_count, format_metric, format_seconds};
 
 /// Progress of a run on the standard error stream.
 ///
-/// On a terminal a bar moves, at most twenty times a second, and its last state stays when the epoch is done:
+/// On a terminal a bar moves, at most twenty times a second, and its last state stays when the
+/// epoch is done:
 ///
 /// ```text
 /// epoch 1/2 [=================>  ] 412/469  loss 0.0812  accuracy 97.61 %  8,123 samples/s  eta 12 s
 /// ```
 ///
-/// Elsewhere (a file, a pipe) only one line for each epoch is printed. Counting a step is cheap enough for steps of
-/// microseconds.
+/// Elsewhere (a file, a pipe) only one line for each epoch is printed. Counting a step is cheap
+/// enough for steps of microseconds.
 pub struct Progress {
     epochs: u64,
     steps_per_epoch: u64,
@@ -50,19 +51,30 @@ struct State {
 }
 
 impl Progress {
-    /// For `epochs` of `steps_per_epoch` each, on the standard error stream. `quiet` prints nothing at all.
+    /// For `epochs` of `steps_per_epoch` each, on the standard error stream. `quiet` prints nothing
+    /// at all.
     pub fn new(epochs: u64, steps_per_epoch: u64, quiet: bool) -> Self {
         let output = match quiet {
             true => Output::Quiet,
-            false if io::stderr().is_terminal() => Output::Bar(Box::new(ProgressDrawTarget::stderr)),
+            false if io::stderr().is_terminal() => {
+                Output::Bar(Box::new(ProgressDrawTarget::stderr))
+            }
             false => Output::Lines(Mutex::new(Box::new(io::stderr()))),
         };
         Self::with_output(epochs, steps_per_epoch, output)
     }
 
     /// Lines for each epoch into `writer`, as where there is no terminal.
-    pub fn lines_to(epochs: u64, steps_per_epoch: u64, writer: impl Write + Send + 'static) -> Self {
-        Self::with_output(epochs, steps_per_epoch, Output::Lines(Mutex::new(Box::new(writer))))
+    pub fn lines_to(
+        epochs: u64,
+        steps_per_epoch: u64,
+        writer: impl Write + Send + 'static,
+    ) -> Self {
+        Self::with_output(
+            epochs,
+            steps_per_epoch,
+            Output::Lines(Mutex::new(Box::new(writer))),
+        )
     }
 
     fn with_output(epochs: u64, steps_per_epoch: u64, output: Output) -> Self {
@@ -76,17 +88,27 @@ impl Progress {
             samples: 0,
             metrics: String::new(),
         };
-        Progress { epochs, steps_per_epoch, output, state: Mutex::new(state) }
+        Progress {
+            epochs,
+            steps_per_epoch,
+            output,
+            state: Mutex::new(state),
+        }
     }
 
-    /// Says, on a terminal, that something is waited for, and for how long: compiling a large model takes minutes. What is waited
-    /// for next takes its place, as does an epoch.
+    /// Says, on a terminal, that something is waited for, and for how long: compiling a large model
+    /// takes minutes. What is waited for next takes its place, as does an epoch.
     pub fn waiting_for(&self, what: &str) {
-        let Output::Bar(target) = &self.output else { return };
+        let Output::Bar(target) = &self.output else {
+            return;
+        };
         let mut state = self.state();
         state.done_waiting();
-        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("the template is well formed");
-        let spinner = ProgressBar::with_draw_target(None, target()).with_style(style).with_message(what.to_string());
+        let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}")
+            .expect("the template is well formed");
+        let spinner = ProgressBar::with_draw_target(None, target())
+            .with_style(style)
+            .with_message(what.to_string());
         spinner.enable_steady_tick(Duration::from_millis(200));
         state.waiting = Some(spinner);
     }
@@ -96,16 +118,20 @@ impl Progress {
         self.state().done_waiting();
     }
 
-    /// The steps of the epoch are done; what is waited for now is the scores on the validation data.
+    /// The steps of the epoch are done; what is waited for now is the scores on the validation
+    /// data.
     pub fn validating(&self) {
         let state = self.state();
         if let (Output::Bar(_), true) = (&self.output, state.running) {
-            state.bar.set_style(template("{prefix} [{wide_bar}] {pos}/{len}  {msg}  validating"));
+            state.bar.set_style(template(
+                "{prefix} [{wide_bar}] {pos}/{len}  {msg}  validating",
+            ));
             state.bar.tick();
         }
     }
 
-    /// Begins `epoch`, counted from 0, with `done` of its steps done before: more than 0 after a resume.
+    /// Begins `epoch`, counted from 0, with `done` of its steps done before: more than 0 after a
+    /// resume.
     pub fn epoch_begun(&self, epoch: u64, done: u64) {
         let mut state = self.state();
         state.done_waiting();
@@ -113,10 +139,15 @@ impl Progress {
             state.bar.abandon();
         }
         let bar = match &self.output {
-            Output::Bar(target) => ProgressBar::with_draw_target(Some(self.steps_per_epoch), target()),
+            Output::Bar(target) => {
+                ProgressBar::with_draw_target(Some(self.steps_per_epoch), target())
+            }
             Output::Lines(_) | Output::Quiet => ProgressBar::hidden(),
         };
-        let bar = bar.with_style(style()).with_prefix(format!("epoch {}/{}", epoch + 1, self.epochs)).with_position(done);
+        let bar = bar
+            .with_style(style())
+            .with_prefix(format!("epoch {}/{}", epoch + 1, self.epochs))
+            .with_position(done);
         bar.reset_eta();
         *state = State {
             epoch,
@@ -156,10 +187,18 @@ impl Progress {
             Output::Bar(_) => {
                 // No time left to tell, and the whole line for what came out.
                 state.bar.set_style(done_style());
-                state.bar.abandon_with_message(text.trim_start().to_string());
+                state
+                    .bar
+                    .abandon_with_message(text.trim_start().to_string());
             }
             Output::Lines(writer) => {
-                let line = format!("epoch {}/{}  {} steps  {}", state.epoch + 1, self.epochs, state.steps, text.trim_start());
+                let line = format!(
+                    "epoch {}/{}  {} steps  {}",
+                    state.epoch + 1,
+                    self.epochs,
+                    state.steps,
+                    text.trim_start()
+                );
                 print(writer, &line);
             }
             Output::Quiet => {}
@@ -215,12 +254,19 @@ impl Drop for Progress {
 
 impl fmt::Debug for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Progress({} epochs of {} steps)", self.epochs, self.steps_per_epoch)
+        write!(
+            f,
+            "Progress({} epochs of {} steps)",
+            self.epochs, self.steps_per_epoch
+        )
     }
 }
 
 fn text_of(metrics: &[(&str, f64)]) -> String {
-    let texts: Vec<String> = metrics.iter().map(|(name, value)| format!("{name} {}", format_metric(name, *value))).collect();
+    let texts: Vec<String> = metrics
+        .iter()
+        .map(|(name, value)| format!("{name} {}", format_metric(name, *value)))
+        .collect();
     texts.join("  ")
 }
 
@@ -317,7 +363,10 @@ mod tests {
     impl Screen {
         fn lines(&self) -> Vec<String> {
             let seen = self.0.lock().unwrap();
-            let lines = seen.lines.iter().map(|line| line.iter().collect::<String>().trim_end().to_string());
+            let lines = seen
+                .lines
+                .iter()
+                .map(|line| line.iter().collect::<String>().trim_end().to_string());
             lines.filter(|line| !line.is_empty()).collect()
         }
     }
@@ -399,8 +448,14 @@ mod tests {
         let text = written.text();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
-        assert!(lines[0].starts_with("epoch 1/2  469 steps  loss 0.08120  accuracy 97.61 %  "), "{text}");
-        assert!(lines[1].starts_with("epoch 2/2  469 steps  ") && lines[1].contains(" samples/s  "), "{text}");
+        assert!(
+            lines[0].starts_with("epoch 1/2  469 steps  loss 0.08120  accuracy 97.61 %  "),
+            "{text}"
+        );
+        assert!(
+            lines[1].starts_with("epoch 2/2  469 steps  ") && lines[1].contains(" samples/s  "),
+            "{text}"
+        );
         assert_eq!(lines[2], "done");
     }
 
@@ -433,9 +488,16 @@ mod tests {
         progress.metrics(&[("loss", 0.0812), ("accuracy", 0.9761)]);
         progress.message("checkpoint saved");
         let lines = screen.lines();
-        assert_eq!((lines.len(), &*lines[0]), (2, "checkpoint saved"), "{lines:?}");
+        assert_eq!(
+            (lines.len(), &*lines[0]),
+            (2, "checkpoint saved"),
+            "{lines:?}"
+        );
         assert!(lines[1].starts_with("epoch 1/2 [====="), "{lines:?}");
-        assert!(lines[1].contains(" ] 435/469  loss 0.08120  accuracy 97.61 %  "), "{lines:?}");
+        assert!(
+            lines[1].contains(" ] 435/469  loss 0.08120  accuracy 97.61 %  "),
+            "{lines:?}"
+        );
         assert!(lines[1].contains(" samples/s  eta "), "{lines:?}");
 
         progress.epoch_done(&[("loss", 0.08)]);
@@ -446,12 +508,25 @@ mod tests {
         progress.epoch_done(&[("loss", 0.07)]);
         let lines = screen.lines();
         assert_eq!(lines.len(), 3, "{lines:?}");
-        assert!(lines[1].starts_with("epoch 1/2 ") && lines[1].contains("  loss 0.08000  "), "{lines:?}");
-        assert!(lines[2].starts_with("epoch 2/2 ") && lines[2].contains("  loss 0.07000  "), "{lines:?}");
-        assert!(lines.iter().all(|line| !line.ends_with("eta 0 s")), "{lines:?}");
+        assert!(
+            lines[1].starts_with("epoch 1/2 ") && lines[1].contains("  loss 0.08000  "),
+            "{lines:?}"
+        );
+        assert!(
+            lines[2].starts_with("epoch 2/2 ") && lines[2].contains("  loss 0.07000  "),
+            "{lines:?}"
+        );
+        assert!(
+            lines.iter().all(|line| !line.ends_with("eta 0 s")),
+            "{lines:?}"
+        );
         progress.epoch_begun(1, 7);
         drop(progress);
-        assert!(screen.lines().last().unwrap().contains("] 7/469"), "{:?}", screen.lines());
+        assert!(
+            screen.lines().last().unwrap().contains("] 7/469"),
+            "{:?}",
+            screen.lines()
+        );
         let draws = screen.0.lock().unwrap().draws;
         assert!(draws < 200, "{draws} draws for 100 thousand steps");
     }
@@ -463,19 +538,32 @@ mod tests {
         progress.waiting_for("compiling the training step");
         progress.message("resumed at step 7");
         let lines = screen.lines();
-        assert_eq!((lines.len(), &*lines[0]), (2, "resumed at step 7"), "{lines:?}");
-        assert!(lines[1].contains(" compiling the training step, "), "{lines:?}");
+        assert_eq!(
+            (lines.len(), &*lines[0]),
+            (2, "resumed at step 7"),
+            "{lines:?}"
+        );
+        assert!(
+            lines[1].contains(" compiling the training step, "),
+            "{lines:?}"
+        );
         progress.epoch_begun(0, 0);
         progress.step(128);
         progress.validating();
         let lines = screen.lines();
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[1].starts_with("epoch 1/2 [") && lines[1].ends_with("validating"), "{lines:?}");
+        assert!(
+            lines[1].starts_with("epoch 1/2 [") && lines[1].ends_with("validating"),
+            "{lines:?}"
+        );
         progress.epoch_done(&[("loss", 0.08)]);
         progress.waiting_for("nothing");
         drop(progress);
         assert!(
-            screen.lines().iter().all(|line| !line.contains("nothing") && !line.contains("validating")),
+            screen
+                .lines()
+                .iter()
+                .all(|line| !line.contains("nothing") && !line.contains("validating")),
             "{:?}",
             screen.lines()
         );

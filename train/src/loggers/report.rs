@@ -14,7 +14,8 @@ use crate::files;
 
 const OP: &str = "report";
 
-/// What a run came to: `report.json` in the run's directory, and the table that is printed at its end.
+/// What a run came to: `report.json` in the run's directory, and the table that is printed at its
+/// end.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// The last metrics by name: of the validation data if there is any, else of the training data.
@@ -48,17 +49,19 @@ pub struct Report {
     pub training_seconds: f64,
     /// Seconds in which the device could have been given work and the input was not there.
     pub input_wait_seconds: f64,
-    /// Seconds of `training_seconds` in which the device worked on training steps, from those steps whose time was taken.
+    /// Seconds of `training_seconds` in which the device worked on training steps, from those steps
+    /// whose time was taken.
     #[serde(default)]
     pub device_busy_seconds: Option<f64>,
-    /// Seconds from the start of the run until its first step was done: tracing, compiling, and running it.
+    /// Seconds from the start of the run until its first step was done: tracing, compiling, and
+    /// running it.
     pub seconds_to_first_step: f64,
-    /// The same from the start of the process: loading the program, the plugin and the data as well. `None` where the system
-    /// does not say when that was.
+    /// The same from the start of the process: loading the program, the plugin and the data as
+    /// well. `None` where the system does not say when that was.
     #[serde(default)]
     pub process_seconds_to_first_step: Option<f64>,
-    /// Reads that made the host wait for the device. What is fetched is not counted: it is waited for at the end of an epoch,
-    /// by when it is mostly there, and for a checkpoint.
+    /// Reads that made the host wait for the device. What is fetched is not counted: it is waited
+    /// for at the end of an epoch, by when it is mostly there, and for a checkpoint.
     pub blocking_reads: u64,
     /// Copies to the device.
     pub uploads: u64,
@@ -97,8 +100,9 @@ impl Report {
     /// If the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let mut text = serde_json::to_vec_pretty(self)
-            .map_err(|error| Error::new(ErrorKind::Internal, OP, "it cannot be written as JSON").caused_by(error))?;
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| {
+            Error::new(ErrorKind::Internal, OP, "it cannot be written as JSON").caused_by(error)
+        })?;
         text.push(b'\n');
         files::replace(path, &text).map_err(|error| files::failed(OP, "write", path, &error))
     }
@@ -109,9 +113,15 @@ impl Report {
     /// If the file cannot be read, or is no report.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = files::read_plain(path, 16 << 20).map_err(|error| files::failed(OP, "read", path, &error))?;
-        serde_json::from_slice(&text)
-            .map_err(|error| Error::new(ErrorKind::Corrupt, OP, format!("{} is no report: {error}", path.display())))
+        let text = files::read_plain(path, 16 << 20)
+            .map_err(|error| files::failed(OP, "read", path, &error))?;
+        serde_json::from_slice(&text).map_err(|error| {
+            Error::new(
+                ErrorKind::Corrupt,
+                OP,
+                format!("{} is no report: {error}", path.display()),
+            )
+        })
     }
 
     fn lines(&self) -> Vec<(String, String)> {
@@ -120,7 +130,11 @@ impl Report {
         for (name, value) in &self.metrics {
             add(name, format_metric(name, *value));
         }
-        for (name, value) in self.train_metrics.iter().filter(|_| self.train_metrics != self.metrics) {
+        for (name, value) in self
+            .train_metrics
+            .iter()
+            .filter(|_| self.train_metrics != self.metrics)
+        {
             add(&format!("{name} in training"), format_metric(name, *value));
         }
         let mut length = format!("{} in {} epochs", format_count(self.steps), self.epochs);
@@ -133,24 +147,56 @@ impl Report {
         add("steps", length);
         add("time", format_seconds(self.seconds));
         if self.samples_per_second > 0.0 {
-            add("speed", format!("{} samples/s", format_count(self.samples_per_second.round() as u64)));
+            add(
+                "speed",
+                format!(
+                    "{} samples/s",
+                    format_count(self.samples_per_second.round() as u64)
+                ),
+            );
         }
-        let share = |seconds: f64| format!("{:.0} %", 100.0 * (seconds / self.training_seconds).min(1.0));
+        let share = |seconds: f64| {
+            format!(
+                "{:.0} %",
+                100.0 * (seconds / self.training_seconds).min(1.0)
+            )
+        };
         if self.training_seconds > 0.0 {
-            add("input wait", format!("{} ({})", format_seconds(self.input_wait_seconds), share(self.input_wait_seconds)));
+            add(
+                "input wait",
+                format!(
+                    "{} ({})",
+                    format_seconds(self.input_wait_seconds),
+                    share(self.input_wait_seconds)
+                ),
+            );
             if let Some(busy) = self.device_busy_seconds {
                 add("device busy", share(busy));
             }
         }
         add("precision", self.precision.clone());
-        add("plugin", format!("{} {}, devices: {}", self.plugin, self.plugin_version, self.devices).trim().to_string());
+        add(
+            "plugin",
+            format!(
+                "{} {}, devices: {}",
+                self.plugin, self.plugin_version, self.devices
+            )
+            .trim()
+            .to_string(),
+        );
         if let Some(seconds) = self.process_seconds_to_first_step {
-            add("first step", format!("{seconds:.2} s after the start of the process"));
+            add(
+                "first step",
+                format!("{seconds:.2} s after the start of the process"),
+            );
         }
         let mut compiles = format_count(self.compiles);
         if self.cache_hits > 0 {
             let saved = format_seconds(self.compile_seconds_saved);
-            compiles += &format!(", cache hits {}, which saved {saved}", format_count(self.cache_hits));
+            compiles += &format!(
+                ", cache hits {}, which saved {saved}",
+                format_count(self.cache_hits)
+            );
         }
         add("compiles", compiles);
         add("blocking reads", format_count(self.blocking_reads));
@@ -159,7 +205,10 @@ impl Report {
         for finding in &self.findings {
             add("note", finding.clone());
         }
-        for (name, path) in [("best checkpoint", &self.best_checkpoint), ("last checkpoint", &self.last_checkpoint)] {
+        for (name, path) in [
+            ("best checkpoint", &self.best_checkpoint),
+            ("last checkpoint", &self.last_checkpoint),
+        ] {
             if let Some(path) = path {
                 add(name, path.display().to_string());
             }
@@ -172,9 +221,17 @@ impl fmt::Display for Report {
     /// One line for each fact, without a line end after the last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.lines();
-        let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let width = lines
+            .iter()
+            .map(|(name, _)| name.chars().count())
+            .max()
+            .unwrap_or(0);
         for (index, (name, value)) in lines.iter().enumerate() {
-            write!(f, "{}{name:width$}  {value}", if index == 0 { "" } else { "\n" })?;
+            write!(
+                f,
+                "{}{name:width$}  {value}",
+                if index == 0 { "" } else { "\n" }
+            )?;
         }
         Ok(())
     }
@@ -194,7 +251,10 @@ mod path {
         Bytes(OsString),
     }
 
-    pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        path: &Option<PathBuf>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         let written = |path: &PathBuf| match path.clone().into_os_string().into_string() {
             Ok(text) => Written::Text(text),
             Err(bytes) => Written::Bytes(bytes),
@@ -202,7 +262,9 @@ mod path {
         path.as_ref().map(written).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
         let path = |written| match written {
             Written::Text(text) => PathBuf::from(text),
             Written::Bytes(bytes) => PathBuf::from(bytes),
@@ -224,18 +286,35 @@ mod metrics {
         Other(String),
     }
 
-    pub(super) fn serialize<S: Serializer>(metrics: &BTreeMap<String, f64>, serializer: S) -> Result<S::Ok, S::Error> {
-        let number = |value: &f64| if value.is_finite() { Number::Finite(*value) } else { Number::Other(value.to_string()) };
-        metrics.iter().map(|(name, value)| (name, number(value))).collect::<BTreeMap<_, _>>().serialize(serializer)
+    pub(super) fn serialize<S: Serializer>(
+        metrics: &BTreeMap<String, f64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let number = |value: &f64| {
+            if value.is_finite() {
+                Number::Finite(*value)
+            } else {
+                Number::Other(value.to_string())
+            }
+        };
+        metrics
+            .iter()
+            .map(|(name, value)| (name, number(value)))
+            .collect::<BTreeMap<_, _>>()
+            .serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, f64>, D::Error> {
         let numbers = BTreeMap::<String, Number>::deserialize(deserializer)?;
         let value = |(name, number): (String, Number)| match number {
             Number::Finite(value) => Ok((name, value)),
             Number::Other(text) => match text.parse() {
                 Ok(value) => Ok((name, value)),
-                Err(_) => Err(D::Error::custom(format!("`{text}` is no value for `{name}`"))),
+                Err(_) => Err(D::Error::custom(format!(
+                    "`{text}` is no value for `{name}`"
+                ))),
             },
         };
         numbers.into_iter().map(value).collect()
@@ -248,7 +327,11 @@ mod tests {
 
     fn report() -> Report {
         Report {
-            metrics: [("accuracy".to_string(), 0.9893), ("loss".to_string(), 0.0312)].into(),
+            metrics: [
+                ("accuracy".to_string(), 0.9893),
+                ("loss".to_string(), 0.0312),
+            ]
+            .into(),
             train_metrics: [("loss".to_string(), f64::NAN)].into(),
             steps: 1876,
             epochs: 2,
@@ -277,12 +360,27 @@ mod tests {
         report().write(&path).unwrap();
         let back = Report::read(&path).unwrap();
         assert!(back.train_metrics["loss"].is_nan());
-        assert_eq!(Report { train_metrics: BTreeMap::new(), ..back }, Report { train_metrics: BTreeMap::new(), ..report() });
-        let value: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(
+            Report {
+                train_metrics: BTreeMap::new(),
+                ..back
+            },
+            Report {
+                train_metrics: BTreeMap::new(),
+                ..report()
+            }
+        );
+        let value: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(value["metrics"]["accuracy"], 0.9893);
         assert_eq!(value["train_metrics"]["loss"], "NaN");
         std::fs::write(&path, r#"{"metrics":{"loss":"many"}}"#).unwrap();
-        assert!(Report::read(&path).unwrap_err().to_string().contains("`many` is no value for `loss`"));
+        assert!(
+            Report::read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("`many` is no value for `loss`")
+        );
     }
 
     #[cfg(unix)]
@@ -292,8 +390,16 @@ mod tests {
 
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");
-        for checkpoint in [None, Some(PathBuf::from("runs/\u{e4}")), Some(PathBuf::from(OsStr::from_bytes(b"r\xffn/1")))] {
-            let report = Report { best_checkpoint: checkpoint.clone(), last_checkpoint: checkpoint, ..Report::default() };
+        for checkpoint in [
+            None,
+            Some(PathBuf::from("runs/\u{e4}")),
+            Some(PathBuf::from(OsStr::from_bytes(b"r\xffn/1"))),
+        ] {
+            let report = Report {
+                best_checkpoint: checkpoint.clone(),
+                last_checkpoint: checkpoint,
+                ..Report::default()
+            };
             report.write(&path).unwrap();
             assert_eq!(Report::read(&path).unwrap(), report);
         }
@@ -318,11 +424,35 @@ uploads           3,800
 seed              7
 best checkpoint   runs/mnist/checkpoints/step-00001876";
         assert_eq!(report().to_string(), want);
-        let stopped = Report { interrupted: true, resumed_from_step: Some(938), ..report() };
-        assert!(stopped.to_string().contains("steps             1,876 in 2 epochs, resumed from 938, interrupted\n"));
-        let warm = Report { process_seconds_to_first_step: Some(0.412), ..report() };
-        assert!(warm.to_string().contains("first step        0.41 s after the start of the process\n"), "{warm}");
-        let warm = Report { compiles: 0, cache_hits: 3, compile_seconds_saved: 1.25, ..report() };
-        assert!(warm.to_string().contains("compiles          0, cache hits 3, which saved 1.2 s\n"), "{warm}");
+        let stopped = Report {
+            interrupted: true,
+            resumed_from_step: Some(938),
+            ..report()
+        };
+        assert!(
+            stopped
+                .to_string()
+                .contains("steps             1,876 in 2 epochs, resumed from 938, interrupted\n")
+        );
+        let warm = Report {
+            process_seconds_to_first_step: Some(0.412),
+            ..report()
+        };
+        assert!(
+            warm.to_string()
+                .contains("first step        0.41 s after the start of the process\n"),
+            "{warm}"
+        );
+        let warm = Report {
+            compiles: 0,
+            cache_hits: 3,
+            compile_seconds_saved: 1.25,
+            ..report()
+        };
+        assert!(
+            warm.to_string()
+                .contains("compiles          0, cache hits 3, which saved 1.2 s\n"),
+            "{warm}"
+        );
     }
 }

@@ -6,9 +6,9 @@ use halite_core::{Error, Result};
 
 /// Which parameters, by path.
 ///
-/// A pattern has the segments of a path, between dots. `*` stands for any text in a segment, `a|b` for either, `**` for any
-/// number of segments, also none. `<index>` is a number, `<even>` and `<odd>` are numbers of that kind, `<name>` is what
-/// is no number.
+/// A pattern has the segments of a path, between dots. `*` stands for any text in a segment, `a|b`
+/// for either, `**` for any number of segments, also none. `<index>` is a number, `<even>` and
+/// `<odd>` are numbers of that kind, `<name>` is what is no number.
 ///
 /// ```
 /// use halite_train::Pattern;
@@ -44,13 +44,17 @@ enum Choice {
 impl Pattern {
     /// Whether it is a pattern of this path.
     pub fn matches(&self, path: &str) -> bool {
-        let segments: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('.').collect() };
+        let segments: Vec<&str> = if path.is_empty() {
+            Vec::new()
+        } else {
+            path.split('.').collect()
+        };
         matches_parts(&self.0, &segments)
     }
 }
 
-/// Where two parts disagree, only the last `**` before takes one segment more: what an earlier one would take, the last
-/// can take as well. So the time is at most the product of both lengths.
+/// Where two parts disagree, only the last `**` before takes one segment more: what an earlier one
+/// would take, the last can take as well. So the time is at most the product of both lengths.
 fn matches_parts(parts: &[Part], segments: &[&str]) -> bool {
     let (mut part, mut segment) = (0, 0);
     // The part behind the last `**`, and the segment that it was tried on.
@@ -61,7 +65,11 @@ fn matches_parts(parts: &[Part], segments: &[&str]) -> bool {
                 part += 1;
                 retry = Some((part, segment));
             }
-            Some(Part::One(choices)) if choices.iter().any(|choice| choice.matches(segments[segment])) => {
+            Some(Part::One(choices))
+                if choices
+                    .iter()
+                    .any(|choice| choice.matches(segments[segment])) =>
+            {
                 part += 1;
                 segment += 1;
             }
@@ -90,14 +98,26 @@ impl Choice {
     }
 }
 
-/// `*` in `pattern` stands for any text. The first place of each piece between two stars is as good as a later one.
+/// `*` in `pattern` stands for any text. The first place of each piece between two stars is as good
+/// as a later one.
 fn matches_text(pattern: &str, text: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some((start, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let Some(inner) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else { return false };
+    let Some(inner) = text
+        .strip_prefix(start)
+        .and_then(|text| text.strip_suffix(end))
+    else {
+        return false;
+    };
     let after = |text: &str, piece: &str| text.find(piece).map(|at| at + piece.len());
     let mut pieces = middle.split('*');
-    pieces.try_fold(inner, |text, piece| after(text, piece).map(|at| &text[at..])).is_some()
+    pieces
+        .try_fold(inner, |text, piece| {
+            after(text, piece).map(|at| &text[at..])
+        })
+        .is_some()
 }
 
 impl FromStr for Pattern {
@@ -111,14 +131,16 @@ impl FromStr for Pattern {
             "<even>" => Ok(Choice::Even),
             "<odd>" => Ok(Choice::Odd),
             "<name>" => Ok(Choice::Name),
-            _ if choice.contains(['<', '>']) => {
-                Err(refused(format!("`{choice}` is no kind of segment; there are <index>, <even>, <odd>, <name>")))
-            }
+            _ if choice.contains(['<', '>']) => Err(refused(format!(
+                "`{choice}` is no kind of segment; there are <index>, <even>, <odd>, <name>"
+            ))),
             _ => Ok(Choice::Text(choice.to_string())),
         };
         let part = |segment: &str| match segment {
             "**" => Ok(Part::Many),
-            _ => Ok(Part::One(segment.split('|').map(choice).collect::<Result<_>>()?)),
+            _ => Ok(Part::One(
+                segment.split('|').map(choice).collect::<Result<_>>()?,
+            )),
         };
         Ok(Pattern(text.split('.').map(part).collect::<Result<_>>()?))
     }
@@ -190,11 +212,25 @@ mod tests {
     fn many_stars_are_matched_in_linear_time() {
         let segment = "a".repeat(60);
         let path = "a.".repeat(60) + &segment;
-        for (pattern, expected) in [("**.".repeat(30) + "b", false), ("**.".repeat(30) + "a*", true)] {
-            assert_eq!(pattern.parse::<Pattern>().unwrap().matches(&path), expected, "{pattern}");
+        for (pattern, expected) in [
+            ("**.".repeat(30) + "b", false),
+            ("**.".repeat(30) + "a*", true),
+        ] {
+            assert_eq!(
+                pattern.parse::<Pattern>().unwrap().matches(&path),
+                expected,
+                "{pattern}"
+            );
         }
-        for (pattern, expected) in [("*a".repeat(30) + "b", false), ("*a".repeat(30) + "*", true)] {
-            assert_eq!(pattern.parse::<Pattern>().unwrap().matches(&segment), expected, "{pattern}");
+        for (pattern, expected) in [
+            ("*a".repeat(30) + "b", false),
+            ("*a".repeat(30) + "*", true),
+        ] {
+            assert_eq!(
+                pattern.parse::<Pattern>().unwrap().matches(&segment),
+                expected,
+                "{pattern}"
+            );
         }
     }
 
@@ -204,7 +240,9 @@ mod tests {
         fn defined(parts: &[Part], segments: &[&str]) -> bool {
             match (parts, segments) {
                 ([], _) => segments.is_empty(),
-                ([Part::Many, rest @ ..], _) => (0..=segments.len()).any(|skip| defined(rest, &segments[skip..])),
+                ([Part::Many, rest @ ..], _) => {
+                    (0..=segments.len()).any(|skip| defined(rest, &segments[skip..]))
+                }
                 ([Part::One(choices), rest @ ..], [segment, after @ ..]) => {
                     let text = |choice: &Choice| matches!(choice, Choice::Text(text) if defined_text(text, segment));
                     choices.iter().any(text) && defined(rest, after)
@@ -215,9 +253,9 @@ mod tests {
         fn defined_text(pattern: &str, text: &str) -> bool {
             match pattern.split_once('*') {
                 None => pattern == text,
-                Some((start, rest)) => {
-                    text.strip_prefix(start).is_some_and(|text| (0..=text.len()).any(|skip| defined_text(rest, &text[skip..])))
-                }
+                Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+                    (0..=text.len()).any(|skip| defined_text(rest, &text[skip..]))
+                }),
             }
         }
         let words = |letters: &[&str], joined: &str, longest: u32| -> Vec<String> {
@@ -226,7 +264,9 @@ mod tests {
                 (0..length).map(letter).collect::<Vec<_>>().join(joined)
             };
             (1..=longest)
-                .flat_map(|length| (0..letters.len().pow(length)).map(move |number| (length, number)))
+                .flat_map(|length| {
+                    (0..letters.len().pow(length)).map(move |number| (length, number))
+                })
                 .map(|(length, number)| word(length, number))
                 .collect()
         };
@@ -239,7 +279,11 @@ mod tests {
                 let parsed: Pattern = pattern.parse().unwrap();
                 for path in &paths {
                     let segments: Vec<&str> = path.split('.').collect();
-                    assert_eq!(parsed.matches(path), defined(&parsed.0, &segments), "{pattern} on {path}");
+                    assert_eq!(
+                        parsed.matches(path),
+                        defined(&parsed.0, &segments),
+                        "{pattern} on {path}"
+                    );
                 }
             }
         }
@@ -248,7 +292,10 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let error = |text: &str| text.parse::<Pattern>().unwrap_err().to_string();
-        assert_eq!(error("a..b"), "pattern: `a..b`: a segment, or one of its choices, is empty");
+        assert_eq!(
+            error("a..b"),
+            "pattern: `a..b`: a segment, or one of its choices, is empty"
+        );
         assert!(error("a|.b").contains("is empty"));
         assert!(error("").contains("is empty"));
         assert!(error("a.<evn>").contains("`<evn>` is no kind of segment"));

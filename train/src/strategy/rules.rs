@@ -21,21 +21,36 @@ impl Rule {
     /// # Errors
     /// If `pattern` is no pattern, or `spec` no spec.
     pub fn new(pattern: &str, spec: &str) -> Result<Self> {
-        Ok(Rule { pattern: pattern.parse()?, spec: spec.parse()? })
+        Ok(Rule {
+            pattern: pattern.parse()?,
+            spec: spec.parse()?,
+        })
     }
 
     /// How a parameter of type `ty` lies over `mesh` by this rule.
     ///
     /// # Errors
-    /// If the spec has more dimensions than `ty`, names an axis that the mesh has not, or does not divide it.
+    /// If the spec has more dimensions than `ty`, names an axis that the mesh has not, or does not
+    /// divide it.
     pub fn sharding(&self, mesh: &Arc<Mesh>, ty: &TensorType) -> Result<Arc<Sharding>> {
         let Some(first) = ty.rank().checked_sub(self.spec.rank()) else {
-            let message = format!("{} speaks of {} dimensions, {ty} has {}", self.spec, self.spec.rank(), ty.rank());
+            let message = format!(
+                "{} speaks of {} dimensions, {ty} has {}",
+                self.spec,
+                self.spec.rank(),
+                ty.rank()
+            );
             return Err(Error::invalid(OP, message));
         };
-        let axes = |dim: usize| dim.checked_sub(first).map_or(Vec::new(), |dim| self.spec.axes(dim).to_vec());
-        let spec =
-            if self.spec.is_replicated() { PartitionSpec::replicated() } else { PartitionSpec::new((0..ty.rank()).map(axes)) };
+        let axes = |dim: usize| {
+            dim.checked_sub(first)
+                .map_or(Vec::new(), |dim| self.spec.axes(dim).to_vec())
+        };
+        let spec = if self.spec.is_replicated() {
+            PartitionSpec::replicated()
+        } else {
+            PartitionSpec::new((0..ty.rank()).map(axes))
+        };
         let sharding = Sharding::new(mesh, spec)?;
         sharding.shard_type(ty)?;
         Ok(sharding)
@@ -72,35 +87,72 @@ static BUILT_IN: LazyLock<Vec<BuiltIn>> = LazyLock::new(|| {
     let logits = "**.head|lm_head|logits";
     vec![
         // `[in, heads, width]` to `[heads, width, out]`; then as dense layers, `[in, out]`.
-        rule("heads", true, &format!("{to_heads}.weight"), "None, model, None"),
+        rule(
+            "heads",
+            true,
+            &format!("{to_heads}.weight"),
+            "None, model, None",
+        ),
         rule("heads", true, &format!("{to_heads}.bias"), "model, None"),
-        rule("heads", true, &format!("{from_heads}.weight"), "model, None, None"),
+        rule(
+            "heads",
+            true,
+            &format!("{from_heads}.weight"),
+            "model, None, None",
+        ),
         rule("heads", true, &format!("{to_heads}.weight"), "None, model"),
         rule("heads", true, &format!("{to_heads}.bias"), "model"),
-        rule("heads", true, &format!("{from_heads}.weight"), "model, None"),
+        rule(
+            "heads",
+            true,
+            &format!("{from_heads}.weight"),
+            "model, None",
+        ),
         rule("positions", false, "**.positions|pos|wpe.**", "()"),
         rule("words", false, "**.table", "model, None"),
         // Where the number of words does not divide.
         rule("columns", false, "**.table", "None, model"),
         rule("words", false, &format!("{logits}.weight"), "None, model"),
         rule("words", false, &format!("{logits}.bias"), "model"),
-        rule("columns", false, &format!("{every_second}.weight"), "None, model"),
+        rule(
+            "columns",
+            false,
+            &format!("{every_second}.weight"),
+            "None, model",
+        ),
         rule("columns", false, &format!("{every_second}.bias"), "model"),
-        rule("rows", false, &format!("{the_others}.weight"), "model, None"),
-        rule("columns", false, &format!("{columns}.weight"), "None, model"),
+        rule(
+            "rows",
+            false,
+            &format!("{the_others}.weight"),
+            "model, None",
+        ),
+        rule(
+            "columns",
+            false,
+            &format!("{columns}.weight"),
+            "None, model",
+        ),
         rule("columns", false, &format!("{columns}.bias"), "model"),
         rule("rows", false, &format!("{rows}.weight"), "model, None"),
     ]
 });
 
 pub(super) fn built_in() -> Vec<Rule> {
-    BUILT_IN.iter().map(|built_in| built_in.rule.clone()).collect()
+    BUILT_IN
+        .iter()
+        .map(|built_in| built_in.rule.clone())
+        .collect()
 }
 
 /// The built-in rules for a parameter of `rank` dimensions, besides those of a stack.
 pub(super) fn built_in_for(path: &str, rank: usize) -> impl Iterator<Item = &'static BuiltIn> {
     BUILT_IN.iter().filter(move |BuiltIn { rule, exact, .. }| {
         let speaks_of = rule.spec.rank();
-        (if *exact { speaks_of == rank } else { speaks_of <= rank }) && rule.pattern.matches(path)
+        (if *exact {
+            speaks_of == rank
+        } else {
+            speaks_of <= rank
+        }) && rule.pattern.matches(path)
     })
 }

@@ -60,7 +60,11 @@ fn table_over_two_gibibytes_does_not_end_the_run() {
     assert_eq!(saved(&out)[0], 10);
     assert_eq!(fitted.report.steps, 10);
     // The same directory can be resumed, with a table of its own.
-    let fitted = fit(on(&client).epochs(3).out(&out).resume(true), crate::points()).unwrap();
+    let fitted = fit(
+        on(&client).epochs(3).out(&out).resume(true),
+        crate::points(),
+    )
+    .unwrap();
     assert_eq!(fitted.report.steps, 15);
     let validation = (15, "validation".to_string());
     assert_eq!(rows(&out).last(), Some(&validation));
@@ -78,11 +82,18 @@ fn table_is_on_the_disk_before_its_checkpoint_counts() {
     let dir = tempfile::tempdir().unwrap();
     let calls = dir.path().join("calls");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-y", "-e", "trace=openat,write,fdatasync,fsync", "-o"]).arg(&calls);
+    strace
+        .args(["-f", "-y", "-e", "trace=openat,write,fdatasync,fsync", "-o"])
+        .arg(&calls);
     strace.arg(std::env::current_exe().unwrap());
     let test = "accessories::table_is_on_the_disk_before_its_checkpoint_counts";
-    let output = strace.args(["--exact", test]).env(INSIDE, out_in(&dir)).output();
-    let Ok(output) = output.inspect_err(|error| eprintln!("skipped: no strace: {error}")) else { return };
+    let output = strace
+        .args(["--exact", test])
+        .env(INSIDE, out_in(&dir))
+        .output();
+    let Ok(output) = output.inspect_err(|error| eprintln!("skipped: no strace: {error}")) else {
+        return;
+    };
     let calls = fs::read_to_string(&calls).unwrap_or_default();
     if calls.is_empty() {
         eprintln!("skipped: this account may not trace: {output:?}");
@@ -95,5 +106,8 @@ fn table_is_on_the_disk_before_its_checkpoint_counts() {
     let written = last(&|line| line.contains("write(") && of_table(line));
     let synced = last(&|line| line.contains("sync(") && of_table(line));
     let committed = last(&|line| line.contains("openat(") && line.contains("/COMMIT\""));
-    assert!(written < synced && synced < committed, "{written} {synced} {committed} {calls}");
+    assert!(
+        written < synced && synced < committed,
+        "{written} {synced} {committed} {calls}"
+    );
 }

@@ -1,5 +1,5 @@
-//! The real CPU plugin behind a backend in which compilers, devices and memory fail on request: a plugin cannot be asked
-//! to do that at a chosen step.
+//! The real CPU plugin behind a backend in which compilers, devices and memory fail on request: a
+//! plugin cannot be asked to do that at a chosen step.
 
 use std::{
     fmt,
@@ -15,8 +15,9 @@ use halite_backends::{
     pjrt::{Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin},
 };
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, DeviceId, Error, ErrorKind, Event, Executable, HostBytes, Launch, Launched, OnFetched,
-    OnReady, Placement, Platform, Program, Result, Signature, TensorType,
+    Arg, Backend, Buffer, CompileOptions, DeviceId, Error, ErrorKind, Event, Executable, HostBytes,
+    Launch, Launched, OnFetched, OnReady, Placement, Platform, Program, Result, Signature,
+    TensorType,
 };
 
 use crate::stops::Gate;
@@ -41,16 +42,30 @@ struct Plan {
 
 impl Faulty {
     pub(crate) fn new() -> Self {
-        let plan = Plan { steps: AtomicU64::new(0), hangs_after: u64::MAX, gate: Gate::default(), no_memory_until: 0 };
+        let plan = Plan {
+            steps: AtomicU64::new(0),
+            hangs_after: u64::MAX,
+            gate: Gate::default(),
+            no_memory_until: 0,
+        };
         let cache = halite_fetch::Cache::open(None).unwrap();
-        let located = Search::cpu(&cache).ensure(&mut halite_fetch::Quiet).unwrap();
+        let located = Search::cpu(&cache)
+            .ensure(&mut halite_fetch::Quiet)
+            .unwrap();
         let inner = Plugin::load(located.path).unwrap().client(vec![]).unwrap();
-        Faulty { inner, on_compile: Box::new(|_| {}), plan: Arc::new(plan) }
+        Faulty {
+            inner,
+            on_compile: Box::new(|_| {}),
+            plan: Arc::new(plan),
+        }
     }
 
     /// Calls `on_compile` with the name of each program before it is compiled.
     pub(crate) fn on_compile(self, on_compile: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Faulty { on_compile: Box::new(on_compile), ..self }
+        Faulty {
+            on_compile: Box::new(on_compile),
+            ..self
+        }
     }
 
     /// Steps after this one never end; a thread stands at the gate then.
@@ -62,12 +77,18 @@ impl Faulty {
 
     /// The host has no memory for what has two elements or more until this step is launched.
     pub(crate) fn no_memory_for_weights_until(mut self, step: u64) -> Self {
-        Arc::get_mut(&mut self.plan).expect("it is not in use yet").no_memory_until = step;
+        Arc::get_mut(&mut self.plan)
+            .expect("it is not in use yet")
+            .no_memory_until = step;
         self
     }
 
     fn buffer(&self, inner: PjrtBuffer) -> FaultyBuffer {
-        FaultyBuffer { inner, plan: self.plan.clone(), hangs: false }
+        FaultyBuffer {
+            inner,
+            plan: self.plan.clone(),
+            hangs: false,
+        }
     }
 }
 
@@ -99,7 +120,11 @@ impl Backend for Faulty {
         (self.on_compile)(&program.name);
         let inner = self.inner.compile(program, options)?;
         let is_step = &*program.name == "train step";
-        Ok(FaultyExecutable { inner, is_step, plan: self.plan.clone() })
+        Ok(FaultyExecutable {
+            inner,
+            is_step,
+            plan: self.plan.clone(),
+        })
     }
 
     fn load(
@@ -110,7 +135,11 @@ impl Backend for Faulty {
         options: &CompileOptions,
     ) -> Result<FaultyExecutable> {
         let inner = self.inner.load(serialized, name, signature, options)?;
-        Ok(FaultyExecutable { inner, is_step: false, plan: self.plan.clone() })
+        Ok(FaultyExecutable {
+            inner,
+            is_step: false,
+            plan: self.plan.clone(),
+        })
     }
 }
 
@@ -139,12 +168,19 @@ impl Buffer for FaultyBuffer {
 
     fn ready(&self) -> Result<FaultyEvent> {
         let hangs = self.hangs.then(|| self.plan.gate.clone());
-        Ok(FaultyEvent { inner: self.inner.ready()?, hangs })
+        Ok(FaultyEvent {
+            inner: self.inner.ready()?,
+            hangs,
+        })
     }
 
     fn copy_to(&self, place: Placement) -> Result<Self> {
         let inner = self.inner.copy_to(place)?;
-        Ok(FaultyBuffer { inner, plan: self.plan.clone(), hangs: self.hangs })
+        Ok(FaultyBuffer {
+            inner,
+            plan: self.plan.clone(),
+            hangs: self.hangs,
+        })
     }
 
     fn read(&self, into: &mut [u8]) -> Result<()> {
@@ -191,7 +227,9 @@ impl Event for FaultyEvent {
     }
 
     fn on_ready(&self, then: OnReady) {
-        let Some(gate) = self.hangs.clone() else { return self.inner.on_ready(then) };
+        let Some(gate) = self.hangs.clone() else {
+            return self.inner.on_ready(then);
+        };
         self.inner.on_ready(Box::new(move |result| {
             thread::spawn(move || {
                 gate.pass();
@@ -229,12 +267,25 @@ impl Executable<Faulty> for FaultyExecutable {
             false => 0,
         };
         let hangs = launch.args.iter().flatten().any(|arg| arg.buffer().hangs);
-        let args = launch.args.into_iter().map(|row| row.into_iter().map(inner).collect());
-        let launched = self.inner.launch(Launch { args: args.collect() })?;
+        let args = launch
+            .args
+            .into_iter()
+            .map(|row| row.into_iter().map(inner).collect());
+        let launched = self.inner.launch(Launch {
+            args: args.collect(),
+        })?;
         let hangs = hangs || step > self.plan.hangs_after;
-        let outer = |inner| FaultyBuffer { inner, plan: self.plan.clone(), hangs };
+        let outer = |inner| FaultyBuffer {
+            inner,
+            plan: self.plan.clone(),
+            hangs,
+        };
         let outputs = launched.outputs.into_iter();
-        Ok(Launched { outputs: outputs.map(|row| row.into_iter().map(outer).collect()).collect() })
+        Ok(Launched {
+            outputs: outputs
+                .map(|row| row.into_iter().map(outer).collect())
+                .collect(),
+        })
     }
 
     fn serialize(&self) -> Result<Vec<u8>> {

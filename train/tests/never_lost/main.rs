@@ -1,4 +1,5 @@
-//! A run keeps what it has learnt: accessories that fail, data and devices that hang, memory that runs out.
+//! A run keeps what it has learnt: accessories that fail, data and devices that hang, memory that
+//! runs out.
 
 mod accessories;
 mod faulty;
@@ -31,7 +32,12 @@ impl Task for Plane {
     type Model = Model<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, _: &'t Trace, model: &Model<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        _: &'t Trace,
+        model: &Model<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let error = model.out.forward(batch.input) - batch.target;
         Mean::weighted(error.square().sum([1]), batch.weight)
     }
@@ -53,13 +59,19 @@ struct Watched<F> {
 }
 
 /// [`points`], with `on_read` called with the number of earlier reads.
-fn watched(on_read: impl Fn(usize) + Send + Sync) -> Watched<impl Fn(usize, &mut [f32]) + Send + Sync> {
+fn watched(
+    on_read: impl Fn(usize) + Send + Sync,
+) -> Watched<impl Fn(usize, &mut [f32]) + Send + Sync> {
     altered(move |reads, _| on_read(reads))
 }
 
 /// [`points`], with `on_read` called with the number of earlier reads and the sample's `x`.
 fn altered<F: Fn(usize, &mut [f32]) + Send + Sync>(on_read: F) -> Watched<F> {
-    Watched { inner: points(), reads: AtomicUsize::new(0), on_read }
+    Watched {
+        inner: points(),
+        reads: AtomicUsize::new(0),
+        on_read,
+    }
 }
 
 impl<F: Fn(usize, &mut [f32]) + Send + Sync> Dataset for Watched<F> {
@@ -73,7 +85,10 @@ impl<F: Fn(usize, &mut [f32]) + Send + Sync> Dataset for Watched<F> {
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         self.inner.read(index, into)?;
-        (self.on_read)(self.reads.fetch_add(1, Ordering::SeqCst), into.values_mut(0)?);
+        (self.on_read)(
+            self.reads.fetch_add(1, Ordering::SeqCst),
+            into.values_mut(0)?,
+        );
         Ok(())
     }
 }
@@ -83,14 +98,23 @@ fn on(client: &Client) -> TrainerBuilder {
 }
 
 fn fit(trainer: TrainerBuilder, train: impl Dataset + 'static) -> Result<Fitted<Plane>> {
-    let model = Model { out: Linear::new(2, 1) };
-    trainer.build()?.fit(Plane, model, Adam::new(0.1), train, points())
+    let model = Model {
+        out: Linear::new(2, 1),
+    };
+    trainer
+        .build()?
+        .fit(Plane, model, Adam::new(0.1), train, points())
 }
 
 /// The steps of the checkpoints in `out`, newest first.
 fn saved(out: &Path) -> Vec<u64> {
     let store = CheckpointStore::open_read_only(out.join("checkpoints")).unwrap();
-    store.list().unwrap().into_iter().map(|(_, position)| position.step).collect()
+    store
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|(_, position)| position.step)
+        .collect()
 }
 
 /// (step, split) of the rows of `metrics.csv`.

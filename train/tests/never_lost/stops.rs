@@ -99,12 +99,20 @@ fn stop_is_seen_while_the_data_hangs() {
                 hangs.pass();
             }
         });
-        let trainer = on(&client).epochs(2).workers(workers).out(&out).stop_flag(&stop);
+        let trainer = on(&client)
+            .epochs(2)
+            .workers(workers)
+            .out(&out)
+            .stop_flag(&stop);
         let fitted = in_time(move || fit(trainer, data)).unwrap();
         assert!(fitted.report.interrupted);
         assert_eq!(fitted.stopped_by, Some(StopReason::Asked));
         assert_eq!(saved(&out)[0], fitted.report.steps);
-        assert!((1..5).contains(&fitted.report.steps), "{workers}: {}", fitted.report);
+        assert!(
+            (1..5).contains(&fitted.report.steps),
+            "{workers}: {}",
+            fitted.report
+        );
     }
 }
 
@@ -122,8 +130,15 @@ fn stop_is_seen_while_validation_data_hangs() {
             hangs.pass();
         }
     });
-    let trainer = on(&client).epochs(2).out(&out).stop_flag(&stop).build().unwrap();
-    let model = crate::Model { out: halite_nn::Linear::new(2, 1) };
+    let trainer = on(&client)
+        .epochs(2)
+        .out(&out)
+        .stop_flag(&stop)
+        .build()
+        .unwrap();
+    let model = crate::Model {
+        out: halite_nn::Linear::new(2, 1),
+    };
     let optimizer = halite_nn::Adam::new(0.1);
     let work = move || trainer.fit(crate::Plane, model, optimizer, points(), validation);
     let fitted = in_time(work).unwrap();
@@ -147,7 +162,10 @@ fn stop_is_seen_while_the_step_is_compiled() {
         let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
         let text = error.to_string();
-        assert!(text.contains("fit: stopped before the first step, while the program "), "{text}");
+        assert!(
+            text.contains("fit: stopped before the first step, while the program "),
+            "{text}"
+        );
     }
 }
 
@@ -187,12 +205,19 @@ fn stop_while_a_device_hangs_keeps_the_last_checkpoint() {
     let _open = OpenAtEnd(gate.clone());
     stop_at(&gate, &stop);
     let client = Client::new(Faulty::new().hangs_after(7, &gate));
-    let trainer = on(&client).epochs(3).checkpoint_every(2).out(&out).stop_flag(&stop);
+    let trainer = on(&client)
+        .epochs(3)
+        .checkpoint_every(2)
+        .out(&out)
+        .stop_flag(&stop);
     let trainer = trainer.wait_limit(Duration::from_secs(2));
     let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
     let text = error.to_string();
-    assert!(text.contains("step 8") && text.contains("step-00000006 stays"), "{text}");
+    assert!(
+        text.contains("step 8") && text.contains("step-00000006 stays"),
+        "{text}"
+    );
     assert_eq!(saved(&out), [6, 5]);
 }
 
@@ -205,7 +230,11 @@ fn save_of_a_step_that_hangs_is_given_up() {
     stop_at(&gate, &stop);
     let client = Client::new(Faulty::new().hangs_after(2, &gate));
     // Each save waits for the one before it, and that for the device.
-    let trainer = on(&client).epochs(3).checkpoint_every(1).out(&out).stop_flag(&stop);
+    let trainer = on(&client)
+        .epochs(3)
+        .checkpoint_every(1)
+        .out(&out)
+        .stop_flag(&stop);
     let trainer = trainer.wait_limit(Duration::from_secs(2));
     let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
@@ -221,10 +250,14 @@ fn device_that_hangs_is_given_up_at_the_limit() {
     let error = in_time(move || fit(trainer, points()).map(drop)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");
     let text = error.to_string();
-    assert!(text.contains("step 4") && text.contains("`wait_limit`"), "{text}");
+    assert!(
+        text.contains("step 4") && text.contains("`wait_limit`"),
+        "{text}"
+    );
 }
 
-/// As [`crate::Plane`], with a loop in the loss that never ends when an input is as large as [`ENDLESS`].
+/// As [`crate::Plane`], with a loop in the loss that never ends when an input is as large as
+/// [`ENDLESS`].
 struct Endless;
 
 const ENDLESS: f32 = 1e9;
@@ -233,12 +266,23 @@ impl Task for Endless {
     type Model = crate::Model<()>;
     type Batch = Labeled<()>;
 
-    fn loss<'t>(&self, cx: &'t Trace, model: &crate::Model<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> Mean<'t> {
+    fn loss<'t>(
+        &self,
+        cx: &'t Trace,
+        model: &crate::Model<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
         let loss = crate::Plane.loss(cx, model, batch);
-        let start = (Leaf(cx.scalar(0.0, DType::F32)), Leaf(batch.input.max([0, 1])));
+        let start = (
+            Leaf(cx.scalar(0.0, DType::F32)),
+            Leaf(batch.input.max([0, 1])),
+        );
         // 2^24 and 1 is 2^24 in f32.
-        let (Leaf(turns), _) =
-            cx.while_loop(start, |(turn, largest)| turn.0.lt(largest.0), |(turn, largest)| (Leaf(turn.0 + 1.0), largest));
+        let (Leaf(turns), _) = cx.while_loop(
+            start,
+            |(turn, largest)| turn.0.lt(largest.0),
+            |(turn, largest)| (Leaf(turn.0 + 1.0), largest),
+        );
         // XLA runs programs of fewer than a thousand operations within the call that launches them.
         let work = (cx.arange(4096, DType::F32) + turns).square().sum_all();
         Mean::weighted(loss.total + work.stop_gradient() * 0.0, loss.weight)
@@ -262,9 +306,15 @@ fn endless_step_of_the_plugin_does_not_hold_the_process() {
             });
         }
     });
-    let trainer = on(&client).checkpoint_every(1).workers(0).out(&out).stop_flag(&stop);
+    let trainer = on(&client)
+        .checkpoint_every(1)
+        .workers(0)
+        .out(&out)
+        .stop_flag(&stop);
     let trainer = trainer.wait_limit(Duration::from_secs(3)).build().unwrap();
-    let model = crate::Model { out: halite_nn::Linear::new(2, 1) };
+    let model = crate::Model {
+        out: halite_nn::Linear::new(2, 1),
+    };
     let work = move || trainer.fit(Endless, model, halite_nn::Adam::new(0.1), data, points());
     let error = in_time(move || work().map(drop)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DeadlineExceeded, "{error}");

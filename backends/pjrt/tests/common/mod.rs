@@ -9,22 +9,30 @@ use std::{
 };
 
 use halite_core::{
-    Arg, Backend, Buffer, CompileOptions, DType, DeviceId, Element, Executable, HostArray, HostBytes, Launch, Program, Signature,
-    TensorType,
+    Arg, Backend, Buffer, CompileOptions, DType, DeviceId, Element, Executable, HostArray,
+    HostBytes, Launch, Program, Signature, TensorType,
 };
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtExecutable, Plugin};
 
-/// The CPU plugin that the tests run on: that of `HALITE_CPU_PLUGIN`, or the pinned one, installed if it is missing.
+/// The CPU plugin that the tests run on: that of `HALITE_CPU_PLUGIN`, or the pinned one, installed
+/// if it is missing.
 pub(crate) fn cpu_plugin() -> PathBuf {
     let cache = halite_fetch::Cache::open(None).unwrap();
-    halite_backends::Search::cpu(&cache).ensure(&mut halite_fetch::Quiet).unwrap().path
+    halite_backends::Search::cpu(&cache)
+        .ensure(&mut halite_fetch::Quiet)
+        .unwrap()
+        .path
 }
 
-/// The CPU plugin with some functions replaced: `code` is C that defines `static void replace(void** table)`, which gets the
-/// functions by their number in the table, and may use `REAL(name)`.
+/// The CPU plugin with some functions replaced: `code` is C that defines
+/// `static void replace(void** table)`, which gets the functions by their number in the table, and
+/// may use `REAL(name)`.
 pub(crate) fn shim(directory: &Path, name: &str, replaced: &[&str], code: &str) -> &'static Plugin {
     let number = |name: &&str| {
-        let slot = halite_pjrt_sys::SLOTS.iter().find(|slot| slot.name == *name).unwrap();
+        let slot = halite_pjrt_sys::SLOTS
+            .iter()
+            .find(|slot| slot.name == *name)
+            .unwrap();
         format!("#define {name} {}\n", slot.offset / size_of::<usize>())
     };
     let numbers: String = replaced.iter().map(number).collect();
@@ -55,18 +63,33 @@ pub(crate) fn shim(directory: &Path, name: &str, replaced: &[&str], code: &str) 
         "#,
         plugin.display()
     );
-    let (source, library) = (directory.join(format!("{name}.c")), directory.join(format!("{name}.so")));
+    let (source, library) = (
+        directory.join(format!("{name}.c")),
+        directory.join(format!("{name}.so")),
+    );
     fs::write(&source, code).unwrap();
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let built = Command::new(cc).args(["-w", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).arg("-ldl").output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let built = Command::new(cc)
+        .args(["-w", "-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .arg("-ldl")
+        .output()
+        .unwrap();
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
     Plugin::load(library).unwrap()
 }
 
 /// A client of the CPU plugin with so many devices.
 pub(crate) fn cpu(devices: i64) -> Pjrt {
     let plugin = Plugin::load(cpu_plugin()).unwrap();
-    plugin.client(vec![("cpu_device_count".into(), devices.into())]).unwrap()
+    plugin
+        .client(vec![("cpu_device_count".into(), devices.into())])
+        .unwrap()
 }
 
 pub(crate) fn ty(dtype: DType, dims: &[usize]) -> TensorType {
@@ -78,11 +101,20 @@ pub(crate) fn f32s(dims: &[usize]) -> TensorType {
 }
 
 /// A program of one partition: `inputs` and `outputs` must be those of the text.
-pub(crate) fn program(code: &str, inputs: &[TensorType], outputs: &[TensorType], donated: &[usize]) -> Program {
+pub(crate) fn program(
+    code: &str,
+    inputs: &[TensorType],
+    outputs: &[TensorType],
+    donated: &[usize],
+) -> Program {
     Program {
         name: Arc::from("test"),
         code: Arc::from(code.as_bytes()),
-        signature: Signature { inputs: inputs.to_vec(), outputs: outputs.to_vec(), donated: donated.to_vec() },
+        signature: Signature {
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+            donated: donated.to_vec(),
+        },
         partitions: 1,
         replicas: 1,
     }
@@ -90,7 +122,11 @@ pub(crate) fn program(code: &str, inputs: &[TensorType], outputs: &[TensorType],
 
 /// `(a, b) -> a + b` on vectors of `n` floats; `a` is donated if asked for.
 pub(crate) fn add(n: usize, donate: bool) -> Program {
-    let attribute = if donate { " {tf.aliasing_output = 0 : i32}" } else { "" };
+    let attribute = if donate {
+        " {tf.aliasing_output = 0 : i32}"
+    } else {
+        ""
+    };
     let code = format!(
         "module @add {{
   func.func public @main(%a: tensor<{n}xf32>{attribute}, %b: tensor<{n}xf32>) -> tensor<{n}xf32> {{
@@ -99,16 +135,32 @@ pub(crate) fn add(n: usize, donate: bool) -> Program {
   }}
 }}"
     );
-    program(&code, &[f32s(&[n]), f32s(&[n])], &[f32s(&[n])], if donate { &[0] } else { &[] })
+    program(
+        &code,
+        &[f32s(&[n]), f32s(&[n])],
+        &[f32s(&[n])],
+        if donate { &[0] } else { &[] },
+    )
 }
 
 pub(crate) fn compile(client: &Pjrt, program: &Program) -> PjrtExecutable {
     client.compile(program, &CompileOptions::default()).unwrap()
 }
 
-pub(crate) fn upload<T: Element>(client: &Pjrt, values: &[T], dims: &[usize], device: u32) -> PjrtBuffer {
+pub(crate) fn upload<T: Element>(
+    client: &Pjrt,
+    values: &[T],
+    dims: &[usize],
+    device: u32,
+) -> PjrtBuffer {
     let host = HostArray::from_slice(values, dims).unwrap();
-    client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), DeviceId(device).into()).unwrap()
+    client
+        .upload(
+            HostBytes::Borrowed(host.bytes()),
+            host.ty(),
+            DeviceId(device).into(),
+        )
+        .unwrap()
 }
 
 pub(crate) fn read<T: Element>(buffer: &PjrtBuffer) -> Vec<T> {
@@ -118,6 +170,12 @@ pub(crate) fn read<T: Element>(buffer: &PjrtBuffer) -> Vec<T> {
 }
 
 /// Launches on one device and gives the results.
-pub(crate) fn run(executable: &PjrtExecutable, args: Vec<Arg<'_, PjrtBuffer>>) -> halite_core::Result<Vec<PjrtBuffer>> {
-    Ok(executable.launch(Launch { args: vec![args] })?.outputs.remove(0))
+pub(crate) fn run(
+    executable: &PjrtExecutable,
+    args: Vec<Arg<'_, PjrtBuffer>>,
+) -> halite_core::Result<Vec<PjrtBuffer>> {
+    Ok(executable
+        .launch(Launch { args: vec![args] })?
+        .outputs
+        .remove(0))
 }

@@ -1,4 +1,5 @@
-//! candle: `candle-peer w1|w2|w6`; see ../README.md for the work. candle has no momentum: it is written here.
+//! candle: `candle-peer w1|w2|w6`; see ../README.md for the work. candle has no momentum: it is
+//! written here.
 
 use candle_core::{DType, Device, Module, Result, Tensor, Var, backprop::GradStore};
 use candle_nn::{AdamW, Conv2dConfig, Optimizer, ParamsAdamW, VarBuilder, VarMap, conv2d, linear, loss::cross_entropy};

@@ -22,11 +22,19 @@ impl Infer<'_> {
         self.in_rank("dimension", dim, x)?;
         let members = self.group_size(groups)?;
         let mut dims = x.dims().to_vec();
-        dims[dim] = self.size(|| format!("dimension {dim}"), dims[dim] as i128 * members as i128)?;
+        dims[dim] = self.size(
+            || format!("dimension {dim}"),
+            dims[dim] as i128 * members as i128,
+        )?;
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn reduce_scatter(self, kind: Reduction, dim: usize, groups: &Groups) -> Result<Vec<TensorType>> {
+    pub(super) fn reduce_scatter(
+        self,
+        kind: Reduction,
+        dim: usize,
+        groups: &Groups,
+    ) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.reducible(kind, x)?;
         let mut dims = x.dims().to_vec();
@@ -34,24 +42,43 @@ impl Infer<'_> {
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn all_to_all(self, split: usize, concat: usize, groups: &Groups) -> Result<Vec<TensorType>> {
+    pub(super) fn all_to_all(
+        self,
+        split: usize,
+        concat: usize,
+        groups: &Groups,
+    ) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.in_rank("concatenated dimension", concat, x)?;
         let mut dims = x.dims().to_vec();
         let members = self.divide(x, split, &mut dims, groups)?;
-        dims[concat] = self.size(|| format!("dimension {concat}"), dims[concat] as i128 * members as i128)?;
+        dims[concat] = self.size(
+            || format!("dimension {concat}"),
+            dims[concat] as i128 * members as i128,
+        )?;
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn collective_permute(self, pairs: &[(usize, usize)], groups: &Groups) -> Result<Vec<TensorType>> {
+    pub(super) fn collective_permute(
+        self,
+        pairs: &[(usize, usize)],
+        groups: &Groups,
+    ) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
-        let members = if *groups == Groups::All { None } else { Some(self.group_size(groups)?) };
+        let members = if *groups == Groups::All {
+            None
+        } else {
+            Some(self.group_size(groups)?)
+        };
         let (mut sources, mut targets) = (HashSet::new(), HashSet::new());
         for &(source, target) in pairs {
             for member in [source, target] {
                 self.device(member)?;
                 if let Some(members) = members.filter(|&members| member >= members) {
-                    return self.fail(format!("member {member} in {pairs:?} of a group of {members}, from 0 to {}", members - 1));
+                    return self.fail(format!(
+                        "member {member} in {pairs:?} of a group of {members}, from 0 to {}",
+                        members - 1
+                    ));
                 }
             }
             if !sources.insert(source) {
@@ -78,22 +105,39 @@ impl Infer<'_> {
     pub(super) fn sharding_constraint(self, spec: &PartitionSpec) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         if spec.rank() > x.rank() {
-            return self.fail(format!("{spec} speaks of {} dimensions, {x} has {}", spec.rank(), x.rank()));
+            return self.fail(format!(
+                "{spec} speaks of {} dimensions, {x} has {}",
+                spec.rank(),
+                x.rank()
+            ));
         }
         let mut seen = HashSet::new();
-        if let Some(axis) = (0..spec.rank()).flat_map(|dim| spec.axes(dim)).find(|axis| !seen.insert(*axis)) {
-            return self.fail(format!("{spec} uses axis `{axis}` twice; an axis can split one dimension"));
+        if let Some(axis) = (0..spec.rank())
+            .flat_map(|dim| spec.axes(dim))
+            .find(|axis| !seen.insert(*axis))
+        {
+            return self.fail(format!(
+                "{spec} uses axis `{axis}` twice; an axis can split one dimension"
+            ));
         }
         Ok(vec![(*x).clone()])
     }
 
     /// `dims[dim]` becomes one member's part. Returns how many members there are.
-    fn divide(self, x: &TensorType, dim: usize, dims: &mut [usize], groups: &Groups) -> Result<usize> {
+    fn divide(
+        self,
+        x: &TensorType,
+        dim: usize,
+        dims: &mut [usize],
+        groups: &Groups,
+    ) -> Result<usize> {
         self.in_rank("split dimension", dim, x)?;
         let members = self.group_size(groups)?;
         if !dims[dim].is_multiple_of(members) {
-            return self
-                .fail(format!("dimension {dim} of {x} is {}, not a multiple of the {members} members of a group", dims[dim]));
+            return self.fail(format!(
+                "dimension {dim} of {x} is {}, not a multiple of the {members} members of a group",
+                dims[dim]
+            ));
         }
         dims[dim] /= members;
         Ok(members)
@@ -112,7 +156,9 @@ impl Infer<'_> {
         let mut seen = HashSet::new();
         for group in lists {
             if group.is_empty() || group.len() != first.len() {
-                return self.fail(format!("groups {lists:?} are to have equally many members, one or more"));
+                return self.fail(format!(
+                    "groups {lists:?} are to have equally many members, one or more"
+                ));
             }
             for &device in group {
                 self.device(device)?;
@@ -124,7 +170,8 @@ impl Infer<'_> {
         Ok(first.len())
     }
 
-    /// How many devices the axes have together. There is an axis, none is there twice, none is empty.
+    /// How many devices the axes have together. There is an axis, none is there twice, none is
+    /// empty.
     pub(super) fn axes(self, axes: &Axes) -> Result<usize> {
         if axes.is_empty() {
             return self.fail("no axis is named; name one of the mesh or more");
@@ -136,7 +183,12 @@ impl Infer<'_> {
             }
             members = match members.checked_mul(*size) {
                 Some(members @ 1..) => members,
-                _ => return self.fail(format!("{} has no devices, or more than can be counted", named(axes))),
+                _ => {
+                    return self.fail(format!(
+                        "{} has no devices, or more than can be counted",
+                        named(axes)
+                    ));
+                }
             };
         }
         Ok(members)

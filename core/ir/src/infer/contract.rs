@@ -9,10 +9,15 @@ impl Infer<'_> {
     pub(super) fn dot(self, dot: &Dot) -> Result<Vec<TensorType>> {
         let [left, right] = self.take()?;
         self.product_types(left, right, dot.result)?;
-        let paired = [("batch", &dot.left_batch, &dot.right_batch), ("contracting", &dot.left_contract, &dot.right_contract)];
+        let paired = [
+            ("batch", &dot.left_batch, &dot.right_batch),
+            ("contracting", &dot.left_contract, &dot.right_contract),
+        ];
         for (what, of_left, of_right) in paired {
             if of_left.len() != of_right.len() {
-                return self.fail(format!("{what} dimensions {of_left:?} of {left} and {of_right:?} of {right} are paired"));
+                return self.fail(format!(
+                    "{what} dimensions {of_left:?} of {left} and {of_right:?} of {right} are paired"
+                ));
             }
         }
         let used_left = [&dot.left_batch[..], &dot.left_contract].concat();
@@ -30,7 +35,11 @@ impl Infer<'_> {
         }
         let mut dims: Vec<usize> = dot.left_batch.iter().map(|&dim| left.dims()[dim]).collect();
         for (ty, used) in [(left, &used_left), (right, &used_right)] {
-            dims.extend((0..ty.rank()).filter(|dim| !used.contains(dim)).map(|dim| ty.dims()[dim]));
+            dims.extend(
+                (0..ty.rank())
+                    .filter(|dim| !used.contains(dim))
+                    .map(|dim| ty.dims()[dim]),
+            );
         }
         Ok(vec![TensorType::new(dot.result, dims)])
     }
@@ -39,10 +48,16 @@ impl Infer<'_> {
         let [x, kernel] = self.take()?;
         self.product_types(x, kernel, conv.result)?;
         if x.rank() < 2 || x.rank() != kernel.rank() {
-            return self.fail(format!("{x} and the kernel {kernel} are to have the same rank, 2 or more"));
+            return self.fail(format!(
+                "{x} and the kernel {kernel} are to have the same rank, 2 or more"
+            ));
         }
         let spatial = x.rank() - 2;
-        for (what, dims) in [("input", &conv.input), ("kernel", &conv.kernel), ("output", &conv.output)] {
+        for (what, dims) in [
+            ("input", &conv.input),
+            ("kernel", &conv.kernel),
+            ("output", &conv.output),
+        ] {
             self.conv_dims(what, dims, x.rank())?;
         }
         let lists = [
@@ -53,12 +68,19 @@ impl Infer<'_> {
             ("reversals", conv.reversal.len()),
         ];
         if let Some((what, count)) = lists.into_iter().find(|&(_, count)| count != spatial) {
-            return self.fail(format!("{count} {what} for {x}, which has {spatial} spatial dimensions"));
+            return self.fail(format!(
+                "{count} {what} for {x}, which has {spatial} spatial dimensions"
+            ));
         }
         self.positive("strides", &conv.strides)?;
         self.positive("input dilations", &conv.input_dilation)?;
         self.positive("kernel dilations", &conv.kernel_dilation)?;
-        for &value in conv.strides.iter().chain(&conv.input_dilation).chain(&conv.kernel_dilation) {
+        for &value in conv
+            .strides
+            .iter()
+            .chain(&conv.input_dilation)
+            .chain(&conv.kernel_dilation)
+        {
             self.printable("stride or dilation", value)?;
         }
 
@@ -69,8 +91,13 @@ impl Infer<'_> {
             ));
         }
         let (batch, in_features) = (x.dims()[conv.input.batch], x.dims()[conv.input.feature]);
-        let (out_features, kernel_features) = (kernel.dims()[conv.kernel.batch], kernel.dims()[conv.kernel.feature]);
-        if !in_features.is_multiple_of(feature_groups) || in_features / feature_groups != kernel_features {
+        let (out_features, kernel_features) = (
+            kernel.dims()[conv.kernel.batch],
+            kernel.dims()[conv.kernel.feature],
+        );
+        if !in_features.is_multiple_of(feature_groups)
+            || in_features / feature_groups != kernel_features
+        {
             return self.fail(format!(
                 "{x} has {in_features} features (dimension {}) in {feature_groups} group{}, the kernel {kernel} takes {kernel_features} \
                  (dimension {})",
@@ -79,7 +106,9 @@ impl Infer<'_> {
                 conv.kernel.feature
             ));
         }
-        if !out_features.is_multiple_of(feature_groups) || !out_features.is_multiple_of(batch_groups) {
+        if !out_features.is_multiple_of(feature_groups)
+            || !out_features.is_multiple_of(batch_groups)
+        {
             let groups = feature_groups.max(batch_groups);
             return self.fail(format!(
                 "the kernel {kernel} gives {out_features} features (dimension {}), not a multiple of {groups} groups",
@@ -103,12 +132,21 @@ impl Infer<'_> {
                 return self.fail(format!("dimension {of_kernel} of the kernel {kernel} is 0"));
             }
             let (low, high) = conv.padding[i];
-            let padded = dilated(x.dims()[of_x], conv.input_dilation[i]) + i128::from(low) + i128::from(high);
+            let padded = dilated(x.dims()[of_x], conv.input_dilation[i])
+                + i128::from(low)
+                + i128::from(high);
             if padded < 0 {
-                return self.fail(format!("dimension {of_x} of {x}, padded by {low} and {high}, would have size {padded}"));
+                return self.fail(format!(
+                    "dimension {of_x} of {x}, padded by {low} and {high}, would have size {padded}"
+                ));
             }
-            let positions = window_positions(padded, dilated(size, conv.kernel_dilation[i]), conv.strides[i]);
-            dims[conv.output.spatial[i]] = self.size(|| format!("spatial dimension {i}"), positions)?;
+            let positions = window_positions(
+                padded,
+                dilated(size, conv.kernel_dilation[i]),
+                conv.strides[i],
+            );
+            dims[conv.output.spatial[i]] =
+                self.size(|| format!("spatial dimension {i}"), positions)?;
         }
         Ok(vec![TensorType::new(conv.result, dims)])
     }
@@ -133,7 +171,9 @@ impl Infer<'_> {
     /// Element types of two factors, and of a sum of products.
     fn product_types(self, left: &TensorType, right: &TensorType, result: DType) -> Result<()> {
         if left.dtype() != right.dtype() {
-            return self.fail(format!("{left} and {right} are to have the same element type (convert one first)"));
+            return self.fail(format!(
+                "{left} and {right} are to have the same element type (convert one first)"
+            ));
         }
         self.element(left, is_number, "integers and floats")?;
         let from = left.dtype();

@@ -6,15 +6,25 @@ use super::Infer;
 use crate::Graph;
 
 impl Infer<'_> {
-    pub(super) fn while_loop(self, carried: usize, condition: &Graph, body: &Graph) -> Result<Vec<TensorType>> {
+    pub(super) fn while_loop(
+        self,
+        carried: usize,
+        condition: &Graph,
+        body: &Graph,
+    ) -> Result<Vec<TensorType>> {
         if carried == 0 || carried > self.operands.len() {
-            return self.fail(format!("{carried} carried values of operands {}; at least one is carried", self.list()));
+            return self.fail(format!(
+                "{carried} carried values of operands {}; at least one is carried",
+                self.list()
+            ));
         }
         self.takes("the condition", condition, self.operands)?;
         self.takes("the body", body, self.operands)?;
         let answer = condition.output_types();
         if answer != [TensorType::scalar(DType::Bool)] {
-            return self.fail(format!("the condition gives {answer:?}; it is to give [bool[]]"));
+            return self.fail(format!(
+                "the condition gives {answer:?}; it is to give [bool[]]"
+            ));
         }
         let next = body.output_types();
         let carried = &self.operands[..carried];
@@ -27,10 +37,23 @@ impl Infer<'_> {
         Ok(next)
     }
 
-    pub(super) fn scan(self, carried: usize, scanned: usize, length: usize, body: &Graph) -> Result<Vec<TensorType>> {
-        let invariant = self.operands.len().checked_sub(carried).and_then(|rest| rest.checked_sub(scanned));
+    pub(super) fn scan(
+        self,
+        carried: usize,
+        scanned: usize,
+        length: usize,
+        body: &Graph,
+    ) -> Result<Vec<TensorType>> {
+        let invariant = self
+            .operands
+            .len()
+            .checked_sub(carried)
+            .and_then(|rest| rest.checked_sub(scanned));
         let Some(invariant) = invariant else {
-            return self.fail(format!("{carried} carried and {scanned} scanned values of operands {}", self.list()));
+            return self.fail(format!(
+                "{carried} carried and {scanned} scanned values of operands {}",
+                self.list()
+            ));
         };
         if i32::try_from(length).is_err() {
             return self.fail(format!("{length} turns are more than an s32 can count"));
@@ -42,14 +65,23 @@ impl Infer<'_> {
                     .fail(format!("scanned operand {i} is {ty}; for {length} turns its first dimension is to be {length}"));
             }
         }
-        let slices: Vec<TensorType> = scanned.iter().map(|ty| TensorType::new(ty.dtype(), &ty.dims()[1..])).collect();
-        self.takes("the body", body, &whole.iter().copied().chain(&slices).collect::<Vec<_>>())?;
+        let slices: Vec<TensorType> = scanned
+            .iter()
+            .map(|ty| TensorType::new(ty.dtype(), &ty.dims()[1..]))
+            .collect();
+        self.takes(
+            "the body",
+            body,
+            &whole.iter().copied().chain(&slices).collect::<Vec<_>>(),
+        )?;
         let mut results = body.output_types();
         let carried_types = &self.operands[..carried];
         if results.len() < carried || !results[..carried].iter().eq(carried_types.iter().copied()) {
             let next = &results[..carried.min(results.len())];
             let difference = first_difference(next, carried_types);
-            return self.fail(format!("the body gives {next:?}, the carried values are {carried_types:?}{difference}"));
+            return self.fail(format!(
+                "the body gives {next:?}, the carried values are {carried_types:?}{difference}"
+            ));
         }
         if results.is_empty() {
             return self.fail("the body gives nothing; it is to give one value or more");
@@ -87,7 +119,10 @@ impl Infer<'_> {
             if other != results {
                 let wanted: Vec<&TensorType> = results.iter().collect();
                 let difference = first_difference(&other, &wanted);
-                return self.fail(format!("branch 0 gives {results:?}, branch {} gives {other:?}{difference}", i + 1));
+                return self.fail(format!(
+                    "branch 0 gives {results:?}, branch {} gives {other:?}{difference}",
+                    i + 1
+                ));
             }
         }
         Ok(results)
@@ -101,22 +136,35 @@ impl Infer<'_> {
     }
 
     pub(super) fn takes(self, what: &str, region: &Graph, operands: &[&TensorType]) -> Result<()> {
-        if let Some(output) = region.outputs().iter().find(|output| output.index() >= region.value_count()) {
-            return self.fail(format!("{what} gives value {}, it has {}", output.index(), region.value_count()));
+        if let Some(output) = region
+            .outputs()
+            .iter()
+            .find(|output| output.index() >= region.value_count())
+        {
+            return self.fail(format!(
+                "{what} gives value {}, it has {}",
+                output.index(),
+                region.value_count()
+            ));
         }
         let inputs = region.input_types();
         match inputs.iter().eq(operands.iter().copied()) {
             true => Ok(()),
-            false => {
-                self.fail(format!("{what} takes {inputs:?}, it is given {operands:?}{}", first_difference(&inputs, operands)))
-            }
+            false => self.fail(format!(
+                "{what} takes {inputs:?}, it is given {operands:?}{}",
+                first_difference(&inputs, operands)
+            )),
         }
     }
 }
 
 /// Where two long lists of types part.
 fn first_difference(left: &[TensorType], right: &[&TensorType]) -> String {
-    match left.iter().zip(right).position(|(left, right)| left != *right) {
+    match left
+        .iter()
+        .zip(right)
+        .position(|(left, right)| left != *right)
+    {
         Some(at) => format!("; number {at} is {} and {}", left[at], right[at]),
         None => format!("; they are {} and {}", left.len(), right.len()),
     }

@@ -9,11 +9,15 @@ impl Infer<'_> {
     pub(super) fn unary(self, unary: Unary) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         match unary {
-            Unary::Abs | Unary::Sign => {
-                self.element(x, |dtype| dtype.is_signed_integer() || dtype.is_float(), "signed integers and floats")?
-            }
+            Unary::Abs | Unary::Sign => self.element(
+                x,
+                |dtype| dtype.is_signed_integer() || dtype.is_float(),
+                "signed integers and floats",
+            )?,
             Unary::Negate => self.element(x, is_number, "integers and floats")?,
-            Unary::CountLeadingZeros | Unary::PopulationCount => self.element(x, DType::is_integer, "integers")?,
+            Unary::CountLeadingZeros | Unary::PopulationCount => {
+                self.element(x, DType::is_integer, "integers")?
+            }
             Unary::Not => self.element(x, is_bool_or_integer, "bool and integers")?,
             Unary::Cbrt
             | Unary::Ceil
@@ -34,7 +38,11 @@ impl Infer<'_> {
             | Unary::Tan
             | Unary::Tanh => self.element(x, DType::is_float, "floats")?,
         }
-        Ok(vec![if unary == Unary::IsFinite { x.with_dtype(DType::Bool) } else { (*x).clone() }])
+        Ok(vec![if unary == Unary::IsFinite {
+            x.with_dtype(DType::Bool)
+        } else {
+            (*x).clone()
+        }])
     }
 
     pub(super) fn binary(self, binary: Binary) -> Result<Vec<TensorType>> {
@@ -43,7 +51,9 @@ impl Infer<'_> {
         match binary {
             // Of `bool`, these are or, and, and, or.
             Binary::Add | Binary::Multiply | Binary::Minimum | Binary::Maximum => {}
-            Binary::And | Binary::Or | Binary::Xor => self.element(left, is_bool_or_integer, "bool and integers")?,
+            Binary::And | Binary::Or | Binary::Xor => {
+                self.element(left, is_bool_or_integer, "bool and integers")?
+            }
             Binary::Divide | Binary::Power | Binary::Remainder | Binary::Subtract => {
                 self.element(left, is_number, "integers and floats")?
             }
@@ -64,12 +74,16 @@ impl Infer<'_> {
     pub(super) fn select(self) -> Result<Vec<TensorType>> {
         let [predicate, on_true, on_false] = self.take()?;
         if predicate.dtype() != DType::Bool {
-            return self.fail(format!("the predicate is {predicate}; it is to be bool (compare first)"));
+            return self.fail(format!(
+                "the predicate is {predicate}; it is to be bool (compare first)"
+            ));
         }
         self.equal(on_true, on_false)?;
         if predicate.rank() != 0 && predicate.dims() != on_true.dims() {
-            return self
-                .fail(format!("the predicate is {predicate}, for {on_true} it is to be bool{:?} or bool[]", on_true.dims()));
+            return self.fail(format!(
+                "the predicate is {predicate}, for {on_true} it is to be bool{:?} or bool[]",
+                on_true.dims()
+            ));
         }
         Ok(vec![(*on_true).clone()])
     }
@@ -79,7 +93,10 @@ impl Infer<'_> {
         self.element(x, is_number, "integers and floats")?;
         for (what, bound) in [("lower", low), ("upper", high)] {
             if bound.dtype() != x.dtype() || (bound.rank() != 0 && bound.dims() != x.dims()) {
-                return self.fail(format!("the {what} bound is {bound}, for {x} it is to be {x} or {}[]", x.dtype()));
+                return self.fail(format!(
+                    "the {what} bound is {bound}, for {x} it is to be {x} or {}[]",
+                    x.dtype()
+                ));
             }
         }
         Ok(vec![(*x).clone()])
@@ -92,8 +109,15 @@ impl Infer<'_> {
 
     pub(super) fn bitcast_convert(self, dtype: DType) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
-        // A bool is a byte in memory but one bit in the program, so it has the bits of no other type.
-        let bits = |dtype: DType| if dtype == DType::Bool { 1 } else { dtype.size() * 8 };
+        // A bool is a byte in memory but one bit in the program, so it has the bits of no other
+        // type.
+        let bits = |dtype: DType| {
+            if dtype == DType::Bool {
+                1
+            } else {
+                dtype.size() * 8
+            }
+        };
         if bits(x.dtype()) != bits(dtype) {
             return self.fail(format!(
                 "elements of {x} have {} bits, {dtype} has {}; the bits of one element are kept",
@@ -121,6 +145,8 @@ impl Infer<'_> {
             true => "convert one first",
             false => "broadcast first",
         };
-        self.fail(format!("{left} and {right} differ; elementwise operations need equal types ({advice})"))
+        self.fail(format!(
+            "{left} and {right} differ; elementwise operations need equal types ({advice})"
+        ))
     }
 }

@@ -14,7 +14,9 @@ impl Infer<'_> {
         self.starts(x, starts)?;
         for (dim, (&size, &whole)) in sizes.iter().zip(x.dims()).enumerate() {
             if size > whole {
-                return self.fail(format!("size {size} in dimension {dim} of {x}, which has {whole}"));
+                return self.fail(format!(
+                    "size {size} in dimension {dim} of {x}, which has {whole}"
+                ));
             }
         }
         Ok(vec![x.with_dims(sizes)])
@@ -22,10 +24,15 @@ impl Infer<'_> {
 
     pub(super) fn dynamic_update_slice(self) -> Result<Vec<TensorType>> {
         let [x, update, starts @ ..] = self.operands else {
-            return self.fail(format!("takes an operand, an update and start indices, got {}", self.list()));
+            return self.fail(format!(
+                "takes an operand, an update and start indices, got {}",
+                self.list()
+            ));
         };
         if update.dtype() != x.dtype() || update.rank() != x.rank() {
-            return self.fail(format!("the update {update} and {x} are to have the same element type and rank"));
+            return self.fail(format!(
+                "the update {update} and {x} are to have the same element type and rank"
+            ));
         }
         if let Some(dim) = (0..x.rank()).find(|&dim| update.dims()[dim] > x.dims()[dim]) {
             return self.fail(format!(
@@ -42,8 +49,13 @@ impl Infer<'_> {
     fn starts(self, x: &TensorType, starts: &[&TensorType]) -> Result<()> {
         self.per_dimension("start indices", starts, x)?;
         for start in starts {
-            if start.rank() != 0 || !start.dtype().is_integer() || start.dtype() != starts[0].dtype() {
-                return self.fail(format!("start indices {starts:?} are to be integer scalars of one type"));
+            if start.rank() != 0
+                || !start.dtype().is_integer()
+                || start.dtype() != starts[0].dtype()
+            {
+                return self.fail(format!(
+                    "start indices {starts:?} are to be integer scalars of one type"
+                ));
             }
         }
         Ok(())
@@ -63,16 +75,22 @@ impl Infer<'_> {
         })?;
         self.per_dimension("slice sizes", sizes, x)?;
         for (dim, (&size, &whole)) in sizes.iter().zip(x.dims()).enumerate() {
-            let dropped = gather.collapsed_slice_dims.contains(&dim) || gather.operand_batching_dims.contains(&dim);
+            let dropped = gather.collapsed_slice_dims.contains(&dim)
+                || gather.operand_batching_dims.contains(&dim);
             if size > whole {
-                return self.fail(format!("slice size {size} in dimension {dim} of {x}, which has {whole}"));
+                return self.fail(format!(
+                    "slice size {size} in dimension {dim} of {x}, which has {whole}"
+                ));
             }
             if dropped && size > 1 {
                 return self.fail(format!("slice size {size} in dimension {dim} of {x}, which is dropped and so is to be 1"));
             }
         }
         let kept: Vec<usize> = (0..x.rank())
-            .filter(|dim| !gather.collapsed_slice_dims.contains(dim) && !gather.operand_batching_dims.contains(dim))
+            .filter(|dim| {
+                !gather.collapsed_slice_dims.contains(dim)
+                    && !gather.operand_batching_dims.contains(dim)
+            })
             .map(|dim| sizes[dim])
             .collect();
         if kept.len() != gather.offset_dims.len() {
@@ -87,7 +105,13 @@ impl Infer<'_> {
         let rank = batch.len() + kept.len();
         self.placed("offset dimension", &gather.offset_dims, rank)?;
         let (mut batch, mut kept) = (batch.into_iter(), kept.into_iter());
-        let pick = |dim| if gather.offset_dims.contains(&dim) { kept.next() } else { batch.next() };
+        let pick = |dim| {
+            if gather.offset_dims.contains(&dim) {
+                kept.next()
+            } else {
+                batch.next()
+            }
+        };
         let dims: Vec<usize> = (0..rank).filter_map(pick).collect();
         Ok(vec![x.with_dims(dims)])
     }
@@ -95,7 +119,9 @@ impl Infer<'_> {
     pub(super) fn scatter(self, scatter: &Scatter) -> Result<Vec<TensorType>> {
         let [x, indices, updates] = self.take()?;
         if updates.dtype() != x.dtype() {
-            return self.fail(format!("the updates {updates} and {x} are to have the same element type"));
+            return self.fail(format!(
+                "the updates {updates} and {x} are to have the same element type"
+            ));
         }
         if let Some(combine) = scatter.combine {
             self.reducible(combine, x)?;
@@ -110,7 +136,10 @@ impl Infer<'_> {
             vector_dim: scatter.index_vector_dim,
         })?;
         let kept: Vec<usize> = (0..x.rank())
-            .filter(|dim| !scatter.inserted_window_dims.contains(dim) && !scatter.operand_batching_dims.contains(dim))
+            .filter(|dim| {
+                !scatter.inserted_window_dims.contains(dim)
+                    && !scatter.operand_batching_dims.contains(dim)
+            })
             .collect();
         if kept.len() != scatter.update_window_dims.len() {
             return self.fail(format!(
@@ -129,7 +158,11 @@ impl Infer<'_> {
                 kept.len()
             ));
         }
-        self.placed("window dimension", &scatter.update_window_dims, updates.rank())?;
+        self.placed(
+            "window dimension",
+            &scatter.update_window_dims,
+            updates.rank(),
+        )?;
         let (mut batch, mut kept) = (batch.into_iter(), kept.into_iter());
         for (dim, &size) in updates.dims().iter().enumerate() {
             if scatter.update_window_dims.contains(&dim) {
@@ -149,9 +182,19 @@ impl Infer<'_> {
 
     /// What gather and scatter ask of operand and indices.
     fn indices(self, indexing: Indexing<'_>) -> Result<()> {
-        let Indexing { x, indices, dropped, operand_batching, indices_batching, map, vector_dim } = indexing;
+        let Indexing {
+            x,
+            indices,
+            dropped,
+            operand_batching,
+            indices_batching,
+            map,
+            vector_dim,
+        } = indexing;
         if !indices.dtype().is_integer() {
-            return self.fail(format!("the indices are {indices}; they are to be integers"));
+            return self.fail(format!(
+                "the indices are {indices}; they are to be integers"
+            ));
         }
         if vector_dim > indices.rank() {
             return self.fail(format!(
@@ -165,7 +208,9 @@ impl Infer<'_> {
         self.distinct("indexed dimension", map, x)?;
         for dim in operand_batching {
             if dropped.contains(dim) || map.contains(dim) {
-                return self.fail(format!("dimension {dim} of {x} is batched, and so is neither dropped nor indexed"));
+                return self.fail(format!(
+                    "dimension {dim} of {x} is batched, and so is neither dropped nor indexed"
+                ));
             }
         }
         if operand_batching.len() != indices_batching.len() {
@@ -199,7 +244,9 @@ impl Infer<'_> {
     fn placed(self, what: &str, dims: &[usize], rank: usize) -> Result<()> {
         match dims.iter().all(|&dim| dim < rank) && dims.windows(2).all(|pair| pair[0] < pair[1]) {
             true => Ok(()),
-            false => self.fail(format!("{what}s {dims:?} are to be ascending and below {rank}")),
+            false => self.fail(format!(
+                "{what}s {dims:?} are to be ascending and below {rank}"
+            )),
         }
     }
 
@@ -209,7 +256,9 @@ impl Infer<'_> {
             Reduction::Sum | Reduction::Product | Reduction::Min | Reduction::Max => {
                 self.element(x, is_number, "integers and floats")
             }
-            Reduction::And | Reduction::Or => self.element(x, is_bool_or_integer, "bool and integers"),
+            Reduction::And | Reduction::Or => {
+                self.element(x, is_bool_or_integer, "bool and integers")
+            }
         }
     }
 }

@@ -19,7 +19,10 @@ impl Infer<'_> {
         self.in_rank("dimension", dim, x)?;
         let size = x.dims()[dim];
         if size == 0 || i32::try_from(size).is_err() {
-            return self.fail(format!("dimension {dim} of {x} has {size} elements; it is to have 1 to {}", i32::MAX));
+            return self.fail(format!(
+                "dimension {dim} of {x} has {size} elements; it is to have 1 to {}",
+                i32::MAX
+            ));
         }
         let value = x.with_dims(without(x.dims(), &[dim]));
         Ok(vec![value.clone(), value.with_dtype(DType::S32)])
@@ -35,11 +38,18 @@ impl Infer<'_> {
         let [x, source] = self.take()?;
         self.element(x, is_number, "integers and floats")?;
         let wanted = self.windows(x, window)?;
-        if window.base_dilations.iter().chain(&window.window_dilations).any(|&dilation| dilation != 1) {
+        if window
+            .base_dilations
+            .iter()
+            .chain(&window.window_dilations)
+            .any(|&dilation| dilation != 1)
+        {
             return self.fail("the window has dilations; they are all to be 1");
         }
         if **source != wanted {
-            return self.fail(format!("the source is {source}, the windows of {x} are {wanted}"));
+            return self.fail(format!(
+                "the source is {source}, the windows of {x} are {wanted}"
+            ));
         }
         Ok(vec![(*x).clone()])
     }
@@ -50,14 +60,22 @@ impl Infer<'_> {
         };
         self.in_rank("dimension", dim, first)?;
         if let Some(other) = rest.iter().find(|other| other.dims() != first.dims()) {
-            return self.fail(format!("{first} and {other} are sorted together, and so are to have the same dimensions"));
+            return self.fail(format!(
+                "{first} and {other} are sorted together, and so are to have the same dimensions"
+            ));
         }
         Ok(self.operands.iter().map(|&ty| ty.clone()).collect())
     }
 
     /// One element for each position of `window` on `x`.
     fn windows(self, x: &TensorType, window: &Window) -> Result<TensorType> {
-        let Window { sizes, strides, base_dilations, window_dilations, padding } = window;
+        let Window {
+            sizes,
+            strides,
+            base_dilations,
+            window_dilations,
+            padding,
+        } = window;
         for (what, list) in [
             ("window sizes", sizes),
             ("window strides", strides),
@@ -76,7 +94,11 @@ impl Infer<'_> {
             let (low, high) = padding[dim];
             self.printable("padding", low.max(high))?;
             let padded = dilated(size, base_dilations[dim]) + low as i128 + high as i128;
-            let positions = window_positions(padded, dilated(sizes[dim], window_dilations[dim]), strides[dim]);
+            let positions = window_positions(
+                padded,
+                dilated(sizes[dim], window_dilations[dim]),
+                strides[dim],
+            );
             dims.push(self.size(|| format!("dimension {dim}"), positions)?);
         }
         Ok(x.with_dims(dims))
@@ -93,5 +115,9 @@ pub(super) fn window_positions(padded: i128, window: i128, stride: usize) -> i12
 
 /// `dims` but for those that are gone.
 pub(super) fn without(dims: &[usize], gone: &[usize]) -> Vec<usize> {
-    dims.iter().enumerate().filter(|(dim, _)| !gone.contains(dim)).map(|(_, &size)| size).collect()
+    dims.iter()
+        .enumerate()
+        .filter(|(dim, _)| !gone.contains(dim))
+        .map(|(_, &size)| size)
+        .collect()
 }

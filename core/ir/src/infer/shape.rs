@@ -81,12 +81,20 @@ impl Infer<'_> {
                     "{first} and {other} along dimension {dim}: the element type and all other dimensions are to be equal"
                 ));
             }
-            dims[dim] = self.size(|| format!("dimension {dim}"), dims[dim] as i128 + other.dims()[dim] as i128)?;
+            dims[dim] = self.size(
+                || format!("dimension {dim}"),
+                dims[dim] as i128 + other.dims()[dim] as i128,
+            )?;
         }
         Ok(vec![first.with_dims(dims)])
     }
 
-    pub(super) fn slice(self, starts: &[usize], limits: &[usize], strides: &[usize]) -> Result<Vec<TensorType>> {
+    pub(super) fn slice(
+        self,
+        starts: &[usize],
+        limits: &[usize],
+        strides: &[usize],
+    ) -> Result<Vec<TensorType>> {
         let [x] = self.take()?;
         self.per_dimension("starts", starts, x)?;
         self.per_dimension("limits", limits, x)?;
@@ -96,7 +104,9 @@ impl Infer<'_> {
         for (dim, &size) in x.dims().iter().enumerate() {
             let (start, limit) = (starts[dim], limits[dim]);
             if start > limit || limit > size {
-                return self.fail(format!("{start}..{limit} of dimension {dim} of {x}, whose indices are 0..{size}"));
+                return self.fail(format!(
+                    "{start}..{limit} of dimension {dim} of {x}, whose indices are 0..{size}"
+                ));
             }
             self.printable("stride", strides[dim])?;
             dims.push((limit - start).div_ceil(strides[dim]));
@@ -104,10 +114,18 @@ impl Infer<'_> {
         Ok(vec![x.with_dims(dims)])
     }
 
-    pub(super) fn pad(self, low: &[i64], high: &[i64], interior: &[usize]) -> Result<Vec<TensorType>> {
+    pub(super) fn pad(
+        self,
+        low: &[i64],
+        high: &[i64],
+        interior: &[usize],
+    ) -> Result<Vec<TensorType>> {
         let [x, value] = self.take()?;
         if value.rank() != 0 || value.dtype() != x.dtype() {
-            return self.fail(format!("the padding value is {value}, for {x} it is to be {}[]", x.dtype()));
+            return self.fail(format!(
+                "the padding value is {value}, for {x} it is to be {}[]",
+                x.dtype()
+            ));
         }
         self.per_dimension("low paddings", low, x)?;
         self.per_dimension("high paddings", high, x)?;
@@ -118,7 +136,10 @@ impl Infer<'_> {
             let between = size.saturating_sub(1) as i128 * interior[dim] as i128;
             let padded = size as i128 + between + i128::from(low[dim]) + i128::from(high[dim]);
             let what = || {
-                format!("dimension {dim} of {x}, padded by {} before, {} after, {} between,", low[dim], high[dim], interior[dim])
+                format!(
+                    "dimension {dim} of {x}, padded by {} before, {} after, {} between,",
+                    low[dim], high[dim], interior[dim]
+                )
             };
             dims.push(self.size(what, padded)?);
         }

@@ -20,8 +20,15 @@ impl Infer<'_> {
         self.takes("the body", &map.body, &locals.iter().collect::<Vec<_>>())?;
         self.collectives_inside(map, &map.body)?;
         let outputs = map.body.output_types();
-        let whole = |(i, (ty, spec)): (usize, (&TensorType, _))| self.said(&format!("result {i}"), map.whole(ty, spec));
-        outputs.iter().zip(&map.outputs).enumerate().map(whole).collect()
+        let whole = |(i, (ty, spec)): (usize, (&TensorType, _))| {
+            self.said(&format!("result {i}"), map.whole(ty, spec))
+        };
+        outputs
+            .iter()
+            .zip(&map.outputs)
+            .enumerate()
+            .map(whole)
+            .collect()
     }
 
     fn said<T>(self, of: &str, outcome: Result<T, String>) -> Result<T> {
@@ -31,12 +38,19 @@ impl Infer<'_> {
     fn manual_axes(self, map: &ShardMap) -> Result<()> {
         let known: Vec<_> = map.mesh.iter().map(|(axis, _)| axis).collect();
         if map.manual.is_empty() {
-            return self.fail(format!("no axis of {} is manual; name one or more", named(&map.mesh)));
+            return self.fail(format!(
+                "no axis of {} is manual; name one or more",
+                named(&map.mesh)
+            ));
         }
         let mut rest = known.iter();
         for axis in &map.manual {
             if !rest.any(|known| *known == axis) {
-                let message = format!("manual axes {:?} are not axes of {}, in its order", map.manual, named(&map.mesh));
+                let message = format!(
+                    "manual axes {:?} are not axes of {}, in its order",
+                    map.manual,
+                    named(&map.mesh)
+                );
                 return self.fail(message);
             }
         }
@@ -46,14 +60,21 @@ impl Infer<'_> {
     fn one_spec_each(self, what: &str, specs: usize, values: usize) -> Result<()> {
         match specs == values {
             true => Ok(()),
-            false => self.fail(format!("{specs} specs for {values} {what}s; there is to be one for each")),
+            false => self.fail(format!(
+                "{specs} specs for {values} {what}s; there is to be one for each"
+            )),
         }
     }
 
     /// That what the body says of devices fits the mesh.
     fn collectives_inside(self, map: &ShardMap, body: &Graph) -> Result<()> {
         for (i, node) in body.nodes().iter().enumerate() {
-            let wrong = |message: String| self.fail(format!("node {i} of the body, {}: {message}", node.op.name()));
+            let wrong = |message: String| {
+                self.fail(format!(
+                    "node {i} of the body, {}: {message}",
+                    node.op.name()
+                ))
+            };
             let problem = match &node.op {
                 Op::AllReduce { groups, .. }
                 | Op::AllGather { groups, .. }
@@ -61,7 +82,10 @@ impl Infer<'_> {
                 | Op::AllToAll { groups, .. }
                 | Op::CollectivePermute { groups, .. } => groups_problem(map, groups),
                 Op::AxisIndex(axes) => axes_problem(map, axes),
-                Op::ShardMap(_) => Some("a shard_map within a shard_map; use the collectives of the outer one".to_string()),
+                Op::ShardMap(_) => Some(
+                    "a shard_map within a shard_map; use the collectives of the outer one"
+                        .to_string(),
+                ),
                 Op::ShardingConstraint(spec) => {
                     let manual = spec.all_axes().find(|axis| map.manual.contains(axis));
                     manual.map(|axis| {
@@ -107,9 +131,11 @@ impl ShardMap {
     pub fn whole(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<TensorType, String> {
         let mut dims = ty.dims().to_vec();
         for (dim, (size, parts)) in dims.iter_mut().zip(self.parts(ty, spec)?).enumerate() {
-            *size = size
-                .checked_mul(parts)
-                .ok_or_else(|| format!("dimension {dim} of {parts} parts of {size} is larger than any address space"))?;
+            *size = size.checked_mul(parts).ok_or_else(|| {
+                format!(
+                    "dimension {dim} of {parts} parts of {size} is larger than any address space"
+                )
+            })?;
         }
         Ok(ty.with_dims(dims))
     }
@@ -117,7 +143,11 @@ impl ShardMap {
     /// In how many parts `spec` splits each dimension of a tensor of this rank.
     fn parts(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<Vec<usize>, String> {
         if spec.rank() > ty.rank() {
-            return Err(format!("{spec} speaks of {} dimensions, {ty} has {}", spec.rank(), ty.rank()));
+            return Err(format!(
+                "{spec} speaks of {} dimensions, {ty} has {}",
+                spec.rank(),
+                ty.rank()
+            ));
         }
         let mut seen = HashSet::new();
         let mut parts = vec![1usize; ty.rank()];
@@ -125,14 +155,18 @@ impl ShardMap {
             for axis in spec.axes(dim) {
                 let Some(size) = self.axis(axis) else {
                     let manual = named(&self.manual_axes());
-                    return Err(format!("{spec} names axis `{axis}`, which is none of the manual axes {manual}"));
+                    return Err(format!(
+                        "{spec} names axis `{axis}`, which is none of the manual axes {manual}"
+                    ));
                 };
                 if !seen.insert(axis) {
-                    return Err(format!("{spec} uses axis `{axis}` twice; an axis can split one dimension"));
+                    return Err(format!(
+                        "{spec} uses axis `{axis}` twice; an axis can split one dimension"
+                    ));
                 }
-                *parts = parts
-                    .checked_mul(size)
-                    .ok_or_else(|| format!("{} has more devices than can be counted", named(&self.mesh)))?;
+                *parts = parts.checked_mul(size).ok_or_else(|| {
+                    format!("{} has more devices than can be counted", named(&self.mesh))
+                })?;
             }
         }
         Ok(parts)
@@ -144,14 +178,21 @@ fn groups_problem(map: &ShardMap, groups: &Groups) -> Option<String> {
         Groups::Axes(axes) => axes_problem(map, axes),
         _ if !map.is_fully_manual() => {
             let manual = named(&map.manual_axes());
-            Some(format!("the groups are to be said by axes, for only {manual} of {} are manual", named(&map.mesh)))
+            Some(format!(
+                "the groups are to be said by axes, for only {manual} of {} are manual",
+                named(&map.mesh)
+            ))
         }
-        Groups::Lists(_) | Groups::All => groups.problem(map.devices().expect("counted before the body is looked at")),
+        Groups::Lists(_) | Groups::All => {
+            groups.problem(map.devices().expect("counted before the body is looked at"))
+        }
     }
 }
 
 fn axes_problem(map: &ShardMap, axes: &Axes) -> Option<String> {
-    let (axis, size) = axes.iter().find(|(axis, size)| map.axis(axis) != Some(*size))?;
+    let (axis, size) = axes
+        .iter()
+        .find(|(axis, size)| map.axis(axis) != Some(*size))?;
     let manual = named(&map.manual_axes());
     Some(match map.axis(axis) {
         Some(other) => format!("axis `{axis}` is said to have {size} devices, it has {other}"),

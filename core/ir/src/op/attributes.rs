@@ -1,4 +1,5 @@
-//! What operations hold beside their operands, where it is more than a number: which dimensions, which groups of devices.
+//! What operations hold beside their operands, where it is more than a number: which dimensions,
+//! which groups of devices.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -29,7 +30,8 @@ pub struct Gather {
     pub indices_batching_dims: Vec<usize>,
     /// Which dimension of the operand each component of an index is for.
     pub start_index_map: Vec<usize>,
-    /// The dimension of the indices that holds their components; the rank of the indices if they have one component.
+    /// The dimension of the indices that holds their components; the rank of the indices if they
+    /// have one component.
     pub index_vector_dim: usize,
     /// Dimensions of each slice of the operand.
     pub slice_sizes: Vec<usize>,
@@ -50,7 +52,8 @@ pub struct Scatter {
     pub indices_batching_dims: Vec<usize>,
     /// Which dimension of the operand each component of an index is for.
     pub scatter_dims_to_operand_dims: Vec<usize>,
-    /// The dimension of the indices that holds their components; the rank of the indices if they have one component.
+    /// The dimension of the indices that holds their components; the rank of the indices if they
+    /// have one component.
     pub index_vector_dim: usize,
     /// No two indices are the same: lets the compiler go in parallel.
     pub unique_indices: bool,
@@ -67,7 +70,8 @@ pub struct Dot {
     pub left_contract: Vec<usize>,
     /// Dimensions of the right operand that are summed over, paired with the left's.
     pub right_contract: Vec<usize>,
-    /// Element type of the result; at least as wide as the operands'. This is how bf16 operands accumulate in f32.
+    /// Element type of the result; at least as wide as the operands'. This is how bf16 operands
+    /// accumulate in f32.
     pub result: DType,
 }
 
@@ -76,7 +80,8 @@ pub struct Dot {
 pub struct Convolution {
     /// Where batch, feature and spatial dimensions are in `x`.
     pub input: ConvDims,
-    /// Where output feature (`batch`), input feature (`feature`) and spatial dimensions are in the kernel.
+    /// Where output feature (`batch`), input feature (`feature`) and spatial dimensions are in the
+    /// kernel.
     pub kernel: ConvDims,
     /// Where batch, feature and spatial dimensions are in the result.
     pub output: ConvDims,
@@ -84,7 +89,8 @@ pub struct Convolution {
     pub strides: Vec<usize>,
     /// Elements before and after `x`, per spatial dimension; may be negative.
     pub padding: Vec<(i64, i64)>,
-    /// 1 + zeros between elements of `x`, per spatial dimension: more than 1 is a transposed convolution.
+    /// 1 + zeros between elements of `x`, per spatial dimension: more than 1 is a transposed
+    /// convolution.
     pub input_dilation: Vec<usize>,
     /// 1 + zeros between elements of the kernel, per spatial dimension.
     pub kernel_dilation: Vec<usize>,
@@ -92,7 +98,8 @@ pub struct Convolution {
     pub reversal: Vec<bool>,
     /// Features are convolved in so many separate groups.
     pub feature_groups: usize,
-    /// Batches are convolved in so many separate groups (gradients of grouped convolutions need it).
+    /// Batches are convolved in so many separate groups (gradients of grouped convolutions need
+    /// it).
     pub batch_groups: usize,
     /// Element type of the result.
     pub result: DType,
@@ -154,7 +161,10 @@ impl PartialEq for Attribute {
             (Attribute::Int(a), Attribute::Int(b)) => a == b,
             (Attribute::Float(a), Attribute::Float(b)) => a.to_bits() == b.to_bits(),
             (Attribute::Str(a), Attribute::Str(b)) => a == b,
-            (Attribute::Bool(_) | Attribute::Int(_) | Attribute::Float(_) | Attribute::Str(_), _) => false,
+            (
+                Attribute::Bool(_) | Attribute::Int(_) | Attribute::Float(_) | Attribute::Str(_),
+                _,
+            ) => false,
         }
     }
 }
@@ -165,31 +175,47 @@ pub type Axes = Vec<(Arc<str>, usize)>;
 /// Which devices take part in a collective together.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Groups {
-    /// All of them in one group. Where the type of a result depends on the size of a group, groups are named.
+    /// All of them in one group. Where the type of a result depends on the size of a group, groups
+    /// are named.
     All,
-    /// Each inner list is one group. Devices are numbered as replicas, or in a [`ShardMap`] by their place in the mesh.
+    /// Each inner list is one group. Devices are numbered as replicas, or in a [`ShardMap`] by
+    /// their place in the mesh.
     Lists(Vec<Vec<usize>>),
-    /// Devices that differ in their places along these axes alone, in a [`ShardMap`]. Members are in the order of their
-    /// places; of several axes the last is the fastest.
+    /// Devices that differ in their places along these axes alone, in a [`ShardMap`]. Members are
+    /// in the order of their places; of several axes the last is the fastest.
     Axes(Axes),
 }
 
 impl Groups {
-    /// What is wrong with lists that are to have each of so many devices in one group, if anything is.
+    /// What is wrong with lists that are to have each of so many devices in one group, if anything
+    /// is.
     pub fn problem(&self, devices: usize) -> Option<String> {
-        let Groups::Lists(lists) = self else { return None };
+        let Groups::Lists(lists) = self else {
+            return None;
+        };
         if let Some(device) = lists.iter().flatten().find(|&&device| device >= devices) {
-            return Some(format!("device {device} takes part, there are {devices}, from 0"));
+            return Some(format!(
+                "device {device} takes part, there are {devices}, from 0"
+            ));
         }
         let mut named = HashSet::new();
-        if let Some(device) = lists.iter().flatten().find(|&&device| !named.insert(device)) {
+        if let Some(device) = lists
+            .iter()
+            .flatten()
+            .find(|&&device| !named.insert(device))
+        {
             return Some(format!("device {device} is twice in groups {lists:?}"));
         }
         // The first of them: there may be very many.
-        let missing: Vec<usize> = (0..devices).filter(|device| !named.contains(device)).take(8).collect();
+        let missing: Vec<usize> = (0..devices)
+            .filter(|device| !named.contains(device))
+            .take(8)
+            .collect();
         match missing[..] {
             [] => None,
-            _ => Some(format!("groups {lists:?} lack devices {missing:?}; each of {devices} devices is to be in one")),
+            _ => Some(format!(
+                "groups {lists:?} lack devices {missing:?}; each of {devices} devices is to be in one"
+            )),
         }
     }
 }
@@ -197,24 +223,32 @@ impl Groups {
 impl From<Vec<Vec<usize>>> for Groups {
     /// No lists are [`All`](Groups::All).
     fn from(lists: Vec<Vec<usize>>) -> Self {
-        if lists.is_empty() { Groups::All } else { Groups::Lists(lists) }
+        if lists.is_empty() {
+            Groups::All
+        } else {
+            Groups::Lists(lists)
+        }
     }
 }
 
-/// A function that each device of a mesh runs on its own parts of the operands, and whose results are parts of wholes.
+/// A function that each device of a mesh runs on its own parts of the operands, and whose results
+/// are parts of wholes.
 ///
-/// Operands and results of the operation are whole tensors. Inputs and outputs of `body` are what one device holds of
-/// them, so what `body` computes is one device's work. It may use collectives over the manual axes.
+/// Operands and results of the operation are whole tensors. Inputs and outputs of `body` are what
+/// one device holds of them, so what `body` computes is one device's work. It may use collectives
+/// over the manual axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardMap {
     /// All axes of the program's mesh.
     pub mesh: Axes,
-    /// Names of the axes that `body` is written for, in the order of the mesh. The compiler partitions over the others.
+    /// Names of the axes that `body` is written for, in the order of the mesh. The compiler
+    /// partitions over the others.
     pub manual: Vec<Arc<str>>,
-    /// How each operand is cut, by manual axes. Over those that its spec leaves out, every device gets the same.
+    /// How each operand is cut, by manual axes. Over those that its spec leaves out, every device
+    /// gets the same.
     pub inputs: Vec<PartitionSpec>,
-    /// How each result is put together, by manual axes. Over those that its spec leaves out, all devices compute the same:
-    /// if they do not, it is not defined which one's result it is.
+    /// How each result is put together, by manual axes. Over those that its spec leaves out, all
+    /// devices compute the same: if they do not, it is not defined which one's result it is.
     pub outputs: Vec<PartitionSpec>,
     /// What one device does.
     pub body: Box<Graph>,
@@ -224,17 +258,27 @@ impl ShardMap {
     /// Size of a manual axis.
     pub fn axis(&self, name: &str) -> Option<usize> {
         let manual = self.manual.iter().any(|axis| &**axis == name);
-        self.mesh.iter().find(|(axis, _)| manual && &**axis == name).map(|&(_, size)| size)
+        self.mesh
+            .iter()
+            .find(|(axis, _)| manual && &**axis == name)
+            .map(|&(_, size)| size)
     }
 
     /// The manual axes with their sizes.
     pub fn manual_axes(&self) -> Axes {
-        self.mesh.iter().filter(|(axis, _)| self.manual.contains(axis)).cloned().collect()
+        self.mesh
+            .iter()
+            .filter(|(axis, _)| self.manual.contains(axis))
+            .cloned()
+            .collect()
     }
 
     /// The manual axes that `spec` leaves out.
     pub fn axes_not_in(&self, spec: &PartitionSpec) -> Axes {
-        self.manual_axes().into_iter().filter(|(axis, _)| spec.all_axes().all(|used| used != axis)).collect()
+        self.manual_axes()
+            .into_iter()
+            .filter(|(axis, _)| spec.all_axes().all(|used| used != axis))
+            .collect()
     }
 
     /// Whether `body` is written for all axes of the mesh.
@@ -244,6 +288,8 @@ impl ShardMap {
 
     /// How many devices the mesh has; `None` if that is more than can be counted.
     pub fn devices(&self) -> Option<usize> {
-        self.mesh.iter().try_fold(1usize, |devices, (_, size)| devices.checked_mul(*size))
+        self.mesh
+            .iter()
+            .try_fold(1usize, |devices, (_, size)| devices.checked_mul(*size))
     }
 }

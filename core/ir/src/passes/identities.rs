@@ -5,8 +5,9 @@ use halite_core::{DType, TensorType};
 use super::{Rewriter, map_regions};
 use crate::{Binary, Graph, Literal, Node, Op, Value};
 
-/// Drops operations that give their operand back: `x * 1`, `x - 0`, a reshape to the same dimensions, a conversion to
-/// the same type, a slice of everything; and makes one reshape or transpose of two.
+/// Drops operations that give their operand back: `x * 1`, `x - 0`, a reshape to the same
+/// dimensions, a conversion to the same type, a slice of everything; and makes one reshape or
+/// transpose of two.
 ///
 /// `x + 0` of floats stays, for it makes `-0` positive.
 ///
@@ -23,22 +24,39 @@ pub fn identities(graph: &Graph) -> Graph {
             continue;
         }
         let op = map_regions(&node.op, &identities);
-        let (op, operands) = merged(&rewriter.new, &makers, &op, &operands).unwrap_or((op, operands));
-        if let Some(&same) = operands.first().filter(|&&operand| noop(&op, rewriter.new.ty(operand))) {
+        let (op, operands) =
+            merged(&rewriter.new, &makers, &op, &operands).unwrap_or((op, operands));
+        if let Some(&same) = operands
+            .first()
+            .filter(|&&operand| noop(&op, rewriter.new.ty(operand)))
+        {
             rewriter.replace(&node.results, &[same]);
             continue;
         }
-        makers.resize(makers.len() + node.results.len(), Some(rewriter.new.nodes().len()));
+        makers.resize(
+            makers.len() + node.results.len(),
+            Some(rewriter.new.nodes().len()),
+        );
         rewriter.keep(node, op, operands);
     }
     rewriter.finish()
 }
 
 /// The value of the new graph that the node's only result is.
-fn unchanged(new: &Graph, makers: &[Option<usize>], node: &Node, operands: &[Value]) -> Option<Value> {
-    let Op::Binary(binary) = node.op else { return None };
-    let [left, right] = *operands else { return None };
-    let is = |value, number| splat(new, makers, value).is_some_and(|literal| is_number(literal, number));
+fn unchanged(
+    new: &Graph,
+    makers: &[Option<usize>],
+    node: &Node,
+    operands: &[Value],
+) -> Option<Value> {
+    let Op::Binary(binary) = node.op else {
+        return None;
+    };
+    let [left, right] = *operands else {
+        return None;
+    };
+    let is =
+        |value, number| splat(new, makers, value).is_some_and(|literal| is_number(literal, number));
     match binary {
         Binary::Multiply if is(right, 1) => Some(left),
         Binary::Multiply if is(left, 1) => Some(right),
@@ -55,15 +73,30 @@ fn noop(op: &Op, x: &TensorType) -> bool {
     match op {
         Op::Convert(dtype) | Op::BitcastConvert(dtype) => *dtype == x.dtype(),
         Op::Reshape { dims } => dims == x.dims(),
-        Op::Broadcast { dims, mapping } => dims == x.dims() && mapping.iter().copied().eq(0..x.rank()),
+        Op::Broadcast { dims, mapping } => {
+            dims == x.dims() && mapping.iter().copied().eq(0..x.rank())
+        }
         Op::Transpose { permutation } => permutation.iter().copied().eq(0..x.rank()),
         Op::Reverse { dims } => dims.iter().all(|&dim| x.dims()[dim] <= 1),
-        Op::Slice { starts, limits, strides } => {
-            limits == x.dims() && starts.iter().all(|&start| start == 0) && strides.iter().all(|&stride| stride == 1)
+        Op::Slice {
+            starts,
+            limits,
+            strides,
+        } => {
+            limits == x.dims()
+                && starts.iter().all(|&start| start == 0)
+                && strides.iter().all(|&stride| stride == 1)
         }
-        Op::Pad { low, high, interior } => {
+        Op::Pad {
+            low,
+            high,
+            interior,
+        } => {
             low.iter().chain(high).all(|&amount| amount == 0)
-                && interior.iter().zip(x.dims()).all(|(&n, &size)| n == 0 || size <= 1)
+                && interior
+                    .iter()
+                    .zip(x.dims())
+                    .all(|(&n, &size)| n == 0 || size <= 1)
         }
         Op::Reduce { kind: _, dims } => dims.is_empty(),
         _ => false,
@@ -71,16 +104,36 @@ fn noop(op: &Op, x: &TensorType) -> bool {
 }
 
 /// The operation and the one that made its operand, as one.
-fn merged(new: &Graph, makers: &[Option<usize>], op: &Op, operands: &[Value]) -> Option<(Op, Vec<Value>)> {
+fn merged(
+    new: &Graph,
+    makers: &[Option<usize>],
+    op: &Op,
+    operands: &[Value],
+) -> Option<(Op, Vec<Value>)> {
     let maker = &new.nodes()[makers[operands.first()?.index()]?];
     let op = match (op, &maker.op) {
         (Op::Reshape { dims }, Op::Reshape { .. }) => Op::Reshape { dims: dims.clone() },
-        (Op::Transpose { permutation: second }, Op::Transpose { permutation: first }) => {
-            Op::Transpose { permutation: second.iter().map(|&dim| first[dim]).collect() }
-        }
-        (Op::Broadcast { dims, mapping: second }, Op::Broadcast { dims: _, mapping: first }) => {
-            Op::Broadcast { dims: dims.clone(), mapping: first.iter().map(|&dim| second[dim]).collect() }
-        }
+        (
+            Op::Transpose {
+                permutation: second,
+            },
+            Op::Transpose { permutation: first },
+        ) => Op::Transpose {
+            permutation: second.iter().map(|&dim| first[dim]).collect(),
+        },
+        (
+            Op::Broadcast {
+                dims,
+                mapping: second,
+            },
+            Op::Broadcast {
+                dims: _,
+                mapping: first,
+            },
+        ) => Op::Broadcast {
+            dims: dims.clone(),
+            mapping: first.iter().map(|&dim| second[dim]).collect(),
+        },
         _ => return None,
     };
     Some((op, maker.operands.clone()))
@@ -98,16 +151,40 @@ fn splat<'a>(new: &'a Graph, makers: &[Option<usize>], value: Value) -> Option<&
 
 /// Whether the elements are this number: 0 (not -0) or 1.
 fn is_number(literal: &Literal, number: u8) -> bool {
-    let Some(bytes) = literal.as_splat() else { return false };
+    let Some(bytes) = literal.as_splat() else {
+        return false;
+    };
     let one = number == 1;
     match literal.ty().dtype() {
-        DType::Bool | DType::S8 | DType::S16 | DType::S32 | DType::S64 | DType::U8 | DType::U16 | DType::U32 | DType::U64 => {
+        DType::Bool
+        | DType::S8
+        | DType::S16
+        | DType::S32
+        | DType::S64
+        | DType::U8
+        | DType::U16
+        | DType::U32
+        | DType::U64 => {
             let mut wanted = [0; 8];
-            wanted[if cfg!(target_endian = "little") { 0 } else { bytes.len() - 1 }] = number;
+            wanted[if cfg!(target_endian = "little") {
+                0
+            } else {
+                bytes.len() - 1
+            }] = number;
             bytes == &wanted[..bytes.len()]
         }
-        DType::F16 => bytes == half::f16::from_f32(if one { 1.0 } else { 0.0 }).to_bits().to_ne_bytes(),
-        DType::Bf16 => bytes == half::bf16::from_f32(if one { 1.0 } else { 0.0 }).to_bits().to_ne_bytes(),
+        DType::F16 => {
+            bytes
+                == half::f16::from_f32(if one { 1.0 } else { 0.0 })
+                    .to_bits()
+                    .to_ne_bytes()
+        }
+        DType::Bf16 => {
+            bytes
+                == half::bf16::from_f32(if one { 1.0 } else { 0.0 })
+                    .to_bits()
+                    .to_ne_bytes()
+        }
         DType::F32 => bytes == (if one { 1.0f32 } else { 0.0 }).to_ne_bytes(),
         DType::F64 => bytes == (if one { 1.0f64 } else { 0.0 }).to_ne_bytes(),
     }

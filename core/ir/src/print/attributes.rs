@@ -10,14 +10,30 @@ use crate::{Attribute, ConvDims, Convolution, CustomCall, Dot, Gather, Scatter};
 impl Printer<'_> {
     pub(super) fn gather(&mut self, cx: Cx<'_>, gather: &Gather) -> u32 {
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.gather\"(").names(cx.operands).text(") <{dimension_numbers = #stablehlo.gather<");
+        self.w
+            .text("\"stablehlo.gather\"(")
+            .names(cx.operands)
+            .text(") <{dimension_numbers = #stablehlo.gather<");
         self.w.text("offset_dims = ").list(&gather.offset_dims);
-        self.w.text(", collapsed_slice_dims = ").list(&gather.collapsed_slice_dims);
-        self.w.text(", operand_batching_dims = ").list(&gather.operand_batching_dims);
-        self.w.text(", start_indices_batching_dims = ").list(&gather.indices_batching_dims);
-        self.w.text(", start_index_map = ").list(&gather.start_index_map);
-        self.w.text(", index_vector_dim = ").number(gather.index_vector_dim);
-        self.w.text(">, indices_are_sorted = false, slice_sizes = ").array(&gather.slice_sizes).text("}> : ");
+        self.w
+            .text(", collapsed_slice_dims = ")
+            .list(&gather.collapsed_slice_dims);
+        self.w
+            .text(", operand_batching_dims = ")
+            .list(&gather.operand_batching_dims);
+        self.w
+            .text(", start_indices_batching_dims = ")
+            .list(&gather.indices_batching_dims);
+        self.w
+            .text(", start_index_map = ")
+            .list(&gather.start_index_map);
+        self.w
+            .text(", index_vector_dim = ")
+            .number(gather.index_vector_dim);
+        self.w
+            .text(">, indices_are_sorted = false, slice_sizes = ")
+            .array(&gather.slice_sizes)
+            .text("}> : ");
         self.function_type(cx);
         self.end(cx);
         number
@@ -25,14 +41,32 @@ impl Printer<'_> {
 
     pub(super) fn scatter(&mut self, cx: Cx<'_>, scatter: &Scatter) -> u32 {
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.scatter\"(").names(cx.operands).text(") <{scatter_dimension_numbers = #stablehlo.scatter<");
-        self.w.text("update_window_dims = ").list(&scatter.update_window_dims);
-        self.w.text(", inserted_window_dims = ").list(&scatter.inserted_window_dims);
-        self.w.text(", input_batching_dims = ").list(&scatter.operand_batching_dims);
-        self.w.text(", scatter_indices_batching_dims = ").list(&scatter.indices_batching_dims);
-        self.w.text(", scatter_dims_to_operand_dims = ").list(&scatter.scatter_dims_to_operand_dims);
-        self.w.text(", index_vector_dim = ").number(scatter.index_vector_dim);
-        self.w.text(">, indices_are_sorted = false, unique_indices = ").text(boolean(scatter.unique_indices)).text("}> ({");
+        self.w
+            .text("\"stablehlo.scatter\"(")
+            .names(cx.operands)
+            .text(") <{scatter_dimension_numbers = #stablehlo.scatter<");
+        self.w
+            .text("update_window_dims = ")
+            .list(&scatter.update_window_dims);
+        self.w
+            .text(", inserted_window_dims = ")
+            .list(&scatter.inserted_window_dims);
+        self.w
+            .text(", input_batching_dims = ")
+            .list(&scatter.operand_batching_dims);
+        self.w
+            .text(", scatter_indices_batching_dims = ")
+            .list(&scatter.indices_batching_dims);
+        self.w
+            .text(", scatter_dims_to_operand_dims = ")
+            .list(&scatter.scatter_dims_to_operand_dims);
+        self.w
+            .text(", index_vector_dim = ")
+            .number(scatter.index_vector_dim);
+        self.w
+            .text(">, indices_are_sorted = false, unique_indices = ")
+            .text(boolean(scatter.unique_indices))
+            .text("}> ({");
         self.combine(scatter.combine, &TensorType::scalar(cx.types[0].dtype()));
         self.w.text("}) : ");
         self.function_type(cx);
@@ -44,9 +78,18 @@ impl Printer<'_> {
         let number = self.begin(cx);
         self.w.text("stablehlo.dot_general ").names(cx.operands);
         if !dot.left_batch.is_empty() {
-            self.w.text(", batching_dims = ").list(&dot.left_batch).text(" x ").list(&dot.right_batch);
+            self.w
+                .text(", batching_dims = ")
+                .list(&dot.left_batch)
+                .text(" x ")
+                .list(&dot.right_batch);
         }
-        self.w.text(", contracting_dims = ").list(&dot.left_contract).text(" x ").list(&dot.right_contract).text(" : ");
+        self.w
+            .text(", contracting_dims = ")
+            .list(&dot.left_contract)
+            .text(" x ")
+            .list(&dot.right_contract)
+            .text(" : ");
         self.function_type(cx);
         self.end(cx);
         number
@@ -54,23 +97,38 @@ impl Printer<'_> {
 
     pub(super) fn convolution(&mut self, cx: Cx<'_>, conv: &Convolution) -> u32 {
         let number = self.begin(cx);
-        self.w.text("stablehlo.convolution(").names(cx.operands).text(") dim_numbers = ");
+        self.w
+            .text("stablehlo.convolution(")
+            .names(cx.operands)
+            .text(") dim_numbers = ");
         self.conv_dims(&conv.input, "b", "f");
         self.w.text("x");
         self.conv_dims(&conv.kernel, "o", "i");
         self.w.text("->");
         self.conv_dims(&conv.output, "b", "f");
-        self.w.text(", window = {stride = ").list(&conv.strides).text(", pad = [");
+        self.w
+            .text(", window = {stride = ")
+            .list(&conv.strides)
+            .text(", pad = [");
         for (i, &(low, high)) in conv.padding.iter().enumerate() {
             self.w.comma(i).signed_list(&[low, high]);
         }
-        self.w.text("], lhs_dilate = ").list(&conv.input_dilation).text(", rhs_dilate = ").list(&conv.kernel_dilation);
+        self.w
+            .text("], lhs_dilate = ")
+            .list(&conv.input_dilation)
+            .text(", rhs_dilate = ")
+            .list(&conv.kernel_dilation);
         self.w.text(", reverse = [");
         for (i, &reversed) in conv.reversal.iter().enumerate() {
             self.w.comma(i).text(boolean(reversed));
         }
-        self.w.text("]} {batch_group_count = ").number(conv.batch_groups);
-        self.w.text(" : i64, feature_group_count = ").number(conv.feature_groups).text(" : i64} : ");
+        self.w
+            .text("]} {batch_group_count = ")
+            .number(conv.batch_groups);
+        self.w
+            .text(" : i64, feature_group_count = ")
+            .number(conv.feature_groups)
+            .text(" : i64} : ");
         self.function_type(cx);
         self.end(cx);
         number
@@ -87,7 +145,8 @@ impl Printer<'_> {
                 self.w.text(feature);
             } else {
                 let number = dims.spatial.iter().position(|&spatial| spatial == dim);
-                self.w.number(number.expect("each dimension has one role, which infer checks"));
+                self.w
+                    .number(number.expect("each dimension has one role, which infer checks"));
             }
         }
         self.w.text("]");
@@ -95,18 +154,31 @@ impl Printer<'_> {
 
     pub(super) fn custom_call(&mut self, cx: Cx<'_>, call: &CustomCall) -> Result<u32> {
         let mut seen = HashSet::new();
-        if let Some((name, _)) = call.attributes.iter().find(|(name, _)| name.is_empty() || !seen.insert(name)) {
+        if let Some((name, _)) = call
+            .attributes
+            .iter()
+            .find(|(name, _)| name.is_empty() || !seen.insert(name))
+        {
             return Err(Error::invalid(
                 "custom_call",
-                format!("`{}` has an attribute `{name}` that is empty or there twice", call.target),
+                format!(
+                    "`{}` has an attribute `{name}` that is empty or there twice",
+                    call.target
+                ),
             ));
         }
         if call.target.is_empty() {
             return Err(Error::invalid("custom_call", "the target's name is empty"));
         }
         let number = self.begin(cx);
-        self.w.text("stablehlo.custom_call @").string(&call.target).text("(").names(cx.operands);
-        self.w.text(") {api_version = 4 : i32, has_side_effect = ").text(boolean(call.side_effect));
+        self.w
+            .text("stablehlo.custom_call @")
+            .string(&call.target)
+            .text("(")
+            .names(cx.operands);
+        self.w
+            .text(") {api_version = 4 : i32, has_side_effect = ")
+            .text(boolean(call.side_effect));
         self.w.text(", backend_config = {");
         for (i, (name, value)) in call.attributes.iter().enumerate() {
             self.w.comma(i).string(name).text(" = ");

@@ -12,7 +12,12 @@ use super::{
 use crate::{Axes, Groups, Reduction, ShardMap};
 
 impl Printer<'_> {
-    pub(super) fn all_reduce(&mut self, cx: Cx<'_>, kind: Reduction, groups: &Groups) -> Result<u32> {
+    pub(super) fn all_reduce(
+        &mut self,
+        cx: Cx<'_>,
+        kind: Reduction,
+        groups: &Groups,
+    ) -> Result<u32> {
         let (number, _) = self.collective(cx, "all_reduce", "", groups, true)?;
         self.w.text("}> ({");
         self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
@@ -23,16 +28,31 @@ impl Printer<'_> {
     }
 
     pub(super) fn all_gather(&mut self, cx: Cx<'_>, dim: usize, groups: &Groups) -> Result<u32> {
-        let (number, _) = self.collective(cx, "all_gather", &format!("all_gather_dim = {dim} : i64, "), groups, true)?;
+        let (number, _) = self.collective(
+            cx,
+            "all_gather",
+            &format!("all_gather_dim = {dim} : i64, "),
+            groups,
+            true,
+        )?;
         self.w.text("}> : ");
         self.function_type(cx);
         self.end(cx);
         Ok(number)
     }
 
-    pub(super) fn reduce_scatter(&mut self, cx: Cx<'_>, kind: Reduction, dim: usize, groups: &Groups) -> Result<u32> {
+    pub(super) fn reduce_scatter(
+        &mut self,
+        cx: Cx<'_>,
+        kind: Reduction,
+        dim: usize,
+        groups: &Groups,
+    ) -> Result<u32> {
         let (number, _) = self.collective(cx, "reduce_scatter", "", groups, true)?;
-        self.w.text(", scatter_dimension = ").number(dim).text(" : i64}> ({");
+        self.w
+            .text(", scatter_dimension = ")
+            .number(dim)
+            .text(" : i64}> ({");
         self.combine(Some(kind), &TensorType::scalar(cx.types[0].dtype()));
         self.w.text("}) : ");
         self.function_type(cx);
@@ -40,46 +60,89 @@ impl Printer<'_> {
         Ok(number)
     }
 
-    pub(super) fn all_to_all(&mut self, cx: Cx<'_>, split: usize, concat: usize, groups: &Groups) -> Result<u32> {
-        let (number, members) =
-            self.collective(cx, "all_to_all", &format!("concat_dimension = {concat} : i64, "), groups, false)?;
+    pub(super) fn all_to_all(
+        &mut self,
+        cx: Cx<'_>,
+        split: usize,
+        concat: usize,
+        groups: &Groups,
+    ) -> Result<u32> {
+        let (number, members) = self.collective(
+            cx,
+            "all_to_all",
+            &format!("concat_dimension = {concat} : i64, "),
+            groups,
+            false,
+        )?;
         self.w.text(", split_count = ").number(members);
-        self.w.text(" : i64, split_dimension = ").number(split).text(" : i64}> : ");
+        self.w
+            .text(" : i64, split_dimension = ")
+            .number(split)
+            .text(" : i64}> : ");
         self.function_type(cx);
         self.end(cx);
         Ok(number)
     }
 
-    pub(super) fn collective_permute(&mut self, cx: Cx<'_>, pairs: &[(usize, usize)], groups: &Groups) -> Result<u32> {
+    pub(super) fn collective_permute(
+        &mut self,
+        cx: Cx<'_>,
+        pairs: &[(usize, usize)],
+        groups: &Groups,
+    ) -> Result<u32> {
         let op = cx.node.op.name();
         let mut rows: Vec<[usize; 2]> = Vec::new();
         for group in self.groups(op, groups)? {
             for &(source, target) in pairs {
                 let device = |member: usize| {
                     let beyond = || format!("device {member} takes part, {} do", group.len());
-                    group.get(member).copied().ok_or_else(|| Error::invalid(op, beyond()))
+                    group
+                        .get(member)
+                        .copied()
+                        .ok_or_else(|| Error::invalid(op, beyond()))
                 };
                 rows.push([device(source)?, device(target)?]);
             }
         }
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.collective_permute\"(").names(cx.operands).text(") <{");
+        self.w
+            .text("\"stablehlo.collective_permute\"(")
+            .names(cx.operands)
+            .text(") <{");
         self.channel();
-        self.w.text("source_target_pairs = ").matrix(rows.iter().map(|row| &row[..]), 2).text("}> : ");
+        self.w
+            .text("source_target_pairs = ")
+            .matrix(rows.iter().map(|row| &row[..]), 2)
+            .text("}> : ");
         self.function_type(cx);
         self.end(cx);
         Ok(number)
     }
 
-    /// `"stablehlo.op"(%0) <{first, channel_handle = .., replica_groups = ..`. Returns the number, and how many members a
-    /// group has.
-    fn collective(&mut self, cx: Cx<'_>, op: &str, first: &str, groups: &Groups, global_ids: bool) -> Result<(u32, usize)> {
+    /// `"stablehlo.op"(%0) <{first, channel_handle = .., replica_groups = ..`. Returns the number,
+    /// and how many members a group has.
+    fn collective(
+        &mut self,
+        cx: Cx<'_>,
+        op: &str,
+        first: &str,
+        groups: &Groups,
+        global_ids: bool,
+    ) -> Result<(u32, usize)> {
         let groups = self.groups(cx.node.op.name(), groups)?;
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.").text(op).text("\"(").names(cx.operands).text(") <{").text(first);
+        self.w
+            .text("\"stablehlo.")
+            .text(op)
+            .text("\"(")
+            .names(cx.operands)
+            .text(") <{")
+            .text(first);
         let across_partitions = self.channel();
         let members = groups.first().map_or(0, Vec::len);
-        self.w.text("replica_groups = ").matrix(groups.iter().map(Vec::as_slice), members);
+        self.w
+            .text("replica_groups = ")
+            .matrix(groups.iter().map(Vec::as_slice), members);
         if across_partitions && global_ids {
             self.w.text(", use_global_device_ids");
         }
@@ -90,7 +153,10 @@ impl Printer<'_> {
     fn channel(&mut self) -> bool {
         if self.manual.is_some() {
             self.channels += 1;
-            self.w.text("channel_handle = #stablehlo.channel_handle<handle = ").number(self.channels).text(", type = 1>, ");
+            self.w
+                .text("channel_handle = #stablehlo.channel_handle<handle = ")
+                .number(self.channels)
+                .text(", type = 1>, ");
         }
         self.manual.is_some()
     }
@@ -111,11 +177,16 @@ impl Printer<'_> {
         };
         match (groups, self.mesh) {
             (Groups::All, _) => Ok(vec![(0..devices).collect()]),
-            (Groups::Axes(axes), Some(mesh)) if self.manual.is_some() => Ok(groups_along(mesh, axes)),
+            (Groups::Axes(axes), Some(mesh)) if self.manual.is_some() => {
+                Ok(groups_along(mesh, axes))
+            }
             // Axes of a mesh of one device: each replica by itself.
             (Groups::Axes(axes), _) => match axes.iter().all(|&(_, size)| size == 1) {
                 true => Ok((0..devices).map(|replica| vec![replica]).collect()),
-                false => fail("axes of a mesh are known in a `shard_map` only; name replicas by lists".to_string()),
+                false => fail(
+                    "axes of a mesh are known in a `shard_map` only; name replicas by lists"
+                        .to_string(),
+                ),
             },
             (Groups::Lists(lists), _) => match groups.problem(devices) {
                 Some(problem) => fail(problem),
@@ -129,19 +200,42 @@ impl Printer<'_> {
         let (Some(_), Some(mesh)) = (&self.manual, self.mesh) else {
             return match axes.iter().all(|&(_, size)| size == 1) {
                 true => Ok(self.scalar(DType::S32, &[0; 4], cx.node.origin)),
-                false => Err(Error::invalid("axis_index", "axes of a mesh are known in a `shard_map` only")),
+                false => Err(Error::invalid(
+                    "axis_index",
+                    "axes of a mesh are known in a `shard_map` only",
+                )),
             };
         };
-        let stride =
-            |axis: &str| mesh.axes().skip_while(|(name, _)| *name != axis).skip(1).map(|(_, size)| size).product::<usize>();
-        let strides: Vec<(usize, usize)> = axes.iter().map(|(axis, size)| (stride(axis), *size)).collect();
+        let stride = |axis: &str| {
+            mesh.axes()
+                .skip_while(|(name, _)| *name != axis)
+                .skip(1)
+                .map(|(_, size)| size)
+                .product::<usize>()
+        };
+        let strides: Vec<(usize, usize)> = axes
+            .iter()
+            .map(|(axis, size)| (stride(axis), *size))
+            .collect();
         let ty = TensorType::scalar(DType::S32);
         let id = self.w.fresh();
-        self.w.line().results(id, 1).text("stablehlo.partition_id : ").ty(&TensorType::scalar(DType::U32));
+        self.w
+            .line()
+            .results(id, 1)
+            .text("stablehlo.partition_id : ")
+            .ty(&TensorType::scalar(DType::U32));
         self.end(cx);
         let signed = self.w.fresh();
-        self.w.line().results(signed, 1).text("stablehlo.convert ").name(Name::Single(id)).text(" : (");
-        self.w.ty(&TensorType::scalar(DType::U32)).text(") -> ").ty(&ty);
+        self.w
+            .line()
+            .results(signed, 1)
+            .text("stablehlo.convert ")
+            .name(Name::Single(id))
+            .text(" : (");
+        self.w
+            .ty(&TensorType::scalar(DType::U32))
+            .text(") -> ")
+            .ty(&ty);
         self.end(cx);
         let mut index: Option<Name> = None;
         for (stride, size) in strides {
@@ -175,24 +269,44 @@ impl Printer<'_> {
         if !self.partitioned() {
             if map.devices() != Some(1) {
                 let on = self.mesh.map_or("one device".to_string(), Mesh::to_string);
-                return fail(format!("it is over mesh({}), the program is for {on}", list_axes(&map.mesh)));
+                return fail(format!(
+                    "it is over mesh({}), the program is for {on}",
+                    list_axes(&map.mesh)
+                ));
             }
-            return self.nodes(&map.body, cx.operands.to_vec()).map(Printed::Each);
+            return self
+                .nodes(&map.body, cx.operands.to_vec())
+                .map(Printed::Each);
         }
         let mesh = self.mesh.expect("a partitioned program has a mesh");
-        if !mesh.axes().eq(map.mesh.iter().map(|(axis, size)| (&**axis, *size))) {
-            return fail(format!("it is over mesh({}), the program is for {mesh}", list_axes(&map.mesh)));
+        if !mesh
+            .axes()
+            .eq(map.mesh.iter().map(|(axis, size)| (&**axis, *size)))
+        {
+            return fail(format!(
+                "it is over mesh({}), the program is for {mesh}",
+                list_axes(&map.mesh)
+            ));
         }
-        let locals: Vec<Name> = cx.operands.iter().map(|_| Name::Region(self.w.fresh())).collect();
+        let locals: Vec<Name> = cx
+            .operands
+            .iter()
+            .map(|_| Name::Region(self.w.fresh()))
+            .collect();
         let number = self.begin(cx);
-        self.w.text("sdy.manual_computation(").names(cx.operands).text(") in_shardings=[");
+        self.w
+            .text("sdy.manual_computation(")
+            .names(cx.operands)
+            .text(") in_shardings=[");
         let open = !map.is_fully_manual();
         for (i, (spec, ty)) in map.inputs.iter().zip(cx.types).enumerate() {
             self.w.comma(i).partial_sharding(spec, ty.rank(), open);
         }
         self.w.text("] out_shardings=[");
         for (i, spec) in map.outputs.iter().enumerate() {
-            self.w.comma(i).partial_sharding(spec, cx.result(i).rank(), open);
+            self.w
+                .comma(i)
+                .partial_sharding(spec, cx.result(i).rank(), open);
         }
         self.w.text("] manual_axes={");
         for (i, axis) in map.manual.iter().enumerate() {
@@ -200,7 +314,11 @@ impl Printer<'_> {
         }
         self.w.text("} (");
         for (i, (&local, &input)) in locals.iter().zip(map.body.inputs()).enumerate() {
-            self.w.comma(i).name(local).text(": ").ty(map.body.ty(input));
+            self.w
+                .comma(i)
+                .name(local)
+                .text(": ")
+                .ty(map.body.ty(input));
         }
         self.w.text(") {");
         self.w.indent();
@@ -221,30 +339,50 @@ impl Printer<'_> {
         let Some(mesh) = self.mesh.filter(|mesh| mesh.size() > 1 && !all_manual) else {
             return Printed::Same(cx.operands[0]);
         };
-        // A model says how its tensors lie on any mesh: an axis that this one lacks is as one of size 1.
+        // A model says how its tensors lie on any mesh: an axis that this one lacks is as one of
+        // size 1.
         let spec = spec.within(mesh);
         // Nor does a dimension lie in parts that are not equal.
         let ty = cx.types[0];
         let axes_of = |dim: usize| {
-            let parts: usize = spec.axes(dim).iter().filter_map(|axis| mesh.axis(axis)).product();
-            if ty.dims()[dim].is_multiple_of(parts) { spec.axes(dim).to_vec() } else { Vec::new() }
+            let parts: usize = spec
+                .axes(dim)
+                .iter()
+                .filter_map(|axis| mesh.axis(axis))
+                .product();
+            if ty.dims()[dim].is_multiple_of(parts) {
+                spec.axes(dim).to_vec()
+            } else {
+                Vec::new()
+            }
         };
         let spec = PartitionSpec::new((0..ty.rank().min(spec.rank())).map(axes_of));
         let number = self.begin(cx);
-        self.w.text("sdy.sharding_constraint ").names(cx.operands).text(" ").sharding(&spec, cx.types[0].rank());
+        self.w
+            .text("sdy.sharding_constraint ")
+            .names(cx.operands)
+            .text(" ")
+            .sharding(&spec, cx.types[0].rank());
         self.w.text(" : ").ty(cx.types[0]);
         self.end(cx);
         Printed::Group(number)
     }
 }
 
-/// Places in the mesh that differ along `axes` alone; members in the order of their places, the last axis the fastest.
+/// Places in the mesh that differ along `axes` alone; members in the order of their places, the
+/// last axis the fastest.
 fn groups_along(mesh: &Mesh, axes: &Axes) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<Vec<usize>, Vec<(usize, usize)>> = BTreeMap::new();
     for place in 0..mesh.size() {
-        let others = mesh.axes().filter(|(name, _)| axes.iter().all(|(axis, _)| &**axis != *name));
-        let group = others.map(|(name, _)| mesh.coordinate(place, name)).collect();
-        let member = axes.iter().fold(0, |member, (axis, size)| member * size + mesh.coordinate(place, axis));
+        let others = mesh
+            .axes()
+            .filter(|(name, _)| axes.iter().all(|(axis, _)| &**axis != *name));
+        let group = others
+            .map(|(name, _)| mesh.coordinate(place, name))
+            .collect();
+        let member = axes.iter().fold(0, |member, (axis, size)| {
+            member * size + mesh.coordinate(place, axis)
+        });
         groups.entry(group).or_default().push((member, place));
     }
     let ordered = |mut group: Vec<(usize, usize)>| {

@@ -20,17 +20,32 @@ impl Printer<'_> {
         let ty = literal.ty();
         let elements = ty.elements();
         let listed = elements == 0 || elements <= LISTED && ty.rank() <= 1;
-        // The packing of `i1` in a block of digits is not the same in all versions of MLIR, so it is bytes there.
+        // The packing of `i1` in a block of digits is not the same in all versions of MLIR, so it
+        // is bytes there.
         if literal.as_splat().is_none() && !listed && ty.dtype() == DType::Bool {
-            let bytes = self.literal(&Literal { ty: ty.with_dtype(DType::U8), bytes: literal.bytes.clone() }, origin);
+            let bytes = self.literal(
+                &Literal {
+                    ty: ty.with_dtype(DType::U8),
+                    bytes: literal.bytes.clone(),
+                },
+                origin,
+            );
             let number = self.w.fresh();
-            self.w.line().results(number, 1).text("stablehlo.convert ").name(Name::Single(bytes)).text(" : (");
+            self.w
+                .line()
+                .results(number, 1)
+                .text("stablehlo.convert ")
+                .name(Name::Single(bytes))
+                .text(" : (");
             self.w.ty(&ty.with_dtype(DType::U8)).text(") -> ").ty(ty);
             self.w.location(origin);
             return number;
         }
         let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.constant dense<");
+        self.w
+            .line()
+            .results(number, 1)
+            .text("stablehlo.constant dense<");
         let size = ty.dtype().size();
         match literal.as_splat() {
             _ if elements == 0 => {}
@@ -47,8 +62,11 @@ impl Printer<'_> {
                 self.w.hex(&literal.bytes);
             }
             None => {
-                let little: Vec<u8> =
-                    literal.bytes.chunks_exact(size).flat_map(|element| element.iter().rev().copied()).collect();
+                let little: Vec<u8> = literal
+                    .bytes
+                    .chunks_exact(size)
+                    .flat_map(|element| element.iter().rev().copied())
+                    .collect();
                 self.w.hex(&little);
             }
         }
@@ -59,7 +77,10 @@ impl Printer<'_> {
 
     /// A scalar constant, and its name.
     pub(super) fn scalar(&mut self, dtype: DType, bytes: &[u8], origin: Origin) -> Name {
-        let literal = Literal { ty: TensorType::scalar(dtype), bytes: bytes.into() };
+        let literal = Literal {
+            ty: TensorType::scalar(dtype),
+            bytes: bytes.into(),
+        };
         Name::Single(self.literal(&literal, origin))
     }
 
@@ -77,17 +98,29 @@ impl Printer<'_> {
             DType::F16 => {
                 let value = bytemuck::pod_read_unaligned::<f16>(bytes);
                 let same = |read| f16::from_f64(read).to_bits() == value.to_bits();
-                self.float(format_args!("{:?}", value.to_f32()), format_args!("0x{:04X}", value.to_bits()), same)
+                self.float(
+                    format_args!("{:?}", value.to_f32()),
+                    format_args!("0x{:04X}", value.to_bits()),
+                    same,
+                )
             }
             DType::Bf16 => {
                 let value = bytemuck::pod_read_unaligned::<bf16>(bytes);
                 let same = |read| bf16::from_f64(read).to_bits() == value.to_bits();
-                self.float(format_args!("{:?}", value.to_f32()), format_args!("0x{:04X}", value.to_bits()), same)
+                self.float(
+                    format_args!("{:?}", value.to_f32()),
+                    format_args!("0x{:04X}", value.to_bits()),
+                    same,
+                )
             }
             DType::F32 => {
                 let value = bytemuck::pod_read_unaligned::<f32>(bytes);
                 let same = |read| (read as f32).to_bits() == value.to_bits();
-                self.float(format_args!("{value:?}"), format_args!("0x{:08X}", value.to_bits()), same)
+                self.float(
+                    format_args!("{value:?}"),
+                    format_args!("0x{:08X}", value.to_bits()),
+                    same,
+                )
             }
             DType::F64 => self.double(bytemuck::pod_read_unaligned(bytes)),
         };
@@ -95,16 +128,28 @@ impl Printer<'_> {
 
     pub(super) fn double(&mut self, value: f64) -> &mut Writer {
         let same = |read: f64| read.to_bits() == value.to_bits();
-        self.float(format_args!("{value:?}"), format_args!("0x{:016X}", value.to_bits()), same)
+        self.float(
+            format_args!("{value:?}"),
+            format_args!("0x{:016X}", value.to_bits()),
+            same,
+        )
     }
 
-    /// In decimal if that reads back (as `f64`, which is how MLIR reads all floats) to the same bits, else by its bits.
-    fn float(&mut self, decimal: fmt::Arguments<'_>, bits: fmt::Arguments<'_>, same: impl Fn(f64) -> bool) -> &mut Writer {
+    /// In decimal if that reads back (as `f64`, which is how MLIR reads all floats) to the same
+    /// bits, else by its bits.
+    fn float(
+        &mut self,
+        decimal: fmt::Arguments<'_>,
+        bits: fmt::Arguments<'_>,
+        same: impl Fn(f64) -> bool,
+    ) -> &mut Writer {
         let decimal = decimal.to_string();
         match decimal.parse() {
             Ok(read) if f64::is_finite(read) && same(read) => match decimal.split_once('e') {
                 // MLIR wants a point: `1.0e-7`.
-                Some((mantissa, exponent)) if !mantissa.contains('.') => self.w.text(mantissa).text(".0e").text(exponent),
+                Some((mantissa, exponent)) if !mantissa.contains('.') => {
+                    self.w.text(mantissa).text(".0e").text(exponent)
+                }
                 _ => self.w.text(&decimal),
             },
             _ => self.w.display(bits),

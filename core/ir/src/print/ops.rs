@@ -40,14 +40,24 @@ impl Printer<'_> {
             Op::Constant(literal) => self.literal(literal, cx.node.origin),
             Op::Iota { ty, dim } => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.iota dim = ").number(*dim).text(" : ").ty(ty);
+                self.w
+                    .text("stablehlo.iota dim = ")
+                    .number(*dim)
+                    .text(" : ")
+                    .ty(ty);
                 self.end(cx);
                 number
             }
             Op::Unary(Unary::IsFinite) => self.plain(cx, "is_finite"),
             Op::Unary(Unary::Erf) => {
                 let number = self.begin(cx);
-                self.w.text("chlo.erf ").names(cx.operands).text(" : ").ty(cx.types[0]).text(" -> ").ty(cx.types[0]);
+                self.w
+                    .text("chlo.erf ")
+                    .names(cx.operands)
+                    .text(" : ")
+                    .ty(cx.types[0])
+                    .text(" -> ")
+                    .ty(cx.types[0]);
                 self.end(cx);
                 number
             }
@@ -57,7 +67,11 @@ impl Printer<'_> {
             Op::Compare(comparison) => self.comparison(cx, *comparison),
             Op::Select => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.select ").names(cx.operands).text(" : ").types(&cx.types[..2]);
+                self.w
+                    .text("stablehlo.select ")
+                    .names(cx.operands)
+                    .text(" : ")
+                    .types(&cx.types[..2]);
                 self.end(cx);
                 number
             }
@@ -66,8 +80,16 @@ impl Printer<'_> {
             Op::BitcastConvert(_) => self.plain(cx, "bitcast_convert"),
             Op::ReducePrecision { exponent, mantissa } => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.reduce_precision ").names(cx.operands).text(", format = e").number(*exponent as usize);
-                self.w.text("m").number(*mantissa as usize).text(" : ").ty(cx.types[0]);
+                self.w
+                    .text("stablehlo.reduce_precision ")
+                    .names(cx.operands)
+                    .text(", format = e")
+                    .number(*exponent as usize);
+                self.w
+                    .text("m")
+                    .number(*mantissa as usize)
+                    .text(" : ")
+                    .ty(cx.types[0]);
                 self.end(cx);
                 number
             }
@@ -76,21 +98,41 @@ impl Printer<'_> {
             Op::Transpose { permutation } => self.with_dims(cx, "transpose", permutation),
             Op::Reverse { dims } => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.reverse ").names(cx.operands).text(", dims = ").list(dims).text(" : ").ty(cx.types[0]);
+                self.w
+                    .text("stablehlo.reverse ")
+                    .names(cx.operands)
+                    .text(", dims = ")
+                    .list(dims)
+                    .text(" : ")
+                    .ty(cx.types[0]);
                 self.end(cx);
                 number
             }
             Op::Concatenate { dim } => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.concatenate ").names(cx.operands).text(", dim = ").number(*dim).text(" : ");
+                self.w
+                    .text("stablehlo.concatenate ")
+                    .names(cx.operands)
+                    .text(", dim = ")
+                    .number(*dim)
+                    .text(" : ");
                 self.function_type(cx);
                 self.end(cx);
                 number
             }
-            Op::Slice { starts, limits, strides } => {
+            Op::Slice {
+                starts,
+                limits,
+                strides,
+            } => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.slice ").names(cx.operands).text(" [");
-                for (i, ((&start, &limit), &stride)) in starts.iter().zip(limits).zip(strides).enumerate() {
+                self.w
+                    .text("stablehlo.slice ")
+                    .names(cx.operands)
+                    .text(" [");
+                for (i, ((&start, &limit), &stride)) in
+                    starts.iter().zip(limits).zip(strides).enumerate()
+                {
                     self.w.comma(i).number(start).text(":").number(limit);
                     if stride != 1 {
                         self.w.text(":").number(stride);
@@ -103,16 +145,34 @@ impl Printer<'_> {
             }
             Op::DynamicSlice { sizes } => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.dynamic_slice ").names(cx.operands).text(", sizes = ").list(sizes).text(" : ");
+                self.w
+                    .text("stablehlo.dynamic_slice ")
+                    .names(cx.operands)
+                    .text(", sizes = ")
+                    .list(sizes)
+                    .text(" : ");
                 self.function_type(cx);
                 self.end(cx);
                 number
             }
             Op::DynamicUpdateSlice => self.plain(cx, "dynamic_update_slice"),
-            Op::Pad { low, high, interior } => {
+            Op::Pad {
+                low,
+                high,
+                interior,
+            } => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.pad ").names(cx.operands).text(", low = ").signed_list(low).text(", high = ");
-                self.w.signed_list(high).text(", interior = ").list(interior).text(" : ");
+                self.w
+                    .text("stablehlo.pad ")
+                    .names(cx.operands)
+                    .text(", low = ")
+                    .signed_list(low)
+                    .text(", high = ");
+                self.w
+                    .signed_list(high)
+                    .text(", interior = ")
+                    .list(interior)
+                    .text(" : ");
                 self.function_type(cx);
                 self.end(cx);
                 number
@@ -126,25 +186,54 @@ impl Printer<'_> {
             Op::ReduceWindow { kind, window } => self.reduce_window(cx, *kind, window),
             Op::SelectAndScatter { kind, window } => self.select_and_scatter(cx, *kind, window),
             Op::Sort { dim, descending } => self.sort(cx, *dim, *descending),
-            Op::While { carried, condition, body } => self.while_loop(cx, *carried, condition, body)?,
-            Op::Scan { carried, scanned, length, reverse, body } => {
-                let turns = Turns { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse };
+            Op::While {
+                carried,
+                condition,
+                body,
+            } => self.while_loop(cx, *carried, condition, body)?,
+            Op::Scan {
+                carried,
+                scanned,
+                length,
+                reverse,
+                body,
+            } => {
+                let turns = Turns {
+                    carried: *carried,
+                    scanned: *scanned,
+                    length: *length,
+                    reverse: *reverse,
+                };
                 return self.scan(cx, turns, body).map(Printed::Each);
             }
-            Op::Checkpoint { body, remat: _ } => return self.nodes(body, cx.operands.to_vec()).map(Printed::Each),
+            Op::Checkpoint { body, remat: _ } => {
+                return self.nodes(body, cx.operands.to_vec()).map(Printed::Each);
+            }
             Op::Case { branches } => self.case(cx, branches)?,
             Op::OptimizationBarrier => {
                 let number = self.begin(cx);
-                self.w.text("stablehlo.optimization_barrier ").names(cx.operands).text(" : ").types(cx.types);
+                self.w
+                    .text("stablehlo.optimization_barrier ")
+                    .names(cx.operands)
+                    .text(" : ")
+                    .types(cx.types);
                 self.end(cx);
                 number
             }
             Op::CustomCall(call) => self.custom_call(cx, call)?,
             Op::AllReduce { kind, groups } => self.all_reduce(cx, *kind, groups)?,
             Op::AllGather { dim, groups } => self.all_gather(cx, *dim, groups)?,
-            Op::ReduceScatter { kind, dim, groups } => self.reduce_scatter(cx, *kind, *dim, groups)?,
-            Op::AllToAll { split, concat, groups } => self.all_to_all(cx, *split, *concat, groups)?,
-            Op::CollectivePermute { pairs, groups } => self.collective_permute(cx, pairs, groups)?,
+            Op::ReduceScatter { kind, dim, groups } => {
+                self.reduce_scatter(cx, *kind, *dim, groups)?
+            }
+            Op::AllToAll {
+                split,
+                concat,
+                groups,
+            } => self.all_to_all(cx, *split, *concat, groups)?,
+            Op::CollectivePermute { pairs, groups } => {
+                self.collective_permute(cx, pairs, groups)?
+            }
             Op::PartitionId => self.device_id(cx, "partition_id"),
             Op::ReplicaId => self.device_id(cx, "replica_id"),
             Op::AxisIndex(axes) => return self.axis_index(cx, axes).map(Printed::Same),
@@ -190,7 +279,13 @@ impl Printer<'_> {
     /// An operation whose operands and result have one type.
     fn alike(&mut self, cx: Cx<'_>, op: &str) -> u32 {
         let number = self.begin(cx);
-        self.w.text("stablehlo.").text(op).text(" ").names(cx.operands).text(" : ").ty(cx.types[0]);
+        self.w
+            .text("stablehlo.")
+            .text(op)
+            .text(" ")
+            .names(cx.operands)
+            .text(" : ")
+            .ty(cx.types[0]);
         self.end(cx);
         number
     }
@@ -198,7 +293,12 @@ impl Printer<'_> {
     /// An operation without attributes.
     fn plain(&mut self, cx: Cx<'_>, op: &str) -> u32 {
         let number = self.begin(cx);
-        self.w.text("stablehlo.").text(op).text(" ").names(cx.operands).text(" : ");
+        self.w
+            .text("stablehlo.")
+            .text(op)
+            .text(" ")
+            .names(cx.operands)
+            .text(" : ");
         self.function_type(cx);
         self.end(cx);
         number
@@ -206,7 +306,14 @@ impl Printer<'_> {
 
     fn with_dims(&mut self, cx: Cx<'_>, op: &str, dims: &[usize]) -> u32 {
         let number = self.begin(cx);
-        self.w.text("stablehlo.").text(op).text(" ").names(cx.operands).text(", dims = ").list(dims).text(" : ");
+        self.w
+            .text("stablehlo.")
+            .text(op)
+            .text(" ")
+            .names(cx.operands)
+            .text(", dims = ")
+            .list(dims)
+            .text(" : ");
         self.function_type(cx);
         self.end(cx);
         number
@@ -222,7 +329,12 @@ impl Printer<'_> {
             Comparison::Ge => "GE",
         };
         let number = self.begin(cx);
-        self.w.text("stablehlo.compare ").text(direction).text(", ").names(cx.operands).text(", ");
+        self.w
+            .text("stablehlo.compare ")
+            .text(direction)
+            .text(", ")
+            .names(cx.operands)
+            .text(", ");
         self.w.text(comparison(cx.types[0].dtype())).text(" : ");
         self.function_type(cx);
         self.end(cx);
@@ -231,7 +343,11 @@ impl Printer<'_> {
 
     fn device_id(&mut self, cx: Cx<'_>, op: &str) -> u32 {
         let number = self.begin(cx);
-        self.w.text("stablehlo.").text(op).text(" : ").ty(&TensorType::scalar(DType::U32));
+        self.w
+            .text("stablehlo.")
+            .text(op)
+            .text(" : ")
+            .ty(&TensorType::scalar(DType::U32));
         self.end(cx);
         number
     }

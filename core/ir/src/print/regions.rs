@@ -10,21 +10,42 @@ impl Printer<'_> {
         let dtype = cx.types[0].dtype();
         let init = self.identity(cx, kind, dtype);
         let number = self.begin(cx);
-        self.w.text("stablehlo.reduce(").name(cx.operands[0]).text(" init: ").name(init).text(") applies stablehlo.");
-        self.w.text(combiner(kind)).text(" across dimensions = ").list(dims).text(" : (");
-        self.w.ty(cx.types[0]).text(", ").ty(&TensorType::scalar(dtype)).text(") -> ").ty(cx.result(0));
+        self.w
+            .text("stablehlo.reduce(")
+            .name(cx.operands[0])
+            .text(" init: ")
+            .name(init)
+            .text(") applies stablehlo.");
+        self.w
+            .text(combiner(kind))
+            .text(" across dimensions = ")
+            .list(dims)
+            .text(" : (");
+        self.w
+            .ty(cx.types[0])
+            .text(", ")
+            .ty(&TensorType::scalar(dtype))
+            .text(") -> ")
+            .ty(cx.result(0));
         self.end(cx);
         number
     }
 
-    /// By pairs of element and index. A NaN wins over all that is none; of equals, and of NaNs, the first wins.
+    /// By pairs of element and index. A NaN wins over all that is none; of equals, and of NaNs, the
+    /// first wins.
     pub(super) fn arg_reduce(&mut self, cx: Cx<'_>, kind: Extreme, dim: usize) -> u32 {
         let x = cx.types[0];
         let dtype = x.dtype();
         let index = TensorType::scalar(DType::S32);
         let value = TensorType::scalar(dtype);
         let indices = self.w.fresh();
-        self.w.line().results(indices, 1).text("stablehlo.iota dim = ").number(dim).text(" : ").ty(&x.with_dtype(DType::S32));
+        self.w
+            .line()
+            .results(indices, 1)
+            .text("stablehlo.iota dim = ")
+            .number(dim)
+            .text(" : ")
+            .ty(&x.with_dtype(DType::S32));
         self.end(cx);
         let worst = match kind {
             Extreme::Min => Reduction::Min,
@@ -34,13 +55,44 @@ impl Printer<'_> {
         let zero = self.scalar(DType::S32, &[0; 4], cx.node.origin);
 
         let number = self.begin(cx);
-        self.w.text("stablehlo.reduce(").name(cx.operands[0]).text(" init: ").name(worst).text("), (");
-        self.w.name(Name::Single(indices)).text(" init: ").name(zero).text(") across dimensions = ").list(&[dim]);
-        self.w.text(" : (").types(&[x, &x.with_dtype(DType::S32), &value, &index]).text(") -> (");
+        self.w
+            .text("stablehlo.reduce(")
+            .name(cx.operands[0])
+            .text(" init: ")
+            .name(worst)
+            .text("), (");
+        self.w
+            .name(Name::Single(indices))
+            .text(" init: ")
+            .name(zero)
+            .text(") across dimensions = ")
+            .list(&[dim]);
+        self.w
+            .text(" : (")
+            .types(&[x, &x.with_dtype(DType::S32), &value, &index])
+            .text(") -> (");
         self.w.types(&[cx.result(0), cx.result(1)]).text(")");
         let [a, b, i, j] = self.region_names();
-        self.w.line().text(" reducer(").name(a).text(": ").ty(&value).text(", ").name(b).text(": ").ty(&value);
-        self.w.text(") (").name(i).text(": ").ty(&index).text(", ").name(j).text(": ").ty(&index).text(") {");
+        self.w
+            .line()
+            .text(" reducer(")
+            .name(a)
+            .text(": ")
+            .ty(&value)
+            .text(", ")
+            .name(b)
+            .text(": ")
+            .ty(&value);
+        self.w
+            .text(") (")
+            .name(i)
+            .text(": ")
+            .ty(&index)
+            .text(", ")
+            .name(j)
+            .text(": ")
+            .ty(&index)
+            .text(") {");
         self.w.indent();
         let direction = match kind {
             Extreme::Min => "LT",
@@ -73,13 +125,29 @@ impl Printer<'_> {
         let scalar = TensorType::scalar(cx.types[0].dtype());
         let init = self.identity(cx, kind, scalar.dtype());
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.reduce_window\"(").name(cx.operands[0]).text(", ").name(init).text(") <{base_dilations = ");
+        self.w
+            .text("\"stablehlo.reduce_window\"(")
+            .name(cx.operands[0])
+            .text(", ")
+            .name(init)
+            .text(") <{base_dilations = ");
         self.w.array(&window.base_dilations).text(", ");
         self.padding(window);
-        self.w.text(", window_dilations = ").array(&window.window_dilations).text(", window_dimensions = ").array(&window.sizes);
-        self.w.text(", window_strides = ").array(&window.strides).text("}> ({");
+        self.w
+            .text(", window_dilations = ")
+            .array(&window.window_dilations)
+            .text(", window_dimensions = ")
+            .array(&window.sizes);
+        self.w
+            .text(", window_strides = ")
+            .array(&window.strides)
+            .text("}> ({");
         self.combine(Some(kind), &scalar);
-        self.w.text("}) : (").types(&[cx.types[0], &scalar]).text(") -> ").ty(cx.result(0));
+        self.w
+            .text("}) : (")
+            .types(&[cx.types[0], &scalar])
+            .text(") -> ")
+            .ty(cx.result(0));
         self.end(cx);
         number
     }
@@ -88,9 +156,18 @@ impl Printer<'_> {
         let scalar = TensorType::scalar(cx.types[0].dtype());
         let init = self.identity(cx, Reduction::Sum, scalar.dtype());
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.select_and_scatter\"(").names(cx.operands).text(", ").name(init).text(") <{");
+        self.w
+            .text("\"stablehlo.select_and_scatter\"(")
+            .names(cx.operands)
+            .text(", ")
+            .name(init)
+            .text(") <{");
         self.padding(window);
-        self.w.text(", window_dimensions = ").array(&window.sizes).text(", window_strides = ").array(&window.strides);
+        self.w
+            .text(", window_dimensions = ")
+            .array(&window.sizes)
+            .text(", window_strides = ")
+            .array(&window.strides);
         self.w.text("}> ({");
         let [a, b] = self.block([&scalar, &scalar]);
         let direction = match kind {
@@ -102,26 +179,60 @@ impl Printer<'_> {
         self.w.outdent();
         self.w.line().text("}, {");
         self.combine(Some(Reduction::Sum), &scalar);
-        self.w.text("}) : (").types(&[cx.types[0], cx.types[1], &scalar]).text(") -> ").ty(cx.result(0));
+        self.w
+            .text("}) : (")
+            .types(&[cx.types[0], cx.types[1], &scalar])
+            .text(") -> ")
+            .ty(cx.result(0));
         self.end(cx);
         number
     }
 
     pub(super) fn sort(&mut self, cx: Cx<'_>, dim: usize, descending: bool) -> u32 {
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.sort\"(").names(cx.operands).text(") <{dimension = ").number(dim);
+        self.w
+            .text("\"stablehlo.sort\"(")
+            .names(cx.operands)
+            .text(") <{dimension = ")
+            .number(dim);
         self.w.text(" : i64, is_stable = true}> ({");
-        let scalars: Vec<TensorType> = cx.types.iter().map(|ty| TensorType::scalar(ty.dtype())).collect();
-        let arguments: Vec<(Name, Name)> = scalars.iter().map(|_| self.region_names()).map(|[a, b]| (a, b)).collect();
+        let scalars: Vec<TensorType> = cx
+            .types
+            .iter()
+            .map(|ty| TensorType::scalar(ty.dtype()))
+            .collect();
+        let arguments: Vec<(Name, Name)> = scalars
+            .iter()
+            .map(|_| self.region_names())
+            .map(|[a, b]| (a, b))
+            .collect();
         self.w.indent();
         self.w.line().text("^bb0(");
         for (i, (&(a, b), ty)) in arguments.iter().zip(&scalars).enumerate() {
-            self.w.comma(i).name(a).text(": ").ty(ty).text(", ").name(b).text(": ").ty(ty);
+            self.w
+                .comma(i)
+                .name(a)
+                .text(": ")
+                .ty(ty)
+                .text(", ")
+                .name(b)
+                .text(": ")
+                .ty(ty);
         }
         self.w.text("):");
-        let order = if scalars[0].dtype().is_float() { "TOTALORDER" } else { comparison(scalars[0].dtype()) };
+        let order = if scalars[0].dtype().is_float() {
+            "TOTALORDER"
+        } else {
+            comparison(scalars[0].dtype())
+        };
         let (a, b) = arguments[0];
-        let before = self.compare(if descending { "GT" } else { "LT" }, a, b, &scalars[0], order);
+        let before = self.compare(
+            if descending { "GT" } else { "LT" },
+            a,
+            b,
+            &scalars[0],
+            order,
+        );
         self.returns(&[before], &[&TensorType::scalar(DType::Bool)]);
         self.w.outdent();
         self.w.line().text("}) : ");
@@ -131,7 +242,13 @@ impl Printer<'_> {
     }
 
     /// Only carried values are arguments of the loop; the invariant ones are seen from inside.
-    pub(super) fn while_loop(&mut self, cx: Cx<'_>, carried: usize, condition: &Graph, body: &Graph) -> Result<u32> {
+    pub(super) fn while_loop(
+        &mut self,
+        cx: Cx<'_>,
+        carried: usize,
+        condition: &Graph,
+        body: &Graph,
+    ) -> Result<u32> {
         let mut names: Vec<Name> = Vec::with_capacity(cx.operands.len());
         for _ in 0..carried {
             names.push(Name::Region(self.w.fresh()));
@@ -152,19 +269,36 @@ impl Printer<'_> {
         Ok(number)
     }
 
-    /// A `while` of a counter, the carried values, and the stacked results so far. Returns what the results are called.
+    /// A `while` of a counter, the carried values, and the stacked results so far. Returns what the
+    /// results are called.
     pub(super) fn scan(&mut self, cx: Cx<'_>, turns: Turns, body: &Graph) -> Result<Vec<Name>> {
-        let Turns { carried, scanned, length, reverse } = turns;
+        let Turns {
+            carried,
+            scanned,
+            length,
+            reverse,
+        } = turns;
         let origin = cx.node.origin;
         let counter = TensorType::scalar(DType::S32);
         let count = |number: usize| i32::try_from(number).expect("as inferred").to_ne_bytes();
-        let stacked: Vec<&TensorType> = (carried..cx.node.results.len()).map(|i| cx.result(i)).collect();
+        let stacked: Vec<&TensorType> = (carried..cx.node.results.len())
+            .map(|i| cx.result(i))
+            .collect();
         let mut initial = cx.operands[..carried].to_vec();
         for ty in &stacked {
             let dtype = ty.dtype();
-            let zero = self.scalar(dtype, &identity(Reduction::Sum, dtype)[..dtype.size()], origin);
+            let zero = self.scalar(
+                dtype,
+                &identity(Reduction::Sum, dtype)[..dtype.size()],
+                origin,
+            );
             let number = self.w.fresh();
-            self.w.line().results(number, 1).text("stablehlo.broadcast_in_dim ").name(zero).text(", dims = [] : (");
+            self.w
+                .line()
+                .results(number, 1)
+                .text("stablehlo.broadcast_in_dim ")
+                .name(zero)
+                .text(", dims = [] : (");
             self.w.ty(&TensorType::scalar(dtype)).text(") -> ").ty(ty);
             self.end(cx);
             initial.push(Name::Single(number));
@@ -174,11 +308,20 @@ impl Printer<'_> {
         }
         let first = self.scalar(DType::S32, &count(0), origin);
         initial.insert(0, first);
-        let types: Vec<&TensorType> =
-            [&counter].into_iter().chain(cx.types[..carried].iter().copied()).chain(stacked.iter().copied()).collect();
-        let inside: Vec<Name> = initial.iter().map(|_| Name::Region(self.w.fresh())).collect();
+        let types: Vec<&TensorType> = [&counter]
+            .into_iter()
+            .chain(cx.types[..carried].iter().copied())
+            .chain(stacked.iter().copied())
+            .collect();
+        let inside: Vec<Name> = initial
+            .iter()
+            .map(|_| Name::Region(self.w.fresh()))
+            .collect();
         let number = self.w.fresh();
-        self.w.line().results(number, initial.len()).text("stablehlo.while(");
+        self.w
+            .line()
+            .results(number, initial.len())
+            .text("stablehlo.while(");
         for (i, (&inside, &outside)) in inside.iter().zip(&initial).enumerate() {
             self.w.comma(i).name(inside).text(" = ").name(outside);
         }
@@ -202,7 +345,11 @@ impl Printer<'_> {
             }
         };
         let whole = cx.operands.len() - scanned;
-        let mut inputs: Vec<Name> = inside[1..=carried].iter().chain(&cx.operands[carried..whole]).copied().collect();
+        let mut inputs: Vec<Name> = inside[1..=carried]
+            .iter()
+            .chain(&cx.operands[carried..whole])
+            .copied()
+            .collect();
         for (&x, &ty) in cx.operands[whole..].iter().zip(&cx.types[whole..]) {
             inputs.push(self.slice_at(cx, x, ty, at, zero));
         }
@@ -210,35 +357,72 @@ impl Printer<'_> {
         let one = self.scalar(DType::S32, &count(1), origin);
         let mut next = vec![self.elementwise("add", inside[0], one, "i32")];
         next.extend(&outputs[..carried]);
-        for ((&y, &so_far), ty) in outputs[carried..].iter().zip(&inside[1 + carried..]).zip(&stacked) {
+        for ((&y, &so_far), ty) in outputs[carried..]
+            .iter()
+            .zip(&inside[1 + carried..])
+            .zip(&stacked)
+        {
             next.push(self.put_at(cx, so_far, y, ty, at, zero));
         }
         self.returns(&next, &types);
         self.w.outdent();
         self.w.line().text(" }");
         self.end(cx);
-        Ok((1..initial.len()).map(|part| Name::Part(number, part as u32)).collect())
+        Ok((1..initial.len())
+            .map(|part| Name::Part(number, part as u32))
+            .collect())
     }
 
     /// The slice of `x`, of type `ty`, at an index of its first dimension, without that dimension.
     fn slice_at(&mut self, cx: Cx<'_>, x: Name, ty: &TensorType, at: Name, zero: Name) -> Name {
         let row = TensorType::new(ty.dtype(), [&[1], &ty.dims()[1..]].concat());
         let slice = self.w.fresh();
-        self.w.line().results(slice, 1).text("stablehlo.dynamic_slice ").name(x).text(", ").names(&starts(ty, at, zero));
-        self.w.text(", sizes = ").list(row.dims()).text(" : (").ty(ty);
+        self.w
+            .line()
+            .results(slice, 1)
+            .text("stablehlo.dynamic_slice ")
+            .name(x)
+            .text(", ")
+            .names(&starts(ty, at, zero));
+        self.w
+            .text(", sizes = ")
+            .list(row.dims())
+            .text(" : (")
+            .ty(ty);
         self.start_types(ty);
         self.w.text(") -> ").ty(&row);
         self.end(cx);
-        self.reshaped(cx, Name::Single(slice), &row, &TensorType::new(ty.dtype(), &ty.dims()[1..]))
+        self.reshaped(
+            cx,
+            Name::Single(slice),
+            &row,
+            &TensorType::new(ty.dtype(), &ty.dims()[1..]),
+        )
     }
 
     /// `x`, of type `ty`, with `y` at an index of its first dimension.
-    fn put_at(&mut self, cx: Cx<'_>, x: Name, y: Name, ty: &TensorType, at: Name, zero: Name) -> Name {
+    fn put_at(
+        &mut self,
+        cx: Cx<'_>,
+        x: Name,
+        y: Name,
+        ty: &TensorType,
+        at: Name,
+        zero: Name,
+    ) -> Name {
         let row = TensorType::new(ty.dtype(), [&[1], &ty.dims()[1..]].concat());
         let y = self.reshaped(cx, y, &TensorType::new(ty.dtype(), &ty.dims()[1..]), &row);
         let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.dynamic_update_slice ").names(&[x, y]).text(", ");
-        self.w.names(&starts(ty, at, zero)).text(" : (").types(&[ty, &row]);
+        self.w
+            .line()
+            .results(number, 1)
+            .text("stablehlo.dynamic_update_slice ")
+            .names(&[x, y])
+            .text(", ");
+        self.w
+            .names(&starts(ty, at, zero))
+            .text(" : (")
+            .types(&[ty, &row]);
         self.start_types(ty);
         self.w.text(") -> ").ty(ty);
         self.end(cx);
@@ -253,7 +437,15 @@ impl Printer<'_> {
 
     fn reshaped(&mut self, cx: Cx<'_>, x: Name, from: &TensorType, to: &TensorType) -> Name {
         let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.reshape ").name(x).text(" : (").ty(from).text(") -> ").ty(to);
+        self.w
+            .line()
+            .results(number, 1)
+            .text("stablehlo.reshape ")
+            .name(x)
+            .text(" : (")
+            .ty(from)
+            .text(") -> ")
+            .ty(to);
         self.end(cx);
         Name::Single(number)
     }
@@ -261,14 +453,23 @@ impl Printer<'_> {
     /// A binary operation on scalars of this type.
     pub(super) fn elementwise(&mut self, op: &str, a: Name, b: Name, ty: &str) -> Name {
         let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.").text(op).text(" ").names(&[a, b]);
+        self.w
+            .line()
+            .results(number, 1)
+            .text("stablehlo.")
+            .text(op)
+            .text(" ")
+            .names(&[a, b]);
         self.w.text(" : tensor<").text(ty).text(">");
         Name::Single(number)
     }
 
     pub(super) fn case(&mut self, cx: Cx<'_>, branches: &[Graph]) -> Result<u32> {
         let number = self.begin(cx);
-        self.w.text("\"stablehlo.case\"(").name(cx.operands[0]).text(") (");
+        self.w
+            .text("\"stablehlo.case\"(")
+            .name(cx.operands[0])
+            .text(") (");
         for (i, branch) in branches.iter().enumerate() {
             self.w.comma(i).text("{");
             self.region(branch, cx.operands[1..].to_vec())?;
@@ -287,7 +488,12 @@ impl Printer<'_> {
             None => b,
             Some(kind) => {
                 let number = self.w.fresh();
-                self.w.line().results(number, 1).text("stablehlo.").text(combiner(kind)).text(" ");
+                self.w
+                    .line()
+                    .results(number, 1)
+                    .text("stablehlo.")
+                    .text(combiner(kind))
+                    .text(" ");
                 self.w.names(&[a, b]).text(" : ").ty(scalar);
                 Name::Single(number)
             }
@@ -322,29 +528,62 @@ impl Printer<'_> {
     }
 
     fn returns(&mut self, names: &[Name], types: &[&TensorType]) {
-        self.w.line().text("stablehlo.return ").names(names).text(" : ").types(types);
+        self.w
+            .line()
+            .text("stablehlo.return ")
+            .names(names)
+            .text(" : ")
+            .types(types);
     }
 
     fn compare(&mut self, direction: &str, a: Name, b: Name, ty: &TensorType, kind: &str) -> Name {
         let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.compare ").text(direction).text(", ").names(&[a, b]).text(", ");
-        self.w.text(kind).text(" : (").types(&[ty, ty]).text(") -> ").ty(&ty.with_dtype(DType::Bool));
+        self.w
+            .line()
+            .results(number, 1)
+            .text("stablehlo.compare ")
+            .text(direction)
+            .text(", ")
+            .names(&[a, b])
+            .text(", ");
+        self.w
+            .text(kind)
+            .text(" : (")
+            .types(&[ty, ty])
+            .text(") -> ")
+            .ty(&ty.with_dtype(DType::Bool));
         Name::Single(number)
     }
 
     fn select(&mut self, predicate: Name, a: Name, b: Name, ty: &TensorType) -> Name {
         let number = self.w.fresh();
-        self.w.line().results(number, 1).text("stablehlo.select ").names(&[predicate, a, b]).text(" : tensor<i1>, ").ty(ty);
+        self.w
+            .line()
+            .results(number, 1)
+            .text("stablehlo.select ")
+            .names(&[predicate, a, b])
+            .text(" : tensor<i1>, ")
+            .ty(ty);
         Name::Single(number)
     }
 
     fn identity(&mut self, cx: Cx<'_>, kind: Reduction, dtype: DType) -> Name {
-        self.scalar(dtype, &identity(kind, dtype)[..dtype.size()], cx.node.origin)
+        self.scalar(
+            dtype,
+            &identity(kind, dtype)[..dtype.size()],
+            cx.node.origin,
+        )
     }
 
     fn padding(&mut self, window: &Window) {
-        let rows: Vec<[usize; 2]> = window.padding.iter().map(|&(low, high)| [low, high]).collect();
-        self.w.text("padding = ").matrix(rows.iter().map(|row| &row[..]), 2);
+        let rows: Vec<[usize; 2]> = window
+            .padding
+            .iter()
+            .map(|&(low, high)| [low, high])
+            .collect();
+        self.w
+            .text("padding = ")
+            .matrix(rows.iter().map(|row| &row[..]), 2);
     }
 }
 
@@ -359,7 +598,9 @@ pub(super) struct Turns {
 
 /// The starts of a slice along the first dimension of `ty`.
 fn starts(ty: &TensorType, at: Name, zero: Name) -> Vec<Name> {
-    (0..ty.rank()).map(|dim| if dim == 0 { at } else { zero }).collect()
+    (0..ty.rank())
+        .map(|dim| if dim == 0 { at } else { zero })
+        .collect()
 }
 
 /// The operation that combines two elements.

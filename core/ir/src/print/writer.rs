@@ -40,13 +40,32 @@ struct Locations {
 impl Writer {
     pub(super) fn new(nodes: usize, locations: bool) -> Self {
         let out = String::with_capacity(4096 + nodes * 128);
-        Writer { out, depth: 0, next: 0, locations: locations.then(Locations::default) }
+        Writer {
+            out,
+            depth: 0,
+            next: 0,
+            locations: locations.then(Locations::default),
+        }
     }
 
     pub(super) fn finish(mut self) -> String {
-        for (number, place) in self.locations.take().unwrap_or_default().places.into_iter().enumerate() {
-            self.text("#loc").number(number + 1).text(" = loc(").string(place.file());
-            self.text(":").number(place.line() as usize).text(":").number(place.column() as usize).text(")\n");
+        for (number, place) in self
+            .locations
+            .take()
+            .unwrap_or_default()
+            .places
+            .into_iter()
+            .enumerate()
+        {
+            self.text("#loc")
+                .number(number + 1)
+                .text(" = loc(")
+                .string(place.file());
+            self.text(":")
+                .number(place.line() as usize)
+                .text(":")
+                .number(place.column() as usize)
+                .text(")\n");
         }
         self.out
     }
@@ -112,7 +131,11 @@ impl Writer {
         match name {
             Name::Argument(number) => self.text("%arg").number(number as usize),
             Name::Single(number) => self.text("%").number(number as usize),
-            Name::Part(number, part) => self.text("%").number(number as usize).text("#").number(part as usize),
+            Name::Part(number, part) => self
+                .text("%")
+                .number(number as usize)
+                .text("#")
+                .number(part as usize),
             Name::Region(number) => self.text("%i").number(number as usize),
         }
     }
@@ -130,7 +153,12 @@ impl Writer {
         match count {
             0 => self,
             1 => self.text("%").number(number as usize).text(" = "),
-            count => self.text("%").number(number as usize).text(":").number(count).text(" = "),
+            count => self
+                .text("%")
+                .number(number as usize)
+                .text(":")
+                .number(count)
+                .text(" = "),
         }
     }
 
@@ -179,7 +207,11 @@ impl Writer {
     }
 
     /// `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, of rows that have `width` numbers each.
-    pub(super) fn matrix<'r>(&mut self, rows: impl ExactSizeIterator<Item = &'r [usize]>, width: usize) -> &mut Self {
+    pub(super) fn matrix<'r>(
+        &mut self,
+        rows: impl ExactSizeIterator<Item = &'r [usize]>,
+        width: usize,
+    ) -> &mut Self {
         let count = rows.len();
         self.text("dense<");
         if count > 0 {
@@ -189,7 +221,11 @@ impl Writer {
             }
             self.text("]");
         }
-        self.text("> : tensor<").number(count).text("x").number(width).text("xi64>")
+        self.text("> : tensor<")
+            .number(count)
+            .text("x")
+            .number(width)
+            .text("xi64>")
     }
 
     /// `<@mesh, [{"data"}, {}]>`
@@ -197,8 +233,14 @@ impl Writer {
         self.partial_sharding(spec, rank, false)
     }
 
-    /// As [`sharding`](Self::sharding); if `open`, the compiler may split over further axes: `<@mesh, [{"data", ?}, {?}]>`.
-    pub(super) fn partial_sharding(&mut self, spec: &PartitionSpec, rank: usize, open: bool) -> &mut Self {
+    /// As [`sharding`](Self::sharding); if `open`, the compiler may split over further axes:
+    /// `<@mesh, [{"data", ?}, {?}]>`.
+    pub(super) fn partial_sharding(
+        &mut self,
+        spec: &PartitionSpec,
+        rank: usize,
+        open: bool,
+    ) -> &mut Self {
         self.text("<@mesh, [");
         for dim in 0..rank {
             self.comma(dim).text("{");
@@ -237,7 +279,8 @@ impl Writer {
             self.out.push('_');
         }
         for c in text.chars() {
-            self.out.push(if c.is_ascii_alphanumeric() { c } else { '_' });
+            self.out
+                .push(if c.is_ascii_alphanumeric() { c } else { '_' });
         }
         self
     }
@@ -257,7 +300,9 @@ impl Writer {
 
     /// ` loc(#loc3)`
     pub(super) fn location(&mut self, origin: Origin) {
-        let (Some(locations), Some(origin)) = (&mut self.locations, origin) else { return };
+        let (Some(locations), Some(origin)) = (&mut self.locations, origin) else {
+            return;
+        };
         let number = *locations.numbers.entry(origin).or_insert_with(|| {
             locations.places.push(origin);
             locations.places.len()

@@ -9,10 +9,17 @@ pub(crate) fn table(data: &[u8]) -> bool {
     }
     let printed = parsed.table.to_text();
     let again = Table::parse(printed.as_bytes());
-    assert_eq!(again.problem, None, "what is printed is parsed: {printed:?}");
+    assert_eq!(
+        again.problem, None,
+        "what is printed is parsed: {printed:?}"
+    );
     // Times are printed in milliseconds, so the text is compared and not the rows.
     assert_eq!(again.table.to_text(), printed, "a table survives printing");
-    assert_eq!(again.table.rows.len(), parsed.table.rows.len(), "no row is lost");
+    assert_eq!(
+        again.table.rows.len(),
+        parsed.table.rows.len(),
+        "no row is lost"
+    );
     parsed.problem.is_none()
 }
 

@@ -41,15 +41,33 @@ impl RowDigest {
     }
 
     pub(super) fn push(&mut self, row: &Row) {
-        let mut metrics: Vec<String> = row.metrics.iter().map(|(name, value)| format!(",{name:?}={value}")).collect();
+        let mut metrics: Vec<String> = row
+            .metrics
+            .iter()
+            .map(|(name, value)| format!(",{name:?}={value}"))
+            .collect();
         metrics.sort();
-        let Row { step, epoch, seconds, split, .. } = row;
-        self.hasher.update(format!("{step},{epoch},{seconds:.3},{split}{}\n", metrics.concat()));
+        let Row {
+            step,
+            epoch,
+            seconds,
+            split,
+            ..
+        } = row;
+        self.hasher.update(format!(
+            "{step},{epoch},{seconds:.3},{split}{}\n",
+            metrics.concat()
+        ));
         self.rows += 1;
     }
 
     fn sha256(&self) -> String {
-        self.hasher.clone().finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        self.hasher
+            .clone()
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     }
 }
 
@@ -62,10 +80,16 @@ impl CsvLog {
         let failed = |error| files::failed(OP, "read", &self.path, &error);
         let length = self.file.metadata().map_err(failed)?.len();
         let copy = match length <= COPY_LIMIT {
-            true => String::from_utf8(files::read_plain(&self.path, SIZE_LIMIT).map_err(failed)?).ok(),
+            true => {
+                String::from_utf8(files::read_plain(&self.path, SIZE_LIMIT).map_err(failed)?).ok()
+            }
             false => None,
         };
-        Ok(TableMark { rows: self.digest.rows, sha256: self.digest.sha256(), copy })
+        Ok(TableMark {
+            rows: self.digest.rows,
+            sha256: self.digest.sha256(),
+            copy,
+        })
     }
 }
 
@@ -79,12 +103,17 @@ impl TableMark {
         let read = match files::read_plain(path, SIZE_LIMIT) {
             Ok(bytes) => Some(Ok(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) if error.kind() == ErrorKind::InvalidData && path.is_file() => Some(Err(error)),
+            Err(error) if error.kind() == ErrorKind::InvalidData && path.is_file() => {
+                Some(Err(error))
+            }
             Err(error) => return Err(files::failed(OP, "read", path, &error)),
         };
         let set_aside = || {
-            let aside = files::move_aside(path).map_err(|error| files::failed(OP, "move aside", path, &error))?;
-            Ok::<_, Error>(aside.map_or_else(String::new, |aside| format!("; it is moved to {}", aside.display())))
+            let aside = files::move_aside(path)
+                .map_err(|error| files::failed(OP, "move aside", path, &error))?;
+            Ok::<_, Error>(aside.map_or_else(String::new, |aside| {
+                format!("; it is moved to {}", aside.display())
+            }))
         };
         let what = match &read {
             None if self.rows == 0 => return Ok(()),
@@ -92,21 +121,31 @@ impl TableMark {
             Some(Err(error)) => format!("cannot be read ({error}){}", set_aside()?),
             Some(Ok(bytes)) => {
                 let rows = Table::parse(bytes).table.rows;
-                let marked = usize::try_from(self.rows).ok().and_then(|count| rows.get(..count));
+                let marked = usize::try_from(self.rows)
+                    .ok()
+                    .and_then(|count| rows.get(..count));
                 if marked.is_some_and(|rows| RowDigest::of(rows).sha256() == self.sha256) {
                     return Ok(());
                 }
                 let problem = match marked {
                     Some(_) => "has other rows than when the checkpoint was saved".to_string(),
-                    None => format!("has {} rows, fewer than the {} when the checkpoint was saved", rows.len(), self.rows),
+                    None => format!(
+                        "has {} rows, fewer than the {} when the checkpoint was saved",
+                        rows.len(),
+                        self.rows
+                    ),
                 };
                 format!("{problem}{}", set_aside()?)
             }
         };
         match &self.copy {
             Some(copy) => {
-                files::replace(path, copy.as_bytes()).map_err(|error| files::failed(OP, "write", path, &error))?;
-                halite_core::warning!("{} {what}; its rows are restored from the checkpoint", path.display());
+                files::replace(path, copy.as_bytes())
+                    .map_err(|error| files::failed(OP, "write", path, &error))?;
+                halite_core::warning!(
+                    "{} {what}; its rows are restored from the checkpoint",
+                    path.display()
+                );
             }
             None => halite_core::warning!(
                 "{} {what}; a new table begins, for the {} rows were too many for a copy in the checkpoint",
@@ -123,14 +162,22 @@ mod tests {
     use super::{super::Split, *};
 
     fn row(step: u64, split: Split, loss: f64) -> Row {
-        Row { step, epoch: 0, seconds: step as f64, split, metrics: vec![("loss".into(), loss), ("acc".into(), 0.5)] }
+        Row {
+            step,
+            epoch: 0,
+            seconds: step as f64,
+            split,
+            metrics: vec![("loss".into(), loss), ("acc".into(), 0.5)],
+        }
     }
 
     fn log(path: &Path) -> CsvLog {
         let mut log = CsvLog::create(path).unwrap();
         for step in [10, 20, 30] {
-            log.write(&row(step, Split::Train, 1.0 / step as f64)).unwrap();
-            log.write(&row(step, Split::Validation, 2.0 / step as f64)).unwrap();
+            log.write(&row(step, Split::Train, 1.0 / step as f64))
+                .unwrap();
+            log.write(&row(step, Split::Validation, 2.0 / step as f64))
+                .unwrap();
         }
         log
     }
@@ -147,7 +194,10 @@ mod tests {
         let mark = log.mark().unwrap();
         assert_eq!(mark.rows, 6);
         // Rows after the checkpoint, and a new column, come before a kill.
-        let more = Row { metrics: vec![("top5".into(), 1.0)], ..row(40, Split::Train, 0.1) };
+        let more = Row {
+            metrics: vec![("top5".into(), 1.0)],
+            ..row(40, Split::Train, 0.1)
+        };
         log.write(&more).unwrap();
         let before = text(&path);
         mark.restore(&path).unwrap();
@@ -167,7 +217,11 @@ mod tests {
         // Each attempt is killed after its validation.
         for seconds in [5.0, 6.0, 7.0] {
             let mut log = CsvLog::resume(&path, 40).unwrap();
-            log.write(&Row { seconds, ..row(40, Split::Validation, 9.0) }).unwrap();
+            log.write(&Row {
+                seconds,
+                ..row(40, Split::Validation, 9.0)
+            })
+            .unwrap();
             mark.restore(&path).unwrap();
             assert_eq!(text(&path).matches(",validation,9,").count(), 1);
         }
@@ -180,15 +234,26 @@ mod tests {
         let path = dir.path().join("metrics.csv");
         let mark = log(&path).mark().unwrap();
         let good = text(&path);
-        let changes =
-            [good.replace(",0.1,", ",0.2,"), good.lines().next().unwrap().to_string(), good[..90].to_string(), "?".into()];
+        let changes = [
+            good.replace(",0.1,", ",0.2,"),
+            good.lines().next().unwrap().to_string(),
+            good[..90].to_string(),
+            "?".into(),
+        ];
         for (index, change) in changes.iter().enumerate() {
             assert_ne!(*change, good);
             std::fs::write(&path, change).unwrap();
             mark.restore(&path).unwrap();
             assert_eq!(text(&path), good, "{change}");
-            let ending = if index == 0 { ".aside".to_string() } else { format!(".aside.{}", index + 1) };
-            assert_eq!(text(&dir.path().join(format!("metrics.csv{ending}"))), *change);
+            let ending = if index == 0 {
+                ".aside".to_string()
+            } else {
+                format!(".aside.{}", index + 1)
+            };
+            assert_eq!(
+                text(&dir.path().join(format!("metrics.csv{ending}"))),
+                *change
+            );
         }
         std::fs::remove_file(&path).unwrap();
         mark.restore(&path).unwrap();
@@ -199,7 +264,10 @@ mod tests {
     fn a_table_without_copy_is_set_aside_too() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
-        let mark = TableMark { copy: None, ..log(&path).mark().unwrap() };
+        let mark = TableMark {
+            copy: None,
+            ..log(&path).mark().unwrap()
+        };
         let good = text(&path);
         mark.restore(&path).unwrap();
         assert_eq!(text(&path), good);
