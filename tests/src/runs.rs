@@ -34,10 +34,10 @@ impl Outcome {
     /// Reads what is in the directory of a run. What is missing or cannot be read is empty.
     pub fn read(out: &Path) -> Self {
         const TEXTS: [&str; 2] = ["tokenizer.json", "sample.txt"];
-        let text = |name: &str| Some((name.to_owned(), fs::read(out.join(name)).ok()?));
+        let text = |name: &str| Some((name.to_owned(), read_regular(&out.join(name)).ok()?));
         Outcome {
             weights: newest(out).and_then(|(step, path)| {
-                Some((step, fs::read(path.join("arrays.safetensors")).ok()?))
+                Some((step, read_regular(&path.join("arrays.safetensors")).ok()?))
             }),
             table: table(&out.join("metrics.csv")),
             report: report(&out.join("report.json")),
@@ -141,6 +141,15 @@ fn lists(mine: &[String], theirs: &[String]) -> String {
     )
 }
 
+/// Contents of a regular file. A pipe or a link to a device, which damage may have put in a file's
+/// place, can be read without end.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    match fs::metadata(path)?.is_file() {
+        true => fs::read(path),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
 /// Folders of a run's checkpoints, by step. Half-written ones are not among them.
 pub fn checkpoints(out: &Path) -> Vec<(u64, PathBuf)> {
     let entries = fs::read_dir(out.join("checkpoints"))
@@ -175,7 +184,7 @@ pub fn newest_step(out: &Path) -> u64 {
 
 /// Lines of a table without the column that tells the time.
 pub fn table(path: &Path) -> Vec<String> {
-    let text = fs::read(path).unwrap_or_default();
+    let text = read_regular(path).unwrap_or_default();
     String::from_utf8_lossy(&text)
         .lines()
         .map(untimed)
@@ -199,7 +208,7 @@ fn report(path: &Path) -> BTreeMap<String, serde_json::Value> {
         "seed",
         "interrupted",
     ];
-    let text = fs::read(path).unwrap_or_default();
+    let text = read_regular(path).unwrap_or_default();
     let report: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
     TIMELESS
         .into_iter()
