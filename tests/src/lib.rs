@@ -16,3 +16,26 @@ pub mod random;
 pub mod runs;
 #[cfg(target_os = "linux")]
 pub mod soak;
+
+/// The programs in the crates' READMEs compile.
+#[cfg(doctest)]
+mod readmes {
+    macro_rules! readme {
+        ($($name:ident: $path:literal)*) => { $(
+            #[doc = include_str!($path)]
+            struct $name;
+        )* };
+    }
+    readme! {
+        Core: "../../core/README.md"
+        Derive: "../../core/derive/README.md"
+        Ir: "../../core/ir/README.md"
+        Backends: "../../backends/README.md"
+        Fetch: "../../backends/fetch/README.md"
+        Pjrt: "../../backends/pjrt/README.md"
+        PjrtSys: "../../backends/pjrt-sys/README.md"
+        Nn: "../../nn/README.md"
+        Data: "../../data/README.md"
+        Train: "../../train/README.md"
+    }
+}

@@ -1,0 +1,196 @@
+//! The packages that `cargo publish` would upload: metadata, files, and the dependencies that each
+//! of them brings.
+
+use std::{path::Path, process::Command, sync::OnceLock};
+
+use serde_json::Value;
+
+/// Runs cargo offline in the workspace and returns what it prints.
+fn cargo(arguments: &str) -> String {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(arguments.split_whitespace())
+        .arg("--offline")
+        .current_dir(workspace)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo {arguments}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// All members of the workspace, as `cargo metadata` describes them.
+fn members() -> &'static [Value] {
+    static MEMBERS: OnceLock<Vec<Value>> = OnceLock::new();
+    MEMBERS.get_or_init(|| {
+        let text = cargo("metadata --no-deps --format-version 1");
+        let metadata: Value = serde_json::from_str(&text).unwrap();
+        metadata["packages"].as_array().unwrap().clone()
+    })
+}
+
+/// The members that are published.
+fn published() -> Vec<&'static Value> {
+    let is_published = |package: &&Value| package["publish"].is_null();
+    members().iter().filter(is_published).collect()
+}
+
+fn name(package: &Value) -> &str {
+    package["name"].as_str().unwrap()
+}
+
+#[test]
+fn published_packages_have_complete_metadata() {
+    assert_eq!(published().len(), 11);
+    for package in published() {
+        for field in [
+            "description",
+            "license",
+            "repository",
+            "readme",
+            "rust_version",
+        ] {
+            assert!(package[field].is_string(), "{}: no {field}", name(package));
+        }
+        // crates.io refuses more than five of either.
+        for field in ["keywords", "categories"] {
+            let count = package[field].as_array().unwrap().len();
+            assert!(
+                (1..=5).contains(&count),
+                "{}: {count} {field}",
+                name(package)
+            );
+        }
+        let docs = &package["metadata"]["docs"]["rs"]["targets"];
+        assert!(docs.is_array(), "{}: no docs.rs targets", name(package));
+    }
+}
+
+#[test]
+fn packages_can_be_published_in_dependency_order() {
+    let (published, mut uploaded) = (published(), Vec::new());
+    let depends_on = |package: &Value, member: &str| {
+        package["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|dependency| {
+                // A development dependency by path alone has no version, and is not published.
+                let counts = dependency["kind"] != "dev" || dependency["req"] != "*";
+                name(dependency) == member && counts
+            })
+    };
+    let is_ready = |package: &Value, uploaded: &[&str]| {
+        let missing = |member: &&Value| {
+            depends_on(package, name(member)) && !uploaded.contains(&name(member))
+        };
+        !members().iter().any(|member| missing(&member))
+    };
+    while let Some(next) = published
+        .iter()
+        .find(|package| !uploaded.contains(&name(package)) && is_ready(package, &uploaded))
+    {
+        uploaded.push(name(next));
+    }
+    let left: Vec<&str> = published.iter().map(|package| name(package)).collect();
+    let left: Vec<&&str> = left
+        .iter()
+        .filter(|name| !uploaded.contains(name))
+        .collect();
+    assert!(
+        left.is_empty(),
+        "circular or unpublished dependencies: {left:?}"
+    );
+}
+
+#[test]
+fn packages_contain_sources_alone() {
+    for package in published() {
+        let folder = Path::new(package["manifest_path"].as_str().unwrap())
+            .parent()
+            .unwrap();
+        let listed = cargo(&format!(
+            "package --list --allow-dirty -p {}",
+            name(package)
+        ));
+        let files: Vec<&str> = listed.lines().collect();
+        for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE", "src/lib.rs"] {
+            assert!(files.contains(&file), "{}: no {file}", name(package));
+        }
+        for file in files {
+            // Those that cargo itself generates are not on the disk.
+            let size = folder
+                .join(file)
+                .metadata()
+                .map_or(0, |metadata| metadata.len());
+            assert!(
+                size < 100_000 && !file.starts_with("tests/"),
+                "{}: {file}",
+                name(package)
+            );
+        }
+    }
+}
+
+/// Packages that a user of `package` with these options compiles.
+fn dependencies(package: &str, options: &str) -> Vec<String> {
+    let tree = cargo(&format!(
+        "tree -p {package} {options} -e normal --prefix none"
+    ));
+    let name = |line: &str| {
+        line.split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    tree.lines().map(name).collect()
+}
+
+#[track_caller]
+fn check_absent(package: &str, options: &str, absent: &[&str]) {
+    let found = dependencies(package, options);
+    assert!(found.len() > 3, "{found:?}");
+    for name in absent {
+        assert!(
+            !found.iter().any(|found| found == name),
+            "{package} {options} needs {name}"
+        );
+    }
+}
+
+#[test]
+fn library_without_cli_needs_no_argument_parser() {
+    check_absent("halite", "--no-default-features", &["clap", "mimalloc"]);
+    assert!(dependencies("halite", "").contains(&"clap".to_owned()));
+}
+
+#[test]
+fn nn_needs_no_plugin_loader() {
+    let absent = [
+        "halite-pjrt",
+        "halite-pjrt-sys",
+        "halite-fetch",
+        "libloading",
+        "prost",
+        "serde",
+    ];
+    check_absent("halite-nn", "", &absent);
+}
+
+#[test]
+fn train_needs_no_backend() {
+    check_absent(
+        "halite-train",
+        "",
+        &["halite-backends", "halite-pjrt", "libloading", "clap"],
+    );
+}
+
+#[test]
+fn pjrt_needs_no_model() {
+    check_absent(
+        "halite-pjrt",
+        "",
+        &["halite-ir", "halite-nn", "halite-fetch", "serde"],
+    );
+}
