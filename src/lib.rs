@@ -61,7 +61,7 @@
 //! | look at programs | [`ir`] |
 //! | hold data and devices | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |
-//! | write a driver that is no PJRT plugin | the crate `halite-core`: `Backend` |
+//! | write a driver that is no PJRT plugin, or name any other type of the contract | [`mod@core`] |
 //!
 //! The folder `examples/` has programs to begin with. The command `halite` is a thin layer over
 //! this library.
@@ -73,9 +73,12 @@ pub mod models;
 pub mod plan;
 
 pub use halite_backends as backends;
+pub use halite_core as core;
 pub use halite_core::{
-    Array, Client, DType, DTypePolicy, DeviceId, Error, ErrorKind, HostArray, Mesh, MeshAxes,
-    PartitionSpec, Result, Sharding, TensorType,
+    Array, Client, Collective, CollectiveExt, CompileOptions, CounterSnapshot, Counters, DType,
+    DTypePolicy, DeviceId, Error, ErrorKind, Finding, FindingKind, FlagValue, HostArray, LossScale,
+    Mesh, MeshAxes, Metric, PartitionSpec, Pending, Placement, ReduceOp, Result, Sharding,
+    TensorType,
     tree::{self, Tree},
 };
 pub use halite_data as data;

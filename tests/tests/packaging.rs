@@ -194,3 +194,20 @@ fn pjrt_needs_no_model() {
         &["halite-ir", "halite-nn", "halite-fetch", "serde"],
     );
 }
+
+/// Types in the signatures of what the facade exports. Names that are missing do not compile.
+#[allow(unused_imports)]
+#[test]
+fn facade_exports_types_of_its_signatures() {
+    use halite::{
+        Collective, CollectiveExt, CompileOptions, CounterSnapshot, Counters, Finding, FindingKind,
+        FlagValue, LossScale, Metric, Pending, Placement, ReduceOp, core::Backend,
+        core::ProgramKey,
+    };
+    // `halite::core` is the whole crate, so that no later signature can name an unreachable type.
+    fn is_the_same(key: halite_core::ProgramKey) -> halite::core::ProgramKey {
+        key
+    }
+    let _: fn(halite_core::ReduceOp) -> ReduceOp = |op| op;
+    let _ = is_the_same;
+}
