@@ -1,5 +1,6 @@
-//! What a program does, as a trace that Perfetto and `chrome://tracing` show: a track for each
-//! thread, and one for the device.
+//! A profile of the process in Chrome's trace-event format: a track for each thread and device.
+
+mod fields;
 
 use std::{
     cell::Cell,
@@ -19,26 +20,31 @@ use std::{
 use halite_core::{Error, ErrorKind, Result};
 use tracing::{
     Event, Metadata, Subscriber,
-    field::{Field, Visit},
     span::{Attributes, Id, Record},
 };
 use tracing_subscriber::{Layer, filter::filter_fn, layer::Context, registry::LookupSpan};
 
+use self::fields::{Fields, quoted};
+
 const OP: &str = "profile";
 
-/// The target of events that tell of work which is done: their field `nanos` says how long it took.
-const DONE: &str = "halite::device";
+/// Target of the events that report finished work; their field `nanos` is its duration.
+const FINISHED: &str = "halite::device";
 
-/// Events that are kept; a trace with more is too large for what shows it.
-const MOST: u64 = 4_000_000;
+/// Most events in a file; viewers cannot open larger traces.
+const MAX_EVENTS: u64 = 4_000_000;
 
-/// Writes what halite does as trace events, while it does it: the spans `trace`, `print`,
-/// `compile`, `launch`, `upload`, `read`, `wait for data`, `wait for device`, `checkpoint`,
-/// `validate`; each run on the device; each copy to the host.
+/// Writes a trace of the process while it runs. It records:
+///
+/// * all spans of [`tracing`], on the track of their thread. Those of halite are `step`, `trace`,
+///   `print`, `compile`, `launch`, `upload`, `read`, `wait for data`, `wait for device`,
+///   `checkpoint` and `validate`;
+/// * each launch, on the track of each of its devices, and each copy to the host. Both have the
+///   number of their step where a span around the launch has a field `step`, as the trainer's has.
 ///
 /// The file is a JSON array in Chrome's trace-event format, which
-/// [Perfetto](https://ui.perfetto.dev) opens. A program that is killed leaves an array without its
-/// end, which is read as well.
+/// [Perfetto](https://ui.perfetto.dev) opens. If the process is killed, the array has no end, which
+/// Perfetto accepts.
 ///
 /// ```
 /// use halite_backends::ChromeTrace;
@@ -51,13 +57,15 @@ const MOST: u64 = 4_000_000;
 /// # let path = dir.join("trace.json");
 /// let trace = ChromeTrace::create(&path)?;
 /// let subscriber = tracing_subscriber::registry().with(trace.layer());
-/// tracing::subscriber::with_default(subscriber, || {                 // or `.init()`, for the whole program
+/// tracing::subscriber::with_default(subscriber, || {       // or `.init()`, for the whole program
+///     let _span = tracing::info_span!("augment", images = 64).entered();
 ///     let client = Client::new(Null::new(1));
-///     let device = client.local_devices()[0];
-///     client.upload(HostBytes::Borrowed(&[0; 4]), &TensorType::new(DType::F32, []), device.into()).unwrap();
+///     let (device, ty) = (client.local_devices()[0], TensorType::new(DType::F32, []));
+///     client.upload(HostBytes::Borrowed(&[0; 4]), &ty, device.into()).unwrap();
 /// });
 /// trace.finish()?;
-/// assert!(std::fs::read_to_string(&path).unwrap().contains(r#""name":"upload""#));
+/// let text = std::fs::read_to_string(&path).unwrap();
+/// assert!(text.contains(r#""name":"upload""#) && text.contains(r#""name":"augment""#));
 /// # std::fs::remove_dir_all(dir).unwrap();
 /// # Ok(())
 /// # }
@@ -74,30 +82,61 @@ struct Shared {
 }
 
 struct TraceFile {
-    /// `None` once it is finished, or could not be written.
+    /// `None` after the trace is finished, or after a failed write.
     out: Option<BufWriter<File>>,
-    failed: Option<io::Error>,
-    /// Threads whose names are in the file.
-    named: HashSet<u64>,
+    error: Option<io::Error>,
+    /// Tracks whose names are in the file.
+    named: HashSet<Track>,
     events: u64,
 }
 
+/// A row of the trace.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Track {
+    /// The thread that calls, by its [number](this_thread).
+    Thread(u64),
+    /// A device, by its id.
+    Device(u64),
+}
+
+impl Track {
+    /// Chrome's names for a group of tracks and for a track in it.
+    fn ids(self) -> (u64, u64) {
+        match self {
+            Track::Thread(thread) => (1, thread),
+            Track::Device(device) => (2, device),
+        }
+    }
+
+    /// The name to show. Must be called on the thread that the track is of.
+    fn name(self) -> String {
+        match self {
+            Track::Thread(thread) => thread::current()
+                .name()
+                .map_or_else(|| format!("thread {thread}"), str::to_string),
+            Track::Device(device) => format!("device {device}"),
+        }
+    }
+}
+
 impl ChromeTrace {
-    /// Begins a trace in a new file, or over an old one.
+    /// Creates the file, or truncates an existing one, and starts the trace.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let mut out = File::create(&path)
             .map(BufWriter::new)
-            .map_err(|error| failed(&path, error))?;
-        let process = r#"{"name":"process_name","ph":"M","pid":1,"args":{"name":"halite"}}"#;
-        let device = r#"{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"device"}}"#;
-        write!(out, "[\n{process},\n{device}").map_err(|error| failed(&path, error))?;
+            .map_err(|error| cannot_write(&path, error))?;
+        let group = |pid: u64, name: &str| {
+            format!(r#"{{"name":"process_name","ph":"M","pid":{pid},"args":{{"name":"{name}"}}}}"#)
+        };
+        let (host, devices) = (group(1, "host"), group(2, "devices"));
+        write!(out, "[\n{host},\n{devices}").map_err(|error| cannot_write(&path, error))?;
         let file = TraceFile {
             out: Some(out),
-            failed: None,
+            error: None,
             named: HashSet::new(),
             events: 0,
         };
@@ -110,29 +149,27 @@ impl ChromeTrace {
         })
     }
 
-    /// The layer for a subscriber. It takes what halite's crates say, and nothing else.
+    /// The layer for a subscriber. It records spans of every crate, and no log messages.
     pub fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
-        let wanted = |metadata: &Metadata<'_>| {
-            metadata.target().starts_with("halite")
-                && (metadata.is_span() || metadata.target() == DONE)
-        };
-        self.clone().with_filter(filter_fn(wanted))
+        let is_recorded =
+            |metadata: &Metadata<'_>| metadata.is_span() || metadata.target() == FINISHED;
+        self.clone().with_filter(filter_fn(is_recorded))
     }
 
-    /// Ends the trace. What happens afterwards is not in it.
+    /// Ends the trace. Later events are not recorded.
     ///
     /// # Errors
-    /// If something could not be written.
+    /// If a part of the trace could not be written.
     pub fn finish(&self) -> Result<()> {
         let mut file = self.shared.lock();
         if let Some(mut out) = file.out.take() {
             out.write_all(b"\n]\n")
                 .and_then(|()| out.flush())
-                .map_err(|error| failed(&self.shared.path, error))?;
+                .map_err(|error| cannot_write(&self.shared.path, error))?;
         }
-        file.failed
+        file.error
             .take()
-            .map_or(Ok(()), |error| Err(failed(&self.shared.path, error)))
+            .map_or(Ok(()), |error| Err(cannot_write(&self.shared.path, error)))
     }
 }
 
@@ -141,35 +178,34 @@ impl Shared {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Microseconds since the trace began.
+    /// Microseconds since the start of the trace.
     fn micros(&self, at: Instant) -> f64 {
         at.saturating_duration_since(self.started).as_nanos() as f64 / 1e3
     }
 
-    /// Writes one event: what comes after its `{`.
-    fn write(&self, event: &str, thread: Option<u64>) {
+    /// Writes one event on a track: the inside of its JSON object, without the track.
+    fn write(&self, event: &str, track: Track) {
         let mut file = self.lock();
-        if file.events >= MOST || file.out.is_none() {
+        if file.events >= MAX_EVENTS || file.out.is_none() {
             return;
         }
         file.events += 1;
+        let (pid, tid) = track.ids();
         let mut text = String::new();
-        if let Some(tid) = thread.filter(|tid| file.named.insert(*tid)) {
-            let name = thread::current()
-                .name()
-                .map_or_else(|| format!("thread {tid}"), str::to_string);
+        if file.named.insert(track) {
+            let name = quoted(&track.name());
             let _ = write!(
                 text,
-                ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{tid},\"args\":{{\"name\":{}}}}}",
-                json(&name)
+                ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\
+                 \"args\":{{\"name\":{name}}}}}",
             );
         }
-        let _ = write!(text, ",\n{{{event}}}");
+        let _ = write!(text, ",\n{{{event},\"pid\":{pid},\"tid\":{tid}}}");
         if let Some(out) = &mut file.out
             && let Err(error) = out.write_all(text.as_bytes())
         {
             file.out = None;
-            file.failed = Some(error);
+            file.error = Some(error);
         }
     }
 }
@@ -180,7 +216,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-fn failed(path: &Path, error: io::Error) -> Error {
+fn cannot_write(path: &Path, error: io::Error) -> Error {
     Error::new(
         ErrorKind::Io,
         OP,
@@ -189,20 +225,20 @@ fn failed(path: &Path, error: io::Error) -> Error {
     .caused_by(error)
 }
 
-/// What a span remembers while it is open.
+/// Data of an open span.
 struct Open {
-    args: Fields,
+    fields: Fields,
     entered: Instant,
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let mut args = Fields::default();
-        attributes.record(&mut args);
-        // Another trace may have put its own there, which is the same.
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        // A second trace of the same subscriber replaces this with equal data.
         span.extensions_mut().replace(Open {
-            args,
+            fields,
             entered: Instant::now(),
         });
     }
@@ -211,7 +247,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         if let Some(span) = context.span(id)
             && let Some(open) = span.extensions_mut().get_mut::<Open>()
         {
-            values.record(&mut open.args);
+            values.record(&mut open.fields);
         }
     }
 
@@ -227,101 +263,55 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ChromeTrace {
         let now = Instant::now();
         let Some(span) = context.span(id) else { return };
         let extensions = span.extensions();
-        let Some(Open { args, entered }) = extensions.get::<Open>() else {
+        let Some(Open { fields, entered }) = extensions.get::<Open>() else {
             return;
         };
         let start = self.shared.micros(*entered);
-        let took = (self.shared.micros(now) - start).max(0.0);
-        let tid = this_thread();
-        let (name, args) = (json(span.name()), &args.text);
+        let duration = (self.shared.micros(now) - start).max(0.0);
+        let (name, args) = (quoted(span.name()), &fields.json);
         let event = format!(
-            "\"name\":{name},\"cat\":\"host\",\"ph\":\"X\",\"pid\":1,\"tid\":{tid},\"ts\":{start:.3},\"dur\":{took:.3},\"args\":{{{args}}}"
+            "\"name\":{name},\"cat\":\"host\",\"ph\":\"X\",\"ts\":{start:.3},\"dur\":{duration:.3},\
+             \"args\":{{{args}}}"
         );
-        self.shared.write(&event, Some(tid));
+        self.shared.write(&event, Track::Thread(this_thread()));
     }
 
-    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let now = Instant::now();
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let (Some(name), nanos) = (fields.message.take(), fields.nanos) else {
+        let Some(name) = fields.message.take() else {
             return;
         };
-        let (end, took) = (self.shared.micros(now), nanos as f64 / 1e3);
-        let (name, args, start) = (json(&name), fields.text, (end - took).max(0.0));
-        if fields.program {
+        // The spans around the launch, from the innermost one.
+        let step = context.event_scope(event).and_then(|mut spans| {
+            spans.find_map(|span| span.extensions().get::<Open>()?.fields.step)
+        });
+        if let Some(step) = step {
+            fields.add("step", &step.to_string());
+        }
+        let (end, duration) = (self.shared.micros(now), fields.nanos as f64 / 1e3);
+        let (name, args, start) = (quoted(&name), fields.json, (end - duration).max(0.0));
+        let track = Track::Device(fields.device);
+        if fields.is_program {
             let event = format!(
-                "\"name\":{name},\"cat\":\"device\",\"ph\":\"X\",\"pid\":1,\"tid\":0,\"ts\":{start:.3},\"dur\":{took:.3},\"args\":{{{args}}}"
+                "\"name\":{name},\"cat\":\"device\",\"ph\":\"X\",\"ts\":{start:.3},\
+                 \"dur\":{duration:.3},\"args\":{{{args}}}"
             );
-            self.shared.write(&event, None);
-            return;
+            return self.shared.write(&event, track);
         }
         // Copies overlap, which only asynchronous events may.
         static COPIES: AtomicU64 = AtomicU64::new(0);
         let id = COPIES.fetch_add(1, Relaxed);
-        let common = format!(
-            "\"name\":{name},\"cat\":\"copy\",\"pid\":1,\"tid\":0,\"id\":{id},\"args\":{{{args}}}"
-        );
-        self.shared
-            .write(&format!("{common},\"ph\":\"b\",\"ts\":{start:.3}"), None);
-        self.shared
-            .write(&format!("{common},\"ph\":\"e\",\"ts\":{end:.3}"), None);
-    }
-}
-
-/// The fields of a span or event as the inside of a JSON object.
-#[derive(Default)]
-struct Fields {
-    text: String,
-    message: Option<String>,
-    nanos: u64,
-    /// Whether one of them is a program.
-    program: bool,
-}
-
-impl Fields {
-    fn add(&mut self, field: &Field, value: &str) {
-        self.program |= field.name() == "program";
-        let comma = if self.text.is_empty() { "" } else { "," };
-        let _ = write!(self.text, "{comma}{}:{value}", json(field.name()));
-    }
-}
-
-impl Visit for Fields {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        match field.name() {
-            "nanos" => self.nanos = value,
-            _ => self.add(field, &value.to_string()),
-        }
-    }
-
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.add(field, &value.to_string());
-    }
-
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.add(field, &value.to_string());
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, &json(value));
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        let value = format!("{value:?}");
-        match field.name() {
-            "message" => self.message = Some(value),
-            _ => self.add(field, &json(&value)),
+        let common = format!("\"name\":{name},\"cat\":\"copy\",\"id\":{id},\"args\":{{{args}}}");
+        for (phase, at) in [("b", start), ("e", end)] {
+            let event = format!("{common},\"ph\":\"{phase}\",\"ts\":{at:.3}");
+            self.shared.write(&event, track);
         }
     }
 }
 
-/// A text as JSON.
-fn json(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
-}
-
-/// A number for this thread, from 1; 0 is the device.
+/// A number for this thread, from 1.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -333,31 +323,4 @@ fn this_thread() -> u64 {
         }
         number.get()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use tracing_subscriber::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn two_traces_of_one_subscriber_have_the_same_spans() {
-        let dir = tempfile::tempdir().unwrap();
-        let traces = ["one", "two"].map(|name| ChromeTrace::create(dir.path().join(name)).unwrap());
-        let subscriber = tracing_subscriber::registry()
-            .with(traces[0].layer())
-            .with(traces[1].layer());
-        tracing::subscriber::with_default(subscriber, || {
-            drop(tracing::info_span!("work").entered())
-        });
-        for trace in traces {
-            trace.finish().unwrap();
-            assert!(
-                std::fs::read_to_string(&trace.shared.path)
-                    .unwrap()
-                    .contains(r#""name":"work""#)
-            );
-        }
-    }
 }

@@ -18,7 +18,7 @@ use crate::{
     Tiling,
     debug::{Settings, explain_memory},
     erased::{AnyBackend, AnyBuffer, AnyEvent, AnyExecutable},
-    metrics::Function,
+    metrics::{Function, device_clock::TimedLaunch},
 };
 
 /// A handle on a backend of any kind: cheap to clone, same devices underneath.
@@ -478,9 +478,16 @@ impl DeviceBuffer {
             Instant::now(),
             self.tensor_type().bytes(),
         );
+        let device = self.placement().device.0;
         self.buffer.fetch(Box::new(move |bytes| {
             let took = metrics.timer(Metric::Fetch).add_since(started);
-            tracing::trace!(target: "halite::device", bytes = size, nanos = took.as_nanos() as u64, "fetch");
+            tracing::trace!(
+                target: "halite::device",
+                bytes = size,
+                device,
+                nanos = took.as_nanos() as u64,
+                "fetch"
+            );
             then(bytes);
         }));
     }
@@ -593,11 +600,15 @@ impl Loaded {
         let now = Instant::now();
         metrics.timer(Metric::Launch).add_at(now, now - started);
         if metrics.clock().is_due(now) {
+            let outputs = &launched.outputs;
             metrics.time_launch(
                 function,
-                number,
-                (started, now),
-                launched.outputs.first().and_then(|row| row.first()),
+                &TimedLaunch {
+                    number,
+                    started,
+                    queued: now,
+                    outputs,
+                },
             );
         }
         if metrics.settings().watches_launches() {

@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub(crate) mod activity;
-mod device_clock;
+pub(crate) mod device_clock;
 pub(crate) mod findings;
 pub(crate) mod report;
 pub(crate) mod timer;

@@ -1,5 +1,5 @@
-//! What runs say of themselves on the real plugin: why they are slow, with the line or the input;
-//! programs on the disk.
+//! Reports of runs on the real plugin: findings with the responsible line or input, dumped
+//! programs, and traces.
 
 use std::{collections::HashMap, fs, time::Duration};
 
@@ -50,7 +50,7 @@ fn loss(client: &Client) -> Jit<Empty<()>, Batch<()>, Leaf<()>> {
 }
 
 #[test]
-fn a_varying_batch_is_found_with_the_input_its_types_and_the_line_of_the_call() {
+fn varying_batch_is_found_with_input_types_line() {
     let client = client();
     let loss = loss(&client);
     let mut line = 0;
@@ -94,7 +94,7 @@ fn a_varying_batch_is_found_with_the_input_its_types_and_the_line_of_the_call() 
 }
 
 #[test]
-fn a_function_that_is_made_anew_for_each_call_is_found_with_the_line_that_makes_it() {
+fn function_made_per_call_is_found_with_its_line() {
     let client = client();
     for _ in 0..10 {
         loss(&client).run(&batch(&client, 8)).unwrap();
@@ -108,7 +108,7 @@ fn a_function_that_is_made_anew_for_each_call_is_found_with_the_line_that_makes_
 }
 
 #[test]
-fn a_read_in_each_step_is_found_with_its_line() {
+fn read_in_each_step_is_found_with_its_line() {
     let client = client();
     let (loss, batch) = (loss(&client), batch(&client, 8));
     let (mut line, mut sum) = (0, 0.0);
@@ -131,7 +131,7 @@ fn a_read_in_each_step_is_found_with_its_line() {
     );
 }
 
-/// A dataset that takes so long for a sample.
+/// A dataset whose samples take a given time.
 struct Slow(InMemory, Duration);
 
 impl Dataset for Slow {
@@ -149,7 +149,7 @@ impl Dataset for Slow {
     }
 }
 
-/// So many of the handwritten digits.
+/// The first `count` handwritten digits.
 fn digits(count: usize) -> InMemory {
     let cache = Cache::open(None).unwrap();
     let all = Digits::Mnist
@@ -199,7 +199,7 @@ where
 }
 
 #[test]
-fn an_input_that_starves_the_device_is_named_in_the_report_of_a_run() {
+fn report_names_an_input_that_starves_the_device() {
     let model = || Mlp::new(&[784, 128, 10]);
     // A sample takes five times as long as the device does for it, however slow or busy this
     // machine is.
@@ -230,17 +230,14 @@ fn an_input_that_starves_the_device_is_named_in_the_report_of_a_run() {
 }
 
 #[test]
-fn a_plain_run_has_nothing_to_change_and_names_the_line_of_fit() {
+fn plain_run_has_no_findings() {
     let client = client();
     let report = fit::<Cnn<()>>(&client, Cnn::new(10), digits(1500)).report;
-    // On a machine that is slow or busy this takes minutes, most of them for compiling: that is
-    // then worth a word.
-    let strange = client.metrics().activity().findings();
-    let strange: Vec<_> = strange
-        .iter()
-        .filter(|finding| finding.kind != FindingKind::CompileShare)
-        .collect();
-    assert!(strange.is_empty(), "{strange:?}, {report}");
+    // On a slow or busy machine the run takes minutes, most of them for compiling, which is a
+    // finding then.
+    let mut findings = client.metrics().activity().findings();
+    findings.retain(|finding| finding.kind != FindingKind::CompileShare);
+    assert!(findings.is_empty(), "{findings:?}, {report}");
     assert!(report.findings.len() <= 1, "{report}");
     let busy = report.device_busy_seconds.unwrap() / report.training_seconds;
     assert!(busy > 0.0 && busy <= 1.0, "{report}");
@@ -265,7 +262,7 @@ fn a_plain_run_has_nothing_to_change_and_names_the_line_of_fit() {
 }
 
 #[test]
-fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
+fn error_names_the_file_of_a_rejected_program() {
     let directory = tempfile::tempdir().unwrap();
     let plugin = Accelerator::cpu()
         .open_with(&OpenOptions::default(), &mut Bar::default())
@@ -293,7 +290,7 @@ fn a_program_that_is_refused_is_in_the_file_that_the_error_names() {
 }
 
 #[test]
-fn memory_that_does_not_suffice_is_explained_by_the_largest_tensors_and_their_lines() {
+fn out_of_memory_error_lists_the_largest_tensors() {
     let client = client();
     let huge = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| {
         Leaf(x.broadcast_to([1 << 21, 1 << 21]).exp())
@@ -318,12 +315,12 @@ fn memory_that_does_not_suffice_is_explained_by_the_largest_tensors_and_their_li
     }
     assert!(
         !error.to_string().contains("the input"),
-        "four bytes are no reason: {error}"
+        "four bytes are not the reason: {error}"
     );
 }
 
 #[test]
-fn a_dump_has_the_graph_the_program_what_became_of_it_and_its_sizes() {
+fn dump_has_graph_program_optimized_program_sizes() {
     let dir = tempfile::tempdir().unwrap();
     let opened = Accelerator::cpu()
         .open_with(&Default::default(), &mut Bar::default())
@@ -371,11 +368,11 @@ fn a_dump_has_the_graph_the_program_what_became_of_it_and_its_sizes() {
 }
 
 #[test]
-fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
+fn trace_has_a_track_for_each_thread_of_a_run() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.json");
     let trace = ChromeTrace::create(&path).unwrap();
-    // For all threads: those of the loader, of the uploads and of the checkpoints are in it too.
+    // For all threads, so that the loader, the uploads and the checkpoint writer are recorded.
     tracing_subscriber::registry().with(trace.layer()).init();
     let client = client();
     let trainer = Trainer::builder(&client)
@@ -393,7 +390,7 @@ fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
             digits(100),
         )
         .unwrap();
-    // Jits of the other tests may not have been traced while this was.
+    // The trace of this program is recorded even if other tests have compiled theirs before.
     loss(&client)
         .run(&batch(&client, 3))
         .unwrap()
@@ -403,22 +400,16 @@ fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
     trace.finish().unwrap();
 
     let events: Vec<serde_json::Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    let threads: HashMap<u64, &str> = (events.iter())
+    let id = |event: &serde_json::Value| ["pid", "tid"].map(|key| event[key].as_u64().unwrap());
+    let threads: HashMap<[u64; 2], &str> = (events.iter())
         .filter(|event| event["name"] == "thread_name")
-        .map(|event| {
-            (
-                event["tid"].as_u64().unwrap(),
-                event["args"]["name"].as_str().unwrap(),
-            )
-        })
+        .map(|event| (id(event), event["args"]["name"].as_str().unwrap()))
         .collect();
     let on = |name: &str| -> Vec<&str> {
         let named = events.iter().filter(|event| {
             event["name"] == name && ["X", "b"].contains(&event["ph"].as_str().unwrap())
         });
-        let mut on: Vec<&str> = named
-            .map(|event| threads[&event["tid"].as_u64().unwrap()])
-            .collect();
+        let mut on: Vec<&str> = named.map(|event| threads[&id(event)]).collect();
         on.dedup();
         on
     };
@@ -427,6 +418,7 @@ fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
         "trace",
         "print",
         "compile",
+        "step",
         "launch",
         "wait for data",
         "validate",
@@ -445,7 +437,7 @@ fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
         on("checkpoint")
     );
     assert!(
-        on("execute").contains(&"device") && on("fetch").contains(&"device"),
+        on("execute").contains(&"device 0") && on("fetch").contains(&"device 0"),
         "{threads:?}"
     );
     let step = events
@@ -456,5 +448,8 @@ fn a_trace_has_what_happens_on_each_thread_and_on_the_device() {
         step["dur"].as_f64().unwrap() > 0.0 && step["ts"].as_f64().unwrap() > 0.0,
         "{step}"
     );
+    let is_last_step =
+        |event: &serde_json::Value| event["name"] == "execute" && event["args"]["step"] == 10;
+    assert!(events.iter().any(is_last_step), "the run has 10 steps");
     assert!(ChromeTrace::create(dir.path().join("none/trace.json")).is_err());
 }

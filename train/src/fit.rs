@@ -559,6 +559,7 @@ where
 
     /// Queues one step.
     fn step(&mut self, now: &mut Progressing<K, O>, batch: BatchArrays<K>) -> Result<()> {
+        let _span = tracing::trace_span!("step", step = now.step + 1).entered();
         let (state, window) = now.live.take().ok_or_else(lost)?;
         let (state, Leaf(window)) = self.programs.step.call(state, &(batch, Leaf(window)))?;
         if now.step == now.first

@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::Span;
+
 use super::{Function, Metric, Metrics, lock};
 use crate::DeviceBuffer;
 
@@ -31,8 +33,30 @@ pub(crate) struct DeviceClock {
 struct Timed {
     /// The launch that was last timed.
     last: Option<u64>,
-    /// A launch whose end is known.
-    done: Option<(u64, Instant)>,
+    /// For each device of a launch, by position: the newest launch whose end is known.
+    done: Vec<Option<(u64, Instant)>>,
+}
+
+impl Timed {
+    /// Records the end of a launch on the device at `position`; returns the launch before it there.
+    fn end(&mut self, position: usize, number: u64, end: Instant) -> Option<(u64, Instant)> {
+        if self.done.len() <= position {
+            self.done.resize(position + 1, None);
+        }
+        self.done[position].replace((number, end))
+    }
+}
+
+/// A launch to time.
+pub(crate) struct TimedLaunch<'a> {
+    /// Number of the launch, over all programs of the client.
+    pub(crate) number: u64,
+    /// When the call that queued it began.
+    pub(crate) started: Instant,
+    /// When that call returned.
+    pub(crate) queued: Instant,
+    /// Results as `[device][output]`.
+    pub(crate) outputs: &'a [Vec<DeviceBuffer>],
 }
 
 impl DeviceClock {
@@ -64,44 +88,78 @@ impl DeviceClock {
 }
 
 impl Metrics {
-    /// Asks when `output` of the launch with this number, which was queued from `started` to `now`,
-    /// is ready.
+    /// Times a launch on its first device, and on all of them if a profile listens.
     pub(crate) fn time_launch(
         self: &Arc<Self>,
         function: &Arc<Function>,
-        number: u64,
-        (started, now): (Instant, Instant),
-        output: Option<&DeviceBuffer>,
+        launch: &TimedLaunch<'_>,
     ) {
-        let Some(ready) = output.and_then(|output| output.ready().ok()) else {
-            return;
+        let profiled = tracing::enabled!(target: "halite::device", tracing::Level::TRACE);
+        let devices = if profiled { usize::MAX } else { 1 };
+        // The events of the devices come on other threads, and belong to the span of this launch.
+        let span = if profiled {
+            Span::current()
+        } else {
+            Span::none()
         };
-        {
+        for (position, outputs) in launch.outputs.iter().take(devices).enumerate() {
+            if let Some(output) = outputs.first() {
+                self.time_on_device(function, launch, position, output, span.clone());
+            }
+        }
+    }
+
+    /// Requests a notification when `output`, on the device at `position`, is ready.
+    fn time_on_device(
+        self: &Arc<Self>,
+        function: &Arc<Function>,
+        launch: &TimedLaunch<'_>,
+        position: usize,
+        output: &DeviceBuffer,
+        span: Span,
+    ) {
+        let Ok(ready) = output.ready() else { return };
+        let (number, device) = (launch.number, output.placement().device.0);
+        if position == 0 {
             let mut timed = lock(&self.clock.timed);
             let is_second = number > 0 && timed.last == Some(number - 1);
             timed.last = Some(number);
             if is_second {
-                self.clock.due.store(
-                    self.clock.nanos(now) + DeviceClock::PERIOD.as_nanos() as u64,
-                    Relaxed,
-                );
+                let due = self.clock.nanos(launch.queued) + DeviceClock::PERIOD.as_nanos() as u64;
+                self.clock.due.store(due, Relaxed);
             }
         }
         // A launch that is done when it returns was run by the call itself.
-        let begun = if ready.is_ready() { started } else { now };
+        let begun = if ready.is_ready() {
+            launch.started
+        } else {
+            launch.queued
+        };
         let (metrics, function) = (self.clone(), function.clone());
         ready.notify_when_ready(Box::new(move |result| {
             let end = Instant::now();
-            let before = lock(&metrics.clock.timed).done.replace((number, end));
-            let Some((_, before)) = before.filter(|(before, _)| number > 0 && *before == number - 1) else { return };
+            let before = lock(&metrics.clock.timed).end(position, number, end);
+            let is_previous = |before: &(u64, Instant)| number > 0 && before.0 == number - 1;
+            let Some((_, before)) = before.filter(is_previous) else {
+                return;
+            };
             if result.is_err() {
                 return;
             }
             let took = end.saturating_duration_since(before.max(begun));
-            metrics.clock.long.store(took > DeviceClock::LONG, Relaxed);
-            metrics.timer(Metric::Execute).add_at(end, took);
-            function.executed(took);
-            tracing::trace!(target: "halite::device", program = &*function.name, nanos = took.as_nanos() as u64, "execute");
+            if position == 0 {
+                metrics.clock.long.store(took > DeviceClock::LONG, Relaxed);
+                metrics.timer(Metric::Execute).add_at(end, took);
+                function.executed(took);
+            }
+            tracing::trace!(
+                target: "halite::device",
+                parent: &span,
+                program = &*function.name,
+                device,
+                nanos = took.as_nanos() as u64,
+                "execute"
+            );
         }));
     }
 }
