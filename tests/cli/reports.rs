@@ -106,3 +106,50 @@ fn a_trace_that_cannot_be_written_is_an_error_before_anything_runs() {
     );
     assert_eq!(ended.stdout, "");
 }
+
+#[test]
+fn halite_log_sets_what_is_logged() {
+    for (filter, logs) in [
+        (None, false),
+        (Some("info"), true),
+        (Some("halite_backends=info"), true),
+        (Some("halite_train=info"), false),
+        (Some("error"), false),
+    ] {
+        let mut command = halite("devices --accelerator cpu");
+        command.envs(filter.map(|filter| ("HALITE_LOG", filter)));
+        let stderr = succeeds(&mut command).stderr;
+        assert_eq!(stderr.contains("INFO opened"), logs, "{filter:?}: {stderr}");
+    }
+}
+
+#[test]
+fn halite_profile_names_the_file_of_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let [variable, option] = ["variable.json", "option.json"].map(|name| dir.path().join(name));
+    let devices = || {
+        let mut command = halite("devices --accelerator cpu");
+        command.env("HALITE_PROFILE", &variable);
+        command
+    };
+    succeeds(&mut devices());
+    let text = fs::read(&variable).unwrap();
+    let events: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+    assert!(
+        events.iter().any(|event| event["name"] == "upload"),
+        "{events:?}"
+    );
+
+    // The option is preferred.
+    fs::remove_file(&variable).unwrap();
+    succeeds(devices().arg("--profile").arg(&option));
+    assert!(option.exists() && !variable.exists());
+}
+
+#[test]
+fn empty_halite_profile_writes_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = halite("devices --accelerator cpu");
+    succeeds(command.env("HALITE_PROFILE", "").current_dir(dir.path()));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}

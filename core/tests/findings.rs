@@ -1,0 +1,121 @@
+//! Findings about an activity of given numbers.
+
+use std::time::Duration;
+
+use halite_core::{
+    Activity, CompileRecord, Finding, FindingKind, FunctionActivity, Reason, Stages,
+};
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Ten seconds in which `step` was launched 1000 times, and each launch ran 20 us.
+fn tiny() -> Activity {
+    let step = FunctionActivity {
+        name: "step".into(),
+        origin: None,
+        compiles: 1,
+        launches: 1000,
+        devices: 1,
+        timed: 100,
+        executed: millis(2),
+    };
+    Activity {
+        time: Duration::from_secs(10),
+        functions: vec![step],
+        ..Activity::default()
+    }
+}
+
+/// A run of this length, of which compiling `step` took a part.
+fn compiled(time: Duration, compile: Duration) -> Activity {
+    let record = CompileRecord {
+        number: 0,
+        cached: false,
+        function: "step".into(),
+        origin: None,
+        called_at: None,
+        reason: Reason::First,
+        inputs: 1,
+        outputs: 1,
+        stages: Stages {
+            compile,
+            ..Stages::default()
+        },
+        memory: None,
+        at: compile,
+    };
+    Activity {
+        time,
+        compiles: vec![record],
+        ..Activity::default()
+    }
+}
+
+#[track_caller]
+fn only(activity: &Activity) -> Finding {
+    let findings = activity.findings();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    findings[0].clone()
+}
+
+#[track_caller]
+fn assert_silent(activity: &Activity) {
+    assert_eq!(activity.findings(), []);
+}
+
+#[test]
+fn tiny_steps_are_found_with_the_idle_share() {
+    let finding = only(&tiny());
+    assert_eq!(finding.kind, FindingKind::TinySteps);
+    for part in ["`step`", "100 % of the time", "larger batch"] {
+        assert!(finding.message.contains(part), "{part}: {finding}");
+    }
+}
+
+#[test]
+fn steps_of_a_busy_device_are_not_tiny() {
+    // 1000 launches of 20 us in 60 ms: busy for a third of the time.
+    assert_silent(&Activity {
+        time: millis(60),
+        ..tiny()
+    });
+}
+
+#[test]
+fn long_launches_are_not_tiny() {
+    let mut activity = tiny();
+    activity.functions[0].executed = millis(11);
+    assert_silent(&activity);
+}
+
+#[test]
+fn few_launches_are_not_tiny_steps() {
+    let mut activity = tiny();
+    activity.functions[0].launches = 79;
+    assert_silent(&activity);
+    // And the mean of a few timed ones is not believed.
+    let mut activity = tiny();
+    (activity.functions[0].timed, activity.functions[0].executed) = (7, millis(0));
+    assert_silent(&activity);
+}
+
+#[test]
+fn compiling_most_of_a_run_is_found_with_its_times() {
+    let finding = only(&compiled(Duration::from_secs(100), Duration::from_secs(60)));
+    assert_eq!(finding.kind, FindingKind::CompileShare);
+    for part in ["60.0 s of 100 s (60 %)", "`step`"] {
+        assert!(finding.message.contains(part), "{part}: {finding}");
+    }
+}
+
+#[test]
+fn compiling_less_than_half_of_a_run_is_normal() {
+    assert_silent(&compiled(Duration::from_secs(100), Duration::from_secs(49)));
+}
+
+#[test]
+fn compiling_most_of_a_short_run_is_normal() {
+    assert_silent(&compiled(Duration::from_secs(59), Duration::from_secs(58)));
+}
