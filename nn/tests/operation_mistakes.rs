@@ -182,14 +182,14 @@ fn indices_windows_and_convolutions_say_what_they_want() {
             +8: gather: index vector dimension 7 of the indices s32[2]; it is to be at most 1 (operand 0 is `x`)
             +20: convolution: f32[1, 8, 8, 3] has 3 features (dimension 3) in 1 group, the kernel f32[3, 3, 4, 16] takes 4 (dimension 2) (operand 0 is `image`, operand 1 is `conv.kernel`)
             +21: window: 1 strides given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
-            +22: window: strides [0, 1]: each must be at least 1 (operand 0 is `image`)
-            +23: convolution: f32[2, 3] with kernel f32[3, 3, 4, 16]: want [batch, spatial.., in] and [spatial.., in, out] (operand 0 is `x`, operand 1 is `conv.kernel`)
-            +24: max pool: 1 window sizes given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
-            +25: window: sizes [2, 0]: each must be at least 1 (operand 0 is `image`)
-            +26: average pool: padding of 1 dimensions given for 2 spatial dimensions (operand 0 is `image`)
-            +27: max pool: negative padding [(-1, 0), (0, 0)] (operand 0 is `image`)
-            +28: mean: s32[2, 3] is not of floats; convert it first
-            +29: all_gather: the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]] (operand 0 is `x`)
+            +28: window: strides [0, 1]: each must be at least 1 (operand 0 is `image`)
+            +35: convolution: f32[2, 3] with kernel f32[3, 3, 4, 16]: want [batch, spatial.., in] and [spatial.., in, out] (operand 0 is `x`, operand 1 is `conv.kernel`)
+            +36: max pool: 1 window sizes given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
+            +37: window: sizes [2, 0]: each must be at least 1 (operand 0 is `image`)
+            +38: average pool: padding of 1 dimensions given for 2 spatial dimensions (operand 0 is `image`)
+            +39: max pool: negative padding [(-1, 0), (0, 0)] (operand 0 is `image`)
+            +40: mean: s32[2, 3] is not of floats; convert it first
+            +41: all_gather: the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]] (operand 0 is `x`)
         "#]],
     );
 }
@@ -218,12 +218,12 @@ fn bodies_and_branches_say_which_leaf_differs() {
         },
         expect![[r#"
             +4: while: `0` of the initial state is f32[2], `0` of the body's result is f32[]; they are to be the same
-            +5: while: the condition gives bool[2]; it is to give bool[]
-            +6: repeat: the initial state and the body's result differ: the trees differ in structure: only the right has `1` (number of leaves: 1 left, 2 right)
-            +7: cond: `1` of `on_false` is f32[], `1` of `on_true` is s32[]; they are to be the same
-            +8: cond: the predicate is s32[]; it is to be bool[]
-            +9: case: the index is f32[2]; it is to be s32[] (operand 0 is `x`)
-            +10: reshape: f32[2] has 2 elements, f32[3] has 3; a reshape keeps them all (operand 0 is `x`)
+            +9: while: the condition gives bool[2]; it is to give bool[]
+            +10: repeat: the initial state and the body's result differ: the trees differ in structure: only the right has `1` (number of leaves: 1 left, 2 right)
+            +11: cond: `1` of `on_false` is f32[], `1` of `on_true` is s32[]; they are to be the same
+            +16: cond: the predicate is s32[]; it is to be bool[]
+            +17: case: the index is f32[2]; it is to be s32[] (operand 0 is `x`)
+            +18: reshape: f32[2] has 2 elements, f32[3] has 3; a reshape keeps them all (operand 0 is `x`)
         "#]],
     );
 }
@@ -305,12 +305,12 @@ fn scans_say_what_does_not_fit_and_what_cannot_come_out() {
             +3: scan: what is scanned is f32[]; it is to have a first dimension, of which each turn gets a slice
             +4: scan: `0` of what is scanned, f32[4, 2], makes 4 turns; `1` of what is scanned is f32[2], whose first dimension makes 2
             +5: scan: `length` makes 3 turns; what is scanned is f32[4, 2], whose first dimension makes 4
-            +6: scan: nothing is scanned, so how many turns is not known; give `ScanOptions::length`
-            +7: scan: the initial state is f32[2], the body's result is f32[]; they are to be the same
-            +8: repeat: 18446744073709551615 turns are more than an s32 can count
-            +9: update: the state that a turn changes is no slice that it gets: scan over it, or carry it
-            +15: cond: `inside` is reported in a body that may not run; return it, and report it outside
-            +25: add: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead (operand 1 is `x`)
+            +14: scan: nothing is scanned, so how many turns is not known; give `ScanOptions::length`
+            +17: scan: the initial state is f32[2], the body's result is f32[]; they are to be the same
+            +18: repeat: 18446744073709551615 turns are more than an s32 can count
+            +19: update: the state that a turn changes is no slice that it gets: scan over it, or carry it
+            +25: cond: `inside` is reported in a body that may not run; return it, and report it outside
+            +35: add: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead (operand 1 is `x`)
         "#]],
     );
 }
@@ -386,11 +386,11 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
             +4: grad: the loss is s32[]; it is to be a scalar of floats: nothing flows back from it
             +5: grad: the output is f32[2], its cotangent f32[]; they are to be the same
             +6: grad: 1 outputs and 0 cotangents; there is to be one for each
-            +7: grad: `while` has no gradient here: a loop whose turns are counted only when it runs keeps nothing to go back with; use `scan` or `repeat`, whose turns are counted, or take the gradient inside its body; or cut it off with `stop_gradient`
-            +10: grad: `custom_call` has no gradient here: nothing is known of `magic`; give it to `vjp` in two parts, with its own backward call between them; or cut it off with `stop_gradient`
-            +12: grad: the loss, computed at nn/tests/operation_mistakes.rs:313:68, depends on none of `x` (f32[2]): every path to it is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
-            +13: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to go on by value; or cut it off with `stop_gradient`
-            +14: grad: `all_reduce` has no gradient here: products over devices are not done; sum logarithms instead; or cut it off with `stop_gradient`
+            +8: grad: `while` has no gradient here: a loop whose turns are counted only when it runs keeps nothing to go back with; use `scan` or `repeat`, whose turns are counted, or take the gradient inside its body; or cut it off with `stop_gradient`
+            +17: grad: `custom_call` has no gradient here: nothing is known of `magic`; give it to `vjp` in two parts, with its own backward call between them; or cut it off with `stop_gradient`
+            +19: grad: the loss, computed at nn/tests/operation_mistakes.rs:366:59, depends on none of `x` (f32[2]): every path to it is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
+            +25: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to go on by value; or cut it off with `stop_gradient`
+            +31: grad: `all_reduce` has no gradient here: products over devices are not done; sum logarithms instead; or cut it off with `stop_gradient`
         "#]],
     );
 }
@@ -485,8 +485,8 @@ fn weights_of_other_dimensions_are_mistakes_and_not_a_mean_of_all_pairs() {
         },
         expect![[r#"
             +4: weighted mean: values f32[4] and weights f32[4, 1]: want equal dimensions
-            +6: cross entropy: weights f32[4, 1] of logits f32[4, 3]: want dimensions [4]
-            +7: cross entropy: class weights f32[4] of logits f32[4, 3]: want dimensions [3]
+            +9: cross entropy: weights f32[4, 1] of logits f32[4, 3]: want dimensions [4]
+            +12: cross entropy: class weights f32[4] of logits f32[4, 3]: want dimensions [3]
         "#]],
     );
 }
@@ -549,15 +549,15 @@ fn windows_that_reach_beyond_any_number_are_mistakes_and_not_panics() {
             let _ = (none.flatten_from(1), none.mean([1, 2]));
         },
         expect![[r#"
-            +8: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +9: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +10: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +11: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
-            +8: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +9: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +10: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
-            +11: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
-            +14: reshape: f32[0, 18446744073709551615] is larger than any address space (operand 0 is `none`)
+            +11: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +18: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +25: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +26: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
+            +11: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +18: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +25: convolution: stride or dilation 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`, operand 1 is `kernel`)
+            +26: reduce_window: window sizes 18446744073709551615 is larger than 9223372036854775807 (operand 0 is `image`)
+            +29: reshape: f32[0, 18446744073709551615] is larger than any address space (operand 0 is `none`)
         "#]],
     );
 }

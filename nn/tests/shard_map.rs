@@ -94,10 +94,10 @@ fn specs_that_do_not_fit() {
             +3: shard_map: input 0 (`x`): (data, data) uses axis `data` twice; an axis can split one dimension
             +4: shard_map: input 0 (`x`): (None, None, data) speaks of 3 dimensions, f32[8, 16] has 2
             +6: shard_map: input 0 (`odd`): dimension 0 of f32[6] is split 4 ways by (model) over mesh(data=2, model=4), and 6 is not a multiple of 4
-            +7: shard_map: result 0: (rows) names axis `rows`, which is none of the manual axes (data=2, model=4) (operand 0 is `x`)
-            +8: shard_map: result 0: (data, None, model) speaks of 3 dimensions, f32[4, 16] has 2 (operand 0 is `x`)
-            +9: shard_map: no axis `rows`; the mesh has data=2, model=4
-            +10: shard_map: input 0 (`odd`): (data) names axis `data`, which is none of the manual axes (model=4)
+            +13: shard_map: result 0: (rows) names axis `rows`, which is none of the manual axes (data=2, model=4) (operand 0 is `x`)
+            +14: shard_map: result 0: (data, None, model) speaks of 3 dimensions, f32[4, 16] has 2 (operand 0 is `x`)
+            +15: shard_map: no axis `rows`; the mesh has data=2, model=4
+            +22: shard_map: input 0 (`odd`): (data) names axis `data`, which is none of the manual axes (model=4)
         "#]],
     );
 }
@@ -129,8 +129,8 @@ fn counts_that_do_not_fit() {
         },
         expect![[r#"
             +3: shard_map: 2 inputs and 1 specs of inputs; there is to be one for each
-            +4: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
-            +7: shard_map: the specs of the outputs and the outputs differ: the trees differ in structure: only the left has `0` (number of leaves: 1 left, 0 right)
+            +6: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
+            +15: shard_map: the specs of the outputs and the outputs differ: the trees differ in structure: only the left has `0` (number of leaves: 1 left, 0 right)
         "#]],
     );
 }
@@ -197,22 +197,22 @@ fn axes_are_known_inside_and_collectives_fit_the_mesh() {
         expect![[r#"
             +2: all_reduce: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint says how tensors lie
             +3: axis_index: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint says how tensors lie
-            +4: all_reduce: no axis `rows`; the manual axes here are data=2, model=4
-            +5: all_reduce: axis `model` is there twice in (model=4, model=4)
-            +6: all_reduce: no axis is named; name one of the mesh or more
-            +7: all_reduce: device 1 is twice in groups [[0, 1], [1, 2]]
-            +8: all_reduce: groups [[0, 1, 2], [4, 5, 6]] lack devices [3, 7]; each of 8 devices is to be in one
-            +9: all_gather: device 8 takes part, there are 8, from 0
-            +11: reduce_scatter: dimension 0 of f32[4, 4] is 4, not a multiple of the 8 members of a group
-            +13: all_to_all: concatenated dimension 2 of f32[4, 16], whose dimensions are 0 to 1
-            +14: collective_permute: member 2 in [(0, 1), (1, 2)] of a group of 2, from 0 to 1
-            +15: all_reduce_mean: s32[4, 16] has elements of type s32; takes floats (convert first)
-            +16: all_reduce: f32[4, 16] has elements of type f32; takes bool and integers
-            +17: sharding_constraint: (model) names axis `model`, which is manual in this shard_map: what one device holds is not split
-            +18: shard_map: a shard_map within a shard_map; use the collectives of the outer one
-            +21: all_reduce: not all axes are manual here; name some of model=4
-            +21: all_reduce: no axis `data`; the manual axes here are model=4
-            +20: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
+            +5: all_reduce: no axis `rows`; the manual axes here are data=2, model=4
+            +8: all_reduce: axis `model` is there twice in (model=4, model=4)
+            +11: all_reduce: no axis is named; name one of the mesh or more
+            +14: all_reduce: device 1 is twice in groups [[0, 1], [1, 2]]
+            +17: all_reduce: groups [[0, 1, 2], [4, 5, 6]] lack devices [3, 7]; each of 8 devices is to be in one
+            +20: all_gather: device 8 takes part, there are 8, from 0
+            +23: reduce_scatter: dimension 0 of f32[4, 4] is 4, not a multiple of the 8 members of a group
+            +29: all_to_all: concatenated dimension 2 of f32[4, 16], whose dimensions are 0 to 1
+            +31: collective_permute: member 2 in [(0, 1), (1, 2)] of a group of 2, from 0 to 1
+            +34: all_reduce_mean: s32[4, 16] has elements of type s32; takes floats (convert first)
+            +37: all_reduce: f32[4, 16] has elements of type f32; takes bool and integers
+            +40: sharding_constraint: (model) names axis `model`, which is manual in this shard_map: what one device holds is not split
+            +42: shard_map: a shard_map within a shard_map; use the collectives of the outer one
+            +51: all_reduce: not all axes are manual here; name some of model=4
+            +52: all_reduce: no axis `data`; the manual axes here are model=4
+            +44: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
         "#]],
     );
 }
@@ -255,11 +255,11 @@ fn what_is_to_be_the_same_is_checked_to_be() {
         },
         expect![[r#"
             +2: shard_map: output 0 is to be the same along `model`, for (data) leaves it out, but devices compute different parts there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +3: shard_map: output 0 is to be the same along `model`, for () leaves it out, but devices compute different parts there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +4: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +6: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +10: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +14: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +5: shard_map: output 0 is to be the same along `model`, for () leaves it out, but devices compute different parts there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +8: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +12: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +21: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +25: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
         "#]],
     );
     // And these are the same.
@@ -384,8 +384,8 @@ fn a_collective_that_not_all_come_to_is_found_before_it_hangs() {
             });
         },
         expect![[r#"
-            +3: all_reduce: devices along `data` may not all come here, for they may leave the `case` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
-            +11: all_gather: devices along `data` may not all come here, for they may leave the `while` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
+            +10: all_reduce: devices along `data` may not all come here, for they may leave the `case` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
+            +21: all_gather: devices along `data` may not all come here, for they may leave the `while` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
         "#]],
     );
 }
