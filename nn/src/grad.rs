@@ -422,6 +422,7 @@ fn is_flat(op: &Op) -> bool {
                 | Unary::RoundNearestEven
                 | Unary::Sign
         ) | Op::Compare(_)
+            | Op::StopGradient
     )
 }
 
@@ -483,6 +484,7 @@ impl<'t> Step<'_, 't> {
             }
             Op::Checkpoint { body, remat } => self.checkpoint(body, *remat),
             Op::Case { branches } => self.case(branches),
+            Op::StopGradient => self.nothing(),
             Op::OptimizationBarrier => self.optimization_barrier(),
             Op::CustomCall(call) => self.none(&format!(
                 "nothing is known of `{}`; give it to `vjp` in two parts, with its own backward call between them",

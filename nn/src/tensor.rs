@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use halite_core::{DType, TensorType};
-use halite_ir::Literal;
+use halite_ir::{Literal, Op};
 
 use crate::{Trace, trace::Id};
 
@@ -49,10 +49,10 @@ impl<'t> Tensor<'t> {
         self.trace.is_error(self.id)
     }
 
-    /// This, as a constant to gradients: nothing flows back through it. It costs nothing in the
-    /// program.
+    /// The same value, as a constant to differentiation. It is no operation of the compiled program.
+    #[track_caller]
     pub fn stop_gradient(self) -> Tensor<'t> {
-        self.trace.alias(self.id)
+        self.trace.push_one(Op::StopGradient, &[self])
     }
 
     /// The line of the user's code that computed it; `None` for inputs and parameters.

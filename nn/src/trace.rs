@@ -58,9 +58,6 @@ struct Record {
     error: bool,
     /// Path of a parameter or input, for messages.
     name: Option<Arc<str>>,
-    /// The tensor that this is, in the program; for gradients it is another. See
-    /// [`Tensor::stop_gradient`].
-    alias: Option<Id>,
 }
 
 /// One operation of a trace.
@@ -246,11 +243,7 @@ impl Trace {
         let recording = self.recording.borrow();
         let hyperparameters = recording.hyperparameters.iter().map(|one| one.id);
         let mut known: HashSet<Id> = inputs.iter().copied().chain(hyperparameters).collect();
-        let missing = |known: &HashSet<Id>, id: Id| {
-            recording
-                .lookup(id, |id| known.contains(&id).then_some(()))
-                .is_none()
-        };
+        let missing = |known: &HashSet<Id>, id: Id| !known.contains(&id);
         for node in recording.nodes.iter().filter(|node| node.scope == 0) {
             if let Some(&id) = node.operands.iter().find(|&&id| missing(&known, id)) {
                 let message = format!(
@@ -306,14 +299,6 @@ impl Trace {
         tensor
     }
 
-    /// Another tensor of the same value, for [`Tensor::stop_gradient`].
-    pub(crate) fn alias(&self, of: Id) -> Tensor<'_> {
-        let (ty, error, name) = (self.type_of(of), self.is_error(of), self.name_of(of));
-        let alias = self.record(ty, error, name);
-        self.recording.borrow_mut().tensors[alias as usize].alias = Some(of);
-        self.tensor(alias)
-    }
-
     /// Runs `body` on new values of these types, and closes over what it records.
     pub(crate) fn region<'t, R>(
         &'t self,
@@ -359,15 +344,7 @@ impl Trace {
                 .nodes
                 .iter()
                 .filter(|node| node.scope == region.scope);
-            for &used in nodes.flat_map(|node| &node.operands).chain(&region.outputs) {
-                let mut id = used;
-                // A tensor that is cut off from gradients in the body is what it is cut off from,
-                // in the program.
-                while let (true, Some(original)) =
-                    (inside(id), recording.tensors[id as usize].alias)
-                {
-                    id = original;
-                }
+            for &id in nodes.flat_map(|node| &node.operands).chain(&region.outputs) {
                 if !inside(id) && seen.insert(id) {
                     captured.push(id);
                 }
@@ -383,7 +360,7 @@ impl Trace {
             .iter()
             .flat_map(|node| &node.operands)
             .chain(&region.outputs)
-            .map(|&id| self.original(id))
+            .copied()
             .collect()
     }
 
@@ -412,11 +389,7 @@ impl Trace {
             .zip(inputs.iter().copied())
             .collect();
         self.replay_nodes(self.nodes_of(region.scope), &mut values);
-        region
-            .outputs
-            .iter()
-            .map(|&id| self.replayed(id, &mut values))
-            .collect()
+        region.outputs.iter().map(|&id| values[&id]).collect()
     }
 
     /// Records again, of these nodes of one scope, what `wanted` are made from and is not in
@@ -427,7 +400,7 @@ impl Trace {
         wanted: &[Id],
         values: &mut HashMap<Id, Tensor<'t>>,
     ) {
-        let mut needed: HashSet<Id> = wanted.iter().map(|&id| self.original(id)).collect();
+        let mut needed: HashSet<Id> = wanted.iter().copied().collect();
         let mut again = Vec::new();
         for node in nodes.iter().rev() {
             if node
@@ -435,7 +408,7 @@ impl Trace {
                 .iter()
                 .any(|id| needed.contains(id) && !values.contains_key(id))
             {
-                needed.extend(node.operands.iter().map(|&id| self.original(id)));
+                needed.extend(&node.operands);
                 again.push(node.clone());
             }
         }
@@ -443,9 +416,6 @@ impl Trace {
         let known = values.clone();
         self.replay_nodes(again, values);
         values.extend(known);
-        for &id in wanted {
-            self.replayed(id, values);
-        }
     }
 
     /// Records nodes again in the current scope, on `values`, to which it adds their results.
@@ -455,11 +425,7 @@ impl Trace {
         values: &mut HashMap<Id, Tensor<'t>>,
     ) {
         for node in nodes {
-            let operands: Vec<Tensor<'t>> = node
-                .operands
-                .iter()
-                .map(|&id| self.replayed(id, values))
-                .collect();
+            let operands: Vec<Tensor<'t>> = node.operands.iter().map(|&id| values[&id]).collect();
             let _site = self.located_at(node.origin);
             let results = self.push_many(node.op, &operands, node.results.len());
             if !node.regions.is_empty() && !results[0].is_error() {
@@ -467,24 +433,6 @@ impl Trace {
             }
             values.extend(node.results.into_iter().zip(results));
         }
-    }
-
-    /// What a tensor of a region is when it is recorded again.
-    pub(crate) fn replayed<'t>(
-        &'t self,
-        id: Id,
-        values: &mut HashMap<Id, Tensor<'t>>,
-    ) -> Tensor<'t> {
-        if let Some(&value) = values.get(&id) {
-            return value;
-        }
-        let original = self.recording.borrow().tensors[id as usize].alias;
-        let original = original.expect(
-            "a region uses its inputs, its own results, and tensors cut off from gradients",
-        );
-        let value = self.replayed(original, values).stop_gradient();
-        values.insert(id, value);
-        value
     }
 
     /// Records the nodes of `graph` again, on these inputs, in the current scope.
@@ -537,15 +485,6 @@ impl Trace {
     /// The scope that is open.
     pub(crate) fn scope(&self) -> Scope {
         self.recording.borrow().scope()
-    }
-
-    /// The tensor that this is, in the program: itself, or what it was cut off from gradients.
-    pub(crate) fn original(&self, mut id: Id) -> Id {
-        let recording = self.recording.borrow();
-        while let Some(original) = recording.tensors[id as usize].alias {
-            id = original;
-        }
-        id
     }
 
     /// Gives an operation that is recorded already another body, which gives these results beside
@@ -645,7 +584,6 @@ impl Trace {
 
     /// The line that computed a tensor; `None` for inputs.
     pub(crate) fn made_at(&self, id: Id) -> Option<&'static Location<'static>> {
-        let id = self.original(id);
         let recording = self.recording.borrow();
         let made = recording
             .nodes
@@ -660,29 +598,24 @@ impl Trace {
         let recording = self.recording.borrow();
         let mut id = id;
         loop {
-            let Record { name, alias, .. } = &recording.tensors[id as usize];
-            if let Some(name) = name {
+            if let Some(name) = &recording.tensors[id as usize].name {
                 return Some(name.clone());
             }
-            id = match *alias {
-                Some(original) => original,
-                None => {
-                    let maker = recording
-                        .nodes
-                        .iter()
-                        .rev()
-                        .find(|node| node.results.contains(&id))?;
-                    let moves = matches!(
-                        maker.op,
-                        Op::Convert(_)
-                            | Op::Reshape { .. }
-                            | Op::Broadcast { .. }
-                            | Op::Transpose { .. }
-                            | Op::Slice { .. }
-                    );
-                    *maker.operands.first().filter(|_| moves)?
-                }
-            };
+            let maker = recording
+                .nodes
+                .iter()
+                .rev()
+                .find(|node| node.results.contains(&id))?;
+            let moves = matches!(
+                maker.op,
+                Op::Convert(_)
+                    | Op::Reshape { .. }
+                    | Op::Broadcast { .. }
+                    | Op::Transpose { .. }
+                    | Op::Slice { .. }
+                    | Op::StopGradient
+            );
+            id = *maker.operands.first().filter(|_| moves)?;
         }
     }
 
@@ -694,6 +627,9 @@ impl Trace {
         let is_float = |id: Id| recording.tensors[id as usize].ty.dtype().is_float();
         let mut reached = HashSet::from([of]);
         for node in recording.nodes.iter().rev() {
+            if let Op::StopGradient = node.op {
+                continue;
+            }
             let through: Vec<usize> = (0..node.results.len())
                 .filter(|&index| reached.contains(&node.results[index]))
                 .collect();
@@ -793,8 +729,8 @@ impl Trace {
     fn build(&self, scope: Scope, inputs: &[Id], outputs: &[Id]) -> Graph {
         let recording = self.recording.borrow();
         let value = |values: &HashMap<Id, halite_ir::Value>, id: Id| {
-            recording
-                .lookup(id, |id| values.get(&id).copied())
+            *values
+                .get(&id)
                 .expect("a program uses its inputs and its own results")
         };
         let mut graph = Graph::new();
@@ -853,23 +789,12 @@ impl Recording {
             scope,
             error,
             name,
-            alias: None,
         });
         id
     }
 
     fn scope(&self) -> Scope {
         self.open.last().copied().unwrap_or(0)
-    }
-
-    /// What `find` finds for a tensor, or for what it is an alias of.
-    fn lookup<T>(&self, mut id: Id, find: impl Fn(Id) -> Option<T>) -> Option<T> {
-        loop {
-            if let Some(found) = find(id) {
-                return Some(found);
-            }
-            id = self.tensors[id as usize].alias?;
-        }
     }
 
     /// A tensor, in a message.

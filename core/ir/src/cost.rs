@@ -107,6 +107,7 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
         Op::Constant(_)
         | Op::Iota { .. }
         | Op::Reshape { .. }
+        | Op::StopGradient
         | Op::OptimizationBarrier
         | Op::ShardingConstraint(_) => {
             return Cost::default();

@@ -92,6 +92,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
         } => cx.scan(*carried, *scanned, *length, body),
         Op::Checkpoint { body, remat: _ } => cx.checkpoint(body),
         Op::Case { branches } => cx.case(branches),
+        Op::StopGradient => cx.stop_gradient(),
         Op::OptimizationBarrier => cx.optimization_barrier(),
         Op::CustomCall(call) => Ok(call.results.clone()),
         Op::AllReduce { kind, groups } => cx.all_reduce(*kind, groups),

@@ -198,7 +198,9 @@ pub enum Op {
         /// What to run, by index.
         branches: Vec<Graph>,
     },
-    /// As many results as operands, unchanged; nothing is moved across by the compiler.
+    /// The operand, as a constant to differentiation: its cotangent is zero. Compilers do not see it.
+    StopGradient,
+    /// As many results as operands, unchanged; the compiler moves nothing across.
     OptimizationBarrier,
     /// Any operands, any results: a function that the backend knows by name.
     CustomCall(CustomCall),
@@ -321,6 +323,7 @@ impl Op {
             Op::Scan { .. } => "scan",
             Op::Checkpoint { .. } => "checkpoint",
             Op::Case { .. } => "case",
+            Op::StopGradient => "stop_gradient",
             Op::OptimizationBarrier => "optimization_barrier",
             Op::CustomCall(_) => "custom_call",
             Op::AllReduce { .. } => "all_reduce",
@@ -373,6 +376,7 @@ impl Op {
             | Op::ReduceWindow { .. }
             | Op::SelectAndScatter { .. }
             | Op::Sort { .. }
+            | Op::StopGradient
             | Op::OptimizationBarrier
             | Op::CustomCall(_)
             | Op::AllReduce { .. }

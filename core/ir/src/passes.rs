@@ -82,8 +82,8 @@ pub fn common_subexpressions(graph: &Graph) -> Graph {
     rewriter.finish()
 }
 
-/// The same graph with the nodes of checkpoints where these stand, which is what they are to all
-/// but gradients.
+/// The same graph without the operations that only differentiation sees: checkpoints are replaced
+/// by their bodies, `stop_gradient` by its operand.
 fn without_checkpoints(graph: &Graph) -> Graph {
     let mut new = Graph::new();
     let inputs = graph
@@ -101,9 +101,10 @@ fn without_checkpoints(graph: &Graph) -> Graph {
 fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
     let mut map: HashMap<Value, Value> = graph.inputs().iter().copied().zip(inputs).collect();
     for node in graph.nodes() {
-        let operands = node.operands.iter().map(|operand| map[operand]).collect();
+        let operands: Vec<Value> = node.operands.iter().map(|operand| map[operand]).collect();
         let results = match &node.op {
             Op::Checkpoint { body, remat: _ } => put_nodes(new, body, operands),
+            Op::StopGradient => operands,
             op => {
                 let types = node
                     .results

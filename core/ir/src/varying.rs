@@ -231,6 +231,7 @@ impl Walk<'_> {
                 | Op::SelectAndScatter { .. }
                 | Op::Sort { .. }
                 | Op::ReplicaId
+                | Op::StopGradient
                 | Op::ShardMap(_)
                 | Op::ShardingConstraint(_) => vec![any; node.results.len()],
                 // A barrier changes nothing.

@@ -472,3 +472,19 @@ fn a_checkpoint_keeps_what_its_needed_results_need() {
         ["exponential"]
     );
 }
+
+#[test]
+fn stop_gradient_leaves_no_trace_in_a_program() {
+    let with = |op: Option<Op>| {
+        graph(|graph, x| {
+            let x = op.map_or(x, |op| push(graph, op, &[x]));
+            vec![push(graph, Op::Unary(Unary::Tanh), &[x])]
+        })
+    };
+    let (stopped, plain) = (with(Some(Op::StopGradient)), with(None));
+    verify(&stopped).unwrap();
+    let interface = Interface::new("main");
+    let printed = |graph: &Graph| text(graph, &interface).unwrap();
+    assert_eq!(printed(&stopped), printed(&plain));
+    assert_eq!(optimize(&stopped), optimize(&plain));
+}

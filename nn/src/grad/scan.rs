@@ -117,7 +117,7 @@ impl<'t> Step<'_, 't> {
             trace.replay_nodes(trace.nodes_of(backward.scope), &mut values);
             let mut gradients = HashMap::new();
             for (&input, &id) in reached.iter().zip(&backward.outputs) {
-                gradients.insert(input, trace.replayed(id, &mut values));
+                gradients.insert(input, values[&id]);
             }
             let mut outputs = Vec::new();
             for (&input, g) in carried.iter().zip(of_carried) {
@@ -198,7 +198,7 @@ impl<'t> Step<'_, 't> {
         } = &linear;
         let trace = self.trace;
         let captured = trace.captured(&[backward]);
-        let (needed, saved) = needed_again(self, nodes, &captured, remat);
+        let (needed, saved) = needed_again(nodes, &captured, remat);
         let op = |region: &Region| Op::Checkpoint {
             body: Box::new(trace.region_graph(region)),
             remat,
@@ -233,7 +233,7 @@ impl<'t> Step<'_, 't> {
         trace.replay_nodes(trace.nodes_of(backward.scope), &mut values);
         let mut back = self.nothing();
         for (&input, &id) in reached.iter().zip(&backward.outputs) {
-            back[input] = Some(trace.replayed(id, &mut values));
+            back[input] = Some(values[&id]);
         }
         back
     }
@@ -381,9 +381,7 @@ struct Kept {
 fn kept_of_turns(step: &Step<'_, '_>, linear: &Linear, of: ScanOf, residuals: &[Id]) -> Kept {
     let Linear { forward, nodes, .. } = linear;
     let trace = step.trace;
-    let operands = |node: &Recorded| -> HashSet<Id> {
-        node.operands.iter().map(|&id| trace.original(id)).collect()
-    };
+    let operands = |node: &Recorded| -> HashSet<Id> { node.operands.iter().copied().collect() };
     let bytes = |id: Id| trace.type_of(id).bytes();
     let (carried, given) = forward.inputs.split_at(of.carried);
     let invariant = &given[..given.len() - of.scanned];
@@ -396,7 +394,7 @@ fn kept_of_turns(step: &Step<'_, '_>, linear: &Linear, of: ScanOf, residuals: &[
 
     // From the last to the first: rather than what is cheap, what it is made from, if that is not
     // more.
-    let mut needed: HashSet<Id> = residuals.iter().map(|&id| trace.original(id)).collect();
+    let mut needed: HashSet<Id> = residuals.iter().copied().collect();
     for node in nodes.iter().rev().filter(|node| is_cheap(&node.op)) {
         if !needed.contains(&node.results[0]) {
             continue;
@@ -441,14 +439,8 @@ fn kept_of_turns(step: &Step<'_, '_>, linear: &Linear, of: ScanOf, residuals: &[
 }
 
 /// What must be there to compute `residuals` again, and which of it is saved.
-fn needed_again(
-    step: &Step<'_, '_>,
-    nodes: &[Recorded],
-    residuals: &[Id],
-    remat: Remat,
-) -> (HashSet<Id>, Vec<Id>) {
-    let trace = step.trace;
-    let mut needed: HashSet<Id> = residuals.iter().map(|&id| trace.original(id)).collect();
+fn needed_again(nodes: &[Recorded], residuals: &[Id], remat: Remat) -> (HashSet<Id>, Vec<Id>) {
+    let mut needed: HashSet<Id> = residuals.iter().copied().collect();
     let mut saved = Vec::new();
     for node in nodes.iter().rev() {
         if !node.results.iter().any(|id| needed.contains(id)) {
@@ -461,7 +453,7 @@ fn needed_again(
         if save {
             saved.extend(&node.results);
         } else {
-            needed.extend(node.operands.iter().map(|&id| trace.original(id)));
+            needed.extend(&node.operands);
         }
     }
     (needed, saved)
@@ -479,7 +471,8 @@ pub(super) fn is_cheap(op: &Op) -> bool {
         }
         Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Pad { .. } => true,
         Op::Convert(_) | Op::BitcastConvert(_) | Op::ReducePrecision { .. } => true,
-        Op::Compare(_) | Op::Select | Op::Clamp | Op::ShardingConstraint(_) => true,
+        Op::Compare(_) | Op::Select | Op::Clamp => true,
+        Op::StopGradient | Op::ShardingConstraint(_) => true,
         Op::Unary(unary) => match unary {
             Unary::Abs
             | Unary::Ceil

@@ -102,10 +102,7 @@ impl<'t> Step<'_, 't> {
             trace.replay_nodes(trace.nodes_of(backward.scope), &mut values);
             let mut gradients = Vec::with_capacity(reached.len());
             for (&input, &id) in reached.iter().zip(&backward.outputs) {
-                let (gradient, shared) = (
-                    trace.replayed(id, &mut values),
-                    map.axes_not_in(&map.inputs[input]),
-                );
+                let (gradient, shared) = (values[&id], map.axes_not_in(&map.inputs[input]));
                 gradients.push(if shared.is_empty() {
                     gradient
                 } else {
@@ -162,7 +159,7 @@ fn with_body(map: &ShardMap, inputs: Vec<PartitionSpec>, outputs: Vec<PartitionS
 
 /// What must be there so that `residuals` can be had, and which of it is kept from the way there.
 fn kept(trace: &Trace, nodes: &[Recorded], residuals: &[Id]) -> (HashSet<Id>, Vec<Id>) {
-    let mut needed: HashSet<Id> = residuals.iter().map(|&id| trace.original(id)).collect();
+    let mut needed: HashSet<Id> = residuals.iter().copied().collect();
     let mut kept = Vec::new();
     for node in nodes.iter().rev() {
         let wanted: Vec<Id> = node
@@ -175,7 +172,7 @@ fn kept(trace: &Trace, nodes: &[Recorded], residuals: &[Id]) -> (HashSet<Id>, Ve
             continue;
         }
         if is_cheap(&node.op) || wanted.iter().any(|&id| trace.type_of(id).rank() == 0) {
-            needed.extend(node.operands.iter().map(|&id| trace.original(id)));
+            needed.extend(&node.operands);
         } else {
             kept.extend(wanted);
         }

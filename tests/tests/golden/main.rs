@@ -146,6 +146,7 @@ fn has_golden_values(op: &Op) -> bool {
         | Op::Scan { .. }
         | Op::Checkpoint { .. }
         | Op::Case { .. }
+        | Op::StopGradient
         | Op::OptimizationBarrier => true,
         // Of several devices, or of what a plugin knows by name: `ir_ops` runs them.
         Op::CustomCall(_)

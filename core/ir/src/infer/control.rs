@@ -100,6 +100,11 @@ impl Infer<'_> {
         Ok(body.output_types())
     }
 
+    pub(super) fn stop_gradient(self) -> Result<Vec<TensorType>> {
+        let [x] = self.take()?;
+        Ok(vec![(*x).clone()])
+    }
+
     pub(super) fn case(self, branches: &[Graph]) -> Result<Vec<TensorType>> {
         let Some((index, inputs)) = self.operands.split_first() else {
             return self.fail("takes an index and the inputs of its branches, got none");

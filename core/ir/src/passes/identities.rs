@@ -99,6 +99,7 @@ fn noop(op: &Op, x: &TensorType) -> bool {
                     .all(|(&n, &size)| n == 0 || size <= 1)
         }
         Op::Reduce { kind: _, dims } => dims.is_empty(),
+        Op::StopGradient => true,
         _ => false,
     }
 }

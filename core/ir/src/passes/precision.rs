@@ -794,7 +794,7 @@ impl<'a> Pass<'a> {
             | Op::Reshape { .. }
             | Op::Transpose { .. }
             | Op::Reverse { .. } => Class::Moves,
-            Op::AllGather { .. } | Op::ShardingConstraint(_) => Class::Moves,
+            Op::AllGather { .. } | Op::ShardingConstraint(_) | Op::StopGradient => Class::Moves,
             Op::Unary(unary) => match unary {
                 Unary::Abs
                 | Unary::Erf

@@ -210,6 +210,7 @@ impl Printer<'_> {
                 return self.nodes(body, cx.operands.to_vec()).map(Printed::Each);
             }
             Op::Case { branches } => self.case(cx, branches)?,
+            Op::StopGradient => return Ok(Printed::Same(cx.operands[0])),
             Op::OptimizationBarrier => {
                 let number = self.begin(cx);
                 self.w
