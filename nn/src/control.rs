@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub use scan::ScanOptions;
-pub(crate) use scan::{ScanOf, stack};
+pub(crate) use scan::ScanSpec;
 
 impl Trace {
     /// Repeats `body` on the state as long as `condition`, a `bool` scalar, is true of it; gives
@@ -160,12 +160,12 @@ impl Trace {
         if first.leaf_count() == 0 {
             return first;
         }
-        let results = self.case_of(index, &[], regions, location);
+        let results = self.push_case(index, &[], regions, location);
         first.rebuild(results)
     }
 
     /// Records a case of `regions`, which take `inputs` and what they capture.
-    pub(crate) fn case_of<'t>(
+    pub(crate) fn push_case<'t>(
         &'t self,
         index: Tensor<'t>,
         inputs: &[Tensor<'t>],
@@ -182,7 +182,7 @@ impl Trace {
             .chain(inputs.iter().copied())
             .chain(captured.iter().map(|&id| self.tensor(id)))
             .collect();
-        self.push_regions(Op::Case { branches }, &operands, regions, location)
+        self.push_at(location, Op::Case { branches }, &operands)
     }
 
     fn loop_over<'t>(
@@ -251,16 +251,12 @@ impl Trace {
             .copied()
             .chain(captured.iter().map(|&id| self.tensor(id)))
             .collect();
-        let mut results = self.push_regions(
-            Op::While {
-                carried: carried.len(),
-                condition,
-                body,
-            },
-            &operands,
-            regions,
-            location,
-        );
+        let op = Op::While {
+            carried: carried.len(),
+            condition,
+            body,
+        };
+        let mut results = self.push_at(location, op, &operands);
         results.truncate(initial.len());
         results
     }
@@ -309,19 +305,15 @@ impl Trace {
         captured
     }
 
-    pub(crate) fn push_regions<'t>(
+    /// Records an operation at a line of the user.
+    pub(crate) fn push_at<'t>(
         &'t self,
+        location: &'static Location<'static>,
         op: Op,
         operands: &[Tensor<'t>],
-        regions: Vec<Region>,
-        location: &'static Location<'static>,
     ) -> Vec<Tensor<'t>> {
         let _site = self.called_from(location);
-        let results = self.push(op, operands);
-        if !results[0].is_error() {
-            self.made_from(regions);
-        }
-        results
+        self.push(op, operands)
     }
 
     /// The leaves of `tree`, which the open scope can use.
@@ -385,13 +377,6 @@ impl Trace {
         }
         let message = format!("{what} {}", crate::trace::STRAY);
         Err(self.fail_at(location, op, message, None))
-    }
-}
-
-impl Region {
-    pub(crate) fn giving(mut self, outputs: &[Tensor<'_>]) -> Self {
-        self.outputs = outputs.iter().map(|output| output.id).collect();
-        self
     }
 }
 

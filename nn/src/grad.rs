@@ -12,20 +12,23 @@
 mod across;
 mod elementwise;
 mod index;
+mod linearize;
 mod product;
 mod reduce;
+mod regions;
+mod residuals;
 mod scan;
 mod shape;
 mod shard_map;
 
-use std::{collections::HashMap, panic::Location};
+use std::{collections::HashMap, panic::Location, sync::Arc};
 
 use halite_core::{TensorType, tree::Tree};
 use halite_ir::{Op, Unary};
 
 use crate::{
     Tensor, Trace,
-    control::ScanOf,
+    control::ScanSpec,
     trace::{Id, Recorded},
 };
 
@@ -290,7 +293,7 @@ pub(crate) fn pull_back<'t>(
 /// As [`pull_back`], through no other operations than these.
 fn pull_back_through<'t>(
     trace: &'t Trace,
-    nodes: &[Recorded],
+    nodes: &[Arc<Recorded>],
     seeds: &[(Tensor<'t>, Tensor<'t>)],
     wrt: &[Tensor<'t>],
 ) -> Vec<Option<Tensor<'t>>> {
@@ -355,7 +358,7 @@ fn add_into<'t>(flowing: &mut HashMap<Id, Tensor<'t>>, id: Id, cotangent: Tensor
 
 /// What a backward pass knows of the forward pass.
 struct Tape<'a> {
-    nodes: &'a [Recorded],
+    nodes: &'a [Arc<Recorded>],
     /// By tensor: whether something flows from it into what is wanted.
     wanted: Vec<bool>,
     /// By tensor: the node that made it.
@@ -363,7 +366,7 @@ struct Tape<'a> {
 }
 
 impl<'a> Tape<'a> {
-    fn new(trace: &Trace, nodes: &'a [Recorded], wrt: &[Tensor<'_>]) -> Self {
+    fn new(trace: &Trace, nodes: &'a [Arc<Recorded>], wrt: &[Tensor<'_>]) -> Self {
         let mut wanted = vec![false; trace.tensor_count()];
         for tensor in wrt {
             wanted[tensor.id as usize] = tensor.dtype().is_float();
@@ -389,7 +392,7 @@ impl<'a> Tape<'a> {
     }
 
     fn maker(&self, id: Id) -> Option<&'a Recorded> {
-        self.made_by.get(&id).map(|&index| &self.nodes[index])
+        self.made_by.get(&id).map(|&index| &*self.nodes[index])
     }
 
     /// Whether a tensor is the constant 0.
@@ -480,7 +483,7 @@ impl<'t> Step<'_, 't> {
                  turns are counted, or take the gradient inside its body",
             ),
             Op::Scan { carried, scanned, length, reverse, body } => {
-                self.scan(ScanOf { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse }, body)
+                self.scan(ScanSpec { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse }, body)
             }
             Op::Checkpoint { body, remat } => self.checkpoint(body, *remat),
             Op::Case { branches } => self.case(branches),

@@ -125,19 +125,13 @@ impl Trace {
                 let reshape = Op::Reshape {
                     dims: literal.ty().dims().to_vec(),
                 };
-                let node = |op, operand, result| Recorded {
-                    op,
-                    operands: vec![operand],
-                    results: vec![result],
-                    scope: 0,
-                    origin,
-                    regions: vec![],
-                };
+                let node =
+                    |op, operand, result| Recorded::new(op, vec![operand], vec![result], 0, origin);
                 cuts.extend([node(slice, input, part), node(reshape, part, id)]);
             }
             inputs.push((self.tensor(input), HostArray::from_bytes(&bytes, ty)?));
         }
-        recording.nodes.splice(0..0, cuts);
+        recording.prepend(cuts);
         Ok(inputs)
     }
 }

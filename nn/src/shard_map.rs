@@ -278,8 +278,8 @@ impl Trace {
         if outputs.iter().any(|output| output.is_error()) {
             return errors();
         }
-        let regions = vec![region.giving(&outputs)];
-        let results = self.shard_map_of(&mut map, inputs, regions, location);
+        let region = region.giving(&outputs);
+        let results = self.push_shard_map(&mut map, inputs, region, location);
         if checked && results.iter().all(|result| !result.is_error()) {
             let Varying { outputs, stuck } = varying(&map);
             if let Some(Stuck {
@@ -328,17 +328,17 @@ impl Trace {
 
     /// Records `map`, whose body is that of the one region. What the body uses from outside is
     /// whole on every device.
-    pub(crate) fn shard_map_of<'t>(
+    pub(crate) fn push_shard_map<'t>(
         &'t self,
         map: &mut ShardMap,
         inputs: &[Tensor<'t>],
-        mut regions: Vec<Region>,
+        mut region: Region,
         location: &'static Location<'static>,
     ) -> Vec<Tensor<'t>> {
-        let captured = self.capture(&mut regions);
+        let captured = self.capture(std::slice::from_mut(&mut region));
         map.inputs
             .extend(captured.iter().map(|_| PartitionSpec::replicated()));
-        *map.body = self.region_graph(&regions[0]);
+        *map.body = self.region_graph(&region);
         let operands: Vec<Tensor<'t>> = inputs
             .iter()
             .copied()
@@ -347,6 +347,6 @@ impl Trace {
         if map.outputs.is_empty() {
             return vec![];
         }
-        self.push_regions(Op::ShardMap(map.clone()), &operands, regions, location)
+        self.push_at(location, Op::ShardMap(map.clone()), &operands)
     }
 }

@@ -336,7 +336,7 @@ fn a_program_is_complete_or_an_error() {
     );
     assert_eq!(
         told(&[x, y], &[kept.unwrap()]),
-        "trace: output 0, a tensor f32[2] from the body of a loop or branch, is neither an input of the program nor made by it"
+        "trace: output 0, a tensor f32[2] from the body of a loop or branch, is neither an input of the program nor computed by it"
     );
     assert!(cx.graph(&[x, y], &[sum, x, sum]).is_ok());
 }

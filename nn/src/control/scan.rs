@@ -30,7 +30,7 @@ pub struct ScanOptions {
 
 /// The attributes of [`Op::Scan`] beside its body.
 #[derive(Clone, Copy)]
-pub(crate) struct ScanOf {
+pub(crate) struct ScanSpec {
     pub(crate) carried: usize,
     pub(crate) scanned: usize,
     pub(crate) length: usize,
@@ -218,7 +218,7 @@ impl Trace {
             body: Box::new(self.region_graph(&regions[0])),
             remat,
         };
-        let mut results = self.push_regions(op, &operands, regions, location);
+        let mut results = self.push_at(location, op, &operands);
         let _site = self.called_from(location);
         let states: Vec<Tensor<'t>> = said
             .updates
@@ -306,13 +306,13 @@ impl Trace {
             .chain(&stacked)
             .map(|tensor| tensor.id)
             .collect();
-        let of = ScanOf {
+        let of = ScanSpec {
             carried: initial.len(),
             scanned: scanned.len(),
             length,
             reverse,
         };
-        let mut results = self.scan_of(of, region, initial, &scanned, location);
+        let mut results = self.push_scan(of, region, initial, &scanned, location);
         let _site = self.called_from(location);
         let all = said.with(results.split_off(given), |name, total, weight| {
             (name, total.sum([0]), weight.sum([0]))
@@ -341,9 +341,9 @@ impl Trace {
 
     /// Records a scan of a region that takes the carried values and the slices, in this order, and
     /// what it captures.
-    pub(crate) fn scan_of<'t>(
+    pub(crate) fn push_scan<'t>(
         &'t self,
-        of: ScanOf,
+        of: ScanSpec,
         mut region: Region,
         initial: &[Tensor<'t>],
         scanned: &[Tensor<'t>],
@@ -360,12 +360,7 @@ impl Trace {
             .chain(captured)
             .chain(scanned.iter().copied())
             .collect();
-        self.push_regions(
-            of.op(self.region_graph(&region)),
-            &operands,
-            vec![region],
-            location,
-        )
+        self.push_at(location, of.op(self.region_graph(&region)), &operands)
     }
 
     /// How many turns a scan of `xs` has.
@@ -439,10 +434,10 @@ impl Said {
     }
 }
 
-impl ScanOf {
+impl ScanSpec {
     /// The operation, of this body.
     pub(crate) fn op(self, body: Graph) -> Op {
-        let ScanOf {
+        let ScanSpec {
             carried,
             scanned,
             length,
@@ -464,6 +459,6 @@ fn slice(ty: &TensorType) -> TensorType {
 }
 
 /// The type of `length` tensors of type `ty`, one upon the other.
-pub(crate) fn stack(ty: &TensorType, length: usize) -> TensorType {
+fn stack(ty: &TensorType, length: usize) -> TensorType {
     TensorType::new(ty.dtype(), [&[length], ty.dims()].concat())
 }

@@ -1,0 +1,247 @@
+//! Linearization: a function as a forward pass that gives residuals, and a backward pass that maps
+//! cotangents of the outputs to cotangents of the inputs.
+//!
+//! The bodies of `scan`, `checkpoint`, `case` and `shard_map` are differentiated this way: the body
+//! is recorded in a trace of its own and pulled back through there. The backward pass then uses
+//! values of the forward pass. Its [`Policy`] decides which of these are *residuals*, which the
+//! forward pass gives as further outputs; the backward pass recomputes the others from residuals
+//! and from inputs of the body.
+
+use std::{collections::HashSet, sync::Arc};
+
+use halite_ir::{Graph, Op};
+
+use super::{Step, Tape, pull_back_through, residuals::Policy};
+use crate::{
+    Tensor, Trace,
+    trace::{Id, Recorded, Region},
+};
+
+/// A function as a forward and a backward pass.
+pub(super) struct Linearized {
+    /// The function, whose outputs are followed by residuals.
+    pub(super) forward: Graph,
+    /// Positions of the residuals among the outputs of `forward`.
+    pub(super) residuals: Vec<usize>,
+    /// Computes from the invariant inputs of a scan what all iterations of the backward pass use.
+    /// Gives nothing for other operations.
+    pub(super) hoisted: Graph,
+    /// Takes the inputs `primals` of the function, the outputs of `hoisted`, the residuals, and the
+    /// cotangents of the outputs `from`; gives the cotangents of the inputs `to`.
+    pub(super) backward: Graph,
+    pub(super) primals: Vec<usize>,
+    pub(super) from: Vec<usize>,
+    pub(super) to: Vec<usize>,
+}
+
+impl<'t> Step<'_, 't> {
+    /// Linearizes a body of the operation, whose inputs are the operands from `first` on and whose
+    /// outputs are the results.
+    ///
+    /// # Errors
+    /// If there is a mistake in the backward pass; it is recorded.
+    pub(super) fn linearize(
+        &self,
+        body: &Graph,
+        first: usize,
+        policy: Policy,
+    ) -> Result<Linearized, ()> {
+        let trace = Trace::new();
+        trace.enter_manual(self.trace.manual());
+        let function = Function::new(&trace, body, policy);
+        let active = (first..self.node.operands.len()).map(|operand| self.wants(operand));
+        let seeded = self.cotangents.iter().map(Option::is_some);
+        let linearized = function.linearize(active.collect(), seeded.collect());
+        self.trace.adopt_mistakes(&trace);
+        linearized
+    }
+
+    /// The residuals as results of the operation, which is recorded again as `widened` if some of
+    /// them are not yet among its results.
+    pub(super) fn residuals(
+        &self,
+        linear: &Linearized,
+        widened: impl FnOnce(Graph) -> Op,
+    ) -> Vec<Tensor<'t>> {
+        let known = self.node.results.len();
+        let mut new = Vec::new();
+        if linear.forward.outputs().len() > known {
+            new = self.trace.widen(self.node, widened(linear.forward.clone()));
+        }
+        (linear.residuals.iter())
+            .map(|&at| {
+                if at < known {
+                    self.y(at)
+                } else {
+                    new[at - known]
+                }
+            })
+            .collect()
+    }
+}
+
+/// A function that is recorded to be linearized.
+struct Function<'t> {
+    trace: &'t Trace,
+    inputs: Vec<Tensor<'t>>,
+    outputs: Vec<Tensor<'t>>,
+    policy: Policy,
+}
+
+/// The backward pass as recorded: it uses values of the forward pass freely.
+struct Transposed {
+    region: Region,
+    from: Vec<usize>,
+    to: Vec<usize>,
+}
+
+impl<'t> Function<'t> {
+    fn new(trace: &'t Trace, body: &Graph, policy: Policy) -> Self {
+        let inputs: Vec<Tensor<'t>> = body
+            .input_types()
+            .into_iter()
+            .map(|ty| trace.tensor(trace.record(ty, false, None)))
+            .collect();
+        Function {
+            trace,
+            outputs: trace.inline(body, &inputs),
+            inputs,
+            policy,
+        }
+    }
+
+    /// Linearizes with respect to the `active` inputs, for cotangents of the `seeded` outputs.
+    fn linearize(&self, active: Vec<bool>, seeded: Vec<bool>) -> Result<Linearized, ()> {
+        let Transposed { region, from, to } = self.transpose(active, seeded)?;
+        let trace = self.trace;
+        let inputs: Vec<Id> = self.inputs.iter().map(|input| input.id).collect();
+        let outputs: Vec<Id> = self.outputs.iter().map(|output| output.id).collect();
+        let forward = trace.visible_nodes();
+        let backward = needed(region.nodes(), &region.outputs, &HashSet::new());
+
+        let policy = &self.policy;
+        let used = free_values(&backward, &region);
+        let mut plan = policy.choose(trace, &forward, &inputs, &used);
+        let is_primal = |input: &usize| policy.gives_input(*input);
+        let primals = (0..inputs.len()).filter(is_primal);
+        let known = primals.clone().map(|input| inputs[input]);
+        let known: HashSet<Id> = known.chain(plan.all()).collect();
+        let backward: Vec<_> = forward.iter().chain(&backward).cloned().collect();
+        let backward = needed(&backward, &region.outputs, &known);
+
+        // The choice may contain values that the backward pass turns out not to use.
+        let operands = backward.iter().flat_map(|node| &node.operands);
+        let used: HashSet<Id> = operands.chain(&region.outputs).copied().collect();
+        plan.retain(|id| used.contains(&id));
+        let primals: Vec<usize> = primals.filter(|&at| used.contains(&inputs[at])).collect();
+
+        let mut all_outputs = outputs.clone();
+        let residuals = plan.saved.iter().map(|&id| {
+            let is_known = |&at: &usize| outputs[at] == id && policy.saves_output(at);
+            (0..outputs.len()).find(is_known).unwrap_or_else(|| {
+                all_outputs.push(id);
+                all_outputs.len() - 1
+            })
+        });
+        let residuals = residuals.collect();
+        let invariant = &inputs[policy.invariant(inputs.len())];
+        let hoisted = needed(
+            &forward,
+            &plan.hoisted,
+            &invariant.iter().copied().collect(),
+        );
+        let given: Vec<Id> = (primals.iter().map(|&at| inputs[at]))
+            .chain(plan.hoisted.iter().chain(&plan.saved).copied())
+            .chain(region.inputs.iter().copied())
+            .collect();
+        Ok(Linearized {
+            forward: trace.subgraph(&forward, &inputs, &all_outputs),
+            residuals,
+            hoisted: trace.subgraph(&hoisted, invariant, &plan.hoisted),
+            backward: trace.subgraph(&backward, &given, &region.outputs),
+            primals,
+            from,
+            to,
+        })
+    }
+
+    /// Pulls back through the function. The cotangent of a carried output of a scan is that of the
+    /// same input in the next iteration, so both grow until nothing changes.
+    fn transpose(&self, active: Vec<bool>, mut seeded: Vec<bool>) -> Result<Transposed, ()> {
+        let (trace, carried) = (self.trace, self.policy.carried());
+        let (active, active_outputs) = self.propagate(active);
+        for (output, seeded) in seeded.iter_mut().enumerate() {
+            *seeded &= active_outputs[output] || (output < carried && active[output]);
+        }
+        let wrt: Vec<usize> = (0..active.len()).filter(|&input| active[input]).collect();
+        let wrt_tensors: Vec<Tensor<'t>> = wrt.iter().map(|&input| self.inputs[input]).collect();
+        loop {
+            // Operations in the body may have been widened by the last attempt.
+            let nodes = trace.visible_nodes();
+            let from: Vec<usize> = (0..seeded.len()).filter(|&output| seeded[output]).collect();
+            let outputs = from.iter().map(|&output| self.outputs[output]);
+            let types: Vec<_> = outputs.clone().map(|output| output.ty()).collect();
+            let (region, gradients) = trace.region(&types, |cotangents| {
+                let seeds: Vec<_> = outputs.zip(cotangents.iter().copied()).collect();
+                pull_back_through(trace, &nodes, &seeds, &wrt_tensors)
+            });
+            let (to, gradients): (Vec<usize>, Vec<Tensor<'t>>) = (wrt.iter().zip(gradients))
+                .filter_map(|(&input, gradient)| Some((input, gradient?)))
+                .unzip();
+            if gradients.iter().any(|gradient| gradient.is_error()) {
+                return Err(());
+            }
+            match to.iter().find(|&&input| input < carried && !seeded[input]) {
+                Some(&input) => seeded[input] = true,
+                None => {
+                    let region = region.giving(&gradients);
+                    return Ok(Transposed { region, from, to });
+                }
+            }
+        }
+    }
+
+    /// The active inputs and outputs: a carried value that is active after an iteration is active
+    /// in the next one.
+    fn propagate(&self, mut active: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
+        let nodes = self.trace.visible_nodes();
+        loop {
+            let inputs = self.inputs.iter().zip(&active);
+            let wrt: Vec<Tensor<'t>> = inputs
+                .filter(|(_, active)| **active)
+                .map(|(&input, _)| input)
+                .collect();
+            let tape = Tape::new(self.trace, &nodes, &wrt);
+            let outputs: Vec<bool> = (self.outputs.iter())
+                .map(|output| tape.is_wanted(output.id))
+                .collect();
+            match (0..self.policy.carried()).find(|&at| outputs[at] && !active[at]) {
+                Some(at) => active[at] = true,
+                None => return (active, outputs),
+            }
+        }
+    }
+}
+
+/// The nodes that `outputs` are computed by, from values that are `known`.
+fn needed(nodes: &[Arc<Recorded>], outputs: &[Id], known: &HashSet<Id>) -> Vec<Arc<Recorded>> {
+    let mut wanted: HashSet<Id> = outputs.iter().copied().collect();
+    let mut chosen = Vec::new();
+    for node in nodes.iter().rev() {
+        if (node.results.iter()).any(|id| wanted.contains(id) && !known.contains(id)) {
+            wanted.extend(&node.operands);
+            chosen.push(node.clone());
+        }
+    }
+    chosen.reverse();
+    chosen
+}
+
+/// Values from outside of the region that these nodes of it, or its outputs, use.
+fn free_values(nodes: &[Arc<Recorded>], region: &Region) -> Vec<Id> {
+    let results = nodes.iter().flat_map(|node| &node.results);
+    let mut seen: HashSet<Id> = results.chain(&region.inputs).copied().collect();
+    let operands = nodes.iter().flat_map(|node| &node.operands);
+    let used = operands.chain(&region.outputs).copied();
+    used.filter(|&id| seen.insert(id)).collect()
+}

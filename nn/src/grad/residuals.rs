@@ -1,0 +1,276 @@
+//! The choice of residuals: which values of a forward pass are saved for the backward pass, and
+//! which it recomputes.
+
+use std::{collections::HashSet, ops::Range, sync::Arc};
+
+use halite_ir::{Binary, Op, Remat, Unary};
+
+use crate::{
+    Trace,
+    trace::{Id, Recorded},
+};
+
+/// How an operation with a body saves residuals.
+pub(super) enum Policy {
+    /// A scan saves a value per iteration, stacked. It saves few bytes, and only what is expensive
+    /// to recompute from the slices of its scanned inputs; its carried inputs exist in no other
+    /// place. What is the same in all iterations is computed once, outside of the backward scan.
+    Scan {
+        /// Number of carried inputs, which come first.
+        carried: usize,
+        /// Number of scanned inputs, which come last.
+        scanned: usize,
+    },
+    /// A checkpoint or branch recomputes everything but what [`Remat`] names.
+    Recompute(Remat),
+    /// A `shard_map` saves, on each device, what is expensive to recompute. Scalars are always
+    /// recomputed, for the parts of all devices are stacked along the first dimension.
+    ShardMap {
+        /// Whether each output is already split over the devices as residuals are.
+        per_device: Vec<bool>,
+    },
+}
+
+/// The values of the forward pass that the backward pass is given.
+pub(super) struct Residuals {
+    /// Saved by the forward pass.
+    pub(super) saved: Vec<Id>,
+    /// Computed once from the invariant inputs of a scan.
+    pub(super) hoisted: Vec<Id>,
+}
+
+impl Residuals {
+    pub(super) fn all(&self) -> impl Iterator<Item = Id> + '_ {
+        self.saved.iter().chain(&self.hoisted).copied()
+    }
+
+    pub(super) fn retain(&mut self, is_used: impl Fn(Id) -> bool) {
+        self.saved.retain(|&id| is_used(id));
+        self.hoisted.retain(|&id| is_used(id));
+    }
+}
+
+impl Policy {
+    /// Number of inputs that an iteration takes from the outputs of the one before.
+    pub(super) fn carried(&self) -> usize {
+        match self {
+            Policy::Scan { carried, .. } => *carried,
+            Policy::Recompute(_) | Policy::ShardMap { .. } => 0,
+        }
+    }
+
+    /// Whether the backward pass is given an input of the body.
+    pub(super) fn gives_input(&self, input: usize) -> bool {
+        input >= self.carried()
+    }
+
+    /// The invariant inputs of a scan, of so many inputs.
+    pub(super) fn invariant(&self, inputs: usize) -> Range<usize> {
+        match self {
+            Policy::Scan { carried, scanned } => *carried..inputs - scanned,
+            Policy::Recompute(_) | Policy::ShardMap { .. } => 0..0,
+        }
+    }
+
+    /// Whether an output of the body is in the form of a residual.
+    pub(super) fn saves_output(&self, output: usize) -> bool {
+        match self {
+            Policy::Scan { carried, .. } => output >= *carried,
+            Policy::Recompute(_) => true,
+            Policy::ShardMap { per_device } => per_device[output],
+        }
+    }
+
+    /// Chooses residuals from which the values `used` of the forward pass can be recomputed.
+    pub(super) fn choose(
+        &self,
+        trace: &Trace,
+        nodes: &[Arc<Recorded>],
+        inputs: &[Id],
+        used: &[Id],
+    ) -> Residuals {
+        match self {
+            Policy::Scan { carried, .. } => {
+                let (carried, given) = inputs.split_at(*carried);
+                let invariant = &inputs[self.invariant(inputs.len())];
+                Iterations::new(trace, nodes, invariant).choose(carried, given, used)
+            }
+            Policy::Recompute(remat) => save_first(nodes, used, |node, _| match remat {
+                Remat::Full => false,
+                Remat::SaveDots => matches!(node.op, Op::Dot(_) | Op::Convolution(_)),
+            }),
+            Policy::ShardMap { .. } => save_first(nodes, used, |node, wanted| {
+                let has_scalar = || wanted.iter().any(|&id| trace.type_of(id).rank() == 0);
+                !is_cheap(&node.op) && !has_scalar()
+            }),
+        }
+    }
+}
+
+/// Saves what `is_saved` accepts, given an operation and its results in use, and recomputes what
+/// is computed from there.
+fn save_first(
+    nodes: &[Arc<Recorded>],
+    used: &[Id],
+    is_saved: impl Fn(&Recorded, &[Id]) -> bool,
+) -> Residuals {
+    let mut needed: HashSet<Id> = used.iter().copied().collect();
+    let mut saved = Vec::new();
+    for node in nodes.iter().rev() {
+        let results = node.results.iter().copied();
+        let wanted: Vec<Id> = results.filter(|id| needed.contains(id)).collect();
+        if wanted.is_empty() {
+            continue;
+        }
+        if is_saved(node, &wanted) {
+            saved.extend(wanted);
+        } else {
+            needed.extend(&node.operands);
+        }
+    }
+    Residuals {
+        saved,
+        hoisted: vec![],
+    }
+}
+
+/// The forward pass of one iteration of a scan.
+struct Iterations<'a> {
+    trace: &'a Trace,
+    nodes: &'a [Arc<Recorded>],
+    /// Values that are the same in all iterations.
+    invariant: HashSet<Id>,
+}
+
+impl<'a> Iterations<'a> {
+    fn new(trace: &'a Trace, nodes: &'a [Arc<Recorded>], inputs: &[Id]) -> Self {
+        let mut invariant: HashSet<Id> = inputs.iter().copied().collect();
+        for node in nodes {
+            if node.operands.iter().all(|id| invariant.contains(id)) {
+                invariant.extend(&node.results);
+            }
+        }
+        Iterations {
+            trace,
+            nodes,
+            invariant,
+        }
+    }
+
+    fn choose(&self, carried: &[Id], given: &[Id], used: &[Id]) -> Residuals {
+        let needed = self.cheapest(given, used);
+        let mut chosen = Residuals {
+            saved: (carried.iter().copied())
+                .filter(|id| needed.contains(id))
+                .collect(),
+            hoisted: vec![],
+        };
+        // Forwards: whatever can be recomputed cheaply from known values is.
+        let mut known: HashSet<Id> = given.iter().chain(&chosen.saved).copied().collect();
+        for node in self.nodes {
+            if is_cheap(&node.op) && node.operands.iter().all(|id| known.contains(id)) {
+                known.extend(&node.results);
+                continue;
+            }
+            for &id in node.results.iter().filter(|id| needed.contains(id)) {
+                if self.invariant.contains(&id) {
+                    chosen.hoisted.push(id);
+                } else {
+                    chosen.saved.push(id);
+                }
+                known.insert(id);
+            }
+        }
+        chosen
+    }
+
+    /// The values that would be saved, and those that are computed from them: backwards, the
+    /// operands of a cheap operation replace its result if they have no more bytes.
+    fn cheapest(&self, given: &[Id], used: &[Id]) -> HashSet<Id> {
+        let bytes = |id: Id| self.trace.type_of(id).bytes();
+        let mut needed: HashSet<Id> = used.iter().copied().collect();
+        for node in self.nodes.iter().rev().filter(|node| is_cheap(&node.op)) {
+            if !needed.contains(&node.results[0]) {
+                continue;
+            }
+            let operands: HashSet<Id> = node.operands.iter().copied().collect();
+            let is_free =
+                |id: &Id| self.invariant.contains(id) || given.contains(id) || needed.contains(id);
+            let price: usize = (operands.iter())
+                .filter(|id| !is_free(id))
+                .map(|&id| bytes(id))
+                .sum();
+            if price <= bytes(node.results[0]) {
+                needed.extend(operands);
+            }
+        }
+        needed
+    }
+}
+
+/// Whether recomputing the one result takes about as long as reading it: no transcendental
+/// functions, reductions or products of matrices.
+fn is_cheap(op: &Op) -> bool {
+    match op {
+        Op::Constant(_) | Op::Iota { .. } | Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => {
+            true
+        }
+        Op::Broadcast { .. } | Op::Reshape { .. } | Op::Transpose { .. } | Op::Reverse { .. } => {
+            true
+        }
+        Op::Slice { .. } | Op::DynamicSlice { .. } | Op::Pad { .. } => true,
+        Op::Convert(_) | Op::BitcastConvert(_) | Op::ReducePrecision { .. } => true,
+        Op::Compare(_) | Op::Select | Op::Clamp => true,
+        Op::StopGradient | Op::ShardingConstraint(_) => true,
+        Op::Unary(unary) => match unary {
+            Unary::Abs
+            | Unary::Ceil
+            | Unary::Floor
+            | Unary::IsFinite
+            | Unary::Negate
+            | Unary::Not
+            | Unary::Sign => true,
+            Unary::RoundNearestAfz
+            | Unary::RoundNearestEven
+            | Unary::CountLeadingZeros
+            | Unary::PopulationCount => true,
+            Unary::Cbrt
+            | Unary::Cosine
+            | Unary::Erf
+            | Unary::Exponential
+            | Unary::ExponentialMinusOne
+            | Unary::Log => false,
+            Unary::LogPlusOne
+            | Unary::Logistic
+            | Unary::Rsqrt
+            | Unary::Sine
+            | Unary::Sqrt
+            | Unary::Tan
+            | Unary::Tanh => false,
+        },
+        Op::Binary(binary) => match binary {
+            Binary::Add
+            | Binary::Subtract
+            | Binary::Multiply
+            | Binary::Maximum
+            | Binary::Minimum => true,
+            Binary::And | Binary::Or | Binary::Xor => true,
+            Binary::ShiftLeft | Binary::ShiftRightArithmetic | Binary::ShiftRightLogical => true,
+            Binary::Atan2 | Binary::Divide | Binary::Power | Binary::Remainder => false,
+        },
+        Op::Concatenate { .. } | Op::DynamicUpdateSlice | Op::Gather(_) | Op::Scatter(_) => false,
+        Op::Dot(_)
+        | Op::Convolution(_)
+        | Op::Reduce { .. }
+        | Op::ArgReduce { .. }
+        | Op::ReduceWindow { .. } => false,
+        Op::SelectAndScatter { .. } | Op::Sort { .. } => false,
+        Op::While { .. } | Op::Scan { .. } | Op::Checkpoint { .. } | Op::Case { .. } => false,
+        Op::OptimizationBarrier | Op::CustomCall(_) | Op::ShardMap(_) => false,
+        Op::AllReduce { .. }
+        | Op::AllGather { .. }
+        | Op::ReduceScatter { .. }
+        | Op::AllToAll { .. } => false,
+        Op::CollectivePermute { .. } => false,
+    }
+}

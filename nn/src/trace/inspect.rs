@@ -1,0 +1,117 @@
+//! Questions about recorded operations, for messages and for gradients that do not exist.
+
+use std::{
+    collections::{HashMap, HashSet},
+    panic::Location,
+    sync::Arc,
+};
+
+use halite_ir::{Binary, Op, Unary};
+
+use super::{Id, Recorded, Trace};
+use crate::Tensor;
+
+impl Trace {
+    /// The line that computed a tensor; `None` for inputs.
+    pub(crate) fn made_at(&self, id: Id) -> Option<&'static Location<'static>> {
+        let recording = self.recording.borrow();
+        let maker = recording.nodes().rfind(|node| node.results.contains(&id));
+        maker.map(|node| node.origin)
+    }
+
+    /// Name of the input whose elements, all or some, are the elements of a tensor.
+    pub(crate) fn input_of(&self, mut id: Id) -> Option<Arc<str>> {
+        let recording = self.recording.borrow();
+        loop {
+            if let Some(name) = &recording.tensor(id).name {
+                return Some(name.clone());
+            }
+            let maker = recording.nodes().rfind(|node| node.results.contains(&id))?;
+            let moves = matches!(
+                maker.op,
+                Op::Convert(_)
+                    | Op::Reshape { .. }
+                    | Op::Broadcast { .. }
+                    | Op::Transpose { .. }
+                    | Op::Slice { .. }
+                    | Op::StopGradient
+            );
+            id = *maker.operands.first().filter(|_| moves)?;
+        }
+    }
+
+    /// Whether the tensor `of` is computed from each of `leaves` through floats alone. Unlike in
+    /// the backward pass, an operation whose derivative is zero everywhere, such as `floor`, counts
+    /// as a path.
+    pub(crate) fn depends_on(&self, of: Id, leaves: &[Tensor<'_>]) -> Vec<bool> {
+        let recording = self.recording.borrow();
+        let is_float = |id: Id| recording.tensor(id).ty.dtype().is_float();
+        let mut reached = HashSet::from([of]);
+        for node in recording.nodes().rev() {
+            let through: Vec<usize> = (0..node.results.len())
+                .filter(|&index| reached.contains(&node.results[index]))
+                .collect();
+            if let Op::StopGradient = node.op {
+                continue;
+            }
+            if let Op::OptimizationBarrier = node.op {
+                reached.extend(through.into_iter().map(|index| node.operands[index]));
+            } else if through
+                .into_iter()
+                .any(|index| is_float(node.results[index]))
+            {
+                reached.extend(node.operands.iter().copied().filter(|&id| is_float(id)));
+            }
+        }
+        leaves
+            .iter()
+            .map(|leaf| reached.contains(&leaf.id))
+            .collect()
+    }
+
+    /// The tensors that mean "no gradient", with the lines that took the gradients: zeros that
+    /// [`grad`](crate::grad()) returned for unused leaves, and results of scaling, converting,
+    /// rearranging or adding up nothing but those.
+    pub(crate) fn without_gradient(&self) -> HashMap<Id, &'static Location<'static>> {
+        let mut none = self.context.no_gradient.borrow().clone();
+        if none.is_empty() {
+            return none;
+        }
+        for node in self.recording.borrow().nodes() {
+            if let Op::OptimizationBarrier = node.op {
+                for (&operand, &result) in node.operands.iter().zip(&node.results) {
+                    none.get(&operand)
+                        .copied()
+                        .map(|line| none.insert(result, line));
+                }
+            } else if let (Some(line), &[result]) = (propagated(node, &none), &node.results[..]) {
+                none.insert(result, line);
+            }
+        }
+        none
+    }
+}
+
+/// The line of "no gradient", if the result of `node` has none.
+fn propagated(
+    node: &Recorded,
+    none: &HashMap<Id, &'static Location<'static>>,
+) -> Option<&'static Location<'static>> {
+    let operand = |index: usize| none.get(node.operands.get(index)?).copied();
+    match &node.op {
+        Op::Unary(Unary::Negate)
+        | Op::Convert(_)
+        | Op::ReducePrecision { .. }
+        | Op::Broadcast { .. }
+        | Op::Reshape { .. }
+        | Op::Transpose { .. }
+        | Op::ShardingConstraint(_)
+        | Op::AllReduce { .. }
+        | Op::Binary(Binary::Divide) => operand(0),
+        Op::Binary(Binary::Multiply) => operand(0).or(operand(1)),
+        Op::Binary(Binary::Add | Binary::Subtract) => operand(0).and(operand(1)),
+        Op::Clamp => operand(1),
+        Op::Select => operand(1).and(operand(2)),
+        _ => None,
+    }
+}

@@ -1,0 +1,382 @@
+//! The data of a trace: tensors, operations in the order of recording, and regions.
+//!
+//! Operations are only appended. A gradient that needs residuals of a recorded operation records
+//! it again with more results, *widened*: a program contains the widest form, at the place of the
+//! first.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    panic::Location,
+    sync::Arc,
+};
+
+use halite_core::TensorType;
+use halite_ir::{Graph, Literal, Op, Value, infer};
+
+use super::{Mistake, Trace};
+use crate::{Tensor, hyperparameter::Hyperparameter, shard_map::ManualAxes};
+
+/// Number of a tensor in its trace.
+pub(crate) type Id = u32;
+
+/// Number of a part of the program: 0 is the program itself, the others are regions.
+pub(crate) type Scope = u32;
+
+/// State of a [`Trace`].
+#[derive(Default)]
+pub(crate) struct Recording {
+    tensors: Vec<Record>,
+    /// The operations of all open scopes.
+    nodes: Vec<Arc<Recorded>>,
+    /// The open regions, innermost last. The program itself is always open and is not in the list.
+    open: Vec<Scope>,
+    scopes: Scope,
+    pub(super) mistakes: Vec<Mistake>,
+    pub(super) warnings: Vec<Mistake>,
+    pub(super) constants: HashMap<(Scope, Literal), Id>,
+    /// Hyperparameters that are not yet inputs; a graph contains them as constants.
+    pub(crate) hyperparameters: Vec<Hyperparameter>,
+    /// The manual axes, in the body of a `shard_map`.
+    pub(super) manual: Option<ManualAxes>,
+}
+
+/// A tensor.
+pub(super) struct Record {
+    pub(super) ty: TensorType,
+    scope: Scope,
+    /// Result of a mistake.
+    pub(super) error: bool,
+    /// Path of a parameter or input, for messages.
+    pub(super) name: Option<Arc<str>>,
+}
+
+/// A recorded operation.
+pub(crate) struct Recorded {
+    pub(crate) op: Op,
+    pub(crate) operands: Vec<Id>,
+    pub(crate) results: Vec<Id>,
+    pub(crate) scope: Scope,
+    pub(crate) origin: &'static Location<'static>,
+    /// Whether this is an earlier operation with more results. The first results are those of the
+    /// earlier one.
+    widens: bool,
+}
+
+impl Recorded {
+    pub(crate) fn new(
+        op: Op,
+        operands: Vec<Id>,
+        results: Vec<Id>,
+        scope: Scope,
+        origin: &'static Location<'static>,
+    ) -> Self {
+        Recorded {
+            op,
+            operands,
+            results,
+            scope,
+            origin,
+            widens: false,
+        }
+    }
+}
+
+/// A closed body of a loop, branch or other operation with regions.
+pub(crate) struct Region {
+    scope: Scope,
+    nodes: Vec<Arc<Recorded>>,
+    pub(crate) inputs: Vec<Id>,
+    /// The outputs; empty until [`giving`](Self::giving).
+    pub(crate) outputs: Vec<Id>,
+}
+
+impl Region {
+    /// Sets the outputs.
+    pub(crate) fn giving(mut self, outputs: &[Tensor<'_>]) -> Self {
+        self.outputs = outputs.iter().map(|output| output.id).collect();
+        self
+    }
+
+    pub(crate) fn nodes(&self) -> &[Arc<Recorded>] {
+        &self.nodes
+    }
+}
+
+impl Trace {
+    /// Runs `body` on new values of these types in a new scope, and returns the closed region.
+    pub(crate) fn region<'t, R>(
+        &'t self,
+        types: &[TensorType],
+        body: impl FnOnce(&[Tensor<'t>]) -> R,
+    ) -> (Region, R) {
+        let (scope, start) = self.recording.borrow_mut().open();
+        let inputs: Vec<Tensor<'t>> = types
+            .iter()
+            .map(|ty| self.tensor(self.record(ty.clone(), false, None)))
+            .collect();
+        let result = body(&inputs);
+        let region = Region {
+            scope,
+            nodes: self.recording.borrow_mut().close(scope, start),
+            inputs: inputs.iter().map(|tensor| tensor.id).collect(),
+            outputs: vec![],
+        };
+        (region, result)
+    }
+
+    /// Values of outer scopes that the regions use, each once, in the order of first use.
+    pub(crate) fn captured(&self, regions: &[&Region]) -> Vec<Id> {
+        let recording = self.recording.borrow();
+        let mut captured = Vec::new();
+        let mut seen = HashSet::new();
+        for region in regions {
+            let operands = region.nodes.iter().flat_map(|node| &node.operands);
+            for &id in operands.chain(&region.outputs) {
+                if recording.tensor(id).scope != region.scope && seen.insert(id) {
+                    captured.push(id);
+                }
+            }
+        }
+        captured
+    }
+
+    /// The graph of a closed region whose captured values are among its inputs.
+    pub(crate) fn region_graph(&self, region: &Region) -> Graph {
+        self.subgraph(&region.nodes, &region.inputs, &region.outputs)
+    }
+
+    /// The graph that computes `outputs` from `inputs` by `nodes`.
+    pub(crate) fn subgraph(&self, nodes: &[Arc<Recorded>], inputs: &[Id], outputs: &[Id]) -> Graph {
+        let recording = self.recording.borrow();
+        let mut builder = Builder::new(&recording, inputs);
+        nodes.iter().for_each(|node| builder.push(node));
+        builder.finish(outputs)
+    }
+
+    /// The operations of all open scopes, in program order.
+    pub(crate) fn visible_nodes(&self) -> Vec<Arc<Recorded>> {
+        in_program_order(&self.recording.borrow().nodes)
+    }
+
+    /// Records `node` again as `op`, which has the results of `node` and more. Returns the new ones.
+    pub(crate) fn widen(&self, node: &Recorded, op: Op) -> Vec<Tensor<'_>> {
+        let mut recording = self.recording.borrow_mut();
+        let operands: Vec<_> = (node.operands.iter())
+            .map(|&id| recording.tensor(id).ty.clone())
+            .collect();
+        let types = infer(&op, &operands.iter().collect::<Vec<_>>())
+            .expect("a widened operation has the operands of the original");
+        let new: Vec<Id> = types[node.results.len()..]
+            .iter()
+            .map(|ty| recording.record(node.scope, ty.clone(), false, None))
+            .collect();
+        recording.nodes.push(Arc::new(Recorded {
+            op,
+            operands: node.operands.clone(),
+            results: [&node.results[..], &new].concat(),
+            scope: node.scope,
+            origin: node.origin,
+            widens: true,
+        }));
+        drop(recording);
+        new.into_iter().map(|id| self.tensor(id)).collect()
+    }
+
+    /// Number of tensors so far. Tensors are numbered below it.
+    pub(crate) fn tensor_count(&self) -> usize {
+        self.recording.borrow().tensors.len()
+    }
+
+    /// Adds the mistakes of another trace.
+    pub(crate) fn adopt_mistakes(&self, other: &Trace) {
+        let mut mistakes = other.recording.borrow().mistakes.clone();
+        self.recording.borrow_mut().mistakes.append(&mut mistakes);
+    }
+}
+
+/// The operations with widened ones at the place of the first form.
+fn in_program_order(nodes: &[Arc<Recorded>]) -> Vec<Arc<Recorded>> {
+    let mut ordered: Vec<Arc<Recorded>> = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        if node.widens {
+            let original = ordered
+                .iter_mut()
+                .rfind(|original| original.results.first() == node.results.first())
+                .expect("a widened operation is recorded after the original, in the same scope");
+            *original = node.clone();
+        } else {
+            ordered.push(node.clone());
+        }
+    }
+    ordered
+}
+
+impl Recording {
+    /// Adds an operation to the open scope and returns its results.
+    pub(super) fn push(
+        &mut self,
+        op: Op,
+        operands: Vec<Id>,
+        results: Vec<TensorType>,
+        origin: &'static Location<'static>,
+    ) -> Vec<Id> {
+        let scope = self.scope();
+        let results: Vec<Id> = results
+            .into_iter()
+            .map(|ty| self.record(scope, ty, false, None))
+            .collect();
+        let node = Recorded::new(op, operands, results.clone(), scope, origin);
+        self.nodes.push(Arc::new(node));
+        results
+    }
+
+    /// Puts operations of the program in front of all others.
+    pub(crate) fn prepend(&mut self, nodes: Vec<Recorded>) {
+        self.nodes.splice(0..0, nodes.into_iter().map(Arc::new));
+    }
+
+    /// Adds a tensor to `scope`.
+    pub(crate) fn record(
+        &mut self,
+        scope: Scope,
+        ty: TensorType,
+        error: bool,
+        name: Option<Arc<str>>,
+    ) -> Id {
+        let id = Id::try_from(self.tensors.len()).expect("fewer than 2^32 tensors in a trace");
+        self.tensors.push(Record {
+            ty,
+            scope,
+            error,
+            name,
+        });
+        id
+    }
+
+    /// Opens a scope; returns it with the number of operations before it.
+    fn open(&mut self) -> (Scope, usize) {
+        self.scopes += 1;
+        self.open.push(self.scopes);
+        (self.scopes, self.nodes.len())
+    }
+
+    /// Closes the innermost scope and takes out its operations, which are all at or after `start`.
+    fn close(&mut self, scope: Scope, start: usize) -> Vec<Arc<Recorded>> {
+        let closed = self.open.pop();
+        assert_eq!(closed, Some(scope), "the innermost scope is closed first");
+        let (inside, outside): (Vec<_>, Vec<_>) = self
+            .nodes
+            .split_off(start)
+            .into_iter()
+            .partition(|node| node.scope == scope);
+        self.nodes.extend(outside);
+        in_program_order(&inside)
+    }
+
+    pub(super) fn tensor(&self, id: Id) -> &Record {
+        &self.tensors[id as usize]
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        self.open.last().copied().unwrap_or(0)
+    }
+
+    /// Whether the scope of a tensor is open.
+    pub(super) fn is_visible(&self, id: Id) -> bool {
+        let scope = self.tensor(id).scope;
+        scope == 0 || self.open.contains(&scope)
+    }
+
+    /// The operations of all open scopes, in the order of recording.
+    pub(super) fn nodes(&self) -> impl DoubleEndedIterator<Item = &Recorded> {
+        self.nodes.iter().map(|node| &**node)
+    }
+
+    /// The operations of one open scope, in the order of recording.
+    pub(super) fn nodes_in(&self, scope: Scope) -> impl Iterator<Item = &Recorded> {
+        self.nodes().filter(move |node| node.scope == scope)
+    }
+
+    /// The graph of the program itself, with hyperparameters as constants.
+    pub(super) fn program(&self, inputs: &[Id], outputs: &[Id]) -> Graph {
+        let mut builder = Builder::new(self, inputs);
+        for one in &self.hyperparameters {
+            builder.constant(one);
+        }
+        for node in in_program_order(&self.nodes) {
+            if node.scope == 0 {
+                builder.push(&node);
+            }
+        }
+        builder.finish(outputs)
+    }
+
+    /// Description of a tensor for messages.
+    pub(super) fn describe(&self, id: Id) -> String {
+        let Record {
+            ty, scope, name, ..
+        } = self.tensor(id);
+        match (name, scope) {
+            (Some(name), _) => format!("`{name}` ({ty})"),
+            (None, 0) => format!("a tensor {ty}"),
+            (None, _) => format!("a tensor {ty} from the body of a loop or branch"),
+        }
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (nodes, mistakes) = (self.nodes.len(), self.mistakes.len());
+        write!(f, "Trace({nodes} nodes, {mistakes} mistakes)")
+    }
+}
+
+/// Builder of a graph from recorded operations.
+struct Builder<'a> {
+    recording: &'a Recording,
+    graph: Graph,
+    values: HashMap<Id, Value>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(recording: &'a Recording, inputs: &[Id]) -> Self {
+        let mut graph = Graph::new();
+        let values = inputs
+            .iter()
+            .map(|&id| (id, graph.input(recording.tensor(id).ty.clone())))
+            .collect();
+        Builder {
+            recording,
+            graph,
+            values,
+        }
+    }
+
+    fn constant(&mut self, one: &Hyperparameter) {
+        let op = Op::Constant(one.literal.clone());
+        let value = self.graph.push(op, &[], Some(one.origin));
+        let value = value.expect("a constant has no operands")[0];
+        self.values.insert(one.id, value);
+    }
+
+    fn push(&mut self, node: &Recorded) {
+        let operands: Vec<Value> = node.operands.iter().map(|&id| self.value(id)).collect();
+        let results = (self.graph)
+            .push(node.op.clone(), &operands, Some(node.origin))
+            .expect("checked when it was recorded");
+        self.values
+            .extend(node.results.iter().copied().zip(results.iter().copied()));
+    }
+
+    fn value(&self, id: Id) -> Value {
+        let value = self.values.get(&id).copied();
+        value.unwrap_or_else(|| panic!("{} is computed", self.recording.describe(id)))
+    }
+
+    fn finish(mut self, outputs: &[Id]) -> Graph {
+        let outputs = outputs.iter().map(|&id| self.value(id)).collect();
+        self.graph.set_outputs(outputs);
+        self.graph
+    }
+}
