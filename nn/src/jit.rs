@@ -580,7 +580,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         .map(|specs: &Vec<&ArraySpec>| specs.iter().map(|spec| spec.stored).collect::<Vec<_>>());
         let narrowing = Narrowing::on(&self.client.platform().name);
         let graph = halite_ir::with_precision(
-            halite_ir::with_border(graph, &taken, &given),
+            halite_ir::with_signature(graph, &taken, &given),
             &self.precision,
             &narrowing,
         );

@@ -71,7 +71,7 @@ pub use op::{
     Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
 };
 pub use passes::{
-    common_subexpressions, dead_code, identities, optimize, with_border, with_precision,
+    common_subexpressions, dead_code, identities, optimize, with_precision, with_signature,
 };
 pub use print::{Interface, Port, program, text};
 pub use varying::{Stuck, Varying, varying};

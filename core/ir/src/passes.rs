@@ -19,7 +19,7 @@ use crate::{Graph, Node, Op, ShardMap, Value};
 
 pub use dead_code::dead_code;
 pub use identities::identities;
-pub use precision::{with_border, with_precision};
+pub use precision::{with_precision, with_signature};
 
 /// [`identities()`], then [`common_subexpressions`], then [`dead_code()`].
 ///
