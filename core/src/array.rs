@@ -687,6 +687,7 @@ mod tests {
             },
             partitions: 1,
             replicas: 1,
+            facts: None,
         };
         let loaded = client
             .compile(&program, &crate::CompileOptions::default())

@@ -6,7 +6,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Error, ErrorKind, HostBytes, ProgramKey, Result, TensorType, Tiling};
+use crate::{Error, ErrorKind, HostBytes, ProgramFacts, ProgramKey, Result, TensorType, Tiling};
 
 /// One kind of accelerator: the family of types that drive it together.
 pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
@@ -278,6 +278,8 @@ pub struct Program {
     /// How many times the program runs side by side, each run on tensors of its own, and able to
     /// exchange them by collective ops. At least 1.
     pub replicas: usize,
+    /// What is known of the code; `None` for a program from elsewhere, which backends search.
+    pub facts: Option<ProgramFacts>,
 }
 
 impl Program {

@@ -502,6 +502,7 @@ mod tests {
             signature: Signature::default(),
             partitions: 1,
             replicas: 1,
+            facts: None,
         };
         let refuse = |settings: Settings| {
             settings

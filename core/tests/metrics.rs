@@ -20,6 +20,7 @@ fn program(name: &str) -> Program {
         signature,
         partitions: 1,
         replicas: 1,
+        facts: None,
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use halite_backends::Accelerator;
 use halite_core::{
-    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Launch, Result, Sharding,
-    TensorType,
+    Arg, Array, Client, CompileOptions, Element, HostArray, HostBytes, Launch, Program, Result,
+    Sharding, TensorType,
     tree::{Empty, Leaf, Tree},
 };
-use halite_ir::{Graph, Interface, program};
+use halite_ir::{Graph, Interface};
 use halite_nn::{Jit, Tensor, Trace};
 
 /// A function of tensors to tensors.
@@ -30,6 +30,25 @@ pub fn client() -> &'static Client {
             .open()
             .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
     })
+}
+
+/// [`halite_ir::program`], whose facts are compared with what a scan of the text finds. Programs
+/// with custom calls have no facts.
+///
+/// # Errors
+/// As [`halite_ir::program`].
+pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
+    let program = halite_ir::program(graph, interface)?;
+    if let Some(facts) = &program.facts {
+        let found = halite_pjrt::fuzz::program_facts(&program.code);
+        let text = String::from_utf8_lossy(&program.code);
+        assert_eq!(
+            *facts, found,
+            "facts and scan of `{}`:\n{text}",
+            program.name
+        );
+    }
+    Ok(program)
 }
 
 /// The results of `function` on `inputs`, compiled for one device and run there.

@@ -182,6 +182,7 @@ fn text(code: &str) -> Program {
         signature,
         partitions: 1,
         replicas: 1,
+        facts: None,
     }
 }
 

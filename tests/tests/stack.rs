@@ -7,14 +7,14 @@ use halite_core::{
     TensorType, Tree,
     tree::{Empty, Leaf},
 };
-use halite_ir::{Interface, Remat, cost, optimize, program};
+use halite_ir::{Interface, Remat, cost, optimize};
 use halite_nn::{
     Distribution, Dropout, Fan, Init, Jit, LayerNorm, Linear, Mean, Param, Stack, Tensor, Trace,
     grad, init,
     optim::{Decay, Named},
     rng,
 };
-use halite_tests::eval::{client, eval, host, noise};
+use halite_tests::eval::{client, eval, host, noise, program};
 
 /// A dense layer of four times the width, with what came in added.
 #[derive(Clone, Debug, Tree)]

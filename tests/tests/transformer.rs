@@ -239,7 +239,8 @@ fn a_program_of_many_blocks_is_as_large_as_one_of_few() {
         let outputs = outputs(&model, model.forward(tokens), tokens);
         let inputs: Vec<Tensor<'_>> = model.into_leaves().into_iter().chain([tokens]).collect();
         let graph = halite_ir::optimize(&cx.graph(&inputs, &outputs).unwrap());
-        let program = halite_ir::program(&graph, &halite_ir::Interface::new("step")).unwrap();
+        let program =
+            halite_tests::eval::program(&graph, &halite_ir::Interface::new("step")).unwrap();
         String::from_utf8_lossy(&program.code).lines().count()
     };
     let few = size(2);

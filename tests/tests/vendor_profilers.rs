@@ -35,6 +35,7 @@ fn compiling_for_a_device_that_is_not_here_is_recorded() {
             signature,
             partitions: 1,
             replicas: 1,
+            facts: None,
         };
         open.compile(&program, &CompileOptions::default()).unwrap();
         let recorded = profiling.stop().unwrap();

@@ -447,7 +447,7 @@ pub(crate) fn upload(
     let (device, memory) = client.memory(OP, to)?;
     let shared = matches!(bytes, HostBytes::Shared(_));
     let aligned = data.as_ptr().addr().is_multiple_of(ZERO_COPY_ALIGNMENT);
-    let in_host_memory = to.memory == MemoryKind::Device && &**client.platform_name() == "cpu";
+    let in_host_memory = to.memory == MemoryKind::Device && client.quirks().shares_host_memory;
     let semantics = match (
         shared && !client.copies_uploads.load(Relaxed),
         aligned && in_host_memory,

@@ -40,6 +40,7 @@ use crate::{
     isolate::{self, Isolation},
     key::{self, program_key},
     plugin::{Plugin, StableHloVersions, Table},
+    quirks::Quirks,
     value::{OptionValue, Options, check_options, text_of, to_named},
     wait_limit::WaitLimit,
     xla_flags,
@@ -142,7 +143,8 @@ impl Pjrt {
                 format!("{} {what}", plugin.shown()),
             ));
         }
-        let in_flight = InFlight::new(plugin, &*platform.name == "cpu");
+        let quirks = Quirks::of(&platform.name, plugin.api_version());
+        let in_flight = InFlight::new(plugin, quirks.max_launches);
         let identity = key::client_identity(plugin, &platform, &devices, &options, &variables);
         client.in_creation = false;
         let shared = Shared {
@@ -151,6 +153,7 @@ impl Pjrt {
             wait_limit,
             client,
             platform,
+            quirks,
             devices,
             identity,
             launches: AtomicI32::new(0),
@@ -285,6 +288,7 @@ pub(crate) struct Shared {
     wait_limit: WaitLimit,
     client: Owned,
     platform: Platform,
+    quirks: Quirks,
     /// In id order.
     devices: Vec<PjrtDevice>,
     /// What decides, besides a program and its options, what compiling it gives.
@@ -429,6 +433,10 @@ impl Shared {
 
     pub(crate) fn platform_name(&self) -> &Arc<str> {
         &self.platform.name
+    }
+
+    pub(crate) fn quirks(&self) -> Quirks {
+        self.quirks
     }
 
     pub(crate) fn devices(&self) -> &[PjrtDevice] {

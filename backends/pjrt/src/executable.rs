@@ -12,24 +12,24 @@ use std::{
 
 use halite_core::{
     Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch,
-    Launched, MemoryKind, Placement, Program, ProgramMemory, Result, Shortage, Signature,
-    TensorType, Tiling,
+    Launched, MemoryKind, Placement, Program, ProgramFacts, ProgramMemory, Result, Shortage,
+    Signature, TensorType, Tiling,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
-    annotations::{chooses_layouts, has_convolution, mesh_sizes, uses_gspmd, uses_shardy},
     at_exit::Compiling,
     buffer::{Kind, is_shared},
     client::{Shared, compile_code},
     device::memory_kind,
     frame,
     handle::Handle,
-    hostile::refusal,
+    hostile::{refusal, refusal_of_code},
     in_flight::{Described, Turn},
     options::{Assignment, encode, with_defaults},
     program::check_types,
+    scan::facts_of,
     tiling::tiling_of,
     value::slice_of,
 };
@@ -92,10 +92,6 @@ impl fmt::Debug for PjrtExecutable {
     }
 }
 
-/// The oldest version that was seen to give a result in the order asked for, whatever its order on
-/// the device. 0.81 was seen not to.
-const HONOURS_HOST_LAYOUT: i32 = 106;
-
 /// Compiles and loads.
 pub(crate) fn compile(
     client: &Arc<Shared>,
@@ -103,18 +99,19 @@ pub(crate) fn compile(
     options: &CompileOptions,
 ) -> Result<PjrtExecutable> {
     const OP: &str = "compile";
-    let devices = devices_for(client, program, options)
+    let facts = facts_of(program);
+    let devices = devices_for(client, program, &facts, options)
         .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
-    let (_, minor) = client.plugin().api_version();
-    if minor < HONOURS_HOST_LAYOUT && chooses_layouts(&program.code) {
+    if facts.layout_modes && !client.quirks().reads_row_major {
+        let (major, minor) = client.plugin().api_version();
         let message = format!(
-            "`{}` chooses layouts of its results, which this plugin (PJRT 0.{minor}) would not read back row-major; \
-             0.{HONOURS_HOST_LAYOUT} does",
+            "`{}` chooses memory layouts of its results, which a plugin of PJRT {major}.{minor} \
+             does not read back row-major; 0.106 and newer do",
             program.name
         );
         return Err(Error::new(ErrorKind::Unsupported, OP, message).on(client.platform_name()));
     }
-    let options = options_for(client, program, options, &devices);
+    let options = options_for(client, &facts, options, &devices);
     let compiled = compile_code(client, OP, program.code.to_vec(), options);
     let executable = compiled.map_err(|error| of_program(error, OP, &program.name))?;
     let loaded = Loaded {
@@ -130,20 +127,19 @@ pub(crate) fn compile(
     )
 }
 
-/// The devices for a program that can be compiled, as far as that can be said without the compiler.
+/// The devices for a program, if nothing is found to be wrong with it.
 pub(crate) fn devices_for(
     client: &Shared,
     program: &Program,
+    facts: &ProgramFacts,
     options: &CompileOptions,
 ) -> Result<Assignment, String> {
-    let local = client
-        .devices()
-        .iter()
+    let local = (client.devices().iter())
         .filter(|device| device.is_local())
         .map(Device::id)
         .collect();
     let known: Vec<_> = client.devices().iter().map(Device::id).collect();
-    check_program(program, options)?;
+    check_program(program, facts, options)?;
     assign(
         program.replicas,
         program.partitions,
@@ -153,20 +149,15 @@ pub(crate) fn devices_for(
     )
 }
 
-/// The options as they are sent.
+/// The serialized options of a program with these facts.
 pub(crate) fn options_for(
     client: &Shared,
-    program: &Program,
+    facts: &ProgramFacts,
     options: &CompileOptions,
     devices: &Assignment,
 ) -> Vec<u8> {
-    let flags = with_defaults(
-        client.platform_name(),
-        client.plugin().api_version(),
-        &program.code,
-        &options.flags,
-    );
-    encode(devices, &program.code, &flags)
+    let flags = with_defaults(client.quirks(), facts, &options.flags);
+    encode(devices, facts, &flags)
 }
 
 /// Loads what [`Executable::serialize`] returned.
@@ -212,13 +203,10 @@ pub(crate) fn load(
     )
     .map_err(|message| client.invalid(OP, message))?;
     drop((program, loaded));
-    let flags = with_defaults(
-        client.platform_name(),
-        client.plugin().api_version(),
-        &[],
-        &options.flags,
-    );
-    let loaded = deserialize(client, serialized, Some(&encode(&devices, &[], &flags)))?;
+    // The compiler is done: no option depends on the code any more.
+    let facts = ProgramFacts::default();
+    let overriding = options_for(client, &facts, options, &devices);
+    let loaded = deserialize(client, serialized, Some(&overriding))?;
     let executable = PjrtExecutable::new(OP, loaded, name, signature, Some(&devices.ids))?;
     Ok(PjrtExecutable {
         serialized: Some(framed.to_vec()),
@@ -732,8 +720,12 @@ impl Drop for Loaded {
     }
 }
 
-/// What can be said against a program without asking the compiler.
-pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Result<(), String> {
+/// Refuses programs and options that no compiler takes, or that are known to end the process.
+pub(crate) fn check_program(
+    program: &Program,
+    facts: &ProgramFacts,
+    options: &CompileOptions,
+) -> Result<(), String> {
     if program.partitions == 0 || program.replicas == 0 {
         let Program {
             partitions,
@@ -754,16 +746,14 @@ pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Resu
     if program.code.is_empty() {
         return Err("has no code".to_owned());
     }
-    if uses_shardy(&program.code) && uses_gspmd(&program.code) {
+    if facts.shardy && facts.gspmd {
         return Err(
             "mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each"
                 .to_owned(),
         );
     }
-    if let Some(size) = mesh_sizes(&program.code)
-        .into_iter()
-        .find(|&size| size > 1 && size != program.partitions)
-    {
+    let is_wrong = |size: &&usize| **size > 1 && **size != program.partitions;
+    if let Some(size) = facts.mesh_sizes.iter().find(is_wrong) {
         // libtpu ends the process on some of these.
         return Err(format!(
             "has a mesh of {size} devices and {} partitions; a mesh is over all partitions",
@@ -781,13 +771,18 @@ pub(crate) fn check_program(program: &Program, options: &CompileOptions) -> Resu
         .flags
         .iter()
         .find(|(name, value)| may_crash_convolutions(name, value))
-        && has_convolution(&program.code)
+        && facts.convolutions
     {
         return Err(format!(
             "flag `{name}` on a program with convolutions can end the process; compile it without this flag"
         ));
     }
-    if let Some(reason) = refusal(&program.code, &program.signature, &options.flags) {
+    if let Some(reason) = refusal(&program.signature, &options.flags) {
+        return Err(reason);
+    }
+    if program.facts.is_none()
+        && let Some(reason) = refusal_of_code(&program.code)
+    {
         return Err(reason);
     }
     check_donated(&program.signature)
@@ -916,8 +911,28 @@ fn bytes_of_words(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// A scan of this code would find annotations of both partitioners and a type that is too large.
     #[test]
-    fn libtpus_words_on_memory_are_read() {
+    fn programs_with_facts_are_not_scanned() {
+        let code =
+            "sdy.mesh @m = <[\"x\"=3]>\n{mhlo.sharding = 1} tensor<9223372036854775807x2xi8>";
+        let program = |facts| Program {
+            name: Arc::from("test"),
+            code: Arc::from(code.as_bytes()),
+            signature: Signature::default(),
+            partitions: 1,
+            replicas: 1,
+            facts,
+        };
+        let check = |program: &Program| {
+            check_program(program, &facts_of(program), &CompileOptions::default())
+        };
+        assert_eq!(check(&program(Some(ProgramFacts::default()))), Ok(()));
+        assert!(check(&program(None)).unwrap_err().contains("mixes `sdy`"));
+    }
+
+    #[test]
+    fn memory_shortage_of_libtpu_is_parsed() {
         let words = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (29.50G) \
                      exceeds available HBM (15.75G). HLO module: jit_step.";
         let gib = |gib: f64| (gib * f64::from(1 << 30)) as u64;

@@ -19,6 +19,8 @@ use std::{fmt, fs::File, io, path::Path};
 use halite_core::{Error, ErrorKind, Result};
 use sha2::{Digest, Sha256};
 
+use crate::quirks::Quirks;
+
 const MAGIC: &[u8; 8] = b"HALITEXE";
 const VERSION: u32 = 1;
 const DIGEST: usize = 32;
@@ -159,23 +161,12 @@ impl fmt::Display for Build {
 /// program is for this machine's processor, what it can do. The platform's own version is not in
 /// it: the build decides it, and plugins word it differently for a client and for a topology.
 pub(crate) fn identity(platform: &str, (major, minor): (i32, i32), build: &Build) -> String {
-    let processor = if is_host_platform(platform) {
+    let processor = if Quirks::of(platform, (major, minor)).runs_on_host {
         format!(", {}", processor())
     } else {
         String::new()
     };
     format!("{platform}, PJRT {major}.{minor}, plugin of {build}{processor}")
-}
-
-/// Platforms whose programs run on a device, whatever processor the host has.
-const DEVICE_PLATFORMS: [&str; 5] = ["cuda", "metal", "rocm", "sycl", "tpu"];
-
-/// Whether programs of a platform may be machine code for this machine's processor: of `cpu`, and
-/// of every platform that is not known to be an accelerator's.
-pub(crate) fn is_host_platform(platform: &str) -> bool {
-    !DEVICE_PLATFORMS
-        .iter()
-        .any(|known| platform.eq_ignore_ascii_case(known))
 }
 
 /// This machine's processor: architecture, and the features that compilers choose instructions by.
@@ -301,21 +292,6 @@ mod tests {
                 .contains("version 2 of the format, this halite reads 1"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn unknown_platforms_are_tied_to_the_processor() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("plugin.so");
-        std::fs::write(&file, "a build").unwrap();
-        let build = Build::of_file(&file).unwrap();
-        let has_processor = |platform| identity(platform, (0, 1), &build).contains(&processor());
-        assert!(
-            ["cpu", "interpreter", "my_host_cpu"]
-                .into_iter()
-                .all(has_processor)
-        );
-        assert!(!["tpu", "cuda", "METAL"].into_iter().any(has_processor));
     }
 
     #[test]

@@ -4,13 +4,14 @@
 //! Each function takes any bytes, returns whether they were accepted, and panics where a property
 //! does not hold.
 
+use halite_core::ProgramFacts;
 use prost::Message;
 
 use crate::{
-    annotations,
     collectives::{self, Collectives, Computations, ModuleWithConfig},
     frame, options,
     program::Border,
+    scan,
 };
 
 /// The optimized program that a plugin returns: its types and its collectives.
@@ -77,21 +78,17 @@ pub fn compile_options_seeds() -> Vec<Vec<u8>> {
     options::fuzz_seeds()
 }
 
-/// The scanners of a program's text. Returns whether any annotation was found.
+/// The scan of a program's code. Returns whether it found anything.
 pub fn program_text(data: &[u8]) -> bool {
     let mut kept = Vec::new();
-    annotations::without_locations(data, |piece| kept.extend_from_slice(piece));
-    assert!(kept.len() <= data.len(), "locations are only cut");
-    let found = [
-        annotations::uses_shardy(data),
-        annotations::uses_gspmd(data),
-        annotations::chooses_layouts(data),
-        annotations::has_convolution(data),
-        annotations::mentions_bf16(data),
-        !annotations::mesh_sizes(data).is_empty(),
-        kept.len() < data.len(),
-    ];
-    found.contains(&true)
+    scan::without_locations(data, |piece| kept.extend_from_slice(piece));
+    assert!(kept.len() <= data.len(), "locations are only removed");
+    scan::scan(data) != ProgramFacts::default() || kept.len() < data.len()
+}
+
+/// What a scan finds in a program's code.
+pub fn program_facts(code: &[u8]) -> ProgramFacts {
+    scan::scan(code)
 }
 
 /// Valid inputs of [`program_text`].

@@ -3,25 +3,24 @@
 
 use halite_core::{FlagValue, Signature};
 
-/// Why this program is not given to a compiler, if it is not.
-pub(crate) fn refusal(
-    code: &[u8],
-    signature: &Signature,
-    flags: &[(String, FlagValue)],
-) -> Option<String> {
+/// Why a program is refused, by its signature and flags; `None` if it is not.
+pub(crate) fn refusal(signature: &Signature, flags: &[(String, FlagValue)]) -> Option<String> {
     let types = signature.inputs.iter().chain(&signature.outputs);
     if let Some(error) = types.filter_map(|ty| ty.checked_bytes().err()).next() {
         return Some(format!(
-            "has a type on its border that no device can hold: {}",
+            "has a type in its signature that no device can hold: {}",
             error.message()
         ));
     }
-    if let Some((name, value)) = flags.iter().find(|(name, value)| crashes(name, value)) {
-        return Some(format!(
-            "flag `{name}` is {value:?}, on which the compiler ends the process; it counts from 1"
-        ));
-    }
-    // Bytecode is not searched.
+    let (name, value) = flags.iter().find(|(name, value)| crashes(name, value))?;
+    Some(format!(
+        "flag `{name}` is {value:?}, on which the compiler ends the process; it must be at least 1"
+    ))
+}
+
+/// Why a program without facts is refused, by its code; `None` if it is not. Bytecode is not
+/// searched.
+pub(crate) fn refusal_of_code(code: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(code).ok()?;
     if let Some(ty) = types_of(text).find(|ty| is_too_large(ty)) {
         let shown: String = ty.chars().take(100).collect();
@@ -30,7 +29,8 @@ pub(crate) fn refusal(
         ));
     }
     text.lines().any(is_untupled_topk).then(|| {
-        "calls `TopK` for a tensor; its result is two, the values and the indices, and on another the compiler ends the process"
+        "calls `TopK` with one tensor as its result; it returns two, values and indices, and on \
+         another signature the compiler ends the process"
             .to_owned()
     })
 }
@@ -45,7 +45,7 @@ fn crashes(name: &str, value: &FlagValue) -> bool {
     name == "xla_cpu_parallel_codegen_split_count" && number.is_some_and(|number| number < 1)
 }
 
-/// What stands between `tensor<` and `>`.
+/// The text between `tensor<` and `>` of each type.
 fn types_of(text: &str) -> impl Iterator<Item = &str> {
     const START: &str = "tensor<";
     text.match_indices(START).filter_map(|(at, _)| {
@@ -55,14 +55,14 @@ fn types_of(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the bytes of `4x4xf32` cannot be counted.
+/// Whether the size of a type such as `4x4xf32` in bytes does not fit 64 bits.
 fn is_too_large(ty: &str) -> bool {
     let mut dims = ty.split('x').peekable();
     let mut elements = Some(1i64);
     while let Some(dim) =
         dims.next_if(|dim| !dim.is_empty() && dim.bytes().all(|byte| byte.is_ascii_digit()))
     {
-        // Zero elements hide nothing: drivers count the others before they come to it.
+        // A dimension of 0 hides nothing: drivers multiply the others before they see it.
         let dim = dim.parse::<i64>().ok().map(|dim| dim.max(1));
         elements = elements
             .zip(dim)
@@ -74,7 +74,7 @@ fn is_too_large(ty: &str) -> bool {
         .parse()
     {
         Ok(bits @ 1..=64) => bits,
-        // Those without a number in front are 8-bit floats and the like, or two of 64 bits each.
+        // Types without a number of bits: 8-bit floats and the like, or complex.
         _ if element.starts_with("complex") => 128,
         _ => 8,
     };
@@ -83,7 +83,7 @@ fn is_too_large(ty: &str) -> bool {
         .is_none()
 }
 
-/// Whether a line calls `TopK`, which gives a tuple, for one tensor.
+/// Whether a line calls `TopK`, which returns a tuple, with one tensor as its result.
 fn is_untupled_topk(line: &str) -> bool {
     let calls = line.contains("custom_call @TopK(") || line.contains("call_target_name = \"TopK\"");
     calls
@@ -140,10 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn known_programs_are_refused_and_others_are_not() {
-        let four = TensorType::new(DType::F32, [4]);
-        let says =
-            |code: &str| refusal(code.as_bytes(), &signature(&four), &[]).unwrap_or_default();
+    fn programs_that_end_the_process_are_refused() {
+        let says = |code: &str| refusal_of_code(code.as_bytes()).unwrap_or_default();
         assert!(
             says("stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> tensor<2xf32>")
                 .contains("`TopK`")
@@ -161,9 +159,9 @@ mod tests {
         assert!(says("tensor<9223372036854775807x2xi8>").contains("9223372036854775807x2xi8"));
         let huge = TensorType::new(DType::F32, [1 << 62, 4]);
         assert!(
-            refusal(b"", &signature(&huge), &[])
+            refusal(&signature(&huge), &[])
                 .unwrap()
-                .contains("on its border")
+                .contains("in its signature")
         );
     }
 
@@ -172,12 +170,15 @@ mod tests {
         let four = TensorType::new(DType::F32, [4]);
         let says = |value: FlagValue| {
             refusal(
-                b"",
                 &signature(&four),
                 &[("xla_cpu_parallel_codegen_split_count".to_owned(), value)],
             )
         };
-        assert!(says(FlagValue::Int(-1)).unwrap().contains("counts from 1"));
+        assert!(
+            says(FlagValue::Int(-1))
+                .unwrap()
+                .contains("must be at least 1")
+        );
         assert!(says(FlagValue::Str("0".into())).is_some());
         assert_eq!(says(FlagValue::Int(8)), None);
     }

@@ -8,8 +8,9 @@
 //!
 //! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads
 //! wait for a place. When launches of a program with collectives fill them, some devices of one
-//! launch wait for a place while the others wait for them in the collective. So there at most
-//! [`InFlight::MOST`] are in flight; four already keep the devices busy.
+//! launch wait for a place while the others wait for them in the collective. So their number is
+//! limited there ([`Quirks::max_launches`](crate::quirks::Quirks)); four already keep the devices
+//! busy.
 
 use std::{
     collections::VecDeque,
@@ -31,8 +32,8 @@ use crate::{
 /// Launches of one client over several devices.
 pub(crate) struct InFlight {
     plugin: &'static Plugin,
-    /// Whether at most [`MOST`](Self::MOST) launches may be in flight.
-    limited: bool,
+    /// The most launches in flight, if there is a limit.
+    limit: Option<usize>,
     state: Mutex<State>,
     turn_over: Condvar,
 }
@@ -56,13 +57,10 @@ pub(crate) struct Described {
 const OP: &str = "launch";
 
 impl InFlight {
-    /// Most launches in flight where there is a limit.
-    const MOST: usize = 8;
-
-    pub(crate) fn new(plugin: &'static Plugin, limited: bool) -> Self {
+    pub(crate) fn new(plugin: &'static Plugin, limit: Option<usize>) -> Self {
         InFlight {
             plugin,
-            limited,
+            limit,
             state: Mutex::default(),
             turn_over: Condvar::new(),
         }
@@ -108,7 +106,7 @@ impl InFlight {
             {
                 state.launches.pop_front();
             }
-            if state.launches.len() < Self::MOST {
+            if self.limit.is_none_or(|limit| state.launches.len() < limit) {
                 state.queuing = Some((program.clone(), Instant::now()));
                 return Ok(Turn {
                     in_flight: self,
@@ -157,7 +155,7 @@ pub(crate) struct Turn<'a> {
 impl Turn<'_> {
     /// Whether the launch is to give its events of completion.
     pub(crate) fn wants_events(&self) -> bool {
-        self.in_flight.limited
+        self.in_flight.limit.is_some()
     }
 
     /// Ends the turn with a launch that was queued: `events` are those of its completion by device,

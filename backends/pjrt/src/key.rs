@@ -23,10 +23,10 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     PjrtDevice, Plugin,
-    annotations::without_locations,
     client::Shared,
     executable::{devices_for, options_for},
-    frame::is_host_platform,
+    quirks::Quirks,
+    scan::{facts_of, without_locations},
     value::Options,
 };
 
@@ -103,14 +103,14 @@ impl EnvironmentFlags {
         Ok(Self::read())
     }
 
-    /// The flags of all variables that `platform` may read. `None` if a variable has changed since
+    /// The flags of all variables that a compiler may read. `None` if a variable has changed since
     /// the plugin was loaded, if a file cannot be read, and where flags ask for dumps.
-    fn current(&self, platform: &str) -> Option<String> {
+    fn current(&self, quirks: Quirks) -> Option<String> {
         self.note_changes();
         let mut text = String::new();
         for ((name, value), changed) in VARIABLES.iter().zip(&self.at_load).zip(&self.changed) {
             // Opening a target sets this one for libtpu alone.
-            if *name == LIBTPU_INIT_ARGS && ["cpu", "cuda", "rocm"].contains(&platform) {
+            if *name == LIBTPU_INIT_ARGS && !quirks.reads_libtpu_args {
                 continue;
             }
             if changed.load(Relaxed) {
@@ -239,7 +239,7 @@ pub(crate) fn program_key(
     let environment = client
         .plugin()
         .environment_flags()
-        .current(client.platform_name())?;
+        .current(client.quirks())?;
     let asks_for_dump = |text: &str| text.contains("xla_dump");
     let mut files = Vec::new();
     for (name, value) in &options.flags {
@@ -254,7 +254,8 @@ pub(crate) fn program_key(
             }?);
         }
     }
-    let devices = devices_for(client, program, options).ok()?;
+    let facts = facts_of(program);
+    let devices = devices_for(client, program, &facts, options).ok()?;
 
     let mut digest = Sha256::new();
     // Each part with its length, so that no two lists of parts are the same bytes.
@@ -266,7 +267,7 @@ pub(crate) fn program_key(
     part(client.identity().as_bytes());
     part(environment.as_bytes());
     part(files.concat().as_bytes());
-    part(&options_for(client, program, options, &devices));
+    part(&options_for(client, &facts, options, &devices));
     let Signature {
         inputs,
         outputs,
@@ -322,7 +323,7 @@ pub(crate) fn client_identity(
             device.attributes()
         );
     }
-    if is_host_platform(&platform.name) {
+    if Quirks::of(&platform.name, plugin.api_version()).runs_on_host {
         let threads = std::thread::available_parallelism().map_or(0, usize::from);
         _ = write!(text, "; {threads} threads; {}", processor_model());
     }

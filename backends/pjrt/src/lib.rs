@@ -48,7 +48,6 @@
 //! `unsafe`.
 #![allow(unsafe_code)]
 
-mod annotations;
 mod at_exit;
 mod buffer;
 mod call_times;
@@ -75,6 +74,8 @@ mod plugin;
 mod probe;
 mod profiler;
 mod program;
+mod quirks;
+mod scan;
 mod tiling;
 mod topology;
 mod value;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use halite_core::FlagValue;
+use halite_core::{FlagValue, ProgramFacts};
 use prost::Message;
 
-use crate::annotations::{mentions_bf16, uses_shardy};
+use crate::quirks::Quirks;
 
 /// `CompileOptionsProto`.
 #[derive(Clone, PartialEq, Message)]
@@ -83,44 +83,42 @@ pub(crate) struct Assignment {
     pub(crate) ids: Vec<u32>,
 }
 
-/// The first version of the API whose CPU plugins fuse dots with the YNN library, and take the flag
-/// that says which.
-const FUSES_WITH_YNN: (i32, i32) = (0, 115);
-
-/// The user's flags, after those without which this platform's compiler would be wrong or slow on
-/// this program.
+/// The user's flags after those without which the compiler would be wrong or slow on a program with
+/// these facts. The user's values win.
 pub(crate) fn with_defaults(
-    platform: &str,
-    api_version: (i32, i32),
-    code: &[u8],
+    quirks: Quirks,
+    facts: &ProgramFacts,
     flags: &[(String, FlagValue)],
 ) -> Vec<(String, FlagValue)> {
     let mut defaults = Vec::new();
-    if platform == "cpu" {
-        // Minimum and maximum otherwise drop NaN, against StableHLO's specification: of (1, NaN)
-        // they give 1, so that a ReLU or a max pooling hides that a model has diverged.
+    if quirks.min_max_drops_nan {
+        // StableHLO propagates NaN. With the fast form, `maximum(1, NaN)` is 1, so that a ReLU or a
+        // max pooling hides that a model has diverged.
         defaults.push(("xla_cpu_enable_fast_min_max", FlagValue::Bool(false)));
-        if api_version >= FUSES_WITH_YNN && mentions_bf16(code) {
-            // With all of its fusions one dot in bf16 makes a training step 18 times slower. Dots
-            // alone are the fastest of what does not: 6 to 11 % less processor time for steps of
-            // dense networks than without any (decision 0021).
-            defaults.push((
-                "xla_cpu_experimental_ynn_fusion_type",
-                FlagValue::Str("LIBRARY_FUSION_TYPE_DOT".to_owned()),
-            ));
-        }
     }
-    let asked = |name: &str| flags.iter().any(|(flag, _)| flag == name);
-    let defaults = defaults
-        .into_iter()
-        .filter(|(name, _)| !asked(name))
+    if quirks.fuses_with_ynn && facts.bf16 {
+        // With all YNN fusions, one dot in bf16 makes a training step 18 times slower. Of the
+        // settings that do not, dots alone is the fastest: steps of dense networks need 6 to 11 %
+        // less processor time than without any (decision 0021).
+        defaults.push((
+            "xla_cpu_experimental_ynn_fusion_type",
+            FlagValue::Str("LIBRARY_FUSION_TYPE_DOT".to_owned()),
+        ));
+    }
+    let is_set = |name: &str| flags.iter().any(|(flag, _)| flag == name);
+    let defaults = (defaults.into_iter())
+        .filter(|(name, _)| !is_set(name))
         .map(|(name, value)| (name.to_owned(), value));
     defaults.chain(flags.iter().cloned()).collect()
 }
 
-/// The bytes for a program on these devices, of which there must be at least one: XLA aborts the
-/// process on options without replicas or partitions.
-pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagValue)]) -> Vec<u8> {
+/// Serializes the options of a program on these devices, of which there must be at least one: XLA
+/// aborts the process on options without replicas or partitions.
+pub(crate) fn encode(
+    devices: &Assignment,
+    facts: &ProgramFacts,
+    flags: &[(String, FlagValue)],
+) -> Vec<u8> {
     let Assignment {
         replicas,
         partitions,
@@ -157,11 +155,10 @@ pub(crate) fn encode(devices: &Assignment, code: &[u8], flags: &[(String, FlagVa
                 computation_count: *partitions as i32,
                 computation_devices: (0..*partitions).map(on).collect(),
             }),
-            // GSPMD keeps outputs whole without it; Shardy decides by itself.
+            // Without it GSPMD replicates outputs; Shardy ignores it.
             allow_spmd_sharding_propagation_to_output: vec![true],
-            // Shardy on a program without its annotations, and the old partitioner on one with
-            // them, both fail.
-            use_shardy_partitioner: uses_shardy(code),
+            // Shardy fails on a program without its annotations, GSPMD on one with them.
+            use_shardy_partitioner: facts.shardy,
         }),
         env_option_overrides: overrides.collect(),
     };
@@ -193,9 +190,13 @@ pub(crate) fn fuzz_seeds() -> Vec<Vec<u8>> {
         partitions: ids.len() / replicas,
         ids: ids.to_vec(),
     };
+    let shardy = ProgramFacts {
+        shardy: true,
+        ..ProgramFacts::default()
+    };
     vec![
-        encode(&over(1, &[0]), b"", &[]),
-        encode(&over(2, &[0, 1, 2, 3, 4, 5]), b"sdy.mesh", &flags),
+        encode(&over(1, &[0]), &ProgramFacts::default(), &[]),
+        encode(&over(2, &[0, 1, 2, 3, 4, 5]), &shardy, &flags),
     ]
 }
 
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_keeps_nan_and_bf16_fast_unless_the_user_says_otherwise() {
+    fn cpu_defaults_yield_to_flags_of_the_user() {
         let flag = |value| {
             (
                 "xla_cpu_enable_fast_min_max".to_owned(),
@@ -218,34 +219,36 @@ mod tests {
             )
         };
         let other = ("xla_dump_to".to_owned(), FlagValue::Str("here".to_owned()));
-        let (given, f32, bf16) = ([other.clone()], b"tensor<4xf32>", b"tensor<4xbf16>");
+        let given = [other.clone()];
+        let f32 = ProgramFacts::default();
+        let bf16 = ProgramFacts {
+            bf16: true,
+            ..f32.clone()
+        };
+        let with = |platform, version, facts: &ProgramFacts, flags: &[_]| {
+            with_defaults(Quirks::of(platform, version), facts, flags)
+        };
         assert_eq!(
-            with_defaults("cpu", (0, 115), f32, &given),
+            with("cpu", (0, 115), &f32, &given),
             [flag(false), other.clone()]
         );
+        assert_eq!(with("cpu", (0, 115), &f32, &[flag(true)]), [flag(true)]);
         assert_eq!(
-            with_defaults("cpu", (0, 115), f32, &[flag(true)]),
-            [flag(true)]
-        );
-        assert_eq!(
-            with_defaults("cpu", (0, 115), bf16, &given),
+            with("cpu", (0, 115), &bf16, &given),
             [flag(false), ynn("LIBRARY_FUSION_TYPE_DOT"), other.clone()]
         );
         assert_eq!(
-            with_defaults("cpu", (0, 115), bf16, &[ynn("")]),
+            with("cpu", (0, 115), &bf16, &[ynn("")]),
             [flag(false), ynn("")]
         );
-        // Which does not know the flag.
-        assert_eq!(
-            with_defaults("cpu", (0, 114), bf16, &given),
-            [flag(false), other]
-        );
-        assert_eq!(with_defaults("tpu", (0, 116), bf16, &given), given);
+        // A version without the flag.
+        assert_eq!(with("cpu", (0, 114), &bf16, &given), [flag(false), other]);
+        assert_eq!(with("tpu", (0, 116), &bf16, &given), given);
     }
 
     #[test]
-    fn the_bytes_are_what_xla_reads() {
-        let bytes = encode(&over(1, &[0]), b"module", &[]);
+    fn options_have_the_wire_format_of_xla() {
+        let bytes = encode(&over(1, &[0]), &ProgramFacts::default(), &[]);
         let options = CompileOptionsProto::decode(&*bytes)
             .unwrap()
             .executable_build_options
@@ -273,8 +276,12 @@ mod tests {
             ("a".to_owned(), FlagValue::Bool(true)),
             ("b".to_owned(), FlagValue::Str(String::new())),
         ];
-        let options =
-            CompileOptionsProto::decode(&*encode(&over(1, &[3, 1]), b"", &flags)).unwrap();
+        let options = CompileOptionsProto::decode(&*encode(
+            &over(1, &[3, 1]),
+            &ProgramFacts::default(),
+            &flags,
+        ))
+        .unwrap();
         assert_eq!(
             options.env_option_overrides["a"].value,
             Some(Override::Bool(true))
@@ -297,8 +304,12 @@ mod tests {
                 vec![vec![0, 3], vec![1, 4], vec![2, 5]],
             ),
         ] {
-            let options =
-                CompileOptionsProto::decode(&*encode(&over(replicas, ids), b"", &[])).unwrap();
+            let options = CompileOptionsProto::decode(&*encode(
+                &over(replicas, ids),
+                &ProgramFacts::default(),
+                &[],
+            ))
+            .unwrap();
             let assignment = options
                 .executable_build_options
                 .unwrap()

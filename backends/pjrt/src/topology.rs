@@ -14,6 +14,8 @@ use crate::{
     executable::{assign, check_program, of_program},
     handle::Handle,
     options::{encode, with_defaults},
+    quirks::Quirks,
+    scan::facts_of,
     value::{bytes_of, check_options, from_named, slice_of, text_of, to_named},
 };
 
@@ -234,7 +236,8 @@ impl Topology {
         let known = self.devices()?;
         let beyond = known.iter().any(is_beyond_v5e);
         let known: Vec<DeviceId> = known.iter().map(|device| device.id).collect();
-        let devices = check_program(program, options)
+        let facts = facts_of(program);
+        let devices = check_program(program, &facts, options)
             .and_then(|()| {
                 if beyond {
                     Err(BEYOND_V5E.to_owned())
@@ -263,13 +266,9 @@ impl Topology {
             format_size: format.len(),
             ..PJRT_Program::new()
         };
-        let flags = with_defaults(
-            &self.platform,
-            self.plugin.api_version(),
-            &program.code,
-            &options.flags,
-        );
-        let options = encode(&devices, &program.code, &flags);
+        let quirks = Quirks::of(&self.platform, self.plugin.api_version());
+        let flags = with_defaults(quirks, &facts, &options.flags);
+        let options = encode(&devices, &facts, &flags);
         let _compiling = Compiling::begin(OP)?;
         let mut args = PJRT_Compile_Args {
             topology: self.raw(),

@@ -245,6 +245,7 @@ pub(super) fn program(
         },
         partitions: 1,
         replicas: 1,
+        facts: None,
     }
 }
 

@@ -6,6 +6,7 @@
 mod attributes;
 mod collectives;
 mod constant;
+mod facts;
 mod ops;
 mod regions;
 mod writer;
@@ -98,6 +99,7 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     };
     let mut donated: Vec<usize> = interface.aliases.iter().map(|&(input, _)| input).collect();
     donated.sort_unstable();
+    let partitions = interface.mesh.as_ref().map_or(1, |mesh| mesh.size());
     Ok(Program {
         name: Arc::from(interface.name.as_str()),
         code: Arc::from(code.into_bytes()),
@@ -106,8 +108,9 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
             outputs: shards(graph.outputs(), &interface.outputs, "output")?,
             donated,
         },
-        partitions: interface.mesh.as_ref().map_or(1, |mesh| mesh.size()),
+        partitions,
         replicas: interface.replicas,
+        facts: facts::facts(graph, partitions),
     })
 }
 

@@ -28,6 +28,7 @@ fn product(rows: usize) -> Program {
         signature,
         partitions: 1,
         replicas: 1,
+        facts: None,
     }
 }
 

@@ -6,7 +6,8 @@ use halite_core::{
     Arg, Array, CompileOptions, DType, HostArray, HostBytes, Launch, Mesh, PartitionSpec, Sharding,
     TensorType,
 };
-use halite_ir::{Binary, Dot, Graph, Groups, Interface, Op, Port, Reduction, Unary, program};
+use halite_ir::{Binary, Dot, Graph, Groups, Interface, Op, Port, Reduction, Unary};
+use halite_tests::eval::program;
 
 use crate::support::*;
 

@@ -4,8 +4,9 @@
 use halite_core::{CompileOptions, DType, HostArray, TensorType};
 use halite_ir::{
     Binary, Comparison, ConvDims, Convolution, Dot, Extreme, Gather, Graph, Interface, Literal, Op,
-    Reduction, Scatter, Unary, Value, Window, optimize, program, verify,
+    Reduction, Scatter, Unary, Value, Window, optimize, verify,
 };
+use halite_tests::eval::program;
 use proptest::{prelude::*, test_runner::RngSeed};
 
 use crate::support::*;

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use halite_core::{
     Arg, Client, CompileOptions, DType, Element, HostArray, HostBytes, Launch, TensorType,
 };
-use halite_ir::{Graph, Interface, Op, Value, program};
+use halite_ir::{Graph, Interface, Op, Value};
+use halite_tests::eval::program;
 
 /// What the tests run on: eight devices.
 pub(crate) fn client() -> &'static Client {

@@ -7,7 +7,8 @@ use halite_core::{
     Arg, Client, CompileOptions, DType, HostArray, HostBytes, Launch, Loaded, Result,
 };
 use halite_fetch::Quiet;
-use halite_ir::{Graph, Interface, optimize, program};
+use halite_ir::{Graph, Interface, optimize};
+use halite_tests::eval::program;
 
 use crate::{
     build::{Built, Spec, barriered, build, units},

@@ -10,9 +10,9 @@ use halite_core::{
     Array, CompileOptions, DType, Element, ErrorKind, HostArray, PartitionSpec, ReduceOp, Sharding,
     TensorType, tree::Leaf,
 };
-use halite_ir::{Graph, Interface, Port, program};
+use halite_ir::{Graph, Interface, Port};
 use halite_nn::{ArrayCollectives, Jit};
-use halite_tests::eval::{client, host};
+use halite_tests::eval::{client, host, program};
 
 use crate::support::*;
 

@@ -117,6 +117,7 @@ pub(crate) fn program(
         },
         partitions: 1,
         replicas: 1,
+        facts: None,
     }
 }
 

@@ -1,31 +1,54 @@
-//! What a program's text or bytecode mentions, as far as the options of its compilation depend on
-//! it.
+//! Scans of the code of programs from elsewhere for what the options of their compilation depend on.
+//! Programs of `halite-ir` bring these facts along.
 //!
-//! Names that users choose, of files, functions and fields, stand in a program too: in strings
-//! (locations above all), in symbols and in comments. These are not looked at: a file `sdy.rs` has
-//! nothing to do with the dialect `sdy`.
+//! A program also has names that users choose, of files, functions and fields: in strings
+//! (locations above all), in symbols and in comments. Scans skip these: a file `sdy.rs` has nothing
+//! to do with the dialect `sdy`.
 
-/// Whether a program has Shardy's annotations.
-pub(crate) fn uses_shardy(code: &[u8]) -> bool {
-    // Also those that XLA keeps in an attribute when it leaves the dialect: `xla.sdy.meshes`.
-    let shardy = |name: &[u8]| name.starts_with(b"sdy.") || name.starts_with(b"xla.sdy.");
-    // In bytecode the dialect's name stands in a table of strings, each ended by NUL.
-    if is_bytecode(code) {
-        has_string(code, b"sdy")
-    } else {
-        mentions(code, shardy)
+use std::borrow::Cow;
+
+use halite_core::{Program, ProgramFacts};
+
+/// The facts that a program brings along, or those that a scan of its code finds.
+pub(crate) fn facts_of(program: &Program) -> Cow<'_, ProgramFacts> {
+    match &program.facts {
+        Some(facts) => Cow::Borrowed(facts),
+        None => Cow::Owned(scan(&program.code)),
     }
 }
 
-/// How many devices each of Shardy's meshes in a text has:
-/// `sdy.mesh @mesh = <["data"=4, "model"=2]>`. Nothing of bytecode.
-pub(crate) fn mesh_sizes(code: &[u8]) -> Vec<usize> {
+/// The facts that can be found in a program's text or bytecode.
+pub(crate) fn scan(code: &[u8]) -> ProgramFacts {
+    ProgramFacts {
+        shardy: uses_shardy(code),
+        gspmd: uses_gspmd(code),
+        mesh_sizes: mesh_sizes(code),
+        layout_modes: has_layout_mode(code),
+        convolutions: has_convolution(code),
+        bf16: has_bf16(code),
+    }
+}
+
+/// Whether the code has annotations for Shardy.
+fn uses_shardy(code: &[u8]) -> bool {
+    // Also those that XLA keeps in an attribute when it leaves the dialect: `xla.sdy.meshes`.
+    let shardy = |name: &[u8]| name.starts_with(b"sdy.") || name.starts_with(b"xla.sdy.");
+    // Bytecode has the dialect's name in a table of strings, each terminated by NUL.
+    if is_bytecode(code) {
+        has_string(code, b"sdy")
+    } else {
+        has_name(code, shardy)
+    }
+}
+
+/// The number of devices in each Shardy mesh of a text:
+/// `sdy.mesh @mesh = <["data"=4, "model"=2]>`. Empty for bytecode.
+fn mesh_sizes(code: &[u8]) -> Vec<usize> {
     let Ok(text) = std::str::from_utf8(code) else {
         return Vec::new();
     };
-    let definitions = text
-        .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("sdy.mesh @"));
+    let definitions =
+        (text.lines()).filter_map(|line| line.trim_start().strip_prefix("sdy.mesh @"));
     let size = |definition: &str| {
         let axes = definition.split_once("= <[")?.1.split_once(']')?.0;
         axes.split(',').try_fold(1usize, |size, axis| {
@@ -35,52 +58,57 @@ pub(crate) fn mesh_sizes(code: &[u8]) -> Vec<usize> {
     definitions.filter_map(size).collect()
 }
 
-/// Whether a program has annotations of the partitioner before Shardy.
-pub(crate) fn uses_gspmd(code: &[u8]) -> bool {
+/// Whether the code has annotations for GSPMD, the partitioner before Shardy.
+fn uses_gspmd(code: &[u8]) -> bool {
     const NAME: &[u8] = b"mhlo.sharding";
     if is_bytecode(code) {
         has_string(code, NAME)
     } else {
-        mentions(code, |name| name == NAME)
+        has_name(code, |name| name == NAME)
     }
 }
 
-/// Whether a program asks for the order in which results are kept on the device.
-pub(crate) fn chooses_layouts(code: &[u8]) -> bool {
+/// Whether the code chooses memory layouts of arguments or results.
+fn has_layout_mode(code: &[u8]) -> bool {
     const PART: &[u8] = b"layout_mode";
     if is_bytecode(code) {
         contains(code, PART)
     } else {
-        mentions(code, |name| contains(name, PART))
+        has_name(code, |name| contains(name, PART))
     }
 }
 
-/// Whether a program has a convolution.
-pub(crate) fn has_convolution(code: &[u8]) -> bool {
+/// Whether the code has a convolution.
+fn has_convolution(code: &[u8]) -> bool {
     const PART: &[u8] = b".convolution";
-    // Bytecode has an operation's name without the dialect's, in artefacts with a version behind
-    // it.
+    // Bytecode has an operation's name without the dialect's, in portable artifacts followed by a
+    // version.
     if is_bytecode(code) {
         contains(code, &PART[1..])
     } else {
-        mentions(code, |name| name.ends_with(PART))
+        has_name(code, |name| name.ends_with(PART))
     }
 }
 
-/// Whether a program mentions bf16 anywhere: too often rather than too rarely.
-pub(crate) fn mentions_bf16(code: &[u8]) -> bool {
-    contains(code, b"bf16")
+/// Whether the code has a type of `bf16`: `tensor<2x3xbf16>`.
+fn has_bf16(code: &[u8]) -> bool {
+    const PART: &[u8] = b"bf16";
+    if is_bytecode(code) {
+        contains(code, PART)
+    } else {
+        has_name(code, |name| name.ends_with(PART))
+    }
 }
 
-/// Gives a program's text in pieces, without its locations: `loc(..)` behind an operation or an
-/// argument, and the lines `#loc3 = loc(..)`. Bytecode is given as it is.
+/// Calls `each` with the pieces of a text between its locations: `loc(..)` after an operation or an
+/// argument, and lines `#loc3 = loc(..)`. Bytecode is one piece.
 pub(crate) fn without_locations(code: &[u8], mut each: impl FnMut(&[u8])) {
     const WORD: &[u8] = b"loc";
     if is_bytecode(code) {
         return each(code);
     }
-    // What is given begins here; all before `at` was looked at.
-    let (mut given, mut at) = (0, 0);
+    // Start of the next piece; all before `at` was scanned.
+    let (mut start_of_piece, mut at) = (0, 0);
     while let Some(&byte) = code.get(at) {
         match byte {
             b'"' => at = (end_of_string(code, at + 1) + 1).min(code.len()),
@@ -90,11 +118,11 @@ pub(crate) fn without_locations(code: &[u8], mut each: impl FnMut(&[u8])) {
                     .position(|byte| *byte == b'\n')
                     .unwrap_or(code.len() - at);
             }
-            byte if is_of_name(byte) => {
+            byte if is_name_byte(byte) => {
                 let name = &code[at..];
                 let name = &name[..name
                     .iter()
-                    .position(|byte| !is_of_name(*byte))
+                    .position(|byte| !is_name_byte(*byte))
                     .unwrap_or(name.len())];
                 let end = at + name.len();
                 // `@loc(` is a function's name, `#loc(` an attribute's.
@@ -103,34 +131,36 @@ pub(crate) fn without_locations(code: &[u8], mut each: impl FnMut(&[u8])) {
                     at = end;
                     continue;
                 }
-                let mut start = given + without_blanks_at_end(&code[given..at]);
-                if code[given..start].ends_with(b"=") {
-                    // A line of its own.
-                    let line = code[given..start]
+                let mut start = start_of_piece + trimmed_length(&code[start_of_piece..at]);
+                if code[start_of_piece..start].ends_with(b"=") {
+                    // A line that defines a location.
+                    let line = code[start_of_piece..start]
                         .iter()
                         .rposition(|byte| *byte == b'\n')
-                        .map_or(given, |at| given + at);
+                        .map_or(start_of_piece, |at| start_of_piece + at);
                     if code[line..start].trim_ascii_start().starts_with(b"#loc") {
                         start = line;
                     }
                 }
-                each(&code[given..start]);
+                each(&code[start_of_piece..start]);
                 at = end_of_parentheses(code, end);
-                given = at;
+                start_of_piece = at;
             }
             _ => at += 1,
         }
     }
-    each(&code[given..]);
+    each(&code[start_of_piece..]);
 }
 
-fn without_blanks_at_end(text: &[u8]) -> usize {
+/// The length of `text` without the blanks at its end.
+fn trimmed_length(text: &[u8]) -> usize {
     text.iter()
         .rposition(|byte| *byte != b' ')
         .map_or(0, |last| last + 1)
 }
 
-/// Where the parentheses that open at `at` are closed: behind them, or with the text.
+/// The position after the parenthesis that closes the one at `at`; the end of the text if it never
+/// closes.
 fn end_of_parentheses(code: &[u8], mut at: usize) -> usize {
     let mut open = 0;
     while let Some(&byte) = code.get(at) {
@@ -159,27 +189,26 @@ fn contains(code: &[u8], needle: &[u8]) -> bool {
         .any(|(at, byte)| *byte == needle[0] && code[at..].starts_with(needle))
 }
 
-/// Whether bytecode has exactly this string. What stands before it is the NUL of another one or a
-/// length.
+/// Whether bytecode has exactly this string, which follows the NUL of another one or a length.
 fn has_string(code: &[u8], string: &[u8]) -> bool {
     let at = |at: usize| {
         let after = at + string.len();
         code[at..].starts_with(string)
             && code.get(after) == Some(&0)
-            && (at == 0 || !is_of_name(code[at - 1]))
+            && (at == 0 || !is_name_byte(code[at - 1]))
     };
     (0..code.len()).any(at)
 }
 
-fn is_of_name(byte: u8) -> bool {
+fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
 }
 
-/// Whether one of the names in a text is wanted: of operations, attributes, types and keywords,
-/// without what users choose.
-fn mentions(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
+/// Whether one of the names of operations, attributes, types and keywords in a text fulfills
+/// `wanted`. Names that users choose are skipped.
+fn has_name(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = 0;
-    // The last byte that is no blank, of what was passed.
+    // The last byte before `at` that is not blank.
     let mut before = b'\n';
     while let Some(&byte) = code.get(at) {
         match byte {
@@ -187,8 +216,8 @@ fn mentions(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
                 let (start, end) = (at + 1, end_of_string(code, at + 1));
                 at = (end + 1).min(code.len());
                 let next = code[at..].iter().find(|byte| !byte.is_ascii_whitespace());
-                // An operation in its general form, or the key of an attribute. A location's name
-                // can have a `(` behind it too, but then it has something open before it.
+                // An operation in generic form, or the key of an attribute. The name of a location
+                // can precede a `(` too, but then it follows an opening delimiter.
                 let is_name = match next {
                     Some(b'(') => !matches!(before, b'(' | b'[' | b',' | b'@'),
                     Some(b'=') => before != b'@',
@@ -205,12 +234,12 @@ fn mentions(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
                     .position(|byte| *byte == b'\n')
                     .unwrap_or(code.len() - at);
             }
-            byte if is_of_name(byte) => {
+            byte if is_name_byte(byte) => {
                 let length = code[at..]
                     .iter()
-                    .position(|byte| !is_of_name(*byte))
+                    .position(|byte| !is_name_byte(*byte))
                     .unwrap_or(code.len() - at);
-                // Symbols, values and blocks are named by users.
+                // Users name symbols, values and blocks.
                 if !matches!(before, b'@' | b'%' | b'^') && wanted(&code[at..at + length]) {
                     return true;
                 }
@@ -218,7 +247,7 @@ fn mentions(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
                 before = b'a';
             }
             byte => {
-                // A line's end begins a statement, whatever was before.
+                // The end of a line starts a statement.
                 if byte == b'\n' || !byte.is_ascii_whitespace() {
                     before = byte;
                 }
@@ -229,7 +258,7 @@ fn mentions(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
     false
 }
 
-/// Where the string that begins at `at` ends: at its quote, or with the text.
+/// The position of the quote that ends the string at `at`; the end of the text if it never ends.
 fn end_of_string(code: &[u8], mut at: usize) -> usize {
     while let Some(&byte) = code.get(at) {
         match byte {
@@ -246,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meshes_are_measured_where_they_are_defined() {
+    fn mesh_sizes_come_from_definitions() {
         let text = "module @m {\n  sdy.mesh @mesh = <[\"data\"=4, \"model\"=2]>\nsdy.mesh @b = <[\"x=y\"=3], device_ids=[1, 0]>\n\
                     sdy.mesh @one = <[], device_ids=[5]>\n  // sdy.mesh @no = <[\"a\"=9]>\n";
         assert_eq!(mesh_sizes(text.as_bytes()), [8, 3]);
@@ -254,14 +283,14 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(says: impl Fn(&[u8]) -> bool, cases: &[(&[u8], bool)]) {
+    fn check(scan: impl Fn(&[u8]) -> bool, cases: &[(&[u8], bool)]) {
         for (code, expected) in cases {
-            assert_eq!(says(code), *expected, "{}", String::from_utf8_lossy(code));
+            assert_eq!(scan(code), *expected, "{}", String::from_utf8_lossy(code));
         }
     }
 
     #[test]
-    fn shardy_is_on_exactly_when_the_program_has_its_annotations() {
+    fn shardy_annotations_are_found() {
         check(
             uses_shardy,
             &[
@@ -292,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_users_call_sdy_does_not_count() {
+    fn names_that_users_choose_are_skipped() {
         check(
             uses_shardy,
             &[
@@ -315,14 +344,14 @@ mod tests {
                 (b"\"a \\\" sdy.mesh \" ", false),
                 (b"\"never ends sdy.mesh", false),
                 (b"\"\\", false),
-                // And behind all that it is still seen.
+                // Annotations after all that are still found.
                 (b"loc(\"sdy\\\\\") // \"\n sdy.mesh @m", true),
             ],
         );
     }
 
     #[test]
-    fn bytecode_is_searched_by_its_strings() {
+    fn bytecode_is_scanned_by_its_strings() {
         check(
             uses_shardy,
             &[
@@ -349,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_partitioner_layouts_and_convolutions_are_seen_outside_of_strings() {
+    fn annotations_in_strings_are_skipped() {
         check(
             uses_gspmd,
             &[
@@ -363,7 +392,7 @@ mod tests {
             ],
         );
         check(
-            chooses_layouts,
+            has_layout_mode,
             &[
                 (b"-> (tensor<2x3xi32> {mhlo.layout_mode = \"{0,1}\"})", true),
                 (b"loc(\"layout_mode\")", false),
@@ -383,6 +412,26 @@ mod tests {
         );
     }
 
+    #[test]
+    fn bf16_is_found_in_types_only() {
+        check(
+            has_bf16,
+            &[
+                (
+                    b"%0 = stablehlo.convert %a : (tensor<2x3xf32>) -> tensor<2x3xbf16>",
+                    true,
+                ),
+                (b"%a: tensor<bf16>", true),
+                (b"module @\"step bf16\" { func.func @bf16() }", false),
+                (
+                    b"%0 = stablehlo.add %a, %b : tensor<f32> loc(\"bf16.rs\":1:2)",
+                    false,
+                ),
+                (b"ML\xefR\0bf16\0", true),
+            ],
+        );
+    }
+
     fn stripped(code: &str) -> String {
         let mut text = Vec::new();
         without_locations(code.as_bytes(), |piece| text.extend_from_slice(piece));
@@ -390,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_its_locations_is_the_text_that_was_written_without_any() {
+    fn stripping_locations_restores_the_plain_text() {
         let plain = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32>, %arg1: tensor<f32>) -> (tensor<f32>) {\n    \
                      %0 = stablehlo.add %arg0, %arg1 : tensor<f32>\n    return %0 : tensor<f32>\n  }\n}\n";
         let located = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32> loc(\"w (\\\"a\\\")\"), %arg1: tensor<f32>) \
@@ -408,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_location_stays() {
+    fn lookalikes_of_locations_stay() {
         for code in [
             "func.func @loc(%x: i32)",
             "call @loc(%0) : (i32) -> i32",
@@ -425,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_breaks_off_is_no_trouble() {
+    fn truncated_text_does_not_panic() {
         for code in [
             "loc(",
             "loc(\"",
@@ -440,9 +489,9 @@ mod tests {
     }
 
     #[test]
-    fn bytecode_is_given_as_it_is() {
-        let mut given = Vec::new();
-        without_locations(b"ML\xefR loc(a)", |piece| given.extend_from_slice(piece));
-        assert_eq!(given, b"ML\xefR loc(a)");
+    fn bytecode_has_no_locations_to_strip() {
+        let mut pieces = Vec::new();
+        without_locations(b"ML\xefR loc(a)", |piece| pieces.extend_from_slice(piece));
+        assert_eq!(pieces, b"ML\xefR loc(a)");
     }
 }

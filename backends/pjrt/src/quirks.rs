@@ -1,0 +1,104 @@
+//! Capabilities and quirks of plugins, by platform and version of the API: the one place that
+//! compares platform names and versions to decide how a plugin is used.
+
+/// What sets a plugin's platform apart from the others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Quirks {
+    /// Programs are machine code for the host's processor.
+    pub(crate) runs_on_host: bool,
+    /// Device memory is host memory, so that an upload can use the caller's bytes in place.
+    pub(crate) shares_host_memory: bool,
+    /// The most launches over several devices in flight. XLA's CPU client has places for 32 per
+    /// device and deadlocks when launches with collectives fill them; eight keep devices busy.
+    pub(crate) max_launches: Option<usize>,
+    /// The compiler may read `LIBTPU_INIT_ARGS`.
+    pub(crate) reads_libtpu_args: bool,
+    /// `minimum` and `maximum` drop NaN unless `xla_cpu_enable_fast_min_max` is off.
+    pub(crate) min_max_drops_nan: bool,
+    /// Fuses dots of `bf16` with the YNN library, as `xla_cpu_experimental_ynn_fusion_type` says.
+    pub(crate) fuses_with_ynn: bool,
+    /// Reads a result back row-major whatever its layout on the device.
+    pub(crate) reads_row_major: bool,
+}
+
+/// The oldest API version whose CPU plugins have the flag for fusions with YNN.
+const FUSES_WITH_YNN: (i32, i32) = (0, 115);
+/// The oldest API version seen to read results in the requested order. 0.81 was seen not to.
+const READS_ROW_MAJOR: (i32, i32) = (0, 106);
+
+/// A platform without quirks whose programs run on a device.
+const DEVICE: Quirks = Quirks {
+    runs_on_host: false,
+    shares_host_memory: false,
+    max_launches: None,
+    reads_libtpu_args: true,
+    min_max_drops_nan: false,
+    fuses_with_ynn: false,
+    reads_row_major: true,
+};
+const GPU: Quirks = Quirks {
+    reads_libtpu_args: false,
+    ..DEVICE
+};
+const CPU: Quirks = Quirks {
+    runs_on_host: true,
+    shares_host_memory: true,
+    max_launches: Some(8),
+    reads_libtpu_args: false,
+    min_max_drops_nan: true,
+    fuses_with_ynn: true,
+    ..DEVICE
+};
+/// An unknown platform may compile for the host.
+const UNKNOWN: Quirks = Quirks {
+    runs_on_host: true,
+    ..DEVICE
+};
+
+/// Quirks by platform name, in the newest version of the API.
+const PLATFORMS: [(&str, Quirks); 6] = [
+    ("cpu", CPU),
+    ("cuda", GPU),
+    ("metal", DEVICE),
+    ("rocm", GPU),
+    ("sycl", DEVICE),
+    ("tpu", DEVICE),
+];
+
+impl Quirks {
+    /// The quirks of a platform in a version of the API, as (major, minor).
+    pub(crate) fn of(platform: &str, api_version: (i32, i32)) -> Self {
+        let row = (PLATFORMS.iter()).find(|(name, _)| platform.eq_ignore_ascii_case(name));
+        let newest = row.map_or(UNKNOWN, |(_, quirks)| *quirks);
+        Quirks {
+            fuses_with_ynn: newest.fuses_with_ynn && api_version >= FUSES_WITH_YNN,
+            reads_row_major: newest.reads_row_major && api_version >= READS_ROW_MAJOR,
+            ..newest
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_platforms_compile_for_the_host() {
+        let runs_on_host = |platform| Quirks::of(platform, (0, 115)).runs_on_host;
+        assert!(
+            ["cpu", "interpreter", "my_host_cpu"]
+                .into_iter()
+                .all(runs_on_host)
+        );
+        assert!(!["tpu", "cuda", "METAL"].into_iter().any(runs_on_host));
+    }
+
+    #[test]
+    fn versions_gate_quirks() {
+        assert!(Quirks::of("cpu", (0, 115)).fuses_with_ynn);
+        assert!(!Quirks::of("cpu", (0, 114)).fuses_with_ynn);
+        assert!(!Quirks::of("tpu", (0, 116)).fuses_with_ynn);
+        assert!(!Quirks::of("tpu", (0, 105)).reads_row_major);
+        assert!(Quirks::of("tpu", (0, 106)).reads_row_major);
+    }
+}
