@@ -111,6 +111,18 @@ impl Target {
         }
     }
 
+    /// The attributes of its devices that programs depend on, as
+    /// [`Device::attributes`](halite_core::Device::attributes) reports them on real devices.
+    pub fn device_attributes(&self) -> Vec<(String, String)> {
+        match self {
+            Target::Cpu { .. } | Target::Tpu(_) => Vec::new(),
+            Target::Cuda(target) => {
+                let capability = target.gpu.compute_capability();
+                vec![("compute_capability".to_owned(), capability)]
+            }
+        }
+    }
+
     /// Finds the plugin that compiles for it, installing it where it is missing and `options` allow
     /// it. Loads nothing.
     ///

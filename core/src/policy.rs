@@ -1,28 +1,27 @@
-//! Which element types a program computes and keeps its values in: data, which a graph pass
-//! applies.
+//! Mixed-precision policies: the dtypes that programs compute in and devices store. They are data,
+//! which a graph pass applies.
 
 use std::{fmt, str::FromStr};
 
 use crate::{DType, Error, Result};
 
-/// Which element types a program written in `f32` (and `f64`) computes in. What is of another type
-/// stays as it is.
+/// The dtypes that a program written in `f32` (and `f64`) computes in. Other types are unchanged.
 ///
-/// | name | parameters | products | between them | sums, norms, exponentials, update | `f64` |
+/// | name | parameters | contractions | between them | sums, norms, exponentials, update | `f64` |
 /// |---|---|---|---|---|---|
 /// | `f32` | as written | as written | as written | as written | stays |
 /// | `bf16-mixed` | `f32` | `bf16`, summed in `f32` | `bf16` | `f32` | stays |
-/// | `f16-mixed` | `f32` | `f16`, summed in `f32`, the loss scaled | `f16` | `f32` | stays |
+/// | `f16-mixed` | `f32` | `f16`, summed in `f32`, with loss scaling | `f16` | `f32` | stays |
 /// | `bf16` | `bf16` | `bf16` | `bf16` | `f32` | stays |
 /// | `use-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `bf16` |
 /// | `downcast-bf16` | `bf16` | `bf16` | `bf16` | `f32` | becomes `f32` |
 ///
-/// Under every policy, arrays report the type they were declared with, and host data has it: what
-/// is kept in another is converted on the way in and out. Running means, an optimizer's slots,
-/// losses, metrics, counters and random keys are kept as declared.
+/// Under every policy, arrays report their declared type and host data has it: arrays that devices
+/// store in another dtype are converted on the way in and out. Running means, optimizer slots,
+/// losses, metrics, counters and random keys are stored as declared.
 ///
 /// The last two are what PyTorch/XLA did with `XLA_USE_BF16=1` and `XLA_DOWNCAST_BF16=1`. These
-/// variables are not read here: a program does not change because of its environment.
+/// variables are not read here: the environment does not change a program.
 ///
 /// ```
 /// use halite_core::{DType, DTypePolicy};
@@ -30,69 +29,107 @@ use crate::{DType, Error, Result};
 /// let policy: DTypePolicy = "bf16-mixed".parse()?;
 /// assert_eq!(policy, DTypePolicy::BF16_MIXED);
 /// assert_eq!((policy.params, policy.compute), (DType::F32, DType::Bf16));
-/// assert_eq!(DTypePolicy::auto("tpu", "TPU v5 lite").to_string(), "bf16-mixed");
+/// assert_eq!(DTypePolicy::auto("tpu", &[]).to_string(), "bf16-mixed");
 /// # Ok::<(), halite_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct DTypePolicy {
-    /// Trained parameters of `f32`, as they lie on devices between programs.
+    /// Storage of trained parameters of `f32` on devices.
     pub params: DType,
-    /// Operands of dot products and convolutions, and what is computed elementwise between two of
-    /// them.
+    /// Compute dtype: operands of dot products and convolutions, and elementwise operations between
+    /// two of them.
     pub compute: DType,
-    /// What products are summed in; sums, norms, softmax, exponentials, losses, the optimizer's
+    /// Accumulation of contractions; sums, norms, softmax, exponentials, losses and the optimizer's
     /// update.
     pub reduce: DType,
-    /// Results of products where they are needed exactly: logits, attention scores, gradients of
-    /// weights. `f32` takes the sums as they are, a narrower type rounds them.
+    /// Results of contractions that must stay in full precision: logits, attention scores,
+    /// gradients of weights. `f32` takes the sums as they are, a narrower type rounds them.
     pub output: DType,
-    /// What `f64` becomes: itself, `f32`, or the type that `f32` becomes.
+    /// The dtype for `f64`: itself, `f32`, or `compute`.
     pub double: DType,
-    /// For gradients that would be too small for `compute`.
+    /// Loss scaling, for gradients that would underflow in `compute`.
     pub loss_scale: Option<LossScale>,
 }
 
-/// A factor on the loss, and so on all gradients, which is taken out before the update
-/// (Micikevicius et al. 2018). It halves when a gradient is not finite, and that step changes no
-/// parameter; it doubles after some finite ones.
+/// Dynamic loss scaling (Micikevicius et al. 2018): a factor on the loss, and so on all gradients,
+/// which is divided out before the update. It halves when a gradient is not finite, and that step
+/// changes no parameter; it doubles after `growth_interval` finite steps.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LossScale {
-    /// The first factor: two to this power. 15.
+    /// Base-2 logarithm of the initial factor: 15.
     pub first: u8,
-    /// Finite steps after which the factor doubles: 2000.
+    /// Number of finite steps after which the factor doubles: 2000.
     pub growth_interval: u32,
 }
 
-/// Where the narrow type of a policy pays on a device.
+/// Where casting to the compute dtype pays on a device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Narrowing {
-    /// Values between products are narrow. If not, the operands of products alone are.
+    /// Values between contractions are cast too. If not, only the operands of contractions are.
     pub between: bool,
-    /// Products of fewer multiplications than this stay wide.
+    /// Contractions with fewer multiplications stay in full precision.
     pub least_work: u64,
 }
 
 impl Narrowing {
-    /// Wherever the policy says so.
+    /// Wherever the policy allows it.
     pub const EVERYWHERE: Self = Narrowing {
         between: true,
         least_work: 0,
     };
 
-    /// On devices of this [`Platform::name`](crate::Platform).
+    /// Where it was measured to pay on the devices of a [`Platform::name`](crate::Platform).
     pub fn on(platform: &str) -> Self {
-        match platform {
-            "cpu" => Narrowing {
-                between: false,
-                least_work: 0,
-            },
-            _ => Self::EVERYWHERE,
-        }
+        Capabilities::of(platform).narrowing
+    }
+}
+
+/// What a platform's devices are good at, as far as policies depend on it.
+#[derive(Clone, Copy)]
+struct Capabilities {
+    /// The devices that multiply bf16 faster than f32.
+    bf16: Bf16Units,
+    narrowing: Narrowing,
+}
+
+/// The devices of a platform that have units for bf16.
+#[derive(Clone, Copy)]
+enum Bf16Units {
+    None,
+    All,
+    /// NVIDIA devices of at least this compute capability. All if a driver does not report it.
+    Since {
+        compute_capability: u32,
+    },
+}
+
+impl Capabilities {
+    /// The table of platforms.
+    fn of(platform: &str) -> Self {
+        let (bf16, narrowing) = match platform {
+            // Loops over bf16 convert to f32 and back: only operands are worth casting.
+            "cpu" => (
+                Bf16Units::None,
+                Narrowing {
+                    between: false,
+                    least_work: 0,
+                },
+            ),
+            "cuda" => (
+                Bf16Units::Since {
+                    compute_capability: 8,
+                },
+                Narrowing::EVERYWHERE,
+            ),
+            "tpu" => (Bf16Units::All, Narrowing::EVERYWHERE),
+            _ => (Bf16Units::None, Narrowing::EVERYWHERE),
+        };
+        Capabilities { bf16, narrowing }
     }
 }
 
 impl DTypePolicy {
-    /// Everything as it is written.
+    /// All types as written.
     pub const F32: Self = DTypePolicy {
         params: DType::F32,
         compute: DType::F32,
@@ -101,12 +138,12 @@ impl DTypePolicy {
         double: DType::F64,
         loss_scale: None,
     };
-    /// Products in `bf16`; parameters, sums and the update in `f32`.
+    /// Contractions in `bf16`; parameters, sums and the update in `f32`.
     pub const BF16_MIXED: Self = DTypePolicy {
         compute: DType::Bf16,
         ..Self::F32
     };
-    /// Products in `f16`, with a scaled loss; parameters, sums and the update in `f32`.
+    /// Contractions in `f16` with loss scaling; parameters, sums and the update in `f32`.
     pub const F16_MIXED: Self = DTypePolicy {
         compute: DType::F16,
         loss_scale: Some(LossScale {
@@ -115,7 +152,7 @@ impl DTypePolicy {
         }),
         ..Self::F32
     };
-    /// Parameters, products and what is between in `bf16`. Updates smaller than 1/256 of a
+    /// Parameters, contractions and values between them in `bf16`. Updates smaller than 1/256 of a
     /// parameter are lost.
     pub const BF16: Self = DTypePolicy {
         params: DType::Bf16,
@@ -133,7 +170,7 @@ impl DTypePolicy {
         ..Self::BF16
     };
 
-    /// The policies that have a name, by name.
+    /// The named policies.
     pub const NAMED: [(&str, Self); 6] = [
         ("f32", Self::F32),
         ("bf16-mixed", Self::BF16_MIXED),
@@ -143,26 +180,33 @@ impl DTypePolicy {
         ("downcast-bf16", Self::DOWNCAST_BF16),
     ];
 
-    /// What to use where nobody chose: `bf16-mixed` on TPUs and on GPUs that have units for it
-    /// (Ampere and later), else `f32`. `platform` is [`Platform::name`](crate::Platform), `device`
-    /// is [`Device::kind`](crate::Device::kind).
+    /// The default policy of a device: `bf16-mixed` on TPUs and on GPUs with units for it (compute
+    /// capability 8.0 and newer), else `f32`. `platform` is [`Platform::name`](crate::Platform),
+    /// `attributes` are [`Device::attributes`](crate::Device::attributes), of which
+    /// `compute_capability` is read.
     ///
-    /// The CPU stays at `f32`, so that what is compared with other frameworks there is compared in
-    /// equal numbers.
-    pub fn auto(platform: &str, device: &str) -> Self {
-        // NVIDIA's devices without bf16, by the names their driver gives them.
-        const BEFORE_AMPERE: [&str; 12] = [
-            "Tesla", "V100", "T4", "P100", "P40", "P4", "GTX", "TITAN", "RTX 206", "RTX 207",
-            "RTX 208", "Quadro",
-        ];
-        match platform {
-            "tpu" => Self::BF16_MIXED,
-            "cuda" if !BEFORE_AMPERE.iter().any(|old| device.contains(old)) => Self::BF16_MIXED,
-            _ => Self::F32,
+    /// The CPU stays at `f32`, so that comparisons with other frameworks there compare equal
+    /// arithmetic.
+    pub fn auto(platform: &str, attributes: &[(String, String)]) -> Self {
+        let has_units = match Capabilities::of(platform).bf16 {
+            Bf16Units::None => false,
+            Bf16Units::All => true,
+            Bf16Units::Since { compute_capability } => {
+                let attribute = attributes
+                    .iter()
+                    .find(|(name, _)| name == "compute_capability");
+                let major = attribute.and_then(|(_, value)| value.split('.').next()?.parse().ok());
+                major.is_none_or(|major: u32| major >= compute_capability)
+            }
+        };
+        if has_units {
+            Self::BF16_MIXED
+        } else {
+            Self::F32
         }
     }
 
-    /// What devices hold of trained parameters that are declared as this.
+    /// The dtype in which devices store trained parameters declared as `declared`.
     pub fn stored(&self, declared: DType) -> DType {
         match declared {
             DType::F32 => self.params,
@@ -172,7 +216,7 @@ impl DTypePolicy {
         }
     }
 
-    /// Whether a program is the same under it as without it.
+    /// Whether programs are unchanged under the policy.
     pub fn is_identity(&self) -> bool {
         DTypePolicy {
             loss_scale: None,
@@ -180,11 +224,10 @@ impl DTypePolicy {
         } == Self::F32
     }
 
-    /// That the fields fit together.
+    /// Checks that the fields are consistent.
     ///
     /// # Errors
-    /// If one is no float, or what is to be exact is narrower than what is not, naming the field
-    /// and both types.
+    /// If a field is not a float, or contradicts another; the error names both types.
     pub fn check(&self) -> Result<()> {
         let fields = [
             ("params", self.params),
@@ -206,7 +249,7 @@ impl DTypePolicy {
         for (name, dtype) in &fields[..4] {
             if *dtype == DType::F64 {
                 return refuse(format!(
-                    "`{name}` is f64; values of f32 become nothing wider"
+                    "`{name}` is f64; values of f32 cannot become wider"
                 ));
             }
         }
@@ -243,7 +286,7 @@ impl FromStr for DTypePolicy {
                 Err(Error::invalid(
                     "precision",
                     format!(
-                        "there is no policy `{text}`; the names are {}",
+                        "unknown policy `{text}`; expected one of {}",
                         names.join(", ")
                     ),
                 ))
@@ -253,7 +296,7 @@ impl FromStr for DTypePolicy {
 }
 
 impl fmt::Display for DTypePolicy {
-    /// Its name; its fields if it has none.
+    /// Writes the name of the policy, or its fields if it has none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = Self::NAMED.iter().find(|(_, policy)| policy == self) {
             return f.pad(name);
@@ -290,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_named_policy_fits_together_and_comes_back_from_its_name() {
+    fn named_policies_round_trip() {
         for (name, policy) in DTypePolicy::NAMED {
             policy.check().unwrap();
             assert_eq!(policy.to_string(), name);
@@ -300,7 +343,7 @@ mod tests {
         let names = "f32, bf16-mixed, f16-mixed, bf16, use-bf16, downcast-bf16";
         assert_eq!(
             error,
-            format!("precision: there is no policy `fp8`; the names are {names}")
+            format!("precision: unknown policy `fp8`; expected one of {names}")
         );
         let own = DTypePolicy {
             loss_scale: None,
@@ -313,30 +356,26 @@ mod tests {
     }
 
     #[test]
-    fn the_default_depends_on_the_device() {
-        for (platform, device, name) in [
-            ("tpu", "TPU v5 lite", "bf16-mixed"),
-            ("cuda", "NVIDIA H100 80GB HBM3", "bf16-mixed"),
-            ("cuda", "NVIDIA A100-SXM4-40GB", "bf16-mixed"),
-            ("cuda", "NVIDIA GeForce RTX 4090", "bf16-mixed"),
-            ("cuda", "NVIDIA RTX 2000 Ada Generation", "bf16-mixed"),
-            ("cuda", "NVIDIA GeForce RTX 2050", "bf16-mixed"),
-            ("cuda", "NVIDIA GeForce RTX 2060", "f32"),
-            ("cuda", "NVIDIA GeForce RTX 2080 Ti", "f32"),
-            ("cuda", "Tesla V100-SXM2-16GB", "f32"),
-            ("cpu", "cpu", "f32"),
-            ("null", "null", "f32"),
+    fn default_policy_follows_capabilities() {
+        for (platform, compute_capability, name) in [
+            ("tpu", None, "bf16-mixed"),
+            ("cuda", Some("10.0"), "bf16-mixed"),
+            ("cuda", Some("9.0"), "bf16-mixed"),
+            ("cuda", Some("8.6"), "bf16-mixed"),
+            ("cuda", Some("7.5"), "f32"),
+            ("cuda", None, "bf16-mixed"),
+            ("cpu", None, "f32"),
+            ("null", None, "f32"),
         ] {
-            assert_eq!(
-                DTypePolicy::auto(platform, device).to_string(),
-                name,
-                "{platform} {device}"
-            );
+            let attribute = |value: &str| ("compute_capability".to_owned(), value.to_owned());
+            let attributes: Vec<_> = compute_capability.map(attribute).into_iter().collect();
+            let policy = DTypePolicy::auto(platform, &attributes).to_string();
+            assert_eq!(policy, name, "{platform} {compute_capability:?}");
         }
     }
 
     #[test]
-    fn fields_that_do_not_fit_are_named() {
+    fn check_names_inconsistent_fields() {
         let check = |policy: DTypePolicy| policy.check().unwrap_err().to_string();
         let mixed = DTypePolicy::BF16_MIXED;
         let error = check(DTypePolicy {

@@ -336,9 +336,9 @@ impl PlanCommand {
 
     fn plan(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
         let mesh = target.mesh(axes.clone())?;
-        let precision = self
-            .precision
-            .unwrap_or_else(|| DTypePolicy::auto(self.target.platform(), target.device_kind()));
+        let precision = self.precision.unwrap_or_else(|| {
+            DTypePolicy::auto(self.target.platform(), &self.target.device_attributes())
+        });
         let options = LowerOptions {
             precision,
             ..LowerOptions::new(&mesh, strategy.clone())

@@ -694,10 +694,8 @@ fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
     let first = devices
         .iter()
         .find(|device| mesh.devices().first() == Some(&device.id()));
-    DTypePolicy::auto(
-        &client.platform().name,
-        first.map_or("", |device| device.kind()),
-    )
+    let attributes = first.map(|device| device.attributes()).unwrap_or_default();
+    DTypePolicy::auto(&client.platform().name, &attributes)
 }
 
 /// Batches uploaded ahead of the step.

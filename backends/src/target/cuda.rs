@@ -35,6 +35,11 @@ impl Gpu {
         }
     }
 
+    /// The compute capability, as drivers write it: `9.0`.
+    pub(super) fn compute_capability(self) -> String {
+        format!("{}.0", self.facts().compute_capability)
+    }
+
     pub(super) fn spec(self) -> DeviceSpec {
         DeviceSpec::of_gpu(self)
     }
