@@ -59,6 +59,7 @@
 //! | train, save and resume | [`train`] |
 //! | fetch packages with known digests | [`fetch`] |
 //! | look at programs | [`ir`] |
+//! | count and time what a client does; find what makes a program slow | [`telemetry`] |
 //! | hold data and devices | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |
 //! | write a driver that is no PJRT plugin, or name any other type of the contract | [`mod@core`] |
@@ -75,9 +76,9 @@ pub mod plan;
 pub use halite_backends as backends;
 pub use halite_core as core;
 pub use halite_core::{
-    Array, Client, Collective, CollectiveExt, CompileOptions, CounterSnapshot, Counters, DType,
-    DTypePolicy, DeviceId, Error, ErrorKind, Finding, FindingKind, FlagValue, HostArray, LossScale,
-    Mesh, MeshAxes, Metric, PartitionSpec, Pending, Placement, ReduceOp, Result, Sharding,
+    Array, Client, Collective, CollectiveExt, Compilation, CompileOptions, DType, DTypePolicy,
+    DeviceId, Error, ErrorKind, FlagValue, HostArray, LaunchObserver, LossScale, Mesh, MeshAxes,
+    Observer, PartitionSpec, Pending, Placement, QueuedLaunch, ReduceOp, Result, Sharding,
     TensorType,
     tree::{self, Tree},
 };
@@ -85,6 +86,8 @@ pub use halite_data as data;
 pub use halite_fetch as fetch;
 pub use halite_ir as ir;
 pub use halite_nn::{self as nn, Param};
+pub use halite_telemetry as telemetry;
+pub use halite_telemetry::{CounterSnapshot, Counters, Finding, FindingKind, Metric};
 pub use halite_train as train;
 
 /// What most programs need: `use halite::prelude::*`.
@@ -96,6 +99,7 @@ pub mod prelude {
     };
     pub use halite_data::{Dataset, Digits, InMemory, Labeled};
     pub use halite_nn::*;
+    pub use halite_telemetry::ClientMetrics;
     pub use halite_train::{Predict, Task, Trainer};
 }
 

@@ -11,6 +11,7 @@ use std::{
 use halite_core::{Client, Error, ErrorKind, Result};
 use halite_fetch::{Bar, Progress};
 use halite_pjrt::{LoadOptions, OptionValue, Plugin};
+use halite_telemetry::TelemetryOptions;
 
 use crate::{
     compile_cache::{CompileCache, CompileCacheOptions},
@@ -66,6 +67,9 @@ pub struct OpenOptions {
     pub offline: bool,
     /// Where compiled programs are kept; without it as `HALITE_COMPILE_CACHE` says.
     pub compile_cache: Option<CompileCacheOptions>,
+    /// What telemetry prints and writes; without it as `HALITE_DEBUG`, `HALITE_DUMP_DIR`,
+    /// `HALITE_METRICS_FILE` and `HALITE_SYNC` say.
+    pub telemetry: Option<TelemetryOptions>,
     /// Options for the plugin's client, by name, besides those that the accelerator means.
     pub client: Vec<(String, OptionValue)>,
     /// Of an NVIDIA device.
@@ -109,6 +113,7 @@ impl Default for OpenOptions {
             cache: None,
             offline: false,
             compile_cache: None,
+            telemetry: None,
             client: Vec::new(),
             cuda: CudaOptions::default(),
             tpu: TpuOptions::default(),
@@ -181,6 +186,10 @@ impl Accelerator {
         let mut opened = opened.map_err(|error| {
             Error::new(error.kind(), format!("accelerator {self}"), words(&error))
         })?;
+        let telemetry = options.telemetry.clone();
+        opened.client = telemetry
+            .unwrap_or_else(TelemetryOptions::from_env)
+            .attach(opened.client);
         if let Some(cache) = CompileCache::open(&kept, options.cache.as_deref())? {
             opened.client = opened
                 .client

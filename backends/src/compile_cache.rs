@@ -70,10 +70,11 @@ const MOST: usize = 10_000;
 /// ```
 /// use halite_backends::{Access, CompileCache, CompileCacheOptions};
 /// use halite_core::{Client, Null};
+/// use halite_telemetry::ClientMetrics;
 ///
 /// # let directory = tempfile::tempdir()?;
 /// let options = CompileCacheOptions { directory: Some(directory.path().into()), access: Access::ReadWrite, ..Default::default() };
-/// let client = Client::new(Null::new(1));
+/// let client = Client::new(Null::new(1)).measured();
 /// let client = match CompileCache::open(&options, None)? {
 ///     Some(cache) => client.with_program_cache(std::sync::Arc::new(cache)),
 ///     None => client, // it is turned off

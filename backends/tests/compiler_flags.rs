@@ -13,6 +13,7 @@ use halite_core::{
 };
 use halite_fetch::Bar;
 use halite_pjrt::{LoadOptions, Plugin};
+use halite_telemetry::ClientMetrics;
 
 /// `(x + c) - c`: at 1 and 1e10 it is 0 in IEEE arithmetic, and 1 where XLA may reorder sums.
 const CODE: &str = "module @reorder {

@@ -7,6 +7,7 @@ use halite_core::{
     Arg, Array, Client, CompileOptions, DType, HostArray, Launch, Mesh, Null, PartitionSpec,
     Program, Sharding, Signature, TensorType,
 };
+use halite_telemetry::ClientMetrics;
 use serde_json::Value;
 use tracing::Subscriber;
 use tracing_subscriber::{prelude::*, registry::Registry};
@@ -51,7 +52,7 @@ fn tracks(events: &[Value]) -> HashMap<(u64, u64), String> {
 
 /// Launches a program on two devices, in four steps.
 fn launch_four_steps() {
-    let client = Client::new(Null::new(2));
+    let client = Client::new(Null::new(2)).measured();
     let ty = TensorType::new(DType::F32, [2]);
     let program = Program {
         name: "double".into(),
@@ -63,6 +64,7 @@ fn launch_four_steps() {
         },
         partitions: 2,
         replicas: 1,
+        facts: None,
     };
     let options = CompileOptions {
         devices: client.local_devices(),

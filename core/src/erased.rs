@@ -1,11 +1,12 @@
-//! The only place that knows how to forget which backend it is, and to find it again.
+//! Type erasure of backends: object-safe twins of the contract's traits, and the checked downcast of
+//! launch arguments. Nothing else in the crate converts between the two.
 
 use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffer, DeviceId, Error, Event, Executable,
-    HostBytes, Launch, Launched, Metrics, OnFetched, OnReady, Placement, Platform, Program,
-    ProgramKey, ProgramMemory, Result, Signature, TensorType, Tiling,
+    HostBytes, Launch, Launched, OnFetched, OnReady, Placement, Platform, Program, ProgramKey,
+    ProgramMemory, Result, Signature, TensorType, Tiling, client::Session,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -138,11 +139,11 @@ impl<B: Backend> AnyBackend for B {
 pub(crate) trait AnyExecutable: Debug + Send + Sync {
     fn signature(&self) -> &Signature;
     fn devices(&self) -> &[DeviceId];
-    /// The results count what is done with them in `metrics`.
+    /// Queues one run, whose results belong to `session`.
     fn launch(
         &self,
         launch: Launch<'_, DeviceBuffer>,
-        metrics: &Arc<Metrics>,
+        session: &Arc<Session>,
     ) -> Result<Launched<DeviceBuffer>>;
     fn serialize(&self) -> Result<Vec<u8>>;
     fn memory(&self) -> Result<ProgramMemory>;
@@ -158,7 +159,7 @@ struct Typed<B: Backend> {
 }
 
 impl<B: Backend> Typed<B> {
-    fn typed<'a>(&self, arg: Arg<'a, DeviceBuffer>) -> Result<Arg<'a, B::Buffer>> {
+    fn downcast<'a>(&self, arg: Arg<'a, DeviceBuffer>) -> Result<Arg<'a, B::Buffer>> {
         match arg {
             Arg::Borrow(buffer) => (&*buffer.buffer as &dyn Any)
                 .downcast_ref()
@@ -174,7 +175,7 @@ impl<B: Backend> Typed<B> {
     #[cold]
     fn foreign(&self) -> Error {
         let message = format!(
-            "an argument is a buffer of another backend than {}",
+            "an argument is a buffer of another backend; this program runs on {}",
             self.platform
         );
         Error::invalid("launch", message).on(&self.platform)
@@ -191,15 +192,19 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     fn launch(
         &self,
         launch: Launch<'_, DeviceBuffer>,
-        metrics: &Arc<Metrics>,
+        session: &Arc<Session>,
     ) -> Result<Launched<DeviceBuffer>> {
-        // Collected where they are, if the backend's buffers are as small as handles on them.
-        let typed = |row: Vec<_>| row.into_iter().map(|arg| self.typed(arg)).collect();
-        let args = launch.args.into_iter().map(typed).collect::<Result<_>>()?;
+        // `collect` reuses the allocation if the backend's buffers are not larger than handles.
+        let downcast = |row: Vec<_>| row.into_iter().map(|arg| self.downcast(arg)).collect();
+        let args = launch
+            .args
+            .into_iter()
+            .map(downcast)
+            .collect::<Result<_>>()?;
         let launched = self.executable.launch(Launch { args })?;
         let erase = |buffer| DeviceBuffer {
             buffer: Box::new(buffer),
-            metrics: metrics.clone(),
+            session: session.clone(),
         };
         Ok(Launched {
             outputs: launched

@@ -12,14 +12,13 @@
 //! use std::sync::Arc;
 //!
 //! # fn main() -> halite_core::Result<()> {
-//! let client = Client::new(Null::new(4));                        // any backend: from here on, nothing depends on it
+//! let client = Client::new(Null::new(4)); // any backend; nothing below depends on which
 //! let mesh = Arc::new(Mesh::new([("data", 4)], client.local_devices())?);
 //! let by_rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
 //! let batch = HostArray::from_slice(&[0.0f32; 8 * 3], [8, 3])?;
-//! let array = Array::upload(&client, &batch, &by_rows)?;          // two rows go to each device
+//! let array = Array::upload(&client, &batch, &by_rows)?; // two rows go to each device
 //! assert_eq!(array.shards()[3].tensor_type().dims(), [2, 3]);
-//! assert_eq!(array.read()?, batch);                               // blocks, and is counted
-//! assert_eq!(client.counters().snapshot().blocking_reads, 4);
+//! assert_eq!(array.read()?, batch); // blocks
 //! # Ok(())
 //! # }
 //! ```
@@ -32,14 +31,14 @@ mod array;
 mod backend;
 mod client;
 mod collective;
-mod debug;
+mod compile_cause;
 mod dtype;
 mod erased;
 mod error;
 mod host;
 mod log;
-mod metrics;
 mod null;
+mod observer;
 mod pending;
 mod policy;
 mod program_cache;
@@ -55,23 +54,20 @@ pub use backend::{
     Launched, MemoryKind, MemoryStats, OnFetched, OnReady, Placement, Platform, Program,
     ProgramMemory, Signature,
 };
-pub use client::{Client, CounterSnapshot, Counters, DeviceBuffer, DeviceEvent, Loaded};
+pub use client::{Client, ClientId, DeviceBuffer, DeviceEvent, Loaded};
 pub use collective::{Collective, CollectiveExt, ReduceOp, SingleProcess, ThreadMember};
+#[doc(hidden)]
+pub use compile_cause::format_bytes;
+pub use compile_cause::{CompileCause, InputChange, LargeBuffer, Reason, Stages};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Shortage};
 pub use host::{AlignedBytes, HostArray, HostBytes};
 #[doc(hidden)]
 pub use log::warn_without_subscriber;
-pub use metrics::{
-    Input, Metric, Metrics,
-    activity::{
-        Activity, CompileCause, CompileRecord, FunctionActivity, InputActivity, InputChange,
-        LargeBuffer, Reason, SiteActivity, Stages,
-    },
-    findings::{Finding, FindingKind},
-    timer::{PERCENTILES, Timer, Timing},
-};
 pub use null::{Null, NullBuffer, NullDevice, NullEvent, NullExecutable};
+pub use observer::{
+    Compilation, ExecutableSource, LaunchObserver, Observer, QueuedLaunch, Transfer,
+};
 pub use pending::Pending;
 pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{Compiled, KeptProgram, ProgramCache, ProgramKey};

@@ -12,9 +12,10 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use halite_core::{
-    Array, Client, Error, ErrorKind, Input, Metrics, Result, Sharding,
+    Array, Client, Error, ErrorKind, Result, Sharding,
     wait::{default_limit, wait_until},
 };
+use halite_telemetry::{InputSource, Metrics};
 
 use crate::{
     batch::{DeviceBatch, HostBatch, Position},
@@ -59,8 +60,8 @@ pub struct Prefetch {
     waited_for_next: Duration,
     /// Whether the first batch is still to come.
     first: bool,
-    metrics: Arc<Metrics>,
-    input: Arc<Input>,
+    /// Where waits are recorded, if the client is measured.
+    telemetry: Option<(Arc<Metrics>, Arc<InputSource>)>,
 }
 
 impl Prefetch {
@@ -92,11 +93,11 @@ impl Prefetch {
             sharding.shard_type(ty)?;
         }
         let (schedule, stop) = (batches.schedule().clone(), batches.stopper());
-        let metrics = client.metrics().clone();
-        let input = metrics.input(
-            &batches.loader().dataset().name(),
-            batches.loader().options().workers,
-        );
+        let telemetry = Metrics::of(client).map(|metrics| {
+            let loader = batches.loader();
+            let input = metrics.input(&loader.dataset().name(), loader.options().workers);
+            (metrics.clone(), input)
+        });
         let (sender, receiver) = bounded(depth.max(1));
         let client = client.clone();
         let work = move || {
@@ -123,8 +124,7 @@ impl Prefetch {
             waited: Duration::ZERO,
             waited_for_next: Duration::ZERO,
             first: true,
-            metrics,
-            input,
+            telemetry,
         })
     }
 
@@ -188,8 +188,10 @@ impl Prefetch {
         };
         self.schedule = schedule;
         let waited = std::mem::take(&mut self.waited_for_next);
-        self.metrics
-            .input_waited(&self.input, waited, std::mem::take(&mut self.first));
+        let first = std::mem::take(&mut self.first);
+        if let Some((metrics, input)) = &self.telemetry {
+            metrics.input_waited(input, waited, first);
+        }
         Poll::Ready(Some(batch))
     }
 }

@@ -14,9 +14,9 @@ use std::{
 
 pub use halite_core::Stages;
 use halite_core::{
-    Activity, Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, Error,
-    FunctionActivity, HostArray, InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing,
-    PartitionSpec, Program, Reason, Result, Sharding, TensorType,
+    Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, Error, HostArray,
+    InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason,
+    Result, Sharding, TensorType,
     tree::{Empty, Family, Path, Tree},
 };
 use halite_ir::{Graph, Interface, Op, Port};
@@ -304,12 +304,14 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
-    /// What became of this function, in what a client [did](halite_core::Metrics::activity).
-    pub fn of<'a>(&self, activity: &'a Activity) -> Option<&'a FunctionActivity> {
-        activity
-            .functions
-            .iter()
-            .find(|function| *function.name == *self.name && function.origin == Some(self.origin))
+    /// The function's name. With [`origin`](Self::origin) it identifies the function in telemetry.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The line that created this function.
+    pub fn origin(&self) -> &'static Location<'static> {
+        self.origin
     }
 
     /// A name for dumps, reports and messages.
@@ -809,7 +811,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             },
             reason,
             stages,
-            graph: self.client.dumps().then(|| graph.to_string()),
+            graph: self.client.wants_graph().then(|| graph.to_string()),
             largest: largest(&graph, paths.zip(&program.signature.inputs)),
         };
         let mut options = self.options.clone();

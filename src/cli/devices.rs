@@ -7,6 +7,7 @@ use halite::{
     Array, DType, Error, ErrorKind, HostArray, Result, Sharding, TensorType,
     backends::{Accelerator, OpenOptions},
     fetch,
+    telemetry::ClientMetrics,
 };
 
 /// Show the devices, their memory, and the plugin behind them.

@@ -21,6 +21,7 @@ use halite_core::{
     Sharding, TensorType,
 };
 use halite_ir::{Binary, Dot, Graph, Interface, Op, Port, Unary, program};
+use halite_telemetry::ClientMetrics;
 
 /// A client of eight devices that keeps programs in `directory`.
 fn client(directory: &Path) -> Client {

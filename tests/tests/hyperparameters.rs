@@ -18,6 +18,7 @@ use halite_nn::{
     optim::{self, SlotsOf, clip_global_norm, clip_value},
     rng,
 };
+use halite_telemetry::ClientMetrics;
 use halite_tests::eval::{Function, eval, host, noise, try_eval_replicas};
 
 /// That `function` gives the same with its hyperparameters as arguments, as [`Jit`] has them, and

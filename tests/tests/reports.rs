@@ -1,7 +1,7 @@
 //! Reports of runs on the real plugin: findings with the responsible line or input, dumped
 //! programs, and traces.
 
-use std::{collections::HashMap, fs, time::Duration};
+use std::{collections::HashMap, fs, path::Path, time::Duration};
 
 use halite::{
     backends::{ChromeTrace, OpenOptions},
@@ -11,16 +11,24 @@ use halite::{
     prelude::*,
     train::Fitted,
 };
-use halite_core::{
-    CompileOptions, ErrorKind, FindingKind, Metric, Program, Reason, Sharding, Signature,
-};
+use halite_core::{CompileOptions, ErrorKind, Program, Reason, Sharding, Signature};
 use halite_nn::Jit;
+use halite_telemetry::{FindingKind, Metric, TelemetryOptions};
 use tracing_subscriber::prelude::*;
 
 fn client() -> Client {
     Accelerator::cpu()
         .open()
         .unwrap_or_else(|error| panic!("the tests need the CPU plugin: {error}"))
+}
+
+/// A client that writes every program to `dir`.
+fn dumping(backend: impl halite_core::Backend, dir: &Path) -> Client {
+    let options = TelemetryOptions {
+        dump_dir: Some(dir.into()),
+        ..TelemetryOptions::default()
+    };
+    options.attach(Client::new(backend))
 }
 
 #[derive(Tree, Clone, Debug)]
@@ -70,7 +78,7 @@ fn varying_batch_is_found_with_input_types_line() {
         [FindingKind::CompilesTooFrequent]
     );
     let want = "CompileTime too frequent: `loss` was compiled 11 times in 11 calls: dimension 0 (batch) of `x` and `y` varies: f32[23] -> \
-                f32[22]; give them one size: pad, with weight 0, or bucket (";
+                f32[22]; use one size: pad (with weight 0) or bucket (";
     let message = findings[0].to_string();
     assert!(message.starts_with(want), "{message}");
     assert!(
@@ -100,7 +108,7 @@ fn function_made_per_call_is_found_with_its_line() {
         loss(&client).run(&batch(&client, 8)).unwrap();
     }
     let message = client.metrics().activity().findings()[0].to_string();
-    let want = "CompileTime too frequent: `loss` was compiled 10 times in 10 calls: it is made anew each time at ";
+    let want = "CompileTime too frequent: `loss` was compiled 10 times in 10 calls: it is created for each call at ";
     assert!(
         message.starts_with(want) && message.contains("reports.rs:"),
         "{message}"
@@ -215,7 +223,7 @@ fn report_names_an_input_that_starves_the_device() {
         .find(starves)
         .unwrap_or_else(|| panic!("{report}"));
     assert!(
-        finding.contains("(loader, dataset Slow, workers 1); try `workers(4)`, --workers 4"),
+        finding.contains("(loader, dataset Slow, workers 1); try 4 workers"),
         "{finding}"
     );
     assert!(report.to_string().contains("\nnote  "), "{report}");
@@ -268,7 +276,7 @@ fn error_names_the_file_of_a_rejected_program() {
         .open_with(&OpenOptions::default(), &mut Bar::default())
         .expect("the CPU plugin")
         .plugin;
-    let client = Client::dumping(plugin.client(vec![]).unwrap(), directory.path());
+    let client = dumping(plugin.client(vec![]).unwrap(), directory.path());
     let code = "module { what is this }";
     let program = Program {
         name: "odd one".into(),
@@ -326,7 +334,7 @@ fn dump_has_graph_program_optimized_program_sizes() {
     let opened = Accelerator::cpu()
         .open_with(&Default::default(), &mut Bar::default())
         .unwrap();
-    let client = Client::dumping(
+    let client = dumping(
         opened
             .plugin
             .client(vec![("cpu_device_count".into(), 1i64.into())])

@@ -14,12 +14,12 @@ use std::{
 };
 
 use halite_core::{
-    Activity, Array, Error, ErrorKind, FunctionActivity, HostArray, Mesh, Pending, Result,
-    Sharding,
+    Array, Error, ErrorKind, HostArray, Mesh, Pending, Result, Sharding,
     tree::{Empty, Family, Leaf, Tree},
 };
 use halite_data::{Loader, Position};
 use halite_nn::{ArraySpec, Jit, Optimizer, rng};
+use halite_telemetry::{Activity, ClientMetrics, FunctionActivity};
 
 use crate::{
     Metrics, Report, Task, Trainer, TrainerOptions,
@@ -855,10 +855,9 @@ where
         }
         let activity = self.trainer.client.metrics().activity().since(&self.before);
         let queued = (now.step - now.first) as f64;
-        let busy = self
-            .programs
-            .step
-            .of(&activity)
+        let step = &self.programs.step;
+        let busy = activity
+            .function(step.name(), Some(step.origin()))
             .and_then(FunctionActivity::execute_mean);
         let busy = busy.map(|mean| mean.as_secs_f64() * queued);
         let training = now.training.as_secs_f64();

@@ -8,6 +8,7 @@ use halite_core::{
 };
 use halite_data::{Dataset, LastBatch, Loader, LoaderOptions, Prefetch};
 use halite_nn::{ArraySpec, Optimizer};
+use halite_telemetry::ClientMetrics;
 
 use crate::{
     Fitted, Predict, Strategy, Task,
@@ -394,7 +395,7 @@ impl Trainer {
     /// A trainer on these devices, with defaults for everything.
     pub fn builder(client: &Client) -> TrainerBuilder {
         TrainerBuilder {
-            client: client.clone(),
+            client: client.clone().measured(),
             devices: None,
             mesh: None,
             strategy: Strategy::default(),

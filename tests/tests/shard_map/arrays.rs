@@ -12,6 +12,7 @@ use halite_core::{
 };
 use halite_ir::{Graph, Interface, Port};
 use halite_nn::{ArrayCollectives, Jit};
+use halite_telemetry::ClientMetrics;
 use halite_tests::eval::{client, host, program};
 
 use crate::support::*;
@@ -65,7 +66,7 @@ fn an_array_comes_back_as_it_went_by_every_spec() {
 #[test]
 fn each_device_is_sent_its_part_and_no_more() {
     // A client of its own, whose counters no other test moves.
-    let client = halite_core::Client::new(halite_core::Null::new(8));
+    let client = halite_core::Client::new(halite_core::Null::new(8)).measured();
     let mesh = Arc::new(
         halite_core::Mesh::new([("data", 2), ("model", 4)], client.local_devices()).unwrap(),
     );
@@ -170,7 +171,7 @@ fn an_array_can_lie_otherwise_also_on_other_devices() {
 
 #[test]
 fn devices_send_parts_that_exist_without_the_host() {
-    let client = halite_core::Client::new(halite_core::Null::new(8));
+    let client = halite_core::Client::new(halite_core::Null::new(8)).measured();
     let mesh = |order: [u32; 8]| {
         Arc::new(
             halite_core::Mesh::new(
@@ -262,8 +263,8 @@ fn an_output_that_lies_otherwise_is_named() {
     assert_eq!(error.kind(), ErrorKind::Internal);
     assert_eq!(
         error.to_string(),
-        "check outputs: output 0 (`loss`), f32[4]: asked for (model) on mesh(data=2, model=2), which is in [2] parts, by device \
-         [0, 1, 0, 1]; the compiler laid it in [2] parts, by device [0, 0, 1, 1]. Please report it"
+        "check outputs: output 0 (`loss`), f32[4]: requested (model) on mesh(data=2, model=2), which is in [2] parts, by device \
+         [0, 1, 0, 1]; the compiler chose in [2] parts, by device [0, 0, 1, 1]. Please report it"
     );
 }
 

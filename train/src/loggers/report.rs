@@ -80,7 +80,7 @@ pub struct Report {
     pub seed: u64,
     /// Whether it was asked to stop before its last epoch.
     pub interrupted: bool,
-    /// What is worth changing: see [`Activity::findings`](halite_core::Activity::findings).
+    /// What is worth changing: see [`Activity::findings`](halite_telemetry::Activity::findings).
     #[serde(default)]
     pub findings: Vec<String>,
     /// The step this process went on from, if it resumed a run.

@@ -1,9 +1,9 @@
-//! How long launches run on the device, found from when their results are ready.
+//! Times of launches on the device, measured from the completion events of their results.
 //!
-//! Work on a device goes in the order of its launches, so a launch has run since the one before it
-//! was done, or since it was queued, whichever is later. Being told costs about a microsecond,
-//! which tiny steps would feel: where launches are short, only two in a row are asked for every 10
-//! ms, and the second one's time is known.
+//! A device runs its launches in order, so a launch has run since the previous one completed, or
+//! since it was queued, whichever is later. An event's callback costs about a microsecond, which
+//! tiny steps would notice: where launches are short, only two successive ones are observed every 10
+//! ms, which gives the time of the second.
 
 use std::{
     sync::{
@@ -13,27 +13,30 @@ use std::{
     time::{Duration, Instant},
 };
 
+use halite_core::{DeviceBuffer, QueuedLaunch};
 use tracing::Span;
 
-use super::{Function, Metric, Metrics, lock};
-use crate::DeviceBuffer;
+use crate::{
+    Metric, Metrics,
+    metrics::{Function, lock},
+};
 
 #[derive(Debug)]
 pub(crate) struct DeviceClock {
     started: Instant,
     every_launch: bool,
-    /// Nanoseconds since `started` before which nothing is timed.
+    /// Nanoseconds since `started` before which no launch is timed.
     due: AtomicU64,
-    /// Whether launches take so long that each can be timed.
+    /// Whether launches are long enough to time each of them.
     long: AtomicBool,
     timed: Mutex<Timed>,
 }
 
 #[derive(Debug, Default)]
 struct Timed {
-    /// The launch that was last timed.
+    /// Number of the launch that was observed last.
     last: Option<u64>,
-    /// For each device of a launch, by position: the newest launch whose end is known.
+    /// For each device of a launch, by position: the newest launch that completed, and when.
     done: Vec<Option<(u64, Instant)>>,
 }
 
@@ -47,21 +50,11 @@ impl Timed {
     }
 }
 
-/// A launch to time.
-pub(crate) struct TimedLaunch<'a> {
-    /// Number of the launch, over all programs of the client.
-    pub(crate) number: u64,
-    /// When the call that queued it began.
-    pub(crate) started: Instant,
-    /// When that call returned.
-    pub(crate) queued: Instant,
-    /// Results as `[device][output]`.
-    pub(crate) outputs: &'a [Vec<DeviceBuffer>],
-}
-
 impl DeviceClock {
+    /// Time between two samples of short launches.
     const PERIOD: Duration = Duration::from_millis(10);
 
+    /// Launches that take longer are all timed.
     const LONG: Duration = Duration::from_micros(200);
 
     pub(crate) fn new(every_launch: bool) -> Self {
@@ -74,7 +67,7 @@ impl DeviceClock {
         }
     }
 
-    /// Whether the end of a launch that is queued at `now` is to be asked for.
+    /// Returns whether to observe the completion of a launch that is queued at `now`.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.every_launch
             || self.long.load(Relaxed)
@@ -88,11 +81,13 @@ impl DeviceClock {
 }
 
 impl Metrics {
-    /// Times a launch on its first device, and on all of them if a profile listens.
+    /// Times a launch, the client's `number`th, on its first device, and on all of them if a profile
+    /// listens.
     pub(crate) fn time_launch(
         self: &Arc<Self>,
         function: &Arc<Function>,
-        launch: &TimedLaunch<'_>,
+        number: u64,
+        launch: &QueuedLaunch<'_>,
     ) {
         let profiled = tracing::enabled!(target: "halite::device", tracing::Level::TRACE);
         let devices = if profiled { usize::MAX } else { 1 };
@@ -104,32 +99,41 @@ impl Metrics {
         };
         for (position, outputs) in launch.outputs.iter().take(devices).enumerate() {
             if let Some(output) = outputs.first() {
-                self.time_on_device(function, launch, position, output, span.clone());
+                let on_device = OnDevice {
+                    number,
+                    position,
+                    output,
+                };
+                self.time_on_device(function, launch, &on_device, span.clone());
             }
         }
     }
 
-    /// Requests a notification when `output`, on the device at `position`, is ready.
+    /// Requests a notification when the launch completes on one device.
     fn time_on_device(
         self: &Arc<Self>,
         function: &Arc<Function>,
-        launch: &TimedLaunch<'_>,
-        position: usize,
-        output: &DeviceBuffer,
+        launch: &QueuedLaunch<'_>,
+        on_device: &OnDevice<'_>,
         span: Span,
     ) {
+        let &OnDevice {
+            number,
+            position,
+            output,
+        } = on_device;
         let Ok(ready) = output.ready() else { return };
-        let (number, device) = (launch.number, output.placement().device.0);
+        let device = output.placement().device.0;
         if position == 0 {
             let mut timed = lock(&self.clock.timed);
             let is_second = number > 0 && timed.last == Some(number - 1);
             timed.last = Some(number);
             if is_second {
-                let due = self.clock.nanos(launch.queued) + DeviceClock::PERIOD.as_nanos() as u64;
-                self.clock.due.store(due, Relaxed);
+                let next = self.clock.nanos(launch.queued) + DeviceClock::PERIOD.as_nanos() as u64;
+                self.clock.due.store(next, Relaxed);
             }
         }
-        // A launch that is done when it returns was run by the call itself.
+        // A launch that is complete when the call returns was run by the call itself.
         let begun = if ready.is_ready() {
             launch.started
         } else {
@@ -138,19 +142,19 @@ impl Metrics {
         let (metrics, function) = (self.clone(), function.clone());
         ready.notify_when_ready(Box::new(move |result| {
             let end = Instant::now();
-            let before = lock(&metrics.clock.timed).end(position, number, end);
-            let is_previous = |before: &(u64, Instant)| number > 0 && before.0 == number - 1;
-            let Some((_, before)) = before.filter(is_previous) else {
+            let done = lock(&metrics.clock.timed).end(position, number, end);
+            let previous = done.filter(|(previous, _)| number > 0 && *previous == number - 1);
+            let Some((_, previous_end)) = previous else {
                 return;
             };
             if result.is_err() {
                 return;
             }
-            let took = end.saturating_duration_since(before.max(begun));
+            let took = end.saturating_duration_since(previous_end.max(begun));
             if position == 0 {
                 metrics.clock.long.store(took > DeviceClock::LONG, Relaxed);
                 metrics.timer(Metric::Execute).add_at(end, took);
-                function.executed(took);
+                function.add_execution(took);
             }
             tracing::trace!(
                 target: "halite::device",
@@ -162,4 +166,14 @@ impl Metrics {
             );
         }));
     }
+}
+
+/// A launch as one device runs it.
+struct OnDevice<'a> {
+    /// Number of the launch, over all programs of the client.
+    number: u64,
+    /// Position of the device among those of the launch.
+    position: usize,
+    /// A result on this device.
+    output: &'a DeviceBuffer,
 }

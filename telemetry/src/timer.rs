@@ -1,4 +1,4 @@
-//! How often something happened and how long it took, counted without a lock.
+//! Lock-free timers.
 
 use std::{
     fmt,
@@ -6,19 +6,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Samples that a [`Timer`] keeps: the newest of them.
-const KEPT: usize = 1024;
+/// Number of samples that a [`Timer`] keeps.
+const CAPACITY: usize = 1024;
 
 /// The percentiles of a report.
 pub const PERCENTILES: [u32; 9] = [1, 5, 10, 20, 50, 80, 90, 95, 99];
 
-/// How often something happened and how long it took: a count, a sum, and the newest 1024 samples.
+/// A timer: the count and sum of all samples, and the newest 1024 samples.
 ///
 /// Adding a sample is four atomic stores and takes no lock. A reader that meets a writer may see
 /// the time of one sample with the value of another.
 ///
 /// ```
-/// use halite_core::Timer;
+/// use halite_telemetry::Timer;
 /// use std::time::Duration;
 ///
 /// let timer = Timer::new();
@@ -33,7 +33,7 @@ pub struct Timer {
     epoch: Instant,
     count: AtomicU64,
     nanos: AtomicU64,
-    /// A ring: sample `n` is at `n % KEPT`.
+    /// A ring: sample `n` is at `n % CAPACITY`.
     samples: Box<[Slot]>,
 }
 
@@ -43,27 +43,28 @@ struct Slot {
     nanos: AtomicU64,
 }
 
-/// What a [`Timer`] knew at one moment.
+/// The state of a [`Timer`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timing {
-    /// All samples ever.
+    /// Number of all samples.
     pub count: u64,
     /// Their sum.
     pub total: Duration,
-    /// The newest samples, oldest first: when each ended, since the timer was made, and how long it
-    /// took.
+    /// The newest samples, oldest first: the end, since the timer was created, and the duration.
     pub samples: Vec<(Duration, Duration)>,
 }
 
 impl Timer {
-    /// Without samples.
+    /// A timer without samples.
     pub fn new() -> Self {
         Timer::since(Instant::now())
     }
 
-    /// Whose samples' times count from `epoch`.
+    /// A timer whose samples' ends are relative to `epoch`.
     pub(crate) fn since(epoch: Instant) -> Self {
-        let samples = std::iter::repeat_with(Slot::default).take(KEPT).collect();
+        let samples = std::iter::repeat_with(Slot::default)
+            .take(CAPACITY)
+            .collect();
         Timer {
             epoch,
             count: AtomicU64::new(0),
@@ -88,7 +89,7 @@ impl Timer {
     /// Adds a sample that ended at `now`.
     pub fn add_at(&self, now: Instant, took: Duration) {
         let nanos = took.as_nanos() as u64;
-        let slot = &self.samples[self.count.fetch_add(1, Relaxed) as usize % KEPT];
+        let slot = &self.samples[self.count.fetch_add(1, Relaxed) as usize % CAPACITY];
         self.nanos.fetch_add(nanos, Relaxed);
         slot.at.store(
             now.saturating_duration_since(self.epoch).as_nanos() as u64,
@@ -97,7 +98,7 @@ impl Timer {
         slot.nanos.store(nanos, Relaxed);
     }
 
-    /// Runs `work`, and adds how long it took.
+    /// Runs `work` and adds its duration.
     pub fn time<R>(&self, work: impl FnOnce() -> R) -> R {
         let started = Instant::now();
         let result = work();
@@ -105,18 +106,18 @@ impl Timer {
         result
     }
 
-    /// Forgets all samples.
+    /// Removes all samples.
     pub fn clear(&self) {
         self.count.store(0, Relaxed);
         self.nanos.store(0, Relaxed);
     }
 
-    /// What it knows now.
+    /// The state now.
     pub fn timing(&self) -> Timing {
         let count = self.count.load(Relaxed);
-        let kept = (count as usize).min(KEPT);
+        let len = (count as usize).min(CAPACITY);
         let newest =
-            (count as usize - kept..count as usize).map(|index| &self.samples[index % KEPT]);
+            (count as usize - len..count as usize).map(|index| &self.samples[index % CAPACITY]);
         let sample = |slot: &Slot| {
             (
                 Duration::from_nanos(slot.at.load(Relaxed)),
@@ -149,14 +150,14 @@ impl fmt::Debug for Timer {
 }
 
 impl Timing {
-    /// The mean of all samples ever; zero if there are none.
+    /// Mean of all samples; zero without samples.
     pub fn mean(&self) -> Duration {
         self.total
             .checked_div(u32::try_from(self.count).unwrap_or(u32::MAX))
             .unwrap_or_default()
     }
 
-    /// The smallest kept sample that at least `percent` of the kept ones do not exceed.
+    /// The smallest of the newest samples that at least `percent` of them do not exceed.
     pub fn percentile(&self, percent: u32) -> Option<Duration> {
         self.percentiles([percent]).map(|[value]| value)
     }
@@ -174,7 +175,7 @@ impl Timing {
         (!values.is_empty()).then(|| percents.map(|percent| values[rank(percent)]))
     }
 
-    /// Samples in a second, over the time that the kept ones span; `None` with fewer than two.
+    /// Samples per second, over the time that the newest span; `None` with fewer than two.
     pub fn rate(&self) -> Option<f64> {
         let (first, last) = (self.samples.first()?, self.samples.last()?);
         // The first sample began before it ended.
@@ -182,7 +183,7 @@ impl Timing {
         (self.samples.len() > 1 && span > 0.0).then(|| self.samples.len() as f64 / span)
     }
 
-    /// Seconds spent in each second, over the time that the kept samples span; `None` with fewer
+    /// Sum of durations per second, over the time that the newest samples span; `None` with fewer
     /// than two.
     pub fn value_rate(&self) -> Option<f64> {
         let mean = self
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_samples_and_the_ring_keeps_the_newest() {
+    fn percentiles_are_those_of_the_newest_samples() {
         let timer = Timer::new();
         assert_eq!(timer.timing().percentile(50), None);
         for millis in 1..=100 {
@@ -213,12 +214,12 @@ mod tests {
             percentiles.map(|value| value.as_millis() as u32),
             PERCENTILES
         );
-        for _ in 0..2 * KEPT {
+        for _ in 0..2 * CAPACITY {
             timer.add(Duration::from_secs(1));
         }
         let timing = timer.timing();
-        assert_eq!(timing.count, 100 + 2 * KEPT as u64);
-        assert_eq!(timing.samples.len(), KEPT);
+        assert_eq!(timing.count, 100 + 2 * CAPACITY as u64);
+        assert_eq!(timing.samples.len(), CAPACITY);
         assert_eq!(
             timing.percentile(1),
             Some(Duration::from_secs(1)),
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_over_the_time_of_the_samples() {
+    fn rates_cover_the_time_span_of_the_samples() {
         let start = Instant::now();
         let timer = Timer::since(start);
         for second in 1..=10 {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn no_sample_of_several_threads_is_lost() {
+    fn samples_of_concurrent_threads_are_all_counted() {
         let timer = Arc::new(Timer::new());
         let threads: Vec<_> = (0..4)
             .map(|_| {

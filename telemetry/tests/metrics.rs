@@ -1,10 +1,14 @@
-//! What a client measures, and what it finds worth changing.
+//! Metrics and findings of clients on the null backend.
 
 use std::{sync::Arc, time::Duration};
 
 use halite_core::{
-    Activity, Arg, Array, Client, CompileOptions, FindingKind, HostArray, Input, InputActivity,
-    Launch, Metric, Null, Program, Sharding, Signature, TensorType,
+    Arg, Array, Client, CompileOptions, HostArray, Launch, Null, Program, Sharding, Signature,
+    TensorType,
+};
+use halite_telemetry::{
+    Activity, ClientMetrics, FindingKind, InputActivity, InputSource, Metric, Metrics,
+    TelemetryOptions,
 };
 
 fn program(name: &str) -> Program {
@@ -43,8 +47,8 @@ fn kinds(activity: &Activity) -> Vec<FindingKind> {
 }
 
 #[test]
-fn a_read_in_every_step_is_found_with_its_line() {
-    let client = Client::new(Null::new(1));
+fn read_in_every_step_is_found_with_its_line() {
+    let client = Client::new(Null::new(1)).measured();
     let step = client
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
@@ -73,8 +77,8 @@ fn a_read_in_every_step_is_found_with_its_line() {
 }
 
 #[test]
-fn a_loop_that_reads_now_and_then_is_left_alone() {
-    let client = Client::new(Null::new(1));
+fn read_every_tenth_step_is_not_reported() {
+    let client = Client::new(Null::new(1)).measured();
     let step = client
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
@@ -93,8 +97,8 @@ fn a_loop_that_reads_now_and_then_is_left_alone() {
 }
 
 #[test]
-fn a_program_that_is_compiled_for_every_launch_is_found() {
-    let client = Client::new(Null::new(1));
+fn compilation_for_every_launch_is_found() {
+    let client = Client::new(Null::new(1)).measured();
     let input = upload(&client);
     for _ in 0..11 {
         let step = client
@@ -111,14 +115,14 @@ fn a_program_that_is_compiled_for_every_launch_is_found() {
         "{message}"
     );
     assert!(
-        message.contains("keep what `compile` returns") && message.contains("metrics.rs:"),
+        message.contains("reuse what it returns") && message.contains("metrics.rs:"),
         "{message}"
     );
 }
 
 #[test]
-fn too_many_uploads_per_step_are_found_with_their_line() {
-    let client = Client::new(Null::new(1));
+fn many_uploads_per_step_are_found_with_their_line() {
+    let client = Client::new(Null::new(1)).measured();
     let step = client
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
@@ -140,7 +144,7 @@ fn too_many_uploads_per_step_are_found_with_their_line() {
     );
 }
 
-/// Ten seconds in which 100 batches were waited for so long in all.
+/// Activity of ten seconds that waited `waited` for 100 batches.
 fn fed(waited: Duration, workers: usize) -> Activity {
     let input = InputActivity {
         dataset: "crops".into(),
@@ -157,25 +161,25 @@ fn fed(waited: Duration, workers: usize) -> Activity {
 }
 
 #[test]
-fn an_input_that_starves_the_device_is_named_with_its_workers() {
+fn slow_input_is_reported_with_its_workers() {
     let message = fed(Duration::from_millis(4300), 1).findings()[0].to_string();
-    let want = "input pipeline starves the device: waited 4.30 s (43 % of the run) for the next of 100 batches (loader, dataset crops, \
-                workers 1); try `workers(4)`, --workers 4";
+    let want = "input pipeline starves the device: waited 4.30 s (43 % of the run) for the \
+                next of 100 batches (loader, dataset crops, workers 1); try 4 workers";
     assert_eq!(message, want);
     assert_eq!(kinds(&fed(Duration::from_millis(1500), 1)), []);
     let many = fed(Duration::from_secs(9), 4096).findings()[0].to_string();
     assert!(
         many.ends_with(
-            "there are workers enough: less work in `Dataset::read` helps, or a faster disk"
+            "more workers would not help; do less work in `Dataset::read`, or use a faster disk"
         ),
         "{many}"
     );
 }
 
 #[test]
-fn a_wait_for_the_first_batch_of_a_pass_is_no_starving() {
-    let client = Client::new(Null::new(1));
-    let input: Arc<Input> = client.metrics().input("crops", 1);
+fn wait_for_the_first_batch_is_not_reported() {
+    let client = Client::new(Null::new(1)).measured();
+    let input: Arc<InputSource> = client.metrics().input("crops", 1);
     client
         .metrics()
         .input_waited(&input, Duration::from_secs(100), true);
@@ -196,8 +200,8 @@ fn a_wait_for_the_first_batch_of_a_pass_is_no_starving() {
 }
 
 #[test]
-fn a_report_has_a_line_for_each_metric_and_counter_and_clearing_forgets() {
-    let client = Client::new(Null::new(1));
+fn report_lists_metrics_until_cleared() {
+    let client = Client::new(Null::new(1)).measured();
     let step = client
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
@@ -261,8 +265,8 @@ fn a_report_has_a_line_for_each_metric_and_counter_and_clearing_forgets() {
 }
 
 #[test]
-fn of_launches_in_a_row_some_are_timed_on_the_device() {
-    let client = Client::new(Null::new(1));
+fn some_of_successive_launches_are_timed() {
+    let client = Client::new(Null::new(1)).measured();
     let step = client
         .compile(&program("step"), &CompileOptions::default())
         .unwrap();
@@ -282,10 +286,14 @@ fn of_launches_in_a_row_some_are_timed_on_the_device() {
 }
 
 #[test]
-fn programs_are_dumped_with_their_sizes_where_it_is_asked_for() {
+fn dump_has_the_program_with_its_sizes() {
     let dir = std::env::temp_dir().join(format!("halite-dump-test-{}", std::process::id()));
-    let client = Client::dumping(Null::new(1), &dir);
-    assert!(client.dumps());
+    let options = TelemetryOptions {
+        dump_dir: Some(dir.clone()),
+        ..TelemetryOptions::default()
+    };
+    let client = options.attach(Client::new(Null::new(1)));
+    assert!(client.wants_graph());
     client
         .compile(&program("train step"), &CompileOptions::default())
         .unwrap();
@@ -306,4 +314,53 @@ fn programs_are_dumped_with_their_sizes_where_it_is_asked_for() {
         "{sizes}"
     );
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn client_without_observers_is_not_measured() {
+    let client = Client::new(Null::new(1));
+    assert!(Metrics::of(&client).is_none());
+    assert!(!client.wants_graph());
+    let (id, client) = (client.id(), client.measured());
+    assert_eq!(client.id(), id);
+    assert!(Metrics::of(&client).is_some());
+}
+
+#[test]
+fn buffers_of_the_unmeasured_client_stay_usable() {
+    let plain = Client::new(Null::new(1));
+    let input = upload(&plain);
+    let client = plain.measured();
+    let step = client
+        .compile(&program("step"), &CompileOptions::default())
+        .unwrap();
+    let args = vec![vec![Arg::Borrow(&input.shards()[0])]];
+    step.launch(Launch { args }).unwrap();
+    assert_eq!(client.counters().snapshot().launches, 1);
+}
+
+#[test]
+fn rejected_program_is_written_only_on_request() {
+    let mut rejected = program("odd one");
+    rejected.partitions = 2; // more than the client has devices
+    let compile = |options: TelemetryOptions| {
+        let client = options.attach(Client::new(Null::new(1)));
+        let error = client.compile(&rejected, &CompileOptions::default());
+        error.unwrap_err().to_string()
+    };
+    let error = compile(TelemetryOptions::default());
+    assert!(
+        error.contains("set HALITE_DUMP_DIR=DIR to write the program") && !error.contains(".mlir"),
+        "{error}"
+    );
+    let directory = tempfile::tempdir().unwrap();
+    for _ in 0..2 {
+        let error = compile(TelemetryOptions {
+            dump_dir: Some(directory.path().into()),
+            ..TelemetryOptions::default()
+        });
+        let path = error.split("the program is in ").nth(1);
+        let path = path.unwrap_or_else(|| panic!("{error}"));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "module {}");
+    }
 }

@@ -1,37 +1,37 @@
-//! Metrics as text for people.
+//! Metrics as a table and as a line of JSON.
 
-use std::{fmt::Write, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::fmt::Write;
 
-use crate::debug::json;
+use serde_json::json;
 
-use super::{
-    Metric, Metrics, lock,
-    timer::{PERCENTILES, Timing},
+use crate::{
+    Metric, Metrics, PERCENTILES, Timing,
+    text::{grouped, time},
 };
 
 impl Metrics {
-    /// All metrics and counters as a table: count, sum, mean, rate and percentiles of what is
-    /// timed; then what is counted.
+    /// All metrics and counters as tables: count, sum, mean, rate and percentiles of timers; then
+    /// counters.
     pub fn report(&self) -> String {
-        self.report_of(&|_| true)
+        self.tables(&|_| true)
     }
 
-    /// As [`report`](Self::report), of these names only. Names that there are not are left out.
+    /// The rows of [`report`](Self::report) with these names. Unknown names are ignored.
     pub fn short_report(&self, names: &[&str]) -> String {
-        self.report_of(&|name| names.contains(&name))
+        self.tables(&|name| names.contains(&name))
     }
 
-    /// The names of what is timed.
+    /// The names of all timers.
     pub fn timer_names(&self) -> Vec<String> {
         self.timings().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The names of what is counted.
+    /// The names of all counters.
     pub fn counter_names(&self) -> Vec<String> {
         self.counts().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// What is timed under this name; `None` if nothing is.
+    /// The timer of this name.
     pub fn timing(&self, name: &str) -> Option<Timing> {
         self.timings()
             .into_iter()
@@ -39,7 +39,7 @@ impl Metrics {
             .map(|(_, timing)| timing)
     }
 
-    /// What is counted under this name; `None` if nothing is.
+    /// The counter of this name.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.counts()
             .into_iter()
@@ -51,11 +51,9 @@ impl Metrics {
         let own = Metric::ALL
             .into_iter()
             .map(|metric| (metric.name().to_string(), self.timer(metric).timing()));
-        let named = lock(&self.named)
-            .iter()
-            .map(|(name, timer)| (name.to_string(), timer.timing()))
-            .collect::<Vec<_>>();
-        own.chain(named).collect()
+        let custom = self.custom_timers().into_iter();
+        let custom = custom.map(|(name, timer)| (name.to_string(), timer.timing()));
+        own.chain(custom).collect()
     }
 
     fn counts(&self) -> Vec<(String, u64)> {
@@ -74,7 +72,7 @@ impl Metrics {
         .collect()
     }
 
-    fn report_of(&self, wanted: &dyn Fn(&str) -> bool) -> String {
+    fn tables(&self, wanted: &dyn Fn(&str) -> bool) -> String {
         let percentiles = PERCENTILES.map(|percent| format!("{percent} %"));
         let head = ["metric", "count", "total", "mean", "rate"]
             .map(str::to_string)
@@ -122,38 +120,30 @@ impl Metrics {
         tables.collect::<Vec<_>>().join("\n")
     }
 
-    /// Every sample of every counter and timer now, as one line of JSON: for files that grow while
-    /// a program runs.
+    /// All counters and timers as one line of JSON, for files that grow while a program runs.
     pub fn json_line(&self) -> String {
-        let mut line = format!("{{\"seconds\":{:.3}", self.activity().time.as_secs_f64());
+        let mut line = serde_json::Map::new();
+        // Milliseconds are enough.
+        let seconds = (self.activity().time.as_secs_f64() * 1e3).round() / 1e3;
+        line.insert("seconds".into(), seconds.into());
         for (name, count) in self.counts() {
-            let _ = write!(line, ",{}:{count}", json(&name));
+            line.insert(name, count.into());
         }
-        for (name, timing) in self
-            .timings()
-            .into_iter()
-            .filter(|(_, timing)| timing.count > 0)
-        {
+        let timings = self.timings().into_iter();
+        for (name, timing) in timings.filter(|(_, timing)| timing.count > 0) {
             let median = timing.percentile(50).unwrap_or_default();
-            let (total, median) = (timing.total.as_secs_f64(), median.as_secs_f64());
-            let _ = write!(
-                line,
-                ",{}:{{\"count\":{},\"total\":{total:.9},\"median\":{median:.9}}}",
-                json(&name),
-                timing.count
-            );
+            let summary = json!({
+                "count": timing.count,
+                "total": timing.total.as_secs_f64(),
+                "median": median.as_secs_f64(),
+            });
+            line.insert(name, summary);
         }
-        line.push('}');
-        line
-    }
-
-    /// Steps told so far: see [`step`](Self::step).
-    pub fn steps(&self) -> u64 {
-        self.steps.load(Relaxed)
+        serde_json::Value::Object(line).to_string()
     }
 }
 
-/// Columns as wide as they must be: the first flush left, the others flush right.
+/// Aligns columns: the first to the left, the others to the right.
 fn table(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> = (0..rows[0].len())
         .map(|column| {
@@ -174,67 +164,6 @@ fn table(rows: &[Vec<String>]) -> String {
         }
         text.truncate(text.trim_end_matches(' ').len());
         text.push('\n');
-    }
-    text
-}
-
-/// A time in the unit that suits it, in three digits: `12.3 µs`.
-pub(crate) fn time(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    let (value, unit) = match seconds {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s if s >= 1e-6 => (s * 1e6, "µs"),
-        s => (s * 1e9, "ns"),
-    };
-    let digits = if value >= 100.0 || unit == "ns" {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {unit}")
-}
-
-/// Bytes in the unit that suits them: `1.50 GB`.
-pub(crate) fn bytes(bytes: u64) -> String {
-    let (value, unit) = match bytes as f64 {
-        b if b >= 1e12 => (b / 1e12, "TB"),
-        b if b >= 1e9 => (b / 1e9, "GB"),
-        b if b >= 1e6 => (b / 1e6, "MB"),
-        b if b >= 1e3 => (b / 1e3, "kB"),
-        b => return format!("{b:.0} B"),
-    };
-    let digits = if value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {unit}")
-}
-
-/// `1 step`, `1,000 steps`, `10 batches`.
-pub(crate) fn count(count: u64, what: &str) -> String {
-    let plural = if what.ends_with("ch") { "es" } else { "s" };
-    format!(
-        "{} {what}{}",
-        grouped(count),
-        if count == 1 { "" } else { plural }
-    )
-}
-
-/// `1,234,567`.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
     }
     text
 }

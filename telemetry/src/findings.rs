@@ -1,39 +1,39 @@
-//! What of a client's activity is worth changing, found by rules. Each finding names the line or
+//! Rules that find what makes a program slow in a client's activity. Each finding names the line or
 //! the input.
 
 use std::{fmt, panic::Location, time::Duration};
 
-use super::{
-    activity::{
-        Activity, CompileRecord, FunctionActivity, InputActivity, InputChange, Reason, SiteActivity,
-    },
-    report::{count, time},
+use halite_core::{InputChange, Reason};
+
+use crate::{
+    Activity, CompileRecord, FunctionActivity, InputActivity, SiteActivity,
+    text::{count, time},
 };
 
-/// Something that makes a program slow, in words, with the line or the input it comes from.
+/// Something that makes a program slow, with the line or the input that it comes from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
-    /// What kind of thing.
+    /// The kind of problem.
     pub kind: FindingKind,
-    /// What it is, with its numbers, and what would help.
+    /// The problem with its numbers, and what would help.
     pub message: String,
 }
 
-/// The kinds of [`Finding`], in the order in which they are told.
+/// The kinds of [`Finding`], in the order in which they are reported.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A function is compiled again and again.
+    /// A function is compiled repeatedly.
     CompilesTooFrequent,
     /// The host waits for the device in (nearly) every step.
     ReadPerStep,
-    /// The device waits for its batches.
+    /// The device waits for batches.
     InputStarves,
-    /// Many small copies to the devices in every step.
+    /// Every step makes many small uploads.
     ManyUploads,
-    /// Steps are so small that the device is idle while the host queues them.
+    /// Steps are so short that the device is idle while the host queues them.
     TinySteps,
-    /// Most of the time was compiling.
+    /// Compiling took most of the time.
     CompileShare,
 }
 
@@ -43,33 +43,32 @@ impl fmt::Display for Finding {
     }
 }
 
-/// With fewer steps nothing is said of what happens per step.
+/// Rules about steps need at least this number of steps.
 const FEWEST_STEPS: u64 = 8;
-/// Compiles of one function that are nothing special: the first, a last batch of another size, an
-/// evaluation.
+/// Expected number of compilations of one function: the first, and one for a smaller last batch.
 const USUAL_COMPILES: u64 = 2;
-/// Compiles per call above which they are too frequent.
+/// Compilations per call that are too many.
 const COMPILES_PER_CALL: f64 = 0.05;
-/// Reads by one line per step.
+/// Blocking reads of one line per step that are too many.
 const READS_PER_STEP: f64 = 0.5;
-/// Share of the time without compiling that may be spent waiting for batches.
+/// Share of the time without compiling that is too much for waiting for batches.
 const INPUT_SHARE: f64 = 0.2;
-/// Share of the time in which a device that works does not starve.
+/// Share of the time in which a device runs that does not starve.
 const BUSY_SHARE: f64 = 0.9;
-/// Uploads per step and device: a batch has a few arrays.
+/// Uploads per step and device that are too many: a batch has a few arrays.
 const UPLOADS_PER_STEP: f64 = 16.0;
-/// Launches that are so short on the device that queueing them takes as long.
+/// Mean time of launches on the device that is as short as queueing them.
 const TINY: Duration = Duration::from_micros(100);
-/// Share of the time in which the device of tiny launches works, below which a larger batch costs
+/// Share of the time in which the device runs tiny launches, below which a larger batch costs
 /// little.
 const TINY_BUSY_SHARE: f64 = 0.3;
-/// Share of the time spent compiling, in runs of at least [`LONG`].
+/// Share of the time that is too much for compiling, in runs of at least [`LONG`].
 const COMPILE_SHARE: f64 = 0.5;
-/// Runs that are shorter are tries.
+/// Shorter runs are experiments.
 const LONG: Duration = Duration::from_secs(60);
 
 impl Activity {
-    /// What is worth changing; empty when all is well.
+    /// Problems that are worth fixing; empty if there are none.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = self
             .functions
@@ -132,8 +131,8 @@ impl Activity {
             return None;
         }
         let message = format!(
-            "host read per step: {} in {} at {}, where the host waited {} ({}); read every hundredth step, or use \
-             `Array::fetch` and look later",
+            "host read per step: {} in {} at {}, where the host waited {} ({}); read every \
+             hundredth step, or use `Array::fetch` and take the value later",
             count(site.count, "blocking read"),
             count(steps, "step"),
             site.location,
@@ -163,15 +162,16 @@ impl Activity {
         } = input;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let hint = if *workers < 2 * cores {
-            format!("try `workers({0})`, --workers {0}", (2 * workers).max(4))
+            format!("try {} workers", (2 * workers).max(4))
         } else {
-            "there are workers enough: less work in `Dataset::read` helps, or a faster disk"
+            "more workers would not help; do less work in `Dataset::read`, or use a faster disk"
                 .to_string()
         };
         let message = format!(
-            "input pipeline starves the device: waited {} ({}) for the next of {} (loader, dataset {dataset}, workers {workers}); {hint}",
+            "input pipeline starves the device: waited {} ({} of the run) for the next of {} \
+             (loader, dataset {dataset}, workers {workers}); {hint}",
             time(input.waited),
-            share(input.waited, active).replace("of the time", "of the run"),
+            percent(ratio(input.waited, active)),
             count(*batches, "batch"),
         );
         Some(Finding {
@@ -195,11 +195,11 @@ impl Activity {
             return None;
         }
         let message = format!(
-            "TransferToDevice too frequent: {per_step:.0} uploads per step ({} to {}), {} of them at {}; put small arrays into one, or make \
-             constants of them",
+            "TransferToDevice too frequent: {per_step:.0} uploads per step ({} to {}), {} of them \
+             at {}; combine small arrays into one, or make them constants",
             count(uploads, "upload"),
             count(devices, "device"),
-            share_of(most.count as f64 / uploads as f64),
+            percent(most.count as f64 / uploads as f64),
             most.location
         );
         Some(Finding {
@@ -224,11 +224,11 @@ impl Activity {
             return None;
         }
         let message = format!(
-            "steps are tiny: the device works {} on a launch of `{}`, and is idle {} of the time; a larger batch, or a loop of steps in \
-             one program, costs little",
+            "steps are tiny: the device runs {} for a launch of `{}`, and is idle {} of the time; \
+             a larger batch, or a loop of steps in one program, costs little",
             time(mean),
             most.name,
-            share_of(1.0 - busy),
+            percent(1.0 - busy),
         );
         Some(Finding {
             kind: FindingKind::TinySteps,
@@ -249,7 +249,7 @@ impl Activity {
             "compiling took {} of {} ({}), longest for `{}`: {}; a longer run makes it small",
             time(compiling),
             time(self.time),
-            share_of(ratio(compiling, self.time)),
+            percent(ratio(compiling, self.time)),
             longest.function,
             time(longest.stages.total()),
         );
@@ -259,7 +259,7 @@ impl Activity {
         })
     }
 
-    /// Time of the remembered compiles: tracing, printing, compiling.
+    /// Time of the recorded compilations: tracing, printing, compiling.
     pub fn compile_time(&self) -> Duration {
         self.compiles
             .iter()
@@ -268,7 +268,7 @@ impl Activity {
     }
 }
 
-/// What the compiles of one function have in common.
+/// Describes the common reason of the compilations of one function.
 fn why_compiled(records: &[&CompileRecord], origin: Option<&'static Location<'static>>) -> String {
     let changes: Vec<&InputChange> = (records.iter())
         .filter_map(|record| {
@@ -286,29 +286,26 @@ fn why_compiled(records: &[&CompileRecord], origin: Option<&'static Location<'st
         .count();
     let made = origin.map_or(String::new(), |line| format!(" at {line}"));
     if firsts > records.len() / 2 {
-        return format!(
-            "it is made anew each time{made}; make it once, outside of the loop, and call it there"
-        );
+        return format!("it is created for each call{made}; create it once, outside of the loop");
     }
     let Some(last) = changes.last() else {
         return match records.last().map(|record| &record.reason) {
-            Some(Reason::Asked) => {
-                "the program is given to the compiler each time; keep what `compile` returns"
-                    .to_string()
+            Some(Reason::Requested) => {
+                "`compile` is called each time; reuse what it returns".to_string()
             }
             Some(reason) => reason.to_string(),
-            None => "the compiles are too long ago to say why".to_string(),
+            None => "the records of its compilations were dropped".to_string(),
         };
     };
-    // What varies, by input: dimensions, or all of the type, or the layout.
+    // What varies, by input: dimensions, the type, or the sharding.
     let mut varying: Vec<(String, String)> = Vec::new();
     for change in &changes {
         let aspect = aspect(change);
         if varying
             .iter()
-            .all(|(known, what)| *known != aspect || *what != change.what())
+            .all(|(known, what)| *known != aspect || *what != change.name())
         {
-            varying.push((aspect, change.what()));
+            varying.push((aspect, change.name()));
         }
     }
     let aspect = aspect(last);
@@ -318,7 +315,7 @@ fn why_compiled(records: &[&CompileRecord], origin: Option<&'static Location<'st
         .map(|(_, what)| &**what)
         .collect();
     let named = match inputs.as_slice() {
-        [] | [_] => last.what(),
+        [] | [_] => last.name(),
         [a, b] => format!("{a} and {b}"),
         [a, b, rest @ ..] => format!("{a}, {b} and {} more", rest.len()),
     };
@@ -327,17 +324,17 @@ fn why_compiled(records: &[&CompileRecord], origin: Option<&'static Location<'st
     } else {
         "varies"
     };
-    let (from, to) = last.both();
+    let (from, to) = last.describe();
     format!(
-        "{aspect} of {named} {verb}: {from} -> {to}; give them one size: pad, with weight 0, or bucket"
+        "{aspect} of {named} {verb}: {from} -> {to}; use one size: pad (with weight 0) or bucket"
     )
 }
 
-/// What of an input changed.
+/// The part of an input's type that changed.
 fn aspect(change: &InputChange) -> String {
     let (from, to) = (change.from.0.dims(), change.to.0.dims());
     if change.from.0 == change.to.0 {
-        return "the layout".to_string();
+        return "the sharding".to_string();
     }
     if change.from.0.dtype() != change.to.0.dtype() {
         return "the element type".to_string();
@@ -370,9 +367,9 @@ fn ratio(part: Duration, whole: Duration) -> f64 {
 }
 
 fn share(part: Duration, whole: Duration) -> String {
-    format!("{} of the time", share_of(ratio(part, whole)))
+    format!("{} of the time", percent(ratio(part, whole)))
 }
 
-fn share_of(share: f64) -> String {
+fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }

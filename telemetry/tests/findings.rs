@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use halite_core::{
-    Activity, CompileRecord, Finding, FindingKind, FunctionActivity, Reason, Stages,
-};
+use halite_core::{Reason, Stages};
+use halite_telemetry::{Activity, CompileRecord, Finding, FindingKind, FunctionActivity};
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)

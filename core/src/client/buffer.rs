@@ -1,0 +1,168 @@
+//! Buffers and events of any backend.
+
+use std::{fmt, panic::Location, sync::Arc, time::Instant};
+
+use super::{Client, Session};
+use crate::{
+    Error, OnFetched, OnReady, Pending, Placement, Result, TensorType, Transfer,
+    erased::{AnyBuffer, AnyEvent},
+};
+
+/// Data on one device of any backend. Dropping it frees the memory once queued work no longer needs
+/// it.
+pub struct DeviceBuffer {
+    pub(crate) buffer: Box<dyn AnyBuffer>,
+    pub(crate) session: Arc<Session>,
+}
+
+impl DeviceBuffer {
+    /// Element type and dimensions of the data on this device.
+    pub fn tensor_type(&self) -> &TensorType {
+        self.buffer.tensor_type()
+    }
+
+    /// The device, and the kind of its memory.
+    pub fn placement(&self) -> Placement {
+        self.buffer.placement()
+    }
+
+    /// Returns whether this client made it; other clients cannot use it.
+    pub(crate) fn is_of(&self, client: &Client) -> bool {
+        self.session.id == client.id()
+    }
+
+    /// The completion event of the work that computes the contents.
+    ///
+    /// # Errors
+    /// If the driver cannot provide it.
+    pub fn ready(&self) -> Result<DeviceEvent> {
+        Ok(DeviceEvent(self.buffer.ready()?))
+    }
+
+    /// Queues a copy to another device or kind of memory, or to the same.
+    ///
+    /// # Errors
+    /// If the device or its memory does not exist.
+    pub fn copy_to(&self, place: Placement) -> Result<Self> {
+        Ok(DeviceBuffer {
+            buffer: self.buffer.copy_to(place)?,
+            session: self.session.clone(),
+        })
+    }
+
+    /// Blocks until the row-major bytes are in `into`.
+    ///
+    /// # Errors
+    /// If `into` has another length than the type, or the computation of the contents failed.
+    #[track_caller]
+    pub fn read(&self, into: &mut [u8]) -> Result<()> {
+        let needed = self.tensor_type().bytes();
+        if into.len() != needed {
+            return Err(Error::invalid(
+                "read",
+                format!(
+                    "{} bytes to read into, {} needs {needed}",
+                    into.len(),
+                    self.tensor_type()
+                ),
+            ));
+        }
+        let _span = tracing::trace_span!("read", bytes = needed).entered();
+        let started = Instant::now();
+        let result = self.buffer.read(into);
+        let transfer =
+            Transfer::ending_now(needed, started, Location::caller(), self.placement().device);
+        self.session.observe(|observer| observer.read(&transfer));
+        result
+    }
+
+    /// Queues a copy to the host.
+    #[track_caller]
+    pub fn fetch(&self) -> Pending<Vec<u8>> {
+        let (pending, resolve) = Pending::new("fetch");
+        self.fetch_then(Box::new(resolve));
+        pending
+    }
+
+    /// Queues a copy to the host, and passes the row-major bytes to `then` on any thread.
+    #[track_caller]
+    pub fn fetch_then(&self, then: OnFetched) {
+        if self.session.observers.is_empty() {
+            return self.buffer.fetch(then);
+        }
+        self.session.observe(|observer| observer.fetch_queued());
+        let (session, started, size) = (
+            self.session.clone(),
+            Instant::now(),
+            self.tensor_type().bytes(),
+        );
+        let (caller, device) = (Location::caller(), self.placement().device);
+        self.buffer.fetch(Box::new(move |bytes| {
+            let transfer = Transfer::ending_now(size, started, caller, device);
+            session.observe(|observer| observer.fetched(&transfer));
+            then(bytes);
+        }));
+    }
+}
+
+impl fmt::Debug for DeviceBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "DeviceBuffer({} on device {})",
+            self.tensor_type(),
+            self.placement().device.0
+        )
+    }
+}
+
+/// Completion event of asynchronous work on a device of any backend.
+pub struct DeviceEvent(Box<dyn AnyEvent>);
+
+impl DeviceEvent {
+    /// Returns whether the work is done, successfully or not.
+    pub fn is_ready(&self) -> bool {
+        self.0.is_ready()
+    }
+
+    /// Blocks until the work is done.
+    ///
+    /// # Errors
+    /// The error of the work, however long ago it failed.
+    pub fn wait(&self) -> Result<()> {
+        self.0.wait()
+    }
+
+    /// Runs `then` once, on any thread; at once if the work is done.
+    pub fn on_ready(&self, then: OnReady) {
+        self.0.on_ready(then);
+    }
+
+    /// Runs a `notify` that only signals: it must neither block, launch nor read. It may run on a
+    /// thread that the driver's work needs, which saves a thread switch compared with
+    /// [`on_ready`](Self::on_ready).
+    pub fn notify_when_ready(&self, notify: OnReady) {
+        self.0.notify_when_ready(notify);
+    }
+
+    /// Describes the multi-device launches that are not done, for the error of a wait that timed
+    /// out. Empty where the driver does not know.
+    pub fn unfinished(&self) -> String {
+        self.0.unfinished()
+    }
+
+    /// A future of the completion, to wait for with a deadline or to `.await`. `name` is used in
+    /// the error of a wait that timed out.
+    pub fn pending(&self, name: &'static str) -> Pending<()> {
+        let (pending, resolve) = Pending::new(name);
+        self.0.notify_when_ready(Box::new(resolve));
+        pending
+    }
+}
+
+impl fmt::Debug for DeviceEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.is_ready() { "ready" } else { "pending" };
+        write!(f, "DeviceEvent({state})")
+    }
+}

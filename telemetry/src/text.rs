@@ -1,0 +1,50 @@
+//! Numbers as text for reports.
+
+use std::{panic::Location, time::Duration};
+
+/// Formats a time in its largest unit, with three digits: `12.3 µs`.
+pub(crate) fn time(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s if s >= 1e-6 => (s * 1e6, "µs"),
+        s => (s * 1e9, "ns"),
+    };
+    let digits = if value >= 100.0 || unit == "ns" {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// Formats a count with its noun: `1 step`, `1,000 steps`, `10 batches`.
+pub(crate) fn count(count: u64, noun: &str) -> String {
+    let plural = if noun.ends_with("ch") { "es" } else { "s" };
+    format!(
+        "{} {noun}{}",
+        grouped(count),
+        if count == 1 { "" } else { plural }
+    )
+}
+
+/// Groups digits by thousands: `1,234,567`.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Formats a line with a space before it, ` (src/main.rs:3:5)`, or nothing.
+pub(crate) fn parenthesized(line: Option<&'static Location<'static>>) -> String {
+    line.map_or(String::new(), |line| format!(" ({line})"))
+}
