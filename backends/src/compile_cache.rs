@@ -31,7 +31,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use halite_core::{Compiled, Error, ErrorKind, KeptProgram, ProgramCache, ProgramKey, Result};
+use halite_core::{CachedProgram, Compiled, Error, ErrorKind, ProgramCache, ProgramKey, Result};
 use halite_fetch::{Bytes, Cache};
 use sha2::{Digest, Sha256};
 
@@ -107,7 +107,7 @@ struct Library {
 
 /// A program that is kept.
 #[derive(Clone, Debug)]
-pub struct KeptEntry {
+pub struct CacheEntry {
     /// Its key.
     pub key: ProgramKey,
     /// The program's name.
@@ -197,7 +197,7 @@ impl CompileCache {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub fn entries(&self) -> Result<Vec<KeptEntry>> {
+    pub fn entries(&self) -> Result<Vec<CacheEntry>> {
         let mut entries = Vec::new();
         for file in self
             .files()?
@@ -213,7 +213,7 @@ impl CompileCache {
             else {
                 continue;
             };
-            entries.push(KeptEntry {
+            entries.push(CacheEntry {
                 key,
                 name,
                 platform,
@@ -463,7 +463,7 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
 }
 
 impl ProgramCache for CompileCache {
-    fn find(&self, key: &ProgramKey) -> Option<KeptProgram> {
+    fn find(&self, key: &ProgramKey) -> Option<CachedProgram> {
         let key = self
             .key_of(key)
             .inspect_err(|error| self.give_up(error))
@@ -488,7 +488,7 @@ impl ProgramCache for CompileCache {
                     // goes earlier.
                     _ = file::touch(&path);
                 }
-                Some(KeptProgram {
+                Some(CachedProgram {
                     serialized: entry.payload.to_vec(),
                     compile_time: entry.header.compile_time,
                 })
@@ -500,7 +500,7 @@ impl ProgramCache for CompileCache {
         }
     }
 
-    fn keep(
+    fn insert(
         &self,
         key: &ProgramKey,
         compiled: &Compiled<'_>,
@@ -552,7 +552,7 @@ impl ProgramCache for CompileCache {
         }
     }
 
-    fn refused(&self, key: &ProgramKey, reason: &Error) {
+    fn rejected(&self, key: &ProgramKey, reason: &Error) {
         if let Ok(key) = self.key_of(key) {
             self.end_load(&key);
             self.remove(&self.path_of(&key), reason);

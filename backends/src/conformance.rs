@@ -1,9 +1,9 @@
-//! What every backend must do, as cases that run on any client.
+//! Conformance suite of the contract: cases that run on any client.
 //!
-//! A backend that passes can be trained on: its transfers keep every bit, donation gives right
-//! results, waits tell every error, wrong arguments are refused and end nothing, launches from many
-//! threads and over many devices do not mix. The cases know nothing of PJRT; their programs are a
-//! few lines of StableHLO text each.
+//! A backend that passes can train models: its transfers are bit-exact, donation gives correct
+//! results, waits report every error, invalid arguments are rejected without side effects, and
+//! launches from several threads and over several devices are independent. The cases know nothing
+//! of PJRT; their programs are a few lines of StableHLO text each.
 //!
 //! ```
 //! use halite_backends::conformance::{self, Subject};
@@ -15,9 +15,9 @@
 //! # halite_core::Result::<()>::Ok(())
 //! ```
 //!
-//! What a backend need not do stands beside each case, with the reason; what it says it cannot do
-//! ([`ErrorKind::Unsupported`](halite_core::ErrorKind::Unsupported)) is skipped where the contract
-//! allows it.
+//! Platforms that need not pass a case are listed with it, with the reason. Optional operations
+//! that a backend does not support
+//! ([`ErrorKind::Unsupported`](halite_core::ErrorKind::Unsupported)) are skipped.
 
 mod devices;
 mod donation;
@@ -40,43 +40,43 @@ use halite_core::{Client, Result};
 
 use support::{Checked, Stop};
 
-/// One thing that every backend must do.
+/// A case: one promise of the contract.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// `group::a_sentence_with_underscores`.
+    /// The name, `group::words_with_underscores`.
     pub name: &'static str,
-    /// How many local devices it needs at least.
+    /// Minimum number of local devices.
     pub devices: usize,
-    /// How long it may take; longer is a hang, and a failure.
+    /// Time limit; a case that takes longer hangs, and fails.
     pub deadline: Duration,
-    /// Platforms that need not pass it, with the reason.
+    /// Platforms that need not pass it, with the reasons.
     pub exceptions: &'static [(&'static str, &'static str)],
     body: fn(&Subject) -> Checked,
 }
 
-/// How a case ended.
+/// Result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The backend does it.
+    /// The backend keeps the promise.
     Passed,
-    /// It does not: what was seen, and what was wanted.
+    /// The backend does not, with what was observed and expected.
     Failed(String),
-    /// The case says nothing about this backend, and why.
+    /// The case does not apply to this backend, with the reason.
     Skipped(String),
 }
 
-/// How all cases ended. Each entry begins with the case's name.
+/// Results of all cases, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The cases that passed, and how long each took.
+    /// Cases that passed, with their times.
     pub passed: Vec<(&'static str, Duration)>,
-    /// The cases that failed, and why.
+    /// Cases that failed, with what was observed.
     pub failed: Vec<(&'static str, String)>,
-    /// The cases that did not apply, and why.
+    /// Cases that did not apply, with the reasons.
     pub skipped: Vec<(&'static str, String)>,
 }
 
-/// What the cases run on: a client, and how to open one like it.
+/// Subject of the cases: a client, and a function that opens another one like it.
 #[derive(Clone)]
 pub struct Subject {
     client: Client,
@@ -85,7 +85,7 @@ pub struct Subject {
 
 type Open = dyn Fn() -> Result<Client> + Send + Sync;
 
-/// Every case, grouped.
+/// All cases, by group.
 pub fn cases() -> Vec<Case> {
     let groups = [
         transfers::CASES,
@@ -99,7 +99,7 @@ pub fn cases() -> Vec<Case> {
     groups.concat()
 }
 
-/// Runs the cases whose name contains `filter`, one after the other; all of them if it is empty.
+/// Runs the cases whose names contain `filter` (all if it is empty), one after the other.
 pub fn run(subject: &Subject, filter: &str) -> Outcome {
     let mut outcome = Outcome::default();
     for case in cases().iter().filter(|case| case.name.contains(filter)) {
@@ -136,62 +136,65 @@ impl Case {
         self
     }
 
-    /// The group it belongs to: what it is about.
+    /// The group, the part of the name before `::`.
     pub fn group(&self) -> &'static str {
         self.name.split("::").next().unwrap_or_default()
     }
 
-    /// The name as a sentence: `transfers: every type comes back bit for bit`.
+    /// The name in words: `transfers: every type round trips bit exactly`.
     pub fn sentence(&self) -> String {
         self.name.replacen("::", ": ", 1).replace('_', " ")
     }
 
-    /// Runs it on a thread of its own. A case that is late is given up, and its thread left behind.
+    /// Runs it on a new thread. If it exceeds its limit, the thread is abandoned.
     pub fn run(&self, subject: &Subject) -> Verdict {
         let platform = &*subject.client.platform().name;
         if let Some((_, reason)) = self.exceptions.iter().find(|(name, _)| *name == platform) {
-            return Verdict::Skipped(format!("not asked of {platform}: {reason}"));
+            return Verdict::Skipped(format!("not required of {platform}: {reason}"));
         }
         let here = subject.client.local_devices().len();
         if here < self.devices {
-            return Verdict::Skipped(format!("needs {} devices, there are {here}", self.devices));
+            return Verdict::Skipped(format!("needs {} devices, has {here}", self.devices));
         }
         let (send, receive) = mpsc::channel();
         let (subject, body) = (subject.clone(), self.body);
         let spawned = thread::Builder::new()
             .name(self.name.into())
             .spawn(move || {
-                // The panic hook says where it was.
+                // The panic hook reports where it was.
                 let caught = catch_unwind(AssertUnwindSafe(|| body(&subject)));
                 drop(subject);
-                // Nobody listens any more if it is late.
+                // The receiver is gone if the limit was exceeded.
                 let _ = send.send(caught.unwrap_or_else(|panic| {
-                    Err(Stop::Failed(format!("panicked: {}", words_of(&*panic))))
+                    Err(Stop::Failed(format!(
+                        "panicked: {}",
+                        panic_message(&*panic)
+                    )))
                 }));
             });
         if let Err(error) = spawned {
-            return Verdict::Failed(format!("no thread to run it on: {error}"));
+            return Verdict::Failed(format!("cannot create a thread: {error}"));
         }
         match receive.recv_timeout(self.deadline) {
             Ok(Ok(())) => Verdict::Passed,
             Ok(Err(Stop::Failed(message))) => Verdict::Failed(message),
             Ok(Err(Stop::Skipped(reason))) => Verdict::Skipped(reason),
             Err(_) => Verdict::Failed(format!(
-                "hangs: not done after {} s. Its thread is left behind and may disturb what runs after it",
+                "hangs: not done after {} s. Its thread is abandoned and may disturb later cases",
                 self.deadline.as_secs()
             )),
         }
     }
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-        .unwrap_or_else(|| "without words".to_owned())
+        .unwrap_or_else(|| "without a message".to_owned())
 }
 
 impl Outcome {
-    /// Notes how a case ended, and how long it took.
+    /// Adds the result of a case.
     pub fn add(&mut self, case: &Case, verdict: Verdict, took: Duration) {
         match verdict {
             Verdict::Passed => self.passed.push((case.name, took)),
@@ -202,7 +205,7 @@ impl Outcome {
 }
 
 impl fmt::Display for Outcome {
-    /// A line for each case that did not pass, and the counts.
+    /// Formats a line for each case that did not pass, and the counts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, reason) in &self.skipped {
             writeln!(f, "skipped {name}: {reason}")?;
@@ -221,16 +224,16 @@ impl fmt::Display for Outcome {
 }
 
 impl Subject {
-    /// An open client. Cases that open clients of their own are skipped.
+    /// A subject without a way to open another client; cases that need one are skipped.
     pub fn new(client: Client) -> Self {
         Subject { client, open: None }
     }
 
-    /// A client opened by `open`, which cases may call to open more: of the same platform, with as
-    /// many devices.
+    /// A subject opened by `open`, which cases call to open more clients of the same platform with
+    /// the same number of devices.
     ///
     /// # Errors
-    /// What `open` says.
+    /// The error of `open`.
     pub fn opened_by(open: impl Fn() -> Result<Client> + Send + Sync + 'static) -> Result<Self> {
         Ok(Subject {
             client: open()?,
@@ -243,12 +246,12 @@ impl Subject {
         &self.client
     }
 
-    /// Another client.
+    /// Opens another client.
     fn another(&self) -> Checked<Client> {
         match &self.open {
             Some(open) => Ok(open()?),
             None => Err(Stop::Skipped(
-                "needs a way to open another client".to_owned(),
+                "needs a function that opens another client".to_owned(),
             )),
         }
     }
@@ -273,10 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn names_are_there_once_and_say_their_group() {
+    fn names_are_unique() {
         let mut names = HashSet::new();
         for case in cases() {
-            assert!(names.insert(case.name), "{} is there twice", case.name);
+            assert!(names.insert(case.name), "{} is duplicated", case.name);
             assert!(
                 case.name
                     .split_once("::")
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_hangs_or_panics_or_lacks_devices_has_a_verdict_and_no_more() {
+    fn hang_or_panic_is_a_verdict() {
         let case = |body| Case::new("test::a_case", body);
         let hang = |_: &Subject| -> Checked {
             thread::sleep(Duration::from_secs(30));
@@ -296,22 +299,19 @@ mod tests {
         };
         let late = case(hang).seconds(0).run(&null());
         assert!(
-            matches!(&late, Verdict::Failed(message) if message.starts_with("hangs: not done after 0 s")),
+            matches!(&late, Verdict::Failed(message) if message.starts_with("hangs: not done")),
             "{late:?}"
         );
         let panics = case(|_| panic!("of {}", 7)).run(&null());
         assert_eq!(panics, Verdict::Failed("panicked: of 7".into()));
         let lacks = case(|_| Ok(())).devices(3).run(&null());
-        assert_eq!(
-            lacks,
-            Verdict::Skipped("needs 3 devices, there are 2".into())
-        );
+        assert_eq!(lacks, Verdict::Skipped("needs 3 devices, has 2".into()));
         let excepted = case(|_| Ok(()))
             .except(&[("null", "it is nothing")])
             .run(&null());
         assert_eq!(
             excepted,
-            Verdict::Skipped("not asked of null: it is nothing".into())
+            Verdict::Skipped("not required of null: it is nothing".into())
         );
         let fails = case(|_| Err(Stop::Failed("no".into()))).run(&null());
         assert_eq!(fails, Verdict::Failed("no".into()));
@@ -319,13 +319,13 @@ mod tests {
             .run(&Subject::new(Client::new(Null::new(1))));
         assert_eq!(
             alone,
-            Verdict::Skipped("needs a way to open another client".into())
+            Verdict::Skipped("needs a function that opens another client".into())
         );
     }
 
-    /// The suite must be able to fail: a backend whose buffers hold zeros is no backend for values.
+    /// The suite must be able to fail: on a backend whose buffers hold zeros.
     #[test]
-    fn a_backend_that_loses_values_fails_the_cases_on_values() {
+    fn backend_that_loses_values_fails() {
         let subject = null();
         let mut lenient = Vec::new();
         for mut case in cases() {

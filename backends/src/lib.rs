@@ -36,7 +36,7 @@ pub use halite_pjrt as pjrt;
 
 pub use accelerator::{Accelerator, OpenOptions, Opened};
 pub use compile_cache::{
-    Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles,
+    Access, CacheEntry, CompileCache, CompileCacheOptions, DamagedFile, FileCount, OtherFiles,
     Verified,
 };
 pub use locate::{Located, Search, Source, install};

@@ -34,7 +34,7 @@ fn keep(cache: &CompileCache, number: u8, payload: &[u8]) {
         platform: "cpu",
         compile_time,
     };
-    cache.keep(&key(number), &compiled, &|| Ok(payload.to_vec()));
+    cache.insert(&key(number), &compiled, &|| Ok(payload.to_vec()));
 }
 
 fn found(cache: &CompileCache, number: u8) -> Option<Vec<u8>> {
@@ -222,7 +222,7 @@ fn a_load_that_comes_back_leaves_no_marker() {
     cache.loaded(&key(1));
     assert_eq!(names(directory.path()), [program]);
     assert!(found(&cache, 1).is_some());
-    cache.refused(&key(1), &Error::invalid("load", "of another plugin"));
+    cache.rejected(&key(1), &Error::invalid("load", "of another plugin"));
     assert_eq!(names(directory.path()), [""; 0]);
 }
 

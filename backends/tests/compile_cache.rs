@@ -37,7 +37,7 @@ fn keep(cache: &CompileCache, number: u8, payload: &[u8]) {
         platform: "cpu",
         compile_time: LONG,
     };
-    cache.keep(&key(number), &compiled, &|| Ok(payload.to_vec()));
+    cache.insert(&key(number), &compiled, &|| Ok(payload.to_vec()));
 }
 
 fn found(cache: &CompileCache, number: u8) -> Option<Vec<u8>> {
@@ -154,7 +154,7 @@ fn what_a_backend_refuses_goes() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     keep(&cache, 1, b"code");
-    cache.refused(&key(1), &Error::invalid("load", "of another plugin"));
+    cache.rejected(&key(1), &Error::invalid("load", "of another plugin"));
     assert_eq!(names(directory.path()), [""; 0]);
 }
 
@@ -291,14 +291,14 @@ fn what_cannot_be_serialized_is_not_kept_and_however_fast_it_compiled_the_rest_i
         platform: "cpu",
         compile_time: Duration::ZERO,
     };
-    cache.keep(&key(1), &compiled, &|| {
+    cache.insert(&key(1), &compiled, &|| {
         Err(Error::new(
             ErrorKind::Unsupported,
             "serialize",
             "this plugin cannot",
         ))
     });
-    cache.keep(&key(2), &compiled, &|| Ok(b"code".to_vec()));
+    cache.insert(&key(2), &compiled, &|| Ok(b"code".to_vec()));
     assert_eq!(
         (found(&cache, 1), found(&cache, 2)),
         (None, Some(b"code".to_vec()))

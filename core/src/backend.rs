@@ -1,45 +1,81 @@
-//! What a driver of an accelerator implements.
+//! The contract between halite and a driver of accelerators: the traits that a driver implements.
 //!
-//! [`Backend`] is the family of types that drive one kind of accelerator together. Programs do not
-//! see it: they hold a [`Client`](crate::Client), which hides the family. Every method returns as
-//! soon as the work is queued, except those that say they block.
+//! [`Backend`] with [`Device`], [`Buffer`], [`Executable`] and [`Event`] is PJRT as a family of
+//! safe Rust traits: a backend compiles StableHLO programs, holds buffers, and launches executables
+//! asynchronously. Programs do not use it directly: they hold a [`Client`](crate::Client), which
+//! erases the types. `halite-pjrt` implements it for every PJRT plugin, and [`Null`](crate::Null)
+//! is the smallest implementation.
+//!
+//! # Asynchrony
+//!
+//! A method returns as soon as its work is queued, except those that say that they block. Work on
+//! one device runs in the order in which it was queued. Errors of queued work are reported by the
+//! events and reads of its results.
+//!
+//! # Differences from PJRT
+//!
+//! - **Data is dense and row-major.** Device layouts (minor-to-major order, tiles) are the
+//!   driver's; uploads and reads never expose them.
+//! - **A donated argument is moved.** PJRT lists the arguments *not* to donate with each launch;
+//!   here [`Arg::Donate`] owns the buffer, so that it cannot be used afterwards.
+//! - **Arguments are checked.** Plugins trust their callers and may abort the process. A backend
+//!   returns an error for arguments of another type, device or client, and queues nothing.
+//! - **Types are declared.** A [`Program`] has a [`Signature`], against which a backend checks what
+//!   it compiled or deserialized.
+//! - **Compile options are names and values**, not a protobuf; replicas and partitions belong to
+//!   the program.
+//! - **Host memory has two ownerships**, [`HostBytes::Borrowed`] and [`HostBytes::Shared`], instead
+//!   of `PJRT_HostBufferSemantics`.
+//! - **Not part of the contract:** topologies without devices, chunked transfers, raw buffers,
+//!   custom calls and key-value stores. What a driver need not support is
+//!   [`ErrorKind::Unsupported`].
+//! - **Nothing is measured here.** Telemetry observes the client: see
+//!   [`Observer`](crate::Observer).
 
 use std::{fmt, sync::Arc};
 
 use crate::{Error, ErrorKind, HostBytes, ProgramFacts, ProgramKey, Result, TensorType, Tiling};
 
-/// One kind of accelerator: the family of types that drive it together.
+/// A driver of one kind of accelerator: the family of types that belong together.
+///
+/// It corresponds to `PJRT_Client`. [Conformance
+/// tests](https://docs.rs/halite-backends/latest/halite_backends/conformance) check every promise
+/// of these traits on any implementation.
 pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
-    /// One device.
+    /// A device.
     type Device: Device;
-    /// Bytes on one device.
+    /// Data on one device.
     type Buffer: Buffer<Event = Self::Event>;
-    /// A compiled program.
+    /// A compiled program, loaded on its devices.
     type Executable: Executable<Self>;
-    /// Something that will have happened.
+    /// Completion event of asynchronous work.
     type Event: Event;
 
-    /// What this is.
+    /// Name and version of the driver.
     fn platform(&self) -> &Platform;
 
-    /// Every device of the job, in id order, also those of other processes.
+    /// Every device of the job in id order, those of other processes included.
     fn devices(&self) -> &[Self::Device];
 
-    /// Copies host data of type `ty` to a device.
+    /// Queues a copy of host data of type `ty` to a device.
     ///
     /// # Errors
-    /// If the number of bytes is not that of `ty`, or there is no such place.
+    /// If the number of bytes is not that of `ty`, or the device or its memory does not exist.
     fn upload(&self, bytes: HostBytes<'_>, ty: &TensorType, to: Placement) -> Result<Self::Buffer>;
 
-    /// Compiles for the devices that `options` names. Blocks until compiled.
+    /// Compiles for the devices that `options` names. Blocks.
+    ///
+    /// # Errors
+    /// If the compiler rejects the program, the signature is not the program's, or the devices do
+    /// not exist.
     fn compile(&self, program: &Program, options: &CompileOptions) -> Result<Self::Executable>;
 
     /// Loads what [`Executable::serialize`] returned on this platform and version, for a program of
-    /// this signature. `name` is for people, as [`Program::name`].
+    /// this signature. `name` is used in messages, as [`Program::name`] is.
     ///
     /// # Errors
-    /// If the bytes are damaged, or of another platform or version: never hands to a driver what is
-    /// not its own.
+    /// If the bytes are damaged, or of another platform or version; the driver never sees such
+    /// bytes.
     fn load(
         &self,
         serialized: &[u8],
@@ -48,11 +84,11 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
         options: &CompileOptions,
     ) -> Result<Self::Executable>;
 
-    /// A digest of all that decides what [`compile`](Self::compile) makes of this: the program
-    /// without its locations, the options as they are sent, the driver's build, the devices. Two
-    /// processes that get the same key may use each other's compiled programs.
+    /// A digest of everything that the result of [`compile`](Self::compile) depends on: the program
+    /// without its source locations, the options as sent to the driver, the driver's build, the
+    /// devices. Processes that get the same key may use each other's executables.
     ///
-    /// `None` for what is not to be kept: without it here, nothing of a backend is.
+    /// `None` if the executable must not be cached, which is the default.
     fn program_key(&self, _program: &Program, _options: &CompileOptions) -> Option<ProgramKey> {
         None
     }
@@ -60,13 +96,13 @@ pub trait Backend: fmt::Debug + Send + Sync + Sized + 'static {
 
 /// One device of a [`Backend`].
 pub trait Device: fmt::Debug + Send + Sync + 'static {
-    /// Its id, unique in the job.
+    /// The id, unique in the job.
     fn id(&self) -> DeviceId;
 
     /// The process of the job that drives it; 0 when there is one.
     fn process(&self) -> u32;
 
-    /// Whether this process can upload to it.
+    /// Returns whether this process can upload to it.
     fn is_local(&self) -> bool;
 
     /// The model, as the vendor spells it: `TPU v5 lite`, `NVIDIA H200`.
@@ -75,13 +111,13 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// The kinds of memory a buffer of this device can be in; the first is the default.
     fn memories(&self) -> &[MemoryKind];
 
-    /// The slice of the job that it is in: devices of one slice have a fast network between them. 0
-    /// when there is one.
+    /// The slice that it belongs to: a fast network connects the devices of a slice. 0 when there
+    /// is one.
     fn slice(&self) -> usize {
         0
     }
 
-    /// What else the driver says of it, as (name, value).
+    /// Further attributes that the driver reports, as (name, value).
     fn attributes(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -89,83 +125,89 @@ pub trait Device: fmt::Debug + Send + Sync + 'static {
     /// Memory in use now.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the driver keeps no count.
+    /// [`ErrorKind::Unsupported`] where the driver does not count it.
     fn memory(&self) -> Result<MemoryStats>;
 }
 
-/// Called once with the bytes of a fetch, on any thread.
+/// Callback of a fetch, called once with the bytes, on any thread.
 pub type OnFetched = Box<dyn FnOnce(Result<Vec<u8>>) + Send>;
 
-/// Called once when an event has happened, on any thread.
+/// Callback of an event, called once when the work is done, on any thread.
 pub type OnReady = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// Bytes on one device. Dropping frees them once queued work no longer needs them.
+/// Data on one device. Dropping it frees the memory once queued work no longer needs it.
 pub trait Buffer: fmt::Debug + Send + Sync + Sized + 'static {
     /// See [`Backend::Event`].
     type Event: Event;
 
-    /// Element type and dimensions of what this device holds.
+    /// Element type and dimensions of the data on this device.
     fn tensor_type(&self) -> &TensorType;
 
-    /// Where it is.
+    /// The device, and the kind of its memory.
     fn placement(&self) -> Placement;
 
-    /// Happens when the contents are computed.
+    /// The completion event of the work that computes the contents.
     ///
     /// # Errors
-    /// If the driver cannot tell.
+    /// If the driver cannot provide it.
     fn ready(&self) -> Result<Self::Event>;
 
     /// Queues a copy to another device or kind of memory, or to the same.
     fn copy_to(&self, place: Placement) -> Result<Self>;
 
     /// Blocks until the row-major bytes are in `into`, whose length is that of the type.
+    ///
+    /// # Errors
+    /// If the computation of the contents failed.
     fn read(&self, into: &mut [u8]) -> Result<()>;
 
-    /// Queues a copy to the host, and hands the row-major bytes to `then` when they are there.
+    /// Queues a copy to the host, and calls `then` with the row-major bytes when they arrive.
     /// `then` must neither block, launch nor read: it may run on a thread that the driver's work
     /// needs.
     fn fetch(&self, then: OnFetched);
 }
 
-/// Something that will have happened: a computation, a copy.
+/// Completion event of asynchronous work: a launch or a copy.
 pub trait Event: Send + Sync + 'static {
-    /// Whether it has happened, well or not.
+    /// Returns whether the work is done, successfully or not.
     fn is_ready(&self) -> bool;
 
-    /// Blocks until it has happened; an error of the work is returned here, also when it is long
-    /// past. A wait that takes longer than the backend allows is [`ErrorKind::DeadlineExceeded`].
+    /// Blocks until the work is done.
+    ///
+    /// # Errors
+    /// The error of the work, however long ago it failed. [`ErrorKind::DeadlineExceeded`] for a
+    /// wait that takes longer than the backend allows.
     fn wait(&self) -> Result<()>;
 
-    /// Runs `then` once, on any thread; at once if it has happened. It may launch; one that blocks
-    /// holds up later callbacks. The event may be dropped before.
+    /// Runs `then` once, on any thread; at once if the work is done. `then` may launch; if it
+    /// blocks it delays later callbacks. The event may be dropped before.
     fn on_ready(&self, then: OnReady);
 
-    /// As [`on_ready`](Self::on_ready), for a `notify` that only signals: it must neither block,
-    /// launch nor read. It may run on a thread that the driver's work needs, which saves a switch
-    /// of threads.
+    /// Runs a `notify` that only signals: it must neither block, launch nor read. It may run on a
+    /// thread that the driver's work needs, which saves a thread switch compared with
+    /// [`on_ready`](Self::on_ready).
     fn notify_when_ready(&self, notify: OnReady) {
         self.on_ready(notify);
     }
 
-    /// The launches over several devices that are not done, for the message of a wait that is late:
-    /// which programs, since when, on which devices. Empty where the driver does not know.
+    /// Describes the multi-device launches that are not done, for the error of a wait that timed
+    /// out: programs, start times, devices. Empty where the driver does not know.
     fn unfinished(&self) -> String {
         String::new()
     }
 }
 
-/// One argument of a launch.
+/// An argument of a launch.
 #[derive(Debug)]
 pub enum Arg<'a, Buf> {
-    /// Read only; still there afterwards.
+    /// Read only; stays valid.
     Borrow(&'a Buf),
-    /// Moved in: the program may reuse its memory, and no handle is left.
+    /// Moved into the launch: the program may reuse its memory.
     Donate(Buf),
 }
 
 impl<Buf> Arg<'_, Buf> {
-    /// The buffer, whichever way it is passed.
+    /// The buffer, borrowed or donated.
     pub fn buffer(&self) -> &Buf {
         match self {
             Arg::Borrow(buffer) => buffer,
@@ -179,21 +221,21 @@ impl<Buf> Arg<'_, Buf> {
 #[derive(Debug)]
 pub struct Launch<'a, Buf> {
     /// `args[device][input]`. An input that the signature does not list as donated must be
-    /// borrowed; one that it lists may still be borrowed, and is then copied by the device first.
+    /// borrowed. One that it lists may be borrowed, too; the device then copies it first.
     pub args: Vec<Vec<Arg<'a, Buf>>>,
 }
 
-/// Results of one launch as `[device][output]`. An output is ready when its [`Buffer::ready`] event
-/// is.
+/// Results of one launch as `[device][output]`. Their contents are computed when the event of
+/// [`Buffer::ready`] is ready.
 #[derive(Debug)]
 pub struct Launched<Buf> {
     /// `outputs[device][output]`.
     pub outputs: Vec<Vec<Buf>>,
 }
 
-/// A compiled program on its devices.
+/// A compiled program, loaded on its devices. It corresponds to `PJRT_LoadedExecutable`.
 pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
-    /// Types of arguments and results, as one device sees them.
+    /// Types of arguments and results, per device.
     fn signature(&self) -> &Signature;
 
     /// The devices it runs on, in the order of launches.
@@ -202,20 +244,20 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     /// Queues one run.
     ///
     /// # Errors
-    /// If an argument has another type, or is on another device, than the program wants; nothing is
-    /// queued then, and donated buffers are lost.
+    /// If an argument has another type, device or client than the program expects. Nothing is
+    /// queued then, but donated buffers are lost.
     fn launch(&self, launch: Launch<'_, B::Buffer>) -> Result<Launched<B::Buffer>>;
 
-    /// Bytes for [`Backend::load`].
+    /// Serializes the executable, for [`Backend::load`].
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver cannot.
     fn serialize(&self) -> Result<Vec<u8>>;
 
-    /// Memory the program needs on each device, as the compiler planned it.
+    /// Memory that the program needs on each device, as planned by the compiler.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the driver does not say.
+    /// [`ErrorKind::Unsupported`] where the driver does not report it.
     fn memory(&self) -> Result<ProgramMemory> {
         Err(Error::new(
             ErrorKind::Unsupported,
@@ -224,11 +266,11 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
         ))
     }
 
-    /// Which part of each result the devices have, as the compiler laid them. `None` is what this
-    /// driver cannot say of one.
+    /// The sharding of each result as the compiler chose it. `None` where the driver does not
+    /// report that of one result.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the driver does not say.
+    /// [`ErrorKind::Unsupported`] where the driver does not report it.
     fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
         Err(Error::new(
             ErrorKind::Unsupported,
@@ -237,10 +279,10 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
         ))
     }
 
-    /// The compiler's own estimates, as (name, value): `flops`, `bytes accessed`.
+    /// The compiler's cost estimates, as (name, value): `flops`, `bytes accessed`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the driver does not say.
+    /// [`ErrorKind::Unsupported`] where the driver does not report it.
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         Err(Error::new(
             ErrorKind::Unsupported,
@@ -249,47 +291,46 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
         ))
     }
 
-    /// The program as the compiler made it: the name of its form, such as `hlo_with_config`, and
-    /// its bytes.
+    /// The optimized program: its format, such as `hlo_with_config`, and its bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the driver does not give it.
+    /// [`ErrorKind::Unsupported`] where the driver does not provide it.
     fn optimized(&self) -> Result<(String, Vec<u8>)> {
         Err(Error::new(
             ErrorKind::Unsupported,
             "optimized program",
-            "this backend does not give it",
+            "this backend does not provide it",
         ))
     }
 }
 
-/// A program in the form every backend takes, and the types on its border.
+/// A StableHLO program with its signature.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// For people: names dumps, reports and errors.
+    /// Name for dumps, reports and errors.
     pub name: Arc<str>,
     /// StableHLO, as MLIR text or bytecode.
     pub code: Arc<[u8]>,
-    /// Types of arguments and results, as one device sees them.
+    /// Types of arguments and results, per device.
     pub signature: Signature,
-    /// How many devices share the work of one run, each on its part of the tensors (SPMD
-    /// partitions). At least 1.
+    /// Number of SPMD partitions: devices that share one run, each with its shards of the tensors.
+    /// At least 1.
     pub partitions: usize,
-    /// How many times the program runs side by side, each run on tensors of its own, and able to
-    /// exchange them by collective ops. At least 1.
+    /// Number of replicas: runs side by side on tensors of their own, which collectives exchange.
+    /// At least 1.
     pub replicas: usize,
     /// What is known of the code; `None` for a program from elsewhere, which backends search.
     pub facts: Option<ProgramFacts>,
 }
 
 impl Program {
-    /// How many devices one run takes.
+    /// Number of devices of one run.
     pub fn devices(&self) -> usize {
         self.partitions * self.replicas
     }
 }
 
-/// Types of arguments and results of a program, as one device sees them.
+/// Types of arguments and results of a program, per device.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Signature {
     /// Argument types.
@@ -300,7 +341,7 @@ pub struct Signature {
     pub donated: Vec<usize>,
 }
 
-/// Where and how to compile.
+/// Devices and flags of a compilation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompileOptions {
     /// One device per replica and partition, replicas outermost. Empty means the first devices of
@@ -310,7 +351,7 @@ pub struct CompileOptions {
     pub flags: Vec<(String, FlagValue)>,
 }
 
-/// Value of a compiler option. Plugins are strict about its type.
+/// Value of a compiler option. Plugins reject a value of another type.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the types of options")]
 pub enum FlagValue {
@@ -320,12 +361,12 @@ pub enum FlagValue {
     Str(String),
 }
 
-/// What a backend is.
+/// Name and version of a backend.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Platform {
     /// `cpu`, `cuda`, `tpu`, `null`.
     pub name: Arc<str>,
-    /// The driver's own words on its version.
+    /// The driver's description of its version.
     pub version: String,
 }
 
@@ -336,16 +377,16 @@ pub struct DeviceId(pub u32);
 /// A kind of memory that a device can use.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum MemoryKind {
-    /// The device's own.
+    /// Memory of the device itself.
     #[default]
     Device,
-    /// Of the host, page-locked, so that the device reaches it.
+    /// Page-locked memory of the host, which the device can access.
     PinnedHost,
-    /// Of the host, pageable.
+    /// Pageable memory of the host.
     UnpinnedHost,
 }
 
-/// A device, and a kind of its memory.
+/// A device and a kind of its memory.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Placement {
     /// The device.
@@ -355,7 +396,7 @@ pub struct Placement {
 }
 
 impl From<DeviceId> for Placement {
-    /// The device's own memory.
+    /// The memory of the device itself.
     fn from(device: DeviceId) -> Self {
         Placement {
             device,
@@ -369,9 +410,9 @@ impl From<DeviceId> for Placement {
 pub struct MemoryStats {
     /// In use now.
     pub in_use: u64,
-    /// The most that was in use at once.
+    /// Largest use so far.
     pub peak: Option<u64>,
-    /// What may be used.
+    /// Limit of the use.
     pub limit: Option<u64>,
 }
 
@@ -382,12 +423,12 @@ pub struct ProgramMemory {
     pub arguments: u64,
     /// Results.
     pub outputs: u64,
-    /// Results that reuse a donated argument's memory.
+    /// Results that reuse the memory of donated arguments.
     pub aliased: u64,
     /// Scratch memory during a run.
     pub temporary: u64,
     /// The program itself.
     pub code: u64,
-    /// The most in use at once during a run, where the compiler says.
+    /// Largest use during a run, where the compiler reports it.
     pub peak: Option<u64>,
 }

@@ -253,7 +253,7 @@ impl Client {
                     };
                     return Ok(self.loaded(executable, Some(program), cause, source, duration));
                 }
-                Err(reason) => cache.refused(key, &reason),
+                Err(reason) => cache.rejected(key, &reason),
             }
         }
         let started = Instant::now();
@@ -273,7 +273,7 @@ impl Client {
                 platform: &self.platform().name,
                 compile_time,
             };
-            cache.keep(key, &compiled, &|| executable.serialize());
+            cache.insert(key, &compiled, &|| executable.serialize());
         }
         Ok(self.loaded(executable, Some(program), cause, source, compile_time))
     }

@@ -1,11 +1,12 @@
-//! One error type for the whole stack: what failed, where, with which values, and what would work.
+//! The error type of the whole stack.
 
 use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc};
 
 /// `Result` with halite's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What failed, where, and (through [`kind`](Error::kind)) what a caller can do about it.
+/// An error: the operation, the platform, a message with the values and what would work, and a
+/// [kind](Error::kind) that a caller can act on.
 ///
 /// Prints as `upload on cuda: 12 bytes given, f32[2, 3] needs 24`.
 pub struct Error(Box<Parts>);
@@ -18,34 +19,34 @@ struct Parts {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What a caller can do about an [`Error`].
+/// The kinds of [`Error`], by what a caller can do about them.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Someone asked for it to stop.
+    /// The operation was stopped on request.
     Cancelled,
-    /// A file or a download is not what it should be: wrong digest, length or format.
+    /// A file or a download has a wrong digest, length or format.
     Corrupt,
-    /// A wait took longer than it may.
+    /// A wait exceeded its limit.
     DeadlineExceeded,
-    /// Training met a number that is not finite.
+    /// Training produced a number that is not finite.
     Diverged,
-    /// A fault of halite or of a plugin: please report it.
+    /// A bug in halite or in a plugin: please report it.
     Internal,
-    /// The caller gave values that cannot work.
+    /// The caller passed invalid values.
     InvalidArgument,
     /// Reading or writing a file failed.
     Io,
-    /// The device or the host has not enough memory.
+    /// The device or the host does not have enough memory.
     OutOfMemory,
-    /// What is needed is not here, or not now: no device, no plugin, no network.
+    /// A device, a plugin, a network or another resource is not available here or now.
     Unavailable,
-    /// This platform or version cannot do it.
+    /// The platform or its version does not support the operation.
     Unsupported,
 }
 
 impl Error {
-    /// `op` is what was being done (`upload`, `compile`); `message` says with which values it
+    /// An error of the operation `op` (`upload`, `compile`). `message` has the values with which it
     /// failed and what would work.
     pub fn new(
         kind: ErrorKind,
@@ -66,45 +67,45 @@ impl Error {
         Error::new(ErrorKind::InvalidArgument, op, message)
     }
 
-    /// Says one thing more, after what it says.
+    /// Appends a note to the message.
     pub fn with_note(mut self, note: &str) -> Self {
         self.0.message = format!("{}; {note}", self.0.message);
         self
     }
 
-    /// Names the platform it happened on.
+    /// Sets the platform on which it occurred.
     pub fn on(mut self, platform: &Arc<str>) -> Self {
         self.0.platform = Some(platform.clone());
         self
     }
 
-    /// Keeps what caused it; printed after the message, and returned by `source`.
+    /// Sets the cause, which is printed after the message and returned by `source`.
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.0.source = Some(source.into());
         self
     }
 
-    /// What a caller can do about it.
+    /// The kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// What was being done.
+    /// The operation that failed.
     pub fn op(&self) -> &str {
         &self.0.op
     }
 
-    /// With which values it failed, and what would work.
+    /// The message without operation, platform and cause.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// By how much memory does not suffice, where that is known.
+    /// The memory that is missing, where that is known.
     pub fn shortage(&self) -> Option<Shortage> {
         self.0.source.as_deref()?.downcast_ref().copied()
     }
 
-    /// The platform it happened on, where one was involved.
+    /// The platform on which it occurred, if any.
     pub fn platform(&self) -> Option<&str> {
         self.0.platform.as_deref()
     }
@@ -131,7 +132,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// The same words as `Display`, with the kind: this is what `fn main() -> Result<()>` prints.
+    /// Formats as `Display` does, with the kind: `fn main() -> Result<()>` prints it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} ({:?})", self.0.kind)
     }
@@ -146,22 +147,22 @@ impl StdError for Error {
     }
 }
 
-/// By how much memory does not suffice: the source of an [`ErrorKind::OutOfMemory`] error where it
-/// is known.
+/// Missing memory: the source of an [`ErrorKind::OutOfMemory`] error where it is known.
 ///
 /// ```
 /// use halite_core::{Error, ErrorKind, Shortage};
 ///
 /// let shortage = Shortage { required: 3 << 30, available: 2 << 30 };
-/// let error = Error::new(ErrorKind::OutOfMemory, "compile", "`step` does not fit").caused_by(shortage);
+/// let error = Error::new(ErrorKind::OutOfMemory, "compile", "`step` does not fit");
+/// let error = error.caused_by(shortage);
 /// assert_eq!(error.shortage(), Some(shortage));
-/// assert!(error.to_string().ends_with("3.00 GiB needed on each device, 2.00 GiB there"));
+/// assert!(error.to_string().ends_with("3.00 GiB needed on each device, 2.00 GiB available"));
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Shortage {
-    /// Bytes that are needed on each device.
+    /// Bytes needed on each device.
     pub required: u64,
-    /// Bytes that each device has for it.
+    /// Bytes available on each device.
     pub available: u64,
 }
 
@@ -170,7 +171,7 @@ impl fmt::Display for Shortage {
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
         write!(
             f,
-            "{:.2} GiB needed on each device, {:.2} GiB there",
+            "{:.2} GiB needed on each device, {:.2} GiB available",
             gib(self.required),
             gib(self.available)
         )

@@ -1,11 +1,13 @@
 //! The contract between accelerators and programs.
 //!
-//! A driver implements [`Backend`] and its four companions: [`Device`], [`Buffer`], [`Executable`],
-//! [`Event`]. Everyone else holds a [`Client`], which hides which backend it is, and [`Array`]s:
-//! logical tensors laid over a [`Mesh`] of devices by a [`Sharding`]. [`tree`] is how structs of
-//! tensors are named, visited and rebuilt.
+//! A driver implements [`Backend`] with [`Device`], [`Buffer`], [`Executable`] and [`Event`].
+//! Programs hold a [`Client`], which erases the backend's type, and [`Array`]s: global tensors that
+//! a [`Sharding`] distributes over a [`Mesh`] of devices. [`tree`] names, visits and rebuilds
+//! structs of tensors. An [`Observer`] sees what a client does.
 //!
-//! Nothing here knows an operation, a model or a file format.
+//! Nothing here knows an operation, a model or a file format, counts or prints anything, or reads
+//! an environment variable, except for the limit of waits and the filter of warnings without a
+//! subscriber.
 //!
 //! ```
 //! use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, Sharding};
@@ -70,7 +72,7 @@ pub use observer::{
 };
 pub use pending::Pending;
 pub use policy::{DTypePolicy, LossScale, Narrowing};
-pub use program_cache::{Compiled, KeptProgram, ProgramCache, ProgramKey};
+pub use program_cache::{CachedProgram, Compiled, ProgramCache, ProgramKey};
 pub use program_facts::ProgramFacts;
 pub use sharding::{Mesh, MeshAxes, PartitionSpec, Sharding, Tiling, list_axes};
 pub use tensor_type::TensorType;

@@ -1,5 +1,4 @@
-//! Warnings that reach people: through `tracing` where a program has a subscriber, otherwise to
-//! stderr.
+//! Warnings: `tracing` events where a program has a subscriber, lines on stderr otherwise.
 
 use std::{
     env, fmt,
@@ -10,8 +9,8 @@ use tracing::{dispatcher, subscriber::NoSubscriber};
 
 /// Logs a warning: `warning!("{} is ignored", name)`, with the arguments of `format!`.
 ///
-/// It is an event of `tracing`. A program without a subscriber has it on stderr instead, unless
-/// `HALITE_LOG` asks for less than warnings. A stderr that cannot be written to is no error.
+/// It is a `tracing` event. In a program without a subscriber it goes to stderr, unless
+/// `HALITE_LOG` excludes warnings. Errors of stderr are ignored.
 #[macro_export]
 macro_rules! warning {
     ($($message:tt)+) => {{
@@ -20,12 +19,12 @@ macro_rules! warning {
     }};
 }
 
-/// Writes a warning of the module `target` to stderr, if nothing listens to `tracing` and
-/// `HALITE_LOG` lets it pass: the second half of [`warning!`](crate::warning).
+/// Writes a warning of the module `target` to stderr, if there is no `tracing` subscriber and
+/// `HALITE_LOG` includes it: the second half of [`warning!`](crate::warning).
 #[doc(hidden)]
 pub fn warn_without_subscriber(target: &str, message: fmt::Arguments<'_>) {
     let has_subscriber = dispatcher::get_default(|dispatch| !dispatch.is::<NoSubscriber>());
-    if !has_subscriber && warns(env::var("HALITE_LOG").ok().as_deref(), target) {
+    if !has_subscriber && includes_warnings(env::var("HALITE_LOG").ok().as_deref(), target) {
         // One write, so that lines of several threads do not mix.
         _ = io::stderr()
             .lock()
@@ -33,10 +32,10 @@ pub fn warn_without_subscriber(target: &str, message: fmt::Arguments<'_>) {
     }
 }
 
-/// Whether warnings of `target` pass a filter as in `HALITE_LOG`: a level, or `target=level`,
-/// separated by commas. The most specific target decides. Without a filter they pass; targets that
-/// a filter does not mention do not.
-fn warns(filter: Option<&str>, target: &str) -> bool {
+/// Returns whether a filter as in `HALITE_LOG` includes warnings of `target`. A filter is a list,
+/// separated by commas, of levels and `target=level`; the most specific target decides. No filter
+/// includes all warnings, and a filter excludes targets that it does not mention.
+fn includes_warnings(filter: Option<&str>, target: &str) -> bool {
     let passes = |level: &str| match level.trim().to_ascii_lowercase().as_str() {
         "off" | "error" | "0" | "1" => Some(false),
         "warn" | "info" | "debug" | "trace" | "2" | "3" | "4" | "5" => Some(true),
@@ -56,7 +55,7 @@ fn warns(filter: Option<&str>, target: &str) -> bool {
                     .to_string(),
                 passes,
             ),
-            // A target alone has every level.
+            // A target without a level includes every level.
             None => (level.trim().to_string(), true),
         }
     };
@@ -74,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filter_decides_by_the_most_specific_target() {
+    fn most_specific_target_of_filter_decides() {
         let target = "halite_nn::jit";
         for (filter, passes) in [
             (None, true),
@@ -89,7 +88,7 @@ mod tests {
             (Some("off,halite_nn::jit=info"), true),
             (Some("halite_nn"), true),
         ] {
-            assert_eq!(warns(filter, target), passes, "{filter:?}");
+            assert_eq!(includes_warnings(filter, target), passes, "{filter:?}");
         }
     }
 }

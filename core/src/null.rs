@@ -1,5 +1,5 @@
-//! A backend that does nothing, for measuring what everything around it costs, and for examples in
-//! documents.
+//! A backend that does nothing, for measuring the overhead of everything around it and for examples
+//! in documentation.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     Program, Result, Signature, TensorType,
 };
 
-/// A backend whose buffers hold zeros, and whose programs take no time and return zeros.
+/// A backend whose buffers hold zeros, and whose programs return zeros at once.
 #[derive(Debug)]
 pub struct Null {
     platform: Platform,
@@ -17,7 +17,7 @@ pub struct Null {
 }
 
 impl Null {
-    /// With so many devices.
+    /// A backend with `devices` devices.
     pub fn new(devices: u32) -> Self {
         let devices = (0..devices).map(|id| NullDevice(DeviceId(id))).collect();
         Null {
@@ -35,7 +35,11 @@ impl Null {
         }
         Err(Error::invalid(
             op,
-            format!("no device {}; there are {}", device.0, self.devices.len()),
+            format!(
+                "unknown device {}; expected 0 to {}",
+                device.0,
+                self.devices.len() as i64 - 1
+            ),
         )
         .on(&self.platform.name))
     }
@@ -75,7 +79,7 @@ impl Backend for Null {
         }
         if devices.len() != program.devices() {
             let message = format!(
-                "`{}` wants {} devices, got {}",
+                "`{}` needs {} devices, got {}",
                 program.name,
                 program.devices(),
                 devices.len()
@@ -101,7 +105,7 @@ impl Backend for Null {
         Err(Error::new(
             ErrorKind::Unsupported,
             "load",
-            "nothing is serialized by this backend",
+            "this backend does not serialize programs",
         )
         .on(&self.platform.name))
     }
@@ -132,7 +136,7 @@ impl Device for NullDevice {
     }
 }
 
-/// A buffer of [`Null`]: a type and a place.
+/// A buffer of [`Null`]: a type and a placement.
 #[derive(Debug)]
 pub struct NullBuffer {
     ty: TensorType,
@@ -166,7 +170,7 @@ impl Buffer for NullBuffer {
     }
 }
 
-/// Zero bytes; memory for them that is not there is an error.
+/// Allocates zero bytes.
 fn zeros(length: usize) -> Result<Vec<u8>> {
     let no_memory = |_| {
         Error::new(
@@ -178,7 +182,7 @@ fn zeros(length: usize) -> Result<Vec<u8>> {
     bytemuck::allocation::try_zeroed_vec(length).map_err(no_memory)
 }
 
-/// An event of [`Null`], which has always happened.
+/// An event of [`Null`], which is always ready.
 #[derive(Debug)]
 pub struct NullEvent;
 
@@ -194,7 +198,7 @@ impl Event for NullEvent {
     }
 }
 
-/// A program of [`Null`]: its types.
+/// A program of [`Null`]: its signature and devices.
 #[derive(Debug)]
 pub struct NullExecutable {
     devices: Vec<DeviceId>,
@@ -224,7 +228,7 @@ impl Executable<Null> for NullExecutable {
         {
             let given: Vec<_> = launch.args.iter().map(types).collect();
             let message = format!(
-                "arguments {given:?}, want {:?} on each of {} devices",
+                "got arguments {given:?}, expected {:?} on each of {} devices",
                 self.signature.inputs,
                 self.devices.len()
             );
@@ -249,7 +253,7 @@ impl Executable<Null> for NullExecutable {
         Err(Error::new(
             ErrorKind::Unsupported,
             "serialize",
-            "there is nothing to serialize",
+            "this backend does not serialize programs",
         ))
     }
 }

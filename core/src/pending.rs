@@ -1,4 +1,4 @@
-//! A value that is on its way: to poll, to wait for with a deadline, or to `.await`.
+//! Futures of device work: to poll, to wait for with a deadline, or to `.await`.
 
 use std::{
     fmt,
@@ -14,11 +14,11 @@ use crate::{
     wait::{default_limit, wait_until},
 };
 
-/// A value that is on its way from a device.
+/// A value that a device will deliver.
 ///
-/// No runtime is needed: [`wait`](Self::wait) and [`is_ready`](Self::is_ready) work anywhere, and
-/// it is a [`Future`] for those who have an executor.
-#[must_use = "the value is lost if nobody takes it"]
+/// [`wait`](Self::wait) and [`is_ready`](Self::is_ready) need no async runtime; with one, it is a
+/// [`Future`].
+#[must_use = "the value is lost unless it is waited for"]
 pub struct Pending<T> {
     name: &'static str,
     slot: Arc<Slot<T>>,
@@ -36,8 +36,8 @@ enum State<T> {
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// The value to come, and how to hand it over. If the second is dropped unused, waiting gives
-    /// an error.
+    /// Creates a pending value and the function that resolves it. If the function is dropped
+    /// without being called, waiting returns an error.
     pub fn new(name: &'static str) -> (Self, impl FnOnce(Result<T>) + Send + 'static) {
         let slot = Arc::new(Slot {
             state: Mutex::new(State::Waiting(None)),
@@ -50,7 +50,7 @@ impl<T: Send + 'static> Pending<T> {
         (Pending { name, slot }, move |value| resolver.resolve(value))
     }
 
-    /// One that is here already.
+    /// A value that is already available.
     pub fn ready(value: Result<T>) -> Self {
         let slot = Slot {
             state: Mutex::new(State::Arrived(value)),
@@ -64,12 +64,12 @@ impl<T: Send + 'static> Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Whether the value is here.
+    /// Returns whether the value is available.
     pub fn is_ready(&self) -> bool {
         !matches!(*self.slot.lock(), State::Waiting(_))
     }
 
-    /// Blocks until the value is here. Says so from time to time when that takes long.
+    /// Blocks until the value is available. Logs long waits.
     ///
     /// # Errors
     /// The error of the work; [`ErrorKind::DeadlineExceeded`] after
@@ -78,20 +78,23 @@ impl<T> Pending<T> {
         self.wait_for(default_limit())
     }
 
-    /// Blocks until the value is here, at most `limit`.
+    /// Blocks until the value is available, at most for `limit`.
     ///
     /// # Errors
-    /// The error of the work; [`ErrorKind::DeadlineExceeded`] when it is late.
+    /// The error of the work; [`ErrorKind::DeadlineExceeded`] after `limit`.
     pub fn wait_for(self, limit: Duration) -> Result<T> {
         let ready = |slice| self.wait_ready(slice).then_some(());
         wait_until(|| self.name.to_string(), limit, || false, ready).map_err(|_| {
-            let message = format!("nothing arrived within {limit:?}; the device is stuck, or the work queued on it is longer");
+            let message = format!(
+                "nothing arrived within {limit:?}; the device is stuck, or the work queued on it \
+                 takes longer"
+            );
             Error::new(ErrorKind::DeadlineExceeded, self.name, message)
         })?;
         match std::mem::replace(&mut *self.slot.lock(), State::Taken) {
             State::Arrived(value) => value,
             State::Waiting(_) => {
-                unreachable!("`wait_until` without an error means that it is there")
+                unreachable!("`wait_until` without an error means that the value arrived")
             }
             State::Taken => unreachable!(
                 "a value is taken by `wait`, which consumes, or by the future, which is then done"
@@ -99,7 +102,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Blocks until the value is here, at most `limit`; returns whether it is.
+    /// Blocks until the value is available, at most for `limit`, and returns whether it is.
     pub fn wait_ready(&self, limit: Duration) -> bool {
         let waiting = |state: &mut State<T>| matches!(state, State::Waiting(_));
         let waited = self
@@ -115,7 +118,7 @@ impl<T> Slot<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, value: Result<T>) {
+    fn resolve(&self, value: Result<T>) {
         let mut state = self.lock();
         if let State::Waiting(waker) = &mut *state {
             let waker = waker.take();
@@ -129,7 +132,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Puts an error if nobody puts a value.
+/// Resolves with an error when dropped without a value.
 struct Resolver<T> {
     name: &'static str,
     slot: Option<Arc<Slot<T>>>,
@@ -138,7 +141,7 @@ struct Resolver<T> {
 impl<T> Resolver<T> {
     fn resolve(mut self, value: Result<T>) {
         if let Some(slot) = self.slot.take() {
-            slot.put(value);
+            slot.resolve(value);
         }
     }
 }
@@ -146,7 +149,7 @@ impl<T> Resolver<T> {
 impl<T> Drop for Resolver<T> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            slot.put(Err(Error::new(
+            slot.resolve(Err(Error::new(
                 ErrorKind::Cancelled,
                 self.name,
                 "the backend dropped the request",
@@ -159,7 +162,7 @@ impl<T> Future for Pending<T> {
     type Output = Result<T>;
 
     /// # Panics
-    /// If polled again after it was ready, like any future.
+    /// If polled again after it returned the value, as any future.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         let mut state = self.slot.lock();
         if let State::Waiting(waker) = &mut *state {
@@ -189,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_arrives_from_another_thread() {
+    fn value_arrives_from_another_thread() {
         let (pending, resolve) = Pending::new("test");
         let thread = std::thread::spawn(move || resolve(Ok(7)));
         assert_eq!(pending.wait().unwrap(), 7);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_value_is_an_error_with_the_name_of_the_wait() {
+    fn late_value_is_an_error_with_the_name_of_the_wait() {
         let (pending, resolve) = Pending::<u8>::new("loss of step 3");
         let error = pending.wait_for(Duration::from_millis(5)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
@@ -206,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_request_does_not_leave_its_waiter_hanging() {
+    fn dropped_request_cancels_the_wait() {
         let (pending, resolve) = Pending::<u8>::new("test");
         drop(resolve);
         assert_eq!(pending.wait().unwrap_err().kind(), ErrorKind::Cancelled);
     }
 
     #[test]
-    fn it_can_be_awaited_and_the_last_waker_is_woken() {
+    fn last_waker_is_woken() {
         struct Flag(std::sync::atomic::AtomicBool);
         impl std::task::Wake for Flag {
             fn wake(self: Arc<Self>) {

@@ -1,40 +1,38 @@
-//! Keeping compiled programs, so that the next process need not compile them.
+//! The interface of caches of compiled programs.
 
 use std::{fmt, time::Duration};
 
 use crate::{Error, Result};
 
-/// Where compiled programs are kept: on a disk, in most cases. See
-/// [`Client::with_program_cache`](crate::Client).
+/// A cache of compiled programs, on a disk in most cases: see
+/// [`Client::with_program_cache`](crate::Client::with_program_cache).
 ///
-/// A cache only saves time. Whatever goes wrong in it, the program is compiled: so no method
-/// returns an error, and a cache says by other means, and not more than once, that it does not
-/// work.
+/// A cache only saves time. If it fails, the program is compiled, so no method returns an error; a
+/// cache that does not work logs that once.
 pub trait ProgramCache: fmt::Debug + Send + Sync + 'static {
-    /// The program that was kept under this key.
-    fn find(&self, key: &ProgramKey) -> Option<KeptProgram>;
+    /// Looks up a program.
+    fn find(&self, key: &ProgramKey) -> Option<CachedProgram>;
 
-    /// Keeps a program that was just compiled, if it is worth it. Errors of `serialize` mean that
-    /// it cannot be kept.
-    fn keep(
+    /// Stores a program that was just compiled, if that is worth it. If `serialize` returns an
+    /// error, the program cannot be stored.
+    fn insert(
         &self,
         key: &ProgramKey,
         compiled: &Compiled<'_>,
         serialize: &dyn Fn() -> Result<Vec<u8>>,
     );
 
-    /// The backend has loaded what [`find`](Self::find) gave. A program that was given out, and
-    /// neither loaded nor refused by the end of the process, may have ended it.
+    /// Called when the backend loaded what [`find`](Self::find) returned. If neither this nor
+    /// [`rejected`](Self::rejected) is called, loading may have ended the process.
     fn loaded(&self, _key: &ProgramKey) {}
 
-    /// The backend refuses what [`find`](Self::find) gave, for this reason.
-    fn refused(&self, key: &ProgramKey, reason: &Error);
+    /// Called when the backend rejected what [`find`](Self::find) returned.
+    fn rejected(&self, key: &ProgramKey, reason: &Error);
 }
 
-/// What tells a program, compiled as it is to be, from all others: a digest of all that decides
-/// what the compiler makes.
+/// Key of a compiled program: a digest of everything that the compiler's result depends on.
 ///
-/// It is given by [`Backend::program_key`](crate::Backend::program_key). It is shown as 64
+/// [`Backend::program_key`](crate::Backend::program_key) computes it. It is displayed as 64
 /// hexadecimal digits.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct ProgramKey(pub [u8; 32]);
@@ -51,22 +49,22 @@ impl fmt::Debug for ProgramKey {
     }
 }
 
-/// A program out of a [`ProgramCache`].
+/// A program found in a [`ProgramCache`].
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct KeptProgram {
-    /// What [`Executable::serialize`](crate::Executable::serialize) gave.
+pub struct CachedProgram {
+    /// The result of [`Executable::serialize`](crate::Executable::serialize).
     pub serialized: Vec<u8>,
-    /// How long compiling it took.
+    /// Compile time of the original compilation.
     pub compile_time: Duration,
 }
 
-/// What a [`ProgramCache`] is told of a program to keep.
+/// Description of a program that a [`ProgramCache`] stores.
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled<'a> {
-    /// For people: the program's name.
+    /// The program's name, for listings.
     pub name: &'a str,
-    /// For people: the backend's platform.
+    /// The backend's platform, for listings.
     pub platform: &'a str,
-    /// How long compiling it took.
+    /// Compile time of the original compilation.
     pub compile_time: Duration,
 }

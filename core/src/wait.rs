@@ -1,9 +1,8 @@
-//! Waits with a name, a limit, and a sign of life.
+//! Waits with a name, a limit and progress warnings.
 //!
-//! A wait that may take long is made of short ones: between two of them it can be cancelled, and it
-//! says from time to time what it waits for. Only time in which the process runs counts, so a
-//! process that was stopped for a day (SIGSTOP, a suspended virtual machine) does not find all of
-//! its deadlines exceeded when it continues.
+//! A long wait is a loop of short ones: between two of them it can be cancelled, and it logs what
+//! it waits for. Only time in which the process runs counts, so that a process that was stopped for
+//! a day (SIGSTOP, a suspended virtual machine) does not exceed its deadlines when it continues.
 
 use std::{
     sync::OnceLock,
@@ -12,26 +11,25 @@ use std::{
 
 use crate::{Error, ErrorKind, Result};
 
-/// Longest single sleep of [`wait_until`]: the time in which a cancellation is seen.
+/// Longest single sleep of [`wait_until`], and so the latency of a cancellation.
 pub const SLICE: Duration = Duration::from_millis(200);
 
-/// A day: longer than any queue of work takes that somebody still waits for.
+/// The default limit, a day: longer than any reasonable queue of work.
 const A_DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The variable with the limit of waits for a device, in seconds.
+/// The variable that sets the limit of waits for a device, in seconds.
 const LIMIT: &str = "HALITE_WAIT_LIMIT";
 
-/// Limit of a wait for which nobody gave another: the seconds in `HALITE_WAIT_LIMIT`, or a day.
-/// Read once.
+/// The default limit of waits: the seconds in `HALITE_WAIT_LIMIT`, or a day. Read once.
 pub fn default_limit() -> Duration {
     static DEFAULT: OnceLock<Duration> = OnceLock::new();
     *DEFAULT.get_or_init(|| limit_of_environment().unwrap_or(A_DAY))
 }
 
-/// As [`default_limit`], read from the environment as it is now.
+/// Reads the limit of [`default_limit`] from the environment as it is now.
 ///
 /// # Errors
-/// If the variable is no positive number.
+/// If the variable is not a positive number.
 pub fn limit_of_environment() -> Result<Duration> {
     let Some(text) = std::env::var_os(LIMIT).filter(|text| !text.is_empty()) else {
         return Ok(A_DAY);
@@ -44,21 +42,21 @@ pub fn limit_of_environment() -> Result<Duration> {
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| {
             let message = format!(
-                "{LIMIT}={}: want the seconds that a wait may take, such as 3600",
+                "{LIMIT}={}: expected a number of seconds, such as 3600",
                 text.display()
             );
             Error::invalid("wait", message)
         })
 }
 
-/// When a wait first says that it lasts; the next times are each twice as late, at most an hour
-/// apart.
+/// Time after which a wait first logs a warning. Later warnings come at doubled times, at most an
+/// hour apart.
 const FIRST_REPORT: Duration = Duration::from_secs(60);
 
-/// How often a wait says so at the latest.
+/// Longest time between two warnings.
 const REPORT_EVERY: Duration = Duration::from_secs(3600);
 
-/// One wait: what for, how long so far, how long at most.
+/// A wait: its name, its duration so far and its limit.
 ///
 /// ```
 /// use halite_core::{ErrorKind, wait::Wait};
@@ -68,7 +66,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(3600);
 /// wait.slept(Duration::from_millis(200)).unwrap();
 /// let error = (0..10).find_map(|_| wait.slept(Duration::from_millis(200)).err()).unwrap();
 /// assert_eq!(error.kind(), ErrorKind::DeadlineExceeded);
-/// assert_eq!(error.to_string(), "wait: step 12 has not come within 1 s");
+/// assert_eq!(error.to_string(), "wait: step 12 was not ready within 1 s");
 /// ```
 #[derive(Debug)]
 pub struct Wait {
@@ -91,7 +89,7 @@ impl Wait {
         }
     }
 
-    /// Without signs of life, where somebody else gives them.
+    /// Disables the progress warnings, where the caller logs its own.
     pub fn silent(self) -> Self {
         Wait {
             silent: true,
@@ -99,12 +97,12 @@ impl Wait {
         }
     }
 
-    /// How long it has lasted.
+    /// The duration so far.
     pub fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Counts a sleep that was meant to last at most [`SLICE`], and logs a warning when one is due.
+    /// Adds a sleep that was meant to last at most [`SLICE`], and logs a warning when one is due.
     ///
     /// # Errors
     /// [`ErrorKind::DeadlineExceeded`], naming the wait, when the limit is reached.
@@ -121,12 +119,12 @@ impl Wait {
         Ok(())
     }
 
-    /// As [`slept`](Self::slept); returns how long it lasted when that should be said.
+    /// Adds a sleep, and returns the duration so far when a warning is due.
     fn count(&mut self, slept: Duration) -> Result<Option<Duration>> {
         // A sleep that took much longer is one in which the process did not run.
         self.waited += slept.min(2 * SLICE);
         if self.waited >= self.limit {
-            let message = format!("{} has not come within {}", self.name, seconds(self.limit));
+            let message = format!("{} was not ready within {}", self.name, seconds(self.limit));
             return Err(Error::new(ErrorKind::DeadlineExceeded, "wait", message));
         }
         if self.waited < self.report_at {
@@ -137,8 +135,8 @@ impl Wait {
     }
 }
 
-/// Calls `poll` with the time that it may block until it gives a value, `cancelled` says so
-/// (`None`), or `limit` is over. `name` is what is waited for, in warnings and errors.
+/// Calls `poll` with the time that it may block until it returns a value. Returns `None` when
+/// `cancelled` returns true. `name` describes the wait in warnings and errors.
 ///
 /// # Errors
 /// [`ErrorKind::DeadlineExceeded`] after `limit`.
@@ -175,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_come_ever_more_seldom() {
+    fn intervals_between_warnings_double() {
         let mut wait = Wait::new("a step of a day", A_DAY);
         let mut reports = Vec::new();
         while let Ok(report) = wait.count(SLICE) {
@@ -187,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_the_process_was_stopped_does_not_count() {
+    fn time_of_a_stopped_process_does_not_count() {
         let mut wait = Wait::new("a batch", Duration::from_secs(10));
         wait.slept(Duration::from_secs(86_400)).unwrap();
         assert!(wait.waited() < Duration::from_secs(1));

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use halite::{
     Error, ErrorKind, Result,
     backends::{
-        Access, CompileCache, CompileCacheOptions, DamagedFile, FileCount, KeptEntry, OtherFiles,
+        Access, CacheEntry, CompileCache, CompileCacheOptions, DamagedFile, FileCount, OtherFiles,
         PLUGINS,
     },
     fetch::{self, Bytes, Check, State, Stored, StoredKind},
@@ -350,7 +350,7 @@ fn list(caches: &Caches, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn list_programs(caches: &Caches, entries: &[KeptEntry], other: OtherFiles) {
+fn list_programs(caches: &Caches, entries: &[CacheEntry], other: OtherFiles) {
     say!(
         "{:<8} {:<32} {:>10} {:>10} {:>10}  key",
         "platform",
@@ -400,9 +400,9 @@ fn list_programs(caches: &Caches, entries: &[KeptEntry], other: OtherFiles) {
     }
 }
 
-fn list_as_json(caches: &Caches, entries: &[KeptEntry], other: OtherFiles, contents: &Contents) {
+fn list_as_json(caches: &Caches, entries: &[CacheEntry], other: OtherFiles, contents: &Contents) {
     let Contents { packages, partial } = contents;
-    let program = |entry: &KeptEntry| {
+    let program = |entry: &CacheEntry| {
         json!({
             "key": entry.key.to_string(),
             "name": entry.name,

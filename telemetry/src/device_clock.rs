@@ -2,8 +2,8 @@
 //!
 //! A device runs its launches in order, so a launch has run since the previous one completed, or
 //! since it was queued, whichever is later. An event's callback costs about a microsecond, which
-//! tiny steps would notice: where launches are short, only two successive ones are observed every 10
-//! ms, which gives the time of the second.
+//! tiny steps would notice: where launches are short, only two successive ones are observed every
+//! 10 ms, which gives the time of the second.
 
 use std::{
     sync::{

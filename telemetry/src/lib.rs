@@ -1,13 +1,13 @@
 //! Telemetry of halite: what a [`Client`](halite_core::Client) did, how long it took, and what is
 //! worth changing.
 //!
-//! [`Metrics`] is an [`Observer`](halite_core::Observer) of `halite-core`: it counts and times every
-//! upload, read, fetch, compile and launch, with the user's line. [`Activity`] is a snapshot of it,
-//! and [`Activity::findings`] are rules that find what makes a program slow. [`TelemetryOptions`]
-//! adds output: a log on stderr, dumps of programs, a file of metrics.
+//! [`Metrics`] is an [`Observer`](halite_core::Observer) of `halite-core`: it counts and times
+//! every upload, read, fetch, compile and launch, with the user's line. [`Activity`] is a snapshot
+//! of it, and [`Activity::findings`] are rules that find what makes a program slow.
+//! [`TelemetryOptions`] adds output: a log on stderr, dumps of programs, a file of metrics.
 //!
-//! `halite_backends::Accelerator` attaches all of it, as the environment configures it. Nothing here
-//! runs or changes a program, and no crate below depends on it.
+//! `halite_backends::Accelerator` attaches all of it, as the environment configures it. Nothing
+//! here runs or changes a program, and no crate below depends on it.
 //!
 //! ```
 //! use halite_core::{Array, Client, HostArray, Null, Sharding};

@@ -1,7 +1,7 @@
 //! Metrics of a client: how often, how long, and why.
 //!
-//! Metrics are always counted, so they are cheap: a launch adds to five atomic counters and takes no
-//! lock. Rare work (a compile, a blocking read, an upload) is also recorded with the line of the
+//! Metrics are always counted, so they are cheap: a launch adds to five atomic counters and takes
+//! no lock. Rare work (a compile, a blocking read, an upload) is also recorded with the line of the
 //! user's code.
 
 use std::{
@@ -34,8 +34,8 @@ pub enum Metric {
     Load,
     /// Queueing a launch, on the host.
     Launch,
-    /// Running, on the first device of the launch. Launches shorter than 200 µs are sampled every 10
-    /// ms; all are timed with [`Verbosity::Launches`].
+    /// Running, on the first device of the launch. Launches shorter than 200 µs are sampled every
+    /// 10 ms; all are timed with [`Verbosity::Launches`].
     Execute,
     /// Queueing a copy to a device, on the host.
     Upload,
@@ -154,8 +154,8 @@ impl Metrics {
         get_or_insert(&self.custom_counters, name, AtomicU64::default)
     }
 
-    /// Counts a step, for loops that do not launch their most frequent program once per step. Adds a
-    /// line to the [metrics file](TelemetryOptions::metrics_file), at most one per second.
+    /// Counts a step, for loops that do not launch their most frequent program once per step. Adds
+    /// a line to the [metrics file](TelemetryOptions::metrics_file), at most one per second.
     pub fn step(&self) {
         self.steps.fetch_add(1, Relaxed);
         if let Some(file) = &self.file
@@ -205,8 +205,8 @@ impl Metrics {
         input
     }
 
-    /// Records the wait for one batch of `input`. `first` marks the first batch of a pass, for which
-    /// the wait cannot be avoided.
+    /// Records the wait for one batch of `input`. `first` marks the first batch of a pass, for
+    /// which the wait cannot be avoided.
     pub fn input_waited(&self, input: &InputSource, waited: Duration, first: bool) {
         self.timer(Metric::InputWait).add(waited);
         let nanos = waited.as_nanos() as u64;

@@ -7,7 +7,7 @@ fn callback_called_twice_runs_once() {
     let plugin = Faulty::new("calls-twice");
     plugin.devices().succeeds();
     plugin.train().succeeds();
-    plugin.check("events::a_callback_runs_once").succeeds();
+    plugin.check("events::callback_runs_once").succeeds();
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn call_that_calls_back_then_fails_is_an_error() {
     let plugin = Faulty::new("calls-and-fails");
     plugin.devices().succeeds();
     plugin.train().fails_with(&["refused on purpose"]);
-    plugin.check("events::a_callback_on").succeeds();
+    plugin.check("events::callback_on").succeeds();
 }
 
 #[test]
@@ -25,6 +25,6 @@ fn refused_callback_is_an_error() {
     plugin.devices().succeeds();
     plugin.train().fails_with(&["refused on purpose"]);
     plugin
-        .check("events::a_callback_on")
+        .check("events::callback_on")
         .fails_with(&["got Ok(false), want Ok(true)"]);
 }

@@ -281,7 +281,7 @@ fn lying_program_size_is_not_believed() {
 fn lying_serialized_size_is_not_believed() {
     let plugin = Faulty::new("large-serialized");
     plugin
-        .check("programs::a_program_is_serialized")
+        .check("programs::executable_survives")
         .fails_with(&["1125899906842624"]);
 }
 

@@ -103,7 +103,7 @@ fn a_check_prints_the_versions_and_a_line_for_each_case() {
         "StableHLO    ",
         "extensions   ",
         "device 1     cpu; memory: Device",
-        "donation: state that is donated step after step is right ... ok (",
+        "donation: state donated every step is correct ... ok (",
         "7 passed, 0 failed, 0 skipped in ",
     ] {
         assert!(words.contains(word), "`{word}` is not said");
@@ -128,7 +128,7 @@ fn a_check_prints_the_versions_and_a_line_for_each_case() {
         value["cases"][0]["case"],
         "transfers::copies_reach_every_device"
     );
-    assert_eq!(value["cases"][0]["words"], "needs 2 devices, there are 1");
+    assert_eq!(value["cases"][0]["words"], "needs 2 devices, has 1");
     assert_eq!(value["summary"]["skipped"], 1);
 
     let output = halite(&["check", real.to_str().unwrap(), "--only", "no such case"]);
@@ -190,18 +190,18 @@ fn a_plugin_that_ends_its_process_fails_the_cases_that_did_it_and_the_others_run
     let output = halite(&["check", plugin.to_str().unwrap(), "--only", "programs::"]);
     assert_eq!(output.status.code(), Some(1));
     let words = text(&output.stdout);
-    let failed = "programs: a program is serialized and loaded ... FAILED: the plugin ended the process (signal: 6";
+    let failed = "programs: executable survives serialization ... FAILED: the plugin ended the process (signal: 6";
     assert!(words.contains(failed), "the case is not named");
     assert!(
         words.contains("F0000 serialize.cc:7] Check failed: nobody asked"),
         "its last words are not there"
     );
     assert!(
-        words.contains("programs: planned memory is that of the types ... ok"),
+        words.contains("programs: planned memory matches the types ... ok"),
         "what comes after it did not run"
     );
     assert!(words.contains(" passed, 2 failed, "));
-    assert!(words.contains("failed: programs::what_is_no_serialized_program_is_refused"));
+    assert!(words.contains("failed: programs::invalid_serialized_executable_is_rejected"));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use halite::{
     fetch::Bar,
 };
 use halite_core::{
-    Arg, Array, Client, CompileOptions, Compiled, DType, DeviceId, Error, FlagValue, HostArray,
-    KeptProgram, Launch, Loaded, Mesh, PartitionSpec, Program, ProgramCache, ProgramKey, Result,
+    Arg, Array, CachedProgram, Client, CompileOptions, Compiled, DType, DeviceId, Error, FlagValue,
+    HostArray, Launch, Loaded, Mesh, PartitionSpec, Program, ProgramCache, ProgramKey, Result,
     Sharding, TensorType,
 };
 use halite_ir::{Binary, Dot, Graph, Interface, Op, Port, Unary, program};
@@ -300,28 +300,28 @@ fn a_program_is_found_while_another_client_is_created() {
 /// A cache that keeps programs in memory, and hands out what a test puts there.
 #[derive(Debug, Default)]
 struct InMemory {
-    programs: Mutex<HashMap<ProgramKey, KeptProgram>>,
+    programs: Mutex<HashMap<ProgramKey, CachedProgram>>,
     refused: Mutex<Vec<String>>,
 }
 
 impl ProgramCache for InMemory {
-    fn find(&self, key: &ProgramKey) -> Option<KeptProgram> {
+    fn find(&self, key: &ProgramKey) -> Option<CachedProgram> {
         self.programs.lock().unwrap().get(key).cloned()
     }
-    fn keep(
+    fn insert(
         &self,
         key: &ProgramKey,
         compiled: &Compiled<'_>,
         serialize: &dyn Fn() -> Result<Vec<u8>>,
     ) {
         assert_eq!((compiled.name, compiled.platform), ("by hand", "cpu"));
-        let program = KeptProgram {
+        let program = CachedProgram {
             serialized: serialize().unwrap(),
             compile_time: compiled.compile_time,
         };
         self.programs.lock().unwrap().insert(*key, program);
     }
-    fn refused(&self, key: &ProgramKey, reason: &Error) {
+    fn rejected(&self, key: &ProgramKey, reason: &Error) {
         self.programs.lock().unwrap().remove(key);
         self.refused.lock().unwrap().push(reason.to_string());
     }

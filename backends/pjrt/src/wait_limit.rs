@@ -63,7 +63,9 @@ mod tests {
         for wrong in ["0", "-1", "ten", "inf", "NaN", "1e30"] {
             let error = of(wrong).unwrap_err().to_string();
             assert!(
-                error.contains(&format!("HALITE_WAIT_LIMIT={wrong}: want the seconds")),
+                error.contains(&format!(
+                    "HALITE_WAIT_LIMIT={wrong}: expected a number of seconds"
+                )),
                 "{error}"
             );
         }

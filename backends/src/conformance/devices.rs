@@ -1,4 +1,4 @@
-//! One program on many devices: shards, replicas, and how they exchange values.
+//! Programs on several devices: SPMD partitions, replicas and collectives.
 
 use halite_core::{
     Arg, Client, DeviceBuffer, DeviceId, ErrorKind, Launch, Loaded, Program, Result,
@@ -6,41 +6,40 @@ use halite_core::{
 
 use super::{Case, Subject, support::*};
 
-const NO_PLACES: &[(&str, &str)] =
-    &[("null", "its buffers are nowhere, so it looks at types only")];
+const NO_PLACEMENT: &[(&str, &str)] = &[(
+    "null",
+    "its buffers have no placement, so it checks types only",
+)];
 
 pub(super) const CASES: &[Case] = &[
-    case!("devices", ids_are_ascending_and_each_runs_programs).except(HOLDS_ZEROS),
-    case!("devices", a_sharded_step_sums_its_gradient_over_all)
+    case!("devices", every_device_runs_programs).except(HOLDS_ZEROS),
+    case!("devices", sharded_step_sums_gradients)
         .devices(2)
         .except(HOLDS_ZEROS),
-    case!("devices", shards_follow_the_devices_asked_for)
+    case!("devices", shards_follow_the_device_order)
         .devices(2)
         .except(HOLDS_ZEROS),
-    case!("devices", shards_in_another_order_are_refused)
+    case!("devices", shards_in_wrong_order_are_rejected)
         .devices(2)
-        .except(NO_PLACES),
-    case!("devices", a_wrong_argument_of_one_among_many_is_refused).devices(2),
+        .except(NO_PLACEMENT),
+    case!("devices", wrong_argument_of_one_device_is_rejected).devices(2),
     case!("devices", sharded_state_is_donated)
         .devices(2)
         .except(HOLDS_ZEROS),
-    case!("devices", replicas_exchange_values_by_every_collective)
+    case!("devices", every_collective_works_between_replicas)
         .devices(2)
         .except(HOLDS_ZEROS),
-    case!(
-        "devices",
-        hundreds_of_launches_with_collectives_are_queued_by_two_threads
-    )
-    .devices(2)
-    .except(HOLDS_ZEROS),
+    case!("devices", two_threads_queue_launches_with_collectives)
+        .devices(2)
+        .except(HOLDS_ZEROS),
 ];
 
-/// At most eight devices: enough to see what goes wrong, and quick.
+/// At most eight devices: enough for every case, and quick.
 fn some(client: &Client) -> Vec<DeviceId> {
     client.local_devices().into_iter().take(8).collect()
 }
 
-fn ids_are_ascending_and_each_runs_programs(subject: &Subject) -> Checked {
+fn every_device_runs_programs(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = client.local_devices();
     check!(
@@ -50,13 +49,13 @@ fn ids_are_ascending_and_each_runs_programs(subject: &Subject) -> Checked {
     let all: Vec<_> = client.devices().iter().map(|device| device.id()).collect();
     check!(
         devices.iter().all(|id| all.contains(id)),
-        "the local devices {devices:?} are not among all, {all:?}"
+        "the local devices {devices:?} are not among all devices, {all:?}"
     );
     for device in devices {
         let add = compile_on(client, &add(4, false), &[device])?;
         let a = upload(client, &[device.0 as f32; 4], &[4], device)?;
         let sum = launch_for_one(&add, vec![Arg::Borrow(&a), Arg::Borrow(&a)])?;
-        same("the place of a result", sum.placement(), device.into())?;
+        same("the placement of a result", sum.placement(), device.into())?;
         same(
             format!("a sum on device {}", device.0),
             read::<f32>(&sum)?,
@@ -66,8 +65,8 @@ fn ids_are_ascending_and_each_runs_programs(subject: &Subject) -> Checked {
     Ok(())
 }
 
-/// `(x [2 n, 4] cut by rows, w [4, 3] whole) -> (y = x w cut by rows, x^T y whole)`: the second
-/// needs all rows.
+/// `(x [2 n, 4] sharded by rows, w [4, 3] replicated) -> (y = x w sharded by rows, x^T y
+/// replicated)`: the second result needs all rows.
 fn sharded_step(n: usize) -> Program {
     let rows = 2 * n;
     let code = format!(
@@ -93,7 +92,7 @@ fn sharded_step(n: usize) -> Program {
     }
 }
 
-/// Row-major `[rows, inner] x [inner, columns]`.
+/// The product of row-major matrices, `[rows, inner] x [inner, columns]`.
 fn product(a: &[f32], b: &[f32], inner: usize, columns: usize) -> Vec<f32> {
     let cell =
         |row: &[f32], column: usize| (0..inner).map(|k| row[k] * b[k * columns + column]).sum();
@@ -114,7 +113,7 @@ fn small_values(count: usize, seed: usize) -> Vec<f32> {
         .collect()
 }
 
-/// One row of arguments per device, all borrowed.
+/// Launches with borrowed arguments; `columns[input][device]`.
 fn launch_all(loaded: &Loaded, columns: &[&[DeviceBuffer]]) -> Result<Vec<Vec<DeviceBuffer>>> {
     let devices = columns[0].len();
     let args = (0..devices)
@@ -144,10 +143,10 @@ fn run_step(client: &Client, devices: &[DeviceId]) -> Checked {
     let gradient = product(&transpose(&x, 4), &y, 2 * n, 3);
     for _ in 0..3 {
         let outputs = launch_all(&step, &[&shards, &weights])?;
-        same("the devices that gave results", outputs.len(), n)?;
+        same("the number of devices with results", outputs.len(), n)?;
         for ((device, results), want) in devices.iter().zip(&outputs).zip(y.chunks_exact(6)) {
             same(
-                "the place of a result",
+                "the placement of a result",
                 results[0].placement(),
                 (*device).into(),
             )?;
@@ -166,19 +165,19 @@ fn run_step(client: &Client, devices: &[DeviceId]) -> Checked {
     Ok(())
 }
 
-fn a_sharded_step_sums_its_gradient_over_all(subject: &Subject) -> Checked {
+fn sharded_step_sums_gradients(subject: &Subject) -> Checked {
     let devices = some(subject.client());
     run_step(subject.client(), &devices)?;
     run_step(subject.client(), &devices[..2])
 }
 
-fn shards_follow_the_devices_asked_for(subject: &Subject) -> Checked {
+fn shards_follow_the_device_order(subject: &Subject) -> Checked {
     let mut devices = some(subject.client());
     devices.reverse();
     run_step(subject.client(), &devices)
 }
 
-fn shards_in_another_order_are_refused(subject: &Subject) -> Checked {
+fn shards_in_wrong_order_are_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = some(client);
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;
@@ -197,8 +196,8 @@ fn shards_in_another_order_are_refused(subject: &Subject) -> Checked {
     let weights = upload_all(&devices, &[4, 3])?;
     let words = [&*devices[0].0.to_string(), &*devices[1].0.to_string()];
     let launched = launch_all(&step, &[&wrong, &weights]);
-    refused(
-        "shards of two devices that are swapped",
+    expect_error(
+        "swapped shards of two devices",
         launched,
         ErrorKind::InvalidArgument,
         &words,
@@ -207,7 +206,7 @@ fn shards_in_another_order_are_refused(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn a_wrong_argument_of_one_among_many_is_refused(subject: &Subject) -> Checked {
+fn wrong_argument_of_one_device_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = some(client);
     let last = devices.len() - 1;
@@ -224,15 +223,15 @@ fn a_wrong_argument_of_one_among_many_is_refused(subject: &Subject) -> Checked {
         upload(client, &[1.0f32; 8], &[4, 2], devices[last])?,
     );
     let launched = launch_all(&step, &[&shards, &weights]);
-    refused(
+    expect_error(
         "a shard of another shape",
         launched,
         ErrorKind::InvalidArgument,
         &["f32[4, 2]", "f32[2, 4]"],
     )?;
     let launched = launch_all(&step, &[&shards[..last], &weights[..last]]);
-    refused(
-        "a device too few",
+    expect_error(
+        "a launch for one device too few",
         launched,
         ErrorKind::InvalidArgument,
         &[],
@@ -287,7 +286,7 @@ fn sharded_state_is_donated(subject: &Subject) -> Checked {
     Ok(())
 }
 
-/// `(a [2], b [n])` of each replica to what each collective gives it.
+/// `(a [2], b [n])` of each replica to the result of each collective.
 fn collectives(n: usize) -> Program {
     let all: Vec<_> = (0..n).map(|replica| replica.to_string()).collect();
     let groups = format!(
@@ -335,13 +334,13 @@ fn collectives(n: usize) -> Program {
     }
 }
 
-fn replicas_exchange_values_by_every_collective(subject: &Subject) -> Checked {
+fn every_collective_works_between_replicas(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = some(client);
     let n = devices.len();
     let loaded = compile_on(client, &collectives(n), &devices)?;
     let of_a = |replica: usize| vec![replica as f32, 1.0];
-    // Which replica, which element.
+    // Encodes replica and element.
     let of_b = |replica: usize, at: usize| (10 * replica + at) as f32;
     let a: Vec<_> = (0..n)
         .map(|replica| upload(client, &of_a(replica), &[2], devices[replica]))
@@ -379,7 +378,7 @@ fn replicas_exchange_values_by_every_collective(subject: &Subject) -> Checked {
             )?;
         }
         same(
-            "the number of a replica",
+            "the replica id",
             read::<u32>(&results[5])?,
             vec![replica as u32],
         )?;
@@ -387,7 +386,7 @@ fn replicas_exchange_values_by_every_collective(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn hundreds_of_launches_with_collectives_are_queued_by_two_threads(subject: &Subject) -> Checked {
+fn two_threads_queue_launches_with_collectives(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = some(client);
     let step = compile_on(client, &sharded_step(devices.len()), &devices)?;

@@ -1,4 +1,4 @@
-//! Arguments whose memory a program may take over.
+//! Donation: arguments whose memory a program may reuse.
 
 use std::sync::Arc;
 
@@ -7,31 +7,17 @@ use halite_core::{AlignedBytes, Arg, ErrorKind, HostBytes, Launch};
 use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
-    case!("donation", state_that_is_donated_step_after_step_is_right).except(HOLDS_ZEROS),
-    case!(
-        "donation",
-        a_borrowed_argument_stays_although_the_program_could_take_it
-    )
-    .except(HOLDS_ZEROS),
+    case!("donation", state_donated_every_step_is_correct).except(HOLDS_ZEROS),
+    case!("donation", borrowed_argument_of_donating_program_stays).except(HOLDS_ZEROS),
     case!("donation", one_buffer_can_be_two_arguments).except(HOLDS_ZEROS),
-    case!(
-        "donation",
-        donated_host_memory_that_is_shared_is_not_written
-    )
-    .except(HOLDS_ZEROS),
-    case!("donation", a_fetch_before_the_donation_gives_the_old_values).except(HOLDS_ZEROS),
-    case!(
-        "donation",
-        donating_what_the_program_does_not_take_is_refused
-    )
-    .except(&[("null", "it has no memory to take over, so it does not look")]),
-    case!(
-        "donation",
-        a_refused_launch_takes_only_what_was_donated_to_it
-    ),
+    case!("donation", donated_shared_host_memory_is_not_written).except(HOLDS_ZEROS),
+    case!("donation", fetch_before_donation_returns_old_values).except(HOLDS_ZEROS),
+    case!("donation", donating_a_read_only_argument_is_rejected)
+        .except(&[("null", "it has no memory to reuse, so it does not check")]),
+    case!("donation", rejected_launch_keeps_borrowed_arguments),
 ];
 
-fn state_that_is_donated_step_after_step_is_right(subject: &Subject) -> Checked {
+fn state_donated_every_step_is_correct(subject: &Subject) -> Checked {
     let client = subject.client();
     for device in client.local_devices().into_iter().take(2) {
         let step = compile_on(client, &add(1000, true), &[device])?;
@@ -50,7 +36,7 @@ fn state_that_is_donated_step_after_step_is_right(subject: &Subject) -> Checked 
     Ok(())
 }
 
-fn a_borrowed_argument_stays_although_the_program_could_take_it(subject: &Subject) -> Checked {
+fn borrowed_argument_of_donating_program_stays(subject: &Subject) -> Checked {
     let client = subject.client();
     let step = compile(client, &add(1000, true))?;
     let one = upload(client, &[1.0f32; 1000], &[1000], first(client))?;
@@ -87,7 +73,7 @@ fn one_buffer_can_be_two_arguments(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn donated_host_memory_that_is_shared_is_not_written(subject: &Subject) -> Checked {
+fn donated_shared_host_memory_is_not_written(subject: &Subject) -> Checked {
     let client = subject.client();
     let step = compile(client, &add(4096, true))?;
     let one = upload(client, &[1.0f32; 4096], &[4096], first(client))?;
@@ -107,7 +93,7 @@ fn donated_host_memory_that_is_shared_is_not_written(subject: &Subject) -> Check
     )
 }
 
-fn a_fetch_before_the_donation_gives_the_old_values(subject: &Subject) -> Checked {
+fn fetch_before_donation_returns_old_values(subject: &Subject) -> Checked {
     let client = subject.client();
     let count = 1 << 20;
     let step = compile(client, &add(count, true))?;
@@ -121,7 +107,7 @@ fn a_fetch_before_the_donation_gives_the_old_values(subject: &Subject) -> Checke
     for (step, fetch) in fetches.into_iter().enumerate() {
         let want = (step as f32).to_ne_bytes().repeat(count);
         same_bytes(
-            format!("fetched before step {step} took it"),
+            format!("fetched before step {step} reused it"),
             &fetch.wait_for(PATIENCE)?,
             &want,
         )?;
@@ -129,7 +115,7 @@ fn a_fetch_before_the_donation_gives_the_old_values(subject: &Subject) -> Checke
     Ok(())
 }
 
-fn donating_what_the_program_does_not_take_is_refused(subject: &Subject) -> Checked {
+fn donating_a_read_only_argument_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let step = compile(client, &add(4, true))?;
     let values = |value: f32| upload(client, &[value; 4], &[4], first(client));
@@ -137,8 +123,8 @@ fn donating_what_the_program_does_not_take_is_refused(subject: &Subject) -> Chec
         &step,
         vec![Arg::Donate(values(1.0)?), Arg::Donate(values(2.0)?)],
     );
-    refused(
-        "the donation of argument 1, which the program only reads",
+    expect_error(
+        "the donation of argument 1, which is not donatable",
         wrong,
         ErrorKind::InvalidArgument,
         &["donate"],
@@ -148,13 +134,13 @@ fn donating_what_the_program_does_not_take_is_refused(subject: &Subject) -> Chec
         vec![Arg::Donate(values(1.0)?), Arg::Borrow(&values(2.0)?)],
     )?;
     same(
-        "a right launch afterwards",
+        "a valid launch afterwards",
         read::<f32>(&right)?,
         vec![3.0; 4],
     )
 }
 
-fn a_refused_launch_takes_only_what_was_donated_to_it(subject: &Subject) -> Checked {
+fn rejected_launch_keeps_borrowed_arguments(subject: &Subject) -> Checked {
     let client = subject.client();
     let step = compile(client, &add(4, true))?;
     let lost = upload(client, &[1.0f32; 4], &[4], first(client))?;
@@ -164,7 +150,7 @@ fn a_refused_launch_takes_only_what_was_donated_to_it(subject: &Subject) -> Chec
         Arg::Borrow(&kept),
         Arg::Borrow(&kept),
     ]];
-    refused(
+    expect_error(
         "a launch with three arguments for two",
         step.launch(Launch { args }),
         ErrorKind::InvalidArgument,
@@ -174,7 +160,7 @@ fn a_refused_launch_takes_only_what_was_donated_to_it(subject: &Subject) -> Chec
     let state = upload(client, &[0.0f32; 4], &[4], first(client))?;
     let sum = launch_for_one(&step, vec![Arg::Donate(state), Arg::Borrow(&kept)])?;
     same(
-        "a right launch afterwards",
+        "a valid launch afterwards",
         read::<f32>(&sum)?,
         vec![0.0; 4],
     )

@@ -1,5 +1,5 @@
-//! What is wrong is refused with words, before it reaches a driver that would end the process or
-//! read bits as something else.
+//! Invalid input is rejected with a message, before it reaches a driver that would abort the
+//! process or misread the bits.
 
 use halite_core::{
     Arg, Client, CompileOptions, DType, DeviceBuffer, DeviceId, ErrorKind, FlagValue, Launch, Null,
@@ -8,35 +8,31 @@ use halite_core::{
 
 use super::{Case, Subject, support::*};
 
-const TAKES_EVERY_PLACE: &[(&str, &str)] =
-    &[("null", "its buffers are nowhere, so it looks at types only")];
+const NO_PLACEMENT: &[(&str, &str)] = &[(
+    "null",
+    "its buffers have no placement, so it checks types only",
+)];
 
 pub(super) const CASES: &[Case] = &[
-    case!("errors", a_wrong_number_of_arguments_is_refused),
-    case!(
-        "errors",
-        an_argument_of_another_type_is_refused_with_both_types
-    ),
-    case!(
-        "errors",
-        an_argument_on_another_device_is_refused_with_both_devices
-    )
-    .devices(2)
-    .except(TAKES_EVERY_PLACE),
-    case!("errors", a_buffer_of_another_backend_is_refused)
-        .except(&[("null", "there is no other backend to take one from")]),
-    case!("errors", a_buffer_of_another_client_is_refused).except(TAKES_EVERY_PLACE),
-    case!("errors", what_is_no_program_is_refused).except(COMPILES_NOTHING),
-    case!("errors", a_signature_that_is_not_the_programs_is_refused).except(COMPILES_NOTHING),
-    case!("errors", unknown_and_wrongly_typed_flags_are_refused).except(COMPILES_NOTHING),
-    case!("errors", devices_that_do_not_fit_the_program_are_refused),
+    case!("errors", wrong_number_of_arguments_is_rejected),
+    case!("errors", argument_of_wrong_type_is_rejected),
+    case!("errors", argument_on_wrong_device_is_rejected)
+        .devices(2)
+        .except(NO_PLACEMENT),
+    case!("errors", buffer_of_another_backend_is_rejected)
+        .except(&[("null", "there is no other backend without a plugin")]),
+    case!("errors", buffer_of_another_client_is_rejected).except(NO_PLACEMENT),
+    case!("errors", invalid_program_is_rejected).except(COMPILES_NOTHING),
+    case!("errors", wrong_signature_is_rejected).except(COMPILES_NOTHING),
+    case!("errors", invalid_flags_are_rejected).except(COMPILES_NOTHING),
+    case!("errors", wrong_devices_are_rejected),
 ];
 
 fn values(client: &Client, values: &[f32]) -> Checked<DeviceBuffer> {
     Ok(upload(client, values, &[values.len()], first(client))?)
 }
 
-/// Wrong input must harm nothing else.
+/// Checks that the rejected input had no other effect.
 fn still_adds(client: &Client) -> Checked {
     let add = compile(client, &add(4, false))?;
     let a = values(client, &[1.0; 4])?;
@@ -47,19 +43,19 @@ fn still_adds(client: &Client) -> Checked {
     let zeros_only = &*client.platform().name == "null";
     check!(
         zeros_only || sum == [2.0; 4],
-        "1 + 1 is {sum:?} after something was refused"
+        "1 + 1 is {sum:?} after invalid input was rejected"
     );
     Ok(())
 }
 
-fn a_wrong_number_of_arguments_is_refused(subject: &Subject) -> Checked {
+fn wrong_number_of_arguments_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(4, false))?;
     let a = values(client, &[1.0; 4])?;
     for count in [0, 1, 3, 100] {
         let args = vec![(0..count).map(|_| Arg::Borrow(&a)).collect()];
         let wrong = add.launch(Launch { args });
-        refused(
+        expect_error(
             format!("a launch with {count} arguments for 2"),
             wrong,
             ErrorKind::InvalidArgument,
@@ -71,7 +67,7 @@ fn a_wrong_number_of_arguments_is_refused(subject: &Subject) -> Checked {
             .map(|_| vec![Arg::Borrow(&a), Arg::Borrow(&a)])
             .collect();
         let wrong = add.launch(Launch { args });
-        refused(
+        expect_error(
             format!("a launch for {rows} devices of 1"),
             wrong,
             ErrorKind::InvalidArgument,
@@ -81,18 +77,18 @@ fn a_wrong_number_of_arguments_is_refused(subject: &Subject) -> Checked {
     still_adds(client)
 }
 
-fn an_argument_of_another_type_is_refused_with_both_types(subject: &Subject) -> Checked {
+fn argument_of_wrong_type_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(4, true))?;
     let good = values(client, &[1.0; 4])?;
     let types = [
-        // As many bytes, which a driver would read as floats.
+        // Of the same size: a driver would read them as floats.
         ty(DType::S32, &[4]),
         ty(DType::U8, &[16]),
         f32s(&[2, 2]),
         f32s(&[4, 1]),
         f32s(&[1, 4]),
-        // Other sizes, which a driver would read past.
+        // Of other sizes: a driver would read out of bounds.
         f32s(&[3]),
         f32s(&[5]),
         f32s(&[0]),
@@ -112,28 +108,28 @@ fn an_argument_of_another_type_is_refused_with_both_types(subject: &Subject) -> 
         };
         let wrong = upload()?;
         let words = ["f32[4]", &*ty.to_string()];
-        let refuse = |how: &str, args| {
-            refused(
+        let check = |how: &str, args| {
+            expect_error(
                 format!("{ty} {how} for f32[4]"),
                 launch(&add, args),
                 ErrorKind::InvalidArgument,
                 &words,
             )
         };
-        refuse(
+        check(
             "as argument 0",
             vec![Arg::Borrow(&wrong), Arg::Borrow(&good)],
         )?;
-        refuse(
+        check(
             "as argument 1",
             vec![Arg::Borrow(&good), Arg::Borrow(&wrong)],
         )?;
-        refuse("donated", vec![Arg::Donate(upload()?), Arg::Borrow(&good)])?;
+        check("donated", vec![Arg::Donate(upload()?), Arg::Borrow(&good)])?;
     }
     still_adds(client)
 }
 
-fn an_argument_on_another_device_is_refused_with_both_devices(subject: &Subject) -> Checked {
+fn argument_on_wrong_device_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = client.local_devices();
     let add = compile_on(client, &add(4, false), &devices[..1])?;
@@ -142,7 +138,7 @@ fn an_argument_on_another_device_is_refused_with_both_devices(subject: &Subject)
     let words = [&*devices[0].0.to_string(), &*devices[1].0.to_string()];
     for args in [[&here, &there], [&there, &here], [&there, &there]] {
         let wrong = launch(&add, args.map(Arg::Borrow).into());
-        refused(
+        expect_error(
             "an argument on another device",
             wrong,
             ErrorKind::InvalidArgument,
@@ -152,20 +148,20 @@ fn an_argument_on_another_device_is_refused_with_both_devices(subject: &Subject)
     still_adds(client)
 }
 
-fn a_buffer_of_another_backend_is_refused(subject: &Subject) -> Checked {
+fn buffer_of_another_backend_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(4, true))?;
     let good = values(client, &[1.0; 4])?;
     let foreign = || values(&Client::new(Null::new(1)), &[1.0; 4]);
     let wrong = launch(&add, vec![Arg::Borrow(&good), Arg::Borrow(&foreign()?)]);
-    refused(
+    expect_error(
         "a buffer of another backend",
         wrong,
         ErrorKind::InvalidArgument,
         &["another backend"],
     )?;
     let wrong = launch(&add, vec![Arg::Donate(foreign()?), Arg::Borrow(&good)]);
-    refused(
+    expect_error(
         "a donated buffer of another backend",
         wrong,
         ErrorKind::InvalidArgument,
@@ -174,20 +170,20 @@ fn a_buffer_of_another_backend_is_refused(subject: &Subject) -> Checked {
     still_adds(client)
 }
 
-fn a_buffer_of_another_client_is_refused(subject: &Subject) -> Checked {
+fn buffer_of_another_client_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let other = subject.another()?;
     let add = compile(client, &add(4, true))?;
     let (good, foreign) = (values(client, &[1.0; 4])?, values(&other, &[1.0; 4])?);
     let wrong = launch(&add, vec![Arg::Borrow(&good), Arg::Borrow(&foreign)]);
-    refused(
+    expect_error(
         "a buffer of another client",
         wrong,
         ErrorKind::InvalidArgument,
         &["client"],
     )?;
     let wrong = launch(&add, vec![Arg::Donate(foreign), Arg::Borrow(&good)]);
-    refused(
+    expect_error(
         "a donated buffer of another client",
         wrong,
         ErrorKind::InvalidArgument,
@@ -197,14 +193,14 @@ fn a_buffer_of_another_client_is_refused(subject: &Subject) -> Checked {
     still_adds(&other)
 }
 
-fn what_is_no_program_is_refused(subject: &Subject) -> Checked {
+fn invalid_program_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let with_body = |body: &str| {
         format!("func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {{\n{body}\n}}")
     };
     let texts = [
         ("an empty text", String::new()),
-        ("garbage", "this is no program".into()),
+        ("garbage", "not a program".into()),
         (
             "an unknown dialect",
             with_body("%0 = halite.double %a : tensor<4xf32> return %0 : tensor<4xf32>"),
@@ -234,7 +230,7 @@ fn what_is_no_program_is_refused(subject: &Subject) -> Checked {
             with_body("return %a : tensor<4xf32>").replace("@main", "@other"),
         ),
         (
-            "half a text",
+            "a truncated text",
             "func.func public @main(%a: tensor<4xf32>) -> tensor<4xf32> {".into(),
         ),
     ];
@@ -243,25 +239,26 @@ fn what_is_no_program_is_refused(subject: &Subject) -> Checked {
         ..program("broken", "", &[f32s(&[4])], &[f32s(&[4])], &[])
     };
     for (what, text) in &texts {
-        refused_program(what, client, &wanted(text.as_bytes()))?;
+        expect_compile_error(what, client, &wanted(text.as_bytes()))?;
     }
     for (what, bytes) in [
-        ("bytes that are no text", &[0u8, 255, 254, 3][..]),
-        ("bytecode cut short", b"ML\xefR\x06StableHLO_v1.0.0\x00"),
+        ("bytes that are not text", &[0u8, 255, 254, 3][..]),
+        ("truncated bytecode", b"ML\xefR\x06StableHLO_v1.0.0\x00"),
     ] {
-        refused_program(what, client, &wanted(bytes))?;
+        expect_compile_error(what, client, &wanted(bytes))?;
     }
     still_adds(client)
 }
 
-/// Which kind of error it is depends on which part of a compiler says it.
-fn refused_program(what: &str, client: &Client, program: &Program) -> Checked {
+/// Checks that compiling is an error that names the program. Its kind depends on the compiler stage
+/// that reports it.
+fn expect_compile_error(what: &str, client: &Client, program: &Program) -> Checked {
     match compile(client, program) {
         Ok(_) => Err(Stop::Failed(format!("{what} compiles"))),
         Err(error) => {
             check!(
                 !error.message().is_empty(),
-                "{what}: the error has no words"
+                "{what}: the error has no message"
             );
             check!(
                 error.message().contains(&*program.name),
@@ -273,7 +270,7 @@ fn refused_program(what: &str, client: &Client, program: &Program) -> Checked {
     }
 }
 
-fn a_signature_that_is_not_the_programs_is_refused(subject: &Subject) -> Checked {
+fn wrong_signature_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let right = add(4, false);
     let change = |change: &dyn Fn(&mut Program)| {
@@ -315,7 +312,7 @@ fn a_signature_that_is_not_the_programs_is_refused(subject: &Subject) -> Checked
             change(&|program| program.signature.outputs[0] = f32s(&[8])),
         ),
         (
-            "a donated argument that is not there",
+            "a donated argument that does not exist",
             change(&|program| program.signature.donated = vec![2]),
         ),
         (
@@ -325,7 +322,7 @@ fn a_signature_that_is_not_the_programs_is_refused(subject: &Subject) -> Checked
     ];
     for (what, program) in &wrong {
         let compiled = compile(client, program);
-        refused(
+        expect_error(
             format!("a signature with {what}"),
             compiled,
             ErrorKind::InvalidArgument,
@@ -335,7 +332,7 @@ fn a_signature_that_is_not_the_programs_is_refused(subject: &Subject) -> Checked
     still_adds(client)
 }
 
-fn unknown_and_wrongly_typed_flags_are_refused(subject: &Subject) -> Checked {
+fn invalid_flags_are_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     for (name, value) in [
         ("halite_no_such_flag", FlagValue::Bool(true)),
@@ -353,21 +350,24 @@ fn unknown_and_wrongly_typed_flags_are_refused(subject: &Subject) -> Checked {
                 ..CompileOptions::default()
             },
         );
-        check!(compiled.is_err(), "the flag `{name}` = {value:?} is taken");
+        check!(
+            compiled.is_err(),
+            "the flag `{name}` = {value:?} is accepted"
+        );
     }
     still_adds(client)
 }
 
-fn devices_that_do_not_fit_the_program_are_refused(subject: &Subject) -> Checked {
+fn wrong_devices_are_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = client.local_devices();
     let here = devices.len();
     for (what, wrong) in [
-        ("no such device", vec![DeviceId(u32::MAX)]),
+        ("an unknown device", vec![DeviceId(u32::MAX)]),
         ("two devices for one", vec![devices[0], devices[0]]),
     ] {
         let compiled = compile_on(client, &add(4, false), &wrong);
-        refused(
+        expect_error(
             format!("a compilation for {what}"),
             compiled,
             ErrorKind::InvalidArgument,
@@ -376,8 +376,8 @@ fn devices_that_do_not_fit_the_program_are_refused(subject: &Subject) -> Checked
     }
     let mut wide = add(4, false);
     wide.replicas = client.devices().len() + 1;
-    refused(
-        "a program for one device more than there are",
+    expect_error(
+        "a program for one device too many",
         compile(client, &wide),
         ErrorKind::InvalidArgument,
         &[],
@@ -385,10 +385,10 @@ fn devices_that_do_not_fit_the_program_are_refused(subject: &Subject) -> Checked
     if here > 1 {
         wide.replicas = 2;
         let twice = compile_on(client, &wide, &[devices[0], devices[0]]);
-        // One that computes nothing has no reason to mind.
+        // The null backend computes nothing and accepts it.
         check!(
             twice.is_err() || &*client.platform().name == "null",
-            "two replicas on one device are taken"
+            "two replicas on one device are accepted"
         );
     }
     still_adds(client)

@@ -1,4 +1,4 @@
-//! Waiting: for what was computed, and for what failed.
+//! Completion events: waits, callbacks and errors.
 
 use std::{
     sync::{Arc, mpsc},
@@ -10,21 +10,17 @@ use halite_core::{Arg, Client, DeviceBuffer, ErrorKind, Loaded, Program};
 use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
-    case!("events", what_is_waited_for_has_happened),
-    case!("events", a_launch_returns_before_its_work_is_done)
-        .except(&[("null", "its work takes no time")]),
-    case!(
-        "events",
-        a_callback_runs_once_also_when_event_and_buffer_are_gone
-    ),
-    case!("events", a_callback_on_an_event_of_the_past_runs),
-    case!("events", a_callback_may_launch),
-    case!("events", a_wait_has_a_deadline_and_a_name).except(&[("null", "its work takes no time")]),
-    case!("events", a_program_that_fails_says_so_to_everyone_who_waits)
+    case!("events", wait_returns_after_completion),
+    case!("events", launch_is_asynchronous).except(&[("null", "its work takes no time")]),
+    case!("events", callback_runs_once_after_its_event_is_dropped),
+    case!("events", callback_on_completed_event_runs),
+    case!("events", callback_may_launch),
+    case!("events", wait_times_out_with_its_name).except(&[("null", "its work takes no time")]),
+    case!("events", failed_program_is_reported_to_every_wait)
         .except(&[("null", "its programs need no memory")]),
 ];
 
-fn what_is_waited_for_has_happened(subject: &Subject) -> Checked {
+fn wait_returns_after_completion(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(1 << 16, false))?;
     let a = upload(client, &[1.0f32; 1 << 16], &[1 << 16], first(client))?;
@@ -34,21 +30,18 @@ fn what_is_waited_for_has_happened(subject: &Subject) -> Checked {
     ] {
         let event = buffer.ready()?;
         event.wait()?;
-        check!(
-            event.is_ready(),
-            "an event is not ready after it was waited for"
-        );
+        check!(event.is_ready(), "an event is not ready after a wait");
         event.wait()?;
         check!(
             buffer.ready()?.is_ready(),
-            "the next event of a buffer that is ready is not"
+            "another event of a ready buffer is not ready"
         );
         buffer.ready()?.pending("conformance").wait_for(PATIENCE)?;
     }
     Ok(())
 }
 
-/// A launch of [`slow`] that takes at least so long, and how long it took.
+/// Arguments of a launch of [`slow`] that takes at least `time`, and the time it took.
 fn launch_that_takes(
     client: &Client,
     slow: &Loaded,
@@ -68,17 +61,17 @@ fn launch_that_takes(
         }
         check!(
             steps < 1 << 28,
-            "{steps} products of matrices take only {took:?}"
+            "{steps} matrix products take only {took:?}"
         );
         steps *= 4;
     }
 }
 
-fn a_launch_returns_before_its_work_is_done(subject: &Subject) -> Checked {
+fn launch_is_asynchronous(subject: &Subject) -> Checked {
     let client = subject.client();
     let slow = compile(client, &slow())?;
     let (x, count, took) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
-    // A machine that is busy may stop this thread for longer than the work takes: the best of some.
+    // A busy machine may stop this thread for longer than the work takes, hence the best of five.
     let mut seen = Vec::new();
     for _ in 0..5 {
         let started = Instant::now();
@@ -92,11 +85,11 @@ fn a_launch_returns_before_its_work_is_done(subject: &Subject) -> Checked {
         seen.push(launched);
     }
     Err(Stop::Failed(format!(
-        "work of {took:?} was waited for by its launches, which took {seen:?}"
+        "launches of work of {took:?} waited for it: they took {seen:?}"
     )))
 }
 
-fn a_callback_runs_once_also_when_event_and_buffer_are_gone(subject: &Subject) -> Checked {
+fn callback_runs_once_after_its_event_is_dropped(subject: &Subject) -> Checked {
     let client = subject.client();
     let slow = compile(client, &slow())?;
     let (send, receive) = mpsc::channel();
@@ -127,13 +120,13 @@ fn a_callback_runs_once_also_when_event_and_buffer_are_gone(subject: &Subject) -
     )?;
     let more = receive.recv_timeout(PATIENCE);
     same(
-        "what comes after every callback ran",
+        "a message after the last callback",
         more,
         Err(mpsc::RecvTimeoutError::Disconnected),
     )
 }
 
-fn a_callback_on_an_event_of_the_past_runs(subject: &Subject) -> Checked {
+fn callback_on_completed_event_runs(subject: &Subject) -> Checked {
     let client = subject.client();
     let event = upload(client, &[1.0f32], &[1], first(client))?.ready()?;
     event.wait()?;
@@ -142,13 +135,13 @@ fn a_callback_on_an_event_of_the_past_runs(subject: &Subject) -> Checked {
         let _ = send.send(result.is_ok());
     }));
     same(
-        "the result it was called with",
+        "the result passed to the callback",
         receive.recv_timeout(PATIENCE),
         Ok(true),
     )
 }
 
-fn a_callback_may_launch(subject: &Subject) -> Checked {
+fn callback_may_launch(subject: &Subject) -> Checked {
     let client = subject.client();
     let device = first(client);
     let add = Arc::new(compile(client, &add(64, false))?);
@@ -178,7 +171,7 @@ fn a_callback_may_launch(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn a_wait_has_a_deadline_and_a_name(subject: &Subject) -> Checked {
+fn wait_times_out_with_its_name(subject: &Subject) -> Checked {
     let client = subject.client();
     let slow = compile(client, &slow())?;
     let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
@@ -187,7 +180,7 @@ fn a_wait_has_a_deadline_and_a_name(subject: &Subject) -> Checked {
         .ready()?
         .pending("step 7")
         .wait_for(Duration::from_millis(1));
-    refused(
+    expect_error(
         "a wait of 1 ms for work of 200",
         late,
         ErrorKind::DeadlineExceeded,
@@ -197,8 +190,8 @@ fn a_wait_has_a_deadline_and_a_name(subject: &Subject) -> Checked {
     Ok(())
 }
 
-/// `x [128, 128]` to 256 TiB: more than any address space, so that it fails everywhere and no
-/// machine looks for the memory. And what uses a little of that.
+/// A program that needs 256 TiB, more than any address space, so that it fails on every machine at
+/// once; and a program that uses a part of its result.
 fn too_large() -> [Program; 2] {
     let huge = "tensor<70368744177664xf32>";
     let make = format!(
@@ -232,18 +225,18 @@ fn too_large() -> [Program; 2] {
     ]
 }
 
-fn a_program_that_fails_says_so_to_everyone_who_waits(subject: &Subject) -> Checked {
+fn failed_program_is_reported_to_every_wait(subject: &Subject) -> Checked {
     let client = subject.client();
     let slow = compile(client, &slow())?;
     let (x, count, _) = launch_that_takes(client, &slow, Duration::from_millis(200))?;
-    // Its argument is not there yet when it is launched, so the failure comes later, where the
-    // backend allocates late.
+    // Its argument is not computed yet when it is launched, so a backend that allocates late fails
+    // late.
     let late = launch_for_one(&slow, vec![Arg::Borrow(&x), Arg::Borrow(&count)])?;
     let [large, take] = too_large();
     let failed = compile(client, &large)
         .and_then(|loaded| launch_for_one(&loaded, vec![Arg::Borrow(&late)]));
     match failed {
-        // Where the compiler or the launch refuses it, nobody has to wait.
+        // The compiler or the launch rejects it: no wait is needed.
         Err(error) => check!(
             error.kind() == ErrorKind::OutOfMemory,
             "the error is of kind {:?}: {error}",
@@ -251,23 +244,23 @@ fn a_program_that_fails_says_so_to_everyone_who_waits(subject: &Subject) -> Chec
         ),
         Ok(failed) => {
             check_failed(&failed)?;
-            // What is made of it fails too, at once or later.
-            if let Ok(made) = compile(client, &take)
+            // A program that uses the failed result fails, too, at once or later.
+            if let Ok(dependent) = compile(client, &take)
                 .and_then(|take| launch_for_one(&take, vec![Arg::Borrow(&failed)]))
             {
-                check_failed(&made)?;
+                check_failed(&dependent)?;
                 check!(
-                    read_bytes(&made).is_err(),
-                    "what is made of 256 TiB that are not there is read"
+                    read_bytes(&dependent).is_err(),
+                    "the result of a failed argument is read"
                 );
                 check!(
-                    made.fetch().wait_for(PATIENCE).is_err(),
-                    "what is made of 256 TiB that are not there is fetched"
+                    dependent.fetch().wait_for(PATIENCE).is_err(),
+                    "the result of a failed argument is fetched"
                 );
             }
         }
     }
-    // And nothing else is harmed.
+    // Nothing else is affected.
     late.ready()?.wait()?;
     let add = compile(client, &add(4, false))?;
     let a = upload(client, &[1.0f32; 4], &[4], first(client))?;
@@ -281,26 +274,26 @@ fn a_program_that_fails_says_so_to_everyone_who_waits(subject: &Subject) -> Chec
     )
 }
 
-/// Every way to wait for a buffer tells that it failed, the second time too.
+/// Checks that every way to wait for a buffer reports its failure, repeatedly.
 fn check_failed(buffer: &DeviceBuffer) -> Checked {
     let event = buffer.ready()?;
     for wait in ["first", "second"] {
         check!(
             event.wait().is_err(),
-            "the {wait} wait for {buffer:?} says that it is there"
+            "the {wait} wait for {buffer:?} succeeds"
         );
         check!(event.is_ready(), "an event that failed is not ready");
     }
     check!(
         buffer.ready()?.wait().is_err(),
-        "a wait for another event of {buffer:?} says that it is there"
+        "a wait for another event of {buffer:?} succeeds"
     );
     let (send, receive) = mpsc::channel();
     event.on_ready(Box::new(move |result| {
         let _ = send.send(result.is_err());
     }));
     same(
-        "whether a callback is told of the failure",
+        "whether the callback gets an error",
         receive.recv_timeout(PATIENCE),
         Ok(true),
     )

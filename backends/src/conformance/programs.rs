@@ -1,32 +1,28 @@
-//! Programs: types on their border, results, and what a backend tells of them.
+//! Programs: types of arguments and results, numerics, serialization, and reported memory.
 
 use halite_core::{Arg, Client, CompileOptions, DType, ErrorKind, HostArray, HostBytes, Loaded};
 
 use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
-    case!("programs", every_type_goes_through_a_program).except(HOLDS_ZEROS),
-    case!(
-        "programs",
-        scalars_empty_tensors_and_no_arguments_or_results_work
-    )
-    .except(HOLDS_ZEROS),
-    case!("programs", small_products_of_matrices_are_exact).except(HOLDS_ZEROS),
-    case!("programs", not_a_number_stays_in_a_maximum_and_a_minimum).except(HOLDS_ZEROS),
-    case!("programs", a_loop_runs_as_often_as_its_argument_says).except(HOLDS_ZEROS),
-    case!("programs", the_same_launch_gives_the_same_bits).except(HOLDS_ZEROS),
-    case!("programs", a_program_says_its_types_and_devices),
-    case!("programs", a_program_is_serialized_and_loaded),
-    case!("programs", what_is_no_serialized_program_is_refused),
-    case!("programs", planned_memory_is_that_of_the_types),
+    case!("programs", every_type_passes_through_a_program).except(HOLDS_ZEROS),
+    case!("programs", degenerate_shapes_work).except(HOLDS_ZEROS),
+    case!("programs", small_matrix_products_are_exact).except(HOLDS_ZEROS),
+    case!("programs", maximum_propagates_nan).except(HOLDS_ZEROS),
+    case!("programs", loop_runs_the_requested_iterations).except(HOLDS_ZEROS),
+    case!("programs", repeated_launch_is_bit_exact).except(HOLDS_ZEROS),
+    case!("programs", executable_reports_its_signature),
+    case!("programs", executable_survives_serialization),
+    case!("programs", invalid_serialized_executable_is_rejected),
+    case!("programs", planned_memory_matches_the_types),
     case!("programs", used_memory_is_below_its_limit),
 ];
 
-fn every_type_goes_through_a_program(subject: &Subject) -> Checked {
+fn every_type_passes_through_a_program(subject: &Subject) -> Checked {
     let client = subject.client();
     for (seed, dtype) in (1..).zip(DType::ALL) {
         let ty = ty(dtype, &[3, 5]);
-        let t = written(&ty);
+        let t = stablehlo_type(&ty);
         let op = if dtype == DType::Bool {
             "xor"
         } else {
@@ -47,14 +43,14 @@ fn every_type_goes_through_a_program(subject: &Subject) -> Checked {
                 &[],
             ),
         )?;
-        // Bits of any float may be infinite, and subtracting that from itself is no zero; those of
-        // zero are plain.
+        // Random bits may be an infinite float, whose difference with itself is NaN: differences
+        // are checked with zeros.
         for host in [noise(&ty, seed), HostArray::zeros(ty.clone())] {
             let x = client.upload(HostBytes::Borrowed(host.bytes()), &ty, first(client).into())?;
             let results = launch(&loaded, vec![Arg::Borrow(&x)])?;
             same("the type of a result", results[0].tensor_type(), &ty)?;
             same_bytes(
-                format!("{ty} given back by a program"),
+                format!("{ty} returned by a program"),
                 &read_bytes(&results[0])?,
                 host.bytes(),
             )?;
@@ -70,7 +66,7 @@ fn every_type_goes_through_a_program(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn scalars_empty_tensors_and_no_arguments_or_results_work(subject: &Subject) -> Checked {
+fn degenerate_shapes_work(subject: &Subject) -> Checked {
     let client = subject.client();
     let nothing = compile(
         client,
@@ -83,7 +79,7 @@ fn scalars_empty_tensors_and_no_arguments_or_results_work(subject: &Subject) -> 
         ),
     )?;
     same(
-        "the number of results of nothing",
+        "the number of results of an empty program",
         launch(&nothing, vec![])?.len(),
         0,
     )?;
@@ -129,17 +125,21 @@ fn scalars_empty_tensors_and_no_arguments_or_results_work(subject: &Subject) -> 
         vec![Arg::Borrow(&a), Arg::Borrow(&b)],
     )?;
     same(
-        "the sum of nothing, from 4",
+        "the sum of no elements, from 4",
         read::<f32>(&results[0])?,
         vec![4.0; 3],
     )?;
-    same("nothing twice", read::<f32>(&results[1])?, vec![])
+    same(
+        "an empty sum of two tensors",
+        read::<f32>(&results[1])?,
+        vec![],
+    )
 }
 
-fn small_products_of_matrices_are_exact(subject: &Subject) -> Checked {
+fn small_matrix_products_are_exact(subject: &Subject) -> Checked {
     let client = subject.client();
-    // Whole numbers below 2^8 are exact in every float type, and so are their sums here, in
-    // whatever passes a device multiplies.
+    // Integers below 2^8 are exact in every float type, and so are their sums here, whatever
+    // precision the device multiplies with.
     let (rows, inner, columns) = (17, 31, 13);
     let code = format!(
         "func.func public @main(%a: tensor<{rows}x{inner}xf32>, %b: tensor<{inner}x{columns}xf32>) -> tensor<{rows}x{columns}xf32> {{
@@ -178,7 +178,7 @@ fn small_products_of_matrices_are_exact(subject: &Subject) -> Checked {
     )
 }
 
-fn not_a_number_stays_in_a_maximum_and_a_minimum(subject: &Subject) -> Checked {
+fn maximum_propagates_nan(subject: &Subject) -> Checked {
     let client = subject.client();
     let code = "func.func public @main(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
         %0 = stablehlo.maximum %a, %b : tensor<4xf32>
@@ -202,7 +202,7 @@ fn not_a_number_stays_in_a_maximum_and_a_minimum(subject: &Subject) -> Checked {
         &[4],
         first(client),
     )?;
-    // Without it, a ReLU or a pooling hides that a model has diverged.
+    // Without it, a ReLU or a max-pooling would hide that a model diverged.
     let results = launch(&loaded, vec![Arg::Borrow(&a), Arg::Borrow(&b)])?;
     for ((what, last), result) in [("maximum", 2.0), ("minimum", -3.0)]
         .into_iter()
@@ -218,7 +218,7 @@ fn not_a_number_stays_in_a_maximum_and_a_minimum(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn a_loop_runs_as_often_as_its_argument_says(subject: &Subject) -> Checked {
+fn loop_runs_the_requested_iterations(subject: &Subject) -> Checked {
     let client = subject.client();
     let code = "func.func public @main(%n: tensor<i32>) -> (tensor<i32>, tensor<i64>) {
         %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -247,7 +247,7 @@ fn a_loop_runs_as_often_as_its_argument_says(subject: &Subject) -> Checked {
         let count = upload(client, &[n], &[], first(client))?;
         let results = launch(&loaded, vec![Arg::Borrow(&count)])?;
         same(
-            format!("the counter after {n} turns"),
+            format!("the counter after {n} iterations"),
             read::<i32>(&results[0])?,
             vec![n],
         )?;
@@ -260,7 +260,7 @@ fn a_loop_runs_as_often_as_its_argument_says(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn the_same_launch_gives_the_same_bits(subject: &Subject) -> Checked {
+fn repeated_launch_is_bit_exact(subject: &Subject) -> Checked {
     let client = subject.client();
     let slow = compile(client, &slow())?;
     let values: Vec<f32> = (0..128 * 128)
@@ -277,15 +277,15 @@ fn the_same_launch_gives_the_same_bits(subject: &Subject) -> Checked {
     let want = run()?;
     check!(
         want.iter().any(|byte| *byte != 0),
-        "products of matrices are all zero"
+        "the matrix products are all zero"
     );
     for _ in 0..5 {
-        same_bytes("products of matrices, again", &run()?, &want)?;
+        same_bytes("repeated matrix products", &run()?, &want)?;
     }
     Ok(())
 }
 
-fn a_program_says_its_types_and_devices(subject: &Subject) -> Checked {
+fn executable_reports_its_signature(subject: &Subject) -> Checked {
     let client = subject.client();
     for device in client.local_devices() {
         for program in [add(4, true), slow()] {
@@ -295,7 +295,7 @@ fn a_program_says_its_types_and_devices(subject: &Subject) -> Checked {
         }
     }
     same(
-        "the devices where none are named",
+        "the default devices",
         compile(client, &add(4, false))?.devices(),
         &[first(client)],
     )
@@ -309,25 +309,25 @@ fn check_add(client: &Client, loaded: &Loaded) -> Checked {
     );
     let sum = launch_for_one(loaded, vec![Arg::Donate(a), Arg::Borrow(&b)])?;
     same(
-        "the sum by a loaded program",
+        "the sum computed by a loaded program",
         read::<f32>(&sum)?,
         vec![3.0; 4],
     )
 }
 
-fn a_program_is_serialized_and_loaded(subject: &Subject) -> Checked {
+fn executable_survives_serialization(subject: &Subject) -> Checked {
     let client = subject.client();
     let compiled = compile(client, &add(4, true))?;
     let bytes = optional(compiled.serialize())?;
     let loaded = optional(client.load(&bytes, compiled.signature(), &CompileOptions::default()))?;
     same(
-        "the signature of what was loaded",
+        "the signature of a loaded program",
         loaded.signature(),
         compiled.signature(),
     )?;
     drop(compiled);
     check_add(client, &loaded)?;
-    // What was loaded is serialized as well as what was compiled.
+    // A loaded program can be serialized, too.
     let again = client.load(
         &optional(loaded.serialize())?,
         loaded.signature(),
@@ -340,7 +340,11 @@ fn a_program_is_serialized_and_loaded(subject: &Subject) -> Checked {
             ..CompileOptions::default()
         };
         let loaded = optional(client.load(&bytes, loaded.signature(), &elsewhere))?;
-        same("the device of what was loaded", loaded.devices(), &[device])?;
+        same(
+            "the device of a loaded program",
+            loaded.devices(),
+            &[device],
+        )?;
         check_add(client, &loaded)?;
     }
     match subject.another() {
@@ -353,7 +357,7 @@ fn a_program_is_serialized_and_loaded(subject: &Subject) -> Checked {
     }
 }
 
-fn what_is_no_serialized_program_is_refused(subject: &Subject) -> Checked {
+fn invalid_serialized_executable_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     let compiled = compile(client, &add(4, true))?;
     let bytes = optional(compiled.serialize())?;
@@ -361,12 +365,12 @@ fn what_is_no_serialized_program_is_refused(subject: &Subject) -> Checked {
     for length in [0, 1, 16, bytes.len() / 2, bytes.len() - 1] {
         check!(
             load(&bytes[..length]).is_err(),
-            "{length} of {} bytes of a program are loaded",
+            "{length} of {} serialized bytes are loaded",
             bytes.len()
         );
     }
     check!(
-        load(b"this is no program").is_err(),
+        load(b"not a program").is_err(),
         "text is loaded as a serialized program"
     );
     check!(
@@ -387,7 +391,7 @@ fn what_is_no_serialized_program_is_refused(subject: &Subject) -> Checked {
             donated: vec![0],
         };
         let loaded = client.load(&bytes, &signature, &CompileOptions::default());
-        refused(
+        expect_error(
             format!("a serialized program with a signature of {what}"),
             loaded,
             ErrorKind::InvalidArgument,
@@ -397,7 +401,7 @@ fn what_is_no_serialized_program_is_refused(subject: &Subject) -> Checked {
     check_add(client, &load(&bytes)?)
 }
 
-fn planned_memory_is_that_of_the_types(subject: &Subject) -> Checked {
+fn planned_memory_matches_the_types(subject: &Subject) -> Checked {
     let client = subject.client();
     let size = 1 << 20;
     for donated in [false, true] {
@@ -407,28 +411,28 @@ fn planned_memory_is_that_of_the_types(subject: &Subject) -> Checked {
         let about = |value: u64, want: u64| (want..=want + want / 8 + (1 << 16)).contains(&value);
         check!(
             about(memory.arguments, 2 * bytes),
-            "arguments of {} bytes are planned as {memory:?}",
+            "for arguments of {} bytes, the plan is {memory:?}",
             2 * bytes
         );
         check!(
             about(memory.outputs, bytes),
-            "results of {bytes} bytes are planned as {memory:?}"
+            "for results of {bytes} bytes, the plan is {memory:?}"
         );
         check!(
             donated || memory.aliased == 0,
-            "nothing is donated, but {memory:?}"
+            "without donation, the plan is {memory:?}"
         );
         check!(
             !donated || about(memory.aliased, bytes),
-            "{bytes} bytes are donated, but {memory:?}"
+            "for {bytes} donated bytes, the plan is {memory:?}"
         );
         check!(
             memory.temporary <= bytes,
-            "an addition of {bytes} bytes needs {memory:?}"
+            "for an addition of {bytes} bytes, the plan is {memory:?}"
         );
         check!(
             memory.peak.is_none_or(|peak| peak < 8 * bytes),
-            "an addition of {bytes} bytes needs {memory:?}"
+            "for an addition of {bytes} bytes, the plan is {memory:?}"
         );
     }
     Ok(())
@@ -446,18 +450,18 @@ fn used_memory_is_below_its_limit(subject: &Subject) -> Checked {
         let memory = optional(device.memory())?;
         check!(
             memory.limit.is_none_or(|limit| memory.in_use <= limit),
-            "device {} uses {memory:?}",
+            "device {} reports {memory:?}",
             device.id().0
         );
         check!(
             memory.peak.is_none_or(|peak| memory.in_use <= peak),
-            "device {} uses {memory:?}",
+            "device {} reports {memory:?}",
             device.id().0
         );
         let holds_it = device.id() == first(client) && &*client.platform().name != "null";
         check!(
             !holds_it || memory.in_use >= 4 << 20,
-            "device {} holds 4 MiB, but uses {memory:?}",
+            "device {} holds 4 MiB, but reports {memory:?}",
             device.id().0
         );
     }

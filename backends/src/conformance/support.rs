@@ -1,5 +1,5 @@
-//! What cases are written with: programs as text, transfers of values, and checks that end a case
-//! with words.
+//! Helpers for cases: programs as text, transfers of values, and checks that end a case with a
+//! message.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,14 +8,13 @@ use halite_core::{
     HostArray, HostBytes, Launch, Loaded, Program, Result, Signature, TensorType,
 };
 
-/// How long one wait within a case may take.
+/// Limit of one wait within a case.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why [`Null`](halite_core::Null) is excepted from a case.
+/// Reasons to except [`Null`](halite_core::Null) from a case.
 pub(super) const HOLDS_ZEROS: &[(&str, &str)] = &[("null", "its buffers hold zeros")];
-/// As above.
 pub(super) const COMPILES_NOTHING: &[(&str, &str)] =
-    &[("null", "it compiles nothing, so it takes every program")];
+    &[("null", "it compiles nothing, so it accepts every program")];
 
 /// A case of this module, named after its function.
 macro_rules! case {
@@ -25,20 +24,20 @@ macro_rules! case {
 }
 pub(super) use case;
 
-/// Ends the case with words unless the condition holds.
+/// Fails the case with a message unless the condition holds.
 macro_rules! check {
-    ($condition:expr, $($words:tt)+) => {
+    ($condition:expr, $($message:tt)+) => {
         if !$condition {
-            return Err(crate::conformance::support::Stop::Failed(format!($($words)+)));
+            return Err(crate::conformance::support::Stop::Failed(format!($($message)+)));
         }
     };
 }
 pub(super) use check;
 
-/// What a case returns: nothing, or why it ended early.
+/// Result of a case, or of a part of it.
 pub(super) type Checked<T = ()> = std::result::Result<T, Stop>;
 
-/// Why a case ended early.
+/// Reason why a case ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
     Failed(String),
@@ -46,13 +45,13 @@ pub(super) enum Stop {
 }
 
 impl From<Error> for Stop {
-    /// An error where none was expected.
+    /// A failure because of an unexpected error.
     fn from(error: Error) -> Self {
         Stop::Failed(format!("{error:?}"))
     }
 }
 
-/// Says that the backend may lack this: what it calls unsupported is skipped.
+/// Skips the case if an optional operation is unsupported.
 pub(super) fn optional<T>(result: Result<T>) -> Checked<T> {
     result.map_err(|error| match error.kind() {
         ErrorKind::Unsupported => Stop::Skipped(error.to_string()),
@@ -60,7 +59,7 @@ pub(super) fn optional<T>(result: Result<T>) -> Checked<T> {
     })
 }
 
-/// Ends the case unless both are the same.
+/// Fails the case unless both values are equal.
 pub(super) fn same<T: PartialEq + fmt::Debug>(what: impl fmt::Display, got: T, want: T) -> Checked {
     check!(
         got == want,
@@ -80,7 +79,7 @@ fn shown(value: &impl fmt::Debug) -> String {
     text
 }
 
-/// Ends the case at the first byte that differs.
+/// Fails the case at the first byte that differs.
 pub(super) fn same_bytes(what: impl fmt::Display, got: &[u8], want: &[u8]) -> Checked {
     check!(
         got.len() == want.len(),
@@ -101,15 +100,15 @@ pub(super) fn same_bytes(what: impl fmt::Display, got: &[u8], want: &[u8]) -> Ch
     Ok(())
 }
 
-/// Ends the case unless `result` is an error of this kind that says all of these words.
-pub(super) fn refused<T>(
+/// Fails the case unless `result` is an error of this kind whose text contains all of `words`.
+pub(super) fn expect_error<T>(
     what: impl fmt::Display,
     result: Result<T>,
     kind: ErrorKind,
     words: &[&str],
 ) -> Checked {
     let Err(error) = result else {
-        return Err(Stop::Failed(format!("{what} is taken, want an error")));
+        return Err(Stop::Failed(format!("{what} is accepted, want an error")));
     };
     check!(
         error.kind() == kind,
@@ -120,13 +119,13 @@ pub(super) fn refused<T>(
     for word in words {
         check!(
             text.contains(word),
-            "{what}: the error does not say `{word}`: {text}"
+            "{what}: the error does not contain `{word}`: {text}"
         );
     }
     Ok(())
 }
 
-/// Runs `body(0)`, `body(1)`, ... on a thread each, and ends with the first that ends early.
+/// Runs `body(0)`, `body(1)`, ... on a thread each, and returns the first failure.
 pub(super) fn on_threads(count: usize, body: impl Fn(usize) -> Checked + Sync) -> Checked {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
@@ -138,7 +137,7 @@ pub(super) fn on_threads(count: usize, body: impl Fn(usize) -> Checked + Sync) -
         let mut ended = Ok(());
         for thread in threads {
             let thread = thread.map_err(no_thread)?;
-            // A panic of a thread is one of the case.
+            // Passes a panic of the thread on to the case.
             let result = thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -148,12 +147,12 @@ pub(super) fn on_threads(count: usize, body: impl Fn(usize) -> Checked + Sync) -
     })
 }
 
-/// The error of a case that the system gives no thread.
+/// The error of a case for which the system cannot create a thread.
 pub(super) fn no_thread(error: std::io::Error) -> Error {
     Error::new(
         ErrorKind::Unavailable,
         "conformance",
-        "the system gives no thread to run a case on",
+        "the system cannot create a thread for a case",
     )
     .caused_by(error)
 }
@@ -171,8 +170,8 @@ pub(super) fn f32s(dims: &[usize]) -> TensorType {
     ty(DType::F32, dims)
 }
 
-/// As StableHLO writes it: `tensor<2x3xf32>`.
-pub(super) fn written(ty: &TensorType) -> String {
+/// The type in StableHLO syntax: `tensor<2x3xf32>`.
+pub(super) fn stablehlo_type(ty: &TensorType) -> String {
     let element = match ty.dtype() {
         DType::Bool => "i1",
         DType::S8 => "i8",
@@ -189,7 +188,7 @@ pub(super) fn written(ty: &TensorType) -> String {
     format!("tensor<{dims}{element}>")
 }
 
-/// Bits that look random and are the same each time; 0 or 1 where the type is `bool`.
+/// Reproducible random bits; 0 or 1 for `bool`.
 pub(super) fn noise(ty: &TensorType, seed: u64) -> HostArray {
     let mut host = HostArray::zeros(ty.clone());
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -227,7 +226,7 @@ pub(super) fn read_bytes(buffer: &DeviceBuffer) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A program of one device.
+/// A program for one device.
 pub(super) fn program(
     name: &str,
     code: &str,
@@ -249,7 +248,7 @@ pub(super) fn program(
     }
 }
 
-/// `(a, b) -> a + b` on vectors of `n` floats; the memory of `a` may be taken if `donated`.
+/// `(a, b) -> a + b` on vectors of `n` floats; `a` is donatable if `donated`.
 pub(super) fn add(n: usize, donated: bool) -> Program {
     let attribute = if donated {
         " {tf.aliasing_output = 0 : i32}"
@@ -273,8 +272,7 @@ pub(super) fn add(n: usize, donated: bool) -> Program {
     )
 }
 
-/// `(x [128, 128], steps) -> x` after as many steps of `x = tanh(x x / 128)`: takes as long as is
-/// wanted.
+/// `(x [128, 128], steps) -> x` after `steps` iterations of `x = tanh(x x / 128)`: takes any time.
 pub(super) fn slow() -> Program {
     let code = "module @slow {
   func.func public @main(%x: tensor<128x128xf32>, %steps: tensor<i32>) -> tensor<128x128xf32> {
@@ -324,7 +322,7 @@ pub(super) fn compile_on(
     )
 }
 
-/// Launches on one device and gives the results.
+/// Launches on one device and returns the results.
 pub(super) fn launch(
     loaded: &Loaded,
     args: Vec<Arg<'_, DeviceBuffer>>,
@@ -335,12 +333,12 @@ pub(super) fn launch(
         Error::new(
             ErrorKind::Internal,
             "launch",
-            "results are not of one device",
+            "expected results of one device",
         )
     })
 }
 
-/// As [`launch`], of a program with one result.
+/// Launches a program with one result and returns it.
 pub(super) fn launch_for_one(
     loaded: &Loaded,
     args: Vec<Arg<'_, DeviceBuffer>>,
@@ -350,5 +348,5 @@ pub(super) fn launch_for_one(
     results
         .pop()
         .filter(|_| one)
-        .ok_or_else(|| Error::new(ErrorKind::Internal, "launch", "there is not one result"))
+        .ok_or_else(|| Error::new(ErrorKind::Internal, "launch", "expected one result"))
 }

@@ -1,4 +1,4 @@
-//! Many threads, and handles dropped anywhere.
+//! Concurrent use, and handles dropped in any order on any thread.
 
 use std::{
     sync::{
@@ -15,17 +15,17 @@ use halite_core::{Arg, Client, DeviceBuffer, DeviceId, Launch, Loaded, Program};
 use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
-    case!("threads", eight_execute_while_two_compile)
+    case!("threads", eight_threads_launch_while_two_compile)
         .seconds(300)
         .except(HOLDS_ZEROS),
-    case!("threads", one_program_is_launched_by_eight).except(HOLDS_ZEROS),
-    case!("threads", buffers_are_dropped_by_others_while_they_are_used),
-    case!("threads", handles_outlive_their_client_in_any_order),
-    case!("threads", a_client_is_dropped_with_work_under_way),
-    case!("threads", clients_come_and_go).seconds(300),
+    case!("threads", eight_threads_launch_one_program).except(HOLDS_ZEROS),
+    case!("threads", buffers_are_dropped_while_in_use),
+    case!("threads", handles_outlive_their_client),
+    case!("threads", client_is_dropped_with_queued_work),
+    case!("threads", clients_open_repeatedly).seconds(300),
 ];
 
-/// Many kernels, none like another: takes a compiler a second, or some.
+/// A program of many different kernels, which takes a second or more to compile.
 fn long_to_compile(seed: usize) -> Program {
     let mut code =
         String::from("func.func public @main(%v0: tensor<64x64xf32>) -> tensor<64x64xf32> {\n");
@@ -54,7 +54,7 @@ fn long_to_compile(seed: usize) -> Program {
     )
 }
 
-/// Adds one some times to a state that is donated, and looks at the result.
+/// Adds 1 ten times to a donated state, and checks the result.
 fn count(client: &Client, add: &Loaded, device: DeviceId, start: f32) -> Checked {
     let one = upload(client, &[1.0f32; 64], &[64], device)?;
     let mut state = upload(client, &[start; 64], &[64], device)?;
@@ -62,13 +62,13 @@ fn count(client: &Client, add: &Loaded, device: DeviceId, start: f32) -> Checked
         state = launch_for_one(add, vec![Arg::Donate(state), Arg::Borrow(&one)])?;
     }
     same(
-        format!("{start} and ten times 1 on device {}", device.0),
+        format!("{start} plus ten times 1 on device {}", device.0),
         read::<f32>(&state)?,
         vec![start + 10.0; 64],
     )
 }
 
-fn eight_execute_while_two_compile(subject: &Subject) -> Checked {
+fn eight_threads_launch_while_two_compile(subject: &Subject) -> Checked {
     const EXECUTE: usize = 8;
     let client = subject.client();
     let devices = client.local_devices();
@@ -85,7 +85,7 @@ fn eight_execute_while_two_compile(subject: &Subject) -> Checked {
             let loaded = compile_on(client, &long_to_compile(seed), &devices[..1])?;
             drop(done);
             let zeros = read::<f32>(&launch_for_one(&loaded, vec![Arg::Borrow(&x)])?)?;
-            return same("what came of zeros", zeros, vec![0.0; 64 * 64]);
+            return same("the result of zeros", zeros, vec![0.0; 64 * 64]);
         }
         let at = number % adds.len();
         for round in 0.. {
@@ -102,14 +102,14 @@ fn eight_execute_while_two_compile(subject: &Subject) -> Checked {
             {
                 break;
             }
-            // Compilers need the processor as well.
+            // Leaves processor time to the compilers.
             thread::sleep(Duration::from_millis(2));
         }
         Ok(())
     })
 }
 
-/// Sets a flag to false, also when the case ends early.
+/// Sets a flag to false when dropped, also if the case ends early.
 struct Reset<'a>(&'a AtomicBool);
 
 impl Drop for Reset<'_> {
@@ -118,7 +118,7 @@ impl Drop for Reset<'_> {
     }
 }
 
-fn one_program_is_launched_by_eight(subject: &Subject) -> Checked {
+fn eight_threads_launch_one_program(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(64, true))?;
     on_threads(8, |number| {
@@ -127,13 +127,13 @@ fn one_program_is_launched_by_eight(subject: &Subject) -> Checked {
     })
 }
 
-fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Checked {
+fn buffers_are_dropped_while_in_use(subject: &Subject) -> Checked {
     let client = subject.client();
     let add = compile(client, &add(256, false))?;
     let (sends, receives): (Vec<_>, Vec<_>) =
         (0..4).map(|_| mpsc::channel::<DeviceBuffer>()).unzip();
     thread::scope(|scope| {
-        // Gone at the end of this closure, which ends the threads.
+        // Dropped at the end of this closure, which ends the threads.
         let sends = sends;
         for receive in receives {
             let spawned = thread::Builder::new()
@@ -144,7 +144,7 @@ fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Check
         let mut sum = upload(client, &[0.0f32; 256], &[256], first(client))?;
         for round in 0..2000 {
             let next = launch_for_one(&add, vec![Arg::Borrow(&sum), Arg::Borrow(&x)])?;
-            // Dropped elsewhere while the launch that reads it may not have begun.
+            // Dropped on another thread, possibly before the launch that reads it begins.
             let _ = sends[round % sends.len()].send(std::mem::replace(&mut sum, next));
         }
         let want = if &*client.platform().name == "null" {
@@ -156,7 +156,7 @@ fn buffers_are_dropped_by_others_while_they_are_used(subject: &Subject) -> Check
     })
 }
 
-fn handles_outlive_their_client_in_any_order(subject: &Subject) -> Checked {
+fn handles_outlive_their_client(subject: &Subject) -> Checked {
     let client = subject.another()?;
     let loaded = compile(&client, &add(4, false))?;
     let a = upload(&client, &[1.0f32; 4], &[4], first(&client))?;
@@ -167,7 +167,7 @@ fn handles_outlive_their_client_in_any_order(subject: &Subject) -> Checked {
     let fetch = sum.fetch();
     drop((loaded, a));
     same(
-        "1 + 1 of a client that is gone",
+        "1 + 1 of a dropped client",
         read::<f32>(&sum)?,
         vec![if zeros { 0.0 } else { 2.0 }; 4],
     )?;
@@ -177,7 +177,7 @@ fn handles_outlive_their_client_in_any_order(subject: &Subject) -> Checked {
     same("the bytes fetched", fetch.wait_for(PATIENCE)?.len(), 16)
 }
 
-fn a_client_is_dropped_with_work_under_way(subject: &Subject) -> Checked {
+fn client_is_dropped_with_queued_work(subject: &Subject) -> Checked {
     for _ in 0..5 {
         let client = subject.another()?;
         let slow = compile(&client, &slow())?;
@@ -192,7 +192,7 @@ fn a_client_is_dropped_with_work_under_way(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn clients_come_and_go(subject: &Subject) -> Checked {
+fn clients_open_repeatedly(subject: &Subject) -> Checked {
     let shared = Arc::new(subject.clone());
     on_threads(4, |number| {
         for round in 0..4 {

@@ -1,4 +1,4 @@
-//! Data on its way to devices, between them, and back.
+//! Transfers to devices, between them, and back.
 
 use std::{
     sync::{
@@ -17,40 +17,21 @@ use halite_core::{
 use super::{Case, Subject, support::*};
 
 pub(super) const CASES: &[Case] = &[
-    case!("transfers", every_type_comes_back_bit_for_bit).except(HOLDS_ZEROS),
-    case!("transfers", not_a_number_keeps_its_bits).except(HOLDS_ZEROS),
-    case!("transfers", large_tensors_come_back).except(HOLDS_ZEROS),
-    case!("transfers", a_buffer_says_its_type_and_place),
+    case!("transfers", every_type_round_trips_bit_exactly).except(HOLDS_ZEROS),
+    case!("transfers", nan_keeps_its_bits).except(HOLDS_ZEROS),
+    case!("transfers", large_tensors_round_trip).except(HOLDS_ZEROS),
+    case!("transfers", buffer_reports_its_type),
     case!("transfers", borrowed_memory_may_be_reused_at_once).except(HOLDS_ZEROS),
-    case!(
-        "transfers",
-        shared_memory_lives_until_the_device_needs_it_no_more
-    )
-    .except(HOLDS_ZEROS),
-    case!(
-        "transfers",
-        many_fetches_of_one_buffer_agree_with_reading_it
-    )
-    .except(HOLDS_ZEROS),
-    case!("transfers", a_fetch_outlives_its_buffer).except(HOLDS_ZEROS),
-    case!(
-        "transfers",
-        a_copy_on_the_same_device_is_a_buffer_of_its_own
-    )
-    .except(HOLDS_ZEROS),
+    case!("transfers", shared_memory_lives_while_in_use).except(HOLDS_ZEROS),
+    case!("transfers", concurrent_fetches_agree_with_read).except(HOLDS_ZEROS),
+    case!("transfers", fetch_outlives_its_buffer).except(HOLDS_ZEROS),
+    case!("transfers", copy_on_the_same_device_is_independent).except(HOLDS_ZEROS),
     case!("transfers", copies_reach_every_device)
         .devices(2)
         .except(HOLDS_ZEROS),
-    case!(
-        "transfers",
-        every_kind_of_memory_takes_data_and_gives_it_back
-    )
-    .except(HOLDS_ZEROS),
-    case!(
-        "transfers",
-        a_wrong_number_of_bytes_is_refused_with_both_numbers
-    ),
-    case!("transfers", a_device_that_is_not_there_is_refused),
+    case!("transfers", every_memory_kind_round_trips).except(HOLDS_ZEROS),
+    case!("transfers", wrong_number_of_bytes_is_rejected),
+    case!("transfers", unknown_device_is_rejected),
 ];
 
 const DIMS: [&[usize]; 9] = [
@@ -65,7 +46,7 @@ const DIMS: [&[usize]; 9] = [
     &[1, 2, 1, 3, 1, 2, 1, 2, 2],
 ];
 
-fn every_type_comes_back_bit_for_bit(subject: &Subject) -> Checked {
+fn every_type_round_trips_bit_exactly(subject: &Subject) -> Checked {
     let client = subject.client();
     for device in client.local_devices().into_iter().take(2) {
         for (seed, dtype) in (1..).zip(DType::ALL) {
@@ -86,8 +67,8 @@ fn every_type_comes_back_bit_for_bit(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn not_a_number_keeps_its_bits(subject: &Subject) -> Checked {
-    // Quiet and signalling, both signs, payloads at both ends; infinities, negative zero, the
+fn nan_keeps_its_bits(subject: &Subject) -> Checked {
+    // Quiet and signalling NaN, both signs, payloads at both ends; infinities, negative zero, the
     // smallest subnormal.
     let small = |exponent: u16, quiet: u16| {
         [
@@ -155,7 +136,7 @@ fn not_a_number_keeps_its_bits(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn large_tensors_come_back(subject: &Subject) -> Checked {
+fn large_tensors_round_trip(subject: &Subject) -> Checked {
     let client = subject.client();
     for dims in [&[33, 257, 257][..], &[2_000_003]] {
         let host = noise(&f32s(dims), 5);
@@ -169,7 +150,7 @@ fn large_tensors_come_back(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn a_buffer_says_its_type_and_place(subject: &Subject) -> Checked {
+fn buffer_reports_its_type(subject: &Subject) -> Checked {
     let client = subject.client();
     for device in client.local_devices() {
         for dtype in DType::ALL {
@@ -179,7 +160,7 @@ fn a_buffer_says_its_type_and_place(subject: &Subject) -> Checked {
                     client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), device.into())?;
                 same("the type", buffer.tensor_type(), host.ty())?;
                 same(
-                    format!("the place of {}", host.ty()),
+                    format!("the placement of {}", host.ty()),
                     buffer.placement(),
                     device.into(),
                 )?;
@@ -212,7 +193,7 @@ fn borrowed_memory_may_be_reused_at_once(subject: &Subject) -> Checked {
     Ok(())
 }
 
-/// Host memory that counts how many of its kind are alive.
+/// Host memory that counts its live instances.
 struct Counted {
     bytes: AlignedBytes,
     offset: usize,
@@ -227,13 +208,13 @@ impl AsRef<[u8]> for Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // What is read after it is freed is to be seen.
+        // Makes a read after the drop visible.
         self.bytes.as_mut().fill(0xdd);
         self.alive.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-fn shared_memory_lives_until_the_device_needs_it_no_more(subject: &Subject) -> Checked {
+fn shared_memory_lives_while_in_use(subject: &Subject) -> Checked {
     let client = subject.client();
     let alive = Arc::new(AtomicUsize::new(0));
     // Aligned memory may be used in place, other memory is copied.
@@ -270,7 +251,7 @@ fn shared_memory_lives_until_the_device_needs_it_no_more(subject: &Subject) -> C
     Ok(())
 }
 
-fn many_fetches_of_one_buffer_agree_with_reading_it(subject: &Subject) -> Checked {
+fn concurrent_fetches_agree_with_read(subject: &Subject) -> Checked {
     let client = subject.client();
     let host = noise(&f32s(&[10_000]), 3);
     let buffer = client.upload(
@@ -302,7 +283,7 @@ fn many_fetches_of_one_buffer_agree_with_reading_it(subject: &Subject) -> Checke
     Ok(())
 }
 
-fn a_fetch_outlives_its_buffer(subject: &Subject) -> Checked {
+fn fetch_outlives_its_buffer(subject: &Subject) -> Checked {
     let client = subject.client();
     let host = noise(&f32s(&[1 << 18]), 4);
     for _ in 0..10 {
@@ -322,14 +303,14 @@ fn a_fetch_outlives_its_buffer(subject: &Subject) -> Checked {
     Ok(())
 }
 
-fn a_copy_on_the_same_device_is_a_buffer_of_its_own(subject: &Subject) -> Checked {
+fn copy_on_the_same_device_is_independent(subject: &Subject) -> Checked {
     let client = subject.client();
     let device = first(client);
     let increment = compile(client, &add(1000, true))?;
     let one = upload(client, &[1.0f32; 1000], &[1000], device)?;
     let original = upload(client, &[5.0f32; 1000], &[1000], device)?;
     let copy = original.copy_to(device.into())?;
-    same("the place of the copy", copy.placement(), device.into())?;
+    same("the placement of the copy", copy.placement(), device.into())?;
     let sum = launch_for_one(&increment, vec![Arg::Donate(copy), Arg::Borrow(&one)])?;
     same("the copy plus one", read::<f32>(&sum)?, vec![6.0; 1000])?;
     same(
@@ -349,11 +330,11 @@ fn copies_reach_every_device(subject: &Subject) -> Checked {
             host.ty(),
             devices[0].into(),
         )?;
-        // Each copy is of the copy before: one that is still being made can be copied.
+        // Each copies the previous copy, which may still be in progress.
         let mut copies = vec![original];
         for &device in &devices[1..] {
             let copy = copies[copies.len() - 1].copy_to(device.into())?;
-            same("the place of a copy", copy.placement(), device.into())?;
+            same("the placement of a copy", copy.placement(), device.into())?;
             copies.push(copy);
         }
         while let Some(copy) = copies.pop() {
@@ -362,15 +343,15 @@ fn copies_reach_every_device(subject: &Subject) -> Checked {
         }
     }
     let lost = upload(client, &[1.0f32], &[1], devices[0])?.copy_to(DeviceId(u32::MAX).into());
-    refused(
-        "a copy to a device that is not there",
+    expect_error(
+        "a copy to an unknown device",
         lost,
         ErrorKind::InvalidArgument,
         &[],
     )
 }
 
-fn every_kind_of_memory_takes_data_and_gives_it_back(subject: &Subject) -> Checked {
+fn every_memory_kind_round_trips(subject: &Subject) -> Checked {
     let client = subject.client();
     let devices = client.devices();
     let device = devices.iter().find(|device| device.is_local());
@@ -379,7 +360,7 @@ fn every_kind_of_memory_takes_data_and_gives_it_back(subject: &Subject) -> Check
     };
     check!(
         device.memories().first() == Some(&MemoryKind::Device),
-        "the first kind of memory is not the device's own"
+        "the first kind of memory is not `Device`"
     );
     let host = noise(&f32s(&[1000]), 6);
     let own = client.upload(
@@ -393,14 +374,14 @@ fn every_kind_of_memory_takes_data_and_gives_it_back(subject: &Subject) -> Check
             memory,
         };
         let there = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), place)?;
-        same("the place of an upload", there.placement(), place)?;
+        same("the placement of an upload", there.placement(), place)?;
         same_bytes(
             format!("uploaded to {memory:?} memory"),
             &read_bytes(&there)?,
             host.bytes(),
         )?;
         let copied = own.copy_to(place)?;
-        same("the place of a copy", copied.placement(), place)?;
+        same("the placement of a copy", copied.placement(), place)?;
         same_bytes(
             format!("copied to {memory:?} memory"),
             &read_bytes(&copied)?,
@@ -420,8 +401,8 @@ fn every_kind_of_memory_takes_data_and_gives_it_back(subject: &Subject) -> Check
                 memory,
             };
             let absent = client.upload(HostBytes::Borrowed(host.bytes()), host.ty(), place);
-            refused(
-                format!("an upload to {memory:?} memory, which is not there"),
+            expect_error(
+                format!("an upload to {memory:?} memory, which does not exist"),
                 absent,
                 ErrorKind::InvalidArgument,
                 &[],
@@ -431,7 +412,7 @@ fn every_kind_of_memory_takes_data_and_gives_it_back(subject: &Subject) -> Check
     Ok(())
 }
 
-fn a_wrong_number_of_bytes_is_refused_with_both_numbers(subject: &Subject) -> Checked {
+fn wrong_number_of_bytes_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     for given in [0usize, 1, 23, 25, 48] {
         let bytes = vec![0; given];
@@ -441,7 +422,7 @@ fn a_wrong_number_of_bytes_is_refused_with_both_numbers(subject: &Subject) -> Ch
             first(client).into(),
         );
         let words = [&*given.to_string(), "24", "f32[2, 3]"];
-        refused(
+        expect_error(
             format!("an upload of {given} bytes as f32[2, 3]"),
             wrong,
             ErrorKind::InvalidArgument,
@@ -453,7 +434,7 @@ fn a_wrong_number_of_bytes_is_refused_with_both_numbers(subject: &Subject) -> Ch
         &f32s(&[usize::MAX, 8]),
         first(client).into(),
     );
-    refused(
+    expect_error(
         "an upload of a type larger than memory",
         impossible,
         ErrorKind::InvalidArgument,
@@ -461,7 +442,7 @@ fn a_wrong_number_of_bytes_is_refused_with_both_numbers(subject: &Subject) -> Ch
     )?;
     let buffer = upload(client, &[0.0f32; 6], &[2, 3], first(client))?;
     let mut short = [0; 23];
-    refused(
+    expect_error(
         "a read into 23 bytes",
         buffer.read(&mut short),
         ErrorKind::InvalidArgument,
@@ -469,11 +450,11 @@ fn a_wrong_number_of_bytes_is_refused_with_both_numbers(subject: &Subject) -> Ch
     )
 }
 
-fn a_device_that_is_not_there_is_refused(subject: &Subject) -> Checked {
+fn unknown_device_is_rejected(subject: &Subject) -> Checked {
     let client = subject.client();
     for id in [u32::MAX, 1_000_000] {
         let lost = upload(client, &[1.0f32], &[1], DeviceId(id));
-        refused(
+        expect_error(
             format!("an upload to device {id}"),
             lost,
             ErrorKind::InvalidArgument,
