@@ -22,24 +22,54 @@ pub(crate) enum Cause {
     Unknown,
 }
 
-/// Looks for the cause in the batches of a run that make up these steps, counted from 1, in their
-/// order.
+/// Searches the batches of these steps, counted from 1, in their order.
 pub(crate) fn of_steps(
     loader: &Loader,
+    batches: &Batches,
     targets: &[Target],
     steps: impl IntoIterator<Item = u64>,
 ) -> Cause {
-    let per_epoch = loader.batches_per_epoch() as u64;
-    let before = steps.into_iter().filter_map(|step| step.checked_sub(1));
-    let at = |step: u64| Position {
-        epoch: step / per_epoch,
-        batch: (step % per_epoch) as usize,
-    };
+    let positions = steps
+        .into_iter()
+        .filter_map(|step| batches.position_of(step, loader.batches_per_epoch() as u64));
     of_batches(
         loader,
         targets,
-        before.filter_map(|step| loader.epoch_from(at(step)).next()),
+        positions.filter_map(|position| loader.epoch_from(position).next()),
     )
+}
+
+/// Mapping from the steps of a process to the batches of its data. The number of a step alone does
+/// not tell: a run may have resumed with another batch size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Batches {
+    /// Steps before the process started.
+    first: u64,
+    /// The position of the first batch.
+    epoch: u64,
+    batch: u64,
+}
+
+impl Batches {
+    /// The mapping of a process that starts with this batch after `step` steps.
+    pub(crate) fn starting_at(step: u64, epoch: u64, batch: usize) -> Self {
+        Batches {
+            first: step,
+            epoch,
+            batch: batch as u64,
+        }
+    }
+
+    /// The batch of a step, counted from 1. For a step before the process started, the batch that
+    /// is as far before its first one.
+    fn position_of(&self, step: u64, per_epoch: u64) -> Option<Position> {
+        let first = self.epoch.checked_mul(per_epoch)?.checked_add(self.batch)?;
+        let index = (first.checked_add(step)?.checked_sub(1)?).checked_sub(self.first)?;
+        Some(Position {
+            epoch: index / per_epoch,
+            batch: (index % per_epoch) as usize,
+        })
+    }
 }
 
 /// Looks for the cause in one pass over a dataset.

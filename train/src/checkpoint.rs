@@ -19,7 +19,7 @@
 //!
 //! ```
 //! use halite_core::HostArray;
-//! use halite_train::checkpoint::{CheckpointStore, Position, Snapshot};
+//! use halite_train::checkpoint::{CheckpointStore, RunPosition, Snapshot};
 //!
 //! # fn main() -> halite_core::Result<()> {
 //! # let dir = tempfile::tempdir().unwrap();
@@ -27,7 +27,7 @@
 //! let bias = HostArray::from_slice(&[1.0f32, 2.0], [2])?;
 //! let wanted = [("out.bias".to_string(), bias.ty().clone())];
 //! store.save(Snapshot {
-//!     position: Position { step: 938, epoch: 2, batch: 0 },
+//!     position: RunPosition { step: 938, epoch: 2, batch: 0 },
 //!     seed: 7,
 //!     arrays: vec![("out.bias".into(), bias)],
 //!     metadata: serde_json::json!({ "model": "linear" }),
@@ -52,7 +52,7 @@ mod store;
 use halite_core::HostArray;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::store::LOCK;
+pub(crate) use self::{exact_f64::Exact, store::LOCK};
 pub use self::{
     saved::Saved,
     store::{Best, CheckpointStore, StoreOptions},
@@ -61,7 +61,7 @@ pub use self::{
 /// Where in a run a checkpoint was taken.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct Position {
+pub struct RunPosition {
     /// Optimizer steps done.
     pub step: u64,
     /// The epoch to go on in, from 0.
@@ -75,7 +75,7 @@ pub struct Position {
 #[derive(Debug)]
 pub struct Snapshot<A = HostArray> {
     /// Where in the run it was taken.
-    pub position: Position,
+    pub position: RunPosition,
     /// The seed of the run: with it and the position, the order of the data is known.
     pub seed: u64,
     /// The arrays by unique names: `model.hidden.weight`.

@@ -6,28 +6,39 @@ use half::{bf16, f16};
 use halite_core::{DType, Error, ErrorKind, HostArray, Result};
 
 use crate::{
+    callback::NotFinite,
     cause::Cause,
-    fit::WINDOW,
     programs::{Window, WindowMetric},
+    resume::WINDOW,
 };
 
+/// Checks that every metric of a window is finite.
+///
 /// # Errors
-/// The metric that was the first to be not finite, its step, and the cause of a step that `cause`
-/// finds.
+/// The metric and its step, with the cause that `cause` finds for the step.
 pub(crate) fn check_metrics(
-    metrics: &[WindowMetric],
+    not_finite: Option<&NotFinite>,
     cause: impl FnOnce(u64) -> Cause,
 ) -> Result<()> {
-    let bad = metrics
-        .iter()
-        .filter_map(|metric| Some((metric, metric.bad_step?)))
-        .min_by_key(|(_, step)| *step);
-    bad.map_or(Ok(()), |(metric, step)| {
+    not_finite.map_or(Ok(()), |NotFinite { metric, step }| {
         Err(diverged(
-            &format!("`{}` is not finite at step {step}", metric.name),
-            &cause(step),
+            &format!("`{metric}` is not finite at step {step}"),
+            &cause(*step),
         ))
     })
+}
+
+/// The first metric of a window that is not finite.
+pub(crate) fn first_not_finite(metrics: &[WindowMetric]) -> Option<NotFinite> {
+    metrics
+        .iter()
+        .filter_map(|metric| {
+            Some(NotFinite {
+                metric: metric.name.clone(),
+                step: metric.bad_step?,
+            })
+        })
+        .min_by_key(|found| found.step)
 }
 
 /// # Errors
@@ -66,7 +77,8 @@ pub(crate) fn check_state(
     cause: impl Fn(u64) -> Cause,
 ) -> Result<()> {
     if let Some((_, array)) = arrays.iter().find(|(name, _)| name == WINDOW) {
-        check_metrics(&window.read(array)?, &cause)?;
+        let metrics = window.read(array)?;
+        check_metrics(first_not_finite(&metrics).as_ref(), &cause)?;
     }
     for (name, array) in arrays.iter().filter(|(name, _)| name != WINDOW) {
         // What is not trained may be infinite on purpose, as a mask is.

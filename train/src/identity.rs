@@ -9,14 +9,21 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::resume_unwind,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_data::Dataset;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::{
+    checkpoint::Saved,
+    signals::StopFlag,
+    waits::{Limits, wait, wait_also_when_stopped},
+};
 
 /// Accepts every difference.
 const ALL: &str = "all";
@@ -163,22 +170,21 @@ pub(crate) struct Identity {
 type Data = [Arc<dyn Dataset>; 2];
 type Digests = [Option<String>; 2];
 
-/// Identity of a run whose data are digested on a thread of their own, while its programs are
-/// traced and compiled.
-pub(crate) struct Pending {
-    /// All but the data.
-    known: Identity,
-    digests: Mutex<Option<Digesting>>,
-    whole: OnceLock<Identity>,
+/// Identity of a run whose data are digested on another thread, while its programs are traced and
+/// compiled.
+pub(crate) struct PendingIdentity {
+    /// Without the digests until they are known.
+    identity: Identity,
+    digesting: Option<Digesting>,
 }
 
 enum Digesting {
     Thread(JoinHandle<Digests>),
-    /// The system gives no thread.
-    Later(Data),
+    /// The system gave no thread.
+    Inline(Data),
 }
 
-impl Pending {
+impl PendingIdentity {
     /// The identity with these values. `data` is digested on a thread.
     pub(crate) fn new(known: Identity, data: Option<Data>) -> Self {
         let digesting = data.map(|data| {
@@ -186,33 +192,78 @@ impl Pending {
             let thread = thread::Builder::new()
                 .name("data digest".into())
                 .spawn(move || digest(&of_thread));
-            thread.map_or_else(|_| Digesting::Later(data), Digesting::Thread)
+            thread.map_or_else(|_| Digesting::Inline(data), Digesting::Thread)
         });
-        Pending {
-            known,
-            digests: Mutex::new(digesting),
-            whole: OnceLock::new(),
+        PendingIdentity {
+            identity: known,
+            digesting,
         }
     }
 
-    /// The identity; waits for the digests.
-    pub(crate) fn get(&self) -> &Identity {
-        self.whole.get_or_init(|| {
-            let digesting = self
-                .digests
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            let digests = match digesting {
-                None => [None, None],
-                Some(Digesting::Later(data)) => digest(&data),
-                Some(Digesting::Thread(thread)) => {
-                    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-                }
-            };
-            self.known.clone().with_data(digests)
+    /// The identity, with the digests of the data once they were waited for.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Waits for the digests before the run resumes from `saved`.
+    ///
+    /// # Errors
+    /// If the digests take longer than `limits` allow, or the run is asked to stop first.
+    pub(crate) fn wait_before_resume(
+        &mut self,
+        saved: &Saved,
+        limits: &Limits,
+        stop: &StopFlag,
+    ) -> Result<()> {
+        let digested = wait(digest_name, limits, &|| stop.is_set(), |_| self.poll())?;
+        digested.ok_or_else(|| {
+            let message = format!(
+                "stopped before the first step, while the data was digested; nothing was trained, \
+                 and the checkpoint {} stays",
+                saved.path().display()
+            );
+            Error::new(ErrorKind::Cancelled, "fit", message)
         })
     }
+
+    /// Waits for the digests before a checkpoint is saved. If they take too long, the checkpoint is
+    /// saved without them: the weights are worth more.
+    pub(crate) fn wait_or_give_up(&mut self, limits: &Limits, stop: &StopFlag) {
+        let digested =
+            wait_also_when_stopped(digest_name, limits, &|| stop.is_set(), |_| self.poll());
+        if let Err(error) = digested {
+            halite_core::warning!(
+                "{error}; checkpoints do not have the digest of the data, and a resume does not \
+                 compare it"
+            );
+            self.digesting = None;
+        }
+    }
+
+    /// Takes the digests if they are known, and sleeps a little if not.
+    fn poll(&mut self) -> Option<()> {
+        let digests = match self.digesting.take() {
+            None => return Some(()),
+            Some(Digesting::Inline(data)) => digest(&data),
+            Some(Digesting::Thread(thread)) if thread.is_finished() => {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            }
+            running => {
+                self.digesting = running;
+                thread::sleep(DIGEST_POLL);
+                return None;
+            }
+        };
+        self.identity.add_data(digests);
+        Some(())
+    }
+}
+
+/// Time between two looks at the thread that digests the data.
+const DIGEST_POLL: Duration = Duration::from_millis(2);
+
+fn digest_name() -> String {
+    "the digest of the data".to_string()
 }
 
 fn digest(data: &Data) -> Digests {
@@ -244,66 +295,46 @@ impl Identity {
     pub(crate) fn new(values: Values<'_>) -> Self {
         let none = || "none".to_string();
         let known = [
-            (LABEL, Some(values.label.map_or_else(none, String::from))),
-            (SEED, Some(values.seed.to_string())),
-            (BATCH_SIZE, Some(values.batch_size.to_string())),
-            (SAMPLES, Some(values.samples.to_string())),
+            (LABEL, values.label.map_or_else(none, String::from)),
+            (SEED, values.seed.to_string()),
+            (BATCH_SIZE, values.batch_size.to_string()),
+            (SAMPLES, values.samples.to_string()),
             (
                 "clip_norm",
-                Some(values.clip_norm.map_or_else(none, |norm| norm.to_string())),
+                values.clip_norm.map_or_else(none, |norm| norm.to_string()),
             ),
-            (OPTIMIZER, Some(without_addresses(&values.optimizer))),
-            (PRECISION, Some(values.precision)),
-            (EPOCHS, Some(values.epochs.to_string())),
-            ("mesh", Some(values.mesh)),
-            ("strategy", Some(values.strategy)),
-            ("plugin", Some(values.plugin)),
-            (STEP, Some(digest_of_program(values.step))),
+            (OPTIMIZER, without_addresses(&values.optimizer)),
+            (PRECISION, values.precision),
+            (EPOCHS, values.epochs.to_string()),
+            ("mesh", values.mesh),
+            ("strategy", values.strategy),
+            ("plugin", values.plugin),
+            (STEP, digest_of_program(values.step)),
         ];
-        let trainer = known
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_string(), value?)))
-            .collect();
         Identity {
-            trainer,
+            trainer: known
+                .map(|(name, value)| (name.to_string(), value))
+                .into_iter()
+                .collect(),
             properties: values.properties.iter().cloned().collect(),
         }
     }
 
-    /// This identity with the digests of the training data and the validation data, where they are
-    /// known.
-    fn with_data(mut self, digests: Digests) -> Self {
+    /// Adds the digests of the training data and the validation data, where they are known.
+    fn add_data(&mut self, digests: Digests) {
         for (name, digest) in [TRAINING_DATA, VALIDATION_DATA].into_iter().zip(digests) {
             self.trainer
                 .extend(digest.map(|digest| (name.to_string(), digest)));
         }
-        self
     }
 
-    /// Identity in a checkpoint from before identities were saved, from the few values that it has.
-    pub(crate) fn of_old(seed: u64, values: [(&str, Option<String>); 4]) -> Self {
-        let [label, batch_size, samples, precision] = values;
-        let label = (LABEL, Some(label.1.unwrap_or_else(|| "none".to_string())));
-        // Runs from before there were policies were in f32.
-        let precision = (
-            PRECISION,
-            Some(precision.1.unwrap_or_else(|| "f32".to_string())),
-        );
-        let known = [
-            label,
-            (SEED, Some(seed.to_string())),
-            (BATCH_SIZE, batch_size.1),
-            (SAMPLES, samples.1),
-            precision,
-        ];
-        let trainer = known
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_string(), value?)))
-            .collect();
-        Identity {
-            trainer,
-            properties: BTreeMap::new(),
-        }
+    /// Names and values for loggers: everything but the digest of the program.
+    pub(crate) fn hyperparameters(&self) -> Vec<(String, String)> {
+        let known = self.trainer.iter().filter(|(name, _)| *name != STEP);
+        known
+            .chain(&self.properties)
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     }
 
     /// The number of samples in a batch.
@@ -448,11 +479,6 @@ impl Comparison {
              Give the saved values, or another directory (`out`, --out){accept}"
         );
         Err(Error::new(ErrorKind::InvalidArgument, "resume", message))
-    }
-
-    /// Whether the mathematics of the run changed, and that was accepted.
-    pub(crate) fn is_changed(&self) -> bool {
-        !self.accepted.is_empty()
     }
 
     /// What the user is warned of.
@@ -638,7 +664,9 @@ mod tests {
     }
 
     fn with_data(digest: Option<&str>) -> Identity {
-        identity(&[], |_| ()).with_data([digest.map(String::from), None])
+        let mut identity = identity(&[], |_| ());
+        identity.add_data([digest.map(String::from), None]);
+        identity
     }
 
     fn lines(differences: &[Difference]) -> Vec<String> {
@@ -650,7 +678,7 @@ mod tests {
         let saved = identity(&[("--dropout", "0")], |_| ());
         let comparison = saved.compare(&saved.clone(), &[]);
         comparison.check("step-1", &[]).unwrap();
-        assert!(comparison.warnings().is_empty() && !comparison.is_changed());
+        assert!(comparison.warnings().is_empty() && comparison.accepted.is_empty());
         let text = serde_json::to_string(&saved).unwrap();
         assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), saved);
     }
@@ -664,21 +692,6 @@ mod tests {
         assert_eq!(
             lines(&other.refused),
             ["training data (--data): saved sha256 ab, given sha256 cd"]
-        );
-        let old = Identity::of_old(
-            0,
-            [
-                ("", None),
-                ("", Some("32".into())),
-                ("", Some("640".into())),
-                ("", None),
-            ],
-        );
-        assert!(lines(&identity(&[], |_| ()).compare(&old, &[]).refused).is_empty());
-        let other = identity(&[], |values| values.precision = "bf16-mixed".into());
-        assert_eq!(
-            lines(&other.compare(&old, &[]).refused),
-            ["precision (--precision): saved f32, given bf16-mixed"]
         );
     }
 
@@ -784,16 +797,26 @@ mod tests {
             let array = halite_core::HostArray::from_slice(&[value], [1]).unwrap();
             Arc::new(halite_data::InMemory::new([("x", array)]).unwrap())
         };
-        let pending = |known| Pending::new(known, Some([data(1), data(2)]));
-        let identity = || identity(&[], |_| ());
-        let expected = identity().with_data([data(1).digest(), data(2).digest()]);
-        assert_eq!(*pending(identity()).get(), expected);
-        let later = Pending {
-            digests: Mutex::new(Some(Digesting::Later([data(1), data(2)]))),
-            ..pending(identity())
+        let known = || identity(&[], |_| ());
+        let expected = {
+            let mut identity = known();
+            identity.add_data([data(1).digest(), data(2).digest()]);
+            identity
         };
-        assert_eq!(*later.get(), expected);
-        assert_eq!(*Pending::new(identity(), None).get(), identity());
+        let data = [data(1), data(2)];
+        let inline = PendingIdentity {
+            identity: known(),
+            digesting: Some(Digesting::Inline(data.clone())),
+        };
+        for (pending, expected) in [
+            (PendingIdentity::new(known(), Some(data)), &expected),
+            (inline, &expected),
+            (PendingIdentity::new(known(), None), &known()),
+        ] {
+            let mut pending = pending;
+            pending.wait_or_give_up(&Limits::new(None), &StopFlag::new());
+            assert_eq!(pending.identity(), expected);
+        }
     }
 
     #[test]
@@ -847,7 +870,7 @@ mod tests {
             other.check_allowed(&saved, &allowed).unwrap();
             let comparison = other.compare(&saved, &allowed);
             comparison.check("step-1", &[]).unwrap();
-            assert!(comparison.is_changed());
+            assert!(!comparison.accepted.is_empty());
             assert_eq!(comparison.warnings().len(), 1);
         }
         let comparison = other.compare(&saved, &["dropout".into()]);

@@ -70,6 +70,8 @@
 //! * Nothing here knows which accelerator it runs on.
 #![forbid(unsafe_code)]
 
+pub mod callback;
+mod callbacks;
 mod cause;
 pub mod checkpoint;
 mod files;
@@ -83,8 +85,8 @@ pub mod loggers;
 mod loss_scale;
 mod lower;
 mod measured;
-mod outputs;
 mod programs;
+mod resume;
 mod run_files;
 pub mod signals;
 mod since_start;
@@ -94,12 +96,13 @@ mod task;
 mod trainer;
 mod waits;
 
+pub use callback::Callback;
 pub use fit::Fitted;
-pub use loggers::Report;
+pub use loggers::{Logger, Report};
 pub use loss_scale::Scaling;
 pub use lower::{LowerOptions, LoweredStep, lower_step};
 pub use programs::LOSS;
 pub use state::State;
 pub use strategy::{Pattern, Rule, Strategy};
 pub use task::{Predict, Task};
-pub use trainer::{Answers, Metrics, Trainer, TrainerBuilder, TrainerOptions};
+pub use trainer::{Answers, MetricValues, Trainer, TrainerBuilder, TrainerOptions};

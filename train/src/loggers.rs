@@ -1,9 +1,10 @@
-//! What a run tells: a line of progress, a table of metrics, a plot of them, and a report.
+//! Loggers: the [`Logger`] trait, the progress bar, the table of metrics, its plot, and the report.
 //!
-//! Nothing here touches a device: values come from the trainer, which has read them back.
+//! Nothing here touches a device: values have arrived on the host before.
 
 pub(crate) mod csv;
 mod format;
+mod logger;
 mod plot;
 mod progress;
 mod report;
@@ -12,6 +13,7 @@ pub(crate) use self::{csv::TableMark, format::format_seconds};
 pub use self::{
     csv::{CsvLog, Row, Split},
     format::{format_metric, is_fraction},
+    logger::Logger,
     plot::{plot_metrics, render_metrics},
     progress::Progress,
     report::Report,

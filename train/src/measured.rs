@@ -3,11 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::outputs::Exact;
+use crate::checkpoint::Exact;
 
 /// What a report says of steps that were done before this process.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
 pub(crate) struct Measured {
     /// Training metrics of the last finished epoch, by name.
     pub(crate) train_metrics: Vec<(String, Exact)>,

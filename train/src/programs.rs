@@ -16,8 +16,8 @@ use halite_nn::{
 };
 
 use crate::{
-    Metrics, Predict, Scaling, State, Strategy, Task,
-    cause::{self, Cause, Target},
+    MetricValues, Predict, Scaling, State, Strategy, Task,
+    cause::{self, Batches, Cause, Target},
     finite,
     loss_scale::{LOSS_SCALE, all_finite},
     lower::check_sizes,
@@ -588,7 +588,7 @@ impl Window {
     ///
     /// # Errors
     /// If one is not finite, with the cause if the data has it.
-    pub(crate) fn means(&self, window: &HostArray, loader: &Loader) -> Result<Metrics> {
+    pub(crate) fn means(&self, window: &HostArray, loader: &Loader) -> Result<MetricValues> {
         let metrics = self.read(window)?;
         finite::check_scores(&metrics, || cause::of_pass(loader, &self.targets))?;
         Ok(metrics
@@ -599,8 +599,9 @@ impl Window {
 
     /// What the batch of a step of a run, or the batch before it, says of a number that is not
     /// finite after it. A gradient that is not finite shows in the loss of the step after.
-    pub(crate) fn cause(&self, loader: &Loader, step: u64) -> Cause {
-        cause::of_steps(loader, &self.targets, [step, step.saturating_sub(1)])
+    pub(crate) fn cause(&self, loader: &Loader, batches: &Batches, step: u64) -> Cause {
+        let steps = [step, step.saturating_sub(1)];
+        cause::of_steps(loader, batches, &self.targets, steps)
     }
 
     /// What a window that was read back says.

@@ -9,10 +9,11 @@ use halite_core::{Error, Result};
 
 use crate::{
     TrainerOptions,
-    checkpoint::{CheckpointStore, LOCK, Position, Saved},
+    callbacks::MetricsTable,
+    checkpoint::{CheckpointStore, LOCK, RunPosition, Saved},
     files,
     loggers::CsvLog,
-    outputs::Progressed,
+    resume::Metadata,
 };
 
 pub(crate) const TABLE: &str = "metrics.csv";
@@ -23,26 +24,27 @@ const CHECKPOINTS: &str = "checkpoints";
 /// How many of the newest checkpoints are kept, besides the best.
 const KEEP: usize = 2;
 
-/// The files of a run, open for writing.
-pub(crate) struct Opened {
+/// The directory of a run, open for writing.
+pub(crate) struct RunFiles {
+    pub(crate) dir: PathBuf,
     pub(crate) store: CheckpointStore,
     pub(crate) csv: CsvLog,
-    /// The checkpoint to resume from.
-    pub(crate) saved: Option<Saved>,
 }
 
-/// Opens the directory of a run, removes what killed processes left in it, and reads the checkpoint
-/// to resume from, if the run is to resume and there is one. Rows and checkpoints of a run are not
-/// changed before `check` has found that the checkpoint fits.
+/// Opens the directory of a run, if it has one, and reads the checkpoint to resume from, if the run
+/// should resume and there is one. Removes leftovers of killed processes. Rows and checkpoints of a
+/// run are not changed before `check` has accepted the checkpoint.
 ///
 /// # Errors
-/// If the directory cannot be written; if it holds another run, whatever its state, and this one
-/// does not resume; if the checkpoint to resume from cannot be read, or `check` refuses it.
+/// If the directory cannot be written; if it holds another run, in any state, and this one does not
+/// resume; if the checkpoint to resume from cannot be read, or `check` rejects it.
 pub(crate) fn open(
-    dir: &Path,
     options: &TrainerOptions,
     check: impl FnOnce(&Saved) -> Result<()>,
-) -> Result<Opened> {
+) -> Result<Option<(RunFiles, Option<Saved>)>> {
+    let Some(dir) = options.out.as_deref() else {
+        return Ok(None);
+    };
     let checkpoints = dir.join(CHECKPOINTS);
     let was_run = checkpoints.join(LOCK).is_file();
     let store = CheckpointStore::open(&checkpoints, KEEP)?;
@@ -58,7 +60,7 @@ pub(crate) fn open(
         check(saved)?;
     }
     if saved.is_some() && options.resume_from.is_none() {
-        // More of them than are kept do no harm to the run.
+        // More checkpoints than necessary do no harm to the run.
         if let Err(error) = store.prune() {
             halite_core::warning!("{error}");
         }
@@ -69,7 +71,8 @@ pub(crate) fn open(
     let table = dir.join(TABLE);
     let csv = match &saved {
         Some(saved) => {
-            if let Some(mark) = Progressed::of(saved)?.table {
+            let state = Metadata::of(saved)?.callbacks.remove(TABLE);
+            if let Some(mark) = state.and_then(MetricsTable::mark_of) {
                 mark.restore(&table)?;
             }
             CsvLog::resume(&table, saved.position().step)?
@@ -79,7 +82,8 @@ pub(crate) fn open(
             CsvLog::create(&table)?
         }
     };
-    Ok(Opened { store, csv, saved })
+    let dir = dir.to_path_buf();
+    Ok(Some((RunFiles { dir, store, csv }, saved)))
 }
 
 /// Makes room for a new run, where there is no checkpoint: `--out .` destroys nothing.
@@ -127,7 +131,7 @@ fn remove_temporary(path: &Path) -> Result<()> {
 }
 
 /// A run that would overwrite another's checkpoints is refused before it trains for hours.
-fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<Position>)]) -> Result<()> {
+fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<RunPosition>)]) -> Result<()> {
     if let Some(step) = folders
         .iter()
         .find_map(|(_, position)| Some(position.as_ref().ok()?.step))
@@ -153,4 +157,29 @@ fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<Position>)]) -> Re
         dir.display()
     );
     Err(Error::invalid("fit", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_run_destroys_no_files_of_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let names = [TABLE, PLOT, REPORT];
+        for name in names {
+            fs::write(dir.path().join(name), "someone's work").unwrap();
+        }
+        let options = TrainerOptions {
+            out: Some(dir.path().to_path_buf()),
+            quiet: true,
+            ..TrainerOptions::default()
+        };
+        open(&options, |_| Ok(())).unwrap();
+        for name in names {
+            let aside = fs::read(dir.path().join(format!("{name}.aside"))).unwrap();
+            assert_eq!(aside, b"someone's work");
+        }
+        assert!(!dir.path().join(PLOT).exists() && !dir.path().join(REPORT).exists());
+    }
 }

@@ -34,6 +34,8 @@ const SIGNALS: &[(i32, usize)] = &[
 pub enum StopReason {
     /// [`StopFlag::stop`] was called.
     Asked,
+    /// A callback called [`Run::stop`](crate::callback::Run::stop).
+    Callback,
     /// Ctrl-C, or SIGINT from elsewhere.
     Interrupt,
     /// SIGTERM: a scheduler or a service manager wants the process to end.
@@ -47,7 +49,7 @@ impl StopReason {
     /// signal's number.
     pub fn exit_code(self) -> u8 {
         match self {
-            StopReason::Asked => 0,
+            StopReason::Asked | StopReason::Callback => 0,
             StopReason::Interrupt => 130,
             StopReason::Terminate => 143,
             StopReason::Hangup => 129,

@@ -1,6 +1,11 @@
 //! The trainer: what to run on, how long, where to write; and fitting, validating, predicting.
 
-use std::{panic::Location, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    panic::Location,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use halite_core::{
     Client, DTypePolicy, DeviceId, Error, HostArray, Mesh, Result, Sharding,
@@ -12,9 +17,11 @@ use halite_telemetry::ClientMetrics;
 
 use crate::{
     Fitted, Predict, Strategy, Task,
-    fit::Run,
-    identity::{self, Identity, Values},
+    callback::{Callback, Shared},
+    fit::{Fit, FitInputs},
+    identity::{Identity, PendingIdentity, Values},
     in_flight::InFlight,
+    loggers::Logger,
     programs::{
         BatchArrays, Evaluate, ModelArrays, ModelParams, Window, evaluate_program, predict_program,
     },
@@ -31,6 +38,8 @@ pub struct Trainer {
     pub(crate) options: TrainerOptions,
     pub(crate) precision: DTypePolicy,
     pub(crate) stop: Option<StopFlag>,
+    pub(crate) callbacks: Vec<Shared<dyn Callback + Send>>,
+    pub(crate) loggers: Vec<Shared<dyn Logger + Send>>,
 }
 
 /// What a [`Trainer`] does. Every field has a default that works.
@@ -167,6 +176,8 @@ pub struct TrainerBuilder {
     strategy: Strategy,
     options: TrainerOptions,
     stop: Option<StopFlag>,
+    callbacks: Vec<Shared<dyn Callback + Send>>,
+    loggers: Vec<Shared<dyn Logger + Send>>,
 }
 
 macro_rules! setters {
@@ -272,6 +283,20 @@ impl TrainerBuilder {
         self
     }
 
+    /// Adds a callback, after those that were added before. Clones of the builder and the trainer
+    /// share it: a run has it until it ends, and finds it as the run before left it.
+    pub fn callback(mut self, callback: impl Callback + Send + 'static) -> Self {
+        self.callbacks.push(Shared(Arc::new(Mutex::new(callback))));
+        self
+    }
+
+    /// Adds a logger, beside `metrics.csv` and the progress bar. Shared as a
+    /// [callback](Self::callback) is.
+    pub fn logger(mut self, logger: impl Logger + Send + 'static) -> Self {
+        self.loggers.push(Shared(Arc::new(Mutex::new(logger))));
+        self
+    }
+
     /// All options at once.
     pub fn options(mut self, options: TrainerOptions) -> Self {
         self.options = options;
@@ -318,6 +343,8 @@ impl TrainerBuilder {
             options: self.options,
             precision,
             stop: self.stop,
+            callbacks: self.callbacks,
+            loggers: self.loggers,
         })
     }
 
@@ -386,7 +413,7 @@ impl TrainerBuilder {
 }
 
 /// Mean of each metric over a dataset, by name; the loss is among them.
-pub type Metrics = Vec<(Arc<str>, f64)>;
+pub type MetricValues = Vec<(Arc<str>, f64)>;
 
 /// What a model answers for a whole dataset.
 pub type Answers<K> = <<K as Predict>::Output as Family>::Of<HostArray>;
@@ -401,6 +428,8 @@ impl Trainer {
             strategy: Strategy::default(),
             options: TrainerOptions::default(),
             stop: None,
+            callbacks: Vec::new(),
+            loggers: Vec::new(),
         }
     }
 
@@ -455,17 +484,15 @@ impl Trainer {
         let validation = self
             .in_order::<K>(validation)
             .map_err(|error| of_data("validation", &error))?;
-        let line = Location::caller();
-        Run::start(
-            self,
-            line,
-            Arc::new(task),
-            Arc::new(model),
-            Arc::new(optimizer),
+        let inputs = FitInputs {
+            task: Arc::new(task),
+            model: Arc::new(model),
+            optimizer: Arc::new(optimizer),
             train,
             validation,
-        )?
-        .fit()
+            line: Location::caller(),
+        };
+        Fit::new(self, inputs)?.fit()
     }
 
     /// Scores `model` on every sample of `dataset`, exactly: the samples that fill up the last
@@ -479,7 +506,7 @@ impl Trainer {
         task: K,
         model: &ModelArrays<K>,
         dataset: impl Dataset + 'static,
-    ) -> Result<Metrics> {
+    ) -> Result<MetricValues> {
         let loader = self.in_order::<K>(dataset)?;
         let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
         let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics)
@@ -497,7 +524,7 @@ impl Trainer {
         model: &ModelArrays<K>,
         loader: &Loader,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Metrics>> {
+    ) -> Result<Option<MetricValues>> {
         let mut window = Leaf(metrics.upload(&self.client, &self.mesh)?);
         let limit = self.options.wait_limit;
         let (mut in_flight, mut limits) =
@@ -632,7 +659,7 @@ impl Trainer {
         [train, validation]: [&Loader; 2],
         optimizer: &O,
         step: &[u8],
-    ) -> identity::Pending {
+    ) -> PendingIdentity {
         let TrainerOptions {
             label,
             seed,
@@ -667,7 +694,7 @@ impl Trainer {
             properties,
         });
         let data = [train, validation].map(|loader| loader.dataset().clone());
-        identity::Pending::new(known, out.as_ref().map(|_| data))
+        PendingIdentity::new(known, out.as_ref().map(|_| data))
     }
 
     /// How the fields of a batch lie on the devices: by samples.

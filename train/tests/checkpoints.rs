@@ -7,7 +7,7 @@ use std::{
 };
 
 use halite_core::{DType, ErrorKind, HostArray, Pending, Result, TensorType};
-use halite_train::checkpoint::{CheckpointStore, Position, Saved, Snapshot, StoreOptions};
+use halite_train::checkpoint::{CheckpointStore, RunPosition, Saved, Snapshot, StoreOptions};
 use sha2::{Digest, Sha256};
 
 /// Bytes that differ from each other, and are valid for every element type.
@@ -26,7 +26,7 @@ fn array(dtype: DType, dims: &[usize], seed: u64) -> HostArray {
 
 fn snapshot(step: u64) -> Snapshot {
     Snapshot {
-        position: Position {
+        position: RunPosition {
             step,
             epoch: step / 10,
             batch: step % 10,
@@ -91,7 +91,7 @@ fn every_element_type_comes_back_bit_for_bit_from_one_file_and_from_many() {
             .map(|(name, array)| (name.clone(), array.ty().clone()))
             .collect();
         let metadata = serde_json::json!({ "nested": [1, { "x": null }], "big": u64::MAX });
-        let position = Position {
+        let position = RunPosition {
             step: u64::MAX,
             epoch: 3,
             batch: 9,

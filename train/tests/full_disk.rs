@@ -10,7 +10,7 @@ use std::{
 
 use halite_core::{DType, ErrorKind, HostArray, Pending, TensorType};
 use halite_train::{
-    checkpoint::{CheckpointStore, Position, Snapshot},
+    checkpoint::{CheckpointStore, RunPosition, Snapshot},
     loggers::{CsvLog, Report, Row, Split},
 };
 
@@ -105,9 +105,9 @@ fn run(program: &str, arguments: &[&str]) -> bool {
 
 fn snapshot(step: u64, kilobytes: usize) -> Snapshot {
     Snapshot {
-        position: Position {
+        position: RunPosition {
             step,
-            ..Position::default()
+            ..RunPosition::default()
         },
         seed: 0,
         arrays: vec![(
@@ -306,7 +306,10 @@ fn table_catches_up_once_there_is_room() {
         log.write(&row(step)).unwrap_err();
     }
     fs::remove_file(disk.path().join("filler")).unwrap();
-    log.write(&row(failed + 100)).unwrap();
+    // The table is written as a whole when it is asked to catch up, not for each row.
+    let error = log.write(&row(failed + 100)).unwrap_err().to_string();
+    assert!(error.contains("101 rows are not written"), "{error}");
+    log.catch_up().unwrap();
     let expected: Vec<Row> = (1..=failed + 100).map(row).collect();
     assert!(log.rows().unwrap() == expected, "rows are missing");
     let text = fs::read_to_string(disk.path().join("metrics.csv")).unwrap();

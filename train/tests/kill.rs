@@ -10,7 +10,7 @@ use std::{
 };
 
 use halite_core::{DType, HostArray, Pending, TensorType};
-use halite_train::checkpoint::{CheckpointStore, Position, Saved, Snapshot};
+use halite_train::checkpoint::{CheckpointStore, RunPosition, Saved, Snapshot};
 
 const DIRECTORY: &str = "HALITE_TEST_KILL_DIRECTORY";
 const IN_BACKGROUND: &str = "HALITE_TEST_KILL_IN_BACKGROUND";
@@ -62,9 +62,9 @@ fn a_run_that_saves_for_ever() {
     loop {
         step += 1;
         let (position, metadata) = (
-            Position {
+            RunPosition {
                 step,
-                ..Position::default()
+                ..RunPosition::default()
             },
             serde_json::json!({ "step": step }),
         );

@@ -64,11 +64,16 @@ fn fit(rate: f64, train: InMemory, validation: InMemory) -> String {
 
 /// Step, from 1, and row at which the first epoch has this sample.
 fn place(sample: usize) -> (u64, usize) {
+    place_in(0, BATCH, sample)
+}
+
+/// Batch, from 1, and row at which an epoch has this sample.
+fn place_in(epoch: u64, batch_size: usize, sample: usize) -> (u64, usize) {
     let index: Vec<f32> = (0..SAMPLES).map(|index| index as f32).collect();
     let data =
         InMemory::new([("index", HostArray::from_slice(&index, [SAMPLES]).unwrap())]).unwrap();
-    let loader = Loader::new(data, LoaderOptions::shuffled(BATCH, 3)).unwrap();
-    let batches = loader.epoch(0).enumerate();
+    let loader = Loader::new(data, LoaderOptions::shuffled(batch_size, 3)).unwrap();
+    let batches = loader.epoch(epoch).enumerate();
     let found = batches.filter_map(|(batch, read)| {
         let rows = read.unwrap().arrays[0].as_slice::<f32>().unwrap().to_vec();
         Some((
@@ -185,6 +190,35 @@ fn checkpoint_that_is_refused_names_bad_data() {
         &[
             "field `x` has NaN".into(),
             "in sample 17 of the dataset".into(),
+        ],
+    );
+}
+
+#[test]
+fn bad_data_is_found_after_a_change_of_the_batch_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |epochs, batch_size, data| {
+        let trainer = trainer().seed(3).epochs(epochs).batch_size(batch_size);
+        let trainer = trainer.out(dir.path()).resume(epochs > 1);
+        let trainer = match epochs {
+            1 => trainer,
+            _ => trainer.allow_changes(["all"]),
+        };
+        let model = Net {
+            out: Linear::new(2, 3),
+        };
+        let trainer = trainer.build().unwrap();
+        trainer.fit(Points, model, Sgd::new(0.1), data, points(None, None))
+    };
+    run(1, BATCH, points(None, None)).unwrap();
+    let bad = points(Some((2 * 17, f32::NAN)), None);
+    let error = error_of(run(2, BATCH / 2, bad)).to_string();
+    let (batch, row) = place_in(1, BATCH / 2, 17);
+    assert_says(
+        &error,
+        &[
+            format!("field `x` has NaN at [{row}, 0] of the batch, in sample 17 of the dataset"),
+            format!("(epoch 1, batch {})", batch - 1),
         ],
     );
 }

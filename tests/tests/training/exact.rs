@@ -8,7 +8,7 @@ use halite::{
 
 use crate::support::{Arms, Net, client, digits, fetched, spirals, trainer};
 
-fn accuracy_of(metrics: &halite::train::Metrics) -> f64 {
+fn accuracy_of(metrics: &halite::train::MetricValues) -> f64 {
     metrics
         .iter()
         .find(|(name, _)| **name == *"accuracy")

@@ -1,6 +1,7 @@
 //! The trainer as a library, on the CPU plugin: what it learns, resumes, counts, refuses.
 
 mod cause;
+mod custom;
 mod exact;
 mod finite;
 mod layouts;

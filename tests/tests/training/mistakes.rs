@@ -105,10 +105,10 @@ fn assert_says(error: &str, parts: &[&str]) {
 
 /// Three wrong shapes, each on a line of its own.
 fn three_mistakes<'t>(model: &Mlp<Tensor<'t>>, batch: &Labeled<Tensor<'t>>) -> (u32, Mean<'t>) {
+    let bias = model.hidden[0].bias.expect("a layer has a bias");
     let line = line!();
     let hidden = model.hidden[0].forward(batch.input.convert(DType::F32));
-    let shifted = batch.input.flatten_from(1).convert(DType::F32)
-        + model.hidden[0].bias.expect("a layer has a bias");
+    let shifted = batch.input.flatten_from(1).convert(DType::F32) + bias;
     let logits = model.out.weight.matmul(model.hidden[0].weight);
     (
         line,

@@ -17,8 +17,13 @@
 //! assert_eq!(back.loss.to_bits(), (-0.0f64).to_bits());
 //! ```
 
-use serde::{Deserialize, Deserializer, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
+
+/// A float that comes back from JSON with the same bits.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Exact(#[serde(with = "crate::checkpoint::exact_f64")] pub(crate) f64);
 
 /// The bits of `value` as 16 hexadecimal digits.
 pub fn to_value(value: f64) -> Value {

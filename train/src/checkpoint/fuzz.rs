@@ -6,7 +6,7 @@ use halite_core::{DType, HostArray, TensorType};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Position, arrays,
+    RunPosition, arrays,
     manifest::{ArrayEntry, BestBy, Contents, FileEntry, Manifest, hex},
 };
 
@@ -26,7 +26,7 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
     let of = |contents: Contents| Manifest::new(contents).to_bytes().expect("it is small");
     let empty = || Contents {
         sequence: 0,
-        position: Position::default(),
+        position: RunPosition::default(),
         seed: 0,
         best: None,
         arrays: Vec::new(),
@@ -35,7 +35,7 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
     };
     let full = Contents {
         sequence: 7,
-        position: Position {
+        position: RunPosition {
             step: 3,
             epoch: 1,
             batch: 2,

@@ -7,7 +7,7 @@ use halite_core::{DType, Error, ErrorKind, Result, TensorType};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Position, exact_f64};
+use super::{RunPosition, exact_f64};
 use crate::files;
 
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -26,7 +26,7 @@ pub(super) struct Manifest {
     halite: String,
     /// Counts the checkpoints of a store: the highest is the newest, whatever its step.
     pub(super) sequence: u64,
-    pub(super) position: Position,
+    pub(super) position: RunPosition,
     pub(super) seed: u64,
     /// Here too, and not only in the pointer beside it: that is committed with the arrays.
     pub(super) best: Option<BestBy>,
@@ -79,7 +79,7 @@ pub(super) struct FileEntry {
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) sequence: u64,
-    pub(super) position: Position,
+    pub(super) position: RunPosition,
     pub(super) seed: u64,
     pub(super) best: Option<BestBy>,
     pub(super) arrays: Vec<ArrayEntry>,
@@ -329,7 +329,7 @@ mod tests {
     fn text(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
         let manifest = Manifest::new(Contents {
             sequence: 1,
-            position: Position {
+            position: RunPosition {
                 step: 3,
                 epoch: 0,
                 batch: 3,

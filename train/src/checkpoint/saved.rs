@@ -8,7 +8,7 @@ use std::{
 
 use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
-use super::{Position, arrays, manifest::Manifest};
+use super::{RunPosition, arrays, manifest::Manifest};
 
 /// How many differences from another model an error names.
 const SHOWN: usize = 12;
@@ -16,7 +16,7 @@ const SHOWN: usize = 12;
 /// A checkpoint that was read and found whole: marker, manifest and every file are what they say.
 pub struct Saved {
     path: PathBuf,
-    position: Position,
+    position: RunPosition,
     seed: u64,
     metadata: serde_json::Value,
     arrays: BTreeMap<String, HostArray>,
@@ -68,7 +68,7 @@ impl Saved {
     }
 
     /// Where in the run it was taken.
-    pub fn position(&self) -> Position {
+    pub fn position(&self) -> RunPosition {
         self.position
     }
 

@@ -18,7 +18,7 @@ use halite_core::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Position, Saved, Snapshot, arrays,
+    RunPosition, Saved, Snapshot, arrays,
     manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest, commit_marker, corrupt},
     saved::unusable,
 };
@@ -347,7 +347,7 @@ impl CheckpointStore {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub fn folders(&self) -> Result<Vec<(PathBuf, Result<Position>)>> {
+    pub fn folders(&self) -> Result<Vec<(PathBuf, Result<RunPosition>)>> {
         let found = newest_first(scan(&self.writer.dir)?).into_iter();
         let position = |found: Found| match found.manifest {
             Ok(manifest) => (found.path, Ok(manifest.position)),
@@ -364,7 +364,7 @@ impl CheckpointStore {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub fn list(&self) -> Result<Vec<(PathBuf, Position)>> {
+    pub fn list(&self) -> Result<Vec<(PathBuf, RunPosition)>> {
         let found = newest_first(scan(&self.writer.dir)?).into_iter();
         Ok(found
             .filter_map(|found| Some((found.path, found.manifest.ok()?.position)))

@@ -12,10 +12,11 @@ use std::{
     str::FromStr,
 };
 
-use halite_core::Result;
+use halite_core::{Error, ErrorKind, Result};
 
 use self::mark::RowDigest;
 pub(crate) use self::mark::TableMark;
+use super::Logger;
 use crate::files;
 
 const OP: &str = "metrics log";
@@ -68,11 +69,21 @@ pub struct Row {
     pub metrics: Vec<(String, f64)>,
 }
 
+impl Row {
+    /// The value of a metric.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        let mut metrics = self.metrics.iter();
+        metrics
+            .find(|(metric, _)| metric == name)
+            .map(|(_, value)| *value)
+    }
+}
+
 /// `metrics.csv`: a row for every report of metrics, in the file as soon as it is written.
 ///
-/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came. A row that
-/// cannot be written is kept, and written before the next one, with the table as a whole: a disk
-/// that was full for a while leaves no gap.
+/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came. Rows that
+/// cannot be written are kept until [`catch_up`](Self::catch_up) can write them: a disk that was
+/// full for a while leaves no gap.
 #[derive(Debug)]
 pub struct CsvLog {
     path: PathBuf,
@@ -141,12 +152,13 @@ impl CsvLog {
     /// for the step resumed from replaces the one that was there.
     ///
     /// # Errors
-    /// If the file cannot be written. The row is kept, and written with the next one.
+    /// If the file cannot be written. This row and those that follow are kept for
+    /// [`catch_up`](Self::catch_up): writing the table as a whole for each of them would take time
+    /// that grows with the square of their number.
     pub fn write(&mut self, row: &Row) -> Result<()> {
+        let is_waiting = !self.unwritten.is_empty();
         let is_new = |(name, _): &(String, f64)| !self.names.contains(name);
-        let fits = self.unwritten.is_empty()
-            && self.repeated(row).is_none()
-            && !row.metrics.iter().any(is_new);
+        let fits = !is_waiting && self.repeated(row).is_none() && !row.metrics.iter().any(is_new);
         if fits && self.append(&line_of(row, &self.names)).is_ok() {
             self.digest.push(row);
             return Ok(());
@@ -156,6 +168,14 @@ impl CsvLog {
             self.lost += 1;
         }
         self.unwritten.push_back(row.clone());
+        if is_waiting {
+            let message = format!(
+                "{} rows are not written to {} yet",
+                self.unwritten.len(),
+                self.path.display()
+            );
+            return Err(Error::new(ErrorKind::Io, OP, message));
+        }
         self.catch_up()
     }
 
@@ -262,6 +282,21 @@ impl CsvLog {
         self.file
             .write_all(line.as_bytes())
             .map_err(|error| files::failed(OP, "write", &self.path, &error))
+    }
+}
+
+impl Logger for CsvLog {
+    fn name(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    fn log_metrics(&mut self, row: &Row) -> Result<()> {
+        self.write(row)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.catch_up()
     }
 }
 

@@ -7,8 +7,8 @@ use std::{
 };
 
 use halite_backends::Accelerator;
-use halite_core::{Client, DType, ErrorKind, Null, tree::Leaf};
-use halite_data::Labeled;
+use halite_core::{Client, DType, ErrorKind, Null, Result, tree::Leaf};
+use halite_data::{Dataset, Field, InMemory, Labeled, SampleMut};
 use halite_nn::{Mean, Tensor, Trace};
 use halite_train::{
     Task,
@@ -22,10 +22,10 @@ const GENEROUS: Duration = Duration::from_secs(60);
 
 /// A place where threads hang until the test ends.
 #[derive(Clone, Default)]
-pub(crate) struct Gate(Arc<(Mutex<State>, Condvar)>);
+pub(crate) struct Gate(Arc<(Mutex<GateState>, Condvar)>);
 
 #[derive(Default)]
-struct State {
+struct GateState {
     waiting: bool,
     open: bool,
 }
@@ -186,6 +186,59 @@ fn stop_is_seen_while_the_scoring_is_compiled() {
     let fitted = in_time(move || fit(trainer, points())).unwrap();
     assert!(fitted.report.interrupted);
     assert_eq!((fitted.report.steps, saved(&out)), (5, vec![5]));
+}
+
+/// [`points`], whose digest hangs at the gate.
+struct EndlessDigest(Gate, InMemory);
+
+impl Dataset for EndlessDigest {
+    fn len(&self) -> usize {
+        self.1.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        self.1.fields()
+    }
+
+    fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
+        self.1.read(index, into)
+    }
+
+    fn digest(&self) -> Option<String> {
+        self.0.pass();
+        self.1.digest()
+    }
+}
+
+#[test]
+fn checkpoint_does_not_wait_for_a_digest_that_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let gate = Gate::default();
+    let _open = OpenAtEnd(gate.clone());
+    let client = Accelerator::cpu().open().unwrap();
+    let trainer = on(&client).epochs(2).out(&out);
+    let trainer = trainer.wait_limit(Duration::from_secs(3));
+    let data = EndlessDigest(gate.clone(), points());
+    in_time(move || fit(trainer, data)).unwrap();
+    assert_eq!(saved(&out), [10, 5]);
+}
+
+#[test]
+fn stop_is_seen_while_the_data_is_digested() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = out_in(&dir);
+    let client = Accelerator::cpu().open().unwrap();
+    fit(on(&client).out(&out), points()).unwrap();
+    let (gate, stop) = (Gate::default(), StopFlag::new());
+    let _open = OpenAtEnd(gate.clone());
+    stop_at(&gate, &stop);
+    let trainer = on(&client).out(&out).resume(true).stop_flag(&stop);
+    let data = EndlessDigest(gate.clone(), points());
+    let error = in_time(move || fit(trainer, data).map(drop)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("step-00000005 stays"), "{text}");
 }
 
 #[test]

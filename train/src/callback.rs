@@ -1,0 +1,334 @@
+//! Callbacks: code that observes a run, may stop it, and has state in its checkpoints.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError},
+    time::Instant,
+};
+
+use halite_core::{Error, ErrorKind, HostArray, Pending, Result};
+
+use crate::{MetricValues, Report, checkpoint::RunPosition, loggers::Row};
+
+/// Observer of a run, in the terms of Lightning. Every method has a default that does nothing.
+///
+/// The trainer's progress bar, `metrics.csv`, plot, report, checkpoints and NaN check are callbacks
+/// too. Register one with [`TrainerBuilder::callback`](crate::TrainerBuilder::callback).
+///
+/// # What a callback sees
+///
+/// The host runs ahead of the device, and no method is given an array that is still computed:
+/// a callback cannot make a step wait for the device.
+///
+/// | method | called | what is known |
+/// |---|---|---|
+/// | [`on_fit_start`](Self::on_fit_start) | once, after [`load_state`](Self::load_state) | the position to start from |
+/// | [`on_epoch_start`](Self::on_epoch_start) | before the first step of an epoch, or of its rest after a resume | |
+/// | [`on_step_end`](Self::on_step_end) | after a step was queued | its number; it may not have run yet |
+/// | [`on_train_metrics`](Self::on_train_metrics) | when metrics of `log_every` steps arrived on the host | their means; they are of earlier steps than the newest one queued |
+/// | [`on_validation_start`](Self::on_validation_start) | when the steps of an epoch are done | [`Run::train_metrics`] of the epoch |
+/// | [`on_validation_end`](Self::on_validation_end) | after the validation of an epoch | the validation metrics |
+/// | [`on_checkpoint`](Self::on_checkpoint) | for each checkpoint, before it is written | its position; the arrays later, on another thread |
+/// | [`on_epoch_end`](Self::on_epoch_end) | after the checkpoint of an epoch was started | |
+/// | [`on_fit_end`](Self::on_fit_end) | once, when everything is on the disk | the report |
+/// | [`on_error`](Self::on_error) | once, instead of `on_fit_end`, if the run fails after `on_fit_start` | the error |
+///
+/// # Order
+///
+/// For each event: the NaN check; progress bar, `metrics.csv` and other
+/// [loggers](crate::loggers::Logger); the callbacks of the user, in the order in which they were
+/// registered; checkpointing; the plot and the report. So a checkpoint holds the state that every
+/// callback has after the event, and what a run can do without comes after its checkpoint.
+///
+/// # Errors
+///
+/// The first error ends the event and the run, which saves a checkpoint before it returns the
+/// error, unless saving is what failed or the run has diverged. Loggers, the plot and the report
+/// are accessories: their errors are warnings, and they are tried again.
+pub trait Callback {
+    /// Name under which the state is saved; the name of the type by default. No two callbacks of a
+    /// run may have the same.
+    fn name(&self) -> String {
+        type_name::<Self>()
+    }
+
+    /// The run starts, or resumes.
+    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// An epoch starts.
+    fn on_epoch_start(&mut self, run: &mut Run) -> Result<()> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// A step was queued. It is called for each step, so it should be cheap.
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// Metrics of training steps arrived on the host.
+    fn on_train_metrics(&mut self, run: &mut Run, window: &MetricsWindow) -> Result<()> {
+        let _ = (run, window);
+        Ok(())
+    }
+
+    /// The steps of the epoch are done, and its validation starts.
+    fn on_validation_start(&mut self, run: &mut Run) -> Result<()> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// The validation of the epoch is done.
+    fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
+        let _ = (run, validation);
+        Ok(())
+    }
+
+    /// A checkpoint is about to be saved. [`state`](Self::state) is called next.
+    fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
+        let _ = (run, checkpoint);
+        Ok(())
+    }
+
+    /// The epoch is done, and its checkpoint is being written.
+    fn on_epoch_end(&mut self, run: &mut Run) -> Result<()> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// The run is done.
+    fn on_fit_end(&mut self, run: &mut Run, report: &mut Report) -> Result<()> {
+        let _ = (run, report);
+        Ok(())
+    }
+
+    /// The run failed.
+    fn on_error(&mut self, run: &Run, error: &Error) {
+        let _ = (run, error);
+    }
+
+    /// State to save in each checkpoint, if there is any.
+    fn state(&self) -> Option<serde_json::Value> {
+        None
+    }
+
+    /// Restores the state of the checkpoint that the run resumes from. Not called for a new run, or
+    /// if the checkpoint has no state of this name.
+    ///
+    /// # Errors
+    /// If the value is not a state of this callback; the run does not start then.
+    fn load_state(&mut self, state: serde_json::Value) -> Result<()> {
+        let _ = state;
+        Ok(())
+    }
+}
+
+/// The name of a type, without its path and parameters.
+pub(crate) fn type_name<T: ?Sized>() -> String {
+    let path = std::any::type_name::<T>();
+    let end = path.find('<').unwrap_or(path.len());
+    path[..end].rsplit("::").next().unwrap_or(path).to_string()
+}
+
+/// A run as its callbacks see it: where it is, and what they may request.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub(crate) step: u64,
+    pub(crate) epoch: u64,
+    pub(crate) batch: usize,
+    pub(crate) epochs: u64,
+    pub(crate) batches_per_epoch: usize,
+    pub(crate) batch_size: usize,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) resumed_from_step: Option<u64>,
+    pub(crate) train_metrics: MetricValues,
+    /// Seconds of earlier starts of this run.
+    pub(crate) earlier_seconds: f64,
+    pub(crate) started: Instant,
+    pub(crate) save_requested: bool,
+    pub(crate) stop_requested: bool,
+}
+
+impl Run {
+    /// Optimizer steps queued since the first start of the run.
+    pub fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// The current epoch, from 0.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Steps queued in this epoch.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Epochs that the run should have.
+    pub fn epochs(&self) -> u64 {
+        self.epochs
+    }
+
+    /// Steps of an epoch.
+    pub fn batches_per_epoch(&self) -> usize {
+        self.batches_per_epoch
+    }
+
+    /// Samples of a step, over all devices.
+    pub fn batch_size(&self) -> usize {
+        self.batch_size
+    }
+
+    /// The directory of the run, if it has one.
+    pub fn out(&self) -> Option<&Path> {
+        self.out.as_deref()
+    }
+
+    /// The step of the checkpoint that this process resumed from.
+    pub fn resumed_from_step(&self) -> Option<u64> {
+        self.resumed_from_step
+    }
+
+    /// Means of the training metrics over the last epoch whose steps are done.
+    pub fn train_metrics(&self) -> &MetricValues {
+        &self.train_metrics
+    }
+
+    /// Seconds since the run started, earlier starts of the same run included.
+    pub fn seconds(&self) -> f64 {
+        self.earlier_seconds + self.started.elapsed().as_secs_f64()
+    }
+
+    /// Requests the end of the run, with a checkpoint: after this step, or after this epoch if its
+    /// steps are done. [`Fitted::stopped_by`](crate::Fitted) is
+    /// [`StopReason::Callback`](crate::signals::StopReason::Callback) then, unless it was the last
+    /// epoch.
+    pub fn stop(&mut self) {
+        self.stop_requested = true;
+    }
+
+    /// Requests a checkpoint after this event. Without an `out` directory nothing is saved.
+    pub fn save(&mut self) {
+        self.save_requested = true;
+    }
+
+    pub(crate) fn position(&self) -> RunPosition {
+        RunPosition {
+            step: self.step,
+            epoch: self.epoch,
+            batch: self.batch as u64,
+        }
+    }
+}
+
+/// Means of the training metrics over some consecutive steps.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricsWindow {
+    /// The means, and the last of the steps.
+    pub row: Row,
+    /// The first metric that was not finite, if any was not.
+    pub not_finite: Option<NotFinite>,
+}
+
+/// A metric that is NaN or infinite.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotFinite {
+    /// The name of the metric.
+    pub metric: Arc<str>,
+    /// The step at which it was computed, from 1.
+    pub step: u64,
+}
+
+/// Work that the checkpoint's thread does when its arrays have arrived, before it is written.
+pub type BeforeCommit = Box<dyn FnOnce(&[(String, HostArray)]) -> Result<()> + Send>;
+
+/// A checkpoint before it is written.
+pub struct PendingCheckpoint {
+    position: RunPosition,
+    pub(crate) arrays: Vec<(String, Pending<HostArray>)>,
+    pub(crate) before_commit: Vec<BeforeCommit>,
+    /// State of the callbacks, by name.
+    pub(crate) callbacks: BTreeMap<String, serde_json::Value>,
+    /// The state of the loop besides the arrays.
+    pub(crate) metadata: serde_json::Map<String, serde_json::Value>,
+}
+
+impl PendingCheckpoint {
+    pub(crate) fn new(
+        position: RunPosition,
+        arrays: Vec<(String, Pending<HostArray>)>,
+        metadata: serde_json::Map<String, serde_json::Value>,
+    ) -> Self {
+        PendingCheckpoint {
+            position,
+            arrays,
+            before_commit: Vec::new(),
+            callbacks: BTreeMap::new(),
+            metadata,
+        }
+    }
+
+    /// Where in the run it is taken: what a resume continues with.
+    pub fn position(&self) -> RunPosition {
+        self.position
+    }
+
+    /// Adds work that the checkpoint's thread does with the arrays of the state, when they have
+    /// arrived on the host and before anything is written. Training continues meanwhile. An error
+    /// discards the checkpoint and ends the run.
+    pub fn before_commit(
+        &mut self,
+        work: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
+    ) {
+        self.before_commit.push(Box::new(work));
+    }
+}
+
+impl fmt::Debug for PendingCheckpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingCheckpoint")
+            .field("position", &self.position)
+            .field("arrays", &self.arrays.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A callback or logger that the clones of a trainer share.
+pub(crate) struct Shared<T: ?Sized>(pub(crate) Arc<Mutex<T>>);
+
+impl<T: ?Sized> Shared<T> {
+    /// Takes it for a whole run.
+    ///
+    /// # Errors
+    /// If another run has it.
+    pub(crate) fn take(&self) -> Result<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "fit",
+                "another run uses a callback or logger of this trainer; build a trainer for each run",
+            )),
+        }
+    }
+}
+
+impl<T: ?Sized> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared(self.0.clone())
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}

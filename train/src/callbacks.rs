@@ -1,0 +1,170 @@
+//! The callbacks of a run in their order: the trainer's own, and the user's between them.
+
+mod accessory;
+mod checkpointing;
+mod nan_check;
+mod progress_bar;
+mod report_file;
+mod table;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::MutexGuard,
+};
+
+use halite_core::{Error, Result};
+
+pub(crate) use self::{
+    accessory::LoggerCallback, checkpointing::Checkpointing, nan_check::NanCheck,
+    progress_bar::ProgressBar, report_file::ReportFile, table::MetricsTable,
+};
+use crate::{
+    Report, Trainer,
+    callback::{Callback, Run, Shared},
+    loggers::{Logger, Progress},
+    run_files::{PLOT, REPORT, RunFiles},
+};
+
+/// Every callback of a run. The order of the fields is the order of the calls.
+pub(crate) struct Callbacks<'a> {
+    pub(crate) nan_check: NanCheck,
+    pub(crate) progress_bar: ProgressBar,
+    pub(crate) table: Option<MetricsTable>,
+    pub(crate) loggers: Vec<LoggerCallback<MutexGuard<'a, dyn Logger + Send + 'static>>>,
+    pub(crate) custom: Vec<MutexGuard<'a, dyn Callback + Send + 'static>>,
+    pub(crate) checkpointing: Option<Checkpointing>,
+    pub(crate) report_file: Option<ReportFile>,
+}
+
+impl<'a> Callbacks<'a> {
+    /// The callbacks of a run of `trainer`, whose directory has these files.
+    ///
+    /// # Errors
+    /// If another run uses one of them, or two have the same name.
+    pub(crate) fn new(
+        trainer: &'a Trainer,
+        nan_check: NanCheck,
+        files: Option<RunFiles>,
+        hyperparameters: Vec<(String, String)>,
+    ) -> Result<Self> {
+        let options = &trainer.options;
+        let batches = nan_check.loader.batches_per_epoch() as u64;
+        let progress = Progress::new(options.epochs, batches, options.quiet);
+        let mut loggers = Vec::new();
+        for logger in &trainer.loggers {
+            loggers.push(LoggerCallback::new(logger.take()?, hyperparameters.clone()));
+        }
+        let custom = trainer.callbacks.iter().map(Shared::take);
+        let mut callbacks = Callbacks {
+            nan_check,
+            progress_bar: ProgressBar(progress),
+            table: None,
+            loggers,
+            custom: custom.collect::<Result<_>>()?,
+            checkpointing: None,
+            report_file: None,
+        };
+        callbacks.check_names()?;
+        if let Some(RunFiles { dir, store, csv }) = files {
+            let every = options.checkpoint_every;
+            callbacks.table = Some(MetricsTable::new(csv, dir.join(PLOT)));
+            callbacks.checkpointing = Some(Checkpointing::new(store, options.seed, every));
+            callbacks.report_file = Some(ReportFile(dir.join(REPORT)));
+        }
+        Ok(callbacks)
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut dyn Callback> {
+        fn one<C: Callback>(callback: &mut C) -> &mut dyn Callback {
+            callback
+        }
+        let built_in = [one(&mut self.nan_check), one(&mut self.progress_bar)];
+        built_in
+            .into_iter()
+            .chain(self.table.as_mut().map(one))
+            .chain(self.loggers.iter_mut().map(one))
+            .chain(self.custom.iter_mut().map(|custom| {
+                let callback: &mut dyn Callback = &mut **custom;
+                callback
+            }))
+            .chain(self.checkpointing.as_mut().map(one))
+            .chain(self.report_file.as_mut().map(one))
+    }
+
+    /// Calls `event` of each in order, up to the first error.
+    pub(crate) fn call(
+        &mut self,
+        mut event: impl FnMut(&mut dyn Callback) -> Result<()>,
+    ) -> Result<()> {
+        self.all().try_for_each(|callback| event(callback))
+    }
+
+    /// Checks that the states of the callbacks have different names.
+    fn check_names(&mut self) -> Result<()> {
+        let mut names = HashSet::new();
+        for callback in &mut self.custom {
+            let name = callback.name();
+            if BUILT_IN.contains(&&*name) || !names.insert(name.clone()) {
+                let message = format!(
+                    "two callbacks are named `{name}`, under which their state is saved; \
+                     give one of them another `Callback::name`"
+                );
+                return Err(Error::invalid("fit", message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives each callback its saved state.
+    pub(crate) fn load_states(
+        &mut self,
+        mut states: BTreeMap<String, serde_json::Value>,
+    ) -> Result<()> {
+        self.call(|callback| {
+            let name = callback.name();
+            let Some(state) = states.remove(&name) else {
+                return Ok(());
+            };
+            callback.load_state(state).map_err(|error| {
+                error.with_note(&format!("the saved state is that of the callback `{name}`"))
+            })
+        })?;
+        for name in states.keys().filter(|name| !BUILT_IN.contains(&&***name)) {
+            halite_core::warning!(
+                "the checkpoint has state of a callback `{name}`, which this run does not have"
+            );
+        }
+        Ok(())
+    }
+
+    /// Describes the newest checkpoint on the disk, for error messages.
+    pub(crate) fn newest_checkpoint(&self) -> String {
+        self.checkpointing
+            .as_ref()
+            .map_or_else(checkpointing::none, Checkpointing::newest)
+    }
+
+    /// Waits until every checkpoint is on the disk.
+    pub(crate) fn finish_saving(&mut self) -> Result<()> {
+        self.checkpointing
+            .as_mut()
+            .map_or(Ok(()), Checkpointing::finish)
+    }
+
+    /// Completes and writes the report.
+    pub(crate) fn finish(&mut self, run: &mut Run, report: &mut Report) -> Result<()> {
+        if let Some(checkpointing) = &self.checkpointing {
+            checkpointing.complete(report);
+        }
+        self.call(|callback| callback.on_fit_end(run, report))
+    }
+
+    /// Reports the failure of the run.
+    pub(crate) fn fail(&mut self, run: &Run, error: &Error) {
+        self.all()
+            .for_each(|callback| callback.on_error(run, error));
+    }
+}
+
+/// Names of the trainer's own callbacks that have state.
+const BUILT_IN: [&str; 2] = [table::NAME, checkpointing::NAME];

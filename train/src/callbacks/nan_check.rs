@@ -1,0 +1,51 @@
+//! Ends a run with a number that is not finite, and keeps it out of the checkpoints.
+
+use std::{collections::HashSet, sync::Arc};
+
+use halite_core::Result;
+use halite_data::Loader;
+
+use crate::{
+    callback::{Callback, MetricsWindow, PendingCheckpoint, Run},
+    cause::{Batches, Cause},
+    finite,
+    programs::Window,
+};
+
+/// Checks metrics when they arrive, and the arrays of each checkpoint before it is written.
+#[derive(Clone)]
+pub(crate) struct NanCheck {
+    pub(crate) window: Window,
+    pub(crate) loader: Loader,
+    /// Paths, in the state, of the parameters that are trained.
+    pub(crate) trained: Arc<HashSet<String>>,
+    /// Which batch each step had.
+    pub(crate) batches: Batches,
+}
+
+impl NanCheck {
+    fn cause(&self, step: u64) -> Cause {
+        self.window.cause(&self.loader, &self.batches, step)
+    }
+}
+
+impl Callback for NanCheck {
+    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
+        self.batches = Batches::starting_at(run.step, run.epoch, run.batch);
+        Ok(())
+    }
+
+    fn on_train_metrics(&mut self, _: &mut Run, window: &MetricsWindow) -> Result<()> {
+        finite::check_metrics(window.not_finite.as_ref(), |step| self.cause(step))
+    }
+
+    fn on_checkpoint(&mut self, run: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
+        let (check, step) = (self.clone(), run.step);
+        checkpoint.before_commit(move |arrays| {
+            finite::check_state(arrays, &check.window, &check.trained, step, |step| {
+                check.cause(step)
+            })
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Metrics of training steps: windows on their way to the host, and the sums of those that arrived.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use halite_core::{HostArray, Pending, Result};
+
+use crate::{
+    MetricValues,
+    callback::{MetricsWindow, NotFinite},
+    finite,
+    loggers::{Row, Split},
+    programs::Window,
+    signals::StopFlag,
+    waits::{Limits, wait_also_when_stopped},
+};
+
+/// Sums of one metric over an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sum {
+    /// Sum of the values, each times its weight.
+    pub(super) total: f64,
+    pub(super) weight: f64,
+}
+
+impl Sum {
+    /// The weighted mean; 0 if nothing was added.
+    fn mean(self) -> f64 {
+        if self.weight > 0.0 {
+            self.total / self.weight
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Adds the metrics of an epoch up, in f64, as their windows arrive.
+pub(super) struct Meter {
+    window: Window,
+    /// Windows that are copied to the host, with the last step of each.
+    pending: VecDeque<(u64, Pending<HostArray>)>,
+    pub(super) sums: Vec<Sum>,
+}
+
+impl Meter {
+    pub(super) fn new(window: &Window) -> Self {
+        Meter {
+            window: window.clone(),
+            pending: VecDeque::new(),
+            sums: vec![Sum::default(); window.names().len()],
+        }
+    }
+
+    /// The names of the metrics, in the order of the sums.
+    pub(super) fn names(&self) -> &[Arc<str>] {
+        self.window.names()
+    }
+
+    /// Adds a window, the last step of which is `step`.
+    pub(super) fn push(&mut self, step: u64, window: Pending<HostArray>) {
+        self.pending.push_back((step, window));
+    }
+
+    /// The last step of the newest window that is not taken yet.
+    pub(super) fn last_pending(&self) -> Option<u64> {
+        self.pending.back().map(|(step, _)| *step)
+    }
+
+    /// Takes the next window if it has arrived.
+    pub(super) fn poll(&mut self) -> Result<Option<Arrived>> {
+        match self.pending.front() {
+            Some((_, window)) if window.is_ready() => self.take(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes the next window, and waits for it; `None` if there are no more.
+    pub(super) fn wait(&mut self, limits: &Limits, stop: &StopFlag) -> Result<Option<Arrived>> {
+        if let Some((step, window)) = self.pending.front() {
+            let name = || format!("the metrics of step {step}");
+            wait_also_when_stopped(name, limits, &|| stop.is_set(), |slice| {
+                window.wait_ready(slice).then_some(())
+            })?;
+        }
+        self.take()
+    }
+
+    fn take(&mut self) -> Result<Option<Arrived>> {
+        let Some((step, window)) = self.pending.pop_front() else {
+            return Ok(None);
+        };
+        let metrics = self.window.read(&window.wait()?)?;
+        for (sum, metric) in self.sums.iter_mut().zip(&metrics) {
+            sum.total += metric.total;
+            sum.weight += metric.weight;
+        }
+        Ok(Some(Arrived {
+            step,
+            is_empty: metrics.iter().all(|metric| metric.weight == 0.0),
+            not_finite: finite::first_not_finite(&metrics),
+            means: metrics
+                .iter()
+                .map(|metric| (metric.name.to_string(), metric.mean()))
+                .collect(),
+        }))
+    }
+
+    /// The means over the windows that have arrived.
+    pub(super) fn means(&self) -> MetricValues {
+        let names = self.window.names().iter().cloned();
+        names.zip(self.sums.iter().map(|sum| sum.mean())).collect()
+    }
+}
+
+/// A window that has arrived.
+pub(super) struct Arrived {
+    step: u64,
+    /// An epoch can end right after a window was sent, and a run stop there: the next window has no
+    /// steps then.
+    pub(super) is_empty: bool,
+    not_finite: Option<NotFinite>,
+    means: Vec<(String, f64)>,
+}
+
+impl Arrived {
+    /// The window as callbacks see it.
+    pub(super) fn at(self, epoch: u64, seconds: f64) -> MetricsWindow {
+        MetricsWindow {
+            row: Row {
+                step: self.step,
+                epoch,
+                seconds,
+                split: Split::Train,
+                metrics: self.means,
+            },
+            not_finite: self.not_finite,
+        }
+    }
+
+    /// Whether callbacks should see it.
+    pub(super) fn is_relevant(&self) -> bool {
+        !self.is_empty || self.not_finite.is_some()
+    }
+}

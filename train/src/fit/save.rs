@@ -1,0 +1,135 @@
+//! Saving: the capture of a checkpoint between two steps.
+
+use std::time::Duration;
+
+use halite_core::{Error, ErrorKind, Result, tree::Tree};
+use halite_nn::Optimizer;
+
+use super::{Fit, LoopState};
+use crate::{
+    Task,
+    callback::PendingCheckpoint,
+    checkpoint::Exact,
+    programs::ModelParams,
+    resume::{Metadata, WINDOW},
+    waits::Limits,
+};
+
+/// Shortest time that copies of the state may take after a request to stop or an error of the data.
+const STOPPED_COPIES: Duration = Duration::from_secs(60);
+
+impl<K: Task, O: Optimizer> Fit<'_, K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    /// Saves a checkpoint if a callback has requested one.
+    pub(super) fn save_if_requested(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+        if now.run.save_requested {
+            self.save(now)?;
+        }
+        Ok(())
+    }
+
+    /// Saves the steps that were done before the run was asked to stop, if there are any.
+    pub(super) fn save_stopped(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+        if now.run.step == now.first {
+            return Ok(());
+        }
+        self.save_settled(now)?;
+        // The devices are done; copies of the state that do not arrive either must not block the
+        // end of the process.
+        self.give_up_copies(now);
+        Ok(())
+    }
+
+    /// Saves after the steps that are queued are done: the state on a device that hangs cannot be
+    /// saved.
+    fn save_settled(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+        now.in_flight.settle(u64::MAX, &|| self.stop.is_set())?;
+        self.save(now)
+    }
+
+    fn give_up_copies(&self, now: &LoopState<K, O>) {
+        let grace = now.in_flight.limits().grace().max(STOPPED_COPIES);
+        if let Some(checkpointing) = &self.callbacks.checkpointing {
+            checkpointing.give_up_waiting(grace);
+        }
+    }
+
+    /// Saves the steps before an `error` of the data, the validation or a callback, which it
+    /// returns.
+    pub(super) fn save_before(&mut self, now: &mut LoopState<K, O>, error: Error) -> Error {
+        now.has_failed = true;
+        let saved = self.save_settled(now).and_then(|()| {
+            self.give_up_copies(now);
+            self.callbacks.finish_saving()
+        });
+        // The first of two errors explains more.
+        if let Err(second) = saved {
+            let step = now.run.step;
+            halite_core::warning!("no checkpoint of step {step} was saved either: {second}");
+        }
+        error
+    }
+
+    /// Starts a checkpoint of the current position. Its arrays are copied to the host and written
+    /// while steps continue.
+    pub(super) fn save(&mut self, now: &mut LoopState<K, O>) -> Result<()> {
+        now.run.save_requested = false;
+        let position = now.run.position();
+        if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
+            return Ok(());
+        }
+        // The checkpoint before is waited for below, and itself waits for what these steps compute.
+        if let Some(saved) = now.saved_at {
+            now.in_flight.settle(saved.step, &|| self.stop.is_set())?;
+        }
+        // The sums in the checkpoint must cover exactly the steps before it.
+        self.collect_all(now)?;
+        let limits = Limits::new(self.trainer.options.wait_limit);
+        self.identity.wait_or_give_up(&limits, &self.stop);
+        let mut checkpoint = PendingCheckpoint::new(position, Vec::new(), self.metadata(now)?);
+        let (state, window) = now.live()?;
+        for (path, array) in state.named() {
+            checkpoint.arrays.push((path, array.fetch()?));
+        }
+        checkpoint
+            .arrays
+            .push((WINDOW.to_string(), window.fetch()?));
+        self.callbacks.call(|callback| {
+            callback.on_checkpoint(&mut now.run, &mut checkpoint)?;
+            if let Some(state) = callback.state() {
+                checkpoint.callbacks.insert(callback.name(), state);
+            }
+            Ok(())
+        })?;
+        now.saved_at = Some(position);
+        Ok(())
+    }
+
+    fn metadata(
+        &self,
+        now: &LoopState<K, O>,
+    ) -> Result<serde_json::Map<String, serde_json::Value>> {
+        let metadata = Metadata {
+            identity: self.identity.identity().clone(),
+            measured: self.measured(now),
+            seconds: now.run.seconds(),
+            metrics: now.meter.names().iter().map(ToString::to_string).collect(),
+            sums: now
+                .meter
+                .sums
+                .iter()
+                .map(|sum| (Exact(sum.total), Exact(sum.weight)))
+                .collect(),
+            callbacks: Default::default(),
+        };
+        match serde_json::to_value(metadata) {
+            Ok(serde_json::Value::Object(map)) => Ok(map),
+            other => {
+                let message = format!("the state of the run is not a JSON object: {other:?}");
+                Err(Error::new(ErrorKind::Internal, "checkpoint", message))
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The start of a run: its programs are compiled, and its state is initialized or restored.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use halite_core::{
+    Array, Error, ErrorKind, HostArray, Result, Sharding,
+    tree::{Empty, Family, Leaf, Tree},
+};
+use halite_nn::{ArraySpec, Jit, Optimizer, rng};
+
+use super::{Fit, LoopState, meter::Sum};
+use crate::{
+    Task,
+    checkpoint::{RunPosition, Saved},
+    programs::ModelParams,
+    resume::{self, Metadata},
+    waits::{Limits, wait},
+};
+
+/// Time between two looks at a compiler's thread.
+const COMPILE_POLL: Duration = Duration::from_millis(2);
+
+impl<K: Task, O: Optimizer> Fit<'_, K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    /// Compiles the training step, and initializes or restores the state meanwhile.
+    pub(super) fn begin(&mut self) -> Result<LoopState<K, O>> {
+        let epochs = self.trainer.options.epochs;
+        let has_steps = self
+            .saved
+            .as_ref()
+            .is_none_or(|saved| saved.position().epoch < epochs);
+        let window = Leaf(self.programs.train_metrics.spec(&self.trainer.mesh));
+        let inputs = (self.trainer.batch_specs::<K>(&self.train)?, window);
+        if self.stop.is_set() {
+            return Err(self.stopped_before("the program `init`"));
+        }
+        if has_steps {
+            self.programs
+                .step
+                .prepare_in_background(&self.programs.state, &inputs)?;
+        }
+        let progress = &self.callbacks.progress_bar.0;
+        progress.waiting_for("compiling the training step");
+        let now = match self.saved.take() {
+            Some(saved) => self.restore(saved)?,
+            None => self.initialize()?,
+        };
+        if has_steps {
+            if !self.is_compiled(&self.programs.step, "train step")? {
+                return Err(self.stopped_before("the program `train step`"));
+            }
+            // Collects the compiled step: errors of the compiler come before the state is donated,
+            // and compile time is not part of an epoch's.
+            self.programs.step.prepare(&self.programs.state, &inputs)?;
+        }
+        self.callbacks.progress_bar.0.done_waiting();
+        Ok(now)
+    }
+
+    fn initialize(&mut self) -> Result<LoopState<K, O>> {
+        let (client, mesh) = (&self.trainer.client, &self.trainer.mesh);
+        let key = HostArray::from_slice(&rng::key(self.trainer.options.seed), [2])?;
+        let key = Array::upload(client, &key, &Sharding::replicated(mesh))?;
+        let init = &self.programs.init;
+        init.prepare_in_background(&Empty::new(), &Leaf(ArraySpec::of(&key)))?;
+        if !self.is_compiled(init, "init")? {
+            return Err(self.stopped_before("the program `init`"));
+        }
+        let state = init.run(&Leaf(key))?;
+        let window = self.programs.train_metrics.upload(client, mesh)?;
+        Ok(self.loop_state(state, window))
+    }
+
+    /// Restores the run to the position at which `saved` was written.
+    fn restore(&mut self, mut saved: Saved) -> Result<LoopState<K, O>> {
+        let (position, metadata) = (saved.position(), Metadata::of(&saved)?);
+        let options = &self.trainer.options;
+        let comparison = self
+            .identity
+            .identity()
+            .compare(&metadata.identity, &options.allow_changes);
+        for warning in comparison.warnings() {
+            halite_core::warning!("{}: {warning}", saved.path().display());
+        }
+        let batch = self.batch_to_resume_at(position, metadata.identity.batch_size());
+        let specs = resume::array_specs(&self.programs, &self.trainer.mesh);
+        let types: Vec<_> = specs
+            .iter()
+            .map(|(path, spec)| (path.clone(), spec.ty.clone()))
+            .collect();
+        let upload = |(host, (_, spec)): (HostArray, &(String, ArraySpec))| {
+            let (client, host) = (&self.trainer.client, Arc::new(host));
+            Array::upload_as(client, &host, &spec.sharding, spec.stored)
+        };
+        let mut arrays = saved
+            .take_all(&types)?
+            .into_iter()
+            .zip(&specs)
+            .map(upload)
+            .collect::<Result<Vec<_>>>()?;
+        let window = arrays.pop().expect("the window is the last of the specs");
+        let mut now = self.loop_state(self.programs.state.rebuild(arrays), window);
+
+        now.meter.sums = (metadata.sums.iter())
+            .map(|(total, weight)| Sum {
+                total: total.0,
+                weight: weight.0,
+            })
+            .collect();
+        let train_metrics = metadata.measured.train_metrics.iter();
+        now.run.train_metrics = train_metrics
+            .map(|(name, value)| (Arc::from(name.as_str()), value.0))
+            .collect();
+        now.run.step = position.step;
+        now.run.epoch = position.epoch;
+        now.run.batch = batch;
+        now.run.resumed_from_step = Some(position.step);
+        now.run.earlier_seconds = metadata.seconds;
+        now.first = position.step;
+        now.saved_at = Some(position);
+        now.measured = metadata.measured;
+        self.callbacks.load_states(metadata.callbacks)?;
+        self.callbacks
+            .progress_bar
+            .0
+            .message(&resumed(position, options.epochs));
+        Ok(now)
+    }
+
+    /// The batch of the epoch to continue with: after a change of the batch size, the one with the
+    /// next sample that was not seen.
+    fn batch_to_resume_at(&self, position: RunPosition, saved_size: Option<u64>) -> usize {
+        let size = self.trainer.options.batch_size.max(1) as u64;
+        let samples = position.batch.saturating_mul(saved_size.unwrap_or(size));
+        let batches = self.train.batches_per_epoch();
+        usize::try_from(samples / size).map_or(batches, |batch| batch.min(batches))
+    }
+
+    /// Waits until `program` is compiled; `false` if the run is asked to stop first.
+    pub(super) fn is_compiled<S: Family, I: Family, P: Family>(
+        &self,
+        program: &Jit<S, I, P>,
+        name: &str,
+    ) -> Result<bool> {
+        let poll = |_| {
+            let compiled = !program.is_compiling();
+            if !compiled {
+                thread::sleep(COMPILE_POLL);
+            }
+            compiled.then_some(())
+        };
+        // The time that steps take tells nothing about a compiler.
+        let limits = Limits::new(None);
+        let name = || format!("the compiler, which has `{name}`");
+        Ok(wait(name, &limits, &|| self.stop.is_set(), poll)?.is_some())
+    }
+
+    fn stopped_before(&self, what: &str) -> Error {
+        let message = format!(
+            "stopped before the first step, while {what} was compiled; nothing was trained, and {}",
+            self.callbacks.newest_checkpoint()
+        );
+        Error::new(ErrorKind::Cancelled, "fit", message)
+    }
+}
+
+/// The message of a resumed run.
+fn resumed(position: RunPosition, epochs: u64) -> String {
+    let RunPosition { step, epoch, batch } = position;
+    if epoch < epochs {
+        return format!("resumed at step {step}, epoch {}, batch {batch}", epoch + 1);
+    }
+    format!(
+        "resumed at step {step}: all {epoch} epochs are done; give a larger number of epochs to \
+         continue (`epochs`, --epochs)"
+    )
+}

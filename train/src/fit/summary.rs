@@ -1,0 +1,114 @@
+//! Measurements of a run, and its report.
+
+use halite_nn::Optimizer;
+use halite_telemetry::{ClientMetrics, FunctionActivity};
+
+use super::{Fit, LoopState};
+use crate::{
+    MetricValues, Report, Task, Trainer, checkpoint::Exact, measured::Measured,
+    programs::ModelParams,
+};
+
+impl<K: Task, O: Optimizer> Fit<'_, K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    /// Measurements of the steps of this process, or those of the process before if this one made
+    /// no step.
+    pub(super) fn measured(&self, now: &LoopState<K, O>) -> Measured {
+        let train_metrics = now.run.train_metrics.iter();
+        let train_metrics = train_metrics
+            .map(|(name, value)| (name.to_string(), Exact(*value)))
+            .collect();
+        if now.run.step == now.first {
+            return Measured {
+                train_metrics,
+                ..now.measured.clone()
+            };
+        }
+        let activity = self.trainer.client.metrics().activity().since(&self.before);
+        let queued = (now.run.step - now.first) as f64;
+        let step = &self.programs.step;
+        let step = activity.function(step.name(), Some(step.origin()));
+        let busy = step.and_then(FunctionActivity::execute_mean);
+        let busy = busy.map(|mean| mean.as_secs_f64() * queued);
+        let training = now.training.as_secs_f64();
+        let samples = queued * self.trainer.options.batch_size as f64;
+        let (first_step, of_process) = now.first_step.get().copied().unwrap_or_default();
+        Measured {
+            train_metrics,
+            samples_per_second: Exact(if training > 0.0 {
+                samples / training
+            } else {
+                0.0
+            }),
+            training_seconds: Exact(training),
+            input_wait_seconds: Exact(now.input_wait.as_secs_f64()),
+            // Two clocks may differ by a little.
+            device_busy_seconds: busy.map(|busy| Exact(busy.min(training))),
+            seconds_to_first_step: Exact(first_step.as_secs_f64()),
+            process_seconds_to_first_step: of_process.map(|since| Exact(since.as_secs_f64())),
+        }
+    }
+
+    /// The report of a run with these last validation metrics, if it has any.
+    pub(super) fn report(
+        &self,
+        now: &LoopState<K, O>,
+        validation: &MetricValues,
+        interrupted: bool,
+    ) -> Report {
+        let Trainer {
+            client,
+            mesh,
+            options,
+            ..
+        } = self.trainer;
+        let activity = client.metrics().activity().since(&self.before);
+        let (counted, measured) = (activity.counters, self.measured(now));
+        let named = |metrics: &MetricValues| {
+            let metrics = metrics.iter();
+            metrics
+                .map(|(name, value)| (name.to_string(), *value))
+                .collect()
+        };
+        // Findings are about training, and a validation alone has none.
+        let findings = activity.findings();
+        let findings = findings.iter().filter(|_| now.run.step > now.first);
+        let last = match validation.is_empty() {
+            true => &now.run.train_metrics,
+            false => validation,
+        };
+        Report {
+            metrics: named(last),
+            train_metrics: named(&now.run.train_metrics),
+            steps: now.run.step,
+            epochs: now.run.epoch,
+            seconds: now.run.seconds(),
+            samples_per_second: measured.samples_per_second.0,
+            compiles: counted.compiles,
+            cache_hits: counted.cache_hits,
+            compile_seconds_saved: counted.compile_time_saved.as_secs_f64(),
+            step_compiles: self.programs.step.compiles(),
+            blocking_reads: counted.blocking_reads,
+            uploads: counted.uploads,
+            training_seconds: measured.training_seconds.0,
+            input_wait_seconds: measured.input_wait_seconds.0,
+            device_busy_seconds: measured.device_busy_seconds.map(|busy| busy.0),
+            findings: findings.map(ToString::to_string).collect(),
+            seconds_to_first_step: measured.seconds_to_first_step.0,
+            process_seconds_to_first_step: measured
+                .process_seconds_to_first_step
+                .map(|since| since.0),
+            devices: mesh.size() as u64,
+            precision: self.trainer.precision.to_string(),
+            plugin: client.platform().name.to_string(),
+            plugin_version: client.platform().version.clone(),
+            halite_version: env!("CARGO_PKG_VERSION").to_string(),
+            seed: options.seed,
+            interrupted,
+            resumed_from_step: now.run.resumed_from_step,
+            ..Report::default()
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The state of a run in a checkpoint besides its arrays, and the check that a run can resume from
+//! it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use halite_core::{Error, ErrorKind, Mesh, Result, tree::Tree};
+use halite_nn::{ArraySpec, Optimizer};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Task, TrainerOptions,
+    checkpoint::{Exact, Saved, exact_f64},
+    identity::Identity,
+    measured::Measured,
+    programs::Programs,
+};
+
+/// The name of the metrics' window among a checkpoint's arrays.
+pub(crate) const WINDOW: &str = "window";
+
+/// Metadata of a run's checkpoint.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Metadata {
+    /// Identity of the run that wrote it.
+    pub(crate) identity: Identity,
+    /// Measurements of the steps so far, for the report.
+    pub(crate) measured: Measured,
+    /// Seconds of training so far.
+    #[serde(with = "exact_f64")]
+    pub(crate) seconds: f64,
+    /// The training metrics, in the order of the sums.
+    pub(crate) metrics: Vec<String>,
+    /// Sums of the current epoch's metrics: value times weight, and weight.
+    pub(crate) sums: Vec<(Exact, Exact)>,
+    /// State of the callbacks, by name. Checkpointing adds it when it writes the checkpoint.
+    #[serde(default)]
+    pub(crate) callbacks: BTreeMap<String, serde_json::Value>,
+}
+
+impl Metadata {
+    /// Reads the metadata of a checkpoint.
+    ///
+    /// # Errors
+    /// If a trainer did not write it.
+    pub(crate) fn of(saved: &Saved) -> Result<Self> {
+        let corrupt = |problem: String| {
+            let path = saved.path().display();
+            let message = format!("{path} was not written by this trainer: {problem}");
+            Error::new(ErrorKind::Corrupt, "resume", message)
+        };
+        let metadata: Metadata = serde_json::from_value(saved.metadata().clone())
+            .map_err(|error| corrupt(error.to_string()))?;
+        let (metrics, sums) = (metadata.metrics.len(), metadata.sums.len());
+        if metrics != sums {
+            return Err(corrupt(format!("{metrics} metrics, {sums} sums")));
+        }
+        Ok(metadata)
+    }
+}
+
+/// Names and specs of the arrays of a checkpoint: those of the state, and the window of metrics.
+pub(crate) fn array_specs<K: Task, O: Optimizer>(
+    programs: &Programs<K, O>,
+    mesh: &Arc<Mesh>,
+) -> Vec<(String, ArraySpec)> {
+    let state = programs.state.named().into_iter();
+    state
+        .map(|(path, spec)| (path, spec.clone()))
+        .chain([(WINDOW.to_string(), programs.train_metrics.spec(mesh))])
+        .collect()
+}
+
+/// Checks that a run of this identity can resume from `saved`.
+///
+/// # Errors
+/// One error with every difference of the identity, the metrics and the arrays.
+pub(crate) fn check<K: Task, O: Optimizer>(
+    saved: &Saved,
+    identity: &Identity,
+    options: &TrainerOptions,
+    programs: &Programs<K, O>,
+    mesh: &Arc<Mesh>,
+) -> Result<()> {
+    let metadata = Metadata::of(saved)?;
+    let names = programs.train_metrics.names();
+    let mut others = Vec::new();
+    if !names.iter().map(|name| &**name).eq(&metadata.metrics) {
+        others.push(format!(
+            "metrics: saved {}, given {}",
+            metadata.metrics.join(", "),
+            names.join(", ")
+        ));
+    }
+    let types: Vec<_> = array_specs(programs, mesh)
+        .into_iter()
+        .map(|(path, spec)| (path, spec.ty))
+        .collect();
+    others.extend(saved.differences(&types));
+    identity.check_allowed(&metadata.identity, &options.allow_changes)?;
+    identity
+        .compare(&metadata.identity, &options.allow_changes)
+        .check(&saved.path().display().to_string(), &others)
+}

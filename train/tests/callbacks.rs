@@ -1,0 +1,359 @@
+//! Callbacks and loggers of the user: what they are called with, and what their errors do.
+
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use expect_test::expect;
+use halite_backends::Accelerator;
+use halite_core::{Client, Error, ErrorKind, HostArray, Result, tree::Tree};
+use halite_data::{InMemory, Labeled};
+use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
+use halite_train::{
+    Callback, Fitted, Logger, Report, Task, Trainer, TrainerBuilder,
+    callback::{MetricsWindow, PendingCheckpoint, Run},
+    checkpoint::CheckpointStore,
+    loggers::Row,
+    signals::StopReason,
+};
+
+#[derive(Tree, Debug)]
+struct Model<L> {
+    out: Linear<L>,
+}
+
+/// Fits points of a plane.
+struct Plane;
+
+impl Task for Plane {
+    type Model = Model<()>;
+    type Batch = Labeled<()>;
+
+    fn loss<'t>(
+        &self,
+        _: &'t Trace,
+        model: &Model<Tensor<'t>>,
+        batch: &Labeled<Tensor<'t>>,
+    ) -> Mean<'t> {
+        let error = model.out.forward(batch.input) - batch.target;
+        Mean::weighted(error.square().sum([1]), batch.weight)
+    }
+}
+
+/// Three steps an epoch.
+fn points() -> InMemory {
+    let x: Vec<f32> = (0..24).map(|i| (i as f32).sin()).collect();
+    let y: Vec<f32> = x.chunks(2).map(|x| x[0] - 2.0 * x[1]).collect();
+    let [x, y] = [(&x, 2), (&y, 1)].map(|(v, n)| HostArray::from_slice(v, [12, n]).unwrap());
+    InMemory::new([("x", x), ("y", y)]).unwrap()
+}
+
+fn client() -> Client {
+    Accelerator::cpu().open().unwrap()
+}
+
+fn on(client: &Client, out: &Path) -> TrainerBuilder {
+    Trainer::builder(client)
+        .batch_size(4)
+        .quiet(true)
+        .log_every(2)
+        .out(out.join("run"))
+}
+
+fn fit(trainer: TrainerBuilder) -> Result<Fitted<Plane>> {
+    let model = Model {
+        out: Linear::new(2, 1),
+    };
+    let trainer = trainer.build()?;
+    trainer.fit(Plane, model, Adam::new(0.1), points(), points())
+}
+
+/// Steps of the checkpoints, newest first.
+fn saved(out: &Path) -> Vec<u64> {
+    let store = CheckpointStore::open_read_only(out.join("run/checkpoints")).unwrap();
+    let all = store.list().unwrap().into_iter();
+    all.map(|(_, position)| position.step).collect()
+}
+
+fn failure() -> Error {
+    Error::new(ErrorKind::Io, "custom", "it failed")
+}
+
+/// Writes every call down.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<String>>>);
+
+impl Recorder {
+    fn add(&self, event: &str, run: &Run) -> Result<()> {
+        let (step, epoch, batch) = (run.step(), run.epoch(), run.batch());
+        let line = format!("{event}: step {step}, epoch {epoch}, batch {batch}");
+        self.0.lock().unwrap().push(line);
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        self.0.lock().unwrap().join("\n")
+    }
+}
+
+impl Callback for Recorder {
+    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
+        self.add("fit start", run)
+    }
+
+    fn on_epoch_start(&mut self, run: &mut Run) -> Result<()> {
+        self.add("epoch start", run)
+    }
+
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        self.add("step end", run)
+    }
+
+    fn on_train_metrics(&mut self, run: &mut Run, window: &MetricsWindow) -> Result<()> {
+        assert!(window.not_finite.is_none() && window.row.get("loss").is_some());
+        assert!(window.row.step <= run.step());
+        Ok(())
+    }
+
+    fn on_validation_start(&mut self, run: &mut Run) -> Result<()> {
+        assert_eq!(&*run.train_metrics()[0].0, "loss");
+        self.add("validation start", run)
+    }
+
+    fn on_validation_end(&mut self, run: &mut Run, validation: &Row) -> Result<()> {
+        assert!(validation.get("loss").is_some_and(f64::is_finite));
+        self.add("validation end", run)
+    }
+
+    fn on_checkpoint(&mut self, run: &mut Run, _: &mut PendingCheckpoint) -> Result<()> {
+        self.add("checkpoint", run)
+    }
+
+    fn on_epoch_end(&mut self, run: &mut Run) -> Result<()> {
+        self.add("epoch end", run)
+    }
+
+    fn on_fit_end(&mut self, run: &mut Run, report: &mut Report) -> Result<()> {
+        assert!(report.last_checkpoint.is_some());
+        self.add("fit end", run)
+    }
+
+    fn on_error(&mut self, run: &Run, error: &Error) {
+        let _ = self.add(&format!("error ({error})"), run);
+    }
+}
+
+#[test]
+fn callback_sees_every_event_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let trainer = on(&client(), dir.path()).checkpoint_every(2);
+    fit(trainer.callback(recorder.clone())).unwrap();
+    let expected = expect![[r#"
+        fit start: step 0, epoch 0, batch 0
+        epoch start: step 0, epoch 0, batch 0
+        step end: step 1, epoch 0, batch 1
+        step end: step 2, epoch 0, batch 2
+        checkpoint: step 2, epoch 0, batch 2
+        step end: step 3, epoch 0, batch 3
+        validation start: step 3, epoch 0, batch 3
+        validation end: step 3, epoch 0, batch 3
+        checkpoint: step 3, epoch 1, batch 0
+        epoch end: step 3, epoch 1, batch 0
+        fit end: step 3, epoch 1, batch 0"#]];
+    expected.assert_eq(&recorder.text());
+}
+
+/// Fails in one event.
+struct Failing(&'static str);
+
+impl Failing {
+    fn at(&self, event: &str) -> Result<()> {
+        if event == self.0 {
+            Err(failure())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Callback for Failing {
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        if run.step() == 2 {
+            self.at("step")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn on_train_metrics(&mut self, _: &mut Run, _: &MetricsWindow) -> Result<()> {
+        self.at("metrics")
+    }
+
+    fn on_validation_end(&mut self, _: &mut Run, _: &Row) -> Result<()> {
+        self.at("validation")
+    }
+
+    fn on_epoch_end(&mut self, _: &mut Run) -> Result<()> {
+        self.at("epoch")
+    }
+}
+
+#[test]
+fn run_is_saved_before_the_error_of_a_callback() {
+    let client = client();
+    for (event, steps) in [("step", 2), ("metrics", 3), ("validation", 3), ("epoch", 3)] {
+        let dir = tempfile::tempdir().unwrap();
+        let recorder = Recorder::default();
+        let trainer = on(&client, dir.path()).callback(Failing(event));
+        let error = fit(trainer.callback(recorder.clone())).unwrap_err();
+        assert!(
+            error.to_string().starts_with("custom: it failed"),
+            "{error}"
+        );
+        let saved = saved(dir.path());
+        // Metrics of step 2 may arrive after step 3 was queued.
+        assert!(
+            saved[0] == steps || event == "metrics",
+            "{event}: {saved:?}"
+        );
+        let text = recorder.text();
+        assert!(text.contains("error (custom: it failed"), "{event}: {text}");
+        assert!(!text.contains("fit end"), "{event}: {text}");
+    }
+}
+
+/// Remembers the highest step it has seen, in the checkpoints.
+struct Counting(Arc<Mutex<u64>>);
+
+impl Callback for Counting {
+    fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+        *self.0.lock().unwrap() += 1;
+        if run.step() == 4 {
+            run.stop();
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Option<serde_json::Value> {
+        Some((*self.0.lock().unwrap()).into())
+    }
+
+    fn load_state(&mut self, state: serde_json::Value) -> Result<()> {
+        *self.0.lock().unwrap() = state.as_u64().ok_or_else(failure)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn callback_stops_the_run_after_a_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let client = client();
+    let run = || {
+        let count = Arc::new(Mutex::new(0));
+        let trainer = on(&client, dir.path()).epochs(3).resume(true);
+        let fitted = fit(trainer.callback(Counting(count.clone()))).unwrap();
+        let count = *count.lock().unwrap();
+        (fitted.report.steps, fitted.stopped_by, count)
+    };
+    assert_eq!(run(), (4, Some(StopReason::Callback), 4));
+    assert_eq!(saved(dir.path())[0], 4);
+    // The count is of both processes: its state was in the checkpoint.
+    assert_eq!(run(), (9, None, 9));
+}
+
+#[test]
+fn state_that_a_callback_rejects_is_an_error() {
+    struct Rejecting;
+
+    impl Callback for Rejecting {
+        fn name(&self) -> String {
+            "Counting".to_string()
+        }
+
+        fn load_state(&mut self, _: serde_json::Value) -> Result<()> {
+            Err(failure())
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let client = client();
+    fit(on(&client, dir.path()).callback(Counting(Arc::default()))).unwrap();
+    let again = on(&client, dir.path()).resume(true).callback(Rejecting);
+    let error = fit(again).unwrap_err().to_string();
+    assert!(error.contains("callback `Counting`"), "{error}");
+}
+
+#[test]
+fn two_callbacks_of_one_name_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let recorder = Recorder::default();
+    let trainer = on(&client(), dir.path()).callback(recorder.clone());
+    let error = fit(trainer.callback(recorder)).unwrap_err().to_string();
+    assert!(
+        error.contains("two callbacks are named `Recorder`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn arrays_reach_callbacks_before_the_commit() {
+    #[derive(Clone, Default)]
+    struct Names(Arc<Mutex<HashSet<String>>>);
+
+    impl Callback for Names {
+        fn on_checkpoint(&mut self, _: &mut Run, checkpoint: &mut PendingCheckpoint) -> Result<()> {
+            let names = self.0.clone();
+            checkpoint.before_commit(move |arrays| {
+                let found = arrays.iter().map(|(name, _)| name.clone());
+                names.lock().unwrap().extend(found);
+                Ok(())
+            });
+            Ok(())
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let names = Names::default();
+    let fitted = fit(on(&client(), dir.path()).callback(names.clone())).unwrap();
+    assert!(names.0.lock().unwrap().contains("model.out.weight"));
+    assert_eq!(fitted.report.blocking_reads, 0);
+}
+
+/// Fails until it is flushed for the second time.
+#[derive(Clone, Default)]
+struct Unsteady(Arc<Mutex<(Vec<Row>, u64)>>);
+
+impl Logger for Unsteady {
+    fn log_metrics(&mut self, row: &Row) -> Result<()> {
+        let mut state = self.0.lock().unwrap();
+        state.0.push(row.clone());
+        if state.1 < 2 { Err(failure()) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut state = self.0.lock().unwrap();
+        state.1 += 1;
+        if state.1 < 2 { Err(failure()) } else { Ok(()) }
+    }
+
+    fn finalize(&mut self, _: &Report) -> Result<()> {
+        Err(failure())
+    }
+}
+
+#[test]
+fn failing_logger_does_not_end_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let logger = Unsteady::default();
+    let trainer = on(&client(), dir.path()).epochs(2).logger(logger.clone());
+    fit(trainer).unwrap();
+    assert_eq!(saved(dir.path()), [6, 3]);
+    let (rows, flushes) = &*logger.0.lock().unwrap();
+    let steps: Vec<u64> = rows.iter().map(|row| row.step).collect();
+    assert_eq!(steps, [2, 3, 3, 4, 6, 6]);
+    // Before each checkpoint, at the end of each epoch, and at the end of the run.
+    assert_eq!(*flushes, 5);
+}
