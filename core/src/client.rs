@@ -47,6 +47,8 @@ pub struct Client {
     backend: Arc<dyn AnyBackend>,
     session: Arc<Session>,
     programs: Option<Arc<dyn ProgramCache>>,
+    /// Uploads are reported to observers without the line that called.
+    unattributed: bool,
 }
 
 /// The identity of a [`Client`], which its clones share. Unique in the process.
@@ -88,6 +90,7 @@ impl Client {
                 blocking_launches: false,
             }),
             programs: None,
+            unattributed: false,
         }
     }
 
@@ -119,6 +122,16 @@ impl Client {
         Client {
             programs: Some(cache),
             ..self
+        }
+    }
+
+    /// A handle to the same client whose uploads are observed without the line that called.
+    /// Loaders and trainers upload through it: the lines that telemetry names are those that the
+    /// user can change.
+    pub fn unattributed(&self) -> Self {
+        Client {
+            unattributed: true,
+            ..self.clone()
         }
     }
 
@@ -191,7 +204,11 @@ impl Client {
         }
         let buffer = self.backend.upload(bytes, ty, to)?;
         if !self.session.observers.is_empty() {
-            let transfer = Transfer::ending_now(given, started, Location::caller(), to.device);
+            let caller = Location::caller();
+            let transfer = Transfer {
+                caller: (!self.unattributed).then_some(caller),
+                ..Transfer::ending_now(given, started, caller, to.device)
+            };
             self.session
                 .observe(|observer| observer.uploaded(&transfer));
         }

@@ -119,8 +119,9 @@ pub struct Transfer {
     pub started: Instant,
     /// When the call returned; for a fetch, when the bytes arrived.
     pub ended: Instant,
-    /// The line that called.
-    pub caller: &'static Location<'static>,
+    /// The line that called, unless it was inside halite
+    /// ([`Client::unattributed`](crate::Client::unattributed)).
+    pub caller: Option<&'static Location<'static>>,
     /// The device.
     pub device: DeviceId,
 }
@@ -137,7 +138,7 @@ impl Transfer {
             bytes,
             started,
             ended: Instant::now(),
-            caller,
+            caller: Some(caller),
             device,
         }
     }

@@ -99,7 +99,7 @@ impl Prefetch {
             (metrics.clone(), input)
         });
         let (sender, receiver) = bounded(depth.max(1));
-        let client = client.clone();
+        let client = client.unattributed();
         let work = move || {
             for batch in batches {
                 let uploaded = batch.and_then(|batch| upload(&client, batch, &shardings));

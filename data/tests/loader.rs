@@ -8,13 +8,14 @@ use std::{
 };
 
 use halite_core::{
-    Client, DType, Error, ErrorKind, HostArray, Mesh, Null, PartitionSpec, Result, Sharding,
+    Array, Client, DType, Error, ErrorKind, HostArray, Mesh, Null, PartitionSpec, Result, Sharding,
     TensorType, tree::Leaf,
 };
 use halite_data::{
     Dataset, DatasetExt, Field, HostBatch, InMemory, Labeled, LastBatch, Loader, LoaderOptions,
     Order, Position, Prefetch, SampleMut, Shard,
 };
+use halite_telemetry::{ClientMetrics, FindingKind};
 
 /// Sample `i` is the number `i`, and its square. What else happens on reading is up to the test.
 struct Squares<F> {
@@ -481,6 +482,44 @@ fn arrays_of_different_length_are_no_dataset() {
             .contains("scalar")
     );
     assert!(InMemory::new::<&str>([]).is_err());
+}
+
+/// 8 steps among 400 batches of three arrays, as where validation is longer than training.
+#[test]
+fn batches_are_not_reported_as_frequent_uploads() {
+    let client = Client::new(Null::new(1)).measured();
+    let device = Sharding::single(client.local_devices()[0]);
+    let loader = loader(1600, LoaderOptions::new(4));
+    let batches = Prefetch::new(loader.epoch(0), &client, vec![device.clone()], 2).unwrap();
+    assert_eq!(batches.map(Result::unwrap).count(), 400);
+    for _ in 0..8 {
+        client.metrics().step();
+    }
+    assert_eq!(client.counters().snapshot().uploads, 1200);
+    let activity = client.metrics().activity();
+    assert!(activity.uploads.is_empty(), "{:?}", activity.uploads);
+    // Nothing is trained here, so that the wait for batches is found.
+    let findings = |client: &Client| -> Vec<String> {
+        let findings = client.metrics().activity().findings().into_iter();
+        let uploads = findings.filter(|finding| finding.kind == FindingKind::ManyUploads);
+        uploads.map(|finding| finding.message).collect()
+    };
+    assert_eq!(findings(&client), Vec::<String>::new());
+
+    // What a line of the user uploads is found, and it is the line that is named.
+    let line = line!() + 2;
+    for _ in 0..160 {
+        Array::scalar(&client, 1.0f32, &device).unwrap();
+    }
+    let found = findings(&client);
+    let place = format!(
+        "20 uploads per step (160 uploads to 1 device), 100 % of them at {}:{line}:",
+        file!()
+    );
+    assert!(
+        matches!(&found[..], [one] if one.contains(&place)),
+        "{found:?}"
+    );
 }
 
 #[test]

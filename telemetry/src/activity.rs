@@ -108,7 +108,7 @@ pub struct Activity {
     pub recorded: u64,
     /// Blocking reads by line.
     pub reads: Vec<SiteActivity>,
-    /// Uploads by line.
+    /// Uploads by line, without batches of a loader and what a trainer uploads by itself.
     pub uploads: Vec<SiteActivity>,
     /// Sources of batches.
     pub inputs: Vec<InputActivity>,

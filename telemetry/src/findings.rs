@@ -188,6 +188,7 @@ impl Activity {
             .map(|function| function.devices)
             .max()
             .unwrap_or(1);
+        // Only what lines of the user's code uploaded: nobody can change how loaders upload.
         let uploads: u64 = self.uploads.iter().map(|site| site.count).sum();
         let per_step = uploads as f64 / steps.max(1) as f64;
         let most = self.uploads.iter().max_by_key(|site| site.count)?;

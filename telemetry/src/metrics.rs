@@ -433,7 +433,9 @@ pub(crate) struct Sites(Mutex<Vec<SiteActivity>>);
 
 impl Sites {
     pub(crate) fn add(&self, transfer: &Transfer) {
-        let location = transfer.caller;
+        let Some(location) = transfer.caller else {
+            return;
+        };
         let mut sites = lock(&self.0);
         // One line may have several addresses, but mostly it has one.
         let known = |site: &SiteActivity| {

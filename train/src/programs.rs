@@ -571,7 +571,8 @@ impl Window {
 
     /// Puts an empty window on every device of `mesh`.
     pub(crate) fn upload(&self, client: &Client, mesh: &Arc<Mesh>) -> Result<Array> {
-        Array::upload(client, &self.empty(), &Sharding::replicated(mesh))
+        let client = client.unattributed();
+        Array::upload(&client, &self.empty(), &Sharding::replicated(mesh))
     }
 
     /// The window of a task's evaluation, for a model that is on devices.

@@ -90,9 +90,9 @@ where
             .iter()
             .map(|(path, spec)| (path.clone(), spec.ty.clone()))
             .collect();
+        let client = self.trainer.client.unattributed();
         let upload = |(host, (_, spec)): (HostArray, &(String, ArraySpec))| {
-            let (client, host) = (&self.trainer.client, Arc::new(host));
-            Array::upload_as(client, &host, &spec.sharding, spec.stored)
+            Array::upload_as(&client, &Arc::new(host), &spec.sharding, spec.stored)
         };
         let mut arrays = saved
             .take_all(&types)?
