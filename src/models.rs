@@ -1,11 +1,15 @@
-//! Models and their tasks: gray images in ten classes, and telling the classes apart
-//! (`halite train mnist`); text, and telling the next token (`halite train text`).
+//! Built-in models and their tasks: image classification (`halite train mnist`) and language
+//! modeling (`halite train text`).
 
+mod step;
 mod text;
 
 use std::{fmt, marker::PhantomData};
 
-pub use self::text::{LanguageModel, Sampling, TokenBatch, generate};
+pub use self::{
+    step::{TrainingOptions, TrainingStep},
+    text::{LanguageModel, Sampling, TokenBatch, generate},
+};
 use crate::{
     DType,
     data::Labeled,
@@ -17,20 +21,20 @@ use crate::{
 /// A multi-layer perceptron: dense layers with ReLU between them.
 #[derive(Tree, Clone, Debug)]
 pub struct Mlp<L> {
-    /// The hidden layers.
+    /// Hidden layers, each followed by ReLU.
     pub hidden: Vec<Linear<L>>,
-    /// To one number for each class.
+    /// Output layer, which returns the logits.
     pub out: Linear<L>,
 }
 
 impl Mlp<Param> {
-    /// `sizes`: inputs, the hidden layers, classes.
+    /// Creates a perceptron of these layer sizes: input features, hidden features, classes.
     ///
     /// # Panics
     /// If there are fewer than two sizes.
     pub fn new(sizes: &[usize]) -> Self {
         let [.., last, classes] = sizes else {
-            panic!("an Mlp needs at least inputs and classes, got {sizes:?}")
+            panic!("an Mlp needs at least an input size and a number of classes, got {sizes:?}")
         };
         let hidden = sizes[..sizes.len() - 1]
             .windows(2)
@@ -44,7 +48,7 @@ impl Mlp<Param> {
 }
 
 impl<'t> Mlp<Tensor<'t>> {
-    /// `x: [batch, inputs]` to logits `[batch, classes]`.
+    /// Maps `x: [batch, inputs]` to logits `[batch, classes]`.
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let x = self
             .hidden
@@ -54,22 +58,22 @@ impl<'t> Mlp<Tensor<'t>> {
     }
 }
 
-/// A small convolutional network for 28x28 images: two 3x3 convolutions, each with ReLU and 2x2 max
-/// pooling, then two dense layers.
+/// A small convolutional network for 28x28 images: two 3x3 convolutions, each with 2x2 max pooling
+/// and ReLU, then two dense layers.
 #[derive(Tree, Clone, Debug)]
 pub struct Cnn<L> {
-    /// One channel to 32.
+    /// Convolution from 1 channel to 32.
     pub conv1: Conv2d<L>,
-    /// 32 channels to 64.
+    /// Convolution from 32 channels to 64.
     pub conv2: Conv2d<L>,
-    /// `7 * 7 * 64` to 128.
+    /// Dense layer from `7 * 7 * 64` features to 128.
     pub hidden: Linear<L>,
-    /// To one number for each class.
+    /// Output layer, which returns the logits.
     pub out: Linear<L>,
 }
 
 impl Cnn<Param> {
-    /// For so many classes.
+    /// Creates a network with `classes` outputs.
     pub fn new(classes: usize) -> Self {
         Cnn {
             conv1: Conv2d::new(1, 32, 3).same(),
@@ -81,7 +85,7 @@ impl Cnn<Param> {
 }
 
 impl<'t> Cnn<Tensor<'t>> {
-    /// `x: [batch, 28, 28, 1]` to logits `[batch, classes]`.
+    /// Maps `x: [batch, 28, 28, 1]` to logits `[batch, classes]`.
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let x = self
             .conv1
@@ -98,9 +102,9 @@ impl<'t> Cnn<Tensor<'t>> {
     }
 }
 
-/// A family of models that tell classes of images apart.
+/// A family of image classifiers.
 pub trait ImageModel: Family {
-    /// `images: [batch, 28, 28]`, 0 to 1, to logits `[batch, 10]`.
+    /// Maps `images: [batch, 28, 28]`, with values from 0 to 1, to logits `[batch, 10]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, images: Tensor<'t>) -> Tensor<'t>;
 }
 
@@ -116,14 +120,14 @@ impl ImageModel for Cnn<()> {
     }
 }
 
-/// Telling the classes of gray images apart: cross entropy, and accuracy as a metric.
+/// Classification of grayscale images: cross-entropy loss, with accuracy as a metric.
 ///
-/// A batch has images `u8[batch, 28, 28]` and labels `u8[batch]`. They become floats on the device,
-/// from 0 to 1.
+/// A batch has images `u8[batch, 28, 28]` and labels `u8[batch]`. The images are converted to
+/// floats from 0 to 1 on the device.
 pub struct Classify<M>(PhantomData<fn() -> M>);
 
 impl<M> Classify<M> {
-    /// The task for models of family `M`.
+    /// Creates the task for models of family `M`.
     pub fn new() -> Self {
         Classify(PhantomData)
     }
@@ -151,7 +155,7 @@ impl<M: ImageModel> Task for Classify<M> {
         model: &M::Of<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
-        let logits = M::logits(model, scaled(batch.input));
+        let logits = M::logits(model, normalized(batch.input));
         cx.metric(
             "accuracy",
             Mean::weighted(correct(logits, batch.target, 1), batch.weight),
@@ -165,17 +169,18 @@ impl<M: ImageModel> Task for Classify<M> {
 impl<M: ImageModel> Predict for Classify<M> {
     type Output = Leaf<()>;
 
-    /// The most likely class of each image, `s32[batch]`.
+    /// Returns the most likely class of each image, `s32[batch]`.
     fn predict<'t>(
         &self,
         _cx: &'t Trace,
         model: &M::Of<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
     ) -> Leaf<Tensor<'t>> {
-        Leaf(M::logits(model, scaled(batch.input)).argmax(1))
+        Leaf(M::logits(model, normalized(batch.input)).argmax(1))
     }
 }
 
-fn scaled(images: Tensor<'_>) -> Tensor<'_> {
+/// Converts pixels from 0 to 255 to floats from 0 to 1.
+fn normalized(images: Tensor<'_>) -> Tensor<'_> {
     images.convert(DType::F32) / 255.0
 }

@@ -19,6 +19,7 @@ mod plan;
 mod plugins;
 mod process;
 mod profile;
+mod step;
 mod train;
 
 use std::{
@@ -184,7 +185,7 @@ fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String>
         .parse::<T>()
         .ok()
         .filter(|number| *number >= T::from(1));
-    number.ok_or_else(|| "want a whole number from 1 on".to_string())
+    number.ok_or_else(|| "expected a whole number of at least 1".to_string())
 }
 
 /// A spinner on a terminal, for what takes long and has no steps to count.

@@ -9,22 +9,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use halite::{
-    DType, DTypePolicy, Error, MeshAxes, Result, TensorType,
+    DTypePolicy, Error, MeshAxes, Param, Result, TensorType,
     backends::{Located, OpenOptions, OpenTarget, Target, pjrt::printable},
     fetch,
-    ir::{Remat, cost},
-    models::{Classify, Cnn, LanguageModel, Mlp},
-    nn::{Adam, AdamW, Transformer, TransformerConfig},
+    ir::cost,
+    models::{Classify, Cnn, LanguageModel, Mlp, TrainingOptions, TrainingStep},
+    nn::{AdamW, Optimizer, TransformerConfig},
     plan::{self, Plan},
-    train::{LowerOptions, Strategy, lower_step},
+    train::{LowerOptions, Strategy, Task, lower_step},
+    tree::Family,
 };
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{positive, process, waiting};
+use super::{
+    positive, process,
+    step::{StepArgs, TransformerArgs},
+    waiting,
+};
 use crate::panics;
 
 /// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it
@@ -63,18 +68,10 @@ pub(crate) struct PlanCommand {
     /// images]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: Option<usize>,
-    /// Tokens of one sample [default: the model's]
-    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
-    context: Option<usize>,
-    /// `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16` or `downcast-bf16` [default:
-    /// `bf16-mixed` where the devices have units for it, else `f32`]
-    #[arg(long, value_name = "POLICY")]
-    precision: Option<DTypePolicy>,
-    /// What transformers compute again in the backward pass instead of keeping it: `none`, `full`
-    /// (all but the input of each block), `save-dots` (all but the results of matrix
-    /// multiplications)
-    #[arg(long, value_enum, default_value_t = Rematerialise::Full, value_name = "WHAT", hide_possible_values = true)]
-    remat: Rematerialise,
+    #[command(flatten)]
+    transformer: TransformerArgs,
+    #[command(flatten)]
+    step: StepArgs,
     /// Try several meshes and strategies, and say which fit and which is estimated fastest
     #[arg(long)]
     search: bool,
@@ -132,24 +129,6 @@ impl FromStr for Model {
                     format!("there is no model `{name}`; there are mnist-mlp, mnist-cnn, {names}"),
                 )
             }),
-        }
-    }
-}
-
-/// What is computed again.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Rematerialise {
-    None,
-    Full,
-    SaveDots,
-}
-
-impl Rematerialise {
-    fn remat(self) -> Option<Remat> {
-        match self {
-            Rematerialise::None => None,
-            Rematerialise::Full => Some(Remat::Full),
-            Rematerialise::SaveDots => Some(Remat::SaveDots),
         }
     }
 }
@@ -335,71 +314,112 @@ impl PlanCommand {
     }
 
     fn plan(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
-        let mesh = target.mesh(axes.clone())?;
-        let precision = self.precision.unwrap_or_else(|| {
-            DTypePolicy::auto(self.target.platform(), &self.target.device_attributes())
-        });
-        let options = LowerOptions {
-            precision,
-            ..LowerOptions::new(&mesh, strategy.clone())
-        };
-        let samples = |each: usize| {
-            self.batch_size
-                .unwrap_or_else(|| each.saturating_mul(mesh.size()))
-        };
-        let images = || {
-            [
-                TensorType::new(DType::U8, [samples(128), 28, 28]),
-                TensorType::new(DType::U8, [samples(128)]),
-            ]
-        };
         match &self.model {
             Model::Mlp => {
                 let model = Mlp::new(&[28 * 28, 512, 512, 10]);
-                plan::plan(
-                    target,
-                    Classify::<Mlp<()>>::new(),
-                    model,
-                    Adam::new(1e-3),
-                    &images(),
-                    &options,
-                )
+                let step = Classify::<Mlp<()>>::step(model, &self.image_options()?);
+                self.plan_step(target, axes, strategy, step, 128)
             }
-            Model::Cnn => plan::plan(
-                target,
-                Classify::<Cnn<()>>::new(),
-                Cnn::new(10),
-                Adam::new(1e-3),
-                &images(),
-                &options,
-            ),
-            Model::Transformer(config) => {
-                let config = config.context(self.context.unwrap_or(config.context));
-                let length = config.context.checked_add(1).ok_or_else(|| {
-                    Error::invalid(
-                        "plan",
-                        format!(
-                            "--context {}: a sample has one token more, which no size can count",
-                            config.context
-                        ),
-                    )
-                })?;
-                let batch = [TensorType::new(DType::S32, [samples(8), length])];
-                let optimizer = || AdamW::new(3e-4).decay(LanguageModel::decay());
-                let model = |remat| Transformer::new(&TransformerConfig { remat, ..config });
-                let plan = plan::plan(
+            Model::Cnn => {
+                let step = Classify::<Cnn<()>>::step(Cnn::new(10), &self.image_options()?);
+                self.plan_step(target, axes, strategy, step, 128)
+            }
+            Model::Transformer(model) => {
+                let config = self.transformer.config(model);
+                let plan = self.plan_step(
                     target,
-                    LanguageModel,
-                    model(self.remat.remat())?,
-                    optimizer(),
-                    &batch,
-                    &options,
+                    axes,
+                    strategy,
+                    self.training_step(&config)?,
+                    TRANSFORMER_SAMPLES,
                 )?;
-                // What the model needs is what it computes if nothing is computed again.
-                let plain = lower_step(LanguageModel, model(None)?, optimizer(), &batch, &options)?;
-                Ok(plan.with_model_flops(cost(&plain.graph).contractions()))
+                if config.remat.is_none() {
+                    let model_flops = plan.work.contractions;
+                    return Ok(plan.with_model_flops(model_flops));
+                }
+                // The model FLOPs do not count what rematerialization recomputes.
+                let saved = self.training_step(&TransformerConfig {
+                    remat: None,
+                    ..config
+                })?;
+                let (batch, options) =
+                    self.batch_and_options(target, axes, strategy, &saved, TRANSFORMER_SAMPLES)?;
+                let step = lower_step(saved.task, saved.model, saved.optimizer, &batch, &options)?;
+                Ok(plan.with_model_flops(cost(&step.graph).contractions()))
             }
         }
+    }
+
+    /// Plans one step; `samples` is the default batch size of a device.
+    fn plan_step<K: Task, O: Optimizer>(
+        &self,
+        target: &OpenTarget,
+        axes: &MeshAxes,
+        strategy: &Strategy,
+        step: TrainingStep<K, O>,
+        samples: usize,
+    ) -> Result<Plan>
+    where
+        <K::Model as Family>::Of<Param>: Send + Sync,
+    {
+        let (batch, options) = self.batch_and_options(target, axes, strategy, &step, samples)?;
+        plan::plan(
+            target,
+            step.task,
+            step.model,
+            step.optimizer,
+            &batch,
+            &options,
+        )
+    }
+
+    fn batch_and_options<K: Task, O>(
+        &self,
+        target: &OpenTarget,
+        axes: &MeshAxes,
+        strategy: &Strategy,
+        step: &TrainingStep<K, O>,
+        samples: usize,
+    ) -> Result<(Vec<TensorType>, LowerOptions)> {
+        let mesh = target.mesh(axes.clone())?;
+        let samples = self
+            .batch_size
+            .unwrap_or_else(|| samples.saturating_mul(mesh.size()));
+        let auto = || DTypePolicy::auto(self.target.platform(), &self.target.device_attributes());
+        let options = LowerOptions {
+            clip_norm: step.clip_norm,
+            precision: self.step.precision().unwrap_or_else(auto),
+            ..LowerOptions::new(&mesh, strategy.clone())
+        };
+        Ok((step.batch(samples), options))
+    }
+
+    /// Returns the training step of a transformer.
+    fn training_step(
+        &self,
+        config: &TransformerConfig,
+    ) -> Result<TrainingStep<LanguageModel, AdamW>> {
+        let clip_norm = Some(LanguageModel::CLIP_NORM);
+        LanguageModel::step(config, &self.options(clip_norm))
+    }
+
+    /// Returns the options of the training step of an image model, which has no blocks.
+    fn image_options(&self) -> Result<TrainingOptions> {
+        match &self.transformer.given()[..] {
+            [] => Ok(self.options(None)),
+            flags => {
+                let message = format!("{} applies to transformers only", flags.join(", "));
+                Err(Error::invalid("plan", message))
+            }
+        }
+    }
+
+    /// The program does not depend on the learning rate and the number of steps, which are
+    /// arguments of it.
+    fn options(&self, clip_norm: Option<f64>) -> TrainingOptions {
+        const STEPS: u64 = 1000;
+        self.step
+            .options(TrainingOptions::LEARNING_RATE, STEPS, clip_norm)
     }
 
     /// Prints a table of them, and the best. Sorts them: what fits first, the fastest first of
@@ -485,7 +505,10 @@ impl PlanCommand {
     }
 }
 
-/// The exit status of a plan that does not fit.
+/// Default batch size of a transformer on one device.
+const TRANSFORMER_SAMPLES: usize = 8;
+
+/// Exit status of a plan that does not fit.
 const DOES_NOT_FIT: u8 = 3;
 
 /// As from text.
@@ -531,7 +554,55 @@ fn json(plan: &Plan) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use clap::Parser;
+    use halite::{DeviceId, Mesh};
+
     use super::*;
+    use crate::cli::train::text::tests;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        plan: PlanCommand,
+    }
+
+    /// Returns the program of a training step on four devices.
+    fn program(step: TrainingStep<LanguageModel, AdamW>) -> Vec<u8> {
+        let mesh = Arc::new(Mesh::new([("data", 4)], (0..4).map(DeviceId)).unwrap());
+        let options = LowerOptions {
+            clip_norm: step.clip_norm,
+            ..LowerOptions::new(&mesh, Strategy::data_parallel())
+        };
+        let batch = step.batch(8);
+        let step = lower_step(step.task, step.model, step.optimizer, &batch, &options);
+        step.unwrap().program.code.to_vec()
+    }
+
+    #[test]
+    fn plan_compiles_the_step_that_train_runs() {
+        let mut programs = Vec::new();
+        for options in [
+            "",
+            "--remat full",
+            "--remat save-dots --dropout 0.1",
+            "--clip-norm 0",
+            "--context 8",
+        ] {
+            let arguments = format!("plan tiny --target cpu:4 {options}");
+            let Command { plan } = Command::try_parse_from(arguments.split_whitespace()).unwrap();
+            let Model::Transformer(model) = &plan.model else {
+                panic!("tiny is a transformer")
+            };
+            let planned = plan.training_step(&plan.transformer.config(model));
+            let planned = program(planned.unwrap());
+            let trained = program(tests::training_step(&format!("--model tiny {options}")));
+            assert!(planned == trained, "{options}");
+            assert!(!programs.contains(&planned), "{options} has no effect");
+            programs.push(planned);
+        }
+    }
 
     #[test]
     fn layouts_to_try_use_all_devices() {

@@ -1,27 +1,27 @@
-//! `halite train`: train a model.
+//! `halite train`: trains a built-in model.
 
 mod mnist;
 mod run;
-mod text;
+pub(super) mod text;
 
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use halite::Result;
 
-/// Train a model. Interrupted with Ctrl-C, SIGTERM or SIGHUP it saves; --resume continues it.
+/// Train a model. Ctrl-C, SIGTERM and SIGHUP save a checkpoint, from which --resume continues.
 #[derive(Args, Debug)]
 pub(crate) struct Train {
     #[command(subcommand)]
-    model: What,
+    model: Model,
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
-    /// Gray 28x28 images in ten classes: handwritten digits, or clothing
+enum Model {
+    /// Image classification: handwritten digits, or clothing, 28x28 grayscale pixels in ten classes
     #[command(after_help = mnist::EXAMPLES)]
     Mnist(Box<mnist::Mnist>),
-    /// A transformer that tells what comes next in a text, and writes some at the end
+    /// Language modeling: a transformer, which writes a sample of text at the end
     #[command(after_help = text::EXAMPLES)]
     Text(Box<text::Text>),
 }
@@ -29,8 +29,8 @@ enum What {
 impl Train {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.model {
-            What::Mnist(mnist) => mnist.run(),
-            What::Text(text) => text.run(),
+            Model::Mnist(mnist) => mnist.run(),
+            Model::Text(text) => text.run(),
         }
     }
 }

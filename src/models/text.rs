@@ -1,4 +1,4 @@
-//! Telling which token comes next, and writing by it.
+//! Language modeling: the next-token loss, and text generation.
 
 use crate::{
     Array, DType, Error, HostArray, Result, Sharding,
@@ -8,26 +8,27 @@ use crate::{
 };
 use halite_core::Client;
 
-/// Telling the next token at every position of windows of text: cross entropy in nats, and accuracy
-/// as a metric. e to the loss is the perplexity.
+/// Next-token prediction: cross-entropy loss in nats at every position, with accuracy as a metric.
+/// The perplexity is the exponential of the loss.
 ///
-/// A batch has windows `[batch, length + 1]` of token ids, as of
-/// [`TokenWindows`](crate::data::text::TokenWindows).
+/// A batch has windows `[batch, length + 1]` of token ids, as
+/// [`TokenWindows`](crate::data::text::TokenWindows) returns them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LanguageModel;
 
 /// A batch of windows of text.
 #[derive(Tree, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenBatch<L> {
-    /// Token ids, `[batch, length + 1]`: each but the last is to tell the next.
+    /// Token ids, `[batch, length + 1]`: inputs are all but the last, targets all but the first.
     pub tokens: L,
-    /// 1 for a window that counts, 0 for one that only fills the last batch.
+    /// Sample weights: 1, or 0 for windows that only pad the last batch.
     pub weight: L,
 }
 
 impl LanguageModel {
-    /// Weights and tables decay, biases and scales do not. (The default of optimizers goes by
-    /// dimensions, and biases of heads have two.)
+    /// Returns the weight-decay rule: weights and embedding tables decay, biases and scales do not.
+    /// (Optimizers decide by rank by default, and the biases of attention heads have two
+    /// dimensions.)
     pub fn decay() -> Decay {
         Decay::rule(|path, _| path.ends_with(".weight") || path.ends_with(".table"))
     }
@@ -56,27 +57,27 @@ impl Task for LanguageModel {
     }
 }
 
-/// How a text is gone on with.
+/// Options of text generation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// How many tokens to add.
+    /// Number of tokens to generate.
     pub count: usize,
-    /// What logits are divided by: 1 draws as the model says, less is more careful, 0 always takes
-    /// the most likely token.
+    /// Sampling temperature, by which logits are divided. 1 samples from the model's distribution, 0
+    /// always takes the most likely token (greedy decoding).
     pub temperature: f64,
-    /// What is drawn is a function of it.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Goes on with a text: `prompt`, and so many tokens that the model draws one after the other, each
-/// from what it says of the last `context` tokens before it.
+/// Generates text: returns `prompt` followed by `sampling.count` tokens, each sampled from the
+/// model's distribution given up to `context` tokens before it.
 ///
-/// One program does all of it. Nothing is kept of a token between steps: a step costs as much as
-/// the whole context.
+/// One program generates all tokens. There is no KV cache: each token costs a forward pass over the
+/// whole context.
 ///
 /// # Errors
-/// If the prompt is empty or has tokens that the model has not; if the temperature is negative or
-/// not finite; what the compiler says.
+/// If the prompt is empty or has tokens outside of the vocabulary, if the temperature is negative or
+/// not finite, or if the compiler fails.
 pub fn generate(
     client: &Client,
     model: &Transformer<Array>,
@@ -95,17 +96,19 @@ pub fn generate(
         .find(|&&token| usize::from(token) >= config.vocabulary)
     {
         return invalid(format!(
-            "token {token} in the prompt; the model has {}",
+            "the prompt has token {token}, and the vocabulary size of the model is {}",
             config.vocabulary
         ));
     }
     if prompt.is_empty() {
-        return invalid("the prompt is empty; it needs at least one token".to_string());
+        return invalid("the prompt is empty; expected at least one token".to_string());
     }
     if !(temperature.is_finite() && temperature >= 0.0) {
-        return invalid(format!("temperature {temperature}; it must be 0 or more"));
+        return invalid(format!(
+            "temperature {temperature}; expected 0 or a positive number"
+        ));
     }
-    // Places are `s32` in the program.
+    // Positions are `s32` in the program.
     let total = prompt
         .len()
         .checked_add(count)
@@ -113,7 +116,7 @@ pub fn generate(
     let (start, Some(total)) = (prompt.len(), total) else {
         let (length, most) = (prompt.len(), i32::MAX);
         return invalid(format!(
-            "{count} tokens after a prompt of {length}; there can be {most} in all"
+            "{count} tokens after a prompt of {length}; expected at most {most} together"
         ));
     };
     let window = config.context.min(total);
@@ -122,14 +125,14 @@ pub fn generate(
         move |cx, (model, Leaf(tokens))| {
             cx.set_mode(false, None);
             let key = rng::constant_key(cx, rng::key(seed));
-            cx.repeat(count, Leaf(tokens), |turn, Leaf(tokens)| {
-                let place = turn + start as i32;
-                let first = (place - window as i32).maximum(0);
-                // Beyond `place` there is nothing yet, and nothing looks at it.
+            cx.repeat(count, Leaf(tokens), |iteration, Leaf(tokens)| {
+                let position = iteration + start as i32;
+                let first = (position - window as i32).maximum(0);
+                // Attention is causal: tokens from `position` on are padding and have no effect.
                 let logits = model.forward(tokens.dynamic_slice(&[first], [window]).unsqueeze(0));
                 let last = [
                     cx.scalar(0.0, DType::S32),
-                    place - first - 1,
+                    position - first - 1,
                     cx.scalar(0.0, DType::S32),
                 ];
                 let logits = logits
@@ -139,9 +142,9 @@ pub fn generate(
                 let next = if temperature == 0.0 {
                     logits.argmax(0)
                 } else {
-                    rng::categorical(rng::fold_in(key, turn), logits / temperature)
+                    rng::categorical(rng::fold_in(key, iteration), logits / temperature)
                 };
-                Leaf(tokens.dynamic_update_slice(next.unsqueeze(0), &[place]))
+                Leaf(tokens.dynamic_update_slice(next.unsqueeze(0), &[position]))
             })
         },
     )

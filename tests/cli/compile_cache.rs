@@ -56,7 +56,7 @@ impl Place {
 
 #[test]
 fn the_second_process_compiles_nothing_and_learns_the_same_bits() {
-    for devices in ["", "--devices 4"] {
+    for devices in ["", "--accelerator cpu:4"] {
         let place = Place::new();
         succeeds(&mut place.run("first", devices));
         assert_eq!(place.counts("first"), (3, 0), "init, step, evaluate");
@@ -193,7 +193,7 @@ fn a_read_only_cache_is_used_and_stays_as_it_is() {
     // Other programs: they are compiled, and not kept.
     succeeds(
         place
-            .run("third", "--devices 2")
+            .run("third", "--accelerator cpu:2")
             .env("HALITE_COMPILE_CACHE", &read_only),
     );
     assert_eq!(place.counts("third"), (3, 0), "for other devices");

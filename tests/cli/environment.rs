@@ -13,7 +13,9 @@ use halite::{
     fetch::Package,
 };
 
-use crate::support::{cache, checkpoints, fails, halite, halite_alone, name, newest_step, run};
+use crate::support::{
+    cache, checkpoints, fails, halite, halite_alone, name, newest_step, report, run, succeeds,
+};
 
 const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1";
 
@@ -262,6 +264,30 @@ fn an_output_directory_below_a_file_is_refused_before_training() {
 }
 
 #[test]
+fn devices_do_not_override_pjrt_device() {
+    let command = "train mnist --model mlp --limit 64 --devices 8";
+    let ended = run(halite(command).env("PJRT_DEVICE", "CUDA"));
+    assert_says(
+        &ended.error(),
+        &["accelerator auto: PJRT_DEVICE=CUDA; cuda: "],
+    );
+}
+
+#[test]
+fn all_devices_are_the_default() {
+    let dir = tempfile::tempdir().unwrap();
+    for devices in ["", "--devices all", "--devices 2"] {
+        let out = dir.path().join(devices.replace(' ', ""));
+        let command = format!(
+            "train mnist --model mlp --limit 64 --epochs 1 --quiet --accelerator cpu:4 {devices}"
+        );
+        succeeds(halite(&command).arg("--out").arg(&out));
+        let count = if devices == "--devices 2" { 2 } else { 4 };
+        assert_eq!(report(&out)["devices"], count, "{devices}");
+    }
+}
+
+#[test]
 fn numbers_that_cannot_work_are_refused_with_those_that_would() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
@@ -275,13 +301,16 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
             "--batch-size 18446744073709551615",
             vec!["60000 samples", "batch of 18446744073709551615"],
         ),
-        ("--devices 9999", vec!["`9999`", "from 1 to 1024"]),
         (
-            "--devices 5000000000",
+            "--accelerator cpu --devices 9999",
+            vec!["`9999`", "from 1 to 1024"],
+        ),
+        (
+            "--accelerator cpu --devices 5000000000",
             vec!["`5000000000`", "from 1 to 1024"],
         ),
         (
-            "--devices 3 --batch-size 64",
+            "--accelerator cpu:3 --batch-size 64",
             vec!["64 does not divide among 3 devices", "63 and 66 would"],
         ),
         (
@@ -293,18 +322,33 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
             vec!["--mesh data=2,model=4", "cpu:2 has 2"],
         ),
         (
-            "--mesh data=2,model=4",
+            "--devices 8",
+            vec![
+                "--devices 8: accelerator auto is cpu, which has 1 device; tpu: ",
+                "; cuda: ",
+                "; use --accelerator cpu:8 for virtual CPU devices",
+            ],
+        ),
+        (
+            "--mesh data=2,fsdp=2",
+            vec![
+                "--mesh data=2,fsdp=2: accelerator auto is cpu, which has 1 device; ",
+                "--accelerator cpu:4",
+            ],
+        ),
+        (
+            "--mesh data=2,model=4 --accelerator cpu:8",
             vec![
                 "`dp` splits nothing over the axis `model`",
                 "`tp` splits parameters over it",
             ],
         ),
         (
-            "--mesh data=2 --devices 4",
+            "--mesh data=2 --accelerator cpu --devices 4",
             vec!["mesh(data=2) is a grid of 2 devices, and 4 are given"],
         ),
         (
-            "--strategy dp+tp --devices 4",
+            "--strategy dp+tp --accelerator cpu:4",
             vec!["`dp+tp` on 4 devices needs a mesh", "--mesh data=2,model=2"],
         ),
     ] {
@@ -329,7 +373,7 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
                 &ended.stderr,
                 &[
                     &format!("invalid value '{number}' for '--{option} <N>'"),
-                    "a whole number from 1 on",
+                    "expected a whole number of at least 1",
                 ],
             );
         }
@@ -337,7 +381,7 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
     for rate in ["nan", "inf", "0", "-1"] {
         let ended = run(halite(&format!("{base} --learning-rate {rate} --out")).arg(&out));
         assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-        assert_says(&ended.error(), &["a learning rate is a positive number"]);
+        assert_says(&ended.error(), &["expected a positive number"]);
     }
     assert!(!out.exists());
 }

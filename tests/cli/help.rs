@@ -97,12 +97,12 @@ fn words_it_does_not_know_are_answered_with_those_it_knows() {
             vec!["unexpected argument '--epoch'", "'--epochs'"],
         ),
         (
-            "train text --config gpt5",
+            "train text --model gpt5",
             vec!["there is no transformer `gpt5`", "tiny, small, gpt2-124m"],
         ),
         (
             "train text --data no-such-file",
-            vec!["'no-such-file'", "want `books` or a text file"],
+            vec!["'no-such-file'", "expected `books` or a text file"],
         ),
         (
             "data get letters",

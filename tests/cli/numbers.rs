@@ -28,11 +28,11 @@ fn plan_refuses_sizes_that_overflow() {
     for (arguments, part) in [
         (
             "tiny --target cpu:1 --context 18446744073709551615",
-            "--context 18446744073709551615",
+            "a context of 18446744073709551615 tokens is too large",
         ),
         (
             "tiny --target cpu:1 --context 9223372036854775807",
-            "`batch.0`: s32[8, 9223372036854775808]",
+            "`batch.0`: u16[8, 9223372036854775808]",
         ),
         (
             "gpt2-124m --target cpu:1 --context 4611686018427387904 --batch-size 4611686018427387904",
@@ -88,7 +88,7 @@ fn mnist_survives_extreme_numbers() {
         // More than there are images, so that nothing is trained.
         ("--limit", "--batch-size 70000"),
         ("--learning-rate", "--limit 64"),
-        ("--devices", "--limit 64"),
+        ("--devices", "--limit 64 --accelerator cpu"),
         ("--workers", "--limit 64"),
         ("--checkpoint-every", "--limit 64"),
     ];
@@ -158,7 +158,7 @@ fn text_survives_extreme_numbers() {
                 .map(|(name, value)| format!("{name} {value}"));
             let others = others.collect::<Vec<_>>().join(" ");
             let arguments =
-                format!("train text --config tiny --quiet --prompt row {others} {option} {value}");
+                format!("train text --model tiny --quiet --prompt row {others} {option} {value}");
             let out = dir.path().join(format!("{option}{value}"));
             assert_is_told(
                 &arguments,

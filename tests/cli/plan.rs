@@ -56,6 +56,31 @@ fn a_plan_says_what_a_step_needs_and_does() {
 }
 
 #[test]
+fn plan_options_are_those_of_train() {
+    let operations = |options: &str| {
+        let command = format!("plan tiny --target cpu:1 --json --offline {options}");
+        let ended = run(&mut halite(&command));
+        let plan: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        let number = |name: &str| plan["work"][name].as_f64().unwrap();
+        (
+            number("contractions"),
+            number("model_flops"),
+            number("flops"),
+        )
+    };
+    // `train` saves activations and clips gradients.
+    let (executed, model, flops) = operations("");
+    assert_eq!(executed, model, "nothing is recomputed");
+    let (recomputed, same, _) = operations("--remat full");
+    assert!(recomputed > model && same == model, "{recomputed}, {same}");
+    let (.., unclipped) = operations("--clip-norm 0");
+    assert!(unclipped < flops, "{unclipped}, {flops}");
+
+    let ended = run(&mut halite("plan mnist-mlp --target cpu:1 --remat full"));
+    assert_eq!(ended.error(), "plan: --remat applies to transformers only");
+}
+
+#[test]
 fn a_search_tries_layouts_and_puts_those_first_that_fit() {
     let ended = run(&mut halite(
         "plan mnist-mlp --target cpu:4 --search --offline",

@@ -369,7 +369,7 @@ fn an_output_directory_may_be_any_bytes() {
     .unwrap();
     let text = dir.path().join(OsStr::from_bytes(b"t\xfe"));
     let mut command =
-        halite("train text --config tiny --batch-size 8 --steps 5 --quiet --sample 5 --prompt row");
+        halite("train text --model tiny --batch-size 8 --steps 5 --quiet --sample 5 --prompt row");
     succeeds(
         command
             .arg("--data")

@@ -85,7 +85,7 @@ fn ctrl_c_and_sigterm_save_exit_as_a_shell_expects_and_lose_nothing() {
             assert!(
                 ended
                     .stderr
-                    .contains("the same command with --resume goes on from here"),
+                    .contains("the same command with --resume continues the run"),
                 "{ended:?}"
             );
             let report = report(&endless);

@@ -7,7 +7,7 @@ use crate::support::{Ended, arrays, checkpoints, fails, halite, report, run, suc
 const SONG: &str = "row, row, row your boat\ngently down\n";
 
 const TEXT: &str =
-    "train text --config tiny --batch-size 8 --steps 10 --quiet --prompt row --sample 5";
+    "train text --model tiny --batch-size 8 --steps 10 --quiet --prompt row --sample 5";
 
 /// 20 steps of an epoch.
 const MNIST: &str = "train mnist --model mlp --limit 640 --batch-size 32 --quiet";
@@ -54,7 +54,7 @@ fn resume_refuses_a_text_of_other_letters() {
     let rotated: String = SONG.repeat(150).chars().map(rotate).collect();
     fs::write(dir.path().join("song.txt"), rotated).unwrap();
     let run =
-        "train text --config tiny --batch-size 8 --steps 10 --quiet --epochs 2 --resume --data";
+        "train text --model tiny --batch-size 8 --steps 10 --quiet --epochs 2 --resume --data";
     let mut command = halite(run);
     let error = fails(
         command
@@ -238,7 +238,10 @@ fn other_devices_warn_that_bits_differ() {
     let dir = tempfile::tempdir().unwrap();
     succeeds(&mut mnist(dir.path(), "--epochs 1 --checkpoint-every 10"));
     fs::remove_dir_all(checkpoints(dir.path()).pop().unwrap()).unwrap();
-    let ended = succeeds(&mut mnist(dir.path(), "--epochs 1 --devices 2 --resume"));
+    let ended = succeeds(&mut mnist(
+        dir.path(),
+        "--epochs 1 --accelerator cpu:2 --resume",
+    ));
     let warned = |ended: &Ended| {
         ended
             .stderr
@@ -248,6 +251,9 @@ fn other_devices_warn_that_bits_differ() {
         warned(&ended) && ended.stderr.contains("rounding"),
         "{ended:?}"
     );
-    let again = run(&mut mnist(dir.path(), "--epochs 1 --devices 2 --resume"));
+    let again = run(&mut mnist(
+        dir.path(),
+        "--epochs 1 --accelerator cpu:2 --resume",
+    ));
     assert!(again.status.success() && !warned(&again), "{again:?}");
 }

@@ -56,7 +56,7 @@ fn training_of_text_goes_on_without_stderr() {
     let text = dir.path().join("text");
     fs::write(&text, "A short text, again and again. ".repeat(200)).unwrap();
     let mut command =
-        halite("train text --config tiny --context 16 --steps 3 --batch-size 4 --sample 0");
+        halite("train text --model tiny --context 16 --steps 3 --batch-size 4 --sample 0");
     command
         .arg("--data")
         .arg(&text)
@@ -103,7 +103,7 @@ fn threads_that_cannot_be_had_are_an_error() {
     let text = dir.path().join("text");
     fs::write(&text, "A short text. ".repeat(200)).unwrap();
     let data = format!(
-        "train text --config tiny --context 16 --steps 3 --data {}",
+        "train text --model tiny --context 16 --steps 3 --data {}",
         text.display()
     );
     let train = format!("{RUN} {}", dir.path().join("run").display());

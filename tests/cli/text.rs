@@ -15,7 +15,8 @@ fn text(dir: &Path) -> String {
     path.display().to_string()
 }
 
-const RUN: &str = "train text --config tiny --batch-size 8 --epochs 2 --steps 10 --quiet --prompt row --sample 20";
+const RUN: &str =
+    "train text --model tiny --batch-size 8 --epochs 2 --steps 10 --quiet --prompt row --sample 20";
 
 #[test]
 fn a_run_leaves_what_its_tokens_mean_and_a_sample_and_resumes_to_the_same_bits() {
@@ -82,7 +83,7 @@ fn what_cannot_work_is_told_before_anything_is_trained() {
         ("--validation 0 --prompt row", "a part of 0 for validation"),
     ] {
         let error = fails(
-            halite("train text --config tiny")
+            halite("train text --model tiny")
                 .args(["--data", &data])
                 .args(arguments.split(' '))
                 .current_dir(dir.path()),
@@ -91,34 +92,30 @@ fn what_cannot_work_is_told_before_anything_is_trained() {
     }
     fs::write(dir.path().join("empty.txt"), "").unwrap();
     for (arguments, code, part) in [
-        (
-            "--data empty.txt",
-            1,
-            "empty.txt is empty; there is nothing to learn from",
-        ),
+        ("--data empty.txt", 1, "empty.txt is empty; expected text"),
         (
             "--data .",
             2,
-            "it is a directory; want `books`, or one text file",
+            "is a directory; expected `books` or a text file",
         ),
         (
             "--data song.txt --batch-size 0",
             2,
-            "'--batch-size <N>': want a whole number from 1 on",
+            "'--batch-size <N>': expected a whole number of at least 1",
         ),
         (
             "--data song.txt --steps 0",
             2,
-            "'--steps <N>': want a whole number from 1 on",
+            "'--steps <N>': expected a whole number of at least 1",
         ),
         (
             "--data song.txt --temperature -1",
             2,
-            "'--temperature <T>': a temperature is a number from 0 on",
+            "'--temperature <T>': expected 0 or a positive number",
         ),
         ("--data song.txt --prompt=", 2, "'--prompt <TEXT>'"),
     ] {
-        let ended = run(halite("train text --config tiny")
+        let ended = run(halite("train text --model tiny")
             .args(arguments.split(' '))
             .current_dir(dir.path()));
         assert_eq!(ended.status.code(), Some(code), "{arguments}: {ended:?}");
@@ -131,7 +128,7 @@ fn without_a_prompt_a_text_of_other_letters_is_gone_on_with_from_its_beginning()
     let dir = tempfile::tempdir().unwrap();
     let song = "Брка, брка\n".repeat(60);
     fs::write(dir.path().join("song.txt"), &song).unwrap();
-    let run = "train text --config tiny --batch-size 8 --steps 2 --quiet --sample 5 --data song.txt --out run";
+    let run = "train text --model tiny --batch-size 8 --steps 2 --quiet --sample 5 --data song.txt --out run";
     succeeds(halite(run).current_dir(dir.path()));
     let sample = fs::read_to_string(dir.path().join("run/sample.txt")).unwrap();
     assert!(
@@ -145,7 +142,7 @@ fn without_a_prompt_a_text_of_other_letters_is_gone_on_with_from_its_beginning()
         [&b"r\xf6w, "[..]; 90].concat(),
     )
     .unwrap();
-    let run = "train text --config tiny --batch-size 8 --steps 2 --quiet --sample 5 --data latin.txt --out latin";
+    let run = "train text --model tiny --batch-size 8 --steps 2 --quiet --sample 5 --data latin.txt --out latin";
     let ended = succeeds(halite(run).current_dir(dir.path()));
     assert!(
         ended

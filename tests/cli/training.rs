@@ -148,8 +148,11 @@ fn eight_devices_come_to_what_one_does_and_resume_to_the_same_bits() {
     let [one, eight, resumed, grid] =
         ["one", "eight", "resumed", "grid"].map(|name| dir.path().join(name));
     train(&one, "--epochs 2");
-    train(&eight, "--epochs 2 --devices 8");
-    train(&grid, "--epochs 2 --mesh data=2,model=4 --strategy fsdp+tp");
+    train(&eight, "--epochs 2 --accelerator cpu:8");
+    train(
+        &grid,
+        "--epochs 2 --accelerator cpu:8 --mesh data=2,model=4 --strategy fsdp+tp",
+    );
     let expected = losses(&one);
     assert_eq!(expected.len(), 4);
     for run in [&eight, &grid] {
@@ -167,7 +170,10 @@ fn eight_devices_come_to_what_one_does_and_resume_to_the_same_bits() {
         }
     }
 
-    let ended = interrupted_then_resumed(&resumed, "--epochs 2 --devices 8 --checkpoint-every 3");
+    let ended = interrupted_then_resumed(
+        &resumed,
+        "--epochs 2 --accelerator cpu:8 --checkpoint-every 3",
+    );
     assert!(ended.stderr.contains("resumed at step "), "{ended:?}");
     assert_eq!(
         (
@@ -181,8 +187,12 @@ fn eight_devices_come_to_what_one_does_and_resume_to_the_same_bits() {
 
     // A run goes on over another number of devices too.
     let report = report(&one);
-    let changed =
-        succeeds(halite(&format!("{RUN} --epochs 3 --devices 4 --resume --out")).arg(&one));
+    let changed = succeeds(
+        halite(&format!(
+            "{RUN} --epochs 3 --accelerator cpu --devices 4 --resume --out"
+        ))
+        .arg(&one),
+    );
     assert!(changed.stderr.contains("resumed at step 40"), "{changed:?}");
     assert_eq!(number(&one, "steps"), 60.0);
     assert!(number(&one, "loss") < report["metrics"]["loss"].as_f64().unwrap());

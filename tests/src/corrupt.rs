@@ -177,7 +177,7 @@ pub fn run(options: &Options) -> Result<Summary, String> {
     Ok(summary.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-const TEXT: &str = "train text --config tiny --context 16 --steps 30 --batch-size 4 --epochs 2 --checkpoint-every 5 --sample 20";
+const TEXT: &str = "train text --model tiny --context 16 --steps 30 --batch-size 4 --epochs 2 --checkpoint-every 5 --sample 20";
 const DIGITS: &str = "train mnist --model mlp --limit 64 --batch-size 32 --epochs 1";
 
 struct Harness<'a> {

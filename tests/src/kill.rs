@@ -43,12 +43,12 @@ pub const CONFIGURATIONS: [Configuration; 5] = [
     },
     Configuration {
         name: "text",
-        arguments: "train text --config tiny --data {text} --context 16 --steps 30 --batch-size 4 --epochs 2 \
+        arguments: "train text --model tiny --data {text} --context 16 --steps 30 --batch-size 4 --epochs 2 \
                     --checkpoint-every 5 --sample 20",
     },
     Configuration {
         name: "eight devices",
-        arguments: "train mnist --model mlp --devices 8 --limit 320 --batch-size 32 --epochs 2 --checkpoint-every 5",
+        arguments: "train mnist --model mlp --accelerator cpu:8 --limit 320 --batch-size 32 --epochs 2 --checkpoint-every 5",
     },
     Configuration {
         name: "bf16-mixed",

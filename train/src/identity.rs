@@ -96,7 +96,7 @@ const KNOWN: [Known; 14] = [
     },
     Known {
         name: "clip_norm",
-        options: &[],
+        options: &["--clip-norm"],
         effect: Effect::Mathematics,
     },
     Known {
@@ -728,7 +728,7 @@ mod tests {
             ),
             (
                 |v| v.clip_norm = Some(0.5),
-                "clip_norm: saved none, given 0.5",
+                "clip_norm (--clip-norm): saved none, given 0.5",
             ),
             (
                 |v| v.optimizer = v.optimizer.replace("0.002", "0.1"),

@@ -1,4 +1,4 @@
-//! `halite train mnist`: gray images in ten classes.
+//! `halite train mnist`: image classification.
 
 use std::process::ExitCode;
 
@@ -7,54 +7,55 @@ use halite::{
     Param, Result,
     data::{Dataset, DatasetExt, Digits, InMemory, Subset},
     fetch,
-    models::{Classify, Cnn, ImageModel, Mlp},
-    nn::Adam,
+    models::{Classify, Cnn, ImageModel, Mlp, TrainingOptions},
     train::signals::StopFlag,
 };
 
-use crate::cli::positive;
-
-use super::run::{Run, finish, fitted, learning_rate, schedule};
+use super::run::{Run, finish, fitted};
+use crate::cli::{
+    positive,
+    step::{StepArgs, learning_rate},
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  halite train mnist                               both epochs, in a few minutes on two cores
-  halite train mnist --model mlp --limit 2000      seconds: whether all works here
-  halite train mnist --resume                      go on where it was stopped, to the same weights
-  halite train mnist --devices 8 --out runs/eight  over eight virtual devices, into a directory of your choice
-  halite train mnist --mesh data=2,model=4 --strategy dp+tp
-                                                   the batch over two groups of four devices, the layers within each";
+  halite train mnist                            two epochs, a few minutes on two cores
+  halite train mnist --model mlp --limit 2000   seconds: a quick check that everything works
+  halite train mnist --resume                   continue an interrupted run; the result is bit-identical
+  halite train mnist --accelerator cpu:8        data parallel over eight virtual CPU devices
+  halite train mnist --accelerator cpu:8 --mesh data=2,model=4 --strategy dp+tp
+                                                data parallel over 2 groups, tensor parallel over 4 devices in each";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Model {
     /// Two convolutions and two dense layers
     Cnn,
-    /// Two hidden dense layers of 512
+    /// Two hidden dense layers of 512 features
     Mlp,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Mnist {
-    /// The model
+    /// Model architecture
     #[arg(long, value_enum, default_value_t = Model::Cnn)]
     model: Model,
-    /// The data: `mnist` or `fashion`
+    /// Data set: `mnist` or `fashion`
     #[arg(long, default_value_t = Digits::Mnist)]
     data: Digits,
     /// Passes over the training images
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     epochs: u64,
-    /// Images of one step, over all devices
+    /// Images per step, over all devices
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
-    /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a
-    /// cosine
-    #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
+    /// Peak learning rate (10 % linear warmup, then cosine decay)
+    #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
-    /// Train on the first N of the 60,000 images and score on at most N of the 10,000: a quick look
-    /// at whether all works
+    /// Train on the first N of the 60,000 images and validate on at most N of the 10,000
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     limit: Option<usize>,
+    #[command(flatten)]
+    step: StepArgs,
     #[command(flatten)]
     run: Run,
 }
@@ -88,28 +89,29 @@ impl Mnist {
         let name = format!("{}-{}", self.data, model_name.get_name());
         let out = self.run.out(&name);
         let stop = StopFlag::new();
+        let steps = self
+            .epochs
+            .saturating_mul((train.len() / self.batch_size) as u64);
+        let options = self.step.options(self.learning_rate, steps, None);
+        let step = Classify::<M>::step(model, &options);
+        let trainer = self.run.trainer(&client, devices, &out, &stop);
         let trainer = self
-            .run
-            .trainer(&client, devices, &out, &stop)
+            .step
+            .configure(trainer, &step)
             .epochs(self.epochs)
             .batch_size(self.batch_size)
             .property("--model", model_name.get_name())
-            .property("--data", self.data);
-        let steps = self
-            .epochs
-            .saturating_mul((train.len() / self.batch_size.max(1)) as u64);
-        let optimizer = Adam::new(schedule(self.learning_rate, steps));
+            .property("--data", self.data)
+            .build()?;
         let fitted = fitted(
-            trainer
-                .build()?
-                .fit(Classify::<M>::new(), model, optimizer, train, test),
+            trainer.fit(step.task, step.model, step.optimizer, train, test),
             &stop,
         )?;
         Ok(finish(&fitted, &out))
     }
 }
 
-/// The first samples, at most `limit` of them.
+/// Returns the first samples, at most `limit` of them.
 fn first(data: InMemory, limit: Option<usize>) -> Result<Subset<InMemory>> {
     let count = data.len().min(limit.unwrap_or(usize::MAX));
     data.subset((0..count).collect::<Vec<_>>())

@@ -1,8 +1,9 @@
-//! What all trainings have: where they run, how they go on, and what is left of them.
+//! Options of every training run: devices, sharding, checkpoints, output.
 
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    str::FromStr,
     thread,
     time::Duration,
 };
@@ -10,41 +11,36 @@ use std::{
 use clap::Args;
 use halite::{
     Error, ErrorKind, MeshAxes, Result,
-    backends::{Accelerator, OpenOptions},
+    backends::{Accelerator, OpenOptions, Opened},
     fetch,
-    nn::Schedule,
     train::{
-        Fitted, Strategy, Task, Trainer, TrainerBuilder,
+        Fitted, Strategy, Task, Trainer, TrainerBuilder, TrainerOptions,
         signals::{StopFlag, StopReason},
     },
 };
-use halite_core::{Client, DTypePolicy, DeviceId};
+use halite_core::{Client, DeviceId};
 
 use crate::cli::{STOPPED, give_up, positive, profile};
 
-/// Options of every training.
+/// Options of every training run.
 #[derive(Args, Debug)]
 pub(super) struct Run {
-    /// What to train on: `auto`, `cpu`, `cuda`, `cuda:0,1`, `tpu`, or `plugin:PATH` of a PJRT
-    /// plugin
+    /// Accelerator: `auto` (the best of TPU, CUDA and CPU), `cpu`, `cpu:N` for N virtual devices,
+    /// `cuda`, `cuda:0,1`, `tpu`, `tpu:0`, or `plugin:PATH` of a PJRT plugin
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
-    /// Over how many devices to train, each on its part of every batch; on the CPU they are virtual
-    /// [default: 1, or all of --mesh]
-    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
-    devices: Option<usize>,
-    /// The devices as a grid, such as `data=2,model=4`
+    /// Number of devices to train on, or `all`; with `--accelerator cpu` they are virtual devices
+    /// [default: as many as --mesh has, else all]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    devices: Option<DeviceCount>,
+    /// Device mesh, such as `data=2,model=4`
     #[arg(long, value_name = "AXES")]
     mesh: Option<MeshAxes>,
-    /// What is split over the devices: `dp` the batch, `fsdp` also the parameters, `tp` the layers,
-    /// `dp+tp`, `fsdp+tp`
+    /// Sharding strategy: `dp` shards the batch, `fsdp` the batch and the parameters, `tp` the
+    /// layers; also `dp+tp`, `fsdp+tp`
     #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]
     strategy: Strategy,
-    /// What the programs compute in: `f32`, `bf16-mixed`, `f16-mixed`, `bf16`, `use-bf16`,
-    /// `downcast-bf16` [default: bf16-mixed on TPUs and recent GPUs, else f32]
-    #[arg(long, value_name = "POLICY")]
-    precision: Option<DTypePolicy>,
-    /// All that is drawn at random is a function of it
+    /// Seed of all random numbers: initialization, order of samples, dropout, sampling
     #[arg(
         long,
         default_value_t = 0,
@@ -52,20 +48,20 @@ pub(super) struct Run {
         allow_negative_numbers = true
     )]
     pub(super) seed: u64,
-    /// Go on from the latest checkpoint in --out, if there is one
+    /// Continue from the latest checkpoint in --out, if there is one
     #[arg(long)]
     resume: bool,
-    /// Resume from this checkpoint in --out in place of the latest: `step-00000040`, or `40`
+    /// Continue from this checkpoint in --out instead of the latest: `step-00000040`, or `40`
     #[arg(long, value_name = "CHECKPOINT")]
     from: Option<String>,
-    /// Resume although these differ from the saved run, by the names that the refusal gives; `all`
-    /// for any
+    /// Resume although these properties differ from those of the saved run, by the names in the
+    /// error; `all` allows any
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     allow_changes: Vec<String>,
-    /// Directory of the run [default: runs/DATA-MODEL]
+    /// Directory of the run: checkpoints, metrics, plot, report [default: runs/DATA-MODEL]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Threads that read samples; they do not change the results
+    /// Threads that load samples; the result does not depend on their number
     #[arg(
         long,
         default_value_t = 1,
@@ -73,51 +69,110 @@ pub(super) struct Run {
         allow_negative_numbers = true
     )]
     workers: usize,
-    /// Steps between two checkpoints, besides the one after each epoch
+    /// Steps between two log entries of the training metrics
+    #[arg(long, default_value_t = TrainerOptions::default().log_every, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
+    log_every: u64,
+    /// Steps between two checkpoints, in addition to the one after each epoch
     #[arg(long, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     checkpoint_every: Option<u64>,
-    /// How long to wait for one step or one batch before the run ends [default: 20 times the
-    /// longest so far, at least an hour]
+    /// Timeout for one step or one batch, after which the run fails [default: 20 times the longest
+    /// so far, at least an hour]
     #[arg(long, value_name = "SECONDS", value_parser = positive::<u64>, allow_negative_numbers = true)]
     wait_limit: Option<u64>,
-    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    /// Cache directory of plugins and data sets [default: HALITE_CACHE_DIR, else the platform's
+    /// cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// No progress bar
+    /// Do not show a progress bar
     #[arg(long)]
     quiet: bool,
 }
 
+/// Value of `--devices`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum DeviceCount {
+    All,
+    Exactly(usize),
+}
+
+impl FromStr for DeviceCount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(DeviceCount::All),
+            _ => match positive(text) {
+                Ok(count) => Ok(DeviceCount::Exactly(count)),
+                Err(expected) => Err(format!("{expected}, or `all`")),
+            },
+        }
+    }
+}
+
 impl Run {
-    /// The accelerator, and the devices of it that are asked for.
+    /// Opens the accelerator, and returns it with the devices to train on.
     pub(super) fn open(&self) -> Result<(Client, Vec<DeviceId>)> {
-        let of_mesh = self.mesh.as_ref().map_or(Some(1), MeshAxes::size);
-        let count = self.devices.or(of_mesh).unwrap_or(usize::MAX);
-        let accelerator = with_devices(self.accelerator.clone(), count)?;
+        let requested = self.requested_devices();
+        let accelerator = with_virtual_devices(&self.accelerator, requested)?;
         let options = OpenOptions {
             cache: self.cache_dir.clone(),
             ..OpenOptions::default()
         };
         let opened = accelerator.open_with(&options, &mut fetch::Bar::default())?;
         profile::plugin_opened(opened.plugin);
-        let client = opened.client;
-        let local = client.local_devices();
-        let Some(devices) = local.get(..count) else {
-            let asked = match (&self.mesh, self.devices) {
-                (Some(mesh), None) => format!("--mesh {mesh}"),
-                _ => format!("--devices {count}"),
-            };
-            return Err(Error::invalid(
-                "train",
-                format!("{asked}: {accelerator} has {}", local.len()),
-            ));
-        };
-        let devices = devices.to_vec();
-        Ok((client, devices))
+        let mut devices = opened.client.local_devices();
+        if let Some(count) = requested {
+            if count > devices.len() {
+                return Err(self.too_few_devices(&accelerator, &opened, devices.len(), count));
+            }
+            devices.truncate(count);
+        }
+        Ok((opened.client, devices))
     }
 
-    /// The same, while another thread reads the data, if all of `package` is here. What has to be
-    /// fetched is fetched in order, under one bar.
+    /// Returns the number of devices that the options ask for; `None` is all of them.
+    fn requested_devices(&self) -> Option<usize> {
+        match (self.devices, &self.mesh) {
+            (Some(DeviceCount::Exactly(count)), _) => Some(count),
+            (Some(DeviceCount::All), _) | (None, None) => None,
+            (None, Some(mesh)) => Some(mesh.size().unwrap_or(usize::MAX)),
+        }
+    }
+
+    fn too_few_devices(
+        &self,
+        accelerator: &Accelerator,
+        opened: &Opened,
+        found: usize,
+        count: usize,
+    ) -> Error {
+        let option = match (&self.mesh, self.devices) {
+            (Some(mesh), None) => format!("--mesh {mesh}"),
+            _ => format!("--devices {count}"),
+        };
+        let devices = if found == 1 { "device" } else { "devices" };
+        let mut message = match accelerator {
+            Accelerator::Auto => format!(
+                "{option}: accelerator auto is {}, which has {found} {devices}",
+                opened.client.platform().name
+            ),
+            named => format!("{option}: {named} has {found} {devices}"),
+        };
+        for reason in &opened.refused {
+            message.push_str(&format!("; {reason}"));
+        }
+        let is_cpu = *opened.client.platform().name == *"cpu";
+        let virtual_devices = format!("cpu:{count}").parse::<Accelerator>();
+        if let (Accelerator::Auto, true, Ok(named)) = (accelerator, is_cpu, virtual_devices) {
+            message.push_str(&format!(
+                "; use --accelerator {named} for virtual CPU devices"
+            ));
+        }
+        Error::invalid("train", message)
+    }
+
+    /// Opens the accelerator while another thread loads the data, if `package` is installed.
+    /// Downloads are done one after the other, with one progress bar.
     pub(super) fn open_and_load<T: Send>(
         &self,
         package: &fetch::Package,
@@ -140,7 +195,7 @@ impl Run {
                 Error::new(
                     ErrorKind::Unavailable,
                     "train",
-                    "the system gives no thread to read the data on",
+                    "cannot start a thread that loads the data",
                 )
                 .caused_by(error)
             };
@@ -155,19 +210,19 @@ impl Run {
         Ok((client, devices, data?))
     }
 
-    /// Where data is fetched to.
+    /// Returns the cache of data sets.
     pub(super) fn cache(&self) -> Result<fetch::Cache> {
         Ok(fetch::Cache::open(self.cache_dir.as_deref())?)
     }
 
-    /// The directory of the run, which is named for what it trains unless another is asked for.
+    /// Returns the directory of the run: `--out`, or `runs/NAME`.
     pub(super) fn out(&self, name: &str) -> PathBuf {
         self.out
             .clone()
             .unwrap_or_else(|| Path::new("runs").join(name))
     }
 
-    /// A trainer with these options.
+    /// Returns a trainer with these options.
     pub(super) fn trainer(
         &self,
         client: &Client,
@@ -179,6 +234,7 @@ impl Run {
             .stop_flag(stop)
             .seed(self.seed)
             .workers(self.workers)
+            .log_every(self.log_every)
             .resume(self.resume)
             .allow_changes(self.allow_changes.clone())
             .quiet(self.quiet)
@@ -187,10 +243,6 @@ impl Run {
             .strategy(self.strategy.clone());
         let trainer = match &self.from {
             Some(checkpoint) => trainer.resume_from(checkpoint),
-            None => trainer,
-        };
-        let trainer = match self.precision {
-            Some(policy) => trainer.precision(policy),
             None => trainer,
         };
         let trainer = match &self.mesh {
@@ -222,36 +274,22 @@ pub(super) fn fitted<K: Task>(result: Result<Fitted<K>>, stop: &StopFlag) -> Res
     })
 }
 
-/// Prints what came out; the exit code is what a shell expects.
+/// Prints the result, and returns the exit code.
 pub(super) fn finish<K: Task>(fitted: &Fitted<K>, out: &Path) -> ExitCode {
     say!("{fitted}\nplot, table and report: {}", out.display());
     let Some(reason) = fitted.stopped_by else {
         return ExitCode::SUCCESS;
     };
-    remark!("stopped before its last epoch; the same command with --resume goes on from here");
+    remark!("stopped before the last epoch; the same command with --resume continues the run");
     _ = STOPPED.set(reason.exit_code());
     ExitCode::from(reason.exit_code())
 }
 
-/// Warms up to `rate` for a tenth of the steps, and then goes down on a cosine.
-pub(super) fn schedule(rate: f64, steps: u64) -> Schedule {
-    let warmup = steps / 10;
-    Schedule::warmup(rate, warmup).then(Schedule::cosine(rate, steps - warmup))
-}
-
-pub(super) fn learning_rate(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
-        _ => Err("a learning rate is a positive number, such as 2e-3".into()),
-    }
-}
-
-/// More than one device of the CPU are virtual ones, which have to be asked for.
-fn with_devices(accelerator: Accelerator, devices: usize) -> Result<Accelerator> {
-    match accelerator {
-        Accelerator::Auto | Accelerator::Cpu { devices: None } if devices != 1 => {
-            format!("cpu:{devices}").parse()
-        }
-        other => Ok(other),
+/// Replaces `cpu` by as many virtual CPU devices as are requested. Other accelerators have the
+/// devices that they have.
+fn with_virtual_devices(accelerator: &Accelerator, count: Option<usize>) -> Result<Accelerator> {
+    match (accelerator, count) {
+        (Accelerator::Cpu { devices: None }, Some(count)) => format!("cpu:{count}").parse(),
+        (accelerator, _) => Ok(accelerator.clone()),
     }
 }

@@ -1,6 +1,10 @@
-//! `halite train text`: a transformer that tells what comes next.
+//! `halite train text`: language modeling.
 
-use std::{fmt, fs, path::PathBuf, process::ExitCode};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::{Args, ValueEnum};
 use halite::{
@@ -10,97 +14,92 @@ use halite::{
         text::{TokenWindows, Tokenizer, books, read},
     },
     fetch,
-    models::{LanguageModel, Sampling, generate},
-    nn::{AdamW, Transformer, TransformerConfig},
+    models::{LanguageModel, Sampling, TrainingOptions, TrainingStep, generate},
+    nn::{AdamW, TransformerConfig},
     train::signals::StopFlag,
 };
 use indicatif::HumanCount;
 
-use crate::cli::{positive, waiting};
-
-use super::run::{Run, finish, fitted, learning_rate, schedule};
+use super::run::{Run, finish, fitted};
+use crate::cli::{
+    positive,
+    step::{StepArgs, TransformerArgs, learning_rate},
+    waiting,
+};
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
-  halite train text                                     18 books, character by character: minutes on two cores
-  halite train text --steps 3000                        the whole of them
-  halite train text --steps 100 --sample 400            a minute: whether all works here
-  halite train text --data moby.txt --epochs 5          a text of yours
-  halite train text --config gpt2-124m --tokens gpt2 --context 256 --batch-size 4   GPT-2's shape and tokens";
+  halite train text                              18 books, one token per character: minutes on two cores
+  halite train text --steps 3000                 the whole of the books
+  halite train text --steps 100 --sample 400     a minute: a quick check that everything works
+  halite train text --data moby.txt --epochs 5   a text of your own
+  halite train text --model gpt2-124m --tokenizer gpt2 --context 256 --batch-size 4   GPT-2's architecture and tokens";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Tokens {
+enum TokenizerKind {
     /// The characters of the text
     Chars,
-    /// The bytes of its UTF-8
+    /// The bytes of its UTF-8 encoding
     Bytes,
-    /// GPT-2's byte pairs
+    /// GPT-2's byte-pair encoding
     Gpt2,
 }
 
-/// Where text comes from.
+/// Source of the text.
 #[derive(Clone, Debug)]
 enum Source {
-    /// The 18 books.
+    /// 18 books of Project Gutenberg.
     Books,
-    /// A file of the user's.
+    /// One text file.
     File(PathBuf),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Text {
-    /// The model's shape: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`,
-    /// `llama-7b`, `llama-13b`, `llama3-8b`
-    #[arg(long, default_value = "small", value_name = "NAME", value_parser = config)]
-    config: (String, TransformerConfig),
-    /// The text: `books`, 18 of Project Gutenberg, or a file
+    /// Model: `tiny`, `small`, `gpt2-124m`, `gpt2-medium`, `gpt2-large`, `gpt2-xl`, `llama-7b`,
+    /// `llama-13b`, `llama3-8b`
+    #[arg(long, default_value = "small", value_name = "NAME", value_parser = model)]
+    model: (String, TransformerConfig),
+    /// Data set: `books` (18 of Project Gutenberg), or the path of a text file
     #[arg(long, default_value = "books", value_name = "NAME", value_parser = source)]
     data: Source,
-    /// What the text is cut into
-    #[arg(long, value_enum, default_value_t = Tokens::Chars)]
-    tokens: Tokens,
-    /// Tokens that the model sees at once [default: the model's]
-    #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
-    context: Option<usize>,
+    /// Tokenizer
+    #[arg(long, value_enum, default_value_t = TokenizerKind::Chars)]
+    tokenizer: TokenizerKind,
     /// Passes over the text
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = positive::<u64>, allow_negative_numbers = true)]
     epochs: u64,
-    /// At most so many steps in an epoch, on windows of text drawn by the seed
+    /// Upper bound of the steps of an epoch; shorter epochs take windows at random, by the seed
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     steps: usize,
-    /// Windows of one step, over all devices
+    /// Samples (windows of text) per step, over all devices
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: usize,
-    /// The highest learning rate; it warms up for a tenth of the run, and then goes down on a
-    /// cosine
-    #[arg(long, default_value_t = 2e-3, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
+    /// Peak learning rate (10 % linear warmup, then cosine decay)
+    #[arg(long, default_value_t = TrainingOptions::LEARNING_RATE, value_name = "RATE", value_parser = learning_rate, allow_negative_numbers = true)]
     learning_rate: f64,
-    /// The part of features that is dropped in training
-    #[arg(
-        long,
-        default_value_t = 0.0,
-        value_name = "PART",
-        allow_negative_numbers = true
-    )]
-    dropout: f64,
-    /// The part of each text, at its end, that is kept for validation
+    /// Fraction at the end of each text that is held out for validation
     #[arg(
         long,
         default_value_t = 0.05,
-        value_name = "PART",
+        value_name = "FRACTION",
         allow_negative_numbers = true
     )]
     validation: f64,
-    /// Tokens to write at the end; 0 for none
+    /// Number of tokens to generate after training; 0 for none
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = sample, allow_negative_numbers = true)]
     sample: usize,
-    /// How freely it writes: 1 as it learnt, less is more careful, 0 always the most likely
+    /// Sampling temperature; 0 always takes the most likely token
     #[arg(long, default_value_t = 0.8, value_name = "T", value_parser = temperature, allow_negative_numbers = true)]
     temperature: f64,
-    /// What it goes on with when it writes [default: `The `, or how the text begins if it has not
-    /// all of these letters]
+    /// Prompt of the sample [default: `The `, or the first four characters of the text if it lacks
+    /// one of these]
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     prompt: Option<String>,
+    #[command(flatten)]
+    transformer: TransformerArgs,
+    #[command(flatten)]
+    step: StepArgs,
     #[command(flatten)]
     run: Run,
 }
@@ -108,52 +107,16 @@ pub(super) struct Text {
 impl Text {
     pub(super) fn run(self) -> Result<ExitCode> {
         let (cache, mut progress) = (self.run.cache()?, fetch::Bar::default());
-        let texts: Vec<String> = match &self.data {
-            Source::Books => books(&cache, &mut progress)?
-                .into_iter()
-                .map(|book| book.text)
-                .collect(),
-            Source::File(path) => vec![read(path)?],
+        let texts = self.texts(&cache, &mut progress)?;
+        let tokenizer = match self.tokenizer {
+            TokenizerKind::Chars => Tokenizer::characters_of(&texts)?,
+            TokenizerKind::Bytes => Tokenizer::Bytes,
+            TokenizerKind::Gpt2 => Tokenizer::gpt2(&cache, &mut progress)?,
         };
-        if let (Source::File(path), [text]) = (&self.data, &texts[..])
-            && text.is_empty()
-        {
-            return Err(Error::invalid(
-                "train text",
-                format!(
-                    "{} is empty; there is nothing to learn from",
-                    path.display()
-                ),
-            ));
-        }
-        let tokenizer = match self.tokens {
-            Tokens::Chars => Tokenizer::characters_of(&texts)?,
-            Tokens::Bytes => Tokenizer::Bytes,
-            Tokens::Gpt2 => Tokenizer::gpt2(&cache, &mut progress)?,
-        };
-        // Before anything is trained.
-        let prompt = match &self.prompt {
-            Some(prompt) => {
-                let said = |error: Error| {
-                    Error::invalid(
-                        "train text",
-                        format!("--prompt {prompt:?}: {}", error.message()),
-                    )
-                };
-                tokenizer.encode(prompt).map_err(said)?
-            }
-            None => match tokenizer.encode("The ") {
-                Ok(prompt) => prompt,
-                Err(_) => tokenizer.encode(&texts[0].chars().take(4).collect::<String>())?,
-            },
-        };
-        let (name, shape) = &self.config;
-        let config = TransformerConfig {
-            dropout: self.dropout,
-            ..shape.vocabulary(tokenizer.vocabulary())
-        };
-        let config = config.context(self.context.unwrap_or(shape.context));
-        let model = Transformer::new(&config)?;
+        // A prompt that cannot be encoded is an error before the training, not after it.
+        let prompt = self.prompt(&tokenizer, &texts[0])?;
+        let config = self.config(tokenizer.vocabulary());
+        config.check()?;
 
         let tokens = texts
             .iter()
@@ -161,8 +124,8 @@ impl Text {
             .collect::<Result<Vec<_>>>()?;
         let [train, validation] = TokenWindows::split(&tokens, config.context, self.validation)?;
         let windows = train.len();
-        let per_epoch = (windows / self.batch_size.max(1)).min(self.steps);
-        // What is less than a batch is refused by the loader, in its words.
+        let per_epoch = (windows / self.batch_size).min(self.steps);
+        // The loader rejects fewer windows than a batch.
         let used = if per_epoch == 0 {
             windows
         } else {
@@ -171,20 +134,22 @@ impl Text {
         let [train, _] = train.split(used, self.run.seed)?;
 
         let (client, devices) = self.run.open()?;
-        let tokens_name = self.tokens.to_possible_value().expect("all have names");
+        let kind = self.tokenizer.to_possible_value().expect("named");
+        let model_name = &self.model.0;
         let out = self
             .run
-            .out(&format!("{}-{name}-{}", self.data, tokens_name.get_name()));
+            .out(&format!("{}-{model_name}-{}", self.data, kind.get_name()));
         let stop = StopFlag::new();
+        let step = self.training_step(&config, per_epoch)?;
+        let trainer = self.run.trainer(&client, devices, &out, &stop);
         let trainer = self
-            .run
-            .trainer(&client, devices, &out, &stop)
+            .step
+            .configure(trainer, &step)
             .epochs(self.epochs)
             .batch_size(self.batch_size)
-            .clip_norm(1.0)
-            .property("--config", name)
+            .property("--model", model_name)
             .property("--data", &self.data)
-            .property("--tokens", tokens_name.get_name())
+            .property("--tokenizer", kind.get_name())
             .property("--steps", per_epoch)
             .property("--validation", self.validation)
             .property("tokenizer", described(&tokenizer));
@@ -194,60 +159,104 @@ impl Text {
                 trainer.property(name, value)
             })
             .build()?;
-        let rate = schedule(
-            self.learning_rate,
-            self.epochs.saturating_mul(per_epoch as u64),
-        );
-        let optimizer = AdamW::new(rate)
-            .betas(0.9, 0.99)
-            .weight_decay(0.1)
-            .decay(LanguageModel::decay());
         remark!(
-            "{} parameters: {config}; {used} windows to train on, {} to validate on",
+            "{} parameters: {config}; {used} training windows, {} validation windows",
             HumanCount(config.parameters()? as u64),
             validation.len()
         );
         let fitted = fitted(
-            trainer.fit(LanguageModel, model, optimizer, train, validation),
+            trainer.fit(step.task, step.model, step.optimizer, train, validation),
             &stop,
         )?;
 
         tokenizer.save(&out.join("tokenizer.json"))?;
         let code = finish(&fitted, &out);
-        if fitted.stopped_by.is_none() {
-            if let Some(loss) = fitted.report.metrics.get("loss") {
-                say!(
-                    "perplexity {:.2}, {:.3} bits a token",
-                    loss.exp(),
-                    loss / std::f64::consts::LN_2
-                );
-            }
-            if self.sample > 0 {
-                let sampling = Sampling {
-                    count: self.sample,
-                    temperature: self.temperature,
-                    seed: self.run.seed,
-                };
-                let spinner = waiting("writing a sample".into());
-                let tokens = generate(&client, &fitted.model, &prompt, sampling);
-                spinner.finish_and_clear();
-                let text = tokenizer.decode(&tokens?);
-                let path = out.join("sample.txt");
-                fs::write(&path, &text).map_err(|error| {
-                    Error::new(
-                        ErrorKind::Io,
-                        "train text",
-                        format!("{}: {error}", path.display()),
-                    )
-                })?;
-                say!("\n{text}");
-            }
+        if fitted.stopped_by.is_some() {
+            return Ok(code);
+        }
+        if let Some(loss) = fitted.report.metrics.get("loss") {
+            say!(
+                "perplexity {:.2}, {:.3} bits per token",
+                loss.exp(),
+                loss / std::f64::consts::LN_2
+            );
+        }
+        if self.sample > 0 {
+            let spinner = waiting("generating a sample".into());
+            let tokens = generate(&client, &fitted.model, &prompt, self.sampling());
+            spinner.finish_and_clear();
+            let text = tokenizer.decode(&tokens?);
+            save_sample(&out, &text)?;
+            say!("\n{text}");
         }
         Ok(code)
     }
+
+    fn texts(&self, cache: &fetch::Cache, progress: &mut fetch::Bar) -> Result<Vec<String>> {
+        match &self.data {
+            Source::Books => {
+                let books = books(cache, progress)?;
+                Ok(books.into_iter().map(|book| book.text).collect())
+            }
+            Source::File(path) => {
+                let text = read(path)?;
+                if text.is_empty() {
+                    let message = format!("{} is empty; expected text", path.display());
+                    return Err(Error::invalid("train text", message));
+                }
+                Ok(vec![text])
+            }
+        }
+    }
+
+    /// Returns the tokens of `--prompt`, or of its default.
+    fn prompt(&self, tokenizer: &Tokenizer, text: &str) -> Result<Vec<u16>> {
+        match &self.prompt {
+            Some(prompt) => tokenizer.encode(prompt).map_err(|error| {
+                let message = format!("--prompt {prompt:?}: {}", error.message());
+                Error::invalid("train text", message)
+            }),
+            None => tokenizer
+                .encode("The ")
+                .or_else(|_| tokenizer.encode(&text.chars().take(4).collect::<String>())),
+        }
+    }
+
+    fn config(&self, vocabulary: usize) -> TransformerConfig {
+        self.transformer
+            .config(&self.model.1.vocabulary(vocabulary))
+    }
+
+    /// Returns the training step of a model of this `config`, for epochs of `per_epoch` steps.
+    fn training_step(
+        &self,
+        config: &TransformerConfig,
+        per_epoch: usize,
+    ) -> Result<TrainingStep<LanguageModel, AdamW>> {
+        let steps = self.epochs.saturating_mul(per_epoch as u64);
+        let clip_norm = Some(LanguageModel::CLIP_NORM);
+        let options = self.step.options(self.learning_rate, steps, clip_norm);
+        LanguageModel::step(config, &options)
+    }
+
+    fn sampling(&self) -> Sampling {
+        Sampling {
+            count: self.sample,
+            temperature: self.temperature,
+            seed: self.run.seed,
+        }
+    }
 }
 
-/// All that decides what a token means, in words.
+fn save_sample(out: &Path, text: &str) -> Result<()> {
+    let path = out.join("sample.txt");
+    fs::write(&path, text).map_err(|error| {
+        let message = format!("{}: {error}", path.display());
+        Error::new(ErrorKind::Io, "train text", message)
+    })
+}
+
+/// Describes the meaning of the tokens: runs with other tokens do not resume each other.
 fn described(tokenizer: &Tokenizer) -> String {
     match tokenizer {
         Tokenizer::Bytes => "bytes".into(),
@@ -261,8 +270,7 @@ fn described(tokenizer: &Tokenizer) -> String {
     }
 }
 
-/// What a resume compares of the shape, one property for each field: an option changes only those
-/// that it sets.
+/// Returns the properties of the architecture that a resumed run must share, one for each field.
 fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
     let TransformerConfig {
         vocabulary,
@@ -279,7 +287,7 @@ fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
         bias,
         tied,
         dropout,
-        // It saves memory, and changes no result.
+        // Rematerialization does not change results.
         remat: _,
     } = *config;
     vec![
@@ -300,7 +308,7 @@ fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn config(name: &str) -> Result<(String, TransformerConfig)> {
+fn model(name: &str) -> Result<(String, TransformerConfig)> {
     Ok((name.to_string(), name.parse()?))
 }
 
@@ -309,7 +317,7 @@ const MOST_SAMPLED: usize = 1_000_000_000;
 
 fn sample(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number <= MOST_SAMPLED);
-    number.ok_or_else(|| format!("want a whole number from 0 to {MOST_SAMPLED}"))
+    number.ok_or_else(|| format!("expected a whole number from 0 to {MOST_SAMPLED}"))
 }
 
 fn temperature(text: &str) -> Result<f64, String> {
@@ -317,22 +325,22 @@ fn temperature(text: &str) -> Result<f64, String> {
         .parse::<f64>()
         .ok()
         .filter(|number| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "a temperature is a number from 0 on, such as 0.8".to_string())
+    number.ok_or_else(|| "expected 0 or a positive number, such as 0.8".to_string())
 }
 
 fn source(name: &str) -> Result<Source, String> {
     match name {
         "books" => Ok(Source::Books),
         path if fs::metadata(path).is_ok_and(|file| file.is_dir()) => {
-            Err("it is a directory; want `books`, or one text file".into())
+            Err("is a directory; expected `books` or a text file".into())
         }
-        // A pipe, as of a shell's <(..), is read as well.
+        // Anything else can be read, also a pipe such as a shell's <(..).
         path if fs::metadata(path).is_ok() => Ok(Source::File(path.into())),
-        _ => Err("there is no such file; want `books` or a text file".into()),
+        _ => Err("no such file; expected `books` or a text file".into()),
     }
 }
 
-/// As in names of directories.
+/// The name in the directory of the run.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -341,5 +349,27 @@ impl fmt::Display for Source {
                 f.write_str(&path.file_stem().unwrap_or_default().to_string_lossy())
             }
         }
+    }
+}
+
+#[cfg(test)]
+pub(in crate::cli) mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        text: Text,
+    }
+
+    /// Returns the training step of `train text` with these arguments, for the model's own
+    /// vocabulary.
+    pub(in crate::cli) fn training_step(arguments: &str) -> TrainingStep<LanguageModel, AdamW> {
+        let arguments = ["text"].into_iter().chain(arguments.split_whitespace());
+        let Command { text } = Command::try_parse_from(arguments).unwrap();
+        let config = text.config(text.model.1.vocabulary);
+        text.training_step(&config, 200).unwrap()
     }
 }

@@ -251,7 +251,7 @@ fn a_run_is_not_resumed_with_another_order_of_samples_metrics_or_model() {
         .to_string();
     for part in [
         "is of another run, 15 differences:",
-        "clip_norm: saved 0.5, given none",
+        "clip_norm (--clip-norm): saved 0.5, given none",
         "optimizer (--learning-rate): saved Adam( ",
         "validation data (--data): saved sha256 ",
         "`model.hidden.0.weight` is f32[2, 32] in the checkpoint, the model wants f32[2, 16]",
