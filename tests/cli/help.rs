@@ -1,5 +1,7 @@
 //! What the command says of itself.
 
+use std::{collections::BTreeSet, fs, path::Path};
+
 use expect_test::expect;
 
 use crate::support::{halite_alone, run, succeeds};
@@ -128,6 +130,34 @@ fn words_it_does_not_know_are_answered_with_those_it_knows() {
                 "`{part}` is not in the answer to `{arguments}`: {}",
                 ended.stderr
             );
+        }
+    }
+}
+
+/// The last column of the table names commands as `` `halite COMMAND --option ..` ``.
+#[test]
+fn commands_in_the_feature_table_exist() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/coming-from-pytorch-xla.md");
+    let text = fs::read_to_string(path).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| F"));
+    let commands: BTreeSet<&str> = rows
+        .filter_map(|row| row.rsplit('|').nth(1)?.trim().strip_prefix("`halite "))
+        .collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    for command in commands {
+        let words = command.trim_end_matches('`').split(' ');
+        let (options, command): (Vec<&str>, Vec<&str>) =
+            words.partition(|word| word.starts_with("--"));
+        let command = command.join(" ");
+        let help = succeeds(&mut halite_alone(&format!("{command} --help"))).stdout;
+        // A subcommand that does not exist falls back to the help of its parent.
+        assert!(
+            help.contains(&format!("Usage: halite {command}")),
+            "{command}"
+        );
+        for option in options {
+            let listed = help.split_whitespace().any(|word| word == option);
+            assert!(listed, "`halite {command}` has no {option}");
         }
     }
 }
