@@ -23,7 +23,7 @@ impl<'t> Mlp<Tensor<'t>> {
     }
 }
 
-/// What is to become small, and what to report.
+/// The loss to minimize and the metrics to log.
 struct Classify;
 
 impl Task for Classify {

@@ -1,7 +1,7 @@
-//! halite: hardware abstraction for machine learning, and the training stack on top of it.
+//! Hardware abstraction for machine learning, with a training stack on top of it.
 //!
-//! A model is written once. The same code trains on every accelerator that has a PJRT plugin:
-//! [`Accelerator`] opens one as a [`Client`], and nothing after that depends on which it is.
+//! A model is written once, and trains on every accelerator that has a PJRT plugin. [`Accelerator`]
+//! opens one as a [`Client`]; no other code depends on the accelerator.
 //!
 //! ```
 //! use halite::prelude::*;
@@ -13,7 +13,7 @@
 //!     offset: L,
 //! }
 //!
-//! /// What is to become small: the distance from the points.
+//! /// The loss to minimize: the mean squared error.
 //! struct Fit;
 //!
 //! impl Task for Fit {
@@ -34,7 +34,7 @@
 //! }
 //!
 //! # fn main() -> Result<()> {
-//! let client = Accelerator::cpu().open()?; // installs the plugin where it is missing
+//! let client = Accelerator::cpu().open()?; // installs the plugin if it is missing
 //! let scalar = || Param::new([], Init::Zeros);
 //! let trainer = Trainer::builder(&client).epochs(40).batch_size(32).quiet(true).build()?;
 //! let fitted = trainer.fit(
@@ -46,26 +46,26 @@
 //! )?;
 //! let slope: f32 = fitted.model.slope.read()?.item()?;
 //! assert!((slope - 3.0).abs() < 0.01, "{slope}");
-//! assert_eq!(fitted.report.blocking_reads, 0); // nothing waited for the device while it trained
+//! assert_eq!(fitted.report.blocking_reads, 0); // training never waited for the device
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! | to | see |
+//! | task | module |
 //! |---|---|
 //! | open an accelerator | [`backends`] |
 //! | write a model, a loss, an optimizer; compile functions | [`nn`] |
-//! | bring your own data | [`data`] |
+//! | load your own data | [`data`] |
 //! | train, save and resume | [`train`] |
-//! | fetch packages with known digests | [`fetch`] |
-//! | look at programs | [`ir`] |
+//! | download packages with known digests | [`fetch`] |
+//! | inspect programs | [`ir`] |
 //! | count and time what a client does; find what makes a program slow | [`telemetry`] |
-//! | hold data and devices | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
+//! | work with devices and their data | [`HostArray`], [`Array`], [`Client`], [`Mesh`] |
 //! | name, visit and rebuild structs of tensors | [`tree`] |
-//! | write a driver that is no PJRT plugin, or name any other type of the contract | [`mod@core`] |
+//! | write a backend without PJRT, or name any other type of the contract | [`mod@core`] |
 //!
-//! The folder `examples/` has programs to begin with. The command `halite` is a thin layer over
-//! this library.
+//! The folder `examples/` has complete programs. The command `halite` is a thin layer over this
+//! library.
 //!
 //! [`Accelerator`]: backends::Accelerator
 #![forbid(unsafe_code)]
@@ -90,7 +90,7 @@ pub use halite_telemetry as telemetry;
 pub use halite_telemetry::{CounterSnapshot, Counters, Finding, FindingKind, Metric};
 pub use halite_train as train;
 
-/// What most programs need: `use halite::prelude::*`.
+/// Items that most programs need: `use halite::prelude::*`.
 pub mod prelude {
     pub use halite_backends::Accelerator;
     pub use halite_core::{

@@ -1,4 +1,4 @@
-//! Which accelerator to run on, parsed once and opened at run time.
+//! Accelerators, parsed from text once and opened at run time.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use crate::{
     tpu::TpuOptions,
 };
 
-/// Which accelerator to run on.
+/// An accelerator to run on.
 ///
 /// ```
 /// use halite_backends::Accelerator;
@@ -35,56 +35,56 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Accelerator {
-    /// The best there is: `auto`.
+    /// The first that works of TPU, CUDA and CPU: `auto`.
     #[default]
     Auto,
-    /// This machine's processor: `cpu`, or as so many virtual devices: `cpu:8`.
+    /// The CPU of this machine: `cpu`, or as virtual devices: `cpu:8`.
     Cpu {
-        /// How many; 1 if not given.
+        /// Number of virtual devices; 1 if not given.
         devices: Option<u32>,
     },
-    /// NVIDIA devices: `cuda`, or some of them: `cuda:0,1`. Counted from 0 among those that
-    /// `CUDA_VISIBLE_DEVICES` leaves.
+    /// NVIDIA GPUs: `cuda`, or some of them: `cuda:0,1`. Indices count from 0 among the GPUs in
+    /// `CUDA_VISIBLE_DEVICES`.
     Cuda {
-        /// Which; all if empty.
+        /// Indices of the GPUs; all if empty.
         devices: Vec<u32>,
     },
-    /// Google TPU devices: `tpu`, or some chips of this host: `tpu:0`.
+    /// Google TPUs: `tpu`, or some chips of this host: `tpu:0`.
     Tpu {
-        /// Which, counted from 0; all if empty.
+        /// Indices of the chips, from 0; all if empty.
         chips: Vec<u32>,
     },
     /// Any PJRT plugin: `plugin:PATH`.
     Plugin(PathBuf),
 }
 
-/// How an accelerator is opened.
+/// Options for opening an accelerator.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Where plugins are installed; without it as [`Cache::open`](halite_fetch::Cache::open) says.
+    /// Cache directory of plugins; by default that of [`Cache::open`](halite_fetch::Cache::open).
     pub cache: Option<PathBuf>,
-    /// Fail where a plugin is missing, instead of installing it.
+    /// Fails if a plugin is missing, instead of installing it.
     pub offline: bool,
-    /// Where compiled programs are kept; without it as `HALITE_COMPILE_CACHE` says.
+    /// Compile cache; by default that of `HALITE_COMPILE_CACHE`.
     pub compile_cache: Option<CompileCacheOptions>,
-    /// What telemetry prints and writes; without it as `HALITE_DEBUG`, `HALITE_DUMP_DIR`,
-    /// `HALITE_METRICS_FILE` and `HALITE_SYNC` say.
+    /// Output of telemetry; by default as `HALITE_DEBUG`, `HALITE_DUMP_DIR`, `HALITE_METRICS_FILE`
+    /// and `HALITE_SYNC` configure it.
     pub telemetry: Option<TelemetryOptions>,
-    /// Options for the plugin's client, by name, besides those that the accelerator means.
+    /// Options of the plugin's client, by name, in addition to those that the accelerator sets.
     pub client: Vec<(String, OptionValue)>,
-    /// Of an NVIDIA device.
+    /// Options of NVIDIA GPUs.
     pub cuda: CudaOptions,
-    /// Of a TPU.
+    /// Options of TPUs.
     pub tpu: TpuOptions,
-    /// How long loading the plugin and finding its devices may take together: vendors' code may
-    /// wait for servers and for other hosts. By default the seconds in `HALITE_PLUGIN_DEADLINE`, or 180.
+    /// Deadline for loading the plugin and finding its devices together: vendors' code may wait for
+    /// servers and for other hosts. By default the seconds in `HALITE_PLUGIN_DEADLINE`, or 180.
     pub deadline: Duration,
 }
 
-/// The variable that says how many seconds a plugin may take to open.
+/// Environment variable with the deadline for opening a plugin, in seconds.
 const DEADLINE: &str = "HALITE_PLUGIN_DEADLINE";
 
-/// The deadline that the environment gives, if it gives one.
+/// Returns the deadline that the environment sets, if any.
 fn deadline_from_environment() -> Result<Option<Duration>> {
     let Some(value) = std::env::var_os(DEADLINE).filter(|value| !value.is_empty()) else {
         return Ok(None);
@@ -97,7 +97,7 @@ fn deadline_from_environment() -> Result<Option<Duration>> {
         Error::invalid(
             OPEN,
             format!(
-                "{DEADLINE} is `{}`; it is a whole number of seconds",
+                "{DEADLINE} is `{}`; expected a positive whole number of seconds",
                 value.display()
             ),
         )
@@ -117,7 +117,7 @@ impl Default for OpenOptions {
             client: Vec::new(),
             cuda: CudaOptions::default(),
             tpu: TpuOptions::default(),
-            // What is there and no number is refused when something is opened.
+            // An invalid value is an error when something is opened.
             deadline: deadline_from_environment()
                 .ok()
                 .flatten()
@@ -129,44 +129,44 @@ impl Default for OpenOptions {
 /// An open accelerator.
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// A handle on its devices.
+    /// Client of its devices.
     pub client: Client,
-    /// The plugin that drives it.
+    /// Plugin that drives it.
     pub plugin: &'static Plugin,
-    /// The file the plugin was loaded from, and how it was found.
+    /// File that the plugin was loaded from, and how it was found.
     pub located: Located,
-    /// What [`Accelerator::Auto`] would have taken rather, and why each is not here.
+    /// Accelerators that [`Accelerator::Auto`] prefers, each with the reason why it did not open.
     pub refused: Vec<String>,
 }
 
-/// More virtual devices than anyone tests with; each takes threads and memory.
+/// Upper bound of the number of virtual devices; each takes threads and memory.
 pub(crate) const MOST_CPU_DEVICES: u32 = 1024;
 
 impl Accelerator {
-    /// The best there is.
+    /// Returns [`Auto`](Self::Auto).
     pub fn auto() -> Self {
         Self::Auto
     }
 
-    /// This machine's processor, as one device.
+    /// Returns the CPU of this machine, as one device.
     pub fn cpu() -> Self {
         Self::Cpu { devices: None }
     }
 
-    /// Opens it. A plugin that is missing is installed, which is said on stderr.
+    /// Opens the accelerator. A plugin that is missing is installed, which is reported on stderr.
     ///
     /// [`Auto`](Self::Auto) takes the first that works of TPU, CUDA and CPU, or only the one that
     /// `PJRT_DEVICE` names (`TPU`, `CUDA`, `CPU`), as PyTorch/XLA does.
     ///
     /// # Errors
-    /// If there is no such accelerator here, with the reason why each candidate was refused.
+    /// If the machine has no such accelerator, with the reason for each candidate.
     pub fn open(&self) -> Result<Client> {
         Ok(self
             .open_with(&OpenOptions::default(), &mut Bar::default())?
             .client)
     }
 
-    /// Opens it, and says from which file.
+    /// Opens the accelerator, and returns the plugin and its file too.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -200,10 +200,10 @@ impl Accelerator {
     }
 }
 
-/// The operation of errors that say nothing but why an accelerator cannot be opened.
+/// Operation of errors whose message alone says why an accelerator cannot be opened.
 const OPEN: &str = "open";
 
-/// What an error says, without the name of the operation where that adds nothing.
+/// Returns the text of an error, without the operation where that adds nothing.
 fn words(error: &Error) -> String {
     if [OPEN, Search::CPU, "cuda", "tpu"].contains(&error.op()) {
         error.message().into()
@@ -212,7 +212,7 @@ fn words(error: &Error) -> String {
     }
 }
 
-/// The variable by which PyTorch/XLA's users choose a platform.
+/// Environment variable by which users of PyTorch/XLA choose a platform.
 const CHOICE: &str = "PJRT_DEVICE";
 
 fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
@@ -250,7 +250,7 @@ fn auto(options: &OpenOptions, progress: &mut dyn Progress) -> Result<Opened> {
     ))
 }
 
-/// Those of `every` that `choice`, the value of `PJRT_DEVICE`, allows.
+/// Returns the candidates that `choice`, the value of `PJRT_DEVICE`, allows.
 fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerator>> {
     let Some(name) = choice else {
         return Ok(every.into());
@@ -266,7 +266,7 @@ fn chosen(choice: Option<&str>, every: [Accelerator; 3]) -> Result<Vec<Accelerat
         })
         .collect();
     if kept.is_empty() {
-        let message = format!("{CHOICE} is `{name}`; it may be TPU, CUDA or CPU, or not be set");
+        let message = format!("{CHOICE} is `{name}`; expected TPU, CUDA or CPU, or unset");
         return Err(Error::invalid(OPEN, message));
     }
     Ok(kept)
@@ -285,7 +285,7 @@ fn by_path(path: PathBuf, options: &OpenOptions) -> Result<Opened> {
     )
 }
 
-/// Loads a plugin and makes its client, both within the deadline.
+/// Loads a plugin and creates its client, both within the deadline.
 pub(crate) fn load(
     located: Located,
     options: Vec<(String, OptionValue)>,
@@ -306,7 +306,7 @@ pub(crate) fn load(
     })
 }
 
-/// A library whose digest is known is loaded without a probe.
+/// Returns the options for loading a library: one with a known digest needs no probe.
 pub(crate) fn load_options<'a>(
     located: &Located,
     environment: &'a [(&'a str, &'a str)],
@@ -334,7 +334,7 @@ impl fmt::Display for Accelerator {
     }
 }
 
-/// `cuda`, or `cuda:0,1`.
+/// Writes `cuda`, or `cuda:0,1`.
 fn listed(f: &mut fmt::Formatter<'_>, name: &str, numbers: &[u32]) -> fmt::Result {
     f.write_str(name)?;
     for (index, number) in numbers.iter().enumerate() {
@@ -343,16 +343,20 @@ fn listed(f: &mut fmt::Formatter<'_>, name: &str, numbers: &[u32]) -> fmt::Resul
     Ok(())
 }
 
-/// Which devices `0,1` means.
+/// Parses a list of indices such as `0,1`.
 fn numbers(kind: &str, what: &str, list: &str) -> Result<Vec<u32>, String> {
     let numbers: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
-    let numbers = numbers
-        .map_err(|_| format!("`{list}` is no list of {what}s; want {kind} or {kind}:0,1"))?;
+    let numbers = numbers.map_err(|_| {
+        format!("`{list}` is not a list of {what} indices; expected {kind} or {kind}:0,1")
+    })?;
     match (1..numbers.len()).find(|&index| numbers[..index].contains(&numbers[index])) {
         Some(index) => Err(format!("{what} {} is named twice", numbers[index])),
         None => Ok(numbers),
     }
 }
+
+/// Forms that [`Accelerator::from_str`] accepts.
+const NAMES: &str = "auto, cpu, cpu:8, cuda, cuda:0,1, tpu, tpu:0, plugin:PATH";
 
 impl FromStr for Accelerator {
     type Err = Error;
@@ -366,17 +370,30 @@ impl FromStr for Accelerator {
             ("auto", None) => Ok(Self::Auto),
             ("cpu", None) => Ok(Self::Cpu { devices: None }),
             ("cpu", Some(count)) => match count.parse() {
-                Ok(count @ 1..=MOST_CPU_DEVICES) => Ok(Self::Cpu { devices: Some(count) }),
-                _ => Err(refused(format!("`{count}` is no number of devices from 1 to {MOST_CPU_DEVICES}; want cpu or cpu:8"))),
+                Ok(count @ 1..=MOST_CPU_DEVICES) => Ok(Self::Cpu {
+                    devices: Some(count),
+                }),
+                _ => Err(refused(format!(
+                    "`{count}` is not a number of devices from 1 to {MOST_CPU_DEVICES}; expected cpu or cpu:8"
+                ))),
             },
-            ("cuda", None) => Ok(Self::Cuda { devices: Vec::new() }),
-            ("cuda", Some(list)) => Ok(Self::Cuda { devices: numbers("cuda", "device", list).map_err(refused)? }),
+            ("cuda", None) => Ok(Self::Cuda {
+                devices: Vec::new(),
+            }),
+            ("cuda", Some(list)) => Ok(Self::Cuda {
+                devices: numbers("cuda", "device", list).map_err(refused)?,
+            }),
             ("tpu", None) => Ok(Self::Tpu { chips: Vec::new() }),
-            ("tpu", Some(list)) => Ok(Self::Tpu { chips: numbers("tpu", "chip", list).map_err(refused)? }),
+            ("tpu", Some(list)) => Ok(Self::Tpu {
+                chips: numbers("tpu", "chip", list).map_err(refused)?,
+            }),
             ("plugin", Some(path)) if !path.is_empty() => Ok(Self::Plugin(path.into())),
-            ("plugin", _) => Err(refused("the path is missing; want plugin:/path/to/plugin.so".into())),
-            _ => Err(refused(
-                "there is none of this name; there are auto, cpu, cpu:8, cuda, cuda:0,1, tpu, tpu:0, plugin:PATH".into(),
+            ("plugin", _) => Err(refused(
+                "the path is missing; expected plugin:/path/to/plugin.so".into(),
+            )),
+            _ => Err(Error::invalid(
+                "accelerator",
+                format!("unknown accelerator `{text}`; expected one of {NAMES}"),
             )),
         }
     }
@@ -387,7 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_parsed() {
+    fn accelerator_round_trips_as_text() {
         for text in [
             "auto",
             "cpu",
@@ -402,12 +419,12 @@ mod tests {
         }
         let error = |text: &str| text.parse::<Accelerator>().unwrap_err().to_string();
         assert!(error("cuda:1,1").ends_with("device 1 is named twice"));
-        assert!(error("tpu:a").contains("no list of chips"));
+        assert!(error("tpu:a").contains("not a list of chip indices"));
         assert!(error("npu").contains("tpu:0"));
     }
 
     #[test]
-    fn the_variable_of_pytorch_xla_chooses_a_platform() {
+    fn pjrt_device_chooses_the_platform() {
         let every = || {
             [
                 Accelerator::Tpu { chips: Vec::new() },
@@ -423,7 +440,7 @@ mod tests {
         assert_eq!(chosen(Some("cpu"), every()).unwrap(), every()[2..]);
         let error = chosen(Some("NEURON"), every()).unwrap_err().to_string();
         assert!(
-            error.contains("PJRT_DEVICE is `NEURON`; it may be TPU, CUDA or CPU"),
+            error.contains("PJRT_DEVICE is `NEURON`; expected TPU, CUDA or CPU"),
             "{error}"
         );
     }

@@ -1,8 +1,8 @@
-//! Finding a plugin's library, and installing it where it is missing.
+//! Finds the library of a plugin, and installs it if it is missing.
 //!
-//! In this order: the path that the caller gives, the environment variable, the cache, the Python
-//! environment. The first two are the user's own words and taken as they are; what is found
-//! elsewhere must have a digest of [`PLUGINS`].
+//! The search order is: the path that the caller gives, the environment variable, the cache, the
+//! Python environment. The first two are explicit choices of the user and are not checked; a library
+//! that is found elsewhere must have a digest of [`PLUGINS`].
 
 use std::{
     env, fmt, io,
@@ -19,11 +19,11 @@ use crate::plugins::{KnownPlugin, PLUGINS};
 /// A plugin's library that may be loaded.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// The file.
+    /// File of the library.
     pub path: PathBuf,
     /// How it was found.
     pub source: Source,
-    /// What it is, where its digest is known.
+    /// Entry in the table, if the digest is known.
     pub plugin: Option<&'static KnownPlugin>,
 }
 
@@ -38,7 +38,7 @@ pub enum Source {
     Cache,
     /// Installed in the Python environment.
     Python,
-    /// Installed in the cache by this call.
+    /// This call installed it in the cache.
     Installed,
 }
 
@@ -59,32 +59,32 @@ impl fmt::Display for Located {
     }
 }
 
-/// Where plugins of one platform are looked for.
+/// A search for the plugin of one platform.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// The kind of accelerator, as in [`KnownPlugin::platform`].
+    /// Kind of accelerator, as in [`KnownPlugin::platform`].
     pub platform: &'static str,
-    /// The environment variable that may have a path.
+    /// Environment variable that may have a path.
     pub variable: &'static str,
-    /// The path that the user gave, if any.
+    /// Path that the user gave, if any.
     pub given: Option<&'a Path>,
-    /// Where installed plugins are.
+    /// Cache of installed plugins.
     pub cache: &'a Cache,
 }
 
-/// Why no library was taken.
+/// Reasons why no library was accepted.
 struct Missed {
-    /// What was looked at, and why it is not it.
+    /// Each place that was searched, with the reason.
     refused: Vec<String>,
-    /// The names of the known plugins that were there.
+    /// Names of the known plugins that were found.
     tried: Vec<&'static str>,
 }
 
 impl<'a> Search<'a> {
-    /// The platform of [`cpu`](Self::cpu), after which its errors are named.
+    /// Platform of [`cpu`](Self::cpu), and operation of its errors.
     pub(crate) const CPU: &'static str = "cpu";
 
-    /// For the CPU: `HALITE_CPU_PLUGIN`, then `cache`, then Python.
+    /// Searches for the CPU's plugin: `HALITE_CPU_PLUGIN`, then `cache`, then Python.
     pub fn cpu(cache: &'a Cache) -> Self {
         Self {
             platform: Self::CPU,
@@ -94,7 +94,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// For NVIDIA devices: `HALITE_CUDA_PLUGIN`, then `cache`, then Python.
+    /// Searches for the plugin of NVIDIA GPUs: `HALITE_CUDA_PLUGIN`, then `cache`, then Python.
     pub fn cuda(cache: &'a Cache) -> Self {
         Self {
             platform: "cuda",
@@ -104,7 +104,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// For TPUs: `HALITE_TPU_PLUGIN`, then `cache`, then Python.
+    /// Searches for the plugin of TPUs: `HALITE_TPU_PLUGIN`, then `cache`, then Python.
     pub fn tpu(cache: &'a Cache) -> Self {
         Self {
             platform: "tpu",
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// For a platform of the table: `cpu`, `cuda` or `tpu`.
+    /// Searches for a platform of the table: `cpu`, `cuda` or `tpu`.
     pub fn platform(platform: &str, cache: &'a Cache) -> Option<Self> {
         [Self::cpu(cache), Self::cuda(cache), Self::tpu(cache)]
             .into_iter()
@@ -124,8 +124,8 @@ impl<'a> Search<'a> {
     /// Finds the library. Downloads nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if there is none, with every place that was looked at and why it
-    /// was not taken. If the user's path is not a file: other places are not looked at then.
+    /// [`ErrorKind::Unavailable`] if there is none, with the reason for each place that was searched.
+    /// An error too if the user's path is not a file: other places are not searched then.
     pub fn find(&self) -> Result<Located> {
         self.find_that(Ok)
     }
@@ -133,20 +133,20 @@ impl<'a> Search<'a> {
     /// Finds the library, or installs the platform's default.
     ///
     /// # Errors
-    /// As [`find`](Self::find), but for a platform without a default on this system; if it cannot
-    /// be installed.
+    /// As [`find`](Self::find), if the platform has no default on this system, or if it cannot be
+    /// installed.
     pub fn ensure(&self, progress: &mut dyn Progress) -> Result<Located> {
         self.ensure_that(progress, Ok)
     }
 
-    /// As [`find`](Self::find): the first library that `take` takes.
+    /// Returns the result of the first library that `take` accepts, as [`find`](Self::find).
     pub(crate) fn find_that<T>(&self, mut take: impl FnMut(Located) -> Result<T>) -> Result<T> {
         self.in_order(&mut take)?
             .map_err(|missed| self.nothing(missed))
     }
 
-    /// As [`ensure`](Self::ensure): the first library that `take` takes. The default is not
-    /// installed if it was found and not taken.
+    /// Returns the result of the first library that `take` accepts, as [`ensure`](Self::ensure). The
+    /// default is not installed if it was found and not accepted.
     pub(crate) fn ensure_that<T>(
         &self,
         progress: &mut dyn Progress,
@@ -161,7 +161,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Offers every library to `take` until one is taken. What the user names is the only one then.
+    /// Offers every library to `take` until it accepts one. A library that the user names is the only
+    /// one.
     fn in_order<T>(
         &self,
         take: &mut impl FnMut(Located) -> Result<T>,
@@ -173,7 +174,7 @@ impl<'a> Search<'a> {
             refused: vec![format!("{} is not set", self.variable)],
             tried: Vec::new(),
         };
-        // Python is asked only when it is needed: it takes a while to start.
+        // Python is last, because it takes a while to start.
         for place in [Search::in_cache, Search::in_python] {
             for located in place(self, &mut missed.refused) {
                 let description = located.to_string();
@@ -182,8 +183,8 @@ impl<'a> Search<'a> {
                     .extend(located.plugin.map(|plugin| plugin.name));
                 match take(located) {
                     Ok(taken) => return Ok(Ok(taken)),
-                    // Another copy would wait for the same device or server; only a CPU's plugin
-                    // waits for neither.
+                    // Another copy would wait for the same device or server. A CPU's plugin waits for
+                    // neither.
                     Err(error)
                         if error.kind() == ErrorKind::DeadlineExceeded
                             && self.platform != Self::CPU =>
@@ -203,16 +204,16 @@ impl<'a> Search<'a> {
             Some(default) if tried.contains(&default.name) => by_path,
             Some(default) => format!("install one with `halite plugins install {}`", default.name),
             None => format!(
-                "there is none to install for {} on {}, {by_path}",
+                "no plugin can be installed on {} {}, {by_path}",
                 env::consts::OS,
                 env::consts::ARCH
             ),
         };
-        let message = format!("no plugin that works: {}; {advice}", refused.join("; "));
+        let message = format!("no working plugin: {}; {advice}", refused.join("; "));
         Error::new(ErrorKind::Unavailable, self.platform, message)
     }
 
-    /// What is installed for the platform where it is missing.
+    /// Returns the plugin that is installed if there is none.
     fn default_here(&self) -> Option<&'static KnownPlugin> {
         self.known().find(|plugin| plugin.runs_here())
     }
@@ -224,7 +225,7 @@ impl<'a> Search<'a> {
             .filter(move |plugin| plugin.platform == platform && !plugin.only_by_name)
     }
 
-    /// The library that the user names, by argument or variable.
+    /// Returns the library that the user names, by argument or variable.
     fn users(&self) -> Result<Option<Located>> {
         let variable = || {
             env::var_os(self.variable)
@@ -247,11 +248,11 @@ impl<'a> Search<'a> {
             other => {
                 let reason = other.map_or_else(|error| error.to_string(), |_| "not a file".into());
                 let from = match source {
-                    Source::Environment(variable) => format!("{variable} names "),
+                    Source::Environment(variable) => format!("{variable} is "),
                     _ => String::new(),
                 };
                 let message = format!(
-                    "{from}{}: {reason}; give the path of a plugin's library",
+                    "{from}{}: {reason}; expected the path of a plugin's library",
                     path.display()
                 );
                 Err(Error::invalid(self.platform, message))
@@ -259,7 +260,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The libraries that are installed in the cache; says in `refused` why there are none.
+    /// Returns the libraries in the cache, and adds to `refused` why others are not used.
     fn in_cache(&self, refused: &mut Vec<String>) -> Vec<Located> {
         let mut found = Vec::new();
         for plugin in self.known() {
@@ -283,8 +284,8 @@ impl<'a> Search<'a> {
         found
     }
 
-    /// The libraries of known digest in the Python environment; says in `refused` what else is
-    /// there.
+    /// Returns the libraries of known digest in the Python environment, and adds to `refused` why
+    /// others are not used.
     fn in_python(&self, refused: &mut Vec<String>) -> Vec<Located> {
         let modules: Vec<_> = self.known().map(|plugin| plugin.in_python().0).collect();
         let places = match python_modules(&modules) {
@@ -295,7 +296,10 @@ impl<'a> Search<'a> {
             }
         };
         if places.is_empty() {
-            refused.push(format!("no Python package has it ({})", modules.join(", ")));
+            refused.push(format!(
+                "not installed as a Python package ({})",
+                modules.join(", ")
+            ));
         }
         let mut found = Vec::new();
         for (module, directory) in places {
@@ -312,7 +316,7 @@ impl<'a> Search<'a> {
                     });
                 }
                 Ok((digest, _)) => refused.push(format!(
-                    "{} is another version: SHA-256 {digest}, known is {} of {} {}",
+                    "{} has SHA-256 {digest}; expected {}, of {} {}",
                     path.display(),
                     plugin.library.sha256,
                     plugin.package.name,
@@ -325,8 +329,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Installs a known plugin in the cache, if it is not there yet. The digests of files that are
-/// there are taken again.
+/// Installs a known plugin in the cache, if it is not there yet. The files of an installed one are
+/// digested again.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] if it is not built for this machine; otherwise as [`Cache::ensure`].
@@ -339,7 +343,7 @@ pub fn install(
         let (system, machine) = plugin.target;
         let (here, this) = (env::consts::OS, env::consts::ARCH);
         let message = format!(
-            "plugin `{}` is built for {system} on {machine}, this is {here} on {this}",
+            "plugin `{}` is built for {system} on {machine}; this machine is {here} on {this}",
             plugin.name
         );
         return Err(Error::new(ErrorKind::Unsupported, "install", message));
@@ -363,7 +367,7 @@ pub fn install(
     })
 }
 
-/// Where the Python environment has these modules: (module, directory). None of them is imported.
+/// Returns the directories of these modules in the Python environment, without importing them.
 fn python_modules(modules: &[&str]) -> Result<Vec<(String, PathBuf)>, String> {
     const DEADLINE: Duration = Duration::from_secs(20);
     const QUERY: &str = "

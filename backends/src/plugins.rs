@@ -1,43 +1,42 @@
-//! The plugins that halite knows, as data.
+//! Table of the plugins that halite can install.
 //!
 //! A plugin is loaded only from a path that the user gave, or from a file whose SHA-256 is in this
-//! table. The digest is taken when it is installed, and again whenever the file has another time,
-//! or other users than this process's and root could have replaced it.
+//! table. The digest is computed at installation, and again whenever the file's times have changed,
+//! or users other than this process's and root could have replaced the file.
 
 use halite_fetch::{Client, FileSpec, Package, Transform};
 
-/// A plugin that some package ships.
+/// A plugin that a package of a registry contains.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownPlugin {
-    /// The name by which it is installed: `halite plugins install cpu`.
+    /// Name for installation: `halite plugins install cpu`.
     pub name: &'static str,
-    /// The kind of accelerator it drives.
+    /// Kind of accelerator: `cpu`, `cuda` or `tpu`.
     pub platform: &'static str,
-    /// What to know before choosing it.
+    /// Description for users: versions, system requirements.
     pub about: &'static str,
-    /// Under which terms it is given, as its package says.
+    /// License, as the package states it.
     pub licence: &'static str,
-    /// Whether that is shown before it is installed: where not all of it is known to be open
-    /// source.
+    /// Whether the license is shown before the installation, because not all of the package is known
+    /// to be open source.
     pub shows_licence: bool,
-    /// Whether it is taken only where it is named, never because it is installed and another is
-    /// not.
+    /// Whether it is used only if it is named, never by a search.
     pub only_by_name: bool,
-    /// The package, with the library and its licence files.
+    /// Package with the library and its license files.
     pub package: Package,
-    /// The library among the package's files.
+    /// Library among the files of the package.
     pub library: FileSpec,
-    /// The operating system and the architecture it is built for, as in `std::env::consts`.
+    /// Operating system and architecture that it is built for, as in `std::env::consts`.
     pub target: (&'static str, &'static str),
 }
 
 impl KnownPlugin {
-    /// Whether it is built for this machine.
+    /// Returns whether it is built for this machine.
     pub fn runs_here(&self) -> bool {
         self.target == (std::env::consts::OS, std::env::consts::ARCH)
     }
 
-    /// The Python module that the package installs, and the path of the library below its folder.
+    /// Returns the Python module that the package installs, and the path of the library in it.
     pub(crate) fn in_python(&self) -> (&'static str, &'static str) {
         self.library
             .inside
@@ -72,8 +71,8 @@ pub const PLUGINS: &[KnownPlugin] = &[
     KnownPlugin {
         name: "cpu-alternative",
         platform: "cpu",
-        about: "XLA for CPU: PJRT 0.106, StableHLO 1.16; needs glibc 2.27 only; ends the process on bad input to more than \
-                one device",
+        about: "XLA for CPU: PJRT 0.106, StableHLO 1.16; needs glibc 2.27 only; aborts the process on invalid input to several \
+                devices",
         licence: "Apache-2.0, as the package states; it ships no licence file",
         shows_licence: false,
         only_by_name: false,
@@ -94,7 +93,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
     KnownPlugin {
         name: "cpu-old",
         platform: "cpu",
-        about: "XLA for CPU as it was: PJRT 0.81, StableHLO 1.13; to see that plugins of old versions work; needs glibc 2.27 and \
+        about: "XLA for CPU, old version: PJRT 0.81, StableHLO 1.13; for tests of compatibility; needs glibc 2.27 and \
                 libstdc++",
         licence: "none is stated, and no licence file is in the package",
         shows_licence: true,
@@ -116,7 +115,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
     KnownPlugin {
         name: "tpu",
         platform: "tpu",
-        about: "Google's libtpu: PJRT 0.116, StableHLO 1.23; compiles for TPU v2 to v6e and TPU7x without having one; needs \
+        about: "Google's libtpu: PJRT 0.116, StableHLO 1.23; compiles for TPU v2 to v6e and TPU7x without a device; needs \
                 glibc 2.31",
         licence: "not open source; Copyright 2026 Google LLC, made available as \"Software\" under the agreement governing \
                   your use of Google Cloud Platform (or, if none exists, the agreement at https://cloud.google.com/terms), \
@@ -144,7 +143,7 @@ pub const PLUGINS: &[KnownPlugin] = &[
     KnownPlugin {
         name: "cuda",
         platform: "cuda",
-        about: "XLA for NVIDIA GPUs, CUDA 13: PJRT 0.116, StableHLO 1.22; compiles for A100, H100, H200 and B200 without having one; \
+        about: "XLA for NVIDIA GPUs, CUDA 13: PJRT 0.116, StableHLO 1.22; compiles for A100, H100, H200 and B200 without a device; \
                 needs glibc 2.27",
         licence: "the plugin: Apache-2.0, as its package states; NVIDIA's ptxas and libdevice: the NVIDIA Software License \
                   Agreement, which is installed beside them",

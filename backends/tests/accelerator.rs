@@ -33,21 +33,21 @@ fn names_are_parsed_and_written_back() {
 }
 
 #[test]
-fn names_that_mean_nothing_are_refused_with_what_would_work() {
+fn unknown_names_list_the_known_ones() {
     let cases = [
-        ("gpu", "there are auto, cpu, cpu:8"),
-        ("", "there are auto, cpu, cpu:8"),
-        ("CPU", "there are auto, cpu, cpu:8"),
-        ("auto:2", "there are auto, cpu, cpu:8"),
-        ("cpu:", "`` is no number of devices"),
-        ("cpu:0", "`0` is no number of devices from 1 to 1024"),
-        ("cpu:-1", "`-1` is no number"),
-        ("cpu:99999999999", "is no number of devices"),
-        ("cuda:0,x", "want cuda or cuda:0,1"),
-        ("cuda:", "want cuda or cuda:0,1"),
+        ("gpu", "expected one of auto, cpu, cpu:8"),
+        ("", "expected one of auto, cpu, cpu:8"),
+        ("CPU", "expected one of auto, cpu, cpu:8"),
+        ("auto:2", "expected one of auto, cpu, cpu:8"),
+        ("cpu:", "`` is not a number of devices"),
+        ("cpu:0", "`0` is not a number of devices from 1 to 1024"),
+        ("cpu:-1", "`-1` is not a number"),
+        ("cpu:99999999999", "is not a number of devices"),
+        ("cuda:0,x", "expected cuda or cuda:0,1"),
+        ("cuda:", "expected cuda or cuda:0,1"),
         ("cuda:1,2,1", "device 1 is named twice"),
-        ("plugin:", "want plugin:/path/to/plugin.so"),
-        ("plugin", "want plugin:/path/to/plugin.so"),
+        ("plugin:", "expected plugin:/path/to/plugin.so"),
+        ("plugin", "expected plugin:/path/to/plugin.so"),
     ];
     for (text, words) in cases {
         let error = text.parse::<Accelerator>().unwrap_err();
@@ -178,7 +178,7 @@ fn without_a_plugin_and_offline_every_place_is_named() {
     let words = [
         "accelerator auto: tpu: no TPU devices",
         "cuda: no NVIDIA driver",
-        "cpu: no plugin",
+        "cpu: no working plugin",
         "not installed in",
         "halite plugins install cpu",
     ];

@@ -69,7 +69,7 @@ fn the_plugin_is_found_refused_when_it_was_changed_and_taken_from_python_by_its_
     fs::write(module.join("pjrt_c_api_cpu_plugin.so"), "another version").unwrap();
     let said = in_python("find");
     assert!(
-        said.contains("no plugin") && said.contains("is another version"),
+        said.contains("no working plugin") && said.contains("has SHA-256"),
         "{said}"
     );
 
@@ -147,7 +147,8 @@ fn the_users_path_is_taken_as_it_is_and_nothing_else_is_tried() {
     let error = given.ensure(&mut Quiet).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     assert!(
-        error.to_string().contains("my_plugin.so") && error.to_string().contains("give the path"),
+        error.to_string().contains("my_plugin.so")
+            && error.to_string().contains("expected the path"),
         "{error}"
     );
     assert!(
@@ -170,7 +171,7 @@ fn the_users_path_is_taken_as_it_is_and_nothing_else_is_tried() {
     );
     let said = answer(child(directory.path(), "ensure").env("HALITE_CPU_PLUGIN", "/no/such.so"));
     assert!(
-        said.contains("HALITE_CPU_PLUGIN names /no/such.so: No such file"),
+        said.contains("HALITE_CPU_PLUGIN is /no/such.so: No such file"),
         "{said}"
     );
 }
@@ -187,7 +188,7 @@ fn without_python_the_error_says_so_in_one_paragraph() {
         assert!(said.contains(place), "every place is named: {said}");
     }
     assert!(
-        said.contains("no plugin that works: ") && said.contains("halite plugins install cpu"),
+        said.contains("no working plugin: ") && said.contains("halite plugins install cpu"),
         "{said}"
     );
     let said = answer(child(directory.path(), "ensure").env("PATH", directory.path()));

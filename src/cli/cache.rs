@@ -1,4 +1,4 @@
-//! `halite cache`: compiled programs and packages that are kept for the next process.
+//! `halite cache`: the compile cache and the installed packages.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,48 +19,48 @@ use serde_json::{Value, json};
 
 use super::data;
 
-/// List, verify or remove what is kept on the disk
+/// List, verify or remove cached programs and packages
 ///
-/// Every program that an accelerator compiles is kept, and the next process that wants the same one
-/// loads it. What was not used for longest makes room. HALITE_COMPILE_CACHE says where: `on`,
-/// `off`, PATH, `readonly` or `readonly:PATH`. Plugins and data sets are installed once, and stay
-/// until they are removed here.
+/// The compile cache stores every compiled program, and later processes load it from there. The
+/// least recently used programs are removed when the cache is full. HALITE_COMPILE_CACHE configures
+/// it: `on`, `off`, PATH, `readonly` or `readonly:PATH`. Plugins and data sets are installed once,
+/// and stay until they are removed here.
 #[derive(Args, Debug)]
 pub(crate) struct Cache {
     #[command(subcommand)]
     command: CacheCommand,
-    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, global = true, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
 enum CacheCommand {
-    /// Compiled programs, the last used first; packages; and what killed processes left
+    /// List compiled programs (most recently used first), packages, and leftovers of killed processes
     List {
         /// Print JSON instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Take the digests of all packages and programs again; fails if one is damaged
+    /// Verify the digests of all packages and programs; fails if one is damaged
     Verify,
-    /// Remove compiled programs, or what the options name; a process that runs is not disturbed
+    /// Remove compiled programs, or what the options name; running processes are not affected
     Clear(Clear),
 }
 
-/// What is removed.
+/// Options of `cache clear`.
 #[derive(Args, Debug)]
 struct Clear {
-    /// Compiled programs; the default
+    /// Compiled programs (the default)
     #[arg(long)]
     programs: bool,
-    /// Packages that this version of halite does not use: others may
+    /// Packages that this version of halite does not use
     #[arg(long)]
     old: bool,
-    /// Downloads and programs that killed processes left half written
+    /// Incomplete downloads and programs of killed processes
     #[arg(long)]
     partial: bool,
-    /// All packages: plugins and data sets, which are fetched again when they are needed
+    /// All packages: plugins and data sets, which are downloaded again when they are needed
     #[arg(long)]
     packages: bool,
     /// Everything
@@ -92,7 +92,7 @@ impl Cache {
     fn open(&self) -> Result<Caches> {
         let options = CompileCacheOptions::from_environment()?;
         let off = options.access == Access::Off;
-        // What was kept before it was turned off is still there.
+        // A cache that is turned off may still have programs.
         let shown = CompileCacheOptions {
             access: if off {
                 Access::ReadWrite
@@ -104,7 +104,7 @@ impl Cache {
         let Some(programs) = CompileCache::open(&shown, self.cache_dir.as_deref())? else {
             return Err(Error::invalid(
                 "cache",
-                "there is no cache directory; name one with --cache-dir",
+                "no cache directory; set one with --cache-dir",
             ));
         };
         let state = match options.access {
@@ -140,7 +140,7 @@ fn known() -> Vec<Known> {
     PLUGINS.iter().map(plugin).chain(data).collect()
 }
 
-/// What the cache of packages holds.
+/// Contents of the package cache.
 struct Contents {
     packages: Vec<Kept>,
     partial: Vec<Stored>,
@@ -185,7 +185,7 @@ impl Clear {
         let programs = programs || all || !(old || partial || packages);
         if programs && caches.read_only {
             let message = format!(
-                "{} is read only, as HALITE_COMPILE_CACHE says",
+                "{} is read-only: HALITE_COMPILE_CACHE",
                 caches.programs.directory().display()
             );
             return Err(Error::invalid("cache", message));
@@ -224,7 +224,7 @@ impl Clear {
     }
 }
 
-/// Removes what is not in use; says what is.
+/// Removes entries, except for those in use, which it reports.
 fn remove<'a>(caches: &Caches, chosen: impl Iterator<Item = &'a Stored>) -> Result<FileCount> {
     let mut removed = FileCount::default();
     for stored in chosen {
@@ -238,7 +238,7 @@ fn remove<'a>(caches: &Caches, chosen: impl Iterator<Item = &'a Stored>) -> Resu
     Ok(removed)
 }
 
-/// Takes all digests again.
+/// Verifies all digests.
 fn verify(caches: &Caches) -> Result<()> {
     let (mut whole, mut damaged) = (0, Vec::new());
     let mut report = |what: String, reason: Option<String>| match reason {
@@ -343,7 +343,7 @@ fn list(caches: &Caches, json: bool) -> Result<()> {
     for stored in &partial {
         let state = match stored.kind {
             StoredKind::Partial { in_use: true } => "is being installed",
-            _ => "was left by a process that was killed; `halite cache clear --partial` removes it",
+            _ => "is a leftover of a killed process; `halite cache clear --partial` removes it",
         };
         say!("{} {state}, {}", stored.name, Bytes(stored.bytes));
     }

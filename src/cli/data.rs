@@ -12,19 +12,19 @@ use halite::{
     fetch,
 };
 
-/// Data sets: where they come from, and whether they are here.
+/// List or download data sets
 #[derive(Args, Debug)]
 pub(crate) struct Data {
     #[command(subcommand)]
     command: DataCommand,
-    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, global = true, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
 enum DataCommand {
-    /// The data sets that can be fetched, and which are here
+    /// List the data sets and which are installed
     List,
     /// Download data sets, and verify those already installed
     Get {
@@ -34,14 +34,14 @@ enum DataCommand {
     },
 }
 
-/// A package of data by the name that it has here.
+/// A package of data with its name in halite.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) package: &'static fetch::Package,
 }
 
-/// All there are: images, the books, GPT-2's table of byte pairs.
+/// Returns all data sets: images, books, GPT-2's byte-pair table.
 pub(super) fn sets() -> Vec<Named> {
     let digits = Digits::ALL.map(|digits| Named {
         name: digits.to_string(),
@@ -61,7 +61,7 @@ fn named(name: &str) -> Result<Named, String> {
     let sets = sets();
     let names: Vec<&str> = sets.iter().map(|set| set.name.as_str()).collect();
     let unknown = format!(
-        "there is no dataset `{name}`; there are {}",
+        "unknown data set `{name}`; expected one of {}",
         names.join(", ")
     );
     sets.iter()
@@ -84,8 +84,8 @@ impl Data {
                 );
                 for Named { name, package } in sets() {
                     let state = match cache.find(package)? {
-                        Some(_) => "here",
-                        None => "not here",
+                        Some(_) => "installed",
+                        None => "missing",
                     };
                     let size = fetch::Bytes(package.download_size()).to_string();
                     say!(
@@ -95,7 +95,7 @@ impl Data {
                     );
                 }
                 say!(
-                    "\nfetch one with `halite data get NAME`; training fetches what it needs by itself"
+                    "\ndownload one with `halite data get NAME`; training downloads what it needs"
                 );
             }
             DataCommand::Get { names } => {

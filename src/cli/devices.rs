@@ -1,4 +1,4 @@
-//! `halite devices`: what there is to run on.
+//! `halite devices`: lists the available devices.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -17,7 +17,7 @@ pub(crate) struct Devices {
     /// `plugin:PATH`
     #[arg(long, default_value = "auto", value_name = "NAME")]
     accelerator: Accelerator,
-    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 }
@@ -41,11 +41,13 @@ impl Devices {
         );
         say!("plugin      {}", opened.located);
         for reason in &opened.refused {
-            say!("not here    {reason}");
+            say!("unavailable {reason}");
         }
         if let Some(versions) = plugin.stablehlo() {
             let [major, minor, patch] = versions.minimum;
-            say!("programs    StableHLO text; portable artefacts from {major}.{minor}.{patch} on");
+            say!(
+                "programs    StableHLO text; portable artifacts from version {major}.{minor}.{patch}"
+            );
         }
         let extensions: Vec<String> = (plugin.extensions().iter())
             .map(|extension| {
@@ -57,14 +59,14 @@ impl Devices {
         say!("extensions  {}", extensions.join(", "));
         let missing = plugin.missing_functions();
         if !missing.is_empty() {
-            say!("it lacks    {}", missing.join(", "));
+            say!("missing     {}", missing.join(", "));
         }
         say!(
             "profiler    {}",
             if plugin.profiler().is_some() {
-                "its own: --profile writes an .xplane.pb too"
+                "yes: --profile writes an .xplane.pb too"
             } else {
-                "none of its own"
+                "none"
             }
         );
         say!(
@@ -112,19 +114,19 @@ impl Devices {
                 .and_then(|array| array.fetch());
             if let Err(error) = fetched.and_then(|pending| pending.wait_for(deadline)) {
                 say!(
-                    "device {} does not take a megabyte and give it back: {error}",
+                    "device {}: the round trip of 1 MB failed: {error}",
                     device.0
                 );
                 failed = true;
             }
         }
         say!(
-            "\na megabyte to each device and back\n{}",
+            "\nround trip of 1 MB to each device\n{}",
             client.metrics().report().trim_end()
         );
         if failed {
             let message = format!(
-                "{} does not work; `halite plugins check PATH` says more",
+                "{} does not work; `halite plugins check PATH` has details",
                 opened.located.path.display()
             );
             return Err(Error::new(ErrorKind::Unavailable, "devices", message));

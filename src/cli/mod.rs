@@ -1,13 +1,13 @@
-//! The command line. Parsed once here; what it does is in the modules.
+//! The command line. It is parsed here; each command has a module.
 
-/// Prints a line. A reader that has gone, as `head` does, is no reason to panic as `println!`
-/// would; what else keeps it from being written is told when the command is done.
+/// Prints a line. A closed pipe, as of `head`, is ignored, where `println!` would panic. Other
+/// errors are reported at the end of the command.
 macro_rules! say {
     ($($text:tt)*) => { $crate::cli::say_line(format_args!($($text)*)) };
 }
 
-/// Prints a line on stderr. What keeps it from being written, a pipe that nobody reads or a full
-/// disk, is no reason to end a run: `eprintln!` would panic.
+/// Prints a line on stderr. A closed pipe or a full disk is ignored, where `eprintln!` would panic
+/// and end the run.
 macro_rules! remark {
     ($($text:tt)*) => { $crate::cli::remark_line(format_args!($($text)*)) };
 }
@@ -40,25 +40,24 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[derive(Parser, Debug)]
 #[command(name = "halite", version, long_about = None, after_help = "\
 Examples:
-  halite train mnist                       train a small CNN on the handwritten digits; installs what it needs
+  halite train mnist                       train a small CNN on handwritten digits; downloads what it needs
   halite train mnist --data fashion        the same on Fashion-MNIST
-  halite train mnist --resume              go on where the last run stopped
-  halite devices                           what there is to run on
-  halite plan gpt2-124m --target tpu:v5e:4x4   does it fit TPUs that are not here, and how fast at best
-  halite plugins check PATH                whether a PJRT plugin works
+  halite train mnist --resume              continue an interrupted run
+  halite devices                           list the available devices
+  halite plan gpt2-124m --target tpu:v5e:4x4   does it fit 16 TPU chips, and how fast can it be
+  halite plugins check PATH                test a PJRT plugin
 
 Environment:
-  HALITE_CACHE_DIR      where plugins, data and compiled programs are kept
-  HALITE_COMPILE_CACHE  `off`, or where compiled programs are kept instead
-  HALITE_LOG            what is logged: `warn`, `info`, `debug`
-  HALITE_DEBUG          1: why each program is compiled, and what is worth changing
-  PJRT_DEVICE           `TPU`, `CUDA` or `CPU`: what `--accelerator auto` means
-More of them, and what they do, are in the README.")]
+  HALITE_CACHE_DIR      directory of plugins, data sets and compiled programs
+  HALITE_COMPILE_CACHE  `off`, or another directory for compiled programs
+  HALITE_LOG            log level: `warn`, `info`, `debug`
+  HALITE_DEBUG          1: log why each program is compiled, and report findings
+  PJRT_DEVICE           `TPU`, `CUDA` or `CPU`: restricts `--accelerator auto`
+The README lists all of them.")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Write what happens when to FILE, a trace for <https://ui.perfetto.dev> [default:
-    /// HALITE_PROFILE]
+    /// Write a trace of the process to FILE, for <https://ui.perfetto.dev> [default: HALITE_PROFILE]
     #[arg(long, global = true, value_name = "FILE")]
     profile: Option<PathBuf>,
 }
@@ -71,7 +70,7 @@ enum Command {
     Devices(devices::Devices),
     Plan(Box<plan::PlanCommand>),
     Plugins(plugins::Plugins),
-    /// List or fetch data sets
+    /// List or download data sets
     Data(data::Data),
     Cache(cache::Cache),
 }
@@ -79,13 +78,14 @@ enum Command {
 /// Runs the command line of this process.
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
-    // A file that may not grow is then an error of the write, with advice, and not the end of the
-    // process. (A pipe that nobody reads is: Rust's runtime ignores SIGPIPE.)
+    // A write beyond the limit on file sizes then returns an error, instead of ending the process.
     #[cfg(unix)]
     if let Err(error) =
         signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::<AtomicBool>::default())
     {
-        remark!("a limit on the size of files would end this process without a word: {error}");
+        remark!(
+            "cannot handle SIGXFSZ; a write beyond the limit on file sizes ends this process: {error}"
+        );
     }
     let from_environment = || {
         std::env::var_os("HALITE_PROFILE")
@@ -112,9 +112,8 @@ pub(crate) fn run() -> ExitCode {
         Some(Command::Cache(cache)) => cache.run(),
     };
     if Plugin::stuck_in_loader().is_some() {
-        // A constructor that hangs holds the loader's lock. The process's end waits for it, and so
-        // does a thread's first use of a variable that has a destructor: nothing else can be done
-        // here.
+        // A constructor that hangs holds the lock of the dynamic loader. A normal exit waits for it,
+        // and so does a thread's first use of a thread-local with a destructor.
         let failed = result.is_err();
         if let Err(error) = result {
             say_error(&error);
@@ -128,8 +127,7 @@ pub(crate) fn run() -> ExitCode {
     {
         Ok(code) => {
             if let Some(code) = STOPPED.get() {
-                // A compiler that nobody waits for any more may still be at work, and destructors
-                // under it end badly.
+                // An abandoned compiler thread may still run, and would crash in destructors.
                 let _ = io::stdout().flush();
                 signal_hook::low_level::exit((*code).into());
             }
@@ -139,18 +137,18 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// The exit code of a run that was asked to stop, and did.
+/// Exit code of a run that was stopped by a signal.
 static STOPPED: OnceLock<u8> = OnceLock::new();
 
-/// Why a line could not be printed; the first reason.
+/// First error of printing a line.
 static UNSAID: OnceLock<io::Error> = OnceLock::new();
 
-/// What `say!` does.
+/// Implements `say!`.
 fn say_line(line: Arguments<'_>) {
     say_part(format_args!("{line}\n"));
 }
 
-/// Prints what is not a whole line yet.
+/// Prints a part of a line.
 fn say_part(text: Arguments<'_>) {
     if let Err(error) = io::stdout()
         .write_fmt(text)
@@ -161,25 +159,25 @@ fn say_part(text: Arguments<'_>) {
     }
 }
 
-/// What `remark!` does.
+/// Implements `remark!`.
 fn remark_line(line: Arguments<'_>) {
-    // As one write, so that lines of several threads do not mix.
+    // One write, so that lines of several threads do not mix.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Whether all of the output was written: on a full disk a script would go on with half of a table.
+/// Returns an error if the output was not written completely, as on a full disk.
 fn all_said() -> halite::Result<()> {
     match UNSAID.get() {
         None => Ok(()),
         Some(error) => Err(Error::new(
             ErrorKind::Io,
             "print",
-            format!("the output could not be written whole: {error}"),
+            format!("the output is incomplete: {error}"),
         )),
     }
 }
 
-/// A whole number from 1 on, refused before anything is fetched or opened.
+/// Parses a whole number of at least 1.
 fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
     let number = text
         .parse::<T>()
@@ -188,21 +186,21 @@ fn positive<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String>
     number.ok_or_else(|| "expected a whole number of at least 1".to_string())
 }
 
-/// A spinner on a terminal, for what takes long and has no steps to count.
+/// Shows a spinner on a terminal, for long work without countable steps.
 fn waiting(message: String) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{spinner} {msg}, {elapsed}").expect("a template of our own");
     let spinner = ProgressBar::new_spinner()
         .with_style(style)
         .with_message(message);
-    // Its thread is of use on a terminal alone.
+    // The thread of the ticks is useless without a terminal.
     if !spinner.is_hidden() {
         spinner.enable_steady_tick(Duration::from_millis(200));
     }
     spinner
 }
 
-/// Says why, and ends the process at once: nothing is dropped, for what hangs would be waited for.
+/// Prints an error and exits without dropping anything, because a drop would wait for what hangs.
 fn give_up(error: &Error, code: u8) -> ! {
     say_error(error);
     let _ = io::stdout().flush();

@@ -1,4 +1,6 @@
-//! `halite plan`: compile a training step for devices that are not here.
+//! `halite plan`: compiles a training step for devices that the machine does not have.
+
+mod search;
 
 use std::{
     env,
@@ -23,7 +25,6 @@ use halite::{
 };
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{
     positive, process,
@@ -32,13 +33,11 @@ use super::{
 };
 use crate::panics;
 
-/// Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it
-/// send, how fast at best
+/// Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them
 ///
-/// The vendor's own compiler compiles the whole step, forward, backward, collectives and optimizer,
-/// and says what it needs. No device, no data, and nothing of the model's size is needed: a laptop
-/// plans for a pod. It compiles in a process of its own: a compiler that aborts, or hangs, is an
-/// error that says so.
+/// The vendor's compiler compiles the whole step: forward, backward, collectives and optimizer. This
+/// needs no device, no data, and no memory of the model's size, so that a laptop can plan for a pod.
+/// The compiler runs in a child process: if it aborts or hangs, that is an error.
 ///
 /// The exit code is 0 if the step fits, 3 if it does not, else 1.
 #[derive(Args, Debug)]
@@ -48,15 +47,14 @@ pub(crate) struct PlanCommand {
     /// `gpt2-large`, `gpt2-xl`, `llama-7b`, `llama-13b`, `llama3-8b`
     #[arg(value_name = "MODEL")]
     model: Model,
-    /// The devices: `tpu:v5e:4x4`, `tpu:v4:4x4x4,megacore`, `cuda:h100:1x8` (hosts by devices of
-    /// each), `cpu:8`
+    /// Target devices: `tpu:v5e:4x4`, `tpu:v4:4x4x4,megacore`, `cuda:h100:1x8` (hosts x devices per
+    /// host), `cpu:8`
     #[arg(long, value_name = "TARGET")]
     target: Target,
-    /// How they are arranged: axes `data`, `fsdp`, `model` and their sizes [default: `data` over
-    /// all]
+    /// Device mesh: sizes of the axes `data`, `fsdp`, `model` [default: `data` over all devices]
     #[arg(long, value_name = "AXES", conflicts_with = "search")]
     mesh: Option<MeshAxes>,
-    /// What is split over the axes: `dp`, `fsdp`, `tp`, `dp+tp`, `fsdp+tp`
+    /// Sharding strategy: `dp`, `fsdp`, `tp`, `dp+tp`, `fsdp+tp`
     #[arg(
         long,
         default_value = "dp",
@@ -64,37 +62,36 @@ pub(crate) struct PlanCommand {
         conflicts_with = "search"
     )]
     strategy: Strategy,
-    /// Samples of one step, over all devices [default: 8 for each device, 128 for the models of
-    /// images]
+    /// Samples per step, over all devices [default: 8 per device, 128 per device for image models]
     #[arg(long, value_name = "N", value_parser = positive::<usize>, allow_negative_numbers = true)]
     batch_size: Option<usize>,
     #[command(flatten)]
     transformer: TransformerArgs,
     #[command(flatten)]
     step: StepArgs,
-    /// Try several meshes and strategies, and say which fit and which is estimated fastest
+    /// Try several meshes and strategies, and report which fit and which is estimated fastest
     #[arg(long)]
     search: bool,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// How long the compiler may take for one layout before it is ended
+    /// Timeout of the compiler, per sharding
     #[arg(long, value_name = "SECONDS", default_value_t = 7200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     deadline: u64,
-    /// Print what the compiler's plugin prints, also where nothing fails
+    /// Print the output of the compiler's plugin, also if nothing fails
     #[arg(short, long)]
     verbose: bool,
-    /// Compile in this process, without a deadline, as `--profile` does too: for debuggers. A
-    /// compiler that aborts ends it
+    /// Compile in this process, without a timeout, for debugging; implied by --profile. A compiler
+    /// that aborts ends the process
     #[arg(long)]
     in_process: bool,
-    /// Fail where the compiler's plugin is missing, instead of installing it
+    /// Fail if the compiler's plugin is missing, instead of installing it
     #[arg(long)]
     offline: bool,
-    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// This is the process that compiles; which of the layouts.
+    /// Index of the sharding that this child process compiles.
     #[arg(long, hide = true, value_name = "NUMBER")]
     as_child: Option<usize>,
 }
@@ -104,10 +101,10 @@ Examples:
   halite plan gpt2-124m --target tpu:v5e:4x4                          data parallel over 16 chips
   halite plan llama-7b --target tpu:v5p:8x8x8 --strategy fsdp         does it fit 512 chips, and how fast at best
   halite plan llama-7b --target tpu:v5e:16x16 --mesh fsdp=64,model=4 --strategy fsdp+tp
-  halite plan gpt2-xl --target cuda:h100:1x8 --search                 which layout is best on eight GPUs
-The compilers are fetched on first use: libtpu 205 MB, CUDA's 234 MB.";
+  halite plan gpt2-xl --target cuda:h100:1x8 --search                 which sharding is best on eight GPUs
+The compilers are downloaded on first use: libtpu 205 MB, CUDA's 234 MB.";
 
-/// What is planned.
+/// The model of a plan.
 #[derive(Clone, Debug)]
 enum Model {
     Mlp,
@@ -126,14 +123,16 @@ impl FromStr for Model {
                 let names = TransformerConfig::NAMES.join(", ");
                 Error::invalid(
                     "model",
-                    format!("there is no model `{name}`; there are mnist-mlp, mnist-cnn, {names}"),
+                    format!(
+                        "unknown model `{name}`; expected one of mnist-mlp, mnist-cnn, {names}"
+                    ),
                 )
             }),
         }
     }
 }
 
-/// What the child says, as a line of JSON.
+/// Answer of the child process, as a line of JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer {
@@ -141,19 +140,19 @@ enum Answer {
     Error(String),
 }
 
-/// What compiles.
+/// Place where programs are compiled.
 enum Compiler {
     Here(OpenTarget),
-    /// One child for each layout.
+    /// One child process per sharding.
     InChildren(Located),
 }
 
 impl PlanCommand {
-    /// `profiled` says that what this process does is recorded.
+    /// Runs the command. With `profiled`, it compiles in this process, which is recorded.
     pub(crate) fn run(self, profiled: bool) -> Result<ExitCode> {
-        let layouts = self.layouts();
-        if let Some(layout) = self.as_child.and_then(|number| layouts.get(number)) {
-            return Ok(self.answer(layout));
+        let shardings = self.shardings();
+        if let Some(sharding) = self.as_child.and_then(|number| shardings.get(number)) {
+            return Ok(self.answer(sharding));
         }
         let (options, mut bar) = (self.open_options(), fetch::Bar::default());
         let compiler = if self.in_process || profiled {
@@ -162,9 +161,9 @@ impl PlanCommand {
             Compiler::InChildren(self.target.locate(&options, &mut bar)?)
         };
         let mut rows = Vec::new();
-        for (number, (axes, strategy)) in layouts.iter().enumerate() {
+        for (number, (axes, strategy)) in shardings.iter().enumerate() {
             let progress = if self.search {
-                format!(" ({} of {})", number + 1, layouts.len())
+                format!(" ({} of {})", number + 1, shardings.len())
             } else {
                 String::new()
             };
@@ -184,13 +183,13 @@ impl PlanCommand {
         match &rows[..] {
             [(.., Ok(plan))] if !self.search => {
                 if self.json {
-                    say!("{}", json(plan));
+                    say!("{}", search::value(plan));
                 } else {
                     say!("{plan}");
                 }
             }
             [(.., Err(error))] if !self.search => return Ok(super::say_error(error)),
-            _ => self.compare(&mut rows),
+            _ => search::compare(&mut rows, self.json),
         }
         let mut plans = rows.iter().filter_map(|(.., plan)| plan.as_ref().ok());
         Ok(match plans.next() {
@@ -208,21 +207,21 @@ impl PlanCommand {
         }
     }
 
-    /// What is planned: one, or with `--search` all that are worth it.
-    fn layouts(&self) -> Vec<(MeshAxes, Strategy)> {
+    /// Returns the shardings to plan: one, or with `--search` all candidates.
+    fn shardings(&self) -> Vec<(MeshAxes, Strategy)> {
         let devices = self.target.device_count();
         if self.search {
-            return candidates(devices);
+            return search::candidates(devices);
         }
         vec![(
             self.mesh
                 .clone()
-                .unwrap_or_else(|| axes(&[("data", devices)])),
+                .unwrap_or_else(|| search::axes(&[("data", devices)])),
             self.strategy.clone(),
         )]
     }
 
-    /// The child's part: the parent has seen to it that the plugin is there.
+    /// Runs the child's part. The parent has installed the plugin.
     fn answer(&self, (axes, strategy): &(MeshAxes, Strategy)) -> ExitCode {
         let options = OpenOptions {
             offline: true,
@@ -241,7 +240,7 @@ impl PlanCommand {
         ExitCode::SUCCESS
     }
 
-    /// The parent's part. The inner error is one of this layout, in words.
+    /// Runs the parent's part. The inner error is that of this sharding.
     fn ask(
         &self,
         number: usize,
@@ -249,7 +248,7 @@ impl PlanCommand {
         strategy: &Strategy,
         located: &Located,
     ) -> Result<Result<Plan, String>> {
-        // What is before `plan` on a command line makes a profile, and no child.
+        // Arguments before `plan` can only request a profile, which needs no child.
         let first = [
             "plan".into(),
             "--as-child".into(),
@@ -267,10 +266,10 @@ impl PlanCommand {
                     Err(_) => {}
                 },
                 Err(RecvTimeoutError::Timeout) => {
-                    let how = format!("was not done after {} s, and was ended", self.deadline);
+                    let how = format!("took more than {} s and was stopped", self.deadline);
                     break (
                         how,
-                        "give it longer with --deadline, or take another layout or a smaller model",
+                        "raise --deadline, or try another sharding or a smaller model",
                     );
                 }
                 Err(RecvTimeoutError::Disconnected) if child.panicked() => {
@@ -284,11 +283,9 @@ impl PlanCommand {
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = child.status();
                     let advice = match status.contains("SIGKILL") {
-                        true => {
-                            "the system ends processes so when memory runs out: see how much is free"
-                        }
+                        true => "this happens when the system runs out of memory",
                         false => {
-                            "another layout, batch size or precision may not meet this; --verbose shows all that it printed"
+                            "try another sharding, batch size or precision; --verbose shows its output"
                         }
                     };
                     break (format!("ended its process ({status})"), advice);
@@ -308,7 +305,7 @@ impl PlanCommand {
         )))
     }
 
-    /// Whether what the child prints on stderr is printed here too: its log is there as well.
+    /// Returns whether the stderr of the child, with its log, is printed here too.
     fn echoes(&self) -> bool {
         self.verbose || env::var_os("HALITE_LOG").is_some_and(|filter| !filter.is_empty())
     }
@@ -422,80 +419,7 @@ impl PlanCommand {
             .options(TrainingOptions::LEARNING_RATE, STEPS, clip_norm)
     }
 
-    /// Prints a table of them, and the best. Sorts them: what fits first, the fastest first of
-    /// those; then what is least too large; then what failed.
-    fn compare(&self, rows: &mut [(&MeshAxes, &Strategy, Result<Plan, String>)]) {
-        let order = |plan: &Result<Plan, String>| match plan {
-            Ok(plan) if plan.fits() => {
-                let estimate = plan.estimate.as_ref();
-                // Where there are no numbers to estimate time from, it is memory that they differ
-                // in.
-                (
-                    0,
-                    estimate.map_or(plan.required() as f64, |estimate| {
-                        estimate.step_seconds_without_overlap
-                    }),
-                )
-            }
-            Ok(plan) => (1, plan.required() as f64),
-            Err(_) => (2, 0.0),
-        };
-        rows.sort_by(|(.., a), (.., b)| {
-            let ((group, number), (other, than)) = (order(a), order(b));
-            group.cmp(&other).then(number.total_cmp(&than))
-        });
-        if self.json {
-            let value = |(axes, strategy, plan): &(&MeshAxes, &Strategy, Result<Plan, String>)| {
-                match plan {
-                    Ok(plan) => json(plan),
-                    Err(error) => {
-                        json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error})
-                    }
-                }
-            };
-            say!("{}", rows.iter().map(value).collect::<serde_json::Value>());
-            return;
-        }
-        say!(
-            "{:<10} {:<22} {:>10}  {:<5} {:>12} {:>12}  {:>9}",
-            "strategy",
-            "mesh",
-            "peak",
-            "fits",
-            "step, best",
-            "no overlap",
-            "MFU"
-        );
-        for (axes, strategy, plan) in rows.iter() {
-            let row = plan
-                .as_ref()
-                .map_or_else(|_| format!("{:>10}  failed, see below", "-"), Plan::row);
-            say!(
-                "{:<10} {:<22} {row}",
-                strategy.to_string(),
-                axes.to_string()
-            );
-        }
-        for (.., plan) in rows.iter() {
-            if let Err(error) = plan {
-                say!("\nfailed: {error}");
-            }
-        }
-        match &rows[..] {
-            [(.., Ok(best)), ..] if best.fits() && best.estimate.is_some() => {
-                say!("\nestimated fastest of what fits:\n\n{best}")
-            }
-            [(.., Ok(least)), ..] if least.fits() => {
-                say!(
-                    "\nno numbers are known of this target to estimate time from; the least memory:\n\n{least}"
-                );
-            }
-            [(.., Ok(least)), ..] => say!("\nnothing fits; nearest to it:\n\n{least}"),
-            _ => {}
-        }
-    }
-
-    /// Compiling for a pod takes a minute or two, in which something is to move.
+    /// Returns a spinner: compiling for a pod takes a minute or two.
     fn spinner(&self, message: String) -> ProgressBar {
         if self.echoes() {
             ProgressBar::hidden()
@@ -510,47 +434,6 @@ const TRANSFORMER_SAMPLES: usize = 8;
 
 /// Exit status of a plan that does not fit.
 const DOES_NOT_FIT: u8 = 3;
-
-/// As from text.
-fn axes(axes: &[(&str, usize)]) -> MeshAxes {
-    let text: Vec<String> = axes
-        .iter()
-        .map(|(name, size)| format!("{name}={size}"))
-        .collect();
-    text.join(",").parse().expect("names and sizes of our own")
-}
-
-/// Layouts worth trying on so many devices: each strategy alone, and with tensor parallelism over
-/// 2, 4 and 8.
-fn candidates(devices: usize) -> Vec<(MeshAxes, Strategy)> {
-    let (dp, fsdp, tp) = (
-        Strategy::data_parallel(),
-        Strategy::fsdp(),
-        Strategy::tensor_parallel(),
-    );
-    let mut all = vec![(axes(&[("data", devices)]), dp.clone())];
-    if devices > 1 {
-        all.push((axes(&[("fsdp", devices)]), fsdp.clone()));
-    }
-    for model in [2, 4, 8]
-        .into_iter()
-        .filter(|model| devices.is_multiple_of(*model) && devices > *model)
-    {
-        all.push((
-            axes(&[("data", devices / model), ("model", model)]),
-            dp.clone().and(tp.clone()),
-        ));
-        all.push((
-            axes(&[("fsdp", devices / model), ("model", model)]),
-            fsdp.clone().and(tp.clone()),
-        ));
-    }
-    all
-}
-
-fn json(plan: &Plan) -> serde_json::Value {
-    serde_json::to_value(plan).expect("a plan has names and numbers only")
-}
 
 #[cfg(test)]
 mod tests {
@@ -602,15 +485,5 @@ mod tests {
             assert!(!programs.contains(&planned), "{options} has no effect");
             programs.push(planned);
         }
-    }
-
-    #[test]
-    fn layouts_to_try_use_all_devices() {
-        for devices in [1, 4, 12, 256] {
-            for (axes, strategy) in candidates(devices) {
-                assert_eq!(axes.size(), Some(devices), "{strategy}");
-            }
-        }
-        assert_eq!(candidates(1).len(), 1);
     }
 }

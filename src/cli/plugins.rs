@@ -15,32 +15,30 @@ use serde_json::{Value, json};
 
 /// List, install or check PJRT plugins
 ///
-/// A plugin is a shared library that drives one kind of accelerator: it turns programs into machine
-/// code and runs them. halite knows some by name, and installs what a job needs by itself; any
-/// other is used by its path: `halite devices --accelerator plugin:PATH`.
+/// A plugin is a shared library that compiles and runs programs for one kind of accelerator. halite
+/// knows some by name, and installs those that a run needs. Any other is used by its path: `halite
+/// devices --accelerator plugin:PATH`.
 #[derive(Args, Debug)]
 pub(crate) struct Plugins {
     #[command(subcommand)]
     command: PluginsCommand,
-    /// Where packages are kept [default: HALITE_CACHE_DIR, else the platform's cache directory]
+    /// Cache directory of packages [default: HALITE_CACHE_DIR, else the platform's cache directory]
     #[arg(long, global = true, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Debug)]
 enum PluginsCommand {
-    /// The plugins that halite knows, and which are here
+    /// List the known plugins and which are installed
     List {
         /// Print JSON instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Fetch a plugin's package, verify its SHA-256, and unpack it into the cache; one that is here
-    /// is verified again
+    /// Download a plugin, verify its SHA-256, and install it; an installed one is verified again
     ///
-    /// pip downloads the pinned version from the registry it is configured for. The library is
-    /// taken only if its digest is the one that halite knows; a download that breaks off leaves
-    /// nothing behind.
+    /// pip downloads the pinned version from the registry that it is configured for. The library is
+    /// installed only if it has the known digest.
     Install {
         /// A name of `halite plugins list`
         #[arg(required = true, value_name = "NAME")]
@@ -55,7 +53,7 @@ impl Plugins {
         match self.command {
             PluginsCommand::List { json } => list(&cache, json)?,
             PluginsCommand::Install { names } => {
-                // All names are looked at before the first is fetched.
+                // All names are checked before the first download.
                 let plugins = names
                     .iter()
                     .map(|name| backends::plugin(name))
@@ -71,7 +69,7 @@ impl Plugins {
     }
 }
 
-/// What is known of one plugin.
+/// Describes a plugin as JSON and as text.
 fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String)> {
     let (system, machine) = plugin.target;
     let state = match cache.state(&plugin.package, Digests::Quick)? {
@@ -81,9 +79,7 @@ fn describe(plugin: &KnownPlugin, cache: &fetch::Cache) -> Result<(Value, String
             plugin.name
         )),
         State::Absent if plugin.runs_here() => Err("not installed".to_owned()),
-        State::Absent => Err(format!(
-            "not for this machine, but for {system} on {machine}"
-        )),
+        State::Absent => Err(format!("for {system} on {machine} only")),
     };
     let installed = plugin.package.installed_size();
     let value = json!({
@@ -154,12 +150,12 @@ fn list(cache: &fetch::Cache, json: bool) -> Result<()> {
         match found {
             Ok(located) => say!("{platform:<5} uses {located}"),
             Err(_) => {
-                say!("{platform:<5} finds none; what needs one installs the first of this platform")
+                say!("{platform:<5} has no plugin yet; the first run that needs one installs it")
             }
         }
     }
     say!(
-        "install one with `halite plugins install NAME`; see what it can do with `halite plugins check NAME`"
+        "install one with `halite plugins install NAME`; test one with `halite plugins check NAME`"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `--profile`: what happens when, as a trace; and the plugin's own profile beside it.
+//! `--profile`: a trace of this process, and the plugin's own profile next to it.
 
 use std::{cell::RefCell, fs, path::PathBuf};
 
@@ -8,7 +8,7 @@ use halite::{
 };
 use tracing_subscriber::{EnvFilter, prelude::*};
 
-/// What the one command of this process records.
+/// Recordings of this process.
 #[derive(Default)]
 struct Recording {
     trace: Option<(PathBuf, ChromeTrace)>,
@@ -16,11 +16,11 @@ struct Recording {
 }
 
 thread_local! {
-    // A plugin's profiler stays on the thread that began it.
+    // A plugin's profiler must be stopped on the thread that started it.
     static RECORDING: RefCell<Recording> = RefCell::default();
 }
 
-/// Sends what is logged to stderr, as `HALITE_LOG` says, and spans to the file, if there is one.
+/// Writes the log to stderr, filtered by `HALITE_LOG`, and spans to the file, if there is one.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -30,7 +30,7 @@ pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr);
-        // A line that cannot be logged is lost; to complain of it on stderr again would be a panic.
+        // A log line that cannot be written is dropped; reporting it on stderr would panic.
         log.without_time()
             .with_target(false)
             .log_internal_errors(false)
@@ -51,23 +51,23 @@ pub(crate) fn init(path: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Begins the profile of the plugin itself, if there is a trace and the plugin has a profiler. One
-/// that does not start is no reason not to train.
+/// Starts the profiler of the plugin, if there is a trace and the plugin has one. A profiler that
+/// does not start is reported, and the run continues.
 pub(crate) fn plugin_opened(plugin: &'static pjrt::Plugin) {
     RECORDING.with_borrow_mut(|recording| {
         if let (Some(_), Some(profiler)) = (&recording.trace, plugin.profiler()) {
             match profiler.start() {
                 Ok(profiling) => recording.plugin = Some(profiling),
-                Err(error) => remark!("the plugin's own profile is left out: {error}"),
+                Err(error) => remark!("no profile of the plugin: {error}"),
             }
         }
     });
 }
 
-/// Ends both, and writes what the plugin recorded beside the trace.
+/// Stops both recordings, and writes the plugin's profile next to the trace.
 ///
 /// # Errors
-/// If a file cannot be written, or the plugin does not give what it recorded.
+/// If a file cannot be written, or the plugin does not return its profile.
 pub(crate) fn finish() -> Result<()> {
     let Recording { trace, plugin } = RECORDING.take();
     let Some((path, trace)) = trace else {

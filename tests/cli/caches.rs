@@ -188,7 +188,9 @@ fn old_packages_are_listed_removed() {
         "{listed}"
     );
     assert!(
-        listed.contains("npm-halite-test-0.2-0123456789abcdef.1-2-3 was left by a process"),
+        listed.contains(
+            "npm-halite-test-0.2-0123456789abcdef.1-2-3 is a leftover of a killed process"
+        ),
         "{listed}"
     );
     let listed: serde_json::Value =

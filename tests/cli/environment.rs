@@ -62,16 +62,10 @@ fn accelerators_that_are_not_to_be_had_are_refused_with_those_that_are() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     for (accelerator, parts) in [
-        (
-            "abacus",
-            vec![
-                "there is none of this name; there are auto, cpu, ",
-                "plugin:PATH",
-            ],
-        ),
+        ("abacus", vec!["expected one of auto, cpu, ", "plugin:PATH"]),
         ("cpu:0", vec!["from 1 to 1024"]),
         ("cuda:1,1", vec!["device 1 is named twice"]),
-        ("plugin:", vec!["want plugin:/path/to/plugin.so"]),
+        ("plugin:", vec!["expected plugin:/path/to/plugin.so"]),
     ] {
         // A word that can mean nothing is a mistake in the command line, for which the exit code is 2.
         let ended =
@@ -96,8 +90,8 @@ fn a_plugin_that_is_missing_cut_short_or_changed_is_refused_wherever_it_is_named
         (
             Path::new("/nonexistent.so"),
             [
-                "HALITE_CPU_PLUGIN names /nonexistent.so: No such file",
-                "give the path",
+                "HALITE_CPU_PLUGIN is /nonexistent.so: No such file",
+                "expected the path",
             ],
         ),
     ] {

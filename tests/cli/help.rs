@@ -18,10 +18,10 @@ fn without_arguments_it_says_what_it_can_do() {
         Commands:
           train    Train a model
           devices  Show the devices, their memory, and the plugin behind them
-          plan     Compile a model's training step for TPUs or GPUs that are not here: does it fit, what does it send, how fast at best
+          plan     Estimate memory, communication and speed of a training step on TPUs or GPUs, without having them
           plugins  List, install or check PJRT plugins
-          data     List or fetch data sets
-          cache    List, verify or remove what is kept on the disk
+          data     List or download data sets
+          cache    List, verify or remove cached programs and packages
           help     Print this message or the help of the given subcommand(s)
 
         Options:"#]]
@@ -108,7 +108,7 @@ fn words_it_does_not_know_are_answered_with_those_it_knows() {
         ),
         (
             "data get letters",
-            vec!["there is no dataset `letters`; there are mnist, fashion, books, gpt2"],
+            vec!["unknown data set `letters`; expected one of mnist, fashion, books, gpt2"],
         ),
         ("train mnist --model rnn", vec!["'rnn'", "cnn, mlp"]),
         (

@@ -1,10 +1,9 @@
-//! `halite plan`, for targets whose compiler is the CPU's plugin; other targets are compiled for in
-//! the crate of tests.
+//! `halite plan` for CPU targets. Other targets are tested in the crate of tests.
 
 use crate::support::{halite, run};
 
 #[test]
-fn a_plan_says_what_a_step_needs_and_does() {
+fn plan_reports_memory_operations_collectives() {
     let ended = run(&mut halite(
         "plan mnist-mlp --target cpu:8 --strategy fsdp --json --offline",
     ));
@@ -24,7 +23,7 @@ fn a_plan_says_what_a_step_needs_and_does() {
         ),
         (8.0, 1024.0, 669_706.0)
     );
-    // By hand: each weight of 784x512, 512x512, 512x10 meets every sample in the forward pass, in
+    // Expected: each weight of 784x512, 512x512, 512x10 meets every sample in the forward pass, in
     // the gradient by itself, and, but for the first layer, in the gradient by its input.
     let weights = 784.0 * 512.0 + 512.0 * 512.0 + 512.0 * 10.0;
     let contractions = 2.0 * 1024.0 * (3.0 * weights - 784.0 * 512.0);
@@ -81,29 +80,29 @@ fn plan_options_are_those_of_train() {
 }
 
 #[test]
-fn a_search_tries_layouts_and_puts_those_first_that_fit() {
+fn search_lists_shardings_that_fit_first() {
     let ended = run(&mut halite(
         "plan mnist-mlp --target cpu:4 --search --offline",
     ));
     assert!(ended.status.success(), "{}", ended.stderr);
-    // Of CPUs no numbers are known, so nothing is said of time.
+    // There is no time estimate for CPUs.
     for word in [
         "fsdp=4",
         "data=2,model=2",
         "dp+tp",
-        "no numbers are known of this target",
-        "the least memory",
+        "no time estimate for this target",
+        "least memory",
     ] {
         assert!(ended.stdout.contains(word), "{word} in\n{}", ended.stdout);
     }
 }
 
 #[test]
-fn what_cannot_be_planned_says_why() {
+fn invalid_plans_are_errors_with_reasons() {
     let cases = [
         (
             "plan gpt9 --target cpu:8",
-            vec!["there is no model `gpt9`", "gpt2-124m"],
+            vec!["unknown model `gpt9`", "gpt2-124m"],
         ),
         ("plan mnist-mlp --target tpu:v9:2x2", vec!["tpu:v9:2x2"]),
         (

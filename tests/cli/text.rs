@@ -165,7 +165,7 @@ fn an_output_that_cannot_be_written_is_an_error_at_the_end() {
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let error = String::from_utf8(ended.stderr).unwrap();
     assert!(
-        error.contains("print: the output could not be written whole: No space left on device"),
+        error.contains("print: the output is incomplete: No space left on device"),
         "{error}"
     );
 }

@@ -367,7 +367,7 @@ fn event_that_never_fires_is_a_deadline_of_devices() {
     let plugin = Faulty::new("never-ready");
     plugin
         .devices()
-        .fails_with(&["does not take a megabyte", "3s"]);
+        .fails_with(&["the round trip of 1 MB failed", "3s"]);
 }
 
 #[test]
@@ -403,9 +403,9 @@ fn unreadable_deadline_is_refused() {
         deadline: "soon",
         ..Faulty::new("null-table")
     };
-    plugin
-        .devices()
-        .fails_with(&["HALITE_PLUGIN_DEADLINE is `soon`; it is a whole number of seconds"]);
+    plugin.devices().fails_with(&[
+        "HALITE_PLUGIN_DEADLINE is `soon`; expected a positive whole number of seconds",
+    ]);
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! `halite plan --search`: the shardings to try, and their comparison.
+
+use halite::{MeshAxes, Result, plan::Plan, train::Strategy};
+use serde_json::json;
+
+/// One sharding with its plan, or the reason why it has none.
+pub(super) type Row<'a> = (&'a MeshAxes, &'a Strategy, Result<Plan, String>);
+
+/// Sorts the plans and prints them as a table, with details of the best: first those that fit,
+/// fastest first; then those that exceed the memory, by size; then failures.
+pub(super) fn compare(rows: &mut [Row<'_>], as_json: bool) {
+    let order = |plan: &Result<Plan, String>| match plan {
+        Ok(plan) if plan.fits() => {
+            let estimate = plan.estimate.as_ref();
+            // Without a time estimate they are compared by memory.
+            (
+                0,
+                estimate.map_or(plan.required() as f64, |estimate| {
+                    estimate.step_seconds_without_overlap
+                }),
+            )
+        }
+        Ok(plan) => (1, plan.required() as f64),
+        Err(_) => (2, 0.0),
+    };
+    rows.sort_by(|(.., a), (.., b)| {
+        let ((group, number), (other, than)) = (order(a), order(b));
+        group.cmp(&other).then(number.total_cmp(&than))
+    });
+    if as_json {
+        let row = |(axes, strategy, plan): &Row<'_>| match plan {
+            Ok(plan) => value(plan),
+            Err(error) => {
+                json!({"mesh": axes.to_string(), "strategy": strategy.to_string(), "error": error})
+            }
+        };
+        say!("{}", rows.iter().map(row).collect::<serde_json::Value>());
+        return;
+    }
+    say!(
+        "{:<10} {:<22} {:>10}  {:<5} {:>12} {:>12}  {:>9}",
+        "strategy",
+        "mesh",
+        "peak",
+        "fits",
+        "step, best",
+        "no overlap",
+        "MFU"
+    );
+    for (axes, strategy, plan) in rows.iter() {
+        let row = plan
+            .as_ref()
+            .map_or_else(|_| format!("{:>10}  failed, see below", "-"), Plan::row);
+        say!(
+            "{:<10} {:<22} {row}",
+            strategy.to_string(),
+            axes.to_string()
+        );
+    }
+    for (.., plan) in rows.iter() {
+        if let Err(error) = plan {
+            say!("\nfailed: {error}");
+        }
+    }
+    match &rows[..] {
+        [(.., Ok(best)), ..] if best.fits() && best.estimate.is_some() => {
+            say!("\nestimated fastest that fits:\n\n{best}")
+        }
+        [(.., Ok(least)), ..] if least.fits() => {
+            say!("\nno time estimate for this target; least memory:\n\n{least}");
+        }
+        [(.., Ok(least)), ..] => say!("\nnothing fits; smallest:\n\n{least}"),
+        _ => {}
+    }
+}
+
+/// Builds a mesh from axes of our own.
+pub(super) fn axes(axes: &[(&str, usize)]) -> MeshAxes {
+    let text: Vec<String> = axes
+        .iter()
+        .map(|(name, size)| format!("{name}={size}"))
+        .collect();
+    text.join(",").parse().expect("valid names and sizes")
+}
+
+/// Returns the shardings that `--search` tries: each strategy alone, and with tensor parallelism
+/// over 2, 4 and 8 devices.
+pub(super) fn candidates(devices: usize) -> Vec<(MeshAxes, Strategy)> {
+    let (dp, fsdp, tp) = (
+        Strategy::data_parallel(),
+        Strategy::fsdp(),
+        Strategy::tensor_parallel(),
+    );
+    let mut all = vec![(axes(&[("data", devices)]), dp.clone())];
+    if devices > 1 {
+        all.push((axes(&[("fsdp", devices)]), fsdp.clone()));
+    }
+    for model in [2, 4, 8]
+        .into_iter()
+        .filter(|model| devices.is_multiple_of(*model) && devices > *model)
+    {
+        all.push((
+            axes(&[("data", devices / model), ("model", model)]),
+            dp.clone().and(tp.clone()),
+        ));
+        all.push((
+            axes(&[("fsdp", devices / model), ("model", model)]),
+            fsdp.clone().and(tp.clone()),
+        ));
+    }
+    all
+}
+
+/// Returns a plan as JSON.
+pub(super) fn value(plan: &Plan) -> serde_json::Value {
+    serde_json::to_value(plan).expect("a plan has names and numbers only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_use_all_devices() {
+        for devices in [1, 4, 12, 256] {
+            for (axes, strategy) in candidates(devices) {
+                assert_eq!(axes.size(), Some(devices), "{strategy}");
+            }
+        }
+        assert_eq!(candidates(1).len(), 1);
+    }
+}
