@@ -1,84 +1,36 @@
 //! Compiling traced functions, once per combination of input types, and running them on arrays.
 
+mod background;
+mod cache;
+mod lower;
+mod report;
+mod spec;
+
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::HashSet,
     fmt,
     panic::Location,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 pub use halite_core::Stages;
 use halite_core::{
-    Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, Error, HostArray,
-    InputChange, LargeBuffer, Launch, Loaded, Mesh, Narrowing, PartitionSpec, Program, Reason,
-    Result, Sharding, TensorType,
+    Arg, Array, Client, CompileCause, CompileOptions, DType, DTypePolicy, Error, Launch, Loaded,
+    Mesh, PartitionSpec, Reason, Result, TensorType,
     tree::{Empty, Family, Path, Tree},
 };
-use halite_ir::{Graph, Interface, Op, Port};
 
+use self::{
+    background::{Begun, Timed},
+    cache::{Border, Compiled, known, what_changed},
+    report::largest,
+};
+pub use self::{lower::Lowered, spec::ArraySpec};
 use crate::{Tensor, Trace};
-
-/// Type and layout of an array that a program takes or gives.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ArraySpec {
-    /// Element type and dimensions of the whole.
-    pub ty: TensorType,
-    /// How it lies over devices.
-    pub sharding: Arc<Sharding>,
-    /// The element type that devices hold: see [`Array::stored`].
-    pub stored: DType,
-}
-
-impl ArraySpec {
-    /// Of this type, as which devices hold it, by this layout.
-    pub fn new(ty: TensorType, sharding: &Arc<Sharding>) -> Self {
-        ArraySpec {
-            stored: ty.dtype(),
-            ty,
-            sharding: sharding.clone(),
-        }
-    }
-
-    /// What `array` is.
-    pub fn of(array: &Array) -> Self {
-        ArraySpec {
-            ty: array.ty().clone(),
-            sharding: array.sharding().clone(),
-            stored: array.stored(),
-        }
-    }
-
-    /// The same, of which devices hold elements of this type.
-    pub fn stored_as(mut self, stored: DType) -> Self {
-        self.stored = stored;
-        self
-    }
-
-    fn is(&self, array: &Array) -> bool {
-        (Arc::ptr_eq(&self.sharding, array.sharding()) || self.sharding == *array.sharding())
-            && self.ty == *array.ty()
-            && self.stored == array.stored()
-    }
-}
-
-impl fmt::Display for ArraySpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.ty)?;
-        if self.stored != self.ty.dtype() {
-            write!(f, " kept as {}", self.stored)?;
-        }
-        if self.sharding.mesh().size() == 1 {
-            Ok(())
-        } else {
-            write!(f, " by {}", self.sharding)
-        }
-    }
-}
 
 /// The leaves of a family, as tensors of a trace.
 pub type Traced<'t, F> = <F as Family>::Of<Tensor<'t>>;
@@ -158,104 +110,6 @@ pub struct Jit<S: Family, I: Family, O: Family> {
 
 /// How many programs a function keeps, if nobody says otherwise.
 const DEFAULT_LIMIT: usize = 64;
-
-/// A program with what is known of its border.
-struct Compiled<O: Family> {
-    border: Border<O>,
-    /// What it is given after state and inputs at every launch.
-    hyperparameters: Vec<Array>,
-    loaded: Loaded,
-    stages: Stages,
-}
-
-/// A program that a thread is compiling.
-struct Begun<O: Family> {
-    border: Border<O>,
-    stages: Stages,
-    thread: Joined,
-}
-
-/// A compiled program, and how long compiling it took.
-type Timed = (Loaded, Duration);
-
-/// A thread that compiles. A process that ends while a compiler is at work may end badly, so it is
-/// waited for also where nobody wants the program any more.
-struct Joined(Option<JoinHandle<Result<Timed>>>);
-
-impl Joined {
-    fn join(mut self) -> Result<Timed> {
-        let thread = self.0.take().expect("it is waited for once");
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-
-    fn is_finished(&self) -> bool {
-        self.0.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-}
-
-impl Drop for Joined {
-    fn drop(&mut self) {
-        _ = self.0.take().map(JoinHandle::join);
-    }
-}
-
-/// What a program takes and gives.
-struct Border<O: Family> {
-    state: Vec<Input>,
-    inputs: Vec<Input>,
-    outputs: Vec<ArraySpec>,
-    shape: O::Of<()>,
-    hyperparameters: Vec<(ArraySpec, HostArray)>,
-}
-
-/// A leaf of the state or of the inputs of a program: where it is in its tree, and what it is.
-type Input = (Path, ArraySpec);
-
-impl<O: Family> Border<O> {
-    /// Whether these are the trees that it was made for.
-    fn is<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
-        &self,
-        state: &S,
-        inputs: &I,
-    ) -> bool {
-        fits(&self.state, state, |known, spec| known == spec)
-            && fits(&self.inputs, inputs, |known, spec| known == spec)
-    }
-}
-
-/// Whether the leaves of `tree` are where the known ones are, and what those are.
-fn fits<T: Tree>(known: &[Input], tree: &T, is: impl Fn(&ArraySpec, &T::Leaf) -> bool) -> bool {
-    let mut left = known.iter();
-    let mut fits = true;
-    tree.for_each(|path, leaf| {
-        fits = fits
-            && left
-                .next()
-                .is_some_and(|(at, spec)| at == path && is(spec, leaf))
-    });
-    fits && left.next().is_none()
-}
-
-/// A traced function as a program, with the layout of what it takes and gives.
-#[derive(Debug)]
-pub struct Lowered<O> {
-    /// What is computed, simplified: what the program's text was made from.
-    pub graph: Graph,
-    /// The program: StableHLO and the types on its border.
-    pub program: Program,
-    /// What it takes after the state and the inputs: the [hyperparameters](Trace::hyperparameter),
-    /// one array for each of their element types, with their values in the order in which they were
-    /// first asked for.
-    pub hyperparameters: Vec<(ArraySpec, HostArray)>,
-    /// Its outputs, state excluded.
-    pub outputs: Vec<ArraySpec>,
-    /// The shape of the outputs.
-    pub shape: O,
-    /// How long tracing and printing took.
-    pub stages: Stages,
-}
 
 impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     /// `function` from `(state, inputs)` to `(next state, outputs)`. It is traced at the first
@@ -651,17 +505,6 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn find(&self, state: &S::Of<Array>, inputs: &I::Of<&Array>) -> Option<Arc<Compiled<O>>> {
-        let mut programs = self.programs();
-        let index = programs.iter().rposition(|compiled| {
-            let border = &compiled.border;
-            fits(&border.state, state, ArraySpec::is)
-                && fits(&border.inputs, inputs, |spec, array| spec.is(array))
-        })?;
-        programs[index..].rotate_left(1);
-        programs.last().cloned()
-    }
-
     #[track_caller]
     fn compile_for(
         &self,
@@ -722,31 +565,6 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         });
         self.keep(compiled.clone());
         Ok(compiled)
-    }
-
-    /// Adds a program to those that are kept, in place of the least recently used one if there are
-    /// too many.
-    fn keep(&self, compiled: Arc<Compiled<O>>) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.trace += compiled.stages.trace;
-        spent.print += compiled.stages.print;
-        spent.compile += compiled.stages.compile;
-        drop(spent);
-        let mut programs = self.programs();
-        programs.push(compiled);
-        let surplus = programs.len().saturating_sub(self.limit);
-        let evicted: Vec<_> = programs.drain(..surplus).collect();
-        drop(programs);
-        if !evicted.is_empty() && self.evictions.fetch_add(evicted.len() as u64, Relaxed) == 0 {
-            halite_core::warning!(
-                "`{}` ({}) is compiled for more than {} combinations of input types; the least recently used \
-                 program is dropped, now and whenever another one is added, and compiled again when it is called \
-                 for. Pad inputs to fewer shapes, or raise `Jit::max_programs`",
-                self.name,
-                self.origin,
-                self.limit
-            );
-        }
     }
 
     /// Logs the warnings of a trace that were not logged before.
@@ -838,26 +656,6 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         ))
     }
 
-    /// The program for these inputs out of the background, if it is there: waits until it is
-    /// compiled.
-    fn take_begun(
-        &self,
-        state: &S::Of<ArraySpec>,
-        inputs: &I::Of<ArraySpec>,
-    ) -> Option<(Border<O>, Stages, Result<Timed>)> {
-        let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = all
-            .iter()
-            .position(|begun| begun.border.is(state, inputs))?;
-        let Begun {
-            border,
-            stages,
-            thread,
-        } = all.swap_remove(index);
-        drop(all);
-        Some((border, stages, thread.join()))
-    }
-
     fn mesh_of(&self, specs: &[&ArraySpec]) -> Result<Arc<Mesh>> {
         let known = self
             .mesh
@@ -888,57 +686,6 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             }
         }
         Ok(mesh.clone())
-    }
-
-    /// Says which axes of sharding constraints the mesh does not have: they may be misspelt.
-    fn note_missing_axes(&self, graph: &Graph, mesh: &Mesh) {
-        fn missing<'g>(graph: &'g Graph, mesh: &Mesh, found: &mut BTreeSet<&'g str>) {
-            for node in graph.nodes() {
-                if let Op::ShardingConstraint(spec) = &node.op {
-                    found.extend(
-                        spec.all_axes()
-                            .map(|axis| &**axis)
-                            .filter(|axis| mesh.axis(axis).is_none()),
-                    );
-                }
-                node.op
-                    .regions()
-                    .into_iter()
-                    .for_each(|region| missing(region, mesh, found));
-            }
-        }
-        let mut axes = BTreeSet::new();
-        missing(graph, mesh, &mut axes);
-        if !axes.is_empty() && mesh.size() > 1 {
-            tracing::info!(
-                "`{}`: sharding constraints name the axes {axes:?}, which {mesh} does not have",
-                self.name
-            );
-        }
-    }
-
-    fn check_state(&self, cx: &Trace, state: &S::Of<ArraySpec>, next: &Traced<'_, S>) {
-        if let Err(error) = halite_core::tree::same_structure(state, next) {
-            cx.fail(
-                "state",
-                format!("the next state is no longer shaped like the state: {error}"),
-                None,
-            );
-            return;
-        }
-        for ((path, old), new) in state.named().into_iter().zip(next.leaves()) {
-            if !new.is_error() && new.ty() != old.ty {
-                cx.fail(
-                    "state",
-                    format!(
-                        "`{path}` is {}, and after the step {}; a state keeps its types",
-                        old.ty,
-                        new.ty()
-                    ),
-                    None,
-                );
-            }
-        }
     }
 }
 
@@ -983,68 +730,4 @@ impl<S: Family, I: Family, O: Family> fmt::Debug for Jit<S, I, O> {
             self.compiles()
         )
     }
-}
-
-/// The leaves of a tree, to find it again.
-fn known(tree: &impl Tree<Leaf = ArraySpec>) -> Vec<Input> {
-    let mut known = Vec::new();
-    tree.for_each(|path, spec| known.push((path.clone(), spec.clone())));
-    known
-}
-
-/// What makes a function that is compiled already be compiled again.
-fn what_changed(known: Vec<&ArraySpec>, new: Vec<(String, &ArraySpec)>) -> Reason {
-    let (from, to) = (known.len(), new.len());
-    if from != to {
-        return Reason::Arranged { from, to };
-    }
-    let changes: Vec<InputChange> = (known.into_iter().zip(new))
-        .filter(|(old, (_, new))| old != new)
-        .map(|(old, (path, new))| InputChange {
-            path,
-            from: (old.ty.clone(), old.sharding.clone()),
-            to: (new.ty.clone(), new.sharding.clone()),
-        })
-        .collect();
-    if changes.is_empty() {
-        Reason::Arranged { from, to }
-    } else {
-        Reason::InputChanged(changes)
-    }
-}
-
-/// The largest tensors of a program, largest first: its inputs, as one device sees them, and what
-/// it computes, whole.
-fn largest<'a>(
-    graph: &Graph,
-    inputs: impl Iterator<Item = (String, &'a TensorType)>,
-) -> Vec<LargeBuffer> {
-    const NAMED: usize = 6;
-    let named = inputs.map(|(path, ty)| (ty, None, Some(path), None));
-    let computed = graph.nodes().iter().flat_map(|node| {
-        node.results
-            .iter()
-            .map(|&value| (graph.ty(value), Some(node.op.name()), None, node.origin))
-    });
-    let mut all: Vec<_> = named.chain(computed).collect();
-    // What has no size in this process's address space is the largest.
-    all.sort_by_key(|(ty, ..)| std::cmp::Reverse(ty.checked_bytes().unwrap_or(usize::MAX)));
-    let buffer = |(ty, op, path, line): (
-        &TensorType,
-        Option<&str>,
-        Option<String>,
-        Option<&'static Location<'static>>,
-    )| {
-        let what = match path {
-            Some(path) if path.is_empty() => "the input".to_string(),
-            Some(path) => format!("`{path}`"),
-            None => op.expect("what is no input is computed").to_string(),
-        };
-        LargeBuffer {
-            what,
-            ty: ty.clone(),
-            line,
-        }
-    };
-    all.into_iter().take(NAMED).map(buffer).collect()
 }
