@@ -77,7 +77,7 @@ pub use halite_backends as backends;
 pub use halite_core as core;
 pub use halite_core::{
     Array, Client, Collective, CollectiveExt, Compilation, CompileOptions, DType, DTypePolicy,
-    DeviceId, Error, ErrorKind, FlagValue, HostArray, LaunchObserver, LossScale, Mesh, MeshAxes,
+    DeviceId, Error, ErrorKind, FlagValue, HostArray, LaunchObserver, LossScale, Mesh, MeshShape,
     Observer, PartitionSpec, Pending, Placement, QueuedLaunch, ReduceOp, Result, Sharding,
     TensorType,
     tree::{self, Tree},

@@ -32,6 +32,7 @@ mod text;
 
 use std::time::{Duration, Instant};
 
+use halite_core::Narrowing;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -227,6 +228,30 @@ impl Plan {
     }
 }
 
+/// Lowers the training step of `task` for `model` with `optimizer` as [`lower_step`] does, with the
+/// capabilities of `target`: the program that a trainer compiles on such devices with these
+/// options.
+///
+/// # Errors
+/// As [`lower_step`].
+pub fn lower<K: Task, O: Optimizer>(
+    target: &OpenTarget,
+    task: K,
+    model: <K::Model as Family>::Of<Param>,
+    optimizer: O,
+    batch: &[TensorType],
+    options: &LowerOptions,
+) -> Result<LoweredStep>
+where
+    <K::Model as Family>::Of<Param>: Send + Sync,
+{
+    let options = LowerOptions {
+        capabilities: Narrowing::on(target.target().platform()),
+        ..options.clone()
+    };
+    lower_step(task, model, optimizer, batch, &options)
+}
+
 /// Plans the training step of `task` for `model` with `optimizer` on `target`: lowers it as
 /// [`lower_step`] does, compiles it, and reads what the compiler says. `batch` are the types of the
 /// fields of a batch over all devices.
@@ -263,7 +288,7 @@ where
         .and_then(|ty| ty.dims().first())
         .copied()
         .unwrap_or(0);
-    let lowered = lower_step(task, model, optimizer, batch, options)?;
+    let lowered = lower(target, task, model, optimizer, batch, options)?;
     let mut plan = Plan {
         target: target.target().to_string(),
         device: target.device_kind().to_string(),

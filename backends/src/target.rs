@@ -27,7 +27,7 @@ pub use tpu::{TpuGeneration, TpuTarget};
 use std::{fmt, str::FromStr, sync::Arc};
 
 use halite_core::{
-    CompileOptions, DeviceId, Error, ErrorKind, Mesh, Program, ProgramMemory, Result, Shortage,
+    CompileOptions, DeviceId, Error, ErrorKind, MeshShape, Program, ProgramMemory, Result, Shortage,
 };
 use halite_fetch::{Bytes, Cache, Progress};
 use halite_pjrt::{CompiledProgram, DeviceDescription, OptionValue, Plugin, Topology};
@@ -273,40 +273,26 @@ impl OpenTarget {
         }
     }
 
-    /// The first of [`devices`](Self::devices) as a mesh of these axes, the last of which changes
-    /// fastest.
+    /// The shape of a mesh of these axes over the first of [`devices`](Self::devices), the last
+    /// axis fastest.
     ///
     /// # Errors
-    /// If the axes multiply to more devices than there are.
+    /// As [`MeshShape::new`]; if the mesh has more devices than the target.
     pub fn mesh<N: Into<Arc<str>>>(
         &self,
         axes: impl IntoIterator<Item = (N, usize)>,
-    ) -> Result<Arc<Mesh>> {
-        let axes: Vec<(Arc<str>, usize)> = axes
-            .into_iter()
-            .map(|(name, size)| (name.into(), size))
-            .collect();
-        let size = axes
-            .iter()
-            .try_fold(1usize, |size, (_, axis)| size.checked_mul(*axis));
-        match size {
-            Some(size) if size <= self.devices.len() => {
-                Ok(Arc::new(Mesh::new(axes, self.ids().take(size))?))
-            }
-            _ => {
-                let axes: Vec<String> = axes
-                    .iter()
-                    .map(|(name, size)| format!("{name}={size}"))
-                    .collect();
-                let message = format!(
-                    "a mesh of {} is more than the {} devices of {}",
-                    axes.join(", "),
-                    self.devices.len(),
-                    self.target
-                );
-                Err(Error::invalid("mesh", message))
-            }
+    ) -> Result<MeshShape> {
+        let mesh = MeshShape::new(axes)?;
+        if mesh.size() <= self.devices.len() {
+            return Ok(mesh);
         }
+        let message = format!(
+            "{mesh:#} needs {} devices, but {} has {}",
+            mesh.size(),
+            self.target,
+            self.devices.len()
+        );
+        Err(Error::invalid("mesh", message))
     }
 
     /// Compiles for these devices. Empty `options.devices` means the first of

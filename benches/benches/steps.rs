@@ -8,7 +8,7 @@ use std::sync::Arc;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 use halite::{
-    Array, Client, HostArray, Mesh, MeshAxes, Param, Sharding,
+    Array, Client, HostArray, Mesh, MeshShape, Param, Sharding,
     backends::Accelerator,
     models::{Cnn, Mlp},
     nn::{Adam, Optimizer, Sgd},
@@ -44,7 +44,7 @@ fn wide_cnn(client: &Client) -> Bare<WideCnn<()>, Sgd> {
 
 /// The CNN of `halite train mnist` over eight devices: 26 arrays of state, two of a batch.
 fn sharded(client: &Client, strategy: &str, axes: &str) -> Bare<Cnn<()>, Adam> {
-    let axes: MeshAxes = axes.parse().expect("axes");
+    let axes: MeshShape = axes.parse().expect("axes");
     let mesh = Arc::new(Mesh::new(axes, client.local_devices()).expect("eight devices"));
     let (x, y) = (data(&[64, 28, 28, 1]), labels([64], 10));
     Bare::over(

@@ -208,7 +208,7 @@ where
         let specs: HashMap<String, PartitionSpec> = specs
             .named()
             .into_iter()
-            .map(|(path, spec)| (path, spec.sharding.spec().clone()))
+            .map(|(path, spec)| (path, spec.spec.clone()))
             .collect();
         let (params, rule) = (model.clone(), optimizer.clone());
         let first = Jit::<Empty<()>, Leaf<()>, State<M, O::Slot, ()>>::function(
@@ -248,7 +248,8 @@ where
                 )
             },
         )
-        .named("step");
+        .named("step")
+        .axis_roles(strategy.axis_roles(mesh));
         let key = Array::upload(
             client,
             &HostArray::from_slice(&rng::key(0), [2])?,

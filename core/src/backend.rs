@@ -34,7 +34,9 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{Error, ErrorKind, HostBytes, ProgramFacts, ProgramKey, Result, TensorType, Tiling};
+use crate::{
+    Error, ErrorKind, HloSharding, HostBytes, ProgramFacts, ProgramKey, Result, TensorType,
+};
 
 /// A driver of one kind of accelerator: the family of types that belong together.
 ///
@@ -271,10 +273,10 @@ pub trait Executable<B: Backend>: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver does not report it.
-    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
+    fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
         Err(Error::new(
             ErrorKind::Unsupported,
-            "output tilings",
+            "output shardings",
             "this backend does not report them",
         ))
     }

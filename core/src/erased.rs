@@ -5,8 +5,8 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 
 use crate::{
     Arg, Backend, Buffer, CompileOptions, Device, DeviceBuffer, DeviceId, Error, Event, Executable,
-    HostBytes, Launch, Launched, OnFetched, OnReady, Placement, Platform, Program, ProgramKey,
-    ProgramMemory, Result, Signature, TensorType, Tiling, client::Session,
+    HloSharding, HostBytes, Launch, Launched, OnFetched, OnReady, Placement, Platform, Program,
+    ProgramKey, ProgramMemory, Result, Signature, TensorType, client::Session,
 };
 
 pub(crate) trait AnyEvent: Send + Sync {
@@ -148,7 +148,7 @@ pub(crate) trait AnyExecutable: Debug + Send + Sync {
     fn serialize(&self) -> Result<Vec<u8>>;
     fn memory(&self) -> Result<ProgramMemory>;
     fn cost(&self) -> Result<Vec<(String, f64)>>;
-    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>>;
+    fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>>;
     fn optimized(&self) -> Result<(String, Vec<u8>)>;
 }
 
@@ -223,8 +223,8 @@ impl<B: Backend> AnyExecutable for Typed<B> {
     fn cost(&self) -> Result<Vec<(String, f64)>> {
         self.executable.cost()
     }
-    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
-        self.executable.output_tilings()
+    fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
+        self.executable.output_shardings()
     }
     fn optimized(&self) -> Result<(String, Vec<u8>)> {
         self.executable.optimized()

@@ -74,6 +74,6 @@ pub use pending::Pending;
 pub use policy::{DTypePolicy, LossScale, Narrowing};
 pub use program_cache::{CachedProgram, Compiled, ProgramCache, ProgramKey};
 pub use program_facts::ProgramFacts;
-pub use sharding::{Mesh, MeshAxes, PartitionSpec, Sharding, Tiling, list_axes};
+pub use sharding::{HloSharding, Mesh, MeshShape, PartitionSpec, Sharding, list_axes};
 pub use tensor_type::TensorType;
 pub use tree::{Family, Tree};

@@ -88,6 +88,7 @@
 #![forbid(unsafe_code)]
 
 mod array_collectives;
+mod axis_roles;
 mod check;
 mod collectives;
 mod context;
@@ -100,6 +101,7 @@ mod init;
 mod jit;
 mod layers;
 mod losses;
+mod lower;
 mod mean;
 mod metrics;
 mod ops;
@@ -117,13 +119,14 @@ mod trace;
 mod transformer;
 
 pub use array_collectives::ArrayCollectives;
+pub use axis_roles::{AxisRole, AxisRoles};
 pub use collectives::Over;
 pub use context::ClassTarget;
 pub use control::ScanOptions;
 pub use conv::{ConvOptions, Padding};
 pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
-pub use jit::{ArraySpec, Jit, Lowered, Stages, Traced};
+pub use jit::{ArraySpec, Jit, Stages};
 pub use layers::{
     Activation, Attention, BatchNorm, Conv, Conv1d, Conv2d, Conv3d, Dropout, Each, Embedding,
     FromHeads, GroupNorm, LayerNorm, Linear, Mask, RmsNorm, Rotary, Rotation, Stack, ToHeads,
@@ -133,6 +136,7 @@ pub use losses::{
     CrossEntropy, bce_with_logits, bce_with_logits_each, cross_entropy, huber, huber_each,
     kl_divergence, mae, mae_each, mse, mse_each, soft_cross_entropy,
 };
+pub use lower::{Function, Lowered, ShardedType, Traced, lower};
 pub use mean::Mean;
 pub use metrics::{accuracy, correct, top_k_accuracy};
 pub use ops::Operand;

@@ -7,7 +7,7 @@
 use std::{panic::Location, sync::Arc};
 
 use halite_core::{
-    Mesh, PartitionSpec, TensorType, list_axes,
+    Mesh, MeshShape, PartitionSpec, TensorType, list_axes,
     tree::{Of, Tree, same_structure},
 };
 use halite_ir::{Axes, Op, ShardMap, Stuck, Varying, varying};
@@ -30,7 +30,7 @@ pub struct Manual {
 
 impl Manual {
     /// All axes of `mesh`.
-    pub fn over(mesh: &Mesh) -> Self {
+    pub fn over(mesh: &MeshShape) -> Self {
         Manual {
             mesh: mesh
                 .axes()
@@ -52,6 +52,12 @@ impl Manual {
     pub fn unchecked(mut self) -> Self {
         self.checked = false;
         self
+    }
+}
+
+impl From<&MeshShape> for Manual {
+    fn from(mesh: &MeshShape) -> Self {
+        Manual::over(mesh)
     }
 }
 

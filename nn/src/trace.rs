@@ -32,6 +32,8 @@ pub struct Trace {
     /// The user's call of the layer that is being traced, if any.
     site: Cell<Option<&'static Location<'static>>>,
     pub(crate) context: crate::context::Context,
+    /// Mesh axes in each role, if they are bound.
+    pub(crate) axis_roles: RefCell<Option<crate::AxisRoles>>,
 }
 
 /// A mistake found while tracing: its location, operation and message.

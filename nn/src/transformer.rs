@@ -30,12 +30,12 @@ mod config;
 
 use std::panic::Location;
 
-use halite_core::{PartitionSpec, Result, Tree};
+use halite_core::{Result, Tree};
 
 pub use self::config::{MlpKind, NormKind, Positions, TransformerConfig};
 use crate::{
-    Activation, Attention, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param, RmsNorm,
-    Rotary, Rotation, Stack, Tensor,
+    Activation, Attention, AxisRole, Dropout, Embedding, Init, LayerNorm, Linear, Mask, Param,
+    RmsNorm, Rotary, Rotation, Stack, Tensor,
 };
 
 /// A decoder-only transformer: from tokens to logits of the token that comes next.
@@ -196,35 +196,20 @@ impl<'t> Transformer<Tensor<'t>> {
                 );
             }
         }
-        x = by_samples(Dropout::new(config.dropout).forward(x));
+        x = shard_by_samples(Dropout::new(config.dropout).forward(x));
         let block = |block: &Block<Tensor<'t>>, x| {
-            by_samples(block.forward(by_samples(x), Mask::Causal, rotation))
+            shard_by_samples(block.forward(shard_by_samples(x), Mask::Causal, rotation))
         };
         let x = self.blocks.scan_with(cx, config.remat, x, block);
-        by_samples(self.norm.forward(x))
+        shard_by_samples(self.norm.forward(x))
     }
 }
 
-/// `x: [batch, ..]`, laid by samples wherever a mesh has axes for them. Weights that are fully
-/// sharded lie over the same axes; without this the compiler may split what flows between blocks as
-/// it finds the weights split, and keep all samples on every device.
-fn by_samples(x: Tensor<'_>) -> Tensor<'_> {
-    let manual = x.trace().manual();
-    let is_manual = |axis: &str| {
-        manual
-            .iter()
-            .flat_map(|manual| &manual.axes)
-            .any(|(name, _)| **name == *axis)
-    };
-    let axes: Vec<&str> = ["replica", "data", "fsdp"]
-        .into_iter()
-        .filter(|axis| !is_manual(axis))
-        .collect();
-    if axes.is_empty() {
-        x
-    } else {
-        x.sharding_constraint(PartitionSpec::new([axes]))
-    }
+/// Shards `x: [batch, ..]` by samples. Weights that are fully sharded are split over the same axes;
+/// without this the compiler may split the activations between blocks as it finds the weights split,
+/// and compute all samples on every device.
+fn shard_by_samples(x: Tensor<'_>) -> Tensor<'_> {
+    x.role_constraint([Some(AxisRole::Batch)])
 }
 
 impl Block<Param> {

@@ -13,7 +13,7 @@ use std::{
 
 use clap::Args;
 use halite::{
-    DTypePolicy, Error, MeshAxes, Param, Result, TensorType,
+    DTypePolicy, Error, MeshShape, Param, Result, TensorType,
     backends::{Located, OpenOptions, OpenTarget, Target, pjrt::printable},
     fetch,
     ir::cost,
@@ -53,7 +53,7 @@ pub(crate) struct PlanCommand {
     target: Target,
     /// Device mesh: sizes of the axes `data`, `fsdp`, `model` [default: `data` over all devices]
     #[arg(long, value_name = "AXES", conflicts_with = "search")]
-    mesh: Option<MeshAxes>,
+    mesh: Option<MeshShape>,
     /// Sharding strategy: `dp`, `fsdp`, `tp`, `dp+tp`, `fsdp+tp`
     #[arg(
         long,
@@ -208,7 +208,7 @@ impl PlanCommand {
     }
 
     /// Returns the shardings to plan: one, or with `--search` all candidates.
-    fn shardings(&self) -> Vec<(MeshAxes, Strategy)> {
+    fn shardings(&self) -> Vec<(MeshShape, Strategy)> {
         let devices = self.target.device_count();
         if self.search {
             return search::candidates(devices);
@@ -222,7 +222,7 @@ impl PlanCommand {
     }
 
     /// Runs the child's part. The parent has installed the plugin.
-    fn answer(&self, (axes, strategy): &(MeshAxes, Strategy)) -> ExitCode {
+    fn answer(&self, (axes, strategy): &(MeshShape, Strategy)) -> ExitCode {
         let options = OpenOptions {
             offline: true,
             ..self.open_options()
@@ -244,7 +244,7 @@ impl PlanCommand {
     fn ask(
         &self,
         number: usize,
-        axes: &MeshAxes,
+        axes: &MeshShape,
         strategy: &Strategy,
         located: &Located,
     ) -> Result<Result<Plan, String>> {
@@ -310,7 +310,7 @@ impl PlanCommand {
         self.verbose || env::var_os("HALITE_LOG").is_some_and(|filter| !filter.is_empty())
     }
 
-    fn plan(&self, target: &OpenTarget, axes: &MeshAxes, strategy: &Strategy) -> Result<Plan> {
+    fn plan(&self, target: &OpenTarget, axes: &MeshShape, strategy: &Strategy) -> Result<Plan> {
         match &self.model {
             Model::Mlp => {
                 let model = Mlp::new(&[28 * 28, 512, 512, 10]);
@@ -351,7 +351,7 @@ impl PlanCommand {
     fn plan_step<K: Task, O: Optimizer>(
         &self,
         target: &OpenTarget,
-        axes: &MeshAxes,
+        axes: &MeshShape,
         strategy: &Strategy,
         step: TrainingStep<K, O>,
         samples: usize,
@@ -373,7 +373,7 @@ impl PlanCommand {
     fn batch_and_options<K: Task, O>(
         &self,
         target: &OpenTarget,
-        axes: &MeshAxes,
+        axes: &MeshShape,
         strategy: &Strategy,
         step: &TrainingStep<K, O>,
         samples: usize,

@@ -339,7 +339,7 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
         ),
         (
             "--mesh data=2 --accelerator cpu --devices 4",
-            vec!["mesh(data=2) is a grid of 2 devices, and 4 are given"],
+            vec!["mesh(data=2) needs 2 devices, but 4 were given"],
         ),
         (
             "--strategy dp+tp --accelerator cpu:4",

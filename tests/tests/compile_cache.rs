@@ -78,7 +78,7 @@ fn step(mesh: &Arc<Mesh>) -> (Program, Arc<Sharding>, Arc<Sharding>) {
     };
     let whole = PartitionSpec::replicated();
     let interface = Interface {
-        mesh: Some(mesh.clone()),
+        mesh: Some(mesh.shape().clone()),
         inputs: vec![port(&whole), port(&rows)],
         outputs: vec![port(&whole)],
         aliases: vec![(0, 0)],

@@ -36,7 +36,7 @@ use crate::{
     in_flight::InFlight,
     loggers::{Row, Split},
     measured::Measured,
-    programs::{BatchArrays, ModelArrays, ModelParams, Programs, RunState, StepOptions},
+    programs::{BatchArrays, ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts},
     resume, run_files,
     signals::{Interrupts, StopFlag, StopReason},
     since_start::since_start,
@@ -175,19 +175,18 @@ where
         let (mesh, options) = (&trainer.mesh, &trainer.options);
         let batch = trainer.batch_specs::<K>(&train)?;
         let validation_batch = trainer.batch_specs::<K>(&validation)?;
-        let programs = Programs::new(
-            &trainer.client,
-            (mesh, &trainer.strategy),
-            &task,
-            &model,
-            &optimizer,
-            [&batch, &validation_batch],
-            StepOptions {
+        let parts = StepParts {
+            task: &task,
+            params: &model,
+            optimizer: &optimizer,
+            options: StepOptions {
                 clip_norm: options.clip_norm,
                 precision: trainer.precision,
             },
-        )?
-        .of_line(line);
+            strategy: &trainer.strategy,
+        };
+        let programs =
+            Programs::new(&trainer.client, mesh, &parts, &batch, &validation_batch)?.of_line(line);
         let window = Leaf(programs.train_metrics.spec(mesh));
         let lowered = programs.step.lower(&programs.state, &(batch, window))?;
         let mut identity =

@@ -1,72 +1,76 @@
-//! The whole training step as a program, without a device.
+//! The whole training step as a program, without devices.
 
 use std::sync::Arc;
 
 use halite_core::{
-    Client, DType, DTypePolicy, Error, Mesh, Null, Program, Result, Sharding, TensorType,
-    tree::{Family, Leaf, Tree},
+    DType, DTypePolicy, Error, MeshShape, Narrowing, Program, Result, TensorType,
+    tree::{Family, Tree},
 };
 use halite_ir::Graph;
-use halite_nn::{ArraySpec, Optimizer, Stages};
+use halite_nn::{Lowered, Optimizer, ShardedType, Stages};
 
 use crate::{
     Strategy, Task,
-    programs::{ModelParams, StepOptions, discover, state_specs, step_program},
+    programs::{BatchTypes, ModelParams, Step, StepOptions, StepParts},
 };
 
-/// For which devices, and how, a step is lowered.
+/// Target and options of a lowered step.
 #[derive(Clone, Debug)]
 pub struct LowerOptions {
-    /// The devices. They need not be there: only their number and the axes are looked at.
-    pub mesh: Arc<Mesh>,
-    /// How parameters, what the optimizer keeps of them, and the batch lie over the mesh.
+    /// Axes that the devices are arranged along.
+    pub mesh: MeshShape,
+    /// Sharding of parameters, optimizer slots and the batch over the mesh.
     pub strategy: Strategy,
     /// As [`TrainerOptions::clip_norm`](crate::TrainerOptions).
     pub clip_norm: Option<f64>,
     /// As [`TrainerBuilder::precision`](crate::TrainerBuilder::precision).
     pub precision: DTypePolicy,
+    /// Capabilities of the devices, which decide where the narrower types of
+    /// [`precision`](Self::precision) are used.
+    pub capabilities: Narrowing,
 }
 
 impl LowerOptions {
-    /// Without clipping, in `f32`.
-    pub fn new(mesh: &Arc<Mesh>, strategy: Strategy) -> Self {
+    /// Options without clipping, in `f32`, for devices that compute as fast in a narrower type
+    /// everywhere.
+    pub fn new(mesh: &MeshShape, strategy: Strategy) -> Self {
         LowerOptions {
             mesh: mesh.clone(),
             strategy,
             clip_norm: None,
             precision: DTypePolicy::F32,
+            capabilities: Narrowing::EVERYWHERE,
         }
     }
 }
 
-/// The step that a trainer would run, as a program: forward, backward, the optimizer's update, the
-/// metrics.
+/// The training step that a trainer compiles, as a program: forward pass, backward pass, the
+/// optimizer's update, and metrics.
 #[derive(Debug)]
 pub struct LoweredStep {
-    /// What one step computes over all devices, simplified.
+    /// The computation of one step over all devices, optimized.
     pub graph: Graph,
-    /// The same for a compiler.
+    /// The same as a program for a compiler.
     pub program: Program,
-    /// What it takes, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`), whose
-    /// memory it reuses; then the batch (`batch.`), the metrics (`window`), and the numbers of the
-    /// optimizer (`hyperparameters`).
-    pub inputs: Vec<(String, ArraySpec)>,
-    /// What it gives, by path: the next state and the metrics.
-    pub outputs: Vec<(String, ArraySpec)>,
-    /// How long tracing and printing took.
+    /// Inputs, by path: the state (`model.`, `slots.`, `step`, `key`, `scale.`), whose memory the
+    /// program reuses; then the batch (`batch.`), the metrics (`window`), and the optimizer's
+    /// numbers (`hyperparameters`).
+    pub inputs: Vec<(String, ShardedType)>,
+    /// Outputs, by path: the next state and the metrics.
+    pub outputs: Vec<(String, ShardedType)>,
+    /// Duration of tracing and printing.
     pub stages: Stages,
 }
 
-/// Lowers the training step of `task` for `model` with `optimizer`, as
-/// [`Trainer::fit`](crate::Trainer::fit) would compile it. Nothing runs, and nothing of the size of
-/// the model is made: `model` is only described.
+/// Lowers the training step of `task` for `model` with `optimizer`: with the capabilities of its
+/// devices, the program that [`Trainer::fit`](crate::Trainer::fit) compiles. Nothing runs, and
+/// nothing of the size of the model is allocated.
 ///
-/// `batch` are the types of the fields of a batch over all devices, the number of samples first;
+/// `batch` has the types of the fields of a batch over all devices, the number of samples first;
 /// the weights of the samples, `f32[samples]`, may be left out.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use halite_core::{DType, DeviceId, Mesh, TensorType, tree::Tree};
+/// use halite_core::{DType, MeshShape, TensorType, tree::Tree};
 /// use halite_data::Labeled;
 /// use halite_nn::{Adam, Linear, Mean, Tensor, Trace};
 /// use halite_train::{LowerOptions, Strategy, Task, lower_step};
@@ -82,7 +86,7 @@ pub struct LoweredStep {
 /// }
 ///
 /// # fn main() -> halite_core::Result<()> {
-/// let mesh = Arc::new(Mesh::new([("data", 256)], (0..256).map(DeviceId))?);
+/// let mesh = MeshShape::new([("data", 256)])?;
 /// let batch = [[4096, 8192], [4096, 8192]].map(|dims| TensorType::new(DType::F32, dims));
 /// let options = LowerOptions::new(&mesh, Strategy::fsdp());
 /// let step = lower_step(Fit, Linear::new(8192, 8192), Adam::new(1e-3), &batch, &options)?;
@@ -94,8 +98,8 @@ pub struct LoweredStep {
 /// ```
 ///
 /// # Errors
-/// All mistakes of the task's code at once; a parameter or a batch that does not divide, or that no
-/// machine can hold, with the path and the numbers.
+/// All mistakes of the task's code at once; a parameter or a batch that does not divide, or whose
+/// size overflows, with the path and the numbers.
 pub fn lower_step<K: Task, O: Optimizer>(
     task: K,
     model: ModelParams<K>,
@@ -111,66 +115,62 @@ where
         strategy,
         clip_norm,
         precision,
+        capabilities,
     } = options;
     precision.check()?;
-    check_sizes(
-        "batch",
-        batch
-            .iter()
-            .enumerate()
-            .map(|(index, ty)| (index.to_string(), ty)),
-    )?;
-    let (task, model, optimizer) = (Arc::new(task), Arc::new(model), Arc::new(optimizer));
-    let state = state_specs::<K::Model, O>(mesh, strategy, &model, &*optimizer, precision)?;
-    let batch = batch_specs::<K>(batch, mesh, strategy)?;
-    let types = Tree::as_ref(&*model).map(|_, param| param.ty.clone());
-    let metrics = discover(&*task, &types, &batch, true)?.of_step(precision);
-    // It is asked for devices only by what compiles or runs.
-    let nowhere = Client::new(Null::new(0));
-    let program = step_program::<K, O>(
-        &nowhere,
-        mesh,
-        &task,
-        &model,
-        &optimizer,
-        StepOptions {
+    let numbered = batch.iter().enumerate();
+    check_sizes("batch", numbered.map(|(index, ty)| (index.to_string(), ty)))?;
+    strategy.check(mesh)?;
+    let batch = batch_types::<K>(batch, mesh, strategy)?;
+    let parts = StepParts {
+        task: &Arc::new(task),
+        params: &Arc::new(model),
+        optimizer: &Arc::new(optimizer),
+        options: StepOptions {
             clip_norm: *clip_norm,
             precision: *precision,
         },
-        &metrics,
-    );
-    let window = metrics.spec(mesh);
-    let named = |path: String, spec: &ArraySpec| (path, spec.clone());
-    let state_named: Vec<_> = state
-        .named()
-        .into_iter()
-        .map(|(path, spec)| named(path, spec))
-        .collect();
-    let batch_named: Vec<_> = batch
-        .named()
-        .into_iter()
-        .map(|(path, spec)| named(format!("batch.{path}"), spec))
-        .collect();
-    let window_named = [("window".to_string(), window.clone())];
-    let lowered = program.lower(&state, &(batch, Leaf(window)))?;
-    let given = lowered
-        .hyperparameters
-        .iter()
-        .map(|(spec, _)| named("hyperparameters".to_string(), spec))
-        .collect::<Vec<_>>();
+        strategy,
+    };
+    let step = Step::new(&parts, mesh, &batch)?;
+    let Lowered {
+        graph,
+        program,
+        hyperparameters,
+        outputs,
+        warnings,
+        stages,
+        ..
+    } = step.lower(mesh, &batch, capabilities)?;
+    for warning in warnings {
+        halite_core::warning!("{warning}");
+    }
+    let named = |path: String, ty: &ShardedType| (path, ty.clone());
+    let state = step.state.named().into_iter();
+    let state: Vec<_> = state.map(|(path, ty)| named(path, ty)).collect();
+    let batch = batch.named().into_iter();
+    let batch = batch.map(|(path, ty)| named(format!("batch.{path}"), ty));
+    let window = outputs.into_iter().map(|ty| ("window".to_string(), ty));
+    let window: Vec<_> = window.collect();
+    let hyperparameters = hyperparameters.into_iter();
+    let hyperparameters = hyperparameters.map(|(ty, _)| ("hyperparameters".to_string(), ty));
     Ok(LoweredStep {
-        graph: lowered.graph,
-        program: lowered.program,
-        inputs: [&state_named[..], &batch_named, &window_named, &given].concat(),
-        outputs: [&state_named[..], &window_named].concat(),
-        stages: lowered.stages,
+        graph,
+        program,
+        inputs: (state.iter().cloned())
+            .chain(batch)
+            .chain(window.iter().cloned())
+            .chain(hyperparameters)
+            .collect(),
+        outputs: [state.as_slice(), &window].concat(),
+        stages,
     })
 }
 
-/// Checks that each of these types has a size that can be counted.
+/// Checks that the size in bytes of each of these types fits in a `usize`.
 ///
 /// # Errors
-/// The first that has not, by its path below `what`.
+/// The first that does not fit, by its path below `what`.
 pub(crate) fn check_sizes<'a>(
     what: &str,
     types: impl IntoIterator<Item = (String, &'a TensorType)>,
@@ -183,12 +183,12 @@ pub(crate) fn check_sizes<'a>(
     Ok(())
 }
 
-/// The batch of these fields, each by samples over the axes of the batch.
-fn batch_specs<K: Task>(
+/// The batch of these fields, each split by samples over the batch axes.
+fn batch_types<K: Task>(
     fields: &[TensorType],
-    mesh: &Arc<Mesh>,
+    mesh: &MeshShape,
     strategy: &Strategy,
-) -> Result<<K::Batch as Family>::Of<ArraySpec>> {
+) -> Result<BatchTypes<K>> {
     let template = <K::Batch as Family>::Of::<()>::default();
     let paths = template.paths();
     let (Some(first), true) = (
@@ -196,7 +196,7 @@ fn batch_specs<K: Task>(
         [fields.len(), fields.len() + 1].contains(&paths.len()),
     ) else {
         let message = format!(
-            "the task's batch has {} leaves ({}), {} types are given",
+            "the task's batch has {} leaves ({}), but {} types were given",
             paths.len(),
             paths.join(", "),
             fields.len()
@@ -205,19 +205,20 @@ fn batch_specs<K: Task>(
     };
     let samples = first.dims().first().copied().unwrap_or(0);
     let weights = TensorType::new(DType::F32, [samples]);
-    let sharding = Sharding::new(mesh, strategy.batch_spec(mesh))?;
-    let mut specs = Vec::with_capacity(paths.len());
+    let spec = strategy.batch_spec(mesh);
+    let mut types = Vec::with_capacity(paths.len());
     for (path, ty) in paths.iter().zip(fields.iter().chain([&weights])) {
         let of_field = |why: String| Error::invalid("lower", format!("`batch.{path}`: {why}"));
         if samples == 0 || ty.dims().first() != Some(&samples) {
             return Err(of_field(format!(
-                "{ty}: the first dimension of every field counts the samples, as in {first}"
+                "{ty}: the first dimension of every field must be the number of samples, as in \
+                 {first}"
             )));
         }
-        sharding
-            .shard_type(ty)
+        let ty = ShardedType::new(ty.clone(), spec.clone());
+        ty.shard_type(mesh)
             .map_err(|error| of_field(error.message().to_string()))?;
-        specs.push(ArraySpec::new(ty.clone(), &sharding));
+        types.push(ty);
     }
-    Ok(template.rebuild(specs))
+    Ok(template.rebuild(types))
 }

@@ -1,54 +1,55 @@
-//! Strategies: how parameters, optimizer slots and batches lie over the devices of a mesh.
+//! Strategies: sharding of parameters, optimizer slots and batches over a mesh.
 //!
-//! A [`Strategy`] is chosen from outside; the model does not know of it. It gives each parameter a
-//! [`PartitionSpec`] by its path and type, and the compiler makes of these which device computes
-//! what and what devices tell each other. So no strategy changes what is computed, but for
-//! rounding; it changes where.
+//! A [`Strategy`] is chosen outside of the model, which does not depend on it. It assigns each
+//! parameter a [`PartitionSpec`] by its path and type; the compiler derives from these which device
+//! computes what, and the communication between devices. A strategy therefore changes where results
+//! are computed, and the results only by rounding.
 
+mod assign;
 mod pattern;
 mod rules;
+mod table;
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{fmt, str::FromStr};
 
 use halite_core::{
-    DTypePolicy, Error, Mesh, PartitionSpec, Result, Sharding, TensorType,
+    DTypePolicy, Error, MeshShape, PartitionSpec, Result,
     tree::{Family, Of, Tree},
 };
-use halite_nn::{ArraySpec, Optimizer, Param};
-use indicatif::{BinaryBytes, HumanCount};
+use halite_nn::{AxisRoles, Optimizer, Param, ShardedType};
 
 use crate::{State, programs::state_specs};
 
+use self::assign::of_rule;
 pub use self::{pattern::Pattern, rules::Rule};
 
 const OP: &str = "strategy";
 
-/// Axes that a batch is split over, those of them that the mesh has.
+/// Axes that a batch is split over: those of them that the mesh has.
 const BATCH_AXES: [&str; 3] = ["replica", "data", "fsdp"];
 /// Axes that fully sharded parameters are split over: the first of them that the mesh has.
 const FSDP_AXES: [&str; 2] = ["fsdp", "data"];
-/// The axis of tensor parallelism.
+/// Axis of tensor parallelism.
 const MODEL_AXIS: &str = "model";
 
-/// How parameters, optimizer slots and batches lie over the devices of a mesh.
+/// Sharding of parameters, optimizer slots and batches over the axes of a mesh.
 ///
 /// | written | what is split | over the axes |
 /// |---|---|---|
-/// | `dp` | the batch; parameters are whole on every device | `replica`, `data`, `fsdp` |
+/// | `dp` | the batch; parameters are replicated | `replica`, `data`, `fsdp` |
 /// | `fsdp` | the batch, and each large parameter along its largest dimension that divides | the batch as `dp`; parameters over `fsdp`, or `data` where the mesh has no `fsdp` |
 /// | `tp` | parameters of layers, by [rules](Strategy::tensor_rules) | `model` |
 /// | `dp+tp`, `fsdp+tp` | both | both |
 ///
-/// What the optimizer keeps of a parameter lies as the parameter; its numbers lie whole on every
-/// device. On one device every strategy is the same.
+/// Optimizer slots have the sharding of their parameter; the optimizer's scalars are replicated. On
+/// one device all strategies are the same.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use halite_core::{DeviceId, Mesh};
+/// use halite_core::MeshShape;
 /// use halite_nn::Linear;
 /// use halite_train::Strategy;
 ///
-/// let mesh = Arc::new(Mesh::new([("data", 2), ("model", 4)], (0..8).map(DeviceId))?);
+/// let mesh = MeshShape::new([("data", 2), ("model", 4)])?;
 /// let strategy: Strategy = "fsdp+tp".parse()?;
 /// let strategy = strategy.rule("**.weight", "None, model")?;
 /// let specs = strategy.specs(&mesh, &Linear::new(512, 2048))?;
@@ -62,7 +63,7 @@ pub struct Strategy {
     fsdp: bool,
     tensor: bool,
     min_elements: usize,
-    whole: Vec<Pattern>,
+    not_split: Vec<Pattern>,
     rules: Vec<Rule>,
 }
 
@@ -79,15 +80,15 @@ impl Strategy {
         fsdp: false,
         tensor: false,
         min_elements: Strategy::MIN_ELEMENTS,
-        whole: Vec::new(),
+        not_split: Vec::new(),
         rules: Vec::new(),
     };
 
-    /// Parameters with fewer elements are not split by `fsdp`: to gather 64 KiB costs more time
-    /// than it saves memory.
+    /// Default of [`min_elements`](Self::min_elements): gathering 64 KiB costs more time than
+    /// splitting it is worth in memory.
     pub const MIN_ELEMENTS: usize = 1 << 14;
 
-    /// Each device has its part of the batch and all parameters: `dp`.
+    /// Data parallelism, `dp`: each device has its part of the batch and all parameters.
     pub fn data_parallel() -> Self {
         Strategy {
             data: true,
@@ -95,8 +96,8 @@ impl Strategy {
         }
     }
 
-    /// Each device has its part of the batch and of every large parameter, which is gathered where
-    /// it is used: `fsdp`.
+    /// Fully sharded data parallelism, `fsdp`: each device has its part of the batch and of every
+    /// large parameter, which is gathered where it is used.
     pub fn fsdp() -> Self {
         Strategy {
             fsdp: true,
@@ -104,8 +105,8 @@ impl Strategy {
         }
     }
 
-    /// Each device has its part of the layers' parameters, and computes that part of the layer:
-    /// `tp`.
+    /// Tensor parallelism, `tp`: each device has its part of the layers' parameters, and computes
+    /// that part of the layer.
     pub fn tensor_parallel() -> Self {
         Strategy {
             tensor: true,
@@ -113,59 +114,60 @@ impl Strategy {
         }
     }
 
-    /// This and `other`: `Strategy::fsdp().and(Strategy::tensor_parallel())`.
+    /// Combines two strategies: `Strategy::fsdp().and(Strategy::tensor_parallel())`.
     pub fn and(mut self, other: Strategy) -> Self {
         self.data |= other.data;
         self.fsdp |= other.fsdp;
         self.tensor |= other.tensor;
         self.min_elements = self.min_elements.min(other.min_elements);
-        self.whole.extend(other.whole);
+        self.not_split.extend(other.not_split);
         self.rules.extend(other.rules);
         self
     }
 
-    /// Parameters of this [`Pattern`] lie by this spec, whatever the rest of the strategy would do
-    /// with them. Rules are asked in the order they are given; the first that matches decides.
+    /// Shards parameters whose path matches a [`Pattern`] by this spec, in place of the rest of the
+    /// strategy. Of several rules the first that matches a parameter applies.
     ///
-    /// A spec speaks of the *last* dimensions, so that one rule serves a layer and a
-    /// [`Stack`](halite_nn::Stack) of such layers. `()` keeps a parameter whole.
+    /// A spec is for the *last* dimensions of a parameter, so that one rule serves a layer and a
+    /// [`Stack`](halite_nn::Stack) of such layers. `()` replicates a parameter.
     ///
     /// # Errors
-    /// If `pattern` is no pattern, or `spec` no spec.
+    /// If `pattern` is not a valid pattern, or `spec` not a valid partition spec.
     pub fn rule(mut self, pattern: &str, spec: &str) -> Result<Self> {
         self.rules.push(Rule::new(pattern, spec)?);
         Ok(self)
     }
 
-    /// `fsdp` splits parameters of at least so many elements. Default
+    /// Sets the number of elements from which on `fsdp` splits a parameter. Default
     /// [`MIN_ELEMENTS`](Self::MIN_ELEMENTS).
     pub fn min_elements(mut self, elements: usize) -> Self {
         self.min_elements = elements;
         self
     }
 
-    /// `fsdp` leaves parameters of this [`Pattern`] as they are.
+    /// Exempts parameters whose path matches a [`Pattern`] from `fsdp`.
     ///
     /// # Errors
-    /// If it is no pattern.
+    /// If it is not a valid pattern.
     pub fn not_split(mut self, pattern: &str) -> Result<Self> {
-        self.whole.push(pattern.parse()?);
+        self.not_split.push(pattern.parse()?);
         Ok(self)
     }
 
-    /// The built-in rules of tensor parallelism for the layers of `halite-nn`, in the order they
-    /// are asked in.
+    /// The built-in rules of tensor parallelism for the layers of `halite-nn`; the first that
+    /// matches a parameter and divides it applies.
     ///
     /// Dense layers come in pairs: the first is split by its outputs (*column parallel*), the
-    /// second by its inputs (*row parallel*), so that what is between them stays split, and only
-    /// the result is added up over the devices. The heads of attention are such a pair; embeddings
-    /// are split by words.
+    /// second by its inputs (*row parallel*), so that activations between them stay split, and only
+    /// the result is reduced over the devices. The heads of attention are such a pair; embeddings
+    /// are split by tokens.
     pub fn tensor_rules() -> Vec<Rule> {
         rules::built_in()
     }
 
-    /// How batches lie: the first dimension over every axis of the batch that `mesh` has.
-    pub fn batch_spec(&self, mesh: &Mesh) -> PartitionSpec {
+    /// The partition spec of batches: the first dimension is split over every batch axis that
+    /// `mesh` has.
+    pub fn batch_spec(&self, mesh: &MeshShape) -> PartitionSpec {
         let axes: Vec<&str> = mesh
             .axes()
             .map(|(name, _)| name)
@@ -178,105 +180,50 @@ impl Strategy {
         }
     }
 
-    /// How each parameter of `model` lies over `mesh`.
-    ///
-    /// # Errors
-    /// One error with all that does not fit, each with the path of the parameter and the numbers:
-    /// an axis that the mesh has not, or that nothing uses; a rule that matches nothing, or whose
-    /// spec does not divide a parameter it matches.
-    pub fn specs<M: Tree<Leaf = Param>>(
-        &self,
-        mesh: &Arc<Mesh>,
-        model: &M,
-    ) -> Result<Of<M, PartitionSpec>> {
-        let laid = self.lay(mesh, &model.named())?;
-        Ok(model.rebuild(laid.into_iter().map(|laid| laid.sharding.spec().clone())))
+    /// Axes of `mesh` in each role that layers of a model name.
+    pub fn axis_roles(&self, mesh: &MeshShape) -> AxisRoles {
+        let model = self.tensor && mesh.axis(MODEL_AXIS).is_some();
+        AxisRoles {
+            batch: self.batch_spec(mesh).axes(0).to_vec(),
+            model: model.then(|| MODEL_AXIS.into()).into_iter().collect(),
+        }
     }
 
-    /// Types and layouts of all that a training step changes: the parameters, what `optimizer`
-    /// keeps of them, the step's number and the key; in `f32`, so that devices hold each as it is
-    /// declared.
+    /// The partition spec of each parameter of `model` on `mesh`.
+    ///
+    /// # Errors
+    /// One error with all mistakes, each with the path of the parameter and the numbers: an axis
+    /// that the mesh does not have, or that nothing uses; a rule that matches no parameter, or
+    /// whose spec does not divide a parameter it matches.
+    pub fn specs<M: Tree<Leaf = Param>>(
+        &self,
+        mesh: &MeshShape,
+        model: &M,
+    ) -> Result<Of<M, PartitionSpec>> {
+        let assigned = self.assign(mesh, &model.named())?;
+        Ok(model.rebuild(assigned.into_iter().map(|assigned| assigned.spec)))
+    }
+
+    /// Types and shardings of the state of a training step: the parameters, the slots of
+    /// `optimizer`, the step number and the random key, each stored as the type it is declared
+    /// with.
     ///
     /// # Errors
     /// As [`specs`](Self::specs).
     pub fn state_specs<F: Family, O: Optimizer>(
         &self,
-        mesh: &Arc<Mesh>,
+        mesh: &MeshShape,
         model: &F::Of<Param>,
         optimizer: &O,
-    ) -> Result<State<F, O::Slot, ArraySpec>> {
+    ) -> Result<State<F, O::Slot, ShardedType>> {
         state_specs::<F, O>(mesh, self, model, optimizer, &DTypePolicy::F32)
     }
 
-    /// A table of how each parameter of `model` lies over `mesh`, what each device has of it, and
-    /// why.
+    /// Checks that the axes of `mesh` are those that this strategy needs.
     ///
     /// # Errors
-    /// As [`specs`](Self::specs).
-    pub fn describe<M: Tree<Leaf = Param>>(&self, mesh: &Arc<Mesh>, model: &M) -> Result<String> {
-        let laid = self.lay(mesh, &model.named())?;
-        let mut rows = vec![
-            [
-                "parameter",
-                "type",
-                "lies as",
-                "on a device",
-                "bytes",
-                "why",
-            ]
-            .map(String::from),
-        ];
-        let (mut whole, mut on_one) = (0, 0);
-        for Laid {
-            path,
-            ty,
-            sharding,
-            why,
-        } in &laid
-        {
-            let shard = sharding.shard_type(ty)?;
-            whole += ty.bytes() as u64;
-            on_one += shard.bytes() as u64;
-            let bytes = HumanCount(shard.bytes() as u64).to_string();
-            rows.push([
-                path.clone(),
-                ty.to_string(),
-                sharding.spec().to_string(),
-                shard.to_string(),
-                bytes,
-                why.clone(),
-            ]);
-        }
-        let widths: [usize; 5] = std::array::from_fn(|column| {
-            rows.iter()
-                .map(|row| row[column].chars().count())
-                .max()
-                .expect("the header is a row")
-        });
-        let mut table = format!(
-            "{self} on {mesh}: {} devices, a batch lies as {}\n",
-            mesh.size(),
-            self.batch_spec(mesh)
-        );
-        for [path, ty, spec, shard, bytes, why] in &rows {
-            let [a, b, c, d, e] = widths;
-            table +=
-                format!("{path:a$}  {ty:b$}  {spec:c$}  {shard:d$}  {bytes:>e$}  {why}").trim_end();
-            table.push('\n');
-        }
-        table += &format!(
-            "{} of parameters, {} on each device\n",
-            BinaryBytes(whole),
-            BinaryBytes(on_one)
-        );
-        Ok(table)
-    }
-
-    /// That the axes of `mesh` are those that this strategy needs.
-    ///
-    /// # Errors
-    /// If an axis is missing, or nothing uses it.
-    pub fn check(&self, mesh: &Mesh) -> Result<()> {
+    /// If an axis is missing, or nothing is split over it.
+    pub fn check(&self, mesh: &MeshShape) -> Result<()> {
         if mesh.size() == 1 {
             return Ok(());
         }
@@ -286,7 +233,7 @@ impl Strategy {
             Err(Error::invalid(
                 OP,
                 format!(
-                    "`{self}` splits {what} over the axis `{axes}`, which {mesh} does not have"
+                    "`{self}` splits {what} over the axis `{axes}`, which {mesh:#} does not have"
                 ),
             ))
         };
@@ -300,7 +247,8 @@ impl Strategy {
             return missing("parameters", &[MODEL_AXIS]);
         }
         for rule in &self.rules {
-            Sharding::new(&Arc::new(mesh.clone()), rule.spec.clone())
+            rule.spec
+                .check(mesh)
                 .map_err(|error| of_rule(rule, &error))?;
         }
         let is_used = |axis: &str| {
@@ -318,7 +266,8 @@ impl Strategy {
                 _ => "; a rule can name it",
             };
             let message = format!(
-                "`{self}` splits nothing over the axis `{axis}` of {mesh}: {} of its {} devices would do the same{would}",
+                "`{self}` splits nothing over the axis `{axis}` of {mesh:#}: {} of its {} devices \
+                 would compute the same{would}",
                 mesh.size() / size,
                 mesh.size()
             );
@@ -327,7 +276,7 @@ impl Strategy {
         Ok(())
     }
 
-    /// The mesh of one axis that this strategy needs; `None` if it needs two.
+    /// The axis of a one-dimensional mesh that this strategy can use; `None` if it needs two axes.
     pub(crate) fn axis_of_all(&self) -> Option<&'static str> {
         match (self.data || self.fsdp, self.tensor) {
             (true, false) => Some("data"),
@@ -335,171 +284,6 @@ impl Strategy {
             _ => None,
         }
     }
-
-    fn lay(&self, mesh: &Arc<Mesh>, params: &[(String, &Param)]) -> Result<Vec<Laid>> {
-        self.check(mesh)?;
-        let mut mistakes: Vec<String> = Vec::new();
-        for pattern in self
-            .rules
-            .iter()
-            .map(|rule| &rule.pattern)
-            .chain(&self.whole)
-        {
-            if !params.iter().any(|(path, _)| pattern.matches(path)) {
-                mistakes.push(format!(
-                    "`{pattern}` is the path of no parameter; there are {}",
-                    some_of(params)
-                ));
-            }
-        }
-        let mut laid = Vec::with_capacity(params.len());
-        for (path, param) in params {
-            match self.lay_one(mesh, path, param) {
-                Ok((sharding, why)) => laid.push(Laid {
-                    path: path.clone(),
-                    ty: param.ty.clone(),
-                    sharding,
-                    why,
-                }),
-                Err(error) => {
-                    mistakes.push(format!("`{path}` ({}): {}", param.ty, error.message()))
-                }
-            }
-        }
-        let is_split = |laid: &Laid| {
-            laid.sharding
-                .spec()
-                .all_axes()
-                .any(|axis| **axis == *MODEL_AXIS)
-        };
-        if mistakes.is_empty() && self.tensor && mesh.size() > 1 && !laid.iter().any(is_split) {
-            mistakes.push(format!(
-                "no built-in rule of `tp` splits any parameter over the {} devices of the axis `{MODEL_AXIS}`; give rules for {}",
-                mesh.axis(MODEL_AXIS).unwrap_or(1),
-                some_of(params)
-            ));
-        }
-        match mistakes.as_slice() {
-            [] => Ok(laid),
-            [only] => Err(Error::invalid(OP, format!("`{self}` on {mesh}: {only}"))),
-            many => {
-                let lines: String = many.iter().map(|line| format!("\n  {line}")).collect();
-                Err(Error::invalid(
-                    OP,
-                    format!("`{self}` on {mesh}: {} mistakes:{lines}", many.len()),
-                ))
-            }
-        }
-    }
-
-    /// How one parameter lies, and why.
-    fn lay_one(
-        &self,
-        mesh: &Arc<Mesh>,
-        path: &str,
-        param: &Param,
-    ) -> Result<(Arc<Sharding>, String)> {
-        let ty = &param.ty;
-        if mesh.size() == 1 {
-            return Ok((Sharding::replicated(mesh), String::new()));
-        }
-        if let Some(rule) = self.rules.iter().find(|rule| rule.pattern.matches(path)) {
-            let sharding = rule
-                .sharding(mesh, ty)
-                .map_err(|error| of_rule(rule, &error))?;
-            return Ok((sharding, format!("rule {}", rule.pattern)));
-        }
-        // The layers of a stack are taken from it one by one, so they are never split.
-        let stacked = param.stacked.min(ty.rank());
-        let (mut sharding, mut whys) = (Sharding::replicated(mesh), Vec::new());
-        if self.tensor {
-            let mut matching = rules::built_in_for(path, ty.rank() - stacked).peekable();
-            let first = matching.peek().map(|built_in| built_in.what);
-            let fitting = matching
-                .find_map(|built_in| Some((built_in.what, built_in.rule.sharding(mesh, ty).ok()?)));
-            match (fitting, first) {
-                (Some((what, fitting)), _) if fitting.spec().is_replicated() => {
-                    whys.push(format!("tp: {what} are whole"))
-                }
-                (Some((what, fitting)), _) => {
-                    sharding = fitting;
-                    whys.push(format!("tp: {what}"));
-                }
-                (None, Some(what)) => whys.push(format!("tp: {what} do not divide")),
-                (None, None) => {}
-            }
-        }
-        if self.fsdp {
-            let (with_fsdp, why) = self.split_largest(&sharding, path, ty, stacked)?;
-            sharding = with_fsdp;
-            whys.push(why);
-        }
-        Ok((sharding, whys.join(", ")))
-    }
-
-    /// `sharding` of a parameter with one dimension, none of the `stacked` first, split further
-    /// over the devices of `fsdp`; the same, if it is too small.
-    fn split_largest(
-        &self,
-        sharding: &Arc<Sharding>,
-        path: &str,
-        ty: &TensorType,
-        stacked: usize,
-    ) -> Result<(Arc<Sharding>, String)> {
-        let mesh = sharding.mesh();
-        let axis = FSDP_AXES
-            .into_iter()
-            .find(|axis| mesh.axis(axis).is_some())
-            .expect("checked in `check`");
-        let parts = mesh.axis(axis).expect("found just above");
-        if let Some(pattern) = self.whole.iter().find(|pattern| pattern.matches(path)) {
-            return Ok((sharding.clone(), format!("not split: {pattern}")));
-        }
-        if ty.elements() < self.min_elements {
-            return Ok((
-                sharding.clone(),
-                format!("under {} elements", HumanCount(self.min_elements as u64)),
-            ));
-        }
-        let dims = (stacked..ty.rank())
-            .filter(|&dim| ty.dims()[dim].is_multiple_of(sharding.parts(dim) * parts));
-        // Of equal dimensions the first; one that is split already only if no other divides.
-        let best = dims.max_by_key(|&dim| {
-            (
-                sharding.spec().axes(dim).is_empty(),
-                ty.dims()[dim],
-                std::cmp::Reverse(dim),
-            )
-        });
-        let Some(best) = best else {
-            return Ok((
-                sharding.clone(),
-                format!("no dimension divides by {parts} for fsdp"),
-            ));
-        };
-        let spec = (0..ty.rank()).map(|dim| {
-            let further = (dim == best).then(|| Arc::from(axis));
-            sharding
-                .spec()
-                .axes(dim)
-                .iter()
-                .cloned()
-                .chain(further)
-                .collect()
-        });
-        Ok((
-            Sharding::new(mesh, PartitionSpec::new(spec))?,
-            "fsdp".to_string(),
-        ))
-    }
-}
-
-/// How one parameter lies.
-struct Laid {
-    path: String,
-    ty: TensorType,
-    sharding: Arc<Sharding>,
-    why: String,
 }
 
 impl fmt::Display for Strategy {
@@ -526,28 +310,11 @@ impl FromStr for Strategy {
                 "tp" => Ok(strategy.and(Strategy::tensor_parallel())),
                 other => {
                     let message = format!(
-                        "`{text}`: there is no `{other}`; there are dp, fsdp, tp, dp+tp, fsdp+tp"
+                        "unknown strategy `{other}` in `{text}`; expected one of dp, fsdp, tp, \
+                         dp+tp, fsdp+tp"
                     );
                     Err(Error::invalid(OP, message))
                 }
             })
-    }
-}
-
-fn of_rule(rule: &Rule, error: &Error) -> Error {
-    Error::invalid(OP, format!("rule `{}`: {}", rule.pattern, error.message()))
-}
-
-/// Some of the paths, for a message.
-fn some_of(params: &[(String, &Param)]) -> String {
-    const SHOWN: usize = 6;
-    let shown: Vec<String> = params
-        .iter()
-        .take(SHOWN)
-        .map(|(path, _)| format!("`{path}`"))
-        .collect();
-    match params.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

@@ -509,9 +509,15 @@ impl Trainer {
     ) -> Result<MetricValues> {
         let loader = self.in_order::<K>(dataset)?;
         let metrics = Window::discover_for::<K>(&task, model, &self.batch_specs::<K>(&loader)?)?;
-        let program = evaluate_program(&self.client, &self.mesh, &Arc::new(task), &metrics)
-            .precision(self.precision)
-            .of_line(Location::caller());
+        let program = evaluate_program(
+            &self.client,
+            &self.mesh,
+            &self.strategy,
+            &Arc::new(task),
+            &metrics,
+        )
+        .precision(self.precision)
+        .of_line(Location::caller());
         let scores = self.score::<K>(&program, &metrics, model, &loader, &|| false)?;
         Ok(scores.expect("nobody asks it to stop"))
     }
@@ -569,7 +575,7 @@ impl Trainer {
     ) -> Result<Answers<K>> {
         let batch_size = self.options.batch_size;
         let loader = Loader::new(dataset, self.padded())?;
-        let program = predict_program(&self.client, &self.mesh, &Arc::new(task))
+        let program = predict_program(&self.client, &self.mesh, &self.strategy, &Arc::new(task))
             .precision(self.precision)
             .of_line(Location::caller());
         let mut answers: Vec<Vec<u8>> = Vec::new();

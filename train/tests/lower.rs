@@ -1,8 +1,6 @@
 //! The training step as a program, without a device.
 
-use std::sync::Arc;
-
-use halite_core::{DType, DeviceId, Mesh, Result, TensorType, Tree};
+use halite_core::{DType, MeshShape, Result, TensorType, Tree};
 use halite_data::Labeled;
 use halite_nn::{Adam, Linear, Mean, Param, Sgd, Tensor, Trace, cross_entropy};
 use halite_train::{LowerOptions, LoweredStep, Strategy, Task, lower_step};
@@ -40,8 +38,8 @@ fn net() -> Net<Param> {
 }
 
 fn options(strategy: &str) -> LowerOptions {
-    let mesh = Mesh::new([("data", 64), ("model", 16)], (0..1024).map(DeviceId)).unwrap();
-    LowerOptions::new(&Arc::new(mesh), strategy.parse().unwrap())
+    let mesh = MeshShape::new([("data", 64), ("model", 16)]).unwrap();
+    LowerOptions::new(&mesh, strategy.parse().unwrap())
 }
 
 fn lower(fields: &[TensorType], options: &LowerOptions) -> Result<LoweredStep> {
@@ -56,8 +54,9 @@ fn fields(samples: usize) -> [TensorType; 2] {
 }
 
 #[test]
-fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
-    let step = lower(&fields(8192), &options("fsdp+tp")).unwrap();
+fn terabyte_step_lowers_for_a_thousand_devices() {
+    let options = options("fsdp+tp");
+    let (step, mesh) = (lower(&fields(8192), &options).unwrap(), &options.mesh);
     let paths: Vec<&str> = step.inputs.iter().map(|(path, _)| &**path).collect();
     let expected = [
         "model.hidden.weight",
@@ -84,14 +83,14 @@ fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
     let outputs: Vec<&str> = step.outputs.iter().map(|(path, _)| &**path).collect();
     assert_eq!(outputs, [&expected[..14], &["window"]].concat());
 
-    // What one device is given is what the layouts say, and the whole state is taken over.
+    // What one device is given follows from the shardings, and the whole state is donated.
     let program = &step.program;
     assert_eq!((program.partitions, program.replicas), (1024, 1));
     for ((path, spec), ty) in step.inputs.iter().zip(&program.signature.inputs) {
-        assert_eq!(&spec.sharding.shard_type(&spec.ty).unwrap(), ty, "{path}");
+        assert_eq!(&spec.shard_type(mesh).unwrap(), ty, "{path}");
     }
     for ((path, spec), ty) in step.outputs.iter().zip(&program.signature.outputs) {
-        assert_eq!(&spec.sharding.shard_type(&spec.ty).unwrap(), ty, "{path}");
+        assert_eq!(&spec.shard_type(mesh).unwrap(), ty, "{path}");
     }
     assert_eq!(program.signature.donated, (0..14).collect::<Vec<_>>());
     let ty = |path: &str| {
@@ -106,7 +105,7 @@ fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
     assert_eq!(
         ty("slots.out.weight.second"),
         ty("model.out.weight"),
-        "slots lie as their parameter"
+        "slots have the sharding of their parameter"
     );
     assert_eq!(ty("batch.input"), "f32[128, 64]");
 
@@ -128,7 +127,7 @@ fn a_step_of_a_terabyte_of_state_is_lowered_here_for_a_thousand_devices() {
 }
 
 #[test]
-fn clipping_is_part_of_the_step_and_slots_are_the_optimizers() {
+fn clipping_adds_operations_to_the_step() {
     let plain = options("dp+tp");
     let clipped = LowerOptions {
         clip_norm: Some(1.0),
@@ -149,7 +148,7 @@ fn clipping_is_part_of_the_step_and_slots_are_the_optimizers() {
 }
 
 #[test]
-fn what_does_not_divide_is_refused_with_its_path() {
+fn errors_name_the_leaf_that_does_not_divide() {
     let error = |samples: usize, strategy: &str| {
         lower(&fields(samples), &options(strategy))
             .unwrap_err()
@@ -166,7 +165,7 @@ fn what_does_not_divide_is_refused_with_its_path() {
         .to_string();
     assert!(
         text.starts_with(
-            "lower: `batch.target`: s32[64]: the first dimension of every field counts the samples"
+            "lower: `batch.target`: s32[64]: the first dimension of every field must be the number of samples"
         ),
         "{text}"
     );
@@ -175,7 +174,7 @@ fn what_does_not_divide_is_refused_with_its_path() {
         .to_string();
     assert_eq!(
         text,
-        "lower: the task's batch has 3 leaves (input, target, weight), 1 types are given"
+        "lower: the task's batch has 3 leaves (input, target, weight), but 1 types were given"
     );
     let strategy = Strategy::default()
         .and(Strategy::tensor_parallel())
@@ -191,9 +190,7 @@ fn what_does_not_divide_is_refused_with_its_path() {
     .unwrap_err()
     .to_string();
     assert!(
-        text.contains(
-            "`out.bias` (f32[131072]): rule `out.bias`: (data, model) speaks of 2 dimensions"
-        ),
+        text.contains("`out.bias` (f32[131072]): rule `out.bias`: (data, model) has 2 dimensions"),
         "{text}"
     );
     // Mistakes of the task's code.

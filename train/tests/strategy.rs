@@ -1,9 +1,7 @@
-//! Strategies: which parameter lies how, and what does not fit.
-
-use std::sync::Arc;
+//! Strategies: partition specs of parameters, and errors.
 
 use expect_test::expect;
-use halite_core::{DeviceId, Mesh, Tree};
+use halite_core::{MeshShape, Tree};
 use halite_nn::{Conv2d, Embedding, Init, Linear, Param, Stack, Transformer, TransformerConfig};
 use halite_train::Strategy;
 
@@ -52,13 +50,12 @@ fn model() -> Model<Param> {
     }
 }
 
-fn mesh<const N: usize>(axes: [(&str, usize); N]) -> Arc<Mesh> {
-    let size = axes.iter().map(|(_, size)| *size).product::<usize>() as u32;
-    Arc::new(Mesh::new(axes, (0..size).map(DeviceId)).unwrap())
+fn mesh<const N: usize>(axes: [(&str, usize); N]) -> MeshShape {
+    MeshShape::new(axes).unwrap()
 }
 
 /// `path spec` of each parameter that is split.
-fn split(strategy: &Strategy, mesh: &Arc<Mesh>) -> Vec<String> {
+fn split(strategy: &Strategy, mesh: &MeshShape) -> Vec<String> {
     let specs = strategy.specs(mesh, &model()).unwrap();
     let split = specs
         .named()
@@ -79,7 +76,7 @@ fn data_parallel_splits_the_batch_alone() {
 }
 
 #[test]
-fn fsdp_splits_the_largest_dimension_that_divides_of_large_parameters() {
+fn fsdp_splits_the_largest_dimension_that_divides() {
     let data = mesh([("data", 8)]);
     let strategy = Strategy::fsdp();
     assert_eq!(strategy.batch_spec(&data).to_string(), "(data)");
@@ -146,7 +143,7 @@ fn tensor_parallel_splits_layers_by_columns_then_by_rows() {
 }
 
 #[test]
-fn products_split_each_dimension_once_and_take_a_split_one_only_if_no_other_divides() {
+fn fsdp_prefers_a_dimension_that_tp_left_whole() {
     let both = mesh([("data", 4), ("model", 2)]);
     let strategy: Strategy = "fsdp+tp".parse().unwrap();
     let all = split(&strategy, &both);
@@ -165,13 +162,13 @@ fn products_split_each_dimension_once_and_take_a_split_one_only_if_no_other_divi
 }
 
 #[test]
-fn the_layers_of_a_stack_are_not_split() {
+fn dimension_of_stacked_layers_is_not_split() {
     let layer = || Pair {
         up: Linear::new(16, 64),
         down: Linear::new(64, 16),
     };
     let stack = Stack::new(1024, layer());
-    let lines = |strategy: &Strategy, mesh: Arc<Mesh>| {
+    let lines = |strategy: &Strategy, mesh: MeshShape| {
         strategy
             .specs(&mesh, &stack)
             .unwrap()
@@ -199,7 +196,7 @@ fn the_layers_of_a_stack_are_not_split() {
 }
 
 #[test]
-fn a_transformer_is_split_by_heads_words_and_hidden_features() {
+fn transformer_is_split_by_heads_tokens_hidden() {
     let config = TransformerConfig {
         vocabulary: 1001,
         heads: 4,
@@ -223,8 +220,8 @@ fn a_transformer_is_split_by_heads_words_and_hidden_features() {
         })
         .collect();
     let expected = expect![[r#"
-        fsdp+tp on mesh(data=2, model=4): 8 devices, a batch lies as (data)
-        parameter | type | lies as | on a device | bytes | why
+        fsdp+tp on mesh(data=2, model=4): 8 devices, batch sharded as (data)
+        parameter | type | spec | shard | bytes | why
         tokens.table | f32[1001, 16] | (None, (model, data)) | f32[1001, 2] | 8,008 | tp: columns, fsdp
         positions.table | f32[16, 16] | () | f32[16, 16] | 1,024 | tp: positions are whole, under 2,048 elements
         blocks.attention_norm.scale | f32[4, 16] | () | f32[4, 16] | 256 | under 2,048 elements
@@ -250,7 +247,7 @@ fn a_transformer_is_split_by_heads_words_and_hidden_features() {
 }
 
 #[test]
-fn rules_come_first_and_speak_of_the_last_dimensions() {
+fn rules_apply_to_the_last_dimensions() {
     let both = mesh([("data", 2), ("expert", 4)]);
     let strategy = Strategy::fsdp()
         .rule("blocks.<even>.mlp.up.weight", "expert")
@@ -266,9 +263,9 @@ fn rules_come_first_and_speak_of_the_last_dimensions() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_paths_and_numbers() {
+fn errors_name_paths_with_numbers() {
     let eight = mesh([("data", 2), ("model", 4)]);
-    let error = |strategy: Strategy, mesh: &Arc<Mesh>| {
+    let error = |strategy: Strategy, mesh: &MeshShape| {
         strategy.specs(mesh, &model()).unwrap_err().to_string()
     };
     let dp_tp: Strategy = "dp+tp".parse().unwrap();
@@ -280,7 +277,7 @@ fn what_does_not_fit_is_told_with_paths_and_numbers() {
         ),
         (
             dp_tp.clone().rule("words.tabel", "model, None").unwrap(),
-            "strategy: `dp+tp` on mesh(data=2, model=4): `words.tabel` is the path of no parameter; there are `words.table`, \
+            "strategy: `dp+tp` on mesh(data=2, model=4): `words.tabel` matches no parameter; the parameters are `words.table`, \
              `blocks.0.attn.q.weight`, `blocks.0.attn.q.bias`, `blocks.0.attn.out.weight`, `blocks.0.attn.out.bias`, \
              `blocks.0.mlp.up.weight` and 14 more",
         ),
@@ -299,16 +296,16 @@ fn what_does_not_fit_is_told_with_paths_and_numbers() {
                 .rule("scale", "data")
                 .unwrap(),
             "strategy: `dp+tp` on mesh(data=2, model=4): 10 mistakes:\n  `blocks.0.attn.q.bias` (f32[64]): rule `**.bias`: \
-             (None, model) speaks of 2 dimensions, f32[64] has 1",
+             (None, model) has 2 dimensions, but f32[64] has 1",
         ),
         (
             Strategy::tensor_parallel(),
-            "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): 4 of its 8 devices would do the same; `dp` \
+            "strategy: `tp` splits nothing over the axis `data` of mesh(data=2, model=4): 4 of its 8 devices would compute the same; `dp` \
              and `fsdp` split the batch over it",
         ),
         (
             Strategy::fsdp(),
-            "strategy: `fsdp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would do the same; \
+            "strategy: `fsdp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would compute the same; \
              `tp` splits parameters over it",
         ),
     ];
@@ -332,17 +329,17 @@ fn what_does_not_fit_is_told_with_paths_and_numbers() {
         .specs(&mesh([("model", 4)]), &Linear::new(8, 8))
         .unwrap_err()
         .to_string();
-    assert!(text.contains("no built-in rule of `tp` splits any parameter over the 4 devices of the axis `model`; give rules for `weight`, `bias`"), "{text}");
+    assert!(text.contains("no built-in rule of `tp` splits any parameter over the 4 devices of the axis `model`; add rules for `weight`, `bias`"), "{text}");
     let text = "dp+pp".parse::<Strategy>().unwrap_err().to_string();
     assert_eq!(
         text,
-        "strategy: `dp+pp`: there is no `pp`; there are dp, fsdp, tp, dp+tp, fsdp+tp"
+        "strategy: unknown strategy `pp` in `dp+pp`; expected one of dp, fsdp, tp, dp+tp, fsdp+tp"
     );
 }
 
 #[test]
-fn one_device_has_everything_whatever_the_strategy() {
-    let one = Arc::new(Mesh::single(DeviceId(3)));
+fn one_device_replicates_under_every_strategy() {
+    let one = MeshShape::single();
     for name in ["dp", "fsdp", "tp", "dp+tp", "fsdp+tp"] {
         let strategy: Strategy = name.parse().unwrap();
         assert_eq!(strategy.to_string(), name);
@@ -352,7 +349,7 @@ fn one_device_has_everything_whatever_the_strategy() {
 }
 
 #[test]
-fn a_table_says_how_each_parameter_lies_and_why() {
+fn table_lists_spec_shard_reason_per_parameter() {
     let strategy: Strategy = "fsdp+tp".parse().unwrap();
     let model = Pair {
         up: Linear::new(64, 256),
@@ -364,8 +361,8 @@ fn a_table_says_how_each_parameter_lies_and_why() {
     assert_eq!(
         table,
         "\
-fsdp+tp on mesh(data=2, model=4): 8 devices, a batch lies as (data)
-parameter    type          lies as        on a device   bytes  why
+fsdp+tp on mesh(data=2, model=4): 8 devices, batch sharded as (data)
+parameter    type          spec           shard         bytes  why
 up.weight    f32[64, 256]  (data, model)  f32[32, 64]   8,192  tp: columns, fsdp
 up.bias      f32[256]      (model)        f32[64]         256  tp: columns, under 16,384 elements
 down.weight  f32[256, 63]  (model, None)  f32[64, 63]  16,128  tp: rows, under 16,384 elements

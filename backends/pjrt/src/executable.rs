@@ -11,9 +11,9 @@ use std::{
 };
 
 use halite_core::{
-    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, Launch,
-    Launched, MemoryKind, Placement, Program, ProgramFacts, ProgramMemory, Result, Shortage,
-    Signature, TensorType, Tiling,
+    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, HloSharding,
+    Launch, Launched, MemoryKind, Placement, Program, ProgramFacts, ProgramMemory, Result,
+    Shortage, Signature, TensorType,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
@@ -588,7 +588,7 @@ impl Executable<Pjrt> for PjrtExecutable {
         self.program.cost()
     }
 
-    fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
+    fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
         let devices = self.described.devices.len();
         let ranks = self.signature.outputs.iter().map(|ty| ty.rank());
         // Replicas have tensors of their own, which no part of is a part of another's.

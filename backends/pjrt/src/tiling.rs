@@ -1,6 +1,6 @@
 //! How a plugin says that results lie over devices: `OpSharding`, as tilings.
 
-use halite_core::Tiling;
+use halite_core::HloSharding;
 use prost::Message;
 
 /// The fields of `OpSharding` (xla_data.proto) that say which device has which part.
@@ -26,8 +26,8 @@ const REPLICATED: i32 = 0;
 const OTHER: i32 = 3;
 
 /// The tiling over so many devices of a tensor of this rank. `None` is what is not understood.
-pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<Tiling> {
-    let whole = Tiling {
+pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<HloSharding> {
+    let whole = HloSharding {
         parts: vec![1; rank],
         of_device: vec![0; devices],
     };
@@ -70,7 +70,7 @@ pub(crate) fn tiling_of(sharding: &[u8], rank: usize, devices: usize) -> Option<
     for (place, &device) in assigned.iter().enumerate() {
         *of_device.get_mut(device)? = Some(place / sharers);
     }
-    Some(Tiling {
+    Some(HloSharding {
         parts: dims[..rank].to_vec(),
         of_device: of_device.into_iter().collect::<Option<_>>()?,
     })
@@ -173,7 +173,7 @@ mod tests {
     fn whole_is_said_by_nothing_and_in_words() {
         assert_eq!(
             tiling_of(&[], 2, 4),
-            Some(Tiling {
+            Some(HloSharding {
                 parts: vec![1, 1],
                 of_device: vec![0; 4]
             })

@@ -17,7 +17,7 @@ use std::{
 };
 
 use halite::{
-    Client, Mesh, MeshAxes, Param, Result,
+    Client, Mesh, MeshShape, Param, Result,
     backends::{Accelerator, OpenOptions, pjrt::Plugin},
     fetch::Quiet,
     models::{Cnn, Mlp},
@@ -94,7 +94,7 @@ fn tiny(client: &Client) -> Result<Bare<Mlp<()>, Sgd>> {
 /// The CNN of `halite train mnist`, data parallel over eight devices: 26 arrays of state, two of a
 /// batch.
 fn mnist(client: &Client) -> Result<Bare<Cnn<()>, Adam>> {
-    let axes: MeshAxes = "data=8".parse()?;
+    let axes: MeshShape = "data=8".parse()?;
     let mesh = Arc::new(Mesh::new(axes, client.local_devices())?);
     Bare::over(
         &mesh,

@@ -1,10 +1,8 @@
 //! What the text looks like. That compilers take it, and compute what it says, is tested where
 //! there is a compiler.
 
-use std::sync::Arc;
-
 use expect_test::{Expect, expect};
-use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType};
+use halite_core::{DType, MeshShape, PartitionSpec, TensorType};
 use halite_ir::{
     Attribute, Binary, Comparison, CustomCall, Dot, Extreme, Graph, Interface, Literal, Op, Port,
     Remat, Unary, Value, program, text,
@@ -246,7 +244,7 @@ fn a_scan_is_a_loop_over_a_counter_and_a_checkpoint_is_not_there() {
 
 #[test]
 fn a_mesh_shardings_aliases_names_and_locations_are_said() {
-    let mesh = Arc::new(Mesh::new([("data", 4), ("model", 2)], (0..8).map(DeviceId)).unwrap());
+    let mesh = MeshShape::new([("data", 4), ("model", 2)]).unwrap();
     let ty = TensorType::new(DType::Bf16, [8, 6]);
     let mut graph = Graph::new();
     let (w, bias) = (graph.input(ty.clone()), graph.input(ty));
@@ -432,9 +430,7 @@ fn an_interface_that_does_not_fit_is_refused_with_the_numbers() {
         let z = push(graph, Op::Unary(Unary::IsFinite), &[y]);
         vec![x, z]
     });
-    let mesh = Some(Arc::new(
-        Mesh::new([("data", 4)], (0..4).map(DeviceId)).unwrap(),
-    ));
+    let mesh = Some(MeshShape::new([("data", 4)]).unwrap());
     let port = |spec: &PartitionSpec| Port {
         name: Some("x".to_string()),
         spec: Some(spec.clone()),

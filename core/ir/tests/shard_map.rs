@@ -1,9 +1,7 @@
 //! `shard_map` and what stands in it: types, text, passes, mistakes.
 
-use std::sync::Arc;
-
 use expect_test::{Expect, expect};
-use halite_core::{DType, DeviceId, Mesh, PartitionSpec, Sharding, TensorType};
+use halite_core::{DType, MeshShape, PartitionSpec, TensorType};
 use halite_ir::{
     Axes, Binary, Graph, Groups, Interface, Op, Port, Reduction, ShardMap, Unary, Value, cost,
     infer, optimize, text, varying, verify,
@@ -62,15 +60,12 @@ fn around(map: ShardMap, x: TensorType) -> Graph {
 }
 
 fn interface(mesh: &[(&str, usize)], inputs: usize, outputs: usize) -> Interface {
-    let size = mesh.iter().map(|(_, size)| *size as u32).product();
     let port = || Port {
         name: None,
         spec: Some(PartitionSpec::replicated()),
     };
     Interface {
-        mesh: Some(Arc::new(
-            Mesh::new(mesh.iter().copied(), (0..size).map(DeviceId)).unwrap(),
-        )),
+        mesh: Some(MeshShape::new(mesh.iter().copied()).unwrap()),
         inputs: (0..inputs).map(|_| port()).collect(),
         outputs: (0..outputs).map(|_| port()).collect(),
         locations: false,
@@ -667,10 +662,9 @@ proptest! {
         places in prop::collection::vec(0usize..5, 3),
     ) {
         let mesh_axes = axes(&[("a", sizes[0]), ("b", sizes[1]), ("c", sizes[2])]);
-        let mesh = Arc::new(Mesh::new(mesh_axes.clone(), (0..sizes.iter().product::<usize>() as u32).map(DeviceId)).unwrap());
+        let mesh = MeshShape::new(mesh_axes.clone()).unwrap();
         let (ty, spec) = (f32(&dims), scattered(&places, dims.len()));
-        let sharding = Sharding::new(&mesh, spec.clone()).unwrap();
-        let held = sharding.shard_type(&ty).ok();
+        let held = spec.shard_type(&mesh, &ty).ok();
         let local = held.clone().unwrap_or_else(|| ty.clone());
         let mut body = Graph::new();
         let x = body.input(local);

@@ -4,8 +4,8 @@ use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
 use super::Session;
 use crate::{
-    DeviceBuffer, DeviceId, Error, ErrorKind, LargeBuffer, Launch, LaunchObserver, Launched,
-    ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType, Tiling,
+    DeviceBuffer, DeviceId, Error, ErrorKind, HloSharding, LargeBuffer, Launch, LaunchObserver,
+    Launched, ProgramMemory, QueuedLaunch, Result, Sharding, Signature, TensorType,
     compile_cause::explain_out_of_memory, erased::AnyExecutable,
 };
 
@@ -124,8 +124,8 @@ impl Loaded {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the driver does not report them.
-    pub fn output_tilings(&self) -> Result<Vec<Option<Tiling>>> {
-        self.executable.output_tilings()
+    pub fn output_shardings(&self) -> Result<Vec<Option<HloSharding>>> {
+        self.executable.output_shardings()
     }
 
     /// Checks that the compiler sharded each result as requested. `expected` has for each result
@@ -138,14 +138,14 @@ impl Loaded {
         &self,
         expected: impl IntoIterator<Item = (&'a str, &'a TensorType, &'a Arc<Sharding>)>,
     ) -> Result<()> {
-        let reported = match self.output_tilings() {
+        let reported = match self.output_shardings() {
             Ok(reported) => reported,
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
             Err(error) => return Err(error),
         };
         for (i, ((name, ty, sharding), reported)) in expected.into_iter().zip(reported).enumerate()
         {
-            let expected = sharding.tiling(ty.rank());
+            let expected = sharding.hlo_sharding(ty.rank());
             if let Some(reported) = reported.filter(|reported| *reported != expected) {
                 let name = if name.is_empty() {
                     String::new()

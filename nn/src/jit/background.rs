@@ -1,55 +1,81 @@
-//! Compiling in threads, before a program is called for.
+//! Compilation on background threads, before a program is first called.
 
 use std::{
-    sync::PoisonError,
+    sync::{Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
 
 use halite_core::{Loaded, Result, Stages, tree::Family};
 
-use super::{ArraySpec, Jit, cache::Border};
+use super::{ArraySpec, Jit, cache::CallSignature, compile::Uncompiled};
 
-/// A program that a thread is compiling.
-pub(super) struct Begun<O: Family> {
-    pub(super) border: Border<O>,
+/// Programs that background threads are compiling.
+pub(super) struct Background<O: Family>(Mutex<Vec<InProgress<O>>>);
+
+/// A program that a background thread is compiling.
+pub(super) struct InProgress<O: Family> {
+    pub(super) signature: CallSignature<O>,
+    /// Durations of tracing and printing.
     pub(super) stages: Stages,
-    pub(super) thread: Joined,
+    thread: CompileThread,
 }
 
-/// A compiled program, and how long compiling it took.
+/// A compiled program, and the duration of compiling it.
 pub(super) type Timed = (Loaded, Duration);
 
-/// A thread that compiles. A process that ends while a compiler is at work may end badly, so it is
-/// waited for also where nobody wants the program any more.
-pub(super) struct Joined(Option<JoinHandle<Result<Timed>>>);
+/// A compiling thread, joined when dropped: a process that exits while one of its threads is inside
+/// a compiler may crash.
+struct CompileThread(Option<JoinHandle<Result<Timed>>>);
 
-impl Joined {
-    pub(super) fn join(mut self) -> Result<Timed> {
-        let thread = self.0.take().expect("it is waited for once");
-        thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    }
-
-    fn is_finished(&self) -> bool {
-        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+impl<O: Family> InProgress<O> {
+    /// Waits for the compiler.
+    pub(super) fn join(self) -> (CallSignature<O>, Stages, Result<Timed>) {
+        let mut thread = self.thread;
+        let joined = thread.0.take().expect("a thread is joined once").join();
+        let timed = joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (self.signature, self.stages, timed)
     }
 }
 
-impl Drop for Joined {
+impl Drop for CompileThread {
     fn drop(&mut self) {
         _ = self.0.take().map(JoinHandle::join);
     }
 }
 
+impl<O: Family> Default for Background<O> {
+    fn default() -> Self {
+        Background(Mutex::default())
+    }
+}
+
+impl<O: Family> Background<O> {
+    /// Removes and returns the program for arguments of these specs.
+    pub(super) fn take<S: Family, I: Family>(
+        &self,
+        state: &S::Of<ArraySpec>,
+        inputs: &I::Of<ArraySpec>,
+    ) -> Option<InProgress<O>> {
+        let mut all = self.lock();
+        let index = all
+            .iter()
+            .position(|one| one.signature.accepts(state, inputs))?;
+        Some(all.swap_remove(index))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<InProgress<O>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
-    /// As [`prepare`](Self::prepare), but only traces now. A thread compiles, and who wants the
-    /// program first waits for it.
+    /// Like [`prepare`](Self::prepare), but only traces now, and compiles on a background thread.
+    /// The first call that needs the program waits for it.
     ///
     /// # Errors
-    /// All mistakes of the traced code at once. What the compiler says comes with the first call,
-    /// or with `prepare`.
+    /// All mistakes of the traced code at once. Errors of the compiler are returned by the first
+    /// call, or by `prepare`.
     #[track_caller]
     pub fn prepare_in_background(
         &self,
@@ -60,64 +86,47 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             .compiling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let begun = || self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let compiled = self
-            .programs()
-            .iter()
-            .any(|compiled| compiled.border.is(state, inputs));
-        if compiled || begun().iter().any(|begun| begun.border.is(state, inputs)) {
+        let in_progress = |one: &InProgress<O>| one.signature.accepts(state, inputs);
+        if self.cache.find(state, inputs).is_some()
+            || self.background.lock().iter().any(in_progress)
+        {
             return Ok(());
         }
-        let (border, stages, compile) = self.uncompiled(state, inputs)?;
+        let Uncompiled {
+            signature,
+            stages,
+            compile,
+        } = self.uncompiled(state, inputs)?;
         // Beyond the limit, or if no thread can be started, it is compiled at its first use.
-        if begun().len() >= self.limit {
+        if self.background.lock().len() >= self.cache.limit() {
             return Ok(());
         }
         if let Ok(thread) = thread::Builder::new().name("compile".into()).spawn(compile) {
-            begun().push(Begun {
-                border,
+            self.background.lock().push(InProgress {
+                signature,
                 stages,
-                thread: Joined(Some(thread)),
+                thread: CompileThread(Some(thread)),
             });
         }
         Ok(())
     }
 
-    /// Whether a thread of [`prepare_in_background`](Self::prepare_in_background) is still
-    /// compiling.
+    /// True while a thread of [`prepare_in_background`](Self::prepare_in_background) is compiling.
     pub fn is_compiling(&self) -> bool {
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        begun.iter().any(|begun| !begun.thread.is_finished())
-    }
-
-    /// Leaves the threads of [`prepare_in_background`](Self::prepare_in_background) to themselves:
-    /// nobody waits for them any more, also when this is dropped. A process that ends while one of
-    /// them is in a compiler may end badly, unless it ends without running destructors (`_exit`).
-    pub fn abandon_background(&self) {
-        let abandoned =
-            std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
-        for mut begun in abandoned {
-            drop(begun.thread.0.take());
-        }
-    }
-
-    /// The program for these inputs out of the background, if it is there: waits until it is
-    /// compiled.
-    pub(super) fn take_begun(
-        &self,
-        state: &S::Of<ArraySpec>,
-        inputs: &I::Of<ArraySpec>,
-    ) -> Option<(Border<O>, Stages, Result<Timed>)> {
-        let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = all
+        let is_running = |thread: &JoinHandle<_>| !thread.is_finished();
+        self.background
+            .lock()
             .iter()
-            .position(|begun| begun.border.is(state, inputs))?;
-        let Begun {
-            border,
-            stages,
-            thread,
-        } = all.swap_remove(index);
-        drop(all);
-        Some((border, stages, thread.join()))
+            .any(|one| one.thread.0.as_ref().is_some_and(is_running))
+    }
+
+    /// Detaches the threads of [`prepare_in_background`](Self::prepare_in_background): nothing waits
+    /// for them any more, not even dropping this. A process that exits while one of them is in a
+    /// compiler may crash, unless it exits without running destructors (`_exit`).
+    pub fn abandon_background(&self) {
+        let abandoned = std::mem::take(&mut *self.background.lock());
+        for mut one in abandoned {
+            drop(one.thread.0.take());
+        }
     }
 }

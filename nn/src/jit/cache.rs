@@ -1,126 +1,177 @@
-//! Compiled programs, each with the types that it is for.
+//! Cache of compiled programs, each with the argument types it was compiled for.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering::Relaxed};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use halite_core::{
-    Array, HostArray, InputChange, Loaded, Reason, Stages,
+    Array, HostArray, Loaded, Stages,
     tree::{Family, Path, Tree},
 };
 
-use super::{ArraySpec, Jit};
+use super::ArraySpec;
 
-/// A program with what is known of its border.
+/// Default maximum number of programs.
+const DEFAULT_LIMIT: usize = 64;
+
+/// The compiled programs of one function, at most a limit, the least recently used dropped first.
+pub(super) struct Cache<O: Family> {
+    /// Least recently used first. Locked only to look and to add, never while compiling.
+    programs: Mutex<Vec<Arc<Compiled<O>>>>,
+    limit: usize,
+    compiles: AtomicU64,
+    evictions: AtomicU64,
+    /// Duration of all compiles, also of programs that have been dropped.
+    total: Mutex<Stages>,
+}
+
+/// A compiled program.
 pub(super) struct Compiled<O: Family> {
-    pub(super) border: Border<O>,
-    /// What it is given after state and inputs at every launch.
+    pub(super) signature: CallSignature<O>,
+    /// Arguments of every launch after state and inputs.
     pub(super) hyperparameters: Vec<Array>,
     pub(super) loaded: Loaded,
     pub(super) stages: Stages,
 }
 
-/// What a program takes and gives.
-pub(super) struct Border<O: Family> {
-    pub(super) state: Vec<Input>,
-    pub(super) inputs: Vec<Input>,
+/// Arguments and results of a program: their places in their trees, types and shardings.
+pub(super) struct CallSignature<O: Family> {
+    pub(super) state: Vec<Argument>,
+    pub(super) inputs: Vec<Argument>,
+    /// Outputs, without the state.
     pub(super) outputs: Vec<ArraySpec>,
+    /// The tree of the outputs.
     pub(super) shape: O::Of<()>,
     pub(super) hyperparameters: Vec<(ArraySpec, HostArray)>,
 }
 
-/// A leaf of the state or of the inputs of a program: where it is in its tree, and what it is.
-pub(super) type Input = (Path, ArraySpec);
+/// A leaf of the state or the inputs: its place in its tree, and its spec.
+pub(super) type Argument = (Path, ArraySpec);
 
-impl<O: Family> Border<O> {
-    /// Whether these are the trees that it was made for.
-    pub(super) fn is<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
+/// The arguments in a tree of specs.
+pub(super) fn arguments(tree: &impl Tree<Leaf = ArraySpec>) -> Vec<Argument> {
+    let mut arguments = Vec::new();
+    tree.for_each(|path, spec| arguments.push((path.clone(), spec.clone())));
+    arguments
+}
+
+impl<O: Family> CallSignature<O> {
+    /// True if this is the signature of calls with arguments of these specs.
+    pub(super) fn accepts<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
         &self,
         state: &S,
         inputs: &I,
     ) -> bool {
-        fits(&self.state, state, |known, spec| known == spec)
-            && fits(&self.inputs, inputs, |known, spec| known == spec)
+        matches(&self.state, state, |known, spec| known == spec)
+            && matches(&self.inputs, inputs, |known, spec| known == spec)
     }
 }
 
-/// Whether the leaves of `tree` are where the known ones are, and what those are.
-fn fits<T: Tree>(known: &[Input], tree: &T, is: impl Fn(&ArraySpec, &T::Leaf) -> bool) -> bool {
-    let mut left = known.iter();
-    let mut fits = true;
+/// True if the leaves of `tree` have the paths of `arguments`, and `is` holds for each pair.
+fn matches<T: Tree>(
+    arguments: &[Argument],
+    tree: &T,
+    is: impl Fn(&ArraySpec, &T::Leaf) -> bool,
+) -> bool {
+    let mut rest = arguments.iter();
+    let mut all = true;
     tree.for_each(|path, leaf| {
-        fits = fits
-            && left
+        all = all
+            && rest
                 .next()
                 .is_some_and(|(at, spec)| at == path && is(spec, leaf))
     });
-    fits && left.next().is_none()
+    all && rest.next().is_none()
 }
 
-impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
-    pub(super) fn find(
+impl<O: Family> Default for Cache<O> {
+    fn default() -> Self {
+        Cache {
+            programs: Mutex::default(),
+            limit: DEFAULT_LIMIT,
+            compiles: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            total: Mutex::default(),
+        }
+    }
+}
+
+impl<O: Family> Cache<O> {
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(super) fn set_limit(&mut self, most: usize) {
+        self.limit = most.max(1);
+    }
+
+    /// The program for these arrays, which becomes the most recently used one.
+    pub(super) fn find_arrays<S: Family, I: Family>(
         &self,
         state: &S::Of<Array>,
         inputs: &I::Of<&Array>,
     ) -> Option<Arc<Compiled<O>>> {
         let mut programs = self.programs();
         let index = programs.iter().rposition(|compiled| {
-            let border = &compiled.border;
-            fits(&border.state, state, ArraySpec::is)
-                && fits(&border.inputs, inputs, |spec, array| spec.is(array))
+            let signature = &compiled.signature;
+            matches(&signature.state, state, ArraySpec::is)
+                && matches(&signature.inputs, inputs, |spec, array| spec.is(array))
         })?;
         programs[index..].rotate_left(1);
         programs.last().cloned()
     }
 
-    /// Adds a program to those that are kept, in place of the least recently used one if there are
-    /// too many.
-    pub(super) fn keep(&self, compiled: Arc<Compiled<O>>) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.trace += compiled.stages.trace;
-        spent.print += compiled.stages.print;
-        spent.compile += compiled.stages.compile;
-        drop(spent);
+    /// The program for arrays of these specs.
+    pub(super) fn find<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
+        &self,
+        state: &S,
+        inputs: &I,
+    ) -> Option<Arc<Compiled<O>>> {
+        self.programs()
+            .iter()
+            .find(|compiled| compiled.signature.accepts(state, inputs))
+            .cloned()
+    }
+
+    /// The most recently used program.
+    pub(super) fn last(&self) -> Option<Arc<Compiled<O>>> {
+        self.programs().last().cloned()
+    }
+
+    /// Adds a program, and drops the least recently used one if there are too many. Returns true at
+    /// the first time that one is dropped.
+    pub(super) fn add(&self, compiled: Arc<Compiled<O>>) -> bool {
+        let mut total = self.total.lock().unwrap_or_else(PoisonError::into_inner);
+        total.trace += compiled.stages.trace;
+        total.print += compiled.stages.print;
+        total.compile += compiled.stages.compile;
+        drop(total);
         let mut programs = self.programs();
         programs.push(compiled);
         let surplus = programs.len().saturating_sub(self.limit);
         let evicted: Vec<_> = programs.drain(..surplus).collect();
         drop(programs);
-        if !evicted.is_empty() && self.evictions.fetch_add(evicted.len() as u64, Relaxed) == 0 {
-            halite_core::warning!(
-                "`{}` ({}) is compiled for more than {} combinations of input types; the least recently used \
-                 program is dropped, now and whenever another one is added, and compiled again when it is called \
-                 for. Pad inputs to fewer shapes, or raise `Jit::max_programs`",
-                self.name,
-                self.origin,
-                self.limit
-            );
-        }
+        !evicted.is_empty() && self.evictions.fetch_add(evicted.len() as u64, Relaxed) == 0
     }
-}
 
-/// The leaves of a tree, to find it again.
-pub(super) fn known(tree: &impl Tree<Leaf = ArraySpec>) -> Vec<Input> {
-    let mut known = Vec::new();
-    tree.for_each(|path, spec| known.push((path.clone(), spec.clone())));
-    known
-}
-
-/// What makes a function that is compiled already be compiled again.
-pub(super) fn what_changed(known: Vec<&ArraySpec>, new: Vec<(String, &ArraySpec)>) -> Reason {
-    let (from, to) = (known.len(), new.len());
-    if from != to {
-        return Reason::Arranged { from, to };
+    pub(super) fn count_compile(&self) {
+        self.compiles.fetch_add(1, Relaxed);
     }
-    let changes: Vec<InputChange> = (known.into_iter().zip(new))
-        .filter(|(old, (_, new))| old != new)
-        .map(|(old, (path, new))| InputChange {
-            path,
-            from: (old.ty.clone(), old.sharding.clone()),
-            to: (new.ty.clone(), new.sharding.clone()),
-        })
-        .collect();
-    if changes.is_empty() {
-        Reason::Arranged { from, to }
-    } else {
-        Reason::InputChanged(changes)
+
+    pub(super) fn compiles(&self) -> u64 {
+        self.compiles.load(Relaxed)
+    }
+
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions.load(Relaxed)
+    }
+
+    pub(super) fn total(&self) -> Stages {
+        *self.total.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn programs(&self) -> MutexGuard<'_, Vec<Arc<Compiled<O>>>> {
+        self.programs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

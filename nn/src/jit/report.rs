@@ -1,42 +1,83 @@
-//! What is said of a program that does not fit.
+//! Facts about a compile for reports: why it happened, and the largest buffers of the program.
 
-use std::panic::Location;
+use std::{cmp::Reverse, panic::Location};
 
-use halite_core::{LargeBuffer, TensorType};
+use halite_core::{
+    InputChange, LargeBuffer, Reason, TensorType,
+    tree::{Family, Tree},
+};
 use halite_ir::Graph;
 
-/// The largest tensors of a program, largest first: its inputs, as one device sees them, and what
-/// it computes, whole.
+use super::{ArraySpec, cache::CallSignature};
+
+/// Number of tensors that a report names.
+const NAMED: usize = 6;
+
+/// The reason for compiling a function again: the arguments that changed since its last program.
+pub(super) fn changes<O: Family, S, I>(last: &CallSignature<O>, state: &S, inputs: &I) -> Reason
+where
+    S: Tree<Leaf = ArraySpec>,
+    I: Tree<Leaf = ArraySpec>,
+{
+    let old: Vec<_> = last.state.iter().chain(&last.inputs).collect();
+    let new: Vec<_> = state.named().into_iter().chain(inputs.named()).collect();
+    let (from, to) = (old.len(), new.len());
+    if from != to {
+        return Reason::Arranged { from, to };
+    }
+    let changes: Vec<InputChange> = (old.into_iter().zip(new))
+        .filter(|((_, old), (_, new))| old != *new)
+        .map(|((_, old), (path, new))| InputChange {
+            path,
+            from: (old.ty.clone(), old.sharding.clone()),
+            to: (new.ty.clone(), new.sharding.clone()),
+        })
+        .collect();
+    if changes.is_empty() {
+        Reason::Arranged { from, to }
+    } else {
+        Reason::InputChanged(changes)
+    }
+}
+
+/// The largest tensors of a program, largest first: its inputs, as one device sees them, and the
+/// results of its operations, whole.
 pub(super) fn largest<'a>(
     graph: &Graph,
     inputs: impl Iterator<Item = (String, &'a TensorType)>,
 ) -> Vec<LargeBuffer> {
-    const NAMED: usize = 6;
-    let named = inputs.map(|(path, ty)| (ty, None, Some(path), None));
-    let computed = graph.nodes().iter().flat_map(|node| {
-        node.results
-            .iter()
-            .map(|&value| (graph.ty(value), Some(node.op.name()), None, node.origin))
+    struct Candidate<'a> {
+        ty: &'a TensorType,
+        what: What<'a>,
+        line: Option<&'static Location<'static>>,
+    }
+    enum What<'a> {
+        Input(String),
+        Result(&'a str),
+    }
+    let inputs = inputs.map(|(path, ty)| Candidate {
+        ty,
+        what: What::Input(path),
+        line: None,
     });
-    let mut all: Vec<_> = named.chain(computed).collect();
-    // What has no size in this process's address space is the largest.
-    all.sort_by_key(|(ty, ..)| std::cmp::Reverse(ty.checked_bytes().unwrap_or(usize::MAX)));
-    let buffer = |(ty, op, path, line): (
-        &TensorType,
-        Option<&str>,
-        Option<String>,
-        Option<&'static Location<'static>>,
-    )| {
-        let what = match path {
-            Some(path) if path.is_empty() => "the input".to_string(),
-            Some(path) => format!("`{path}`"),
-            None => op.expect("what is no input is computed").to_string(),
-        };
-        LargeBuffer {
-            what,
-            ty: ty.clone(),
-            line,
-        }
+    let results = graph.nodes().iter().flat_map(|node| {
+        node.results.iter().map(|&value| Candidate {
+            ty: graph.ty(value),
+            what: What::Result(node.op.name()),
+            line: node.origin,
+        })
+    });
+    let mut all: Vec<_> = inputs.chain(results).collect();
+    // A size that overflows counts as the largest.
+    all.sort_by_key(|one| Reverse(one.ty.checked_bytes().unwrap_or(usize::MAX)));
+    let buffer = |Candidate { ty, what, line }: Candidate<'_>| LargeBuffer {
+        what: match what {
+            What::Input(path) if path.is_empty() => "the input".to_string(),
+            What::Input(path) => format!("`{path}`"),
+            What::Result(op) => op.to_string(),
+        },
+        ty: ty.clone(),
+        line,
     };
     all.into_iter().take(NAMED).map(buffer).collect()
 }

@@ -1,22 +1,22 @@
-//! Type and layout of an array that a program takes or gives.
-
 use std::{fmt, sync::Arc};
 
 use halite_core::{Array, DType, Sharding, TensorType};
 
-/// Type and layout of an array that a program takes or gives.
+use crate::ShardedType;
+
+/// Type and sharding of an array on the devices of a mesh: an argument or result of a program.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ArraySpec {
-    /// Element type and dimensions of the whole.
+    /// Element type and dimensions of the whole array.
     pub ty: TensorType,
-    /// How it lies over devices.
+    /// Sharding over devices.
     pub sharding: Arc<Sharding>,
-    /// The element type that devices hold: see [`Array::stored`].
+    /// Element type that devices store: see [`Array::stored`].
     pub stored: DType,
 }
 
 impl ArraySpec {
-    /// Of this type, as which devices hold it, by this layout.
+    /// `ty`, stored as its own element type, with this sharding.
     pub fn new(ty: TensorType, sharding: &Arc<Sharding>) -> Self {
         ArraySpec {
             stored: ty.dtype(),
@@ -25,7 +25,7 @@ impl ArraySpec {
         }
     }
 
-    /// What `array` is.
+    /// The spec of `array`.
     pub fn of(array: &Array) -> Self {
         ArraySpec {
             ty: array.ty().clone(),
@@ -34,12 +34,13 @@ impl ArraySpec {
         }
     }
 
-    /// The same, of which devices hold elements of this type.
+    /// This spec with another element type stored on devices.
     pub fn stored_as(mut self, stored: DType) -> Self {
         self.stored = stored;
         self
     }
 
+    /// True if this is the spec of `array`.
     pub(super) fn is(&self, array: &Array) -> bool {
         (Arc::ptr_eq(&self.sharding, array.sharding()) || self.sharding == *array.sharding())
             && self.ty == *array.ty()
@@ -47,11 +48,22 @@ impl ArraySpec {
     }
 }
 
+impl From<&ArraySpec> for ShardedType {
+    /// The spec without the devices.
+    fn from(spec: &ArraySpec) -> Self {
+        ShardedType {
+            ty: spec.ty.clone(),
+            spec: spec.sharding.spec().clone(),
+            stored: spec.stored,
+        }
+    }
+}
+
 impl fmt::Display for ArraySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.ty)?;
         if self.stored != self.ty.dtype() {
-            write!(f, " kept as {}", self.stored)?;
+            write!(f, " stored as {}", self.stored)?;
         }
         if self.sharding.mesh().size() == 1 {
             Ok(())

@@ -1,10 +1,10 @@
 //! `halite plan --search`: the shardings to try, and their comparison.
 
-use halite::{MeshAxes, Result, plan::Plan, train::Strategy};
+use halite::{MeshShape, Result, plan::Plan, train::Strategy};
 use serde_json::json;
 
 /// One sharding with its plan, or the reason why it has none.
-pub(super) type Row<'a> = (&'a MeshAxes, &'a Strategy, Result<Plan, String>);
+pub(super) type Row<'a> = (&'a MeshShape, &'a Strategy, Result<Plan, String>);
 
 /// Sorts the plans and prints them as a table, with details of the best: first those that fit,
 /// fastest first; then those that exceed the memory, by size; then failures.
@@ -74,18 +74,14 @@ pub(super) fn compare(rows: &mut [Row<'_>], as_json: bool) {
     }
 }
 
-/// Builds a mesh from axes of our own.
-pub(super) fn axes(axes: &[(&str, usize)]) -> MeshAxes {
-    let text: Vec<String> = axes
-        .iter()
-        .map(|(name, size)| format!("{name}={size}"))
-        .collect();
-    text.join(",").parse().expect("valid names and sizes")
+/// Builds the shape of a mesh from distinct axes.
+pub(super) fn axes(axes: &[(&'static str, usize)]) -> MeshShape {
+    MeshShape::new(axes.iter().copied()).expect("distinct axes of a target's devices")
 }
 
 /// Returns the shardings that `--search` tries: each strategy alone, and with tensor parallelism
 /// over 2, 4 and 8 devices.
-pub(super) fn candidates(devices: usize) -> Vec<(MeshAxes, Strategy)> {
+pub(super) fn candidates(devices: usize) -> Vec<(MeshShape, Strategy)> {
     let (dp, fsdp, tp) = (
         Strategy::data_parallel(),
         Strategy::fsdp(),
@@ -124,7 +120,7 @@ mod tests {
     fn candidates_use_all_devices() {
         for devices in [1, 4, 12, 256] {
             for (axes, strategy) in candidates(devices) {
-                assert_eq!(axes.size(), Some(devices), "{strategy}");
+                assert_eq!(axes.size(), devices, "{strategy}");
             }
         }
         assert_eq!(candidates(1).len(), 1);

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use halite::{
-    Error, ErrorKind, MeshAxes, Result,
+    Error, ErrorKind, MeshShape, Result,
     backends::{Accelerator, OpenOptions, Opened},
     fetch,
     train::{
@@ -35,7 +35,7 @@ pub(super) struct Run {
     devices: Option<DeviceCount>,
     /// Device mesh, such as `data=2,model=4`
     #[arg(long, value_name = "AXES")]
-    mesh: Option<MeshAxes>,
+    mesh: Option<MeshShape>,
     /// Sharding strategy: `dp` shards the batch, `fsdp` the batch and the parameters, `tp` the
     /// layers; also `dp+tp`, `fsdp+tp`
     #[arg(long, default_value_t = Strategy::default(), value_name = "NAME")]

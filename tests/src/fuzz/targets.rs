@@ -3,7 +3,7 @@
 use std::{fmt::Display, path::Path, str::FromStr};
 
 use halite::{
-    DTypePolicy, MeshAxes, PartitionSpec,
+    DTypePolicy, MeshShape, PartitionSpec,
     backends::{self, Accelerator, CompileCacheOptions, cuda::CudaAllocator},
     data::{self, Digits},
     fetch,
@@ -209,9 +209,9 @@ const TARGETS: &[Target] = &[
         name: "mesh_axes",
         run: |data| {
             text(data)
-                .and_then(parse::<MeshAxes>)
-                .is_some_and(|axes| axes.size() != Some(0))
-                && survives_printing::<MeshAxes>(data)
+                .and_then(parse::<MeshShape>)
+                .is_some_and(|axes| axes.size() != 0)
+                && survives_printing::<MeshShape>(data)
         },
         seeds: || words(&["data=2,model=4", "a=1", "data=2, fsdp = 3"]),
         dictionary: &["=", ",", "None", "data"],

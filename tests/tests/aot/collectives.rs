@@ -1,10 +1,12 @@
 //! Collectives that the user wrote, in a `shard_map`, as the vendors' compilers leave them: of
 //! which kind, how many, over how many devices, and about how many bytes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use halite_backends::OpenTarget;
-use halite_core::{CompileOptions, DType, Mesh, PartitionSpec, Program, TensorType, tree::Leaf};
+use halite_core::{
+    CompileOptions, DType, MeshShape, PartitionSpec, Program, TensorType, tree::Leaf,
+};
 use halite_ir::{Interface, Port, Reduction, program};
 use halite_nn::{Tensor, Trace, grad};
 use halite_pjrt::CollectiveKind::{self, *};
@@ -25,7 +27,7 @@ fn spec(text: &str) -> PartitionSpec {
 /// `body` on each device's part of `x`; what it gives is a part of a result that is split over all
 /// devices.
 fn mapped(
-    mesh: &Arc<Mesh>,
+    mesh: &MeshShape,
     body: impl for<'t> Fn(&'t Trace, Tensor<'t>) -> Vec<Tensor<'t>>,
     outputs: usize,
 ) -> Program {

@@ -122,7 +122,7 @@ fn a_program_for_more_devices_than_there_are_is_refused() {
         let error = target.mesh([("data", 5)]).unwrap_err().to_string();
         assert_eq!(
             error,
-            format!("mesh: a mesh of data=5 is more than the 4 devices of {name}")
+            format!("mesh: mesh(data=5) needs 5 devices, but {name} has 4")
         );
     }
 }

@@ -55,7 +55,7 @@ fn step() -> (Graph, Interface, [Arc<Sharding>; 2]) {
         },
     );
     let interface = Interface {
-        mesh: Some(mesh.clone()),
+        mesh: Some(mesh.shape().clone()),
         inputs: vec![port(&by_rows), port(&by_columns)],
         outputs: vec![port(&PartitionSpec::replicated()), port(&by_columns)],
         aliases: vec![(1, 1)],

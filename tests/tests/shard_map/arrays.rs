@@ -219,9 +219,9 @@ fn outputs_lie_as_they_were_asked_for_and_the_plugin_says_so() {
             "{spec}"
         );
         let said = jit
-            .with_loaded(|loaded| loaded.output_tilings().unwrap())
+            .with_loaded(|loaded| loaded.output_shardings().unwrap())
             .unwrap();
-        assert_eq!(said, [Some(sharding(spec).tiling(2))], "{spec}");
+        assert_eq!(said, [Some(sharding(spec).hlo_sharding(2))], "{spec}");
     }
 }
 
@@ -236,7 +236,7 @@ fn an_output_that_lies_otherwise_is_named() {
     let x = graph.input(ty.clone());
     graph.set_outputs(vec![x]);
     let interface = Interface {
-        mesh: Some(mesh.clone()),
+        mesh: Some(mesh.shape().clone()),
         inputs: vec![Port {
             name: None,
             spec: spec("data"),

@@ -316,10 +316,10 @@ fn each_device_is_given_what_the_layouts_say() {
             )
             .unwrap();
         let memory = loaded.memory().unwrap();
-        let bytes = |specs: &[(String, ArraySpec)]| -> usize {
-            specs
+        let bytes = |types: &[(String, ShardedType)]| -> usize {
+            types
                 .iter()
-                .map(|(_, spec)| spec.sharding.shard_type(&spec.ty).unwrap().bytes())
+                .map(|(_, ty)| ty.shard_type(&mesh).unwrap().bytes())
                 .sum()
         };
         assert_eq!(memory.arguments, bytes(&step.inputs) as u64, "{strategy}");
@@ -485,15 +485,15 @@ fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
             trainer()
                 .mesh([("data", 4), ("model", 4)])
                 .strategy("dp+tp".parse().unwrap()),
-            "mesh: mesh(data=4, model=4) is a grid of 16 devices, and 8 are given",
+            "mesh: mesh(data=4, model=4) needs 16 devices, but 8 were given",
         ),
         (
             trainer().mesh([("data", 2)]).devices(devices(3)),
-            "mesh: mesh(data=2) is a grid of 2 devices, and 3 are given",
+            "mesh: mesh(data=2) needs 2 devices, but 3 were given",
         ),
         (
             trainer().mesh([("data", 2), ("model", 4)]),
-            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would do the same; `tp` splits parameters over it",
+            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would compute the same; `tp` splits parameters over it",
         ),
         (
             laid_out(trainer(), "dp+tp", [("data", 4), ("model", 2)]).batch_size(30),

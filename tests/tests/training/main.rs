@@ -7,6 +7,7 @@ mod finite;
 mod layouts;
 mod learns;
 mod mistakes;
+mod planned;
 mod precision;
 mod resume;
 mod support;

@@ -410,7 +410,9 @@ fn an_optimizer_that_changes_a_parameters_type_is_told_which() {
     let error = error_of(trainer.fit(Slope, model(), Halves, data(), data())).to_string();
     assert_says(
         &error,
-        &["state: `model.slope` is f32[], and after the step f16[]; a state keeps its types"],
+        &[
+            "state: `model.slope` is f32[] before the step and f16[] after it; a state keeps its types",
+        ],
     );
     assert!(!error.contains("model.count"), "{error}");
 

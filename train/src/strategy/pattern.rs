@@ -4,11 +4,11 @@ use std::{fmt, str::FromStr};
 
 use halite_core::{Error, Result};
 
-/// Which parameters, by path.
+/// A pattern of parameter paths.
 ///
-/// A pattern has the segments of a path, between dots. `*` stands for any text in a segment, `a|b`
-/// for either, `**` for any number of segments, also none. `<index>` is a number, `<even>` and
-/// `<odd>` are numbers of that kind, `<name>` is what is no number.
+/// A pattern has segments between dots, as paths do. In a segment `*` matches any text and `a|b`
+/// either alternative; `**` matches any number of segments, including none. `<index>` matches a
+/// number, `<even>` and `<odd>` an even or odd one, and `<name>` anything that is not a number.
 ///
 /// ```
 /// use halite_train::Pattern;
@@ -33,7 +33,7 @@ enum Part {
 
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Choice {
-    /// Text, in which `*` stands for any.
+    /// Text, in which `*` matches any text.
     Text(String),
     Index,
     Even,
@@ -42,7 +42,7 @@ enum Choice {
 }
 
 impl Pattern {
-    /// Whether it is a pattern of this path.
+    /// True if it matches this path.
     pub fn matches(&self, path: &str) -> bool {
         let segments: Vec<&str> = if path.is_empty() {
             Vec::new()
@@ -53,8 +53,8 @@ impl Pattern {
     }
 }
 
-/// Where two parts disagree, only the last `**` before takes one segment more: what an earlier one
-/// would take, the last can take as well. So the time is at most the product of both lengths.
+/// On a mismatch, only the last `**` before it takes one more segment: whatever an earlier one could
+/// take, the last one can take as well. The time is therefore at most the product of both lengths.
 fn matches_parts(parts: &[Part], segments: &[&str]) -> bool {
     let (mut part, mut segment) = (0, 0);
     // The part behind the last `**`, and the segment that it was tried on.
@@ -98,8 +98,8 @@ impl Choice {
     }
 }
 
-/// `*` in `pattern` stands for any text. The first place of each piece between two stars is as good
-/// as a later one.
+/// Matches `text` against `pattern`, in which `*` matches any text. The first occurrence of each
+/// piece between two stars is as good as a later one.
 fn matches_text(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -132,7 +132,7 @@ impl FromStr for Pattern {
             "<odd>" => Ok(Choice::Odd),
             "<name>" => Ok(Choice::Name),
             _ if choice.contains(['<', '>']) => Err(refused(format!(
-                "`{choice}` is no kind of segment; there are <index>, <even>, <odd>, <name>"
+                "unknown segment kind `{choice}`; expected one of <index>, <even>, <odd>, <name>"
             ))),
             _ => Ok(Choice::Text(choice.to_string())),
         };
@@ -298,6 +298,6 @@ mod tests {
         );
         assert!(error("a|.b").contains("is empty"));
         assert!(error("").contains("is empty"));
-        assert!(error("a.<evn>").contains("`<evn>` is no kind of segment"));
+        assert!(error("a.<evn>").contains("unknown segment kind `<evn>`"));
     }
 }

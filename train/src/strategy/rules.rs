@@ -1,25 +1,25 @@
-//! Rules from paths to specs, and those that are built in.
+//! Rules from parameter paths to partition specs, and the built-in ones.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use halite_core::{Error, Mesh, PartitionSpec, Result, Sharding, TensorType};
+use halite_core::{Error, MeshShape, PartitionSpec, Result, TensorType};
 
 use super::{OP, Pattern};
 
-/// How the parameters of a [`Pattern`] lie.
+/// The partition spec of parameters whose path matches a [`Pattern`].
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Rule {
-    /// Which parameters.
+    /// Paths of the parameters.
     pub pattern: Pattern,
-    /// Which axes split which of the last dimensions.
+    /// Axes that split each of the last dimensions.
     pub spec: PartitionSpec,
 }
 
 impl Rule {
-    /// `Rule::new("**.up.weight", "None, model")`
+    /// Parses a rule: `Rule::new("**.up.weight", "None, model")`.
     ///
     /// # Errors
-    /// If `pattern` is no pattern, or `spec` no spec.
+    /// If `pattern` is not a valid pattern, or `spec` not a valid partition spec.
     pub fn new(pattern: &str, spec: &str) -> Result<Self> {
         Ok(Rule {
             pattern: pattern.parse()?,
@@ -27,15 +27,15 @@ impl Rule {
         })
     }
 
-    /// How a parameter of type `ty` lies over `mesh` by this rule.
+    /// The spec of a parameter of type `ty`: with an entry for all of its dimensions.
     ///
     /// # Errors
-    /// If the spec has more dimensions than `ty`, names an axis that the mesh has not, or does not
-    /// divide it.
-    pub fn sharding(&self, mesh: &Arc<Mesh>, ty: &TensorType) -> Result<Arc<Sharding>> {
+    /// If the spec has more dimensions than `ty`, names an axis that the mesh does not have, or
+    /// does not divide it.
+    pub fn apply(&self, mesh: &MeshShape, ty: &TensorType) -> Result<PartitionSpec> {
         let Some(first) = ty.rank().checked_sub(self.spec.rank()) else {
             let message = format!(
-                "{} speaks of {} dimensions, {ty} has {}",
+                "{} has {} dimensions, but {ty} has {}",
                 self.spec,
                 self.spec.rank(),
                 ty.rank()
@@ -51,9 +51,8 @@ impl Rule {
         } else {
             PartitionSpec::new((0..ty.rank()).map(axes))
         };
-        let sharding = Sharding::new(mesh, spec)?;
-        sharding.shard_type(ty)?;
-        Ok(sharding)
+        spec.shard_type(mesh, ty)?;
+        Ok(spec)
     }
 }
 
@@ -66,12 +65,12 @@ const LISTS: &str = "hidden|layers|linears|convs";
 /// Names of attention.
 const ATTENTION: &str = "attn|attention|self_attn|cross_attn";
 
-/// A rule that is built in.
+/// A built-in rule.
 pub(super) struct BuiltIn {
-    /// What it splits, in a word that fits "heads do not divide".
+    /// What it splits, for messages such as "heads do not divide".
     pub(super) what: &'static str,
     pub(super) rule: Rule,
-    /// Only for parameters of just so many dimensions as the spec, besides those of a stack.
+    /// Only for parameters with as many dimensions as the spec, besides those of a stack.
     exact: bool,
 }
 
@@ -110,7 +109,7 @@ static BUILT_IN: LazyLock<Vec<BuiltIn>> = LazyLock::new(|| {
         ),
         rule("positions", false, "**.positions|pos|wpe.**", "()"),
         rule("words", false, "**.table", "model, None"),
-        // Where the number of words does not divide.
+        // Used where the vocabulary size does not divide.
         rule("columns", false, "**.table", "None, model"),
         rule("words", false, &format!("{logits}.weight"), "None, model"),
         rule("words", false, &format!("{logits}.bias"), "model"),
@@ -145,14 +144,10 @@ pub(super) fn built_in() -> Vec<Rule> {
         .collect()
 }
 
-/// The built-in rules for a parameter of `rank` dimensions, besides those of a stack.
+/// Built-in rules for a parameter of `rank` dimensions, besides those of a stack.
 pub(super) fn built_in_for(path: &str, rank: usize) -> impl Iterator<Item = &'static BuiltIn> {
     BUILT_IN.iter().filter(move |BuiltIn { rule, exact, .. }| {
-        let speaks_of = rule.spec.rank();
-        (if *exact {
-            speaks_of == rank
-        } else {
-            speaks_of <= rank
-        }) && rule.pattern.matches(path)
+        let dims = rule.spec.rank();
+        (if *exact { dims == rank } else { dims <= rank }) && rule.pattern.matches(path)
     })
 }

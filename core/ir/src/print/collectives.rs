@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halite_core::{DType, Error, Mesh, PartitionSpec, Result, TensorType, list_axes};
+use halite_core::{DType, Error, MeshShape, PartitionSpec, Result, TensorType, list_axes};
 
 use super::{
     Printer,
@@ -268,7 +268,9 @@ impl Printer<'_> {
         let fail = |message: String| Err(Error::invalid("shard_map", message));
         if !self.partitioned() {
             if map.devices() != Some(1) {
-                let on = self.mesh.map_or("one device".to_string(), Mesh::to_string);
+                let on = self
+                    .mesh
+                    .map_or("one device".to_string(), |mesh| format!("{mesh:#}"));
                 return fail(format!(
                     "it is over mesh({}), the program is for {on}",
                     list_axes(&map.mesh)
@@ -284,7 +286,7 @@ impl Printer<'_> {
             .eq(map.mesh.iter().map(|(axis, size)| (&**axis, *size)))
         {
             return fail(format!(
-                "it is over mesh({}), the program is for {mesh}",
+                "it is over mesh({}), the program is for {mesh:#}",
                 list_axes(&map.mesh)
             ));
         }
@@ -371,7 +373,7 @@ impl Printer<'_> {
 
 /// Places in the mesh that differ along `axes` alone; members in the order of their places, the
 /// last axis the fastest.
-fn groups_along(mesh: &Mesh, axes: &Axes) -> Vec<Vec<usize>> {
+fn groups_along(mesh: &MeshShape, axes: &Axes) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<Vec<usize>, Vec<(usize, usize)>> = BTreeMap::new();
     for place in 0..mesh.size() {
         let others = mesh

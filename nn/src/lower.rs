@@ -1,0 +1,247 @@
+//! Lowering: from a function of tensors to a program. Nothing here knows a client or a device.
+//!
+//! [`lower`] is what [`Jit`](crate::Jit) compiles, what a plan is made of, and what is compiled
+//! ahead of time. They give it the same function and types, and the capabilities of their target,
+//! and so get the same program.
+
+mod function;
+mod sharded_type;
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use halite_core::{
+    HostArray, MeshShape, Narrowing, Program, Result, Stages,
+    tree::{Family, Path, Tree},
+};
+use halite_ir::{Graph, Interface, Op, Port};
+
+pub use self::{
+    function::{Function, Traced},
+    sharded_type::ShardedType,
+};
+use crate::{Mistake, Tensor, Trace};
+
+/// A lowered [`Function`]: its program, with the types of inputs and outputs.
+#[derive(Debug)]
+pub struct Lowered<O> {
+    /// The optimized graph that the text of the program was printed from.
+    pub graph: Graph,
+    /// The program: StableHLO, and the types that one device sees.
+    pub program: Program,
+    /// Inputs after the state and the inputs: the [hyperparameters](Trace::hyperparameter), one
+    /// array for each of their element types, with their values in the order in which they were
+    /// first requested.
+    pub hyperparameters: Vec<(ShardedType, HostArray)>,
+    /// Types of the outputs, without the state.
+    pub outputs: Vec<ShardedType>,
+    /// The tree of the outputs.
+    pub shape: O,
+    /// Warnings of the traced code.
+    pub warnings: Vec<Mistake>,
+    /// Duration of tracing and printing.
+    pub stages: Stages,
+}
+
+/// Lowers `function` of a state and inputs of these types to a program for the devices of a mesh
+/// of this shape.
+///
+/// `capabilities` are those of the devices that will run it: they decide where the narrower types
+/// of the function's [precision policy](Function::precision) are used.
+///
+/// ```
+/// use halite_core::{
+///     DType, MeshShape, Narrowing, PartitionSpec, TensorType,
+///     tree::{Empty, Leaf},
+/// };
+/// use halite_nn::{Function, ShardedType, lower};
+///
+/// # fn main() -> halite_core::Result<()> {
+/// let mesh = MeshShape::new([("data", 8)])?;
+/// let double = Function::<_, Leaf<()>, Leaf<()>>::stateless(|_cx, Leaf(x)| Leaf(x * 2.0));
+/// let x = ShardedType::new(TensorType::new(DType::F32, [32, 4]), PartitionSpec::first("data"));
+/// let lowered = lower(&double, &Empty::new(), &Leaf(x), &mesh, &Narrowing::EVERYWHERE)?;
+/// assert_eq!(lowered.program.partitions, 8);
+/// assert_eq!(lowered.program.signature.inputs[0].to_string(), "f32[4, 4]");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// All mistakes of the traced code at once; a partition spec that does not fit its tensor or the
+/// mesh.
+pub fn lower<S: Family, I: Family, O: Family>(
+    function: &Function<S, I, O>,
+    state: &S::Of<ShardedType>,
+    inputs: &I::Of<ShardedType>,
+    mesh: &MeshShape,
+    capabilities: &Narrowing,
+) -> Result<Lowered<O::Of<()>>> {
+    let started = Instant::now();
+    let traced = {
+        let _span = tracing::trace_span!("trace", program = function.name).entered();
+        trace(function, state, inputs, mesh)?
+    };
+    let trace = started.elapsed();
+
+    let started = Instant::now();
+    let _span = tracing::trace_span!("print", program = function.name).entered();
+    let stored = |ports: &[(Option<String>, ShardedType)]| -> Vec<_> {
+        ports.iter().map(|(_, ty)| ty.stored).collect()
+    };
+    let graph = halite_ir::with_signature(
+        traced.graph,
+        &stored(&traced.inputs),
+        &stored(&traced.outputs),
+    );
+    let graph = halite_ir::with_precision(graph, &function.precision, capabilities);
+    let graph = halite_ir::optimize(&graph);
+    note_missing_axes(&function.name, &graph, mesh);
+    let states = state.leaves().len();
+    let outputs = traced.outputs[states..]
+        .iter()
+        .map(|(_, ty)| ty.clone())
+        .collect();
+    let interface = Interface {
+        name: function.name.clone(),
+        mesh: Some(mesh.clone()),
+        inputs: ports(traced.inputs),
+        outputs: ports(traced.outputs),
+        aliases: (0..states).map(|index| (index, index)).collect(),
+        ..Interface::default()
+    };
+    let program = halite_ir::program(&graph, &interface)?;
+    Ok(Lowered {
+        graph,
+        program,
+        hyperparameters: traced.hyperparameters,
+        outputs,
+        shape: traced.shape,
+        warnings: traced.warnings,
+        stages: Stages {
+            trace,
+            print: started.elapsed(),
+            compile: Duration::ZERO,
+        },
+    })
+}
+
+/// A traced function, before its graph is optimized.
+struct TracedFunction<O> {
+    graph: Graph,
+    /// State, inputs and hyperparameters, by name.
+    inputs: Vec<(Option<String>, ShardedType)>,
+    /// Next state and outputs.
+    outputs: Vec<(Option<String>, ShardedType)>,
+    hyperparameters: Vec<(ShardedType, HostArray)>,
+    shape: O,
+    warnings: Vec<Mistake>,
+}
+
+fn trace<S: Family, I: Family, O: Family>(
+    function: &Function<S, I, O>,
+    state: &S::Of<ShardedType>,
+    inputs: &I::Of<ShardedType>,
+    mesh: &MeshShape,
+) -> Result<TracedFunction<O::Of<()>>> {
+    let cx = Trace::new();
+    if let Some(roles) = &function.axis_roles {
+        cx.bind_axis_roles(roles);
+    }
+    let (mut ports, mut tensors) = (Vec::new(), Vec::new());
+    let mut input = |path: &Path, ty: &ShardedType| {
+        let name = path.to_string();
+        let tensor = cx.input(ty.ty.clone(), name.as_str());
+        ports.push((Some(name), ty.clone()));
+        tensors.push(tensor);
+        tensor
+    };
+    let traced_state = Tree::as_ref(state).map(&mut input);
+    let traced_inputs = Tree::as_ref(inputs).map(&mut input);
+    let (next, outputs) = (function.body)(&cx, traced_state, traced_inputs);
+    check_state::<S>(&cx, state, &next);
+    cx.check_taken();
+
+    let shape = Tree::as_ref(&outputs).map(|_, _| ());
+    let mut output_types: Vec<_> = state.leaves().into_iter().cloned().collect();
+    for (path, tensor) in outputs.named() {
+        let ty = function.output_type(&path, tensor.ty());
+        ty.spec.check(mesh)?;
+        output_types.push(ty);
+    }
+    let mut hyperparameters = Vec::new();
+    for (tensor, values) in cx.hyperparameter_inputs()? {
+        let ty = ShardedType::replicated(tensor.ty());
+        ports.push((Some("hyperparameters".to_string()), ty.clone()));
+        tensors.push(tensor);
+        hyperparameters.push((ty, values));
+    }
+    let results: Vec<Tensor<'_>> = next
+        .into_leaves()
+        .into_iter()
+        .chain(outputs.into_leaves())
+        .collect();
+    let graph = cx.graph(&tensors, &results)?;
+    Ok(TracedFunction {
+        graph,
+        inputs: ports,
+        outputs: output_types.into_iter().map(|ty| (None, ty)).collect(),
+        hyperparameters,
+        shape,
+        warnings: cx.warnings(),
+    })
+}
+
+fn ports(types: Vec<(Option<String>, ShardedType)>) -> Vec<Port> {
+    let port = |(name, ty): (_, ShardedType)| Port {
+        name,
+        spec: Some(ty.spec),
+    };
+    types.into_iter().map(port).collect()
+}
+
+/// Records a mistake if the next state differs from the state in its tree or types.
+fn check_state<S: Family>(cx: &Trace, state: &S::Of<ShardedType>, next: &Traced<'_, S>) {
+    if let Err(error) = halite_core::tree::same_structure(state, next) {
+        let message = format!("the next state must have the structure of the state: {error}");
+        cx.fail("state", message, None);
+        return;
+    }
+    for ((path, old), new) in state.named().into_iter().zip(next.leaves()) {
+        if !new.is_error() && new.ty() != old.ty {
+            let message = format!(
+                "`{path}` is {} before the step and {} after it; a state keeps its types",
+                old.ty,
+                new.ty()
+            );
+            cx.fail("state", message, None);
+        }
+    }
+}
+
+/// Logs the axes of sharding constraints that the mesh does not have: they may be misspelled.
+fn note_missing_axes(name: &str, graph: &Graph, mesh: &MeshShape) {
+    fn collect<'g>(graph: &'g Graph, mesh: &MeshShape, missing: &mut BTreeSet<&'g str>) {
+        for node in graph.nodes() {
+            if let Op::ShardingConstraint(spec) = &node.op {
+                missing.extend(
+                    spec.all_axes()
+                        .map(|axis| &**axis)
+                        .filter(|axis| mesh.axis(axis).is_none()),
+                );
+            }
+            for region in node.op.regions() {
+                collect(region, mesh, missing);
+            }
+        }
+    }
+    let mut missing = BTreeSet::new();
+    collect(graph, mesh, &mut missing);
+    if !missing.is_empty() && mesh.size() > 1 {
+        tracing::info!(
+            "`{name}`: sharding constraints name the axes {missing:?}, which {mesh:#} does not have"
+        );
+    }
+}

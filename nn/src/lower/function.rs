@@ -1,0 +1,120 @@
+use std::{fmt, panic::Location};
+
+use halite_core::{
+    Client, DType, DTypePolicy, PartitionSpec, TensorType,
+    tree::{Empty, Family},
+};
+
+use super::ShardedType;
+use crate::{AxisRoles, Jit, Tensor, Trace};
+
+/// The leaves of a family, as tensors of a trace.
+pub type Traced<'t, F> = <F as Family>::Of<Tensor<'t>>;
+
+type Body<S, I, O> = dyn for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>)
+    + Send
+    + Sync;
+
+/// Partition spec of an output, by path and type.
+type OutputSpec = dyn Fn(&str, &TensorType) -> PartitionSpec + Send + Sync;
+
+/// Element type that devices store of an output, by path and type.
+type OutputStored = dyn Fn(&str, &TensorType) -> DType + Send + Sync;
+
+/// A function of tensors, from `(state, inputs)` to `(next state, outputs)`, with everything that
+/// its program depends on besides the types of its arguments and the target.
+///
+/// [`lower`](crate::lower) makes a program of it; [`jit`](Self::jit) compiles and runs it.
+pub struct Function<S: Family, I: Family, O: Family> {
+    pub(crate) name: String,
+    pub(super) body: Box<Body<S, I, O>>,
+    pub(super) precision: DTypePolicy,
+    pub(super) axis_roles: Option<AxisRoles>,
+    output_spec: Box<OutputSpec>,
+    output_stored: Box<OutputStored>,
+}
+
+impl<S: Family, I: Family, O: Family> Function<S, I, O> {
+    /// A function that is traced when it is lowered. The next state must have the types of the
+    /// state.
+    pub fn new(
+        body: impl for<'t> Fn(&'t Trace, Traced<'t, S>, Traced<'t, I>) -> (Traced<'t, S>, Traced<'t, O>)
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Function {
+            name: "main".to_string(),
+            body: Box::new(body),
+            precision: DTypePolicy::F32,
+            axis_roles: None,
+            output_spec: Box::new(|_, _| PartitionSpec::replicated()),
+            output_stored: Box::new(|_, ty| ty.dtype()),
+        }
+    }
+
+    /// Sets the name for dumps, reports and messages.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the element types that it computes in: see [`Jit::precision`].
+    pub fn precision(mut self, policy: DTypePolicy) -> Self {
+        self.precision = policy;
+        self
+    }
+
+    /// Binds the axis roles that its layers name: see [`Jit::axis_roles`].
+    pub fn axis_roles(mut self, roles: AxisRoles) -> Self {
+        self.axis_roles = Some(roles);
+        self
+    }
+
+    /// Sets the partition spec of each output: see [`Jit::output_specs`].
+    pub fn output_specs(
+        mut self,
+        spec: impl Fn(&str, &TensorType) -> PartitionSpec + Send + Sync + 'static,
+    ) -> Self {
+        self.output_spec = Box::new(spec);
+        self
+    }
+
+    /// Sets the element type that devices store of each output: see [`Jit::output_stored`].
+    pub fn output_stored(
+        mut self,
+        stored: impl Fn(&str, &TensorType) -> DType + Send + Sync + 'static,
+    ) -> Self {
+        self.output_stored = Box::new(stored);
+        self
+    }
+
+    /// Compiles it at its first call on `client`, for each combination of input types.
+    #[track_caller]
+    pub fn jit(self, client: &Client) -> Jit<S, I, O> {
+        Jit::of_function(client, self, Location::caller())
+    }
+
+    pub(super) fn output_type(&self, path: &str, ty: TensorType) -> ShardedType {
+        let (spec, stored) = (
+            (self.output_spec)(path, &ty),
+            (self.output_stored)(path, &ty),
+        );
+        ShardedType::new(ty, spec).stored_as(stored)
+    }
+}
+
+impl<S: Family, I: Family, O: Family> fmt::Debug for Function<S, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Function(`{}`, {})", self.name, self.precision)
+    }
+}
+
+impl<I: Family, O: Family> Function<Empty<()>, I, O> {
+    /// A function from inputs to outputs, without a state.
+    pub fn stateless(
+        body: impl for<'t> Fn(&'t Trace, Traced<'t, I>) -> Traced<'t, O> + Send + Sync + 'static,
+    ) -> Self {
+        Function::new(move |cx, _, inputs| (Empty::new(), body(cx, inputs)))
+    }
+}

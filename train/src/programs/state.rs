@@ -1,0 +1,62 @@
+//! Types and shardings of the state of a training step.
+
+use halite_core::{
+    DType, DTypePolicy, MeshShape, PartitionSpec, Result, TensorType,
+    tree::{Family, Tree},
+};
+use halite_nn::{Optimizer, Param, ShardedType, optim};
+
+use crate::{Scaling, State, Strategy, lower::check_sizes};
+
+/// Types and shardings of the state: parameters by the strategy, optimizer slots as their
+/// parameter, scalars replicated.
+///
+/// # Errors
+/// As [`Strategy::specs`]; a parameter whose size overflows.
+pub(crate) fn state_specs<F: Family, O: Optimizer>(
+    mesh: &MeshShape,
+    strategy: &Strategy,
+    params: &F::Of<Param>,
+    optimizer: &O,
+    precision: &DTypePolicy,
+) -> Result<State<F, O::Slot, ShardedType>> {
+    let named = params.named().into_iter();
+    check_sizes("model", named.map(|(path, param)| (path, &param.ty)))?;
+    let specs = strategy.specs(mesh, params)?;
+    let model = params.leaves().into_iter().zip(specs.leaves());
+    let model = model.map(|(param, spec)| {
+        let declared = param.ty.dtype();
+        let stored = if param.trainable {
+            precision.stored(declared)
+        } else {
+            declared
+        };
+        ShardedType::new(param.ty.clone(), spec.clone()).stored_as(stored)
+    });
+    let described = optim::slots(optimizer, params);
+    let per_param = params
+        .leaves()
+        .into_iter()
+        .zip(specs.leaves())
+        .zip(described.inner().leaves());
+    let slots = per_param.flat_map(|((param, spec), slots)| {
+        slots.iter().flat_map(Tree::leaves).map(move |slot| {
+            let spec = if slot.ty.dims() == param.ty.dims() {
+                spec.clone()
+            } else {
+                PartitionSpec::replicated()
+            };
+            ShardedType::new(slot.ty.clone(), spec)
+        })
+    });
+    let slots: Vec<_> = slots.collect();
+    let scale = precision.loss_scale;
+    let scale = scale.map(|_| Scaling::<()>::types().map(|_, ty| ShardedType::replicated(ty)));
+    Ok(State {
+        model: params.rebuild(model.collect::<Vec<_>>()),
+        slots: described.rebuild(slots),
+        step: ShardedType::replicated(TensorType::scalar(DType::U32)),
+        key: ShardedType::replicated(TensorType::new(DType::U32, [2])),
+        scale,
+    })
+}

@@ -1,0 +1,241 @@
+//! The training step: forward pass, backward pass, optimizer update and metrics as one function.
+
+use std::sync::Arc;
+
+use halite_core::{
+    DTypePolicy, MeshShape, Narrowing, Result,
+    tree::{Family, Leaf, Tree},
+};
+use halite_nn::{
+    Function, Lowered, Mean, Optimizer, ShardedType, Tensor, Trace, grad, lower,
+    optim::{self, clip_global_norm},
+    rng,
+};
+
+use super::{BatchTypes, ModelParams, RunState, Window, discover, state_specs};
+use crate::{
+    Scaling, State, Strategy, Task,
+    loss_scale::{LOSS_SCALE, all_finite},
+};
+
+/// Inputs of a step: a batch, and the metrics of the steps before.
+pub(crate) type StepInputs<K> = (<K as Task>::Batch, Leaf<()>);
+/// From a state, a batch and the metrics' window to the next state and window.
+pub(crate) type StepFunction<K, O> = Function<RunState<K, O, ()>, StepInputs<K>, Leaf<()>>;
+
+/// Options of a step besides its task, model and optimizer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepOptions {
+    /// Maximum global norm of the gradients.
+    pub(crate) clip_norm: Option<f64>,
+    pub(crate) precision: DTypePolicy,
+}
+
+/// What a training step is made of.
+pub(crate) struct StepParts<'a, K: Task, O> {
+    pub(crate) task: &'a Arc<K>,
+    pub(crate) params: &'a Arc<ModelParams<K>>,
+    pub(crate) optimizer: &'a Arc<O>,
+    pub(crate) options: StepOptions,
+    pub(crate) strategy: &'a Strategy,
+}
+
+/// A training step for the devices of a mesh of some shape. The trainer and
+/// [`lower_step`](crate::lower_step) both make this, and so lower the same program.
+pub(crate) struct Step<K: Task, O: Optimizer> {
+    pub(crate) function: StepFunction<K, O>,
+    /// Types and shardings of the state.
+    pub(crate) state: RunState<K, O, ShardedType>,
+    /// Metrics of the task, in the order of the window.
+    pub(crate) metrics: Window,
+}
+
+impl<K: Task, O: Optimizer> Step<K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    /// # Errors
+    /// All mistakes of the task's code at once; a parameter that the strategy does not divide.
+    pub(crate) fn new(
+        parts: &StepParts<'_, K, O>,
+        mesh: &MeshShape,
+        batch: &BatchTypes<K>,
+    ) -> Result<Self> {
+        let StepParts {
+            task,
+            params,
+            optimizer,
+            options,
+            strategy,
+        } = parts;
+        let precision = &options.precision;
+        let state = state_specs::<K::Model, O>(mesh, strategy, params, &***optimizer, precision)?;
+        let types = Tree::as_ref(&***params).map(|_, param| param.ty.clone());
+        let metrics = discover(&***task, &types, batch, true)?.of_step(precision);
+        Ok(Step {
+            function: step_function(parts, &metrics).axis_roles(strategy.axis_roles(mesh)),
+            state,
+            metrics,
+        })
+    }
+
+    /// Lowers the step for batches of these types.
+    pub(crate) fn lower(
+        &self,
+        mesh: &MeshShape,
+        batch: &BatchTypes<K>,
+        capabilities: &Narrowing,
+    ) -> Result<Lowered<Leaf<()>>> {
+        let batch: BatchTypes<K> = Tree::as_ref(batch).map(|_, ty: &ShardedType| ty.clone());
+        let inputs = (batch, Leaf(self.metrics.sharded_type()));
+        lower(&self.function, &self.state, &inputs, mesh, capabilities)
+    }
+}
+
+fn step_function<K: Task, O: Optimizer>(
+    parts: &StepParts<'_, K, O>,
+    metrics: &Window,
+) -> StepFunction<K, O>
+where
+    ModelParams<K>: Send + Sync,
+{
+    let StepParts {
+        task,
+        params,
+        optimizer,
+        options,
+        ..
+    } = parts;
+    let (task, params, optimizer, metrics) = (
+        Arc::clone(task),
+        Arc::clone(params),
+        Arc::clone(optimizer),
+        metrics.clone(),
+    );
+    // Frozen parameters and state need no gradient, and state may be of integers.
+    let trained: Vec<bool> = params
+        .leaves()
+        .into_iter()
+        .map(|param| param.trainable && param.ty.dtype().is_float())
+        .collect();
+    let StepOptions {
+        clip_norm,
+        precision,
+    } = *options;
+    Function::new(
+        move |cx: &Trace, state: RunState<K, O, Tensor<'_>>, (batch, Leaf(window))| {
+            let before = precision.loss_scale.map(|_| {
+                [state.model.leaves(), state.slots.leaves()]
+                    .concat()
+                    .into_iter()
+                    .copied()
+            });
+            let before: Option<Vec<Tensor<'_>>> = before.map(Iterator::collect);
+            let State {
+                model,
+                slots,
+                step,
+                key,
+                scale,
+            } = state;
+            cx.set_mode(true, Some(rng::fold_in(key, step)));
+            let loss = task.loss(cx, &model, &batch);
+            let gradients = gradients_of(cx, loss, &model, &trained, scale.as_ref());
+            let finite = scale.as_ref().map(|_| {
+                all_finite(
+                    cx,
+                    &gradients.leaves().into_iter().copied().collect::<Vec<_>>(),
+                )
+            });
+            let gradients = match clip_norm {
+                Some(most) => clip_global_norm(cx, &*params, gradients, most).0,
+                None => gradients,
+            };
+            let (next, slots) =
+                optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
+            let model = next.map(|_, leaf| cx.updated(leaf));
+            if let Some(scale) = &scale {
+                cx.metric(LOSS_SCALE, scale.metric());
+            }
+            let window = metrics.add(cx, window, loss, step);
+            let next = State {
+                model,
+                slots,
+                step: step + 1,
+                key,
+                scale,
+            };
+            (rescaled(next, before, finite, precision), Leaf(window))
+        },
+    )
+    .named("train step")
+    .precision(precision)
+}
+
+/// The gradient of the loss with respect to every trained leaf of the model, and zeros for the
+/// others.
+fn gradients_of<'t, M: Tree<Leaf = Tensor<'t>>>(
+    cx: &'t Trace,
+    loss: Mean<'t>,
+    model: &M,
+    trained: &[bool],
+    scale: Option<&Scaling<Tensor<'t>>>,
+) -> M {
+    // Mistakes of the loss are reported at the user's line.
+    let _site = loss.total.origin().map(|line| cx.called_from(line));
+    let leaves: Vec<Tensor<'t>> = model.leaves().into_iter().copied().collect();
+    let wrt: Vec<Leaf<Tensor<'t>>> = leaves
+        .iter()
+        .zip(trained)
+        .filter(|(_, is_trained)| **is_trained)
+        .map(|(leaf, _)| Leaf(*leaf))
+        .collect();
+    let loss = scale.map_or(loss.value(), |scale| scale.scale(loss.value()));
+    let mut gradients = grad(loss, &wrt)
+        .into_iter()
+        .map(|Leaf(gradient)| match scale {
+            Some(scale) => scale.unscale(gradient),
+            None => gradient,
+        });
+    let all = leaves.iter().zip(trained).map(|(leaf, is_trained)| {
+        if *is_trained {
+            gradients.next().expect("a gradient for every leaf")
+        } else {
+            leaf.zeros_like()
+        }
+    });
+    model.rebuild(all.collect::<Vec<_>>())
+}
+
+/// The next state under a scaled loss: if a gradient was not `finite`, the model and the slots keep
+/// their values from `before`, and the scale shrinks. The step number advances in either case.
+fn rescaled<'t, F: Family, S: Family>(
+    next: State<F, S, Tensor<'t>>,
+    before: Option<Vec<Tensor<'t>>>,
+    finite: Option<Tensor<'t>>,
+    precision: DTypePolicy,
+) -> State<F, S, Tensor<'t>> {
+    let (Some(scale), Some(before), Some(finite), Some(rule)) =
+        (&next.scale, before, finite, precision.loss_scale)
+    else {
+        return next;
+    };
+    let (accepted, scale) = (scale.accepts(finite), scale.next(finite, rule));
+    let mut before = before.into_iter();
+    let mut chosen = |new: Tensor<'t>| {
+        accepted.select(
+            new,
+            before
+                .next()
+                .expect("the next state has the leaves of the state"),
+        )
+    };
+    let model = next.model.map(|_, new| chosen(new));
+    let slots = next.slots.map(|_, new| chosen(new));
+    State {
+        model,
+        slots,
+        scale: Some(scale),
+        ..next
+    }
+}
