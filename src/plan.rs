@@ -1,8 +1,8 @@
-//! Plans: what the training step of a model needs and does on devices that need not be here.
+//! Plans: memory, work and communication of a training step on devices that need not be present.
 //!
 //! The whole step, forward, backward, collectives and the optimizer's update, is compiled by the
-//! vendor's own compiler for a [`Target`](crate::backends::Target). The model is only described:
-//! nothing of its size is ever made. `halite plan` is a thin layer over this.
+//! vendor's own compiler for a [`Target`](crate::backends::Target). Nothing of the model's size is
+//! ever allocated. `halite plan` is a thin layer over this.
 //!
 //! ```no_run
 //! // no_run: installs libtpu (205 MB) where it is missing.
@@ -46,126 +46,126 @@ use crate::{
 
 pub use estimate::Estimate;
 
-/// What a training step needs and does on a target.
+/// Memory, work and communication of a training step on a target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Plan {
-    /// As it is written: `tpu:v5e:4x4`.
+    /// The target, as `--target` takes it: `tpu:v5e:4x4`.
     pub target: String,
-    /// The model of the devices, as the vendor spells it.
+    /// Device kind, as the vendor spells it.
     pub device: String,
-    /// How many of them the step runs on.
+    /// Number of devices that the step runs on.
     pub devices: usize,
-    /// The axes they are arranged along: `mesh(data=16)`.
+    /// The mesh: `mesh(data=16)`.
     pub mesh: String,
-    /// How parameters and batches lie over them.
+    /// Strategy that shards parameters and batches.
     pub strategy: String,
-    /// The policy by which it computes: `bf16-mixed`.
+    /// Precision policy: `bf16-mixed`.
     pub precision: String,
-    /// Samples of one step, over all devices.
+    /// Batch size: samples of one step, over all devices.
     pub batch_size: usize,
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     pub parameters: u64,
-    /// Whether it fits, and by how much.
+    /// Result of comparing the memory it needs with that of a device.
     pub fit: Fit,
-    /// Bytes on one device, where it was compiled.
+    /// Bytes on one device, if it was compiled.
     pub memory: Option<Memory>,
-    /// Bytes of what one device is given, as the layouts say: state, batch, metrics,
+    /// Bytes of the arguments on one device, from their shardings: state, batch, metrics,
     /// hyperparameters.
     pub arguments: u64,
-    /// Operations of one step over all devices.
+    /// Work of one step over all devices.
     pub work: Work,
-    /// What the devices send each other in one step, where it was compiled.
+    /// Collectives of one step, if it was compiled.
     pub collectives: Option<Vec<Collective>>,
-    /// Loops with collectives in them whose turns the compiled program does not tell: what is in
-    /// them is counted once.
+    /// Number of loops with collectives whose trip count the compiled program does not give; their
+    /// collectives are counted once.
     pub collective_loops_counted_once: usize,
-    /// How long a step takes at best, where the vendor's numbers are known.
+    /// Lower bound of the step time, if the vendor's numbers are known.
     pub estimate: Option<Estimate>,
-    /// Bytes of the serialized program, where the compiler gives it.
+    /// Bytes of the serialized executable, if the compiler can serialize it.
     pub executable: Option<u64>,
-    /// Bytes of the program as it was given to the compiler. It does not grow with scanned layers.
+    /// Bytes of the StableHLO text. It does not grow with the number of scanned layers.
     pub stablehlo: usize,
     /// Seconds to trace and print.
     pub trace_seconds: f64,
     /// Seconds to compile.
     pub compile_seconds: f64,
-    /// What would help, most first, where it does not fit.
+    /// Suggestions if it does not fit, the most effective first.
     pub advice: Vec<String>,
 }
 
-/// Whether a step fits the memory of a device.
+/// Comparison of the memory a step needs with that of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Fit {
-    /// At its peak it uses so many bytes.
+    /// It fits.
     Fits {
-        /// The most in use at once.
+        /// Peak memory in bytes.
         peak: u64,
-        /// What a device has; `None` where the compiler knows no limit.
+        /// Memory of a device in bytes; `None` if the compiler has no limit.
         available: Option<u64>,
     },
-    /// It would need more than there is.
+    /// It does not fit.
     TooLarge {
-        /// Bytes that are needed, as far as the compiler counted.
+        /// Required memory in bytes, as far as the compiler counted it.
         required: u64,
-        /// Bytes that a device has.
+        /// Memory of a device in bytes.
         available: u64,
-        /// What alone is so large already.
+        /// The part that is too large.
         what: Excess,
     },
 }
 
-/// What is too large for a device.
+/// The part of a step that is too large for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Excess {
-    /// State and batch, before anything runs.
+    /// The arguments alone: state and batch.
     Arguments,
-    /// The compiler gave up.
+    /// The compiler ran out of memory.
     Compiler,
-    /// The compiled program at its peak.
+    /// The peak of the compiled program.
     Peak,
 }
 
-/// Bytes on one device, as the compiler says.
+/// Bytes on one device, as the compiler reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// State, batch and metrics.
     pub arguments: u64,
-    /// The next state, and metrics.
+    /// Next state and metrics.
     pub outputs: u64,
-    /// Outputs that reuse the memory of arguments.
+    /// Outputs that reuse memory of arguments.
     pub aliased: u64,
     /// Activations and other scratch memory.
     pub temporary: u64,
-    /// The program.
+    /// Program code.
     pub code: u64,
-    /// The most in use at once.
+    /// Peak memory.
     pub peak: u64,
 }
 
-/// Operations of one step over all devices, counted on halite's own graph with loops multiplied
-/// out; see [`Cost`].
+/// Work of one step over all devices, counted on halite's graph, loop bodies times their trip counts;
+/// see [`Cost`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Floating point operations, transcendental ones apart.
+    /// Floating-point operations, without transcendental ones.
     pub flops: f64,
-    /// Those of matrix multiplications and convolutions.
+    /// Floating-point operations of matrix multiplications and convolutions (contractions).
     pub contractions: f64,
-    /// Those of them whose operands have 16 bits.
+    /// Part of [`contractions`](Self::contractions) with 16-bit operands.
     pub contractions_in_16_bits: f64,
-    /// Elements of exponentials, roots and the like.
+    /// Elements of transcendental operations.
     pub transcendentals: f64,
-    /// Bytes that matrix multiplications and convolutions read and write.
+    /// Bytes that contractions read and write.
     pub contraction_bytes: f64,
-    /// Bytes that all operations would read and write if nothing were fused: an upper bound.
+    /// Bytes that all operations would read and write without fusion: an upper bound.
     pub unfused_bytes: f64,
-    /// Floating point operations for each byte of contractions.
+    /// Arithmetic intensity of contractions, FLOP per byte.
     pub intensity: f64,
-    /// Contractions without those that are computed again to save memory, if that is known.
+    /// Contractions without rematerialized ones, if known.
     pub model_flops: Option<f64>,
-    /// Loops of unknown turns, whose bodies count once, by the line that made them.
+    /// Source lines of loops with unknown trip counts; their bodies are counted once.
     pub counted_once: Vec<String>,
 }
 
@@ -188,28 +188,28 @@ impl Work {
     }
 }
 
-/// Collectives of one kind over groups of one size, in one step.
+/// Collectives of one kind and group size, in one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Collective {
     /// `all-reduce`, `all-gather`, ..
     pub kind: String,
-    /// How many devices take part together.
+    /// Number of devices in a group.
     pub group: usize,
-    /// How many there are in one step.
+    /// Number of collectives in one step.
     pub count: u64,
-    /// Bytes of the whole that each is about, summed.
+    /// Total bytes of the whole tensors.
     pub bytes: u64,
-    /// Bytes that each device sends, at least.
+    /// Lower bound of the bytes that each device sends.
     pub sent: f64,
 }
 
 impl Plan {
-    /// Whether it fits.
+    /// True if it fits.
     pub fn fits(&self) -> bool {
         matches!(self.fit, Fit::Fits { .. })
     }
 
-    /// Bytes that a device needs at its peak, as far as they were counted.
+    /// Peak memory on a device in bytes, as far as it was counted.
     pub fn required(&self) -> u64 {
         match self.fit {
             Fit::Fits { peak, .. } => peak,
@@ -217,8 +217,7 @@ impl Plan {
         }
     }
 
-    /// Says how many of its floating point operations the model needs, without those computed again
-    /// to save memory.
+    /// Sets the floating-point operations of the model itself, without rematerialization.
     pub fn with_model_flops(mut self, flops: f64) -> Self {
         self.work.model_flops = Some(flops);
         if let Some(estimate) = &mut self.estimate {
@@ -252,18 +251,18 @@ where
     lower_step(task, model, optimizer, batch, &options)
 }
 
-/// Plans the training step of `task` for `model` with `optimizer` on `target`: lowers it as
-/// [`lower_step`] does, compiles it, and reads what the compiler says. `batch` are the types of the
-/// fields of a batch over all devices.
+/// Plans the training step of `task` for `model` with `optimizer` on `target`: [lowers](lower) it,
+/// compiles it, and reads the compiler's report. `batch` has the types of the fields of a batch over
+/// all devices.
 ///
-/// What a device is given is added up first: if that alone is too much, nothing is compiled.
+/// If the arguments alone exceed the memory of a device, nothing is compiled.
 ///
-/// It compiles in this process, which a vendor's compiler can end on some programs. What must go on
-/// whatever happens runs it in a process of its own, as `halite plan` does with each layout: a
-/// [`Plan`] is written and read by `serde`.
+/// It compiles in this process, which a vendor's compiler can abort on some programs. To survive
+/// that, run it in a child process, as `halite plan` does for each strategy: a [`Plan`] is
+/// serializable.
 ///
 /// # Errors
-/// As [`lower_step`]; what the compiler says, except that it does not fit, which is a [`Plan`] too.
+/// As [`lower`]; errors of the compiler, except that the step does not fit, which is a [`Plan`].
 pub fn plan<K: Task, O: Optimizer>(
     target: &OpenTarget,
     task: K,
@@ -275,7 +274,7 @@ pub fn plan<K: Task, O: Optimizer>(
 where
     <K::Model as Family>::Of<Param>: Send + Sync,
 {
-    // Types that nothing can hold are refused by `lower_step`.
+    // Types whose size overflows are rejected by `lower`.
     let trained = model
         .leaves()
         .into_iter()
@@ -328,12 +327,12 @@ where
         available => plan.compile(target, &lowered, available)?,
     };
     plan.estimate = Estimate::of(&plan, target.target().spec());
-    plan.advice = text::advice(&plan, recomputed(&lowered.graph));
+    plan.advice = text::advice(&plan, rematerialization(&lowered.graph));
     Ok(plan)
 }
 
 impl Plan {
-    /// Compiles, and fills in what that tells.
+    /// Compiles, and fills in the results.
     fn compile(
         &mut self,
         target: &OpenTarget,
@@ -364,7 +363,7 @@ impl Plan {
             .arguments
             .saturating_add(own)
             .saturating_add(memory.temporary);
-        // XLA's CPU plugin says a peak that leaves out what is temporary.
+        // The peak that XLA's CPU plugin reports leaves out temporary memory.
         let peak = memory
             .peak
             .filter(|_| target.target().platform() != "cpu")
@@ -377,7 +376,7 @@ impl Plan {
             code: memory.code,
             peak,
         });
-        // Some compilers do not show what they made of it; the rest of the plan stands.
+        // Some compilers do not return the optimized program; the rest of the plan is valid.
         if let Some(found) = unless_unsupported(compiled.collectives())? {
             self.collective_loops_counted_once = found.loops_counted_once;
             let uses = found.uses.into_iter().map(|one| Collective {
@@ -400,17 +399,17 @@ impl Plan {
         })
     }
 
-    /// How long tracing, printing and compiling took together.
+    /// Total time of tracing, printing and compiling.
     pub fn took(&self) -> Duration {
         Duration::from_secs_f64(self.trace_seconds + self.compile_seconds)
     }
 }
 
-/// What gradients compute again in `graph`: the least of its checkpoints, `None` if it has none.
-fn recomputed(graph: &Graph) -> Option<Remat> {
+/// The least rematerialization among the checkpoints of `graph`; `None` if it has none.
+fn rematerialization(graph: &Graph) -> Option<Remat> {
     let of = |op: &Op| match op {
         Op::Checkpoint { remat, .. } => Some(*remat),
-        other => other.regions().into_iter().find_map(recomputed),
+        other => other.regions().into_iter().find_map(rematerialization),
     };
     let found: Vec<Remat> = graph
         .nodes()

@@ -1,5 +1,5 @@
 //! Collectives on arrays, outside of programs: each is a small program, compiled at its first use
-//! and kept.
+//! and cached.
 
 use std::{
     collections::HashMap,
@@ -18,11 +18,10 @@ use halite_ir::{Binary, Graph, Interface, Op, Reduction};
 
 use crate::{Jit, Over, Tensor};
 
-/// Operations between the devices of a mesh, on arrays.
+/// Collectives between the devices of a mesh, on arrays.
 ///
-/// What takes part is what each device holds of an array, its shard, along axes of the mesh by
-/// name. The array that comes out is no longer split over these axes, unless said. Calls return
-/// when the work is queued.
+/// Participants are the shards of an array along mesh axes given by name. The result is not split
+/// over these axes, unless documented otherwise. Calls return when the work is queued.
 ///
 /// ```
 /// use halite_core::{Array, Client, HostArray, Mesh, Null, PartitionSpec, ReduceOp, Sharding};
@@ -32,7 +31,7 @@ use crate::{Jit, Over, Tensor};
 /// # fn main() -> halite_core::Result<()> {
 /// let client = Client::new(Null::new(4)); // computes nothing; a real one comes from `halite_backends::Accelerator`
 /// let mesh = Arc::new(Mesh::new([("data", 4)], client.local_devices())?);
-/// // A row of its own for each device.
+/// // One row for each device.
 /// let rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
 /// let mine = Array::upload(&client, &HostArray::from_slice(&[1.0f32; 8], [4, 2])?, &rows)?;
 ///
@@ -46,13 +45,13 @@ pub struct ArrayCollectives {
     client: Client,
     mesh: Arc<Mesh>,
     programs: Mutex<HashMap<Key, Arc<Program>>>,
-    /// By device of the mesh; empty before the first barrier.
+    /// One per device of the mesh; empty before the first barrier.
     touches: Mutex<Vec<Touch>>,
 }
 
 type Program = Jit<Empty<()>, Leaf<()>, Leaf<()>>;
 
-/// What a program is made for.
+/// Key of a cached program.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Key {
     operation: Operation,
@@ -73,7 +72,7 @@ enum Operation {
 }
 
 impl ArrayCollectives {
-    /// Between the devices of `mesh`. Nothing is compiled yet.
+    /// Collectives between the devices of `mesh`. Nothing is compiled yet.
     pub fn new(client: &Client, mesh: &Arc<Mesh>) -> Self {
         ArrayCollectives {
             client: client.clone(),
@@ -83,12 +82,12 @@ impl ArrayCollectives {
         }
     }
 
-    /// The devices.
+    /// The mesh.
     pub fn mesh(&self) -> &Arc<Mesh> {
         &self.mesh
     }
 
-    /// How many programs are compiled.
+    /// Number of compiles.
     pub fn compiles(&self) -> u64 {
         self.programs
             .lock()
@@ -101,8 +100,8 @@ impl ArrayCollectives {
     /// Reduces the shards along `axes`, element by element.
     ///
     /// # Errors
-    /// If the array lies on another mesh, there is no such axis, or `op` has no meaning for the
-    /// elements.
+    /// If the array is on another mesh, an axis does not exist, or `op` is not defined for the
+    /// element type.
     #[track_caller]
     pub fn all_reduce(&self, array: &Array, op: ReduceOp, axes: impl Into<Over>) -> Result<Array> {
         self.run(Operation::AllReduce(op), axes.into(), array)
@@ -111,17 +110,16 @@ impl ArrayCollectives {
     /// Concatenates the shards along `axes`, in their order, along dimension `dim`.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce), and if there is no such dimension.
+    /// As [`all_reduce`](Self::all_reduce); if dimension `dim` does not exist.
     #[track_caller]
     pub fn all_gather(&self, array: &Array, dim: usize, axes: impl Into<Over>) -> Result<Array> {
         self.run(Operation::AllGather { dim }, axes.into(), array)
     }
 
-    /// Reduces the shards along `axes`; of the result each device keeps its part of dimension
-    /// `dim`, which `axes` split then.
+    /// Reduces the shards along `axes` and scatters the result: `axes` split its dimension `dim`.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce), and if the dimension does not divide.
+    /// As [`all_reduce`](Self::all_reduce); if the dimension does not divide.
     #[track_caller]
     pub fn reduce_scatter(
         &self,
@@ -134,11 +132,11 @@ impl ArrayCollectives {
     }
 
     /// Splits each shard along dimension `split`, sends part `i` to the `i`th device along `axes`,
-    /// and concatenates what arrives along dimension `concat`. `axes` split `split` then: an array
-    /// that they split along `concat` is the same array, laid otherwise.
+    /// and concatenates the received parts along dimension `concat`. `axes` split dimension `split`
+    /// of the result: an array that they split along `concat` is resharded.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce), and if the dimension does not divide.
+    /// As [`all_reduce`](Self::all_reduce); if the dimension does not divide.
     #[track_caller]
     pub fn all_to_all(
         &self,
@@ -150,11 +148,11 @@ impl ArrayCollectives {
         self.run(Operation::AllToAll { split, concat }, axes.into(), array)
     }
 
-    /// Sends shards along `(from, to)` pairs of places along `axes`; who is sent nothing gets
-    /// zeros. The array is split over `axes`, before and after.
+    /// Sends shards between `(source, target)` pairs of indices along `axes`; a device that is the
+    /// target of no pair gets zeros. The array is split over `axes` before and after.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce), and if the array is not split over `axes`.
+    /// As [`all_reduce`](Self::all_reduce); if the array is not split over `axes`.
     #[track_caller]
     pub fn collective_permute(
         &self,
@@ -171,30 +169,31 @@ impl ArrayCollectives {
         )
     }
 
-    /// Gives every device along `axes` the shard of the one at place `root`, bit by bit.
+    /// Copies the shard of the device at index `root` along `axes` to all devices along them, bit
+    /// for bit.
     ///
     /// # Errors
-    /// As [`all_reduce`](Self::all_reduce), and if there is no such place.
+    /// As [`all_reduce`](Self::all_reduce); if `root` is not an index along `axes`.
     #[track_caller]
     pub fn broadcast(&self, array: &Array, root: usize, axes: impl Into<Over>) -> Result<Array> {
         self.run(Operation::Broadcast { root }, axes.into(), array)
     }
 
-    /// The same array, laid by another spec over the mesh. The devices send each other what they
-    /// lack; the host waits for nothing. To another mesh: [`Array::reshard`].
+    /// Reshards an array to another spec on the same mesh, device to device; the host does not wait.
+    /// To another mesh: [`Array::reshard`].
     ///
     /// # Errors
-    /// If the array lies on another mesh, or a dimension does not divide into its new parts.
+    /// If the array is on another mesh, or a dimension does not divide into its new parts.
     #[track_caller]
     pub fn reshard(&self, array: &Array, spec: &PartitionSpec) -> Result<Array> {
         self.run(Operation::Reshard(spec.clone()), Over::Axes(vec![]), array)
     }
 
-    /// Returns when every device has done what was queued on it before.
+    /// Waits until every device has finished the work queued on it before.
     ///
     /// # Errors
-    /// [`ErrorKind::DeadlineExceeded`], naming the devices that are late; the error of a device
-    /// that fails.
+    /// [`ErrorKind::DeadlineExceeded`] with the devices that are late; the error of a device that
+    /// fails.
     pub fn barrier(&self, name: &str, patience: Duration) -> Result<()> {
         let deadline = Instant::now().checked_add(patience);
         let mut waiting = Vec::with_capacity(self.mesh.size());
@@ -250,10 +249,15 @@ impl ArrayCollectives {
         let fail = |message: String| Err(Error::invalid(name, message));
         let axes = match over {
             Over::Axes(axes) => axes,
-            Over::Groups(_) => return fail("takes axes of the mesh, by name".to_string()),
+            Over::Groups(_) => {
+                return fail("expected names of mesh axes, got groups of devices".to_string());
+            }
         };
         if let Some(axis) = axes.iter().find(|axis| self.mesh.axis(axis).is_none()) {
-            return fail(format!("no axis `{axis}`; they are those of {}", self.mesh));
+            return fail(format!(
+                "unknown axis `{axis}`; expected one of {}",
+                self.mesh
+            ));
         }
         let members: usize = axes
             .iter()
@@ -263,14 +267,14 @@ impl ArrayCollectives {
             && root >= members
         {
             return fail(format!(
-                "there is no place {root} along {axes:?} of {}, which have {members}",
+                "root {root} is out of range: {axes:?} of {} have {members} devices",
                 self.mesh
             ));
         }
         let (mesh, spec) = (array.sharding().mesh(), array.sharding().spec());
         if *mesh != self.mesh {
             return fail(format!(
-                "{} lies on {mesh} {:?}, the collectives are of {} {:?}",
+                "{} is on {mesh} {:?}, but the collectives are for {} {:?}",
                 array.ty(),
                 mesh.devices(),
                 self.mesh,
@@ -296,19 +300,19 @@ impl ArrayCollectives {
 
     fn program(&self, key: &Key, caller: &'static Location<'static>) -> Program {
         let (name, result_spec) = (key.operation.name(), key.result_spec());
-        let (mesh, wanted, key) = (self.mesh.clone(), result_spec.clone(), key.clone());
+        let (mesh, output_spec, key) = (self.mesh.clone(), result_spec.clone(), key.clone());
         let program = Program::function(&self.client, move |cx, Leaf(x)| {
             let _site = cx.called_from(caller);
             Leaf(match key.operation {
-                // The compiler does it, by the layouts of input and output.
+                // The compiler reshards, from the shardings of input and output.
                 Operation::Reshard(_) => x,
                 _ => {
-                    let (taken, given) = (
+                    let (inputs, outputs) = (
                         std::slice::from_ref(&key.spec),
-                        std::slice::from_ref(&wanted),
+                        std::slice::from_ref(&output_spec),
                     );
-                    cx.shard_map(&mesh, &[x], taken, given, |parts| {
-                        vec![key.of_part(parts[0])]
+                    cx.shard_map(&mesh, &[x], inputs, outputs, |shards| {
+                        vec![key.on_shard(shards[0])]
                     })[0]
                 }
             })
@@ -320,8 +324,8 @@ impl ArrayCollectives {
     }
 }
 
-/// Something for one device to do when it has done what was queued on it before. A program over
-/// many devices would tell less: where one of them is late, some plugins have them all wait.
+/// Work for one device that finishes after everything queued on it before. One program over all
+/// devices would tell less: if one of them is late, some plugins let all wait.
 struct Touch {
     program: Loaded,
     token: DeviceBuffer,
@@ -381,14 +385,14 @@ impl Operation {
 }
 
 impl Key {
-    /// How the result lies.
+    /// Partition spec of the result.
     fn result_spec(&self) -> PartitionSpec {
         let rest = self.spec.without(&self.axes);
         match &self.operation {
             Operation::AllReduce(_) | Operation::AllGather { .. } | Operation::Broadcast { .. } => {
                 rest
             }
-            // A dimension that is not there is a mistake of the traced operation.
+            // A dimension out of range is reported by the traced operation.
             Operation::ReduceScatter { dim, .. } | Operation::AllToAll { split: dim, .. }
                 if *dim >= self.ty.rank() =>
             {
@@ -402,9 +406,9 @@ impl Key {
         }
     }
 
-    /// What each device does with its part.
+    /// The computation of one device on its shard.
     #[track_caller]
-    fn of_part<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
+    fn on_shard<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
         let over = || Over::Axes(self.axes.clone());
         match &self.operation {
             Operation::AllReduce(ReduceOp::Mean) => x.all_reduce_mean(over()),
@@ -423,8 +427,8 @@ impl Key {
     }
 }
 
-/// What the device at place `root` has. A sum of bits with zeros: one of floats would make -0
-/// positive.
+/// The shard of the device at index `root`, as a sum of its bits and zeros: a sum of floats would
+/// turn -0 into +0.
 #[track_caller]
 fn broadcast<'t>(x: Tensor<'t>, root: usize, over: &Over) -> Tensor<'t> {
     let dtype = x.dtype();

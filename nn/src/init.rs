@@ -1,4 +1,4 @@
-//! First values of parameters, drawn on the device.
+//! Initialization of parameters, on the device.
 
 use std::panic::Location;
 
@@ -9,24 +9,24 @@ use halite_core::{
 
 use crate::{Param, Tensor, Trace, rng, special::wide};
 
-/// How the first value of a parameter is made.
+/// Initialization of a parameter.
 ///
 /// Fans are counted with the convention of halite's layers: the last dimension counts outputs, the
-/// one before inputs, the others are the window of a kernel (`Linear: [in, out]`,
-/// `Conv2d: [height, width, in, out]`). A tensor of one dimension has that for both fans.
+/// one before it inputs, the others are the window of a kernel (`Linear: [in, out]`,
+/// `Conv2d: [height, width, in, out]`). Both fans of a tensor of one dimension are its size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// 0
     Zeros,
     /// 1
     Ones,
-    /// One number.
+    /// A constant.
     Constant(f64),
     /// Uniform in `[low, high)`.
     Uniform {
-        /// The least value.
+        /// Lower bound, inclusive.
         low: f64,
-        /// All values are below.
+        /// Upper bound, exclusive.
         high: f64,
     },
     /// Normal.
@@ -36,41 +36,41 @@ pub enum Init {
         /// Standard deviation.
         std: f64,
     },
-    /// Normal, given that the value is less than two standard deviations from the mean. (Its own
-    /// standard deviation is 0.88 `std`.)
+    /// Normal, truncated at two standard deviations from the mean. (The standard deviation after
+    /// truncation is 0.88 `std`.)
     TruncatedNormal {
         /// Mean.
         mean: f64,
-        /// Standard deviation before the tails are cut.
+        /// Standard deviation before truncation.
         std: f64,
     },
     /// Mean 0, variance `scale / fan`.
     VarianceScaling {
-        /// The variance times the fan.
+        /// Product of variance and fan.
         scale: f64,
-        /// Which fan.
+        /// Fan that the variance is divided by.
         mode: Fan,
-        /// Which distribution of that variance.
+        /// Distribution with that variance.
         distribution: Distribution,
     },
 }
 
-/// What a variance is divided by.
+/// Divisor of a variance.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fan {
-    /// Inputs of one output.
+    /// Number of inputs of one output.
     In,
-    /// Outputs of one input.
+    /// Number of outputs of one input.
     Out,
     /// Mean of both.
     Average,
 }
 
-/// A distribution, its variance given.
+/// Distribution of a given variance.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Distribution {
-    /// Normal without the values beyond two standard deviations, widened to have the variance
-    /// nonetheless.
+    /// Normal, truncated at two standard deviations, and scaled to have the given variance after
+    /// truncation.
     TruncatedNormal,
     /// Normal.
     Normal,
@@ -111,8 +111,8 @@ impl Init {
         Init::scaled(2.0, Fan::In, Distribution::Uniform)
     }
 
-    /// What PyTorch gives weights and biases of linear and convolution layers that have `fan_in`
-    /// inputs: `kaiming_uniform(a = sqrt(5))`, which is uniform within `1 / sqrt(fan_in)`.
+    /// PyTorch's default for weights and biases of linear and convolution layers:
+    /// `kaiming_uniform(a = sqrt(5))`, which is uniform within `1 / sqrt(fan_in)`.
     pub fn torch_default(fan_in: usize) -> Self {
         let bound = 1.0 / (fan_in.max(1) as f64).sqrt();
         Init::Uniform {
@@ -129,20 +129,20 @@ impl Init {
         }
     }
 
-    /// Needs a random key.
+    /// True if initialization needs a random key.
     pub const fn is_random(&self) -> bool {
         !matches!(self, Init::Zeros | Init::Ones | Init::Constant(_))
     }
 
-    /// A first value of type `ty`. `key` (`u32[2]`) is not used unless the value [is
+    /// Initializes a tensor of type `ty`. `key` (`u32[2]`) is used only if the initialization [is
     /// random](Self::is_random).
     #[track_caller]
     pub fn sample<'t>(&self, key: Tensor<'t>, ty: &TensorType) -> Tensor<'t> {
         self.draw(key.trace(), || key, ty)
     }
 
-    /// As many values one upon the other as the first `stacked` dimensions say, each drawn from a
-    /// key of its own.
+    /// Initializes a tensor whose first `stacked` dimensions count layers: each layer separately,
+    /// with its own key.
     fn draw_each<'t>(
         &self,
         cx: &'t Trace,
@@ -178,7 +178,7 @@ impl Init {
         ty: &TensorType,
     ) -> Tensor<'t> {
         let dims = ty.dims();
-        // Scaled before it is rounded to 16 bits.
+        // Drawn and scaled in full precision, then rounded to 16 bits.
         let wide = wide(ty.dtype());
         let value = match *self {
             Init::Zeros => return cx.full(0.0, ty),
@@ -204,7 +204,7 @@ impl Init {
                 };
                 let variance = scale / fan.max(1.0);
                 match distribution {
-                    // The standard deviation of a normal distribution cut at two of its own.
+                    // Divides by the standard deviation of a standard normal truncated at 2.
                     Distribution::TruncatedNormal => {
                         let std = variance.sqrt() / 0.879_625_661_034_239_8;
                         rng::truncated_normal(key(), dims, wide, -2.0, 2.0) * std
@@ -220,11 +220,11 @@ impl Init {
     }
 }
 
-/// First values of all leaves of `model`, from one random key (`u32[2]`).
+/// Initializes all leaves of `model` from one random key (`u32[2]`).
 ///
-/// Each leaf has a key of its own, made of `key` and the leaf's path. So a layer more or less, or
-/// another order of fields, does not change what the other leaves get. Each layer of a
-/// [stacked](Param::stacked) leaf has a key of its own, split from the leaf's.
+/// Each leaf has its own key, derived from `key` and the leaf's path: adding or removing a layer, or
+/// reordering fields, does not change the values of other leaves. Each layer of a
+/// [stacked](Param::stacked) leaf has its own key, split from the leaf's.
 #[track_caller]
 pub fn init<'t, M: Tree<Leaf = Param>>(
     cx: &'t Trace,
@@ -238,13 +238,12 @@ pub fn init<'t, M: Tree<Leaf = Param>>(
         .filter(|(_, param)| param.init.is_random())
         .map(|(path, _)| stable_hash(path))
         .collect();
-    // All keys in one go: a few operations on vectors instead of a hundred on scalars for each
-    // leaf.
+    // All keys at once: a few operations on vectors instead of a hundred on scalars for each leaf.
     let keys = (!hashes.is_empty()).then(|| rng::fold_in_many(key, &hashes));
     let mut drawn = 0;
     Tree::as_ref(model).map(|_, param| {
         let next = || {
-            let keys = keys.expect("there are keys if a leaf is random");
+            let keys = keys.expect("keys exist if a leaf is random");
             drawn += 1;
             rng::row(keys, drawn - 1)
         };
@@ -257,7 +256,7 @@ fn moved<'t>(x: Tensor<'t>, mean: f64, std: f64) -> Tensor<'t> {
     if mean == 0.0 { x } else { x + mean }
 }
 
-/// Inputs of one output, and outputs of one input.
+/// Fan in and fan out.
 fn fans(dims: &[usize]) -> (f64, f64) {
     match dims {
         [] => (1.0, 1.0),
@@ -269,7 +268,7 @@ fn fans(dims: &[usize]) -> (f64, f64) {
     }
 }
 
-/// FNV-1a of 64 bits: the same on every machine and in every version.
+/// 64-bit FNV-1a: the same on every machine and in every version.
 fn stable_hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -281,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fans_follow_the_dimensions_of_layers() {
+    fn fans_follow_layer_dimensions() {
         for (dims, expected) in [
             (&[][..], (1.0, 1.0)),
             (&[7], (7.0, 7.0)),
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_of_a_path_is_the_published_one_and_stays() {
+    fn stable_hash_is_fnv_1a() {
         // Test vectors of FNV-1a.
         assert_eq!(stable_hash(""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(stable_hash("a"), 0xaf63_dc4c_8601_ec8c);

@@ -1,4 +1,4 @@
-//! What a model is made of before it has values: descriptions of its parameters and state.
+//! Descriptions of a model's parameters and state, without values.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use halite_core::{DType, TensorType, Tree};
 
 use crate::Init;
 
-/// A leaf of a model's description: type, first value, and whether training changes it.
+/// Description of one parameter: type, initialization, and whether it is trained.
 ///
 /// ```
 /// use halite_core::DType;
@@ -21,14 +21,13 @@ use crate::Init;
 pub struct Param {
     /// Element type and dimensions.
     pub ty: TensorType,
-    /// How the first value is made.
+    /// Initialization.
     pub init: Init,
-    /// The optimizer changes it. State that is not trained, such as running statistics, is changed
-    /// by [`Trace::update`](crate::Trace::update).
+    /// True if the optimizer updates it. State that is not trained, such as running statistics, is
+    /// updated by [`Trace::update`](crate::Trace::update).
     pub trainable: bool,
-    /// How many of the first dimensions count layers, as those of a [`Stack`](crate::Stack) do.
-    /// Each layer has its own first value, made as if it were alone, and optimizers ask for its
-    /// dimensions without these.
+    /// Number of leading dimensions that count layers, as in a [`Stack`](crate::Stack). Each layer is
+    /// initialized separately, and optimizers see its dimensions without these.
     pub stacked: usize,
 }
 
@@ -43,7 +42,7 @@ impl Param {
         }
     }
 
-    /// State that is kept and saved with the parameters, but not trained: running statistics. In
+    /// State that is saved with the parameters but not trained, such as running statistics, in
     /// `f32`.
     pub fn state(dims: impl AsRef<[usize]>, init: Init) -> Self {
         Param {
@@ -52,26 +51,26 @@ impl Param {
         }
     }
 
-    /// The same in another element type.
+    /// This parameter with another element type.
     pub fn with_dtype(mut self, dtype: DType) -> Self {
         self.ty = self.ty.with_dtype(dtype);
         self
     }
 
-    /// So many of it, each for a layer of its own, with a dimension more in front.
+    /// This parameter for `layers` layers, with a leading dimension that counts them.
     pub fn stacked(mut self, layers: usize) -> Self {
         self.ty = self.ty.with_dims([&[layers], self.ty.dims()].concat());
         self.stacked += 1;
         self
     }
 
-    /// The type that one layer has of it: all of it, unless it is of a [`Stack`](crate::Stack).
+    /// Type of one layer's part: the whole type, unless it is in a [`Stack`](crate::Stack).
     pub fn layer_type(&self) -> TensorType {
         self.ty
             .with_dims(&self.ty.dims()[self.stacked.min(self.ty.rank())..])
     }
 
-    /// The same, not trained.
+    /// This parameter, not trained.
     pub fn frozen(mut self) -> Self {
         self.trainable = false;
         self
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_counts_state_apart() {
+    fn summary_counts_state_separately() {
         let model = vec![
             halite_core::tree::Leaf(Param::new([3, 4], Init::Ones)),
             halite_core::tree::Leaf(Param::state([4], Init::Zeros)),

@@ -1,13 +1,13 @@
-//! Random numbers by counter: a key and a shape give the same bits on every backend.
+//! Counter-based random numbers: a key and a shape give the same bits on every backend.
 //!
 //! The generator is Threefry-2x32 with 20 rounds (Salmon et al., "Parallel random numbers: as easy
-//! as 1, 2, 3", 2011), written in operations. Keys and draws are those of JAX 0.10 (`jax.random`
+//! as 1, 2, 3", 2011), composed of IR operations. Keys and draws equal those of JAX 0.10 (`jax.random`
 //! with its default, partitionable Threefry): bit for bit for integers, and for uniform floats in a
-//! range whose width is a power of two; else up to the last digits of a multiplication and an
-//! addition, which compilers fuse or not, and of logarithms and roots. An element depends only on
-//! the key and its place, so a tensor may be split over devices in any way and keeps its values.
+//! range whose width is a power of two; otherwise up to the rounding of a multiplication and an
+//! addition, which compilers may fuse, and of logarithms and roots. An element depends only on the
+//! key and its index, so values do not depend on the sharding of the tensor.
 //!
-//! A key (`u32[2]`) is used once: split it, or fold a number in, for every further draw.
+//! Use a key (`u32[2]`) once: split it, or fold a number in, for every further draw.
 //!
 //! ```
 //! use halite_nn::{Trace, rng};
@@ -31,18 +31,18 @@ use crate::{
     check::{Checked, check},
 };
 
-/// The key of a seed, on the host: high word, low word.
+/// Makes the key of a seed on the host: high word, low word.
 pub const fn key(seed: u64) -> [u32; 2] {
     [(seed >> 32) as u32, seed as u32]
 }
 
-/// A key as a constant of a program, `u32[2]`.
+/// Makes a key a constant of a program, `u32[2]`.
 #[track_caller]
 pub fn constant_key(cx: &Trace, key: [u32; 2]) -> Tensor<'_> {
     cx.literal(Literal::new(&key, [2]).expect("two words make a key"))
 }
 
-/// `N` new keys from `key`, each `u32[2]`.
+/// Splits `key` into `N` new keys, each `u32[2]`.
 #[track_caller]
 pub fn split<'t, const N: usize>(key: Tensor<'t>) -> [Tensor<'t>; N] {
     let _site = key.trace().called_from(Location::caller());
@@ -50,7 +50,7 @@ pub fn split<'t, const N: usize>(key: Tensor<'t>) -> [Tensor<'t>; N] {
     std::array::from_fn(|index| row(keys, index))
 }
 
-/// `count` new keys from `key`: `u32[count, 2]`.
+/// Splits `key` into `count` new keys: `u32[count, 2]`.
 #[track_caller]
 pub fn split_many(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     let _site = key.trace().called_from(Location::caller());
@@ -63,8 +63,8 @@ pub fn split_many(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     pairs(first, second)
 }
 
-/// A new key from `key` (`u32[2]`) and a number: a `u32`, or an integer scalar of the trace such as
-/// the step.
+/// Derives a new key from `key` (`u32[2]`) and a number: a `u32`, or an integer scalar of the trace
+/// such as the step.
 #[track_caller]
 pub fn fold_in<'t>(key: Tensor<'t>, data: impl Operand<'t>) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
@@ -74,8 +74,8 @@ pub fn fold_in<'t>(key: Tensor<'t>, data: impl Operand<'t>) -> Tensor<'t> {
     pairs(first, second).reshape([2])
 }
 
-/// New keys from `key` and each of these numbers: `u32[n, 2]`. A number below 2^32 gives the key of
-/// [`fold_in`].
+/// Derives a new key from `key` and each of these numbers: `u32[n, 2]`. For numbers below 2^32 they
+/// equal those of [`fold_in`].
 #[track_caller]
 pub fn fold_in_many<'t>(key: Tensor<'t>, numbers: &[u64]) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
@@ -85,14 +85,14 @@ pub fn fold_in_many<'t>(key: Tensor<'t>, numbers: &[u64]) -> Tensor<'t> {
             .map(|number| (number >> shift) as u32)
             .collect();
         key.trace().literal(
-            Literal::new(&words, [words.len()]).expect("as many words as the dimension says"),
+            Literal::new(&words, [words.len()]).expect("the dimension is the number of words"),
         )
     };
     let (first, second) = block(key, (words(32), words(0)));
     pairs(first, second)
 }
 
-/// Row `index` of many keys `u32[n, 2]`: a key.
+/// Takes the key in row `index` of `keys`, `u32[n, 2]`.
 #[track_caller]
 pub fn row(keys: Tensor<'_>, index: usize) -> Tensor<'_> {
     let _site = keys.trace().called_from(Location::caller());
@@ -104,7 +104,7 @@ pub fn row(keys: Tensor<'_>, index: usize) -> Tensor<'_> {
     keys.trace().push_one(op, &[keys]).reshape([2])
 }
 
-/// Random bits as unsigned integers `dtype` (`u8` to `u64`) of `dims`.
+/// Draws random bits as unsigned integers of type `dtype` (`u8` to `u64`).
 #[track_caller]
 pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
@@ -113,7 +113,7 @@ pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Ten
     if !dtype.is_unsigned_integer() {
         return cx.fail(
             "random bits",
-            format!("{dtype} is no unsigned integer; take u8, u16, u32 or u64"),
+            format!("{dtype} is not an unsigned integer type; use u8, u16, u32 or u64"),
             Some(ty),
         );
     }
@@ -129,10 +129,10 @@ pub fn bits<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Ten
     }
 }
 
-/// Uniform floats in `[low, high)`.
+/// Draws uniform floats in `[low, high)`.
 ///
 /// `low` and `high` are numbers or scalars of the trace. `f16` and `bf16` are drawn in `f32` and
-/// rounded, which can give `high`.
+/// rounded, which can yield `high`.
 #[track_caller]
 pub fn uniform<'t>(
     key: Tensor<'t>,
@@ -142,42 +142,42 @@ pub fn uniform<'t>(
     high: impl Operand<'t>,
 ) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
-    in_wide(key, dims.as_ref(), dtype, "random uniform", |dims, wide| {
+    in_full_precision(key, dims.as_ref(), dtype, "random uniform", |dims, full| {
         let cx = key.trace();
-        let like = cx.scalar(0.0, wide);
+        let like = cx.scalar(0.0, full);
         let (low, high) = (
-            low.beside(like).convert(wide),
-            high.beside(like).convert(wide),
+            low.beside(like).convert(full),
+            high.beside(like).convert(full),
         );
         // Random bits become the mantissa of a number in [1, 2).
-        let (word, unused, one) = if wide == DType::F64 {
+        let (word, unused, one) = if full == DType::F64 {
             (DType::U64, 12.0, Literal::splat(1f64.to_bits(), dims))
         } else {
             (DType::U32, 9.0, Literal::splat(1f32.to_bits(), dims))
         };
         let bits = bits(key, dims, word);
         let mantissa = bits.shift_right_logical(cx.full(unused, &bits.ty()));
-        let unit = mantissa.or(cx.literal(one)).bitcast(wide) - 1.0;
+        let unit = mantissa.or(cx.literal(one)).bitcast(full) - 1.0;
         (unit * (high - low) + low).maximum(low)
     })
 }
 
-/// Normal floats of mean 0 and standard deviation 1.
+/// Draws normal floats with mean 0 and standard deviation 1.
 #[track_caller]
 pub fn normal<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
-    in_wide(key, dims.as_ref(), dtype, "random normal", |dims, wide| {
+    in_full_precision(key, dims.as_ref(), dtype, "random normal", |dims, full| {
         // The uniform number is never -1, whose inverse error function is infinite.
-        let low = if wide == DType::F64 {
+        let low = if full == DType::F64 {
             (-1f64).next_up()
         } else {
             f64::from((-1f32).next_up())
         };
-        uniform(key, dims, wide, low, 1.0).erf_inv() * std::f64::consts::SQRT_2
+        uniform(key, dims, full, low, 1.0).erf_inv() * std::f64::consts::SQRT_2
     })
 }
 
-/// Normal floats of mean 0 and standard deviation 1, given that they lie in `(low, high)`.
+/// Draws normal floats with mean 0 and standard deviation 1, truncated to `(low, high)`.
 #[track_caller]
 pub fn truncated_normal<'t>(
     key: Tensor<'t>,
@@ -187,18 +187,18 @@ pub fn truncated_normal<'t>(
     high: f64,
 ) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
-    in_wide(
+    in_full_precision(
         key,
         dims.as_ref(),
         dtype,
         "random truncated normal",
-        |dims, wide| {
+        |dims, full| {
             let cx = key.trace();
-            let erf = |bound: f64| (cx.scalar(bound, wide) / std::f64::consts::SQRT_2).erf();
+            let erf = |bound: f64| (cx.scalar(bound, full) / std::f64::consts::SQRT_2).erf();
             let x =
-                uniform(key, dims, wide, erf(low), erf(high)).erf_inv() * std::f64::consts::SQRT_2;
+                uniform(key, dims, full, erf(low), erf(high)).erf_inv() * std::f64::consts::SQRT_2;
             // Rounding must not give the bounds themselves.
-            let (low, high) = match wide {
+            let (low, high) = match full {
                 DType::F64 => (low.next_up(), high.next_down()),
                 _ => (
                     f64::from((low as f32).next_up()),
@@ -210,8 +210,8 @@ pub fn truncated_normal<'t>(
     )
 }
 
-/// `bool`s of `dims` that are true with this probability: a number, or an `f32` tensor that
-/// broadcasts to `dims`.
+/// Draws `bool`s that are true with this probability: a number, or an `f32` tensor that broadcasts
+/// to `dims`.
 #[track_caller]
 pub fn bernoulli<'t>(
     key: Tensor<'t>,
@@ -222,17 +222,18 @@ pub fn bernoulli<'t>(
     uniform(key, dims, DType::F32, 0.0, 1.0).lt(probability)
 }
 
-/// Floats of the standard Gumbel distribution; added to logits, the largest is a draw from them.
+/// Draws floats of the standard Gumbel distribution. The argmax of logits plus such noise is a sample
+/// of the categorical distribution.
 #[track_caller]
 pub fn gumbel<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, dtype: DType) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
-    in_wide(key, dims.as_ref(), dtype, "random gumbel", |dims, wide| {
-        let tiny = if wide == DType::F64 {
+    in_full_precision(key, dims.as_ref(), dtype, "random gumbel", |dims, full| {
+        let tiny = if full == DType::F64 {
             f64::MIN_POSITIVE
         } else {
             f64::from(f32::MIN_POSITIVE)
         };
-        -(-uniform(key, dims, wide, tiny, 1.0).log()).log()
+        -(-uniform(key, dims, full, tiny, 1.0).log()).log()
     })
 }
 
@@ -259,7 +260,7 @@ pub fn categorical<'t>(key: Tensor<'t>, logits: Tensor<'t>) -> Tensor<'t> {
     cx.push_many(op, &[noisy], 2)[1]
 }
 
-/// Integers in `low..high` as `s32` of `dims`, each equally likely up to 2^-32 or so.
+/// Draws integers in `low..high` as `s32`, uniform up to a bias of about 2^-32.
 #[track_caller]
 pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: i32) -> Tensor<'t> {
     let _site = key.trace().called_from(Location::caller());
@@ -268,7 +269,7 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
         let like = TensorType::new(DType::S32, dims);
         return cx.fail(
             "random integers",
-            format!("no integer is in {low}..{high}"),
+            format!("the range {low}..{high} is empty"),
             Some(like),
         );
     }
@@ -278,8 +279,8 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
         &TensorType::new(DType::S32, dims)
     ));
     let span = high.wrapping_sub(low) as u32;
-    // By which the high word counts: 2^32 mod span, or 0 where 2^16 mod span is 2^16. So JAX has
-    // it, and so no product below overflows: a span over 2^16 is left to the low word.
+    // Weight of the high word: 2^32 mod span, or 0 where 2^16 mod span is 2^16. This is JAX's
+    // formula, and no product below overflows: a span over 2^16 uses the low word alone.
     let half = (1u32 << 16) % span;
     let multiplier = half.wrapping_mul(half) % span;
     let [first, second] = split(key);
@@ -291,7 +292,7 @@ pub fn integers<'t>(key: Tensor<'t>, dims: impl AsRef<[usize]>, low: i32, high: 
     offset.bitcast(DType::S32) + low
 }
 
-/// The numbers `0..count` in random order: `s32[count]`.
+/// Shuffles the numbers `0..count`: `s32[count]`.
 #[track_caller]
 pub fn permutation(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     let _site = key.trace().called_from(Location::caller());
@@ -308,7 +309,7 @@ pub fn permutation(key: Tensor<'_>, count: usize) -> Tensor<'_> {
         },
         &[],
     );
-    // Sorting by random words, often enough that equal words in every round are unlikely.
+    // Sorts by random words, in enough rounds that equal words in all of them are unlikely.
     let rounds = (3.0 * (count.max(1) as f64).ln() / f64::from(u32::MAX).ln()).ceil() as usize;
     let mut key = key;
     for _ in 0..rounds {
@@ -327,8 +328,8 @@ pub fn permutation(key: Tensor<'_>, count: usize) -> Tensor<'_> {
     order
 }
 
-/// Runs `draw` in `f32` or `f64`, and rounds what it gives to `dtype`.
-fn in_wide<'t>(
+/// Runs `draw` in `f32` or `f64`, and rounds its result to `dtype`.
+fn in_full_precision<'t>(
     key: Tensor<'t>,
     dims: &[usize],
     dtype: DType,
@@ -341,16 +342,15 @@ fn in_wide<'t>(
         DType::F16 | DType::Bf16 => draw(dims, DType::F32).convert(dtype),
         _ => key.trace().fail(
             name,
-            format!("{dtype} is no float"),
+            format!("{dtype} is not a float type"),
             Some(TensorType::new(dtype, dims)),
         ),
     }
 }
 
-/// That a device could hold as many words of 64 bits as `ty` has elements, before anything counts
-/// them.
+/// Checks that the size in bytes of 64-bit words, one for each element of `ty`, does not overflow.
 fn check_size<'t>(op: &str, cx: &'t Trace, ty: &TensorType) -> Checked<'t> {
-    // A dimension of 0 makes all sizes fit, but not the strides.
+    // With a dimension of 0 every size fits, but strides may still overflow.
     let nonzero: Vec<usize> = ty.dims().iter().map(|&size| size.max(1)).collect();
     match TensorType::new(DType::U64, nonzero).checked_bytes() {
         Ok(_) => Ok(()),
@@ -362,10 +362,10 @@ fn check_size<'t>(op: &str, cx: &'t Trace, ty: &TensorType) -> Checked<'t> {
     }
 }
 
-/// For each place of a tensor, its row-major number as two words.
+/// The row-major index of each element of a tensor, as two words.
 ///
-/// Written as a sum over the dimensions, not as a reshaped line, so that a partitioner can split it
-/// along any of them.
+/// Computed as a sum over the dimensions, not by reshaping an iota, so that a partitioner can split
+/// it along any of them.
 fn counters<'t>(cx: &'t Trace, dims: &[usize]) -> (Tensor<'t>, Tensor<'t>) {
     let wide = TensorType::new(DType::U32, dims).elements() as u64 > 1 << 32;
     let ty = TensorType::new(if wide { DType::U64 } else { DType::U32 }, dims);
@@ -379,8 +379,8 @@ fn counters<'t>(cx: &'t Trace, dims: &[usize]) -> (Tensor<'t>, Tensor<'t>) {
             },
             &[],
         );
-        // Strides are below 2^53, since the bytes of a tensor fit memory. `check_size` saw to it
-        // that they fit `usize`.
+        // Strides are below 2^53, since the bytes of a tensor fit memory. `check_size` has checked
+        // that they fit in `usize`.
         let part = if stride == 1 {
             index
         } else {
@@ -411,7 +411,7 @@ fn block<'t>(key: Tensor<'t>, counters: (Tensor<'t>, Tensor<'t>)) -> (Tensor<'t>
             cx.fail(
                 "random key",
                 format!(
-                    "{} is no key; a key is {expected}, as `rng::key` and `rng::split` give",
+                    "{} is not a key; a key is {expected}, as `rng::key` and `rng::split` make",
                     key.ty()
                 ),
                 None,
@@ -429,7 +429,7 @@ fn block<'t>(key: Tensor<'t>, counters: (Tensor<'t>, Tensor<'t>)) -> (Tensor<'t>
     };
     let (first, second) = (word(0), word(1));
     let schedule = [first, second, first.xor(second).xor(PARITY)];
-    // What is the same for all elements is computed on scalars.
+    // Subkeys are the same for all elements, and computed on scalars.
     let subkey = |index: usize, round: u32| {
         let subkey = schedule[index % 3];
         let subkey = if round == 0 { subkey } else { subkey + round };
@@ -449,7 +449,7 @@ fn block<'t>(key: Tensor<'t>, counters: (Tensor<'t>, Tensor<'t>)) -> (Tensor<'t>
     (a, b)
 }
 
-/// `[n]` and `[n]` side by side: `[n, 2]`.
+/// Stacks `[n]` and `[n]` as columns: `[n, 2]`.
 fn pairs<'t>(first: Tensor<'t>, second: Tensor<'t>) -> Tensor<'t> {
     let mut dims = first.dims();
     dims.push(1);

@@ -1,4 +1,4 @@
-//! Numbers that change over training, such as a learning rate.
+//! Schedules: numbers that change over training, such as a learning rate.
 
 use std::{
     ops::{Add, Div, Mul, Sub},
@@ -9,19 +9,19 @@ use halite_core::TensorType;
 
 use crate::{Tensor, special::wide};
 
-/// A number for each update, counted from 0: a learning rate.
+/// A value for each update, counted from 0, such as a learning rate.
 ///
-/// It is computed on the device from the step ([`at`](Self::at)), so a changing rate costs no
-/// upload and no recompile, and nor do other peaks, ends and lengths: they are
-/// [hyperparameters](crate::Trace::hyperparameter). [`value`](Self::value) says the same on the
-/// host, for logs. A schedule with an end keeps its last value after it, and [`then`](Self::then)
-/// puts another in its place.
+/// It is computed on the device from the step ([`at`](Self::at)), so a changing rate needs no upload
+/// and no recompile. Its peak, end and length are
+/// [hyperparameters](crate::Trace::hyperparameter), so changing them needs no recompile either.
+/// [`value`](Self::value) computes the same on the host, for logs. After its last step a schedule
+/// keeps its last value, unless another follows ([`then`](Self::then)).
 ///
 /// ```
 /// use halite_nn::Schedule;
 ///
 /// let rate = Schedule::warmup(0.1, 10).then(Schedule::cosine(0.1, 90));
-/// assert!((rate.value(0) - 0.01).abs() < 1e-9); // the first update is not lost on a rate of 0
+/// assert!((rate.value(0) - 0.01).abs() < 1e-9); // the first update has a rate above 0
 /// assert_eq!(rate.value(9), 0.1);
 /// assert!((rate.value(55) - 0.05).abs() < 1e-9);
 /// assert!(rate.value(100) < 1e-9 && rate.value(1000) < 1e-9);
@@ -63,7 +63,7 @@ enum Kind {
         factor: f64,
         every: u64,
     },
-    /// The first value, and from each step on another.
+    /// `first`, and another value from each of these steps on.
     Piecewise {
         first: f64,
         later: Vec<(u64, f64)>,
@@ -77,22 +77,22 @@ enum Kind {
 }
 
 impl Schedule {
-    /// Always `value`. `From<f64>` makes the same.
+    /// The constant `value`, as `From<f64>` makes it.
     pub fn constant(value: f64) -> Self {
         Schedule(Kind::Constant(value))
     }
 
-    /// Up to `rate` in `steps` equal steps: `rate / steps` at first, `rate` at step `steps - 1`.
+    /// Linear warmup to `rate` in `steps` steps: `rate / steps` at step 0, `rate` at step `steps - 1`.
     pub fn warmup(rate: f64, steps: u64) -> Self {
         Schedule(Kind::Warmup { rate, steps })
     }
 
-    /// On a line from `from` to `to`, which it has at step `steps`.
+    /// Linear interpolation from `from` to `to`, reached at step `steps`.
     pub fn linear(from: f64, to: f64, steps: u64) -> Self {
         Schedule::polynomial(from, to, 1.0, steps)
     }
 
-    /// `to + (from - to) (1 - step / steps)^power`, which is `to` at step `steps`.
+    /// Polynomial decay, `to + (from - to) (1 - step / steps)^power`: `to` at step `steps`.
     pub fn polynomial(from: f64, to: f64, power: f64, steps: u64) -> Self {
         Schedule(Kind::Polynomial {
             from,
@@ -102,18 +102,18 @@ impl Schedule {
         })
     }
 
-    /// Half a cosine from `rate` to 0, which it has at step `steps` (Loshchilov and Hutter 2016,
-    /// without restarts).
+    /// Cosine decay from `rate` to 0, reached at step `steps` (Loshchilov and Hutter 2016, without
+    /// restarts).
     pub fn cosine(rate: f64, steps: u64) -> Self {
         Schedule::cosine_to(rate, 0.0, steps)
     }
 
-    /// Half a cosine from `from` to `to`, which it has at step `steps`; up or down.
+    /// Half a cosine from `from` to `to`, reached at step `steps`; up or down.
     pub fn cosine_to(from: f64, to: f64, steps: u64) -> Self {
         Schedule(Kind::Cosine { from, to, steps })
     }
 
-    /// `initial * factor^(step / every)`, smoothly.
+    /// Exponential decay, `initial * factor^(step / every)`, smooth.
     pub fn exponential(initial: f64, factor: f64, every: u64) -> Self {
         Schedule(Kind::Exponential {
             initial,
@@ -122,7 +122,7 @@ impl Schedule {
         })
     }
 
-    /// `initial`, multiplied by `factor` after each `every` steps.
+    /// Step decay: `initial`, multiplied by `factor` after every `every` steps.
     pub fn step_decay(initial: f64, factor: f64, every: u64) -> Self {
         Schedule(Kind::Decay {
             initial,
@@ -131,8 +131,8 @@ impl Schedule {
         })
     }
 
-    /// `first`, and from each of these steps on another value. The steps ascend; of two that do
-    /// not, the later in the list wins.
+    /// `first`, and another value from each of these steps on. Steps should ascend; if two do not, the
+    /// later in the list wins.
     pub fn piecewise(first: f64, later: impl IntoIterator<Item = (u64, f64)>) -> Self {
         Schedule(Kind::Piecewise {
             first,
@@ -140,8 +140,8 @@ impl Schedule {
         })
     }
 
-    /// Smith and Topin 2017: by a cosine from `peak / 25` to `peak` in the first 30 % of `steps`,
-    /// then by a cosine to `peak / 250,000` at the last of them. These are the defaults of PyTorch.
+    /// One-cycle policy (Smith and Topin 2017) with PyTorch's defaults: a cosine from `peak / 25` to
+    /// `peak` in the first 30 % of `steps`, then a cosine to `peak / 250,000` at the last step.
     pub fn one_cycle(peak: f64, steps: u64) -> Self {
         let end = steps.saturating_sub(1);
         let up = ((0.3 * steps as f64).round() as u64).saturating_sub(1);
@@ -152,9 +152,9 @@ impl Schedule {
         ))
     }
 
-    /// `next` after the end of this, counting its steps from there. A schedule without an end
-    /// (constant, exponential, step decay, piecewise) goes on forever; give it one with
-    /// [`then_at`](Self::then_at).
+    /// Appends `next` after the last step of this schedule, with its steps counted from there. A
+    /// schedule without a last step (constant, exponential, step decay, piecewise) is returned
+    /// unchanged; use [`then_at`](Self::then_at).
     pub fn then(self, next: impl Into<Schedule>) -> Self {
         match self.steps() {
             Some(at) => self.then_at(at, next),
@@ -162,7 +162,7 @@ impl Schedule {
         }
     }
 
-    /// `next` from step `at` on, counting its steps from there.
+    /// Switches to `next` at step `at`, with its steps counted from there.
     pub fn then_at(self, at: u64, next: impl Into<Schedule>) -> Self {
         Schedule(Kind::Then {
             first: Box::new(self),
@@ -171,8 +171,7 @@ impl Schedule {
         })
     }
 
-    /// Steps until the value stays the same or another schedule can follow; `None` if there is no
-    /// such end.
+    /// Number of steps until the value stays constant; `None` if the schedule has no last step.
     pub fn steps(&self) -> Option<u64> {
         match &self.0 {
             Kind::Constant(_)
@@ -186,13 +185,13 @@ impl Schedule {
         }
     }
 
-    /// The value for update `step`, on the host.
+    /// Computes the value for update `step` on the host.
     pub fn value(&self, step: u64) -> f64 {
         self.evaluate(step as f64, &mut |number| number)
     }
 
-    /// The value for update `step`, an integer or float scalar of the trace: a scalar of `f64` if
-    /// the step is `f64`, otherwise of `f32`.
+    /// Computes the value for update `step`, an integer or float scalar of the trace: an `f64` scalar
+    /// if the step is `f64`, otherwise `f32`.
     #[track_caller]
     pub fn at<'t>(&self, step: Tensor<'t>) -> Tensor<'t> {
         let _site = step.trace().called_from(Location::caller());
@@ -205,12 +204,12 @@ impl Schedule {
             }
             return step.trace().fail(
                 "schedule",
-                format!("{} is no step; want an integer scalar", step.ty()),
+                format!("step is {}; expected an integer scalar", step.ty()),
                 Some(like),
             );
         }
-        // By place, so that two numbers which happen to be the same make no other program.
-        let mut names = (0..).map(|place| format!("schedule.{place}"));
+        // Numbered by position, so that the program does not depend on which values are equal.
+        let mut names = (0..).map(|position| format!("schedule.{position}"));
         let mut number = |value| {
             step.trace()
                 .hyperparameter(&names.next().expect("there is no end"), value, dtype)
@@ -218,8 +217,8 @@ impl Schedule {
         self.evaluate(step.convert(dtype), &mut number)
     }
 
-    /// One definition for host and device, so that they agree. `number` is asked for each number of
-    /// the schedule, in one order.
+    /// Evaluates on host or device by one definition, so that they agree. `number` is called for each
+    /// number of the schedule, always in the same order.
     fn evaluate<N: Number>(&self, step: N, number: &mut dyn FnMut(f64) -> N) -> N {
         match &self.0 {
             Kind::Constant(value) => number(*value),
@@ -252,8 +251,8 @@ impl Schedule {
                 factor,
                 every,
             } => {
-                // Half a step more: a compiler may divide by multiplying, and 49 * (1 / 49) is less
-                // than 1.
+                // Half a step is added because a compiler may divide by multiplying with the
+                // reciprocal, and 49 * (1 / 49) is less than 1.
                 let decays = ((step + 0.5) / number(*every as f64)).floored();
                 number(*factor).power(decays) * number(*initial)
             }
@@ -265,7 +264,7 @@ impl Schedule {
             }
             Kind::Then { first, at, next } => {
                 let at = number(*at as f64);
-                // What follows must not see steps before its own.
+                // `next` must not be evaluated at negative steps.
                 let after = step.at_least(at) - at;
                 step.before(
                     at,
@@ -283,7 +282,7 @@ impl From<f64> for Schedule {
     }
 }
 
-/// Part of `steps` that is over, from 0 to 1.
+/// Fraction of `steps` that has passed, from 0 to 1.
 fn progress<N: Number>(step: N, steps: u64, number: &mut dyn FnMut(f64) -> N) -> N {
     if steps == 0 {
         return number(1.0);
@@ -292,7 +291,7 @@ fn progress<N: Number>(step: N, steps: u64, number: &mut dyn FnMut(f64) -> N) ->
     step.at_most(steps) / steps
 }
 
-/// What a schedule is computed with: `f64` on the host, `f32` or `f64` tensors on the device.
+/// Arithmetic of schedules: `f64` on the host, `f32` or `f64` tensors on the device.
 trait Number:
     Copy
     + Add<Output = Self>
@@ -358,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedules_have_the_values_of_their_definitions() {
+    fn values_follow_the_definitions() {
         let cases: [(Schedule, &[(u64, f64)]); 9] = [
             (Schedule::constant(0.5), &[(0, 0.5), (1_000_000, 0.5)]),
             (
@@ -403,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn one_follows_another_at_its_end() {
+    fn then_starts_at_the_last_step() {
         let schedule = Schedule::warmup(1.0, 2)
             .then(Schedule::linear(1.0, 0.0, 2))
             .then(Schedule::constant(7.0));
@@ -415,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_of_no_steps_has_its_last_value() {
+    fn zero_steps_yield_the_last_value() {
         for schedule in [
             Schedule::cosine_to(1.0, 0.5, 0),
             Schedule::linear(1.0, 0.5, 0),

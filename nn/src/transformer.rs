@@ -1,4 +1,4 @@
-//! A decoder-only transformer, of GPT-2's form, of Llama's, or between: see [`TransformerConfig`].
+//! Decoder-only transformers, GPT-2, Llama and mixtures of both: see [`TransformerConfig`].
 //!
 //! # Parameters
 //!
@@ -17,13 +17,12 @@
 //! | `norm.scale`, `.bias` | `[width]` | |
 //! | `head.weight` | `[width, vocabulary]` | if not tied |
 //!
-//! Blocks are a [`Stack`]: the first dimension counts layers, and the program holds one block,
-//! however many there are. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`, `k`,
+//! Blocks are a [`Stack`]: the first dimension counts layers, and the size of the program does not
+//! depend on their number. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`, `k`,
 //! `v` and `o`, `hidden` of `up`, `gate` and `down`, and `vocabulary` of `tokens` and `head`; each
-//! half of a block then needs one sum over devices. No reshape mixes a dimension that is split so
-//! with another.
+//! half of a block then needs one all-reduce. No reshape mixes such a split dimension with another.
 //!
-//! First values are GPT-2's: normal with standard deviation 0.02, `o` and `down`, which add to the
+//! Initialization is GPT-2's: normal with standard deviation 0.02; `o` and `down`, which add to the
 //! residual stream, with `0.02 / sqrt(2 layers)`; biases 0, scales 1.
 
 mod config;
@@ -38,7 +37,7 @@ use crate::{
     RmsNorm, Rotary, Rotation, Stack, Tensor,
 };
 
-/// A decoder-only transformer: from tokens to logits of the token that comes next.
+/// Decoder-only transformer: from tokens to logits of the next token.
 ///
 /// ```
 /// use halite_core::{DType, TensorType, Tree};
@@ -53,41 +52,41 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, Tree)]
 pub struct Transformer<L> {
-    /// A vector for each token.
+    /// Token embedding.
     pub tokens: Embedding<L>,
-    /// A vector for each position, if these are learned.
+    /// Position embedding, if positions are learned.
     pub positions: Option<Embedding<L>>,
-    /// The blocks, one after the other.
+    /// The blocks, in order.
     pub blocks: Stack<Block<L>>,
-    /// Before the output layer.
+    /// Norm before the output layer.
     pub norm: Norm<L>,
-    /// The output layer, if it is not the table of tokens.
+    /// Output layer, if it is not tied to the token embedding.
     pub head: Option<Linear<L>>,
-    /// What it looks like.
+    /// Shape and options.
     pub config: TransformerConfig,
 }
 
-/// Attention and a dense part, each of them normalised before and added to what came in.
+/// Pre-norm transformer block: attention and MLP, each normalized before and added to its input.
 #[derive(Clone, Debug, Tree)]
 pub struct Block<L> {
-    /// Before attention.
+    /// Norm before attention.
     pub attention_norm: Norm<L>,
-    /// Looks at the positions before.
+    /// Self-attention.
     pub attention: Attention<L>,
-    /// Before the dense part.
+    /// Norm before the MLP.
     pub mlp_norm: Norm<L>,
-    /// The dense part.
+    /// MLP.
     pub mlp: FeedForward<L>,
-    /// Of what each half adds.
+    /// Dropout of the output of each half.
     pub dropout: Dropout,
 }
 
-/// Dense layers with one nonlinearity: `down(f(up(x)))`, or `down(f(gate(x)) * up(x))`.
+/// MLP of a transformer block: `down(f(up(x)))`, or gated, `down(f(gate(x)) * up(x))`.
 #[derive(Clone, Debug, Tree)]
 pub struct FeedForward<L> {
-    /// `[in, hidden]`; what the gate lets through, if there is one.
-    pub up: Linear<L>,
     /// `[in, hidden]`
+    pub up: Linear<L>,
+    /// `[in, hidden]`, of the gated form.
     pub gate: Option<Linear<L>>,
     /// `[hidden, out]`
     pub down: Linear<L>,
@@ -95,24 +94,24 @@ pub struct FeedForward<L> {
     pub activation: Activation,
 }
 
-/// A normalisation of the last dimension, chosen by a setting.
+/// Norm over the last dimension: layer norm or RMS norm.
 #[derive(Clone, Debug, Tree)]
 pub struct Norm<L> {
     /// `[features]`
     pub scale: L,
-    /// `[features]`; of layer norm only.
+    /// `[features]`, of layer norm only.
     pub bias: Option<L>,
-    /// Which.
+    /// Kind of norm.
     pub kind: NormKind,
-    /// Added to the variance or mean square.
+    /// Added to the variance or mean square, for numerical stability.
     pub eps: f64,
 }
 
 impl Transformer<Param> {
-    /// Describes a model of this shape; no memory is taken, whatever its size.
+    /// Describes a model of this shape. Nothing of its size is allocated.
     ///
     /// # Errors
-    /// If there is no model of this shape: see [`TransformerConfig::check`].
+    /// If the configuration is invalid: see [`TransformerConfig::check`].
     pub fn new(config: &TransformerConfig) -> Result<Self> {
         config.check()?;
         let normal = |std: f64| Init::Normal { mean: 0.0, std };
@@ -140,12 +139,12 @@ impl Transformer<Param> {
     }
 }
 
-/// Standard deviation of first weights.
+/// Standard deviation of initial weights.
 const STD: f64 = 0.02;
 
 impl<'t> Transformer<Tensor<'t>> {
-    /// `tokens: [batch, time]`, integers, to logits `[batch, time, vocabulary]`. Those at a
-    /// position are of the token that comes after it, and depend on no later one.
+    /// Maps `tokens: [batch, time]`, integers, to logits `[batch, time, vocabulary]`. The logits at a
+    /// position are for the next token, and depend on no later one.
     #[track_caller]
     pub fn forward(&self, tokens: Tensor<'t>) -> Tensor<'t> {
         let _site = tokens.trace().called_from(Location::caller());
@@ -156,7 +155,8 @@ impl<'t> Transformer<Tensor<'t>> {
         }
     }
 
-    /// `tokens: [batch, time]`, integers, to what the output layer gets: `[batch, time, width]`.
+    /// Maps `tokens: [batch, time]`, integers, to the input of the output layer:
+    /// `[batch, time, width]`.
     #[track_caller]
     pub fn features(&self, tokens: Tensor<'t>) -> Tensor<'t> {
         let cx = tokens.trace();
@@ -173,7 +173,7 @@ impl<'t> Transformer<Tensor<'t>> {
         let dims = tokens.dims();
         if dims.len() != 2 || !tokens.dtype().is_integer() || dims[1] > config.context {
             let message = format!(
-                "tokens {}: want integers [batch, time], time at most {}",
+                "tokens are {}; expected integers [batch, time], time at most {}",
                 tokens.ty(),
                 config.context
             );
@@ -191,7 +191,7 @@ impl<'t> Transformer<Tensor<'t>> {
             (Positions::Learned, None) => {
                 return cx.fail(
                     "transformer",
-                    "learned positions without a table of them",
+                    "`positions` is `Learned`, but the model has no position embedding",
                     Some(like),
                 );
             }
@@ -213,8 +213,8 @@ fn shard_by_samples(x: Tensor<'_>) -> Tensor<'_> {
 }
 
 impl Block<Param> {
-    /// A block of the shape that `config` says; `weights` are first values, `residual` those of
-    /// what adds to the stream.
+    /// Describes a block of the shape of `config`, with initialization `weights`, and `residual` for
+    /// the layers that add to the residual stream.
     pub fn new(config: &TransformerConfig, weights: Init, residual: Init) -> Self {
         let mut attention = Attention::new(config.width, config.heads, config.head_width())
             .kv_heads(config.kv_heads)
@@ -265,7 +265,7 @@ impl Block<Param> {
 }
 
 impl<'t> Block<Tensor<'t>> {
-    /// `x: [batch, time, width]` to the same.
+    /// Maps `x: [batch, time, width]` to the same type.
     #[track_caller]
     pub fn forward(
         &self,
@@ -286,7 +286,7 @@ impl<'t> Block<Tensor<'t>> {
 }
 
 impl FeedForward<Param> {
-    /// Without biases.
+    /// Removes the biases.
     pub fn without_bias(mut self) -> Self {
         for layer in [Some(&mut self.up), self.gate.as_mut(), Some(&mut self.down)]
             .into_iter()
@@ -299,21 +299,21 @@ impl FeedForward<Param> {
 }
 
 impl<'t> FeedForward<Tensor<'t>> {
-    /// `x: [.., in]` to `[.., out]`.
+    /// Maps `x: [.., in]` to `[.., out]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
         let up = self.up.forward(x);
-        let inside = match &self.gate {
+        let hidden = match &self.gate {
             Some(gate) => self.activation.forward(gate.forward(x)) * up,
             None => self.activation.forward(up),
         };
-        self.down.forward(inside)
+        self.down.forward(hidden)
     }
 }
 
 impl Norm<Param> {
-    /// What `config` says.
+    /// Describes a norm as in `config`.
     pub fn new(config: &TransformerConfig) -> Self {
         let has_bias = config.norm == NormKind::Layer && config.bias;
         Norm {
@@ -326,7 +326,7 @@ impl Norm<Param> {
 }
 
 impl<'t> Norm<Tensor<'t>> {
-    /// `x: [.., features]` to the same.
+    /// Normalizes `x: [.., features]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let Norm {

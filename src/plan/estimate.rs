@@ -1,4 +1,4 @@
-//! How long a step takes at best: a roofline of three roofs.
+//! Lower bound of the step time: a roofline model with three roofs.
 
 use std::borrow::Cow;
 
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 use super::Plan;
 use crate::backends::DeviceSpec;
 
-/// How long a step takes at best, from the vendor's numbers for arithmetic, memory and links, each
-/// as if it were always reached (Williams, Waterman and Patterson, "Roofline", 2009, with the
-/// network as a third roof). A real step is slower.
+/// Lower bound of the step time, from the vendor's peak numbers for arithmetic, memory and links
+/// (Williams, Waterman and Patterson, "Roofline", 2009, with the network as a third roof). A real
+/// step is slower.
 ///
-/// Assumed: contractions divide evenly among devices and run at the peak for their types; memory is
-/// met by the operands and results of contractions, and once by all arguments and outputs; devices
-/// send on all links at once, in rings; work between contractions takes no time, nor does beginning
-/// a collective, which is most of it in a small model. Links are those of a slice or a machine:
-/// what crosses the data centre's network, between slices or machines, is slower than said here,
-/// and of several slices not counted, since the compiled program is that of one.
+/// Assumptions: contractions divide evenly among devices and run at the peak for their types; memory
+/// traffic is the operands and results of contractions, and once all arguments and outputs; devices
+/// send on all links at once, in rings; other operations take no time, nor does the latency of
+/// collectives, which dominates in a small model. Links are those of a slice or a machine: traffic
+/// over the data center's network, between slices or machines, is slower than estimated here, and
+/// between slices not counted, since the compiled program is that of one slice.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Seconds of arithmetic.
     pub compute_seconds: f64,
-    /// Seconds to and from each device's memory.
+    /// Seconds of memory traffic of each device.
     pub memory_seconds: f64,
     /// Seconds of collectives.
     pub network_seconds: f64,
-    /// Seconds of a step if all three overlap: the longest.
+    /// Seconds of a step if all three overlap: the maximum.
     pub step_seconds: f64,
     /// Seconds of a step if nothing overlaps: the sum.
     pub step_seconds_without_overlap: f64,
-    /// Model FLOPs utilization (Chowdhery et al., "PaLM", 2022): the part of the peak that goes
-    /// into the model's own contractions, if all overlaps. Recomputed ones count too where it is
-    /// not known which they are.
+    /// Model FLOPs utilization (Chowdhery et al., "PaLM", 2022): the fraction of the peak used by the
+    /// model's contractions, if all overlaps. Rematerialized ones are included if it is not known
+    /// which they are.
     pub mfu: f64,
-    /// The same if nothing overlaps.
+    /// Model FLOPs utilization if nothing overlaps.
     pub mfu_without_overlap: f64,
-    /// The peak it is a part of, floating point operations a second of one device.
+    /// Peak of one device that MFU refers to, in FLOP per second.
     pub peak_flops: f64,
-    /// Where the vendor's numbers are from.
+    /// Source of the vendor's numbers.
     pub source: Cow<'static, str>,
 }
 
@@ -83,7 +83,7 @@ impl Estimate {
         self.mfu_without_overlap = part(self.step_seconds_without_overlap);
     }
 
-    /// Which roof is the lowest.
+    /// The resource that bounds the step time.
     pub fn bound(&self) -> &'static str {
         if self.step_seconds == self.compute_seconds {
             "arithmetic"

@@ -1,4 +1,4 @@
-//! A plan for people: a table, and what would help.
+//! A plan as text: a table, and suggestions.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl fmt::Display for Plan {
         )?;
         row(
             f,
-            "layout",
+            "sharding",
             &format!("{} on {}, {}", self.strategy, self.mesh, self.precision),
         )?;
         row(
@@ -81,7 +81,10 @@ impl fmt::Display for Plan {
             row(
                 f,
                 "  counted once",
-                &format!("loops of unknown turns at {}", work.counted_once.join(", ")),
+                &format!(
+                    "loops with unknown trip counts at {}",
+                    work.counted_once.join(", ")
+                ),
             )?;
         }
         if let Some(collectives) = &self.collectives {
@@ -106,7 +109,7 @@ impl fmt::Display for Plan {
             }
             if self.collective_loops_counted_once > 0 {
                 let note = format!(
-                    "{} loops whose turns the compiled program does not tell",
+                    "{} loops whose trip counts the compiled program does not give",
                     self.collective_loops_counted_once
                 );
                 row(f, "  counted once", &note)?;
@@ -183,8 +186,8 @@ impl fmt::Display for Plan {
 }
 
 impl Plan {
-    /// What matters of it when several are compared, in columns: peak, whether it fits, seconds of
-    /// a step at best and without overlap, MFU.
+    /// Columns for comparing several plans: peak memory, fit, step time at best and without overlap,
+    /// MFU.
     pub fn row(&self) -> String {
         let fits = if self.fits() { "yes" } else { "NO" };
         let peak = si(self.required() as f64, "B");
@@ -201,7 +204,7 @@ impl Plan {
     }
 }
 
-/// Samples for each device.
+/// Samples per device.
 fn per_device(plan: &Plan) -> String {
     let samples = plan.batch_size as f64 / plan.devices.max(1) as f64;
     if samples.fract() == 0.0 {
@@ -251,7 +254,7 @@ fn verdict(fit: Fit) -> String {
     }
 }
 
-/// What would make a plan fit that does not. `remat` is what its gradients compute again already.
+/// Suggestions for a plan that does not fit. `remat` is the rematerialization that it has already.
 pub(super) fn advice(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
     let Fit::TooLarge {
         required,
@@ -288,19 +291,21 @@ pub(super) fn advice(plan: &Plan, remat: Option<Remat>) -> Vec<String> {
             lines.push(format!("a smaller batch (--batch-size): {now} samples on each device now; activations shrink with it"));
         }
         let saved = match remat {
-            None => Some("activations are computed again in the backward pass instead of kept"),
-            Some(Remat::SaveDots) => Some("products are computed again too, which are kept now"),
+            None => Some("activations are recomputed in the backward pass instead of saved"),
+            Some(Remat::SaveDots) => {
+                Some("results of matrix multiplications are recomputed too, which are saved now")
+            }
             Some(Remat::Full) => None,
         };
         if let Some(saved) = saved {
-            lines.push(format!("rematerialisation (--remat full): {saved}"));
+            lines.push(format!("rematerialization (--remat full): {saved}"));
         }
         if plan.work.contractions_in_16_bits < plan.work.contractions / 2.0 {
             lines.push("bf16 (--precision bf16-mixed): activations of half the size".into());
         }
         if !by_layers && plan.devices > 1 {
             let both = if sharded { "fsdp+tp" } else { "dp+tp" };
-            lines.push(format!("split layers too ({both}, with an axis `model`): of each a device then computes a part"));
+            lines.push(format!("split layers too ({both}, with an axis `model`): each device then computes a part of each"));
         }
         if plan.batch_size <= plan.devices {
             lines.push(
@@ -327,7 +332,7 @@ fn percent(part: f64, whole: f64) -> String {
     )
 }
 
-/// With a decimal prefix and three digits: `1.49 GB`.
+/// Formats with a decimal prefix and three digits: `1.49 GB`.
 pub(crate) fn si(value: f64, unit: &str) -> String {
     const PREFIXES: [&str; 8] = ["", "k", "M", "G", "T", "P", "E", "Z"];
     let mut scaled = value;
@@ -362,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits_and_a_prefix() {
+    fn numbers_have_three_digits() {
         let cases = [
             (0.0, "0 B"),
             (12.0, "12 B"),
@@ -392,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_is_what_is_not_done_already() {
+    fn advice_omits_options_already_used() {
         const GB: u64 = 1_000_000_000;
         let check = |strategy: &str,
                      arguments: u64,
@@ -442,7 +447,7 @@ mod tests {
         );
         let (batch, remat) = (
             "a smaller batch (--batch-size)",
-            "rematerialisation (--remat full)",
+            "rematerialization (--remat full)",
         );
         check(
             "dp+tp",

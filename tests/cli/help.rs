@@ -100,7 +100,7 @@ fn words_it_does_not_know_are_answered_with_those_it_knows() {
         ),
         (
             "train text --model gpt5",
-            vec!["there is no transformer `gpt5`", "tiny, small, gpt2-124m"],
+            vec!["unknown transformer `gpt5`", "tiny, small, gpt2-124m"],
         ),
         (
             "train text --data no-such-file",

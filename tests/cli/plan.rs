@@ -107,11 +107,11 @@ fn invalid_plans_are_errors_with_reasons() {
         ("plan mnist-mlp --target tpu:v9:2x2", vec!["tpu:v9:2x2"]),
         (
             "plan mnist-mlp --target cpu:8 --mesh data=3,model",
-            vec!["`model` is no axis"],
+            vec!["invalid axis `model`"],
         ),
         (
             "plan mnist-mlp --target cpu:8 --mesh data=16",
-            vec!["16", "8 devices of cpu:8"],
+            vec!["mesh(data=16) needs 16 devices", "cpu:8 has 8"],
         ),
         (
             "plan mnist-mlp --target cpu:8 --batch-size 100",

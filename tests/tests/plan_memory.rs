@@ -1,5 +1,5 @@
-//! The plan's memory against what a process really takes: the one test in this binary, so that
-//! nothing else moves its memory.
+//! The plan's memory compared with the memory of the process. The only test in this binary, so that
+//! nothing else changes it.
 
 use halite::{
     backends::{OpenOptions, Target},
@@ -25,7 +25,7 @@ fn status(name: &str) -> u64 {
 }
 
 #[test]
-fn a_step_on_the_cpu_takes_the_memory_that_its_plan_says() {
+fn step_on_cpu_uses_the_planned_memory() {
     let target = "cpu:1"
         .parse::<Target>()
         .unwrap()
@@ -57,7 +57,7 @@ fn a_step_on_the_cpu_takes_the_memory_that_its_plan_says() {
     let before = status("VmRSS");
     let mut arguments: Vec<DeviceBuffer> = Vec::new();
     for ty in &step.program.signature.inputs {
-        // Ones, written by somebody: pages of zeros that nobody wrote take no memory.
+        // Ones: pages of zeros that were never written take no memory.
         let ones = vec![1u8; ty.bytes()];
         let buffer = client
             .upload(HostBytes::Borrowed(&ones), ty, device.into())

@@ -1,4 +1,4 @@
-//! Layers stacked into one: what they compute, their first values, and what depth costs a program.
+//! Stacked layers: values, gradients, initialization, and program size against depth.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,7 +16,7 @@ use halite_nn::{
 };
 use halite_tests::eval::{client, eval, host, noise, program};
 
-/// A dense layer of four times the width, with what came in added.
+/// A residual MLP with a hidden layer of four times the width.
 #[derive(Clone, Debug, Tree)]
 struct Block<L> {
     norm: LayerNorm<L>,
@@ -91,7 +91,7 @@ const SCANNED: [Run; 3] = [
 ];
 
 #[test]
-fn a_stack_computes_what_its_layers_do_one_by_one_and_has_their_gradients() {
+fn stack_equals_its_layers_unrolled() {
     let model = Deep::new(3, 4);
     let inputs: Vec<HostArray> = (model.leaves().iter().map(|param| param.ty.dims().to_vec()))
         .chain([vec![5, 4]])
@@ -125,7 +125,7 @@ fn a_stack_computes_what_its_layers_do_one_by_one_and_has_their_gradients() {
 }
 
 #[test]
-fn a_stack_whose_layers_are_split_over_devices_computes_the_same() {
+fn sharded_stack_computes_the_same() {
     type Many = Vec<Leaf<()>>;
     let (layers, width) = (3, 16);
     let described = Deep::new(layers, width);
@@ -212,7 +212,7 @@ fn a_stack_whose_layers_are_split_over_devices_computes_the_same() {
 }
 
 #[test]
-fn each_layer_has_first_values_of_its_own_as_if_it_were_alone() {
+fn each_layer_is_initialized_separately() {
     let layers = 7;
     let results = eval(
         move |cx, _| {
@@ -269,7 +269,7 @@ fn each_layer_has_first_values_of_its_own_as_if_it_were_alone() {
 }
 
 #[test]
-fn dropout_drops_other_elements_in_each_layer_and_the_same_ones_again_in_the_gradient() {
+fn dropout_mask_differs_between_layers() {
     let results = eval(
         |cx, x| {
             cx.set_mode(true, Some(rng::constant_key(cx, rng::key(5))));
@@ -328,7 +328,7 @@ fn dropout_drops_other_elements_in_each_layer_and_the_same_ones_again_in_the_gra
 }
 
 #[test]
-fn metrics_and_states_of_layers_come_out_of_a_scan() {
+fn scan_returns_layer_metrics_with_states() {
     #[derive(Clone, Debug, Tree)]
     struct Counting<L> {
         seen: L,
@@ -381,7 +381,7 @@ fn metrics_and_states_of_layers_come_out_of_a_scan() {
 }
 
 #[test]
-fn biases_and_scales_of_a_stack_do_not_decay() {
+fn stacked_biases_do_not_decay() {
     let model = Deep::new(2, 4);
     let decays: Vec<String> = (model.named().into_iter())
         .filter(|(path, param)| Decay::Matrices.applies(Named { path, param }))
@@ -393,14 +393,14 @@ fn biases_and_scales_of_a_stack_do_not_decay() {
     );
 }
 
-/// The size of a training step's text, how long it takes to compile, and what memory it takes.
+/// Text size, compile time and memory of a training step.
 struct Measured {
     text: usize,
     seconds: f64,
     memory: ProgramMemory,
 }
 
-/// Of the gradients of `layers` blocks of this width on so many rows.
+/// Of the gradients of `layers` blocks of this width on this many rows.
 fn measured(layers: usize, width: usize, rows: usize, run: Run) -> Measured {
     let cx = Trace::new();
     let model = Deep::new(layers, width).map(|path, param| cx.input(param.ty, path.to_string()));
@@ -422,7 +422,7 @@ fn measured(layers: usize, width: usize, rows: usize, run: Run) -> Measured {
 }
 
 #[test]
-fn depth_costs_a_scan_no_text() {
+fn scan_text_is_independent_of_depth() {
     for run in SCANNED {
         // Depths whose numbers have as many digits.
         let [few, many] = [measured(11, 8, 4, run), measured(91, 8, 4, run)];
@@ -436,7 +436,7 @@ fn depth_costs_a_scan_no_text() {
 }
 
 #[test]
-fn checkpoints_take_less_memory_the_more_is_computed_again() {
+fn more_rematerialization_uses_less_memory() {
     let [kept, full, dots] = SCANNED.map(|run| measured(16, 32, 256, run));
     println!(
         "bytes: {:?}",
@@ -468,7 +468,7 @@ fn checkpoints_take_less_memory_the_more_is_computed_again() {
 }
 
 #[test]
-fn scans_cost_what_their_turns_do_and_checkpoints_what_is_computed_again() {
+fn cost_counts_iterations_with_rematerialization() {
     // `h = tanh(h w)`, 5 times.
     let (layers, rows, width) = (5, 3, 4);
     let of = |run: Option<Remat>| {

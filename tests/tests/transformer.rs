@@ -1,5 +1,4 @@
-//! Transformers on the CPU plugin: what must hold of them, whatever their numbers are. `golden` has
-//! those.
+//! Properties of transformers on the CPU plugin. `golden` compares their values.
 
 use halite_core::{
     DType, DTypePolicy, HostArray, Narrowing, TensorType,
@@ -12,7 +11,7 @@ use halite_nn::{
 };
 use halite_tests::eval::{client, eval, host, try_run_replicas};
 
-/// Llama's form with heads that share keys, and dropout; three blocks.
+/// A Llama with grouped-query attention and dropout; three blocks.
 fn config() -> TransformerConfig {
     let base = TransformerConfig {
         heads: 4,
@@ -30,7 +29,7 @@ fn tokens() -> HostArray {
     host(&ids, &[2, 8])
 }
 
-/// A model of first values, larger than usual so that much depends on much.
+/// An initialized model, with larger weights than usual so that outputs are sensitive to inputs.
 fn drawn<'t>(cx: &'t Trace, config: &TransformerConfig) -> Transformer<Tensor<'t>> {
     cx.set_mode(false, None);
     let described = Transformer::new(config).unwrap();
@@ -91,7 +90,7 @@ fn close(what: &str, ours: &HostArray, theirs: &HostArray) {
 }
 
 #[test]
-fn blocks_in_a_scan_checkpointed_or_not_are_the_blocks_one_after_the_other() {
+fn scanned_blocks_equal_unrolled_blocks() {
     let one_by_one = eval(
         |cx, given| {
             cx.set_mode(false, None);
@@ -115,8 +114,8 @@ fn blocks_in_a_scan_checkpointed_or_not_are_the_blocks_one_after_the_other() {
     }
 }
 
-/// The gradients of a small model as a program that is narrowed as for accelerators, where what is
-/// between products is narrow too; of blocks in a scan that keeps what `remat` says, or one by one.
+/// The gradients of a small model under a precision policy with the capabilities of accelerators,
+/// where elementwise operations use the compute dtype too; blocks in a scan with `remat`, or unrolled.
 fn narrowed(policy: DTypePolicy, remat: Option<Option<Remat>>) -> Graph {
     let cx = &Trace::new();
     let tokens = cx.input(tokens().ty().clone(), "tokens");
@@ -147,7 +146,7 @@ fn narrowed(policy: DTypePolicy, remat: Option<Option<Remat>>) -> Graph {
 }
 
 #[test]
-fn what_a_narrowed_scan_keeps_of_each_block_for_the_way_back_is_narrow() {
+fn scan_residuals_are_in_the_compute_dtype() {
     // The scan over blocks carries one value; one that draws first weights carries none.
     let kept = |policy, remat| -> Vec<TensorType> {
         let graph = narrowed(policy, Some(remat));
@@ -194,7 +193,7 @@ fn what_a_narrowed_scan_keeps_of_each_block_for_the_way_back_is_narrow() {
 }
 
 #[test]
-fn gradients_of_a_narrowed_scan_are_as_good_as_those_of_its_blocks_one_by_one() {
+fn bf16_scan_gradients_match_unrolled_blocks() {
     let gradients = |policy, remat| {
         try_run_replicas(&narrowed(policy, remat), &[vec![tokens()]])
             .unwrap()
@@ -229,7 +228,7 @@ fn gradients_of_a_narrowed_scan_are_as_good_as_those_of_its_blocks_one_by_one() 
 }
 
 #[test]
-fn a_program_of_many_blocks_is_as_large_as_one_of_few() {
+fn program_size_is_independent_of_depth() {
     let size = |layers: usize| {
         let cx = &Trace::new();
         let described = Transformer::new(&TransformerConfig { layers, ..config() }).unwrap();
@@ -278,7 +277,7 @@ fn later_tokens_do_not_change_earlier_logits() {
 }
 
 #[test]
-fn dropout_drops_in_training_only_and_other_things_in_each_step() {
+fn dropout_mask_differs_between_steps() {
     let logits = |training: bool, seed: u64| {
         eval(
             move |cx, given| {
@@ -333,7 +332,7 @@ fn first_values_are_those_of_gpt_2() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_its_values() {
+fn errors_name_invalid_values() {
     let cx = &Trace::new();
     let float = |dims: &[usize]| cx.input(TensorType::new(DType::F32, dims), "x");
     let q = float(&[2, 5, 4, 8]);

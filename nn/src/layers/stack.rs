@@ -5,8 +5,8 @@ use halite_ir::Remat;
 
 use crate::{Param, ScanOptions, Tensor, Trace};
 
-/// Many layers of one type, each leaf with one more dimension in front, which counts them. A
-/// program holds the layer once, however many there are, and compiles as fast.
+/// Layers of one type, stacked: each leaf has a leading dimension that counts them. They run as a
+/// scan, so program size and compile time do not depend on their number.
 ///
 /// Paths are those of one layer: `blocks.attention.q.weight`.
 ///
@@ -38,8 +38,7 @@ pub struct Stack<M> {
 }
 
 impl<M: Tree<Leaf = Param>> Stack<M> {
-    /// So many layers as `layer` describes. Each has its own first values, made as if it were
-    /// alone.
+    /// Stacks `layers` layers, each as `layer` describes and initialized separately.
     pub fn new(layers: usize, layer: M) -> Self {
         Stack {
             stacked: layer.map(|_, param| param.stacked(layers)),
@@ -49,21 +48,21 @@ impl<M: Tree<Leaf = Param>> Stack<M> {
 }
 
 impl<M> Stack<M> {
-    /// All layers as one, each leaf with the dimension that counts them in front.
+    /// The stacked leaves, each with a leading dimension that counts layers.
     pub fn stacked(&self) -> &M {
         &self.stacked
     }
 
-    /// How many layers there are.
+    /// Number of layers.
     pub fn layers(&self) -> usize {
         self.layers
     }
 }
 
 impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
-    /// `x` through all layers, the first one first. What `layer` gives is of the type of `x`.
+    /// Applies all layers to `x`, in order. `layer` must return the type of `x`.
     ///
-    /// Dropout in a layer drops other elements in each.
+    /// Dropout draws a different mask in each layer.
     #[track_caller]
     pub fn scan(
         &self,
@@ -74,8 +73,8 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
         self.scan_with(cx, None, x, layer)
     }
 
-    /// As [`scan`](Self::scan), with a choice of what gradients compute again; `None` keeps what
-    /// they need.
+    /// Like [`scan`](Self::scan), with rematerialization in the backward pass; `None` saves all
+    /// residuals.
     #[track_caller]
     pub fn scan_with(
         &self,
@@ -89,14 +88,13 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
             remat,
             Leaf(x),
             Empty::new(),
-            |block, Leaf(x), nothing: Empty<Tensor<'t>>| (Leaf(layer(block, x)), nothing),
+            |block, Leaf(x), none: Empty<Tensor<'t>>| (Leaf(layer(block, x)), none),
         );
         y
     }
 
-    /// A state through all layers, with something for each layer, and something from each: caches,
-    /// masks, features. The leaves of `xs` and of what comes back have a first dimension that
-    /// counts layers.
+    /// Carries a state through all layers, with per-layer inputs `xs` and per-layer outputs, such as
+    /// caches, masks or features. Their leaves have a leading dimension that counts layers.
     #[track_caller]
     pub fn scan_over<S, X, Y>(
         &self,
@@ -128,10 +126,10 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
         )
     }
 
-    /// One layer, for loops that are not scans.
+    /// Takes one layer, for loops that are not scans.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If `index` is not below the number of layers.
     #[track_caller]
     pub fn layer(&self, index: usize) -> M {
         assert!(index < self.layers, "layer {index} of {}", self.layers);
@@ -143,7 +141,7 @@ impl<F: Family> Family for Stack<F> {
     type Of<L> = Stack<F::Of<L>>;
 }
 
-/// The path adds no segment.
+/// Adds no segment to paths.
 impl<M: Tree> Tree for Stack<M> {
     type Leaf = M::Leaf;
     type Family = Stack<M::Family>;

@@ -1,4 +1,4 @@
-//! What a transformer looks like, and the ones that have names.
+//! Shapes of transformers, and the named ones.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,8 @@ use halite_ir::Remat;
 use super::Transformer;
 use crate::Param;
 
-/// The shape of a [`Transformer`]. The named ones are functions; their fields may be changed.
+/// Shape and options of a [`Transformer`]. Named configurations are functions; their fields can be
+/// changed.
 ///
 /// ```
 /// use halite_nn::TransformerConfig;
@@ -21,53 +22,51 @@ use crate::Param;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformerConfig {
-    /// How many tokens there are.
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// The longest sequence. Learned positions have so many vectors; rotary ones take any length.
+    /// Context length: the maximum length of a sequence, and the number of learned positions.
     pub context: usize,
-    /// Blocks.
+    /// Number of layers (blocks).
     pub layers: usize,
-    /// Features of each position.
+    /// Hidden size: features of each position.
     pub width: usize,
-    /// Heads of queries, each of `width / heads` features.
+    /// Number of attention heads, each of `width / heads` features.
     pub heads: usize,
-    /// Heads of keys and values; `heads` is a multiple.
+    /// Number of key and value heads (grouped-query attention); divides `heads`.
     pub kv_heads: usize,
-    /// Features inside the dense part of a block.
+    /// Size of the hidden layer of the MLP.
     pub hidden: usize,
-    /// How a token knows where it stands.
+    /// Position encoding.
     pub positions: Positions,
-    /// What normalises, before each half of a block and at the end.
+    /// Norm, before each half of a block and before the output layer.
     pub norm: NormKind,
-    /// Added to the variance or mean square that is divided by.
+    /// Epsilon of the norm.
     pub norm_eps: f64,
-    /// The dense part of a block.
+    /// MLP of a block.
     pub mlp: MlpKind,
-    /// Dense layers have biases, and so have layer norms.
+    /// True if dense layers and layer norms have biases.
     pub bias: bool,
-    /// The output layer is the table of tokens; else a matrix of its own.
+    /// True if the output layer shares its weights with the token embedding.
     pub tied: bool,
-    /// The part dropped in training, of embeddings, attention weights, and what each half of a
-    /// block adds.
+    /// Dropout rate of embeddings, attention weights, and the output of each half of a block.
     pub dropout: f64,
-    /// What of each block gradients compute again instead of keeping it; `None` keeps what they
-    /// need.
+    /// Rematerialization of each block in the backward pass; `None` saves all residuals.
     pub remat: Option<Remat>,
 }
 
-/// How a token knows where it stands.
+/// Position encoding of a [`Transformer`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Positions {
-    /// A learned vector for each position is added to the token's.
+    /// Learned position embeddings, added to the token embeddings.
     Learned,
-    /// Queries and keys are turned: [`Rotary`](crate::Rotary), with this base of wave lengths.
+    /// Rotary position embeddings of queries and keys: [`Rotary`](crate::Rotary).
     Rotary {
-        /// The base: 10,000; more for long contexts.
+        /// Base of the wavelengths: 10,000; larger for long contexts.
         theta: f64,
     },
 }
 
-/// A normalisation of the last dimension.
+/// Norm over the last dimension.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NormKind {
     /// [`LayerNorm`](crate::LayerNorm)
@@ -76,17 +75,17 @@ pub enum NormKind {
     Rms,
 }
 
-/// The dense part of a block.
+/// MLP of a block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MlpKind {
-    /// `down(gelu(up(x)))`, with gelu by a tanh as in GPT-2.
+    /// `down(gelu(up(x)))`, with the tanh approximation of GELU as in GPT-2.
     Gelu,
     /// `down(silu(gate(x)) * up(x))` (Shazeer 2020).
     SwiGlu,
 }
 
 impl TransformerConfig {
-    /// The names that [`FromStr`] knows.
+    /// Names that [`FromStr`] accepts.
     pub const NAMES: [&str; 9] = [
         "tiny",
         "small",
@@ -99,8 +98,8 @@ impl TransformerConfig {
         "llama3-8b",
     ];
 
-    /// GPT-2's form (Radford et al. 2019) of any size: learned positions, layer norm, gelu, biases,
-    /// a tied output layer, heads of 64 features, 50,257 tokens, 1,024 positions.
+    /// GPT-2 (Radford et al. 2019) of any size: learned positions, layer norm, GELU, biases, a tied
+    /// output layer, heads of 64 features, vocabulary size 50,257, context length 1,024.
     pub const fn gpt2(layers: usize, width: usize) -> Self {
         TransformerConfig {
             vocabulary: 50_257,
@@ -121,8 +120,8 @@ impl TransformerConfig {
         }
     }
 
-    /// Llama's form (Touvron et al. 2023) of any size: rotary positions, RMS norm, SwiGLU, no
-    /// biases, an output layer of its own, heads of 128 features, 32,000 tokens, 2,048 positions.
+    /// Llama (Touvron et al. 2023) of any size: rotary positions, RMS norm, SwiGLU, no biases, an
+    /// untied output layer, heads of 128 features, vocabulary size 32,000, context length 2,048.
     pub const fn llama(layers: usize, width: usize, hidden: usize) -> Self {
         TransformerConfig {
             vocabulary: 32_000,
@@ -143,8 +142,8 @@ impl TransformerConfig {
         }
     }
 
-    /// GPT-2's form in 7,872 parameters, for tests: two layers of 16 features, two heads, 64
-    /// tokens, 16 positions.
+    /// GPT-2 with 7,872 parameters, for tests: two layers, hidden size 16, two heads, vocabulary size
+    /// 64, context length 16.
     pub const fn tiny() -> Self {
         TransformerConfig {
             vocabulary: 64,
@@ -155,8 +154,8 @@ impl TransformerConfig {
         }
     }
 
-    /// What two cores train in minutes: four layers of 128 features, four heads, 128 positions, 256
-    /// tokens; rotary positions, RMS norm, SwiGLU, a tied output layer.
+    /// A model that two cores train in minutes: four layers, hidden size 128, four heads, context
+    /// length 128, vocabulary size 256; rotary positions, RMS norm, SwiGLU, a tied output layer.
     pub const fn small() -> Self {
         TransformerConfig {
             vocabulary: 256,
@@ -168,30 +167,30 @@ impl TransformerConfig {
         }
     }
 
-    /// So many tokens.
+    /// Sets the vocabulary size.
     pub const fn vocabulary(mut self, tokens: usize) -> Self {
         self.vocabulary = tokens;
         self
     }
 
-    /// So many positions.
+    /// Sets the context length.
     pub const fn context(mut self, positions: usize) -> Self {
         self.context = positions;
         self
     }
 
-    /// Features of a head.
+    /// Number of features of a head.
     ///
     /// # Panics
-    /// If there are no heads.
+    /// If `heads` is 0.
     pub const fn head_width(&self) -> usize {
         self.width / self.heads
     }
 
-    /// Numbers that are trained.
+    /// Number of trained parameters.
     ///
     /// # Errors
-    /// If the shape fits no model: see [`check`](Self::check).
+    /// As [`check`](Self::check).
     pub fn parameters(&self) -> Result<usize> {
         let model = Transformer::<Param>::new(self)?;
         Ok(halite_core::Tree::leaves(&model)
@@ -200,10 +199,10 @@ impl TransformerConfig {
             .sum())
     }
 
-    /// That there is a model of this shape.
+    /// Checks that the values are consistent.
     ///
     /// # Errors
-    /// What does not fit, with its values.
+    /// The first inconsistency, with its values.
     pub fn check(&self) -> Result<()> {
         let invalid = |message: String| Err(Error::invalid("transformer", message));
         let sizes = [
@@ -220,13 +219,13 @@ impl TransformerConfig {
         }
         if !self.width.is_multiple_of(self.heads) {
             return invalid(format!(
-                "a width of {} does not divide among {} heads",
+                "`width` {} is not a multiple of `heads` {}",
                 self.width, self.heads
             ));
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
             let message = format!(
-                "{} heads do not divide among {} heads of keys and values",
+                "`heads` {} is not a multiple of `kv_heads` {}",
                 self.heads, self.kv_heads
             );
             return invalid(message);
@@ -235,12 +234,12 @@ impl TransformerConfig {
             && !self.head_width().is_multiple_of(2)
         {
             return invalid(format!(
-                "rotary positions need heads of even width, and {} / {} is odd",
+                "rotary positions need an even head size, but `width` {} / `heads` {} is odd",
                 self.width, self.heads
             ));
         }
         if !(0.0..1.0).contains(&self.dropout) {
-            return invalid(format!("dropout {} is not in 0 to 1", self.dropout));
+            return invalid(format!("`dropout` {} is not in [0, 1)", self.dropout));
         }
         Ok(())
     }
@@ -269,7 +268,7 @@ impl FromStr for TransformerConfig {
             },
             _ => {
                 let message = format!(
-                    "there is no transformer `{name}`; there are {}",
+                    "unknown transformer `{name}`; expected one of {}",
                     TransformerConfig::NAMES.join(", ")
                 );
                 return Err(Error::invalid("transformer", message));
@@ -278,7 +277,7 @@ impl FromStr for TransformerConfig {
     }
 }
 
-/// In words: `12 layers of 768, 12 heads, 50257 tokens, context 1024`.
+/// `12 layers of 768, 12 heads, 50257 tokens, context 1024`.
 impl fmt::Display for TransformerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TransformerConfig {
@@ -303,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_models_have_as_many_parameters_as_the_published_ones() {
+    fn named_models_have_the_published_parameter_counts() {
         for (name, parameters) in [
             ("tiny", 7_872),
             ("gpt2-124m", 124_439_808),
@@ -323,31 +322,31 @@ mod tests {
     }
 
     #[test]
-    fn shapes_that_fit_no_model_say_what_does_not_fit() {
+    fn check_names_inconsistent_values() {
         let base = TransformerConfig::small();
         for (config, message) in [
             (TransformerConfig { layers: 0, ..base }, "`layers` is 0"),
             (
                 TransformerConfig { heads: 3, ..base },
-                "a width of 128 does not divide among 3 heads",
+                "`width` 128 is not a multiple of `heads` 3",
             ),
             (
                 TransformerConfig {
                     kv_heads: 3,
                     ..base
                 },
-                "4 heads do not divide among 3",
+                "`heads` 4 is not a multiple of `kv_heads` 3",
             ),
             (
                 TransformerConfig { width: 12, ..base },
-                "rotary positions need heads of even width, and 12 / 4 is odd",
+                "rotary positions need an even head size, but `width` 12 / `heads` 4 is odd",
             ),
             (
                 TransformerConfig {
                     dropout: 1.0,
                     ..base
                 },
-                "dropout 1 is not in 0 to 1",
+                "`dropout` 1 is not in [0, 1)",
             ),
         ] {
             let error = config.check().unwrap_err().to_string();
@@ -355,7 +354,7 @@ mod tests {
         }
         let error = "gpt5".parse::<TransformerConfig>().unwrap_err().to_string();
         assert!(
-            error.contains("no transformer `gpt5`; there are tiny, small"),
+            error.contains("unknown transformer `gpt5`; expected one of tiny, small"),
             "{error}"
         );
     }

@@ -135,7 +135,7 @@ impl Run {
         match (self.devices, &self.mesh) {
             (Some(DeviceCount::Exactly(count)), _) => Some(count),
             (Some(DeviceCount::All), _) | (None, None) => None,
-            (None, Some(mesh)) => Some(mesh.size().unwrap_or(usize::MAX)),
+            (None, Some(mesh)) => Some(mesh.size()),
         }
     }
 

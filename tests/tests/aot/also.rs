@@ -1,5 +1,4 @@
-//! The CPU, which runs, and beside it the compilers of targets: what is compiled for the one is
-//! compiled for the others.
+//! A CPU client that also compiles every program for the targets.
 
 use std::{
     collections::HashSet,
@@ -14,20 +13,20 @@ use halite_core::{
 use halite_fetch::{Bar, Cache};
 use halite_pjrt::{Pjrt, PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Plugin};
 
-/// What programs are compiled for, each with eight devices.
+/// Targets that programs are compiled for, each with eight devices.
 const TARGETS: [&str; 2] = ["tpu:v5e:2x4", "cuda:h100:1x8"];
 
-/// A difference that is expected: a program that the CPU takes and a target does not.
+/// An expected difference: a program that the CPU compiles and a target rejects.
 struct Difference {
     platform: &'static str,
-    /// What stands in such programs.
+    /// Text that such programs contain.
     program: &'static str,
-    /// What the compiler says.
+    /// Text of the compiler's error.
     words: &'static str,
     because: &'static str,
 }
 
-/// What the vendors' compilers do not take.
+/// Programs that the vendors' compilers reject.
 const DIFFERENCES: &[Difference] = &[
     Difference {
         platform: "tpu",
@@ -49,7 +48,7 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// The CPU with eight devices, whose programs are compiled for the targets too.
+/// A CPU client with eight devices, whose programs are compiled for the targets too.
 pub(crate) fn open() -> Result<Client> {
     let cache = Cache::open(None)?;
     let plugin = Plugin::load(Search::cpu(&cache).ensure(&mut Bar::default())?.path)?;
@@ -85,7 +84,7 @@ pub(crate) fn target(name: &str) -> Result<OpenTarget> {
 struct Also {
     cpu: Pjrt,
     targets: &'static [OpenTarget],
-    /// Programs that were compiled before.
+    /// Programs that have been compiled.
     seen: Mutex<HashSet<Arc<[u8]>>>,
 }
 
@@ -137,8 +136,8 @@ impl Backend for Also {
     }
 }
 
-/// Compiles for a target. What the CPU takes it must take, but for the known differences, and what
-/// the CPU refuses it must refuse.
+/// Compiles for a target. It must accept what the CPU accepts, except the known differences, and
+/// reject what the CPU rejects.
 fn compare(target: &OpenTarget, program: &Program, by_cpu: Result<(), &Error>) -> Result<()> {
     let name = target.target();
     let failed = |message: String| {

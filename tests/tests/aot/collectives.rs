@@ -1,5 +1,4 @@
-//! Collectives that the user wrote, in a `shard_map`, as the vendors' compilers leave them: of
-//! which kind, how many, over how many devices, and about how many bytes.
+//! Collectives of a `shard_map` in the vendors' compiled programs: kind, count, group size and bytes.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +15,7 @@ use crate::also::target;
 /// One for TPUs and one for GPUs, each of eight devices.
 const TARGETS: [&str; 2] = ["tpu:v5e:2x4", "cuda:h100:1x8"];
 
-/// A part of what each of `data=2, model=4` devices holds: `f32[64, 128]`, 32 KiB.
+/// Dimensions of the shard of each of `data=2, model=4` devices: `f32[64, 128]`, 32 KiB.
 const PART: [usize; 2] = [64, 128];
 const KIB: u64 = 1 << 10;
 
@@ -24,8 +23,7 @@ fn spec(text: &str) -> PartitionSpec {
     text.parse().unwrap()
 }
 
-/// `body` on each device's part of `x`; what it gives is a part of a result that is split over all
-/// devices.
+/// A program with `body` on the shard of `x` of each device; its results are shards of outputs.
 fn mapped(
     mesh: &MeshShape,
     body: impl for<'t> Fn(&'t Trace, Tensor<'t>) -> Vec<Tensor<'t>>,
@@ -58,10 +56,10 @@ fn mapped(
     program(&graph, &interface).unwrap()
 }
 
-/// By kind and size of the groups: how many there are, and about how many bytes.
+/// Count and bytes of collectives, by kind and group size.
 type Found = BTreeMap<(CollectiveKind, usize), (u64, u64)>;
 
-/// What the compiler left.
+/// The collectives of the compiled program.
 fn found(target: &OpenTarget, program: &Program) -> Found {
     let compiled = target
         .compile(program, &CompileOptions::default())
@@ -86,8 +84,7 @@ fn found(target: &OpenTarget, program: &Program) -> Found {
 
 type Body = for<'t> fn(&'t Trace, Tensor<'t>) -> Tensor<'t>;
 
-/// Each collective and reduction, what becomes of it, over how many devices, and about how many
-/// KiB.
+/// Each collective and reduction: the compiled kind, group size and KiB.
 const EACH: &[(&str, Body, CollectiveKind, usize, u64)] = &[
     (
         "sum",
@@ -172,7 +169,7 @@ const EACH: &[(&str, Body, CollectiveKind, usize, u64)] = &[
 ];
 
 #[test]
-fn each_collective_of_a_shard_map_is_in_the_compiled_program() {
+fn compiled_program_has_each_shard_map_collective() {
     for name in TARGETS {
         let target = target(name).unwrap();
         let mesh = target.mesh([("data", 2), ("model", 4)]).unwrap();
@@ -188,7 +185,7 @@ fn each_collective_of_a_shard_map_is_in_the_compiled_program() {
 }
 
 #[test]
-fn a_program_of_all_collectives_has_all_of_them() {
+fn program_of_all_collectives_keeps_all() {
     let mut wanted = Found::new();
     for &(_, _, kind, group, kib) in EACH {
         let (count, bytes) = wanted.entry((kind, group)).or_default();
@@ -204,8 +201,8 @@ fn a_program_of_all_collectives_has_all_of_them() {
             EACH.len(),
         );
         let found = found(&target, &program);
-        // XLA joins collectives of one kind over the same devices, as it does gathers for GPUs;
-        // what is sent stays.
+        // XLA combines collectives of one kind over the same devices, for instance gathers for
+        // GPUs; the bytes stay the same.
         assert!(found.keys().eq(wanted.keys()), "{name}: {found:?}");
         for (what, (count, bytes)) in found {
             let (most, wanted) = wanted[&what];
@@ -218,7 +215,7 @@ fn a_program_of_all_collectives_has_all_of_them() {
 }
 
 #[test]
-fn the_gradient_of_a_shard_map_sends_what_the_other_direction_needs() {
+fn shard_map_gradient_transposes_collectives() {
     for name in TARGETS {
         let target = target(name).unwrap();
         let mesh = target.mesh([("data", 2), ("model", 4)]).unwrap();

@@ -1,10 +1,9 @@
-//! The compile half of every conformance case: it runs on the CPU, and its programs are compiled
-//! for the targets.
+//! Conformance cases run on the CPU, with their programs also compiled for the targets.
 
 use halite_backends::conformance::{Outcome, Subject, cases};
 
 #[test]
-fn every_program_of_the_conformance_suite_compiles_for_every_target() {
+fn conformance_programs_compile_for_every_target() {
     let subject = Subject::opened_by(crate::also::open).unwrap();
     let mut outcome = Outcome::default();
     for case in cases() {

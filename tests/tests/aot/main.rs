@@ -1,6 +1,6 @@
-//! Programs compiled for accelerators that are not here, by their vendors' compilers: every case of
-//! the conformance suite, every operation, a training step on every kind of target. libtpu and the
-//! CUDA plugin are installed where they are missing.
+//! Ahead-of-time compilation by the vendors' compilers, without devices: every case of the
+//! conformance suite, every operation, a training step on every kind of target. Installs libtpu and
+//! the CUDA plugin if they are missing.
 
 mod also;
 mod collectives;
@@ -25,13 +25,13 @@ mod shape;
 #[path = "../ir_ops/support.rs"]
 mod support;
 
-/// What the tests of operations run on: they are compiled for the targets as well.
+/// The client of the tests of operations: it also compiles for the targets.
 fn open() -> halite_core::Client {
     also::open().unwrap()
 }
 
 #[test]
-fn every_group_of_operations_is_compiled() {
+fn every_group_of_operations_compiles() {
     let here = include_str!("main.rs");
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ir_ops")).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();

@@ -1,4 +1,4 @@
-//! What is refused, before the compiler's call or by the compiler, and in which words.
+//! Rejected programs, before the call of the compiler or by it, and the errors.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use halite_fetch::Quiet;
 
 use crate::also::target;
 
-/// `a @ b` of square matrices of so many rows.
+/// `a @ b` of square matrices with this many rows.
 fn product(rows: usize) -> Program {
     let ty = TensorType::new(DType::F32, [rows, rows]);
     let code = format!(
@@ -33,7 +33,7 @@ fn product(rows: usize) -> Program {
 }
 
 #[test]
-fn a_program_too_large_is_refused_within_seconds_with_the_sizes() {
+fn program_too_large_is_rejected_with_sizes() {
     // Three matrices of 37.25 GiB each.
     let program = product(100_000);
     let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
@@ -76,7 +76,7 @@ fn a_program_too_large_is_refused_within_seconds_with_the_sizes() {
 }
 
 #[test]
-fn a_mesh_must_be_over_all_partitions() {
+fn mesh_must_cover_all_partitions() {
     // libtpu ends the process on it.
     let code = "module @m { sdy.mesh @mesh = <[\"d\"=8]>\n func.func public @main(%a: tensor<8xf32> {sdy.sharding = \
                 #sdy.sharding<@mesh, [{\"d\"}]>}) -> tensor<8xf32> { return %a : tensor<8xf32> } }";
@@ -104,7 +104,7 @@ fn a_mesh_must_be_over_all_partitions() {
 }
 
 #[test]
-fn a_program_for_more_devices_than_there_are_is_refused() {
+fn program_for_too_many_devices_is_rejected() {
     for name in ["tpu:v5e:2x2", "cuda:h100:1x4", "cpu:4"] {
         let target = target(name).unwrap();
         let program = Program {
@@ -128,7 +128,7 @@ fn a_program_for_more_devices_than_there_are_is_refused() {
 }
 
 #[test]
-fn offline_without_the_plugin_the_error_says_what_to_do() {
+fn offline_error_says_how_to_install_the_plugin() {
     let empty = tempfile::tempdir().unwrap();
     for (name, plugin) in [("tpu:v5e:4x4", "tpu"), ("cuda:h200", "cuda")] {
         let options = OpenOptions {

@@ -1,5 +1,5 @@
 //! A whole training step (forward, backward, collectives, Adam, metrics) compiled for every kind of
-//! target, and what its compiler says of memory.
+//! target, and the memory that its compiler reports.
 
 use halite::{
     models::{Classify, LanguageModel, Mlp},
@@ -12,7 +12,7 @@ use halite_pjrt::{CollectiveKind, CompiledProgram};
 
 use crate::also::target;
 
-/// Samples for each device.
+/// Samples per device.
 const BATCH: usize = 32;
 
 /// The step of a perceptron for all devices of the target.
@@ -39,7 +39,7 @@ fn perceptron(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) -
 /// A GPU and a CPU keep a tensor as it is. A TPU keeps the last two dimensions of its layout in
 /// tiles of 8 by 128 elements; of 1, 2 or 4 by 128 where the first of the two is shorter, but a
 /// tile has at least 512 bytes, 1024 on v2 and v3. A vector is one column of such rows. libtpu
-/// takes as the last two dimensions those that leave the least empty.
+/// chooses the last two dimensions so that padding is least.
 fn bytes_in_memory(target: &Target, ty: &TensorType) -> u64 {
     let size = ty.dtype().size() as u64;
     let dims: Vec<u64> = ty.dims().iter().map(|&dim| dim as u64).collect();
@@ -97,7 +97,7 @@ fn compiles(
     compiles_step(name, &target, &step)
 }
 
-/// Compiles a step, checks what every compiler must say of it, and gives it back.
+/// Compiles a step, checks what every compiler must report, and returns it.
 fn compiles_step(
     name: &str,
     target: &OpenTarget,
@@ -173,7 +173,7 @@ fn compiles_step(
     (compiled, memory)
 }
 
-/// Every device has the whole model; gradients are summed over all.
+/// Every device has the whole model; gradients are all-reduced.
 fn data_parallel(name: &str, devices: usize) {
     let (compiled, _) = compiles(name, &[("data", devices)], Strategy::data_parallel());
     let summed = sums(&compiled);
@@ -189,7 +189,7 @@ fn data_parallel(name: &str, devices: usize) {
     }
 }
 
-/// Bytes that go into sums over devices.
+/// Bytes of all-reduces.
 fn sums(compiled: &CompiledProgram) -> u64 {
     let collectives = compiled.collectives().unwrap();
     let is_sum = |kind| {
@@ -232,7 +232,7 @@ steps! {
 }
 
 #[test]
-fn fully_sharded_a_device_holds_its_part_of_the_state() {
+fn fsdp_devices_hold_their_part_of_the_state() {
     for name in ["tpu:v5e:4x4", "cuda:h200:2x8"] {
         let (_, whole) = compiles(name, &[("data", 16)], Strategy::data_parallel());
         let (compiled, parts) = compiles(name, &[("data", 16)], Strategy::fsdp());
@@ -254,7 +254,7 @@ fn fully_sharded_a_device_holds_its_part_of_the_state() {
 }
 
 #[test]
-fn a_mesh_of_two_axes_splits_batch_and_layers() {
+fn two_axis_mesh_splits_batch_by_layers() {
     let strategy = || Strategy::data_parallel().and(Strategy::tensor_parallel());
     for name in ["tpu:v5e:4x4", "cuda:h200:2x8"] {
         let (_, memory) = compiles(name, &[("data", 4), ("model", 4)], strategy());
@@ -267,7 +267,7 @@ fn a_mesh_of_two_axes_splits_batch_and_layers() {
 }
 
 #[test]
-fn a_mesh_over_several_slices_sums_gradients_between_them() {
+fn gradients_are_reduced_between_slices() {
     let (compiled, _) = compiles(
         "tpu:v5e:2x2,slices=2",
         &[("replica", 2), ("data", 4)],
@@ -285,7 +285,7 @@ fn a_mesh_over_several_slices_sums_gradients_between_them() {
 }
 
 #[test]
-fn a_transformer_whose_layers_are_a_loop_compiles_fully_sharded() {
+fn scanned_transformer_compiles_under_fsdp() {
     for (name, devices) in [("tpu:v5e:2x2", 4), ("cuda:h100:1x4", 4)] {
         let target = target(name).unwrap();
         let step = transformer(&target, &[("data", devices)], Strategy::fsdp());
@@ -307,7 +307,7 @@ fn a_transformer_whose_layers_are_a_loop_compiles_fully_sharded() {
 }
 
 #[test]
-fn a_transformer_in_tensor_parallel_sums_activations_within_each_layer() {
+fn tensor_parallel_reduces_activations_per_layer() {
     // After attention and after the dense layers, forwards and backwards.
     let sums_of_layers = 4 * TransformerConfig::tiny().layers as u64;
     for name in ["tpu:v5e:1x2", "cuda:h100:1x2"] {

@@ -428,7 +428,7 @@ fn collectives_say_what_does_not_fit() {
     }
     told(
         across.all_reduce(&x, ReduceOp::Sum, "rows"),
-        &["all_reduce: no axis `rows`", "mesh(data=2, model=4)"],
+        &["all_reduce: unknown axis `rows`", "mesh(data=2, model=4)"],
     );
     told(
         across.all_reduce(&x, ReduceOp::Sum, ["data", "data"]),
@@ -463,7 +463,7 @@ fn collectives_say_what_does_not_fit() {
     );
     told(
         across.broadcast(&x, 4, "model"),
-        &["no place 4", "which have 4"],
+        &["root 4 is out of range", "have 4 devices"],
     );
     told(
         across.reshard(&x, &"(model)".parse().unwrap()),
@@ -478,7 +478,7 @@ fn collectives_say_what_does_not_fit() {
     .unwrap();
     told(
         across.all_reduce(&elsewhere, ReduceOp::Sum, "data"),
-        &["lies on mesh(data=2)", "mesh(data=2, model=4)"],
+        &["is on mesh(data=2)", "mesh(data=2, model=4)"],
     );
 }
 
