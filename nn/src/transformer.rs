@@ -4,22 +4,22 @@
 //!
 //! | path | dimensions | |
 //! |---|---|---|
-//! | `tokens.table` | `[vocabulary, width]` | the output layer too, if tied |
-//! | `positions.table` | `[context, width]` | if learned |
-//! | `blocks.attention_norm.scale`, `.bias` | `[layers, width]` | |
-//! | `blocks.attention.q.weight`, `k`, `v` | `[layers, width, heads, head width]` | `k`, `v`: heads of keys and values |
-//! | `blocks.attention.q.bias`, `k`, `v` | `[layers, heads, head width]` | |
-//! | `blocks.attention.o.weight`, `.bias` | `[layers, heads, head width, width]`, `[layers, width]` | |
-//! | `blocks.mlp_norm.scale`, `.bias` | `[layers, width]` | |
-//! | `blocks.mlp.up.weight`, `gate` | `[layers, width, hidden]` | `gate`: SwiGLU only |
-//! | `blocks.mlp.up.bias` | `[layers, hidden]` | |
-//! | `blocks.mlp.down.weight`, `.bias` | `[layers, hidden, width]`, `[layers, width]` | |
-//! | `norm.scale`, `.bias` | `[width]` | |
-//! | `head.weight` | `[width, vocabulary]` | if not tied |
+//! | `tokens.table` | `[vocab size, hidden size]` | the output layer too, if tied |
+//! | `positions.table` | `[context length, hidden size]` | if learned |
+//! | `blocks.attention_norm.scale`, `.bias` | `[layers, hidden size]` | |
+//! | `blocks.attention.q.weight`, `k`, `v` | `[layers, hidden size, heads, head size]` | `k`, `v`: heads of keys and values |
+//! | `blocks.attention.q.bias`, `k`, `v` | `[layers, heads, head size]` | |
+//! | `blocks.attention.o.weight`, `.bias` | `[layers, heads, head size, hidden size]`, `[layers, hidden size]` | |
+//! | `blocks.mlp_norm.scale`, `.bias` | `[layers, hidden size]` | |
+//! | `blocks.mlp.up.weight`, `gate` | `[layers, hidden size, MLP size]` | `gate`: SwiGLU only |
+//! | `blocks.mlp.up.bias` | `[layers, MLP size]` | |
+//! | `blocks.mlp.down.weight`, `.bias` | `[layers, MLP size, hidden size]`, `[layers, hidden size]` | |
+//! | `norm.scale`, `.bias` | `[hidden size]` | |
+//! | `head.weight` | `[hidden size, vocab size]` | if not tied |
 //!
 //! Blocks are a [`Stack`]: the first dimension counts layers, and the size of the program does not
 //! depend on their number. For tensor parallelism (Shoeybi et al. 2019) split `heads` of `q`, `k`,
-//! `v` and `o`, `hidden` of `up`, `gate` and `down`, and `vocabulary` of `tokens` and `head`; each
+//! `v` and `o`, the MLP size of `up`, `gate` and `down`, and the vocab size of `tokens` and `head`; each
 //! half of a block then needs one all-reduce. No reshape mixes such a split dimension with another.
 //!
 //! Initialization is GPT-2's: normal with standard deviation 0.02; `o` and `down`, which add to the
@@ -115,12 +115,13 @@ impl Transformer<Param> {
     pub fn new(config: &TransformerConfig) -> Result<Self> {
         config.check()?;
         let normal = |std: f64| Init::Normal { mean: 0.0, std };
-        let table = |count: usize| Embedding::new(count, config.width).table_init(normal(STD));
+        let table =
+            |count: usize| Embedding::new(count, config.hidden_size).table_init(normal(STD));
         let positions = match config.positions {
-            Positions::Learned => Some(table(config.context)),
+            Positions::Learned => Some(table(config.context_length)),
             Positions::Rotary { .. } => None,
         };
-        let head = Linear::new(config.width, config.vocabulary)
+        let head = Linear::new(config.hidden_size, config.vocab_size)
             .without_bias()
             .weight_init(normal(STD));
         let block = Block::new(
@@ -129,7 +130,7 @@ impl Transformer<Param> {
             normal(STD / (2.0 * config.layers as f64).sqrt()),
         );
         Ok(Transformer {
-            tokens: table(config.vocabulary),
+            tokens: table(config.vocab_size),
             positions,
             blocks: Stack::new(config.layers, block),
             norm: Norm::new(config),
@@ -143,7 +144,7 @@ impl Transformer<Param> {
 const STD: f64 = 0.02;
 
 impl<'t> Transformer<Tensor<'t>> {
-    /// Maps `tokens: [batch, time]`, integers, to logits `[batch, time, vocabulary]`. The logits at a
+    /// Maps `tokens: [batch, time]`, integers, to logits `[batch, time, vocab size]`. The logits at a
     /// position are for the next token, and depend on no later one.
     #[track_caller]
     pub fn forward(&self, tokens: Tensor<'t>) -> Tensor<'t> {
@@ -156,7 +157,7 @@ impl<'t> Transformer<Tensor<'t>> {
     }
 
     /// Maps `tokens: [batch, time]`, integers, to the input of the output layer:
-    /// `[batch, time, width]`.
+    /// `[batch, time, hidden size]`.
     #[track_caller]
     pub fn features(&self, tokens: Tensor<'t>) -> Tensor<'t> {
         let cx = tokens.trace();
@@ -166,16 +167,16 @@ impl<'t> Transformer<Tensor<'t>> {
             .tokens
             .table
             .ty()
-            .with_dims([tokens.dims(), vec![config.width]].concat());
+            .with_dims([tokens.dims(), vec![config.hidden_size]].concat());
         if tokens.is_error() {
             return cx.error_like(Some(like));
         }
         let dims = tokens.dims();
-        if dims.len() != 2 || !tokens.dtype().is_integer() || dims[1] > config.context {
+        if dims.len() != 2 || !tokens.dtype().is_integer() || dims[1] > config.context_length {
             let message = format!(
                 "tokens are {}; expected integers [batch, time], time at most {}",
                 tokens.ty(),
-                config.context
+                config.context_length
             );
             return cx.fail("transformer", message, Some(like));
         }
@@ -183,7 +184,7 @@ impl<'t> Transformer<Tensor<'t>> {
         let mut rotation = None;
         match (config.positions, &self.positions) {
             (Positions::Rotary { theta }, _) => {
-                rotation = Some(Rotary { theta }.rotation(cx, dims[1], config.head_width()))
+                rotation = Some(Rotary { theta }.rotation(cx, dims[1], config.head_size()))
             }
             (Positions::Learned, Some(positions)) => {
                 x = x + positions.table.slice_dim(0, ..dims[1])
@@ -216,7 +217,7 @@ impl Block<Param> {
     /// Describes a block of the shape of `config`, with initialization `weights`, and `residual` for
     /// the layers that add to the residual stream.
     pub fn new(config: &TransformerConfig, weights: Init, residual: Init) -> Self {
-        let mut attention = Attention::new(config.width, config.heads, config.head_width())
+        let mut attention = Attention::new(config.hidden_size, config.heads, config.head_size())
             .kv_heads(config.kv_heads)
             .dropout(config.dropout);
         for projection in [&mut attention.q, &mut attention.k, &mut attention.v] {
@@ -238,7 +239,7 @@ impl Block<Param> {
                 .weight_init(init)
                 .bias_init(Init::Zeros)
         };
-        let up = || dense(config.width, config.hidden, weights);
+        let up = || dense(config.hidden_size, config.mlp_size, weights);
         let (gate, activation) = match config.mlp {
             MlpKind::Gelu => (None, Activation::GeluTanh),
             MlpKind::SwiGlu => (Some(up()), Activation::Silu),
@@ -246,7 +247,7 @@ impl Block<Param> {
         let mut mlp = FeedForward {
             up: up(),
             gate,
-            down: dense(config.hidden, config.width, residual),
+            down: dense(config.mlp_size, config.hidden_size, residual),
             activation,
         };
         if !config.bias {
@@ -265,7 +266,7 @@ impl Block<Param> {
 }
 
 impl<'t> Block<Tensor<'t>> {
-    /// Maps `x: [batch, time, width]` to the same type.
+    /// Maps `x: [batch, time, hidden size]` to the same type.
     #[track_caller]
     pub fn forward(
         &self,
@@ -317,8 +318,8 @@ impl Norm<Param> {
     pub fn new(config: &TransformerConfig) -> Self {
         let has_bias = config.norm == NormKind::Layer && config.bias;
         Norm {
-            scale: Param::new([config.width], Init::Ones),
-            bias: has_bias.then(|| Param::new([config.width], Init::Zeros)),
+            scale: Param::new([config.hidden_size], Init::Ones),
+            bias: has_bias.then(|| Param::new([config.hidden_size], Init::Zeros)),
             kind: config.norm,
             eps: config.norm_eps,
         }

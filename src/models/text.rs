@@ -93,11 +93,11 @@ pub fn generate(
     let invalid = |message: String| Err(Error::invalid("generate", message));
     if let Some(token) = prompt
         .iter()
-        .find(|&&token| usize::from(token) >= config.vocabulary)
+        .find(|&&token| usize::from(token) >= config.vocab_size)
     {
         return invalid(format!(
             "the prompt has token {token}, and the vocabulary size of the model is {}",
-            config.vocabulary
+            config.vocab_size
         ));
     }
     if prompt.is_empty() {
@@ -119,7 +119,7 @@ pub fn generate(
             "{count} tokens after a prompt of {length}; expected at most {most} together"
         ));
     };
-    let window = config.context.min(total);
+    let window = config.context_length.min(total);
     let program = Jit::<Empty<()>, (Transformer<()>, Leaf<()>), Leaf<()>>::function(
         client,
         move |cx, (model, Leaf(tokens))| {
@@ -136,7 +136,7 @@ pub fn generate(
                     cx.scalar(0.0, DType::S32),
                 ];
                 let logits = logits
-                    .dynamic_slice(&last, [1, 1, config.vocabulary])
+                    .dynamic_slice(&last, [1, 1, config.vocab_size])
                     .flatten()
                     .convert(DType::F32);
                 let next = if temperature == 0.0 {

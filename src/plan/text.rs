@@ -231,7 +231,7 @@ fn verdict(fit: Fit) -> String {
             peak,
             available: None,
         } => format!(
-            "{}; this target has no limit of its own",
+            "{}; this target reports no memory limit",
             si(peak as f64, "B")
         ),
         Fit::TooLarge {
@@ -240,13 +240,13 @@ fn verdict(fit: Fit) -> String {
             what,
         } => {
             let what = match what {
-                Excess::Arguments => "state and batch alone",
-                Excess::Compiler => "as the compiler counts",
+                Excess::Arguments => "by state and batch alone",
+                Excess::Compiler => "according to the compiler",
                 Excess::Peak => "at its peak",
             };
             let missing = si(required.saturating_sub(available) as f64, "B");
             format!(
-                "NO: {} needed {what}, {} there, {missing} too much",
+                "NO: {} needed {what}, {} available, {missing} short",
                 si(required as f64, "B"),
                 si(available as f64, "B")
             )

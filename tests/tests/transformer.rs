@@ -19,7 +19,7 @@ fn config() -> TransformerConfig {
         dropout: 0.1,
         ..TransformerConfig::llama(3, 16, 24)
     };
-    base.vocabulary(11).context(8)
+    base.vocab_size(11).context_length(8)
 }
 
 fn tokens() -> HostArray {
@@ -61,7 +61,7 @@ fn one_by_one<'t>(
     model: &Transformer<Tensor<'t>>,
     tokens: Tensor<'t>,
 ) -> Tensor<'t> {
-    let rotation = Rotary::default().rotation(cx, 8, config().head_width());
+    let rotation = Rotary::default().rotation(cx, 8, config().head_size());
     let mut x = model.tokens.forward(tokens);
     for layer in 0..model.blocks.layers() {
         x = model
@@ -251,7 +251,7 @@ fn program_size_is_independent_of_depth() {
 fn later_tokens_do_not_change_earlier_logits() {
     for config in [
         config(),
-        TransformerConfig::tiny().vocabulary(11).context(8),
+        TransformerConfig::tiny().vocab_size(11).context_length(8),
     ] {
         let logits = |tokens: HostArray| {
             eval(
@@ -298,8 +298,8 @@ fn dropout_mask_differs_between_steps() {
 #[test]
 fn first_values_are_those_of_gpt_2() {
     let config = TransformerConfig {
-        context: 64,
-        ..TransformerConfig::gpt2(8, 64).vocabulary(200)
+        context_length: 64,
+        ..TransformerConfig::gpt2(8, 64).vocab_size(200)
     };
     let described = Transformer::new(&config).unwrap();
     let jit = Jit::<Empty<()>, Empty<()>, Transformer<()>>::function(client(), move |cx, _| {

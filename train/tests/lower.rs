@@ -1,8 +1,10 @@
 //! The training step as a program, without a device.
 
-use halite_core::{DType, MeshShape, Result, TensorType, Tree};
+use halite_core::{DType, MeshShape, Result, TensorType, Tree, tree::Leaf};
 use halite_data::Labeled;
-use halite_nn::{Adam, Linear, Mean, Param, Sgd, Tensor, Trace, cross_entropy};
+use halite_nn::{
+    Adam, Linear, Mean, Param, Sgd, Tensor, Trace, Transformer, TransformerConfig, cross_entropy,
+};
 use halite_train::{LowerOptions, LoweredStep, Strategy, Task, lower_step};
 
 #[derive(Tree, Debug)]
@@ -200,5 +202,50 @@ fn errors_name_the_leaf_that_does_not_divide() {
     assert!(
         text.contains("1 mistake in the traced code") && text.contains("lower.rs"),
         "{text}"
+    );
+}
+
+struct Predict;
+
+impl Task for Predict {
+    type Model = Transformer<()>;
+    type Batch = Leaf<()>;
+
+    fn loss<'t>(
+        &self,
+        _cx: &'t Trace,
+        model: &Transformer<Tensor<'t>>,
+        Leaf(tokens): &Leaf<Tensor<'t>>,
+    ) -> Mean<'t> {
+        Mean::of(model.forward(*tokens).square())
+    }
+}
+
+#[test]
+fn transformer_activations_are_sharded_over_batch_axes() {
+    let model = || Transformer::new(&TransformerConfig::tiny()).unwrap();
+    let batch = [TensorType::new(DType::U16, [16, 8])];
+    let constraints = |axes: &[(&'static str, usize)], strategy: &str| {
+        let mesh = MeshShape::new(axes.iter().copied()).unwrap();
+        let options = LowerOptions::new(&mesh, strategy.parse().unwrap());
+        let step = lower_step(Predict, model(), Sgd::new(0.1), &batch, &options).unwrap();
+        let text = String::from_utf8(step.program.code.to_vec()).unwrap();
+        let of_line = |line: &str| {
+            let (_, rest) = line.split_once("sdy.sharding_constraint ")?;
+            let (_, spec) = rest.split_once("<@mesh, ")?;
+            Some(spec.split_once('>')?.0.to_string())
+        };
+        let mut specs: Vec<String> = text.lines().filter_map(of_line).collect();
+        specs.sort();
+        specs.dedup();
+        specs
+    };
+    assert_eq!(
+        constraints(&[("replica", 2), ("fsdp", 4)], "fsdp"),
+        [r#"[{"replica", "fsdp"}, {}, {}]"#]
+    );
+    assert_eq!(
+        constraints(&[("data", 4), ("model", 2)], "dp+tp"),
+        [r#"[{"data"}, {}, {}]"#]
     );
 }

@@ -198,7 +198,7 @@ fn dimension_of_stacked_layers_is_not_split() {
 #[test]
 fn transformer_is_split_by_heads_tokens_hidden() {
     let config = TransformerConfig {
-        vocabulary: 1001,
+        vocab_size: 1001,
         heads: 4,
         kv_heads: 2,
         layers: 4,
@@ -369,4 +369,17 @@ down.weight  f32[256, 63]  (model, None)  f32[64, 63]  16,128  tp: rows, under 1
 128.00 KiB of parameters, 24.00 KiB on each device
 "
     );
+}
+
+#[test]
+fn axis_roles_name_axes_of_the_mesh() {
+    let roles = |strategy: &str, mesh: &MeshShape| {
+        let roles = strategy.parse::<Strategy>().unwrap().axis_roles(mesh);
+        [roles.batch, roles.model].map(|axes| axes.join("+"))
+    };
+    let both = mesh([("fsdp", 2), ("data", 2), ("model", 2)]);
+    assert_eq!(roles("fsdp+tp", &both), ["fsdp+data", "model"]);
+    assert_eq!(roles("fsdp", &both), ["fsdp+data", ""]);
+    assert_eq!(roles("tp", &both), ["", "model"]);
+    assert_eq!(roles("dp+tp", &MeshShape::single()), ["", ""]);
 }

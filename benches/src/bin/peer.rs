@@ -71,8 +71,8 @@ fn run(workload: &str, precision: DTypePolicy) -> Result<()> {
                 tied: false,
                 ..TransformerConfig::gpt2(6, 384)
             }
-            .vocabulary(65)
-            .context(256);
+            .vocab_size(65)
+            .context_length(256);
             let (x, y) = (labels([16, 256], 65), labels([16, 256], 65));
             serve(
                 Bare::<Transformer<()>, _>::new(

@@ -271,12 +271,10 @@ fn a_mesh_shardings_aliases_names_and_locations_are_said() {
         aliases: vec![(0, 0)],
         ..Interface::new("train step/2")
     };
-    let written = text(&graph, &interface)
-        .unwrap()
-        .replace(
-            &format!(":{}:{})", origin.line(), origin.column()),
-            ":LINE:COLUMN)",
-        );
+    let written = text(&graph, &interface).unwrap().replace(
+        &format!(":{}:{})", origin.line(), origin.column()),
+        ":LINE:COLUMN)",
+    );
     expect![[r#"
         module @train_step_2 attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {
           sdy.mesh @mesh = <["data"=4, "model"=2]>

@@ -16,26 +16,26 @@ use crate::Param;
 ///
 /// let config: TransformerConfig = "gpt2-124m".parse()?;
 /// assert_eq!(config.parameters()?, 124_439_808);
-/// let short = TransformerConfig { context: 256, dropout: 0.1, ..config };
+/// let short = TransformerConfig { context_length: 256, dropout: 0.1, ..config };
 /// assert_eq!(short.parameters()?, 124_439_808 - (1024 - 256) * 768);
 /// # Ok::<(), halite_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TransformerConfig {
     /// Vocabulary size.
-    pub vocabulary: usize,
+    pub vocab_size: usize,
     /// Context length: the maximum length of a sequence, and the number of learned positions.
-    pub context: usize,
+    pub context_length: usize,
     /// Number of layers (blocks).
     pub layers: usize,
     /// Hidden size: features of each position.
-    pub width: usize,
-    /// Number of attention heads, each of `width / heads` features.
+    pub hidden_size: usize,
+    /// Number of attention heads, each of `hidden_size / heads` features.
     pub heads: usize,
     /// Number of key and value heads (grouped-query attention); divides `heads`.
     pub kv_heads: usize,
     /// Size of the hidden layer of the MLP.
-    pub hidden: usize,
+    pub mlp_size: usize,
     /// Position encoding.
     pub positions: Positions,
     /// Norm, before each half of a block and before the output layer.
@@ -100,15 +100,15 @@ impl TransformerConfig {
 
     /// GPT-2 (Radford et al. 2019) of any size: learned positions, layer norm, GELU, biases, a tied
     /// output layer, heads of 64 features, vocabulary size 50,257, context length 1,024.
-    pub const fn gpt2(layers: usize, width: usize) -> Self {
+    pub const fn gpt2(layers: usize, hidden_size: usize) -> Self {
         TransformerConfig {
-            vocabulary: 50_257,
-            context: 1024,
+            vocab_size: 50_257,
+            context_length: 1024,
             layers,
-            width,
-            heads: width / 64,
-            kv_heads: width / 64,
-            hidden: 4 * width,
+            hidden_size,
+            heads: hidden_size / 64,
+            kv_heads: hidden_size / 64,
+            mlp_size: 4 * hidden_size,
             positions: Positions::Learned,
             norm: NormKind::Layer,
             norm_eps: 1e-5,
@@ -122,15 +122,15 @@ impl TransformerConfig {
 
     /// Llama (Touvron et al. 2023) of any size: rotary positions, RMS norm, SwiGLU, no biases, an
     /// untied output layer, heads of 128 features, vocabulary size 32,000, context length 2,048.
-    pub const fn llama(layers: usize, width: usize, hidden: usize) -> Self {
+    pub const fn llama(layers: usize, hidden_size: usize, mlp_size: usize) -> Self {
         TransformerConfig {
-            vocabulary: 32_000,
-            context: 2048,
+            vocab_size: 32_000,
+            context_length: 2048,
             layers,
-            width,
-            heads: width / 128,
-            kv_heads: width / 128,
-            hidden,
+            hidden_size,
+            heads: hidden_size / 128,
+            kv_heads: hidden_size / 128,
+            mlp_size,
             positions: Positions::Rotary { theta: 10_000.0 },
             norm: NormKind::Rms,
             norm_eps: 1e-6,
@@ -146,8 +146,8 @@ impl TransformerConfig {
     /// 64, context length 16.
     pub const fn tiny() -> Self {
         TransformerConfig {
-            vocabulary: 64,
-            context: 16,
+            vocab_size: 64,
+            context_length: 16,
             heads: 2,
             kv_heads: 2,
             ..TransformerConfig::gpt2(2, 16)
@@ -158,8 +158,8 @@ impl TransformerConfig {
     /// length 128, vocabulary size 256; rotary positions, RMS norm, SwiGLU, a tied output layer.
     pub const fn small() -> Self {
         TransformerConfig {
-            vocabulary: 256,
-            context: 128,
+            vocab_size: 256,
+            context_length: 128,
             heads: 4,
             kv_heads: 4,
             tied: true,
@@ -168,14 +168,14 @@ impl TransformerConfig {
     }
 
     /// Sets the vocabulary size.
-    pub const fn vocabulary(mut self, tokens: usize) -> Self {
-        self.vocabulary = tokens;
+    pub const fn vocab_size(mut self, tokens: usize) -> Self {
+        self.vocab_size = tokens;
         self
     }
 
     /// Sets the context length.
-    pub const fn context(mut self, positions: usize) -> Self {
-        self.context = positions;
+    pub const fn context_length(mut self, positions: usize) -> Self {
+        self.context_length = positions;
         self
     }
 
@@ -183,8 +183,8 @@ impl TransformerConfig {
     ///
     /// # Panics
     /// If `heads` is 0.
-    pub const fn head_width(&self) -> usize {
-        self.width / self.heads
+    pub const fn head_size(&self) -> usize {
+        self.hidden_size / self.heads
     }
 
     /// Number of trained parameters.
@@ -206,21 +206,21 @@ impl TransformerConfig {
     pub fn check(&self) -> Result<()> {
         let invalid = |message: String| Err(Error::invalid("transformer", message));
         let sizes = [
-            ("vocabulary", self.vocabulary),
-            ("context", self.context),
+            ("vocab_size", self.vocab_size),
+            ("context_length", self.context_length),
             ("layers", self.layers),
-            ("width", self.width),
+            ("hidden_size", self.hidden_size),
             ("heads", self.heads),
             ("kv_heads", self.kv_heads),
-            ("hidden", self.hidden),
+            ("mlp_size", self.mlp_size),
         ];
         if let Some((name, _)) = sizes.iter().find(|(_, size)| *size == 0) {
             return invalid(format!("`{name}` is 0; it must be at least 1"));
         }
-        if !self.width.is_multiple_of(self.heads) {
+        if !self.hidden_size.is_multiple_of(self.heads) {
             return invalid(format!(
-                "`width` {} is not a multiple of `heads` {}",
-                self.width, self.heads
+                "`hidden_size` {} is not a multiple of `heads` {}",
+                self.hidden_size, self.heads
             ));
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
@@ -230,12 +230,11 @@ impl TransformerConfig {
             );
             return invalid(message);
         }
-        if matches!(self.positions, Positions::Rotary { .. })
-            && !self.head_width().is_multiple_of(2)
+        if matches!(self.positions, Positions::Rotary { .. }) && !self.head_size().is_multiple_of(2)
         {
             return invalid(format!(
-                "rotary positions need an even head size, but `width` {} / `heads` {} is odd",
-                self.width, self.heads
+                "rotary positions need an even head size, but `hidden_size` {} / `heads` {} is odd",
+                self.hidden_size, self.heads
             ));
         }
         if !(0.0..1.0).contains(&self.dropout) {
@@ -259,8 +258,8 @@ impl FromStr for TransformerConfig {
             "llama-7b" => TransformerConfig::llama(32, 4096, 11_008),
             "llama-13b" => TransformerConfig::llama(40, 5120, 13_824),
             "llama3-8b" => TransformerConfig {
-                vocabulary: 128_256,
-                context: 8192,
+                vocab_size: 128_256,
+                context_length: 8192,
                 kv_heads: 8,
                 positions: Positions::Rotary { theta: 500_000.0 },
                 norm_eps: 1e-5,
@@ -281,19 +280,19 @@ impl FromStr for TransformerConfig {
 impl fmt::Display for TransformerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TransformerConfig {
-            vocabulary,
-            context,
+            vocab_size,
+            context_length,
             layers,
-            width,
+            hidden_size,
             heads,
             kv_heads,
             ..
         } = self;
-        write!(f, "{layers} layers of {width}, {heads} heads")?;
+        write!(f, "{layers} layers of {hidden_size}, {heads} heads")?;
         if kv_heads != heads {
             write!(f, " ({kv_heads} of keys and values)")?;
         }
-        write!(f, ", {vocabulary} tokens, context {context}")
+        write!(f, ", {vocab_size} tokens, context {context_length}")
     }
 }
 
@@ -328,7 +327,7 @@ mod tests {
             (TransformerConfig { layers: 0, ..base }, "`layers` is 0"),
             (
                 TransformerConfig { heads: 3, ..base },
-                "`width` 128 is not a multiple of `heads` 3",
+                "`hidden_size` 128 is not a multiple of `heads` 3",
             ),
             (
                 TransformerConfig {
@@ -338,8 +337,11 @@ mod tests {
                 "`heads` 4 is not a multiple of `kv_heads` 3",
             ),
             (
-                TransformerConfig { width: 12, ..base },
-                "rotary positions need an even head size, but `width` 12 / `heads` 4 is odd",
+                TransformerConfig {
+                    hidden_size: 12,
+                    ..base
+                },
+                "rotary positions need an even head size, but `hidden_size` 12 / `heads` 4 is odd",
             ),
             (
                 TransformerConfig {

@@ -122,7 +122,8 @@ impl Text {
             .iter()
             .map(|text| tokenizer.encode(text))
             .collect::<Result<Vec<_>>>()?;
-        let [train, validation] = TokenWindows::split(&tokens, config.context, self.validation)?;
+        let [train, validation] =
+            TokenWindows::split(&tokens, config.context_length, self.validation)?;
         let windows = train.len();
         let per_epoch = (windows / self.batch_size).min(self.steps);
         // The loader rejects fewer windows than a batch.
@@ -273,13 +274,13 @@ fn described(tokenizer: &Tokenizer) -> String {
 /// Returns the properties of the architecture that a resumed run must share, one for each field.
 fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
     let TransformerConfig {
-        vocabulary,
-        context,
+        vocab_size,
+        context_length,
         layers,
-        width,
+        hidden_size,
         heads,
         kv_heads,
-        hidden,
+        mlp_size,
         positions,
         norm,
         norm_eps,
@@ -291,13 +292,13 @@ fn shape_of(config: &TransformerConfig) -> Vec<(&'static str, String)> {
         remat: _,
     } = *config;
     vec![
-        ("vocabulary", vocabulary.to_string()),
-        ("--context", context.to_string()),
+        ("vocabulary", vocab_size.to_string()),
+        ("--context", context_length.to_string()),
         ("layers", layers.to_string()),
-        ("width", width.to_string()),
+        ("width", hidden_size.to_string()),
         ("heads", heads.to_string()),
         ("kv_heads", kv_heads.to_string()),
-        ("hidden", hidden.to_string()),
+        ("hidden", mlp_size.to_string()),
         ("positions", format!("{positions:?}")),
         ("norm", format!("{norm:?}")),
         ("norm_eps", norm_eps.to_string()),

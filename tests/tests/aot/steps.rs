@@ -73,7 +73,7 @@ fn transformer(target: &OpenTarget, axes: &[(&str, usize)], strategy: Strategy) 
     let config = TransformerConfig::tiny();
     let batch = [TensorType::new(
         DType::U16,
-        [2 * mesh.size(), config.context + 1],
+        [2 * mesh.size(), config.context_length + 1],
     )];
     let model = Transformer::new(&config).unwrap();
     lower_step(

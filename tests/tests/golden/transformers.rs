@@ -51,7 +51,7 @@ fn described(g: &Given<'_>) -> Transformer<Param> {
     let base = match g.get::<String>("form").as_str() {
         "gpt2" => TransformerConfig {
             kv_heads: g.size("heads"),
-            hidden,
+            mlp_size: hidden,
             ..TransformerConfig::gpt2(layers, width)
         },
         "llama" => TransformerConfig {
@@ -66,8 +66,8 @@ fn described(g: &Given<'_>) -> Transformer<Param> {
     };
     Transformer::new(
         &config
-            .vocabulary(g.size("vocabulary"))
-            .context(g.size("context")),
+            .vocab_size(g.size("vocabulary"))
+            .context_length(g.size("context")),
     )
     .expect("a model of this shape")
 }

@@ -274,7 +274,7 @@ fn counting() -> impl Dataset {
 fn a_transformer_has_the_same_losses_in_every_layout() {
     let model = || {
         let config = TransformerConfig {
-            width: 32,
+            hidden_size: 32,
             heads: 4,
             kv_heads: 4,
             ..TransformerConfig::tiny()

@@ -16,11 +16,11 @@ fn a_small_transformer_learns_a_poem_by_heart_and_writes_it() {
     let text = poem.repeat(30);
     let tokenizer = Tokenizer::characters_of([&text]).unwrap();
     let config = TransformerConfig::tiny()
-        .vocabulary(tokenizer.vocabulary())
-        .context(24);
+        .vocab_size(tokenizer.vocabulary())
+        .context_length(24);
     let config = TransformerConfig {
-        width: 32,
-        hidden: 64,
+        hidden_size: 32,
+        mlp_size: 64,
         ..config
     };
     let [train, validation] =
@@ -102,9 +102,9 @@ fn the_loss_on_a_book_falls_from_that_of_guessing() {
     let [train, validation] = TokenWindows::split(&[tokens], 32, 0.1).unwrap();
     let config = TransformerConfig {
         layers: 2,
-        width: 32,
-        hidden: 64,
-        ..TransformerConfig::small().context(32)
+        hidden_size: 32,
+        mlp_size: 64,
+        ..TransformerConfig::small().context_length(32)
     };
     let trainer = trainer()
         .epochs(6)
