@@ -7,13 +7,23 @@ use halite_ir::{Binary, Comparison, Op, Unary};
 
 use crate::{Tensor, tensor::holds};
 
-/// The other side of an operation on a tensor: a tensor, or a Rust number, which takes the tensor's
-/// element type.
+/// Right-hand side of an operation on a tensor: a tensor, or a Rust number, which is converted to
+/// the tensor's element type. References work too.
 ///
-/// A number that an integer type or `bool` does not have, as -1 beside `u8`, is a mistake; floats
-/// round it.
+/// A number that an integer type or `bool` cannot represent, such as -1 for `u8`, is a mistake;
+/// floats round it.
+///
+/// A number on the left-hand side is an `f64` or an `i64`, so that literals need no suffix and
+/// `(1.0 - p).log()` infers. Write other types on the right, or convert them:
+/// `f64::from(rate) * x`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an operand of a tensor operation",
+    label = "expected a tensor or a number",
+    note = "an array becomes a tensor as an input of a compiled function: \
+            `jit(&client, |cx, [x, y]| [x + y])`"
+)]
 pub trait Operand<'t>: Copy {
-    /// As a tensor of the trace and element type of `like`.
+    /// Returns this as a tensor of the trace and element type of `like`.
     #[track_caller]
     fn beside(self, like: Tensor<'t>) -> Tensor<'t>;
 }
@@ -24,61 +34,100 @@ impl<'t> Operand<'t> for Tensor<'t> {
     }
 }
 
-macro_rules! number_operands {
+impl<'t, R: Operand<'t>> Operand<'t> for &R {
+    #[track_caller]
+    fn beside(self, like: Tensor<'t>) -> Tensor<'t> {
+        (*self).beside(like)
+    }
+}
+
+impl<'t> Operand<'t> for f64 {
+    #[track_caller]
+    fn beside(self, like: Tensor<'t>) -> Tensor<'t> {
+        let dtype = like.dtype();
+        if holds(dtype, self) {
+            like.trace().scalar(self, dtype)
+        } else {
+            let message = format!("{dtype} cannot represent {self}; convert the tensor first");
+            let ty = TensorType::scalar(dtype);
+            like.trace().fail("number", message, Some(ty))
+        }
+    }
+}
+
+impl<'t> Operand<'t> for f32 {
+    #[track_caller]
+    fn beside(self, like: Tensor<'t>) -> Tensor<'t> {
+        f64::from(self).beside(like)
+    }
+}
+
+macro_rules! integer_operands {
     ($($number:ty)*) => {$(
         impl<'t> Operand<'t> for $number {
             #[track_caller]
             fn beside(self, like: Tensor<'t>) -> Tensor<'t> {
-                let (value, dtype) = (f64::from(self), like.dtype());
-                if !holds(dtype, value) {
-                    let message = format!("{self} is no {dtype}; convert the tensor first");
-                    return like.trace().fail("number", message, Some(TensorType::scalar(dtype)));
+                let value = self as f64;
+                // Beyond 2^53 an f64 may be another integer.
+                if like.dtype().is_float() || value as i128 == self as i128 {
+                    value.beside(like)
+                } else {
+                    let message = format!("{self} is beyond 2^53; pass it as an input array");
+                    let ty = TensorType::scalar(like.dtype());
+                    like.trace().fail("number", message, Some(ty))
                 }
-                like.trace().scalar(value, dtype)
-            }
-        }
-        number_operands!(@operator $number, Add add, Sub sub, Mul mul, Div div, Rem rem);
-    )*};
-    (@operator $number:ty, $($trait:ident $method:ident),*) => {$(
-        impl<'t> $trait<Tensor<'t>> for $number {
-            type Output = Tensor<'t>;
-            #[track_caller]
-            fn $method(self, right: Tensor<'t>) -> Tensor<'t> {
-                self.beside(right).$method(right)
             }
         }
     )*};
 }
-number_operands!(f64 f32 i32 u32 i8 u8);
+integer_operands!(i8 u8 i16 u16 i32 u32 i64 u64 isize usize);
 
 macro_rules! operators {
     ($($trait:ident $method:ident $binary:ident),*) => {$(
-        impl<'t, R: Operand<'t>> $trait<R> for Tensor<'t> {
+        operators!(@right Tensor<'t>, $trait $method $binary);
+        operators!(@right &Tensor<'t>, $trait $method $binary);
+        operators!(@left f64 Tensor<'t>, $trait $method);
+        operators!(@left f64 &Tensor<'t>, $trait $method);
+        operators!(@left i64 Tensor<'t>, $trait $method);
+        operators!(@left i64 &Tensor<'t>, $trait $method);
+    )*};
+    (@right $tensor:ty, $trait:ident $method:ident $binary:ident) => {
+        impl<'t, R: Operand<'t>> $trait<R> for $tensor {
             type Output = Tensor<'t>;
             #[track_caller]
             fn $method(self, right: R) -> Tensor<'t> {
                 self.binary(Binary::$binary, right)
             }
         }
-    )*};
+    };
+    (@left $number:ident $tensor:ty, $trait:ident $method:ident) => {
+        impl<'t> $trait<$tensor> for $number {
+            type Output = Tensor<'t>;
+            #[track_caller]
+            fn $method(self, right: $tensor) -> Tensor<'t> {
+                let right: Tensor<'t> = right.to_owned();
+                self.beside(right).$method(right)
+            }
+        }
+    };
 }
 operators!(Add add Add, Sub sub Subtract, Mul mul Multiply, Div div Divide, Rem rem Remainder);
 
-impl<'t> Neg for Tensor<'t> {
-    type Output = Tensor<'t>;
-    #[track_caller]
-    fn neg(self) -> Tensor<'t> {
-        self.unary(Unary::Negate)
-    }
+macro_rules! unary_operators {
+    ($($trait:ident $method:ident $unary:ident for $tensor:ty),*) => {$(
+        impl<'t> $trait for $tensor {
+            type Output = Tensor<'t>;
+            #[track_caller]
+            fn $method(self) -> Tensor<'t> {
+                self.unary(Unary::$unary)
+            }
+        }
+    )*};
 }
-
-impl<'t> Not for Tensor<'t> {
-    type Output = Tensor<'t>;
-    #[track_caller]
-    fn not(self) -> Tensor<'t> {
-        self.unary(Unary::Not)
-    }
-}
+unary_operators!(
+    Neg neg Negate for Tensor<'t>, Neg neg Negate for &Tensor<'t>,
+    Not not Not for Tensor<'t>, Not not Not for &Tensor<'t>
+);
 
 macro_rules! unary_methods {
     ($($(#[$doc:meta])* $name:ident $op:ident;)*) => {
@@ -108,7 +157,7 @@ unary_methods! {
     exp_m1 ExponentialMinusOne;
     /// Largest integer not above.
     floor Floor;
-    /// Neither infinite nor NaN, as `bool`.
+    /// `true` if neither infinite nor NaN.
     is_finite IsFinite;
     /// Natural logarithm.
     log Log;
@@ -152,19 +201,19 @@ binary_methods! {
     or Or;
     /// Bitwise exclusive or; unequal, of `bool`.
     xor Xor;
-    /// The larger; NaN if either is. Equal ones share the gradient, but of 0 and the number 0
-    /// neither gets it, as of relu.
+    /// Larger of the two; NaN if either is. Equal operands share the gradient, but it is 0 where
+    /// the tensor equals the number 0, as for ReLU.
     maximum Maximum;
-    /// The smaller; NaN if either is. Equal ones share the gradient, but of 0 and the number 0
-    /// neither gets it.
+    /// Smaller of the two; NaN if either is. Equal operands share the gradient, but it is 0 where
+    /// the tensor equals the number 0.
     minimum Minimum;
-    /// self to the power right.
+    /// `self` raised to the power `right`.
     pow Power;
-    /// Bits moved up; 0 if by the width or more.
+    /// Left shift; 0 if by the width of the type or more.
     shift_left ShiftLeft;
-    /// Bits moved down, the sign's bit repeated.
+    /// Arithmetic right shift: repeats the sign bit.
     shift_right_arithmetic ShiftRightArithmetic;
-    /// Bits moved down, zeros moved in.
+    /// Logical right shift: fills with zeros.
     shift_right_logical ShiftRightLogical;
 }
 
@@ -196,13 +245,13 @@ comparisons! {
 }
 
 impl<'t> Tensor<'t> {
-    /// Elementwise operation on this.
+    /// Applies an elementwise operation.
     #[track_caller]
     pub fn unary(self, op: Unary) -> Tensor<'t> {
         self.trace().push_one(Op::Unary(op), &[self])
     }
 
-    /// Elementwise operation on this and `right`, with broadcasting.
+    /// Applies an elementwise operation to this and `right`, with broadcasting.
     #[track_caller]
     pub fn binary(self, op: Binary, right: impl Operand<'t>) -> Tensor<'t> {
         let (left, right) = self.aligned(op.name(), right);
@@ -221,7 +270,7 @@ impl<'t> Tensor<'t> {
         self.maximum(0.0)
     }
 
-    /// Where this `bool` tensor is true `on_true`, else `on_false`, with broadcasting.
+    /// Selects `on_true` where this `bool` tensor is true, else `on_false`, with broadcasting.
     #[track_caller]
     pub fn select(self, on_true: Tensor<'t>, on_false: impl Operand<'t>) -> Tensor<'t> {
         let (on_true, on_false) = on_true.aligned("select", on_false);
@@ -231,14 +280,14 @@ impl<'t> Tensor<'t> {
             .push_one(Op::Select, &[predicate, on_true, on_false])
     }
 
-    /// Not below `low`, not above `high`.
+    /// Clamps values to between `low` and `high`.
     #[track_caller]
     pub fn clamp(self, low: impl Operand<'t>, high: impl Operand<'t>) -> Tensor<'t> {
         self.trace()
             .push_one(Op::Clamp, &[low.beside(self), self, high.beside(self)])
     }
 
-    /// To another element type, by value. Nothing happens if it is that already.
+    /// Converts to another element type, by value. Does nothing if it has that type already.
     #[track_caller]
     pub fn convert(self, dtype: DType) -> Tensor<'t> {
         if self.dtype() == dtype {
@@ -248,20 +297,20 @@ impl<'t> Tensor<'t> {
         }
     }
 
-    /// Rounded to a float of `exponent` and `mantissa` bits; the element type stays.
+    /// Rounds to a float of `exponent` and `mantissa` bits; the element type stays.
     #[track_caller]
     pub fn reduce_precision(self, exponent: u32, mantissa: u32) -> Tensor<'t> {
         self.trace()
             .push_one(Op::ReducePrecision { exponent, mantissa }, &[self])
     }
 
-    /// To another element type of the same size, by bits.
+    /// Reinterprets the bits as another element type of the same size.
     #[track_caller]
     pub fn bitcast(self, dtype: DType) -> Tensor<'t> {
         self.trace().push_one(Op::BitcastConvert(dtype), &[self])
     }
 
-    /// Both with the dimensions that they broadcast to.
+    /// Broadcasts both to their common dimensions.
     #[track_caller]
     pub(crate) fn aligned(self, op: &str, right: impl Operand<'t>) -> (Tensor<'t>, Tensor<'t>) {
         let right = right.beside(self);
@@ -274,7 +323,8 @@ impl<'t> Tensor<'t> {
             None => {
                 let names = self.trace.names(&[self, right]);
                 let message = format!(
-                    "{a} and {b}: aligned at the last, each size is to be the same or 1{names}"
+                    "shapes are not broadcastable: {a} and {b}; aligned at the last dimension, sizes \
+                     must be equal or 1{names}"
                 );
                 (self.trace.fail(op, message, Some(a)), right)
             }
@@ -282,7 +332,7 @@ impl<'t> Tensor<'t> {
     }
 }
 
-/// The dimensions that two tensors broadcast to: aligned at the last, equal or 1.
+/// The dimensions that two tensors broadcast to: aligned at the last, with sizes equal or 1.
 pub(crate) fn broadcast_dims(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let size = |dims: &[usize], dim: usize| {

@@ -67,9 +67,9 @@ fn all_mistakes_are_told_and_none_of_what_follows_from_them() {
             let _ = x + x.convert(DType::F64);
         },
         expect![[r#"
-            +4: add: f32[2, 3] and f32[4]: aligned at the last, each size is to be the same or 1 (operand 0 is `x`, operand 1 is `y`)
+            +4: add: shapes are not broadcastable: f32[2, 3] and f32[4]; aligned at the last dimension, sizes must be equal or 1 (operand 0 is `x`, operand 1 is `y`)
             +7: reshape: f32[2, 3] has 6 elements, f32[5] has 5; a reshape keeps them all (operand 0 is `x`)
-            +8: number: 0.5 is no s32; convert the tensor first
+            +8: number: s32 cannot represent 0.5; convert the tensor first
             +9: and: f32[2, 3] has elements of type f32; takes bool and integers (operand 0 is `x`, operand 1 is `x`)
             +10: add: f32[2, 3] and f64[2, 3] differ; elementwise operations need equal types (convert one first) (operand 0 is `x`)
         "#]],
@@ -458,11 +458,11 @@ fn a_number_that_the_element_type_does_not_have_is_a_mistake() {
             assert!(held.iter().all(|held| !held.is_error()));
         },
         expect![[r#"
-            +3: number: -1 is no u8; convert the tensor first
-            +4: number: 300 is no u8; convert the tensor first
-            +5: number: 2 is no bool; convert the tensor first
-            +6: number: 9223372036854776000 is no s64; convert the tensor first
-            +7: number: NaN is no s32; convert the tensor first
+            +3: number: u8 cannot represent -1; convert the tensor first
+            +4: number: u8 cannot represent 300; convert the tensor first
+            +5: number: bool cannot represent 2; convert the tensor first
+            +6: number: s64 cannot represent 9223372036854776000; convert the tensor first
+            +7: number: s32 cannot represent NaN; convert the tensor first
         "#]],
     );
 }
