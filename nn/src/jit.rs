@@ -127,7 +127,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
 
     /// The function's name. With [`origin`](Self::origin) it identifies the function in telemetry.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.function.name
     }
 
     /// The line that created this function.

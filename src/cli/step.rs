@@ -84,7 +84,7 @@ impl TransformerArgs {
     /// Returns `model` with the options that are given.
     pub(super) fn config(&self, model: &TransformerConfig) -> TransformerConfig {
         TransformerConfig {
-            context: self.context.unwrap_or(model.context),
+            context_length: self.context.unwrap_or(model.context_length),
             dropout: self.dropout.unwrap_or(model.dropout),
             remat: self.remat.map_or(model.remat, RematPolicy::remat),
             ..*model

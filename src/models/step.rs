@@ -97,10 +97,10 @@ impl LanguageModel {
         config: &TransformerConfig,
         options: &TrainingOptions,
     ) -> Result<TrainingStep<Self, AdamW>> {
-        let Some(window) = config.context.checked_add(1) else {
+        let Some(window) = config.context_length.checked_add(1) else {
             let message = format!(
                 "a context of {} tokens is too large: a sample has one token more",
-                config.context
+                config.context_length
             );
             return Err(Error::invalid("transformer", message));
         };

@@ -13,7 +13,7 @@ mod writer;
 
 use std::{panic::Location, sync::Arc};
 
-use halite_core::{Error, Mesh, PartitionSpec, Program, Result, Sharding, Signature, TensorType};
+use halite_core::{Error, MeshShape, PartitionSpec, Program, Result, Signature, TensorType};
 
 use crate::{Graph, Node};
 use writer::{Name, Writer};
@@ -23,9 +23,9 @@ use writer::{Name, Writer};
 pub struct Interface {
     /// For people: names dumps, reports and errors.
     pub name: String,
-    /// The devices that share the work of one run. `None` or a mesh of one device: one device does
-    /// it all.
-    pub mesh: Option<Arc<Mesh>>,
+    /// Axes that the devices of one run are arranged along. `None` or a mesh of one device: the
+    /// program is not partitioned.
+    pub mesh: Option<MeshShape>,
     /// One per input of the graph; empty if there is nothing to say of any.
     pub inputs: Vec<Port>,
     /// One per output of the graph; empty if there is nothing to say of any.
@@ -99,7 +99,7 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     };
     let mut donated: Vec<usize> = interface.aliases.iter().map(|&(input, _)| input).collect();
     donated.sort_unstable();
-    let partitions = interface.mesh.as_ref().map_or(1, |mesh| mesh.size());
+    let partitions = interface.mesh.as_ref().map_or(1, MeshShape::size);
     Ok(Program {
         name: Arc::from(interface.name.as_str()),
         code: Arc::from(code.into_bytes()),
@@ -122,11 +122,11 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
 /// does not fit the interface: a collective whose groups name replicas that are not there.
 pub fn text(graph: &Graph, interface: &Interface) -> Result<String> {
     check(graph, interface)?;
-    let mesh = interface.mesh.as_deref().filter(|mesh| mesh.size() > 1);
+    let mesh = interface.mesh.as_ref().filter(|mesh| mesh.size() > 1);
     let mut writer = Writer::new(graph.nodes().len(), interface.locations);
     let mut printer = Printer {
         w: &mut writer,
-        mesh: interface.mesh.as_deref(),
+        mesh: interface.mesh.as_ref(),
         replicas: interface.replicas,
         manual: None,
         channels: 0,
@@ -136,7 +136,7 @@ pub fn text(graph: &Graph, interface: &Interface) -> Result<String> {
     printer
         .w
         .text(" attributes {mhlo.num_partitions = ")
-        .number(mesh.map_or(1, Mesh::size));
+        .number(mesh.map_or(1, MeshShape::size));
     printer
         .w
         .text(" : i32, mhlo.num_replicas = ")
@@ -189,7 +189,7 @@ pub fn text(graph: &Graph, interface: &Interface) -> Result<String> {
 
 struct Printer<'a> {
     w: &'a mut Writer,
-    mesh: Option<&'a Mesh>,
+    mesh: Option<&'a MeshShape>,
     replicas: usize,
     /// In a `shard_map` over several devices: its manual axes, and whether they are all.
     manual: Option<(Vec<Arc<str>>, bool)>,
@@ -323,8 +323,7 @@ fn check(graph: &Graph, interface: &Interface) -> Result<()> {
                 continue;
             };
             let outcome = match &interface.mesh {
-                Some(mesh) => Sharding::new(mesh, spec.clone())
-                    .and_then(|sharding| sharding.shard_type(ty).map(|_| ())),
+                Some(mesh) => spec.shard_type(mesh, ty).map(|_| ()),
                 None if spec.is_replicated() && spec.rank() <= ty.rank() => Ok(()),
                 None => Err(Error::invalid(
                     "sharding",
@@ -405,12 +404,12 @@ fn shard(
     let Some(spec) = port.and_then(|port| port.spec.as_ref()) else {
         let error = Error::invalid(
             "sharding",
-            format!("{ty} on {mesh} has no spec; say one, such as PartitionSpec::replicated()"),
+            format!("{ty} on {mesh:#} has no spec; say one, such as PartitionSpec::replicated()"),
         );
         return Err(error_of_port(interface, what, i, port, error));
     };
-    let shard = Sharding::new(mesh, spec.clone()).and_then(|sharding| sharding.shard_type(ty));
-    shard.map_err(|error| error_of_port(interface, what, i, port, error))
+    spec.shard_type(mesh, ty)
+        .map_err(|error| error_of_port(interface, what, i, port, error))
 }
 
 fn error_of_port(

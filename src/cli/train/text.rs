@@ -225,7 +225,7 @@ impl Text {
 
     fn config(&self, vocabulary: usize) -> TransformerConfig {
         self.transformer
-            .config(&self.model.1.vocabulary(vocabulary))
+            .config(&self.model.1.vocab_size(vocabulary))
     }
 
     /// Returns the training step of a model of this `config`, for epochs of `per_epoch` steps.
@@ -370,7 +370,7 @@ pub(in crate::cli) mod tests {
     pub(in crate::cli) fn training_step(arguments: &str) -> TrainingStep<LanguageModel, AdamW> {
         let arguments = ["text"].into_iter().chain(arguments.split_whitespace());
         let Command { text } = Command::try_parse_from(arguments).unwrap();
-        let config = text.config(text.model.1.vocabulary);
+        let config = text.config(text.model.1.vocab_size);
         text.training_step(&config, 200).unwrap()
     }
 }
