@@ -59,7 +59,7 @@ impl<'t> Tensor<'t> {
     /// let x = cx.input(TensorType::new(DType::F32, [8, 4]), "x");
     /// let y = x.role_constraint([Some(AxisRole::Batch)]);
     /// let graph = cx.graph(&[x], &[y])?;
-    /// assert!(graph.to_string().contains("sharding_constraint"));
+    /// assert_eq!(graph.nodes().len(), 1, "the constraint");
     /// # Ok::<(), halite_core::Error>(())
     /// ```
     #[track_caller]

@@ -369,8 +369,8 @@ fn errors_name_invalid_values() {
         "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`q.weight`)",
         "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`k.weight`)",
         "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`v.weight`)",
-        "transformer: tokens s32[2, 9]: want integers [batch, time], time at most 8",
-        "transformer: tokens f32[2, 8]",
+        "transformer: tokens are s32[2, 9]; expected integers [batch, time], time at most 8",
+        "transformer: tokens are f32[2, 8]",
     ];
     assert_eq!(mistakes.len(), parts.len(), "{mistakes:#?}");
     for (mistake, part) in mistakes.iter().zip(parts) {
