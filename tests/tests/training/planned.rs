@@ -9,6 +9,8 @@ use halite::{
     train::{LowerOptions, Strategy},
 };
 
+use halite_telemetry::TelemetryOptions;
+
 use crate::support::digits;
 
 const BATCH: usize = 32;
@@ -24,7 +26,11 @@ fn trained(strategy: &Strategy, precision: DTypePolicy) -> String {
         .open_with(&OpenOptions::default(), &mut Bar::default())
         .unwrap();
     let devices = vec![("cpu_device_count".into(), 8i64.into())];
-    let client = Client::dumping(opened.plugin.client(devices).unwrap(), directory.path());
+    let telemetry = TelemetryOptions {
+        dump_dir: Some(directory.path().into()),
+        ..TelemetryOptions::default()
+    };
+    let client = telemetry.attach(Client::new(opened.plugin.client(devices).unwrap()));
     Trainer::builder(&client)
         .quiet(true)
         .mesh([("data", 4), ("model", 2)])
