@@ -94,9 +94,9 @@ impl<'a> Callbacks<'a> {
     /// Calls `event` of each in order, up to the first error.
     pub(crate) fn call(
         &mut self,
-        mut event: impl FnMut(&mut dyn Callback) -> Result<()>,
+        event: impl FnMut(&mut dyn Callback) -> Result<()>,
     ) -> Result<()> {
-        self.all().try_for_each(|callback| event(callback))
+        self.all().try_for_each(event)
     }
 
     /// Checks that the states of the callbacks have different names.

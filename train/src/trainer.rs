@@ -16,7 +16,7 @@ use halite_nn::{ArraySpec, Optimizer};
 use halite_telemetry::ClientMetrics;
 
 use crate::{
-    Fitted, Predict, Strategy, Task,
+    Fitted, Predict, Strategy, Task, TrainerOptions,
     callback::{Callback, Shared},
     fit::{Fit, FitInputs},
     identity::{Identity, PendingIdentity, Values},
@@ -42,131 +42,6 @@ pub struct Trainer {
     pub(crate) loggers: Vec<Shared<dyn Logger + Send>>,
 }
 
-/// What a [`Trainer`] does. Every field has a default that works.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TrainerOptions {
-    /// Passes over the training data.
-    pub epochs: u64,
-    /// Samples of one step, over all devices.
-    pub batch_size: usize,
-    /// All that is drawn at random, first weights, order of samples, dropout, is a function of it.
-    pub seed: u64,
-    /// Directory of the run: checkpoints, `metrics.csv`, `metrics.svg`, `report.json`. Without it
-    /// nothing is written.
-    pub out: Option<PathBuf>,
-    /// Go on from the latest checkpoint in `out`, if there is one.
-    pub resume: bool,
-    /// The checkpoint in `out` to resume from in place of the latest: the name of its folder, or
-    /// its step.
-    pub resume_from: Option<String>,
-    /// Properties of the run that may differ from those of the checkpoint it resumes from, by name;
-    /// `all` for any.
-    pub allow_changes: Vec<String>,
-    /// Further properties, by name: a run does not resume from a checkpoint with other ones, unless
-    /// the change is allowed.
-    pub properties: Vec<(String, String)>,
-    /// Steps between two read-backs of metrics. They never make the device wait.
-    pub log_every: u64,
-    /// Steps between two checkpoints, besides the one after each epoch.
-    pub checkpoint_every: Option<u64>,
-    /// Scale gradients down so that their global norm is at most this.
-    pub clip_norm: Option<f64>,
-    /// Which element types the programs compute in; if not set, what [`DTypePolicy::auto`] says of
-    /// the device.
-    pub precision: Option<DTypePolicy>,
-    /// Threads that read samples. They do not change the results.
-    pub workers: usize,
-    /// How long the run may wait for one step, or one batch, before it ends with an error. If not
-    /// set, twenty times as long as the longest so far took, at least an hour, and a day for the
-    /// first.
-    pub wait_limit: Option<Duration>,
-    /// No progress bar.
-    pub quiet: bool,
-    /// What the run trains, in words: it does not go on from a checkpoint with another label.
-    pub label: Option<String>,
-}
-
-impl Default for TrainerOptions {
-    fn default() -> Self {
-        TrainerOptions {
-            epochs: 1,
-            batch_size: 128,
-            seed: 0,
-            out: None,
-            resume: false,
-            resume_from: None,
-            allow_changes: Vec::new(),
-            properties: Vec::new(),
-            log_every: 50,
-            checkpoint_every: None,
-            clip_norm: None,
-            precision: None,
-            workers: 1,
-            wait_limit: None,
-            quiet: false,
-            label: None,
-        }
-    }
-}
-
-impl TrainerOptions {
-    fn check(&self) -> Result<()> {
-        let nothing = [
-            ("epochs", self.epochs),
-            ("batch_size", self.batch_size as u64),
-            ("log_every", self.log_every),
-        ];
-        for (name, value) in nothing {
-            if value == 0 {
-                return Err(Error::invalid(
-                    "trainer",
-                    format!("`{name}` is 0; it must be at least 1"),
-                ));
-            }
-        }
-        if self.checkpoint_every == Some(0) {
-            return Err(Error::invalid(
-                "trainer",
-                "`checkpoint_every` is 0; it must be at least 1, or not set",
-            ));
-        }
-        if let Some(norm) = self
-            .clip_norm
-            .filter(|norm| !(*norm > 0.0 && norm.is_finite()))
-        {
-            return Err(Error::invalid(
-                "trainer",
-                format!("`clip_norm` is {norm}; it must be positive and finite"),
-            ));
-        }
-        if self.wait_limit == Some(Duration::ZERO) {
-            return Err(Error::invalid(
-                "trainer",
-                "`wait_limit` is 0, in which no step can end; it must be longer, or not set",
-            ));
-        }
-        if (self.resume || self.resume_from.is_some()) && self.out.is_none() {
-            return Err(Error::invalid(
-                "trainer",
-                "`resume` needs `out`: the directory of the run to go on with",
-            ));
-        }
-        if !self.allow_changes.is_empty() && !self.resume && self.resume_from.is_none() {
-            return Err(Error::invalid(
-                "trainer",
-                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to go on with",
-            ));
-        }
-        if self.checkpoint_every.is_some() && self.out.is_none() {
-            return Err(Error::invalid(
-                "trainer",
-                "`checkpoint_every` needs `out`: the directory to write checkpoints to",
-            ));
-        }
-        Ok(())
-    }
-}
-
 /// Puts a [`Trainer`] together.
 #[derive(Clone, Debug)]
 pub struct TrainerBuilder {
@@ -181,8 +56,8 @@ pub struct TrainerBuilder {
 }
 
 macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident: $ty:ty => $value:expr;)*) => {$(
-        $(#[$doc])*
+    ($($name:ident: $ty:ty => $value:expr;)*) => {$(
+        #[doc = concat!("Sets [`TrainerOptions::", stringify!($name), "`].")]
         pub fn $name(mut self, $name: $ty) -> Self {
             self.options.$name = $value;
             self
@@ -192,38 +67,19 @@ macro_rules! setters {
 
 impl TrainerBuilder {
     setters! {
-        /// Passes over the training data. Default 1.
         epochs: u64 => epochs;
-        /// Samples of one step, over all devices. Default 128.
         batch_size: usize => batch_size;
-        /// All that is drawn at random is a function of it. Default 0.
         seed: u64 => seed;
-        /// Directory of the run. Without it nothing is written.
         out: impl Into<PathBuf> => Some(out.into());
-        /// Go on from the latest checkpoint in `out`, if there is one.
         resume: bool => resume;
-        /// Resume from this checkpoint in `out` in place of the latest: the name of its folder, or
-        /// its step.
         resume_from: impl Into<String> => Some(resume_from.into());
-        /// Steps between two read-backs of metrics. Default 50.
         log_every: u64 => log_every;
-        /// Steps between two checkpoints, besides the one after each epoch.
         checkpoint_every: u64 => Some(checkpoint_every);
-        /// Scale gradients down so that their global norm is at most this.
         clip_norm: f64 => Some(clip_norm);
-        /// Which element types the programs compute in: `bf16-mixed` by default on TPUs and recent
-        /// GPUs, else `f32`. Arrays, checkpoints and metrics keep the types they are declared with.
         precision: DTypePolicy => Some(precision);
-        /// Threads that read samples; the results do not depend on it. Default 1.
         workers: usize => workers;
-        /// How long the run may wait for one step, or one batch, before it ends with an error.
-        /// Default: twenty times as long as the longest so far took, at least an hour, and a day
-        /// for the first.
         wait_limit: Duration => Some(wait_limit);
-        /// No progress bar.
         quiet: bool => quiet;
-        /// What the run trains, in words. A run does not resume from a checkpoint with another
-        /// label.
         label: impl Into<String> => Some(label.into());
     }
 
