@@ -45,17 +45,21 @@
 mod arrays;
 pub mod exact_f64;
 pub(crate) mod fuzz;
+mod listing;
+mod lock;
 mod manifest;
 mod saved;
 mod store;
+mod writer;
 
 use halite_core::HostArray;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{exact_f64::Exact, store::LOCK};
+pub(crate) use self::{exact_f64::Exact, lock::LOCK};
 pub use self::{
+    listing::Best,
     saved::Saved,
-    store::{Best, CheckpointStore, StoreOptions},
+    store::{CheckpointStore, StoreOptions},
 };
 
 /// Where in a run a checkpoint was taken.

@@ -1,0 +1,221 @@
+//! Reading a directory of checkpoints: which there are, which is the newest and which the best.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    manifest::{BestBy, Manifest, corrupt},
+    saved::unusable,
+    store::OP,
+};
+use crate::files;
+
+/// Name of the pointer to the best checkpoint.
+pub(super) const BEST: &str = "best.json";
+/// Start of the name of a checkpoint's folder.
+pub(super) const FOLDER: &str = "step-";
+
+/// Which checkpoint of a store is the best, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its optimizer steps.
+    pub step: u64,
+    /// The name of the metric that decided.
+    pub metric: String,
+    /// The value of that metric.
+    pub value: f64,
+}
+
+/// What `best.json` holds.
+#[derive(Deserialize, Serialize)]
+pub(super) struct BestPointer {
+    pub(super) folder: String,
+    pub(super) step: u64,
+    pub(super) by: BestBy,
+    /// The sequence number of the checkpoint that came next: one that says of itself that it is the
+    /// best, and has this number or a higher one, was committed after this pointer.
+    pub(super) before: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) manifest: Result<Manifest>,
+}
+
+/// Every checkpoint folder of `dir`, with its manifest if that is valid.
+pub(super) fn scan(dir: &Path) -> Result<Vec<Found>> {
+    let failed = |error: io::Error| files::failed(OP, "read the directory", dir, &error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(is_folder_name)
+        {
+            found.push(Found {
+                manifest: Manifest::read(&path),
+                path,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Newest first. Where in time a damaged one stood is not known; it comes first, so that it is
+/// reported.
+pub(super) fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
+    found.sort_by_key(|found| {
+        let sequence = found
+            .manifest
+            .as_ref()
+            .map_or(u64::MAX, |manifest| manifest.sequence);
+        (
+            std::cmp::Reverse(sequence),
+            std::cmp::Reverse(found.path.clone()),
+        )
+    });
+    found
+}
+
+/// `step-00000938`, and `step-00000938.2` for the second of that step.
+pub(super) fn is_folder_name(name: &str) -> bool {
+    let all_digits =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let Some(rest) = name.strip_prefix(FOLDER) else {
+        return false;
+    };
+    match rest.split_once('.') {
+        None => all_digits(rest),
+        Some((step, again)) => all_digits(step) && all_digits(again),
+    }
+}
+
+/// The checkpoint that was marked last, or one committed after that which says of itself that it is
+/// the best: a kill may come between the two writes. With a damaged pointer, the newest that says
+/// so.
+pub(super) fn read_best(dir: &Path) -> Result<Option<Best>> {
+    let pointer = match read_pointer(dir) {
+        Ok(pointer) => pointer,
+        Err(error) if error.kind() == ErrorKind::Corrupt => {
+            return match claimed_best(dir, 0)? {
+                Some(best) => Ok(Some(best)),
+                None => Err(error),
+            };
+        }
+        Err(error) => return Err(error),
+    };
+    let claim = claimed_best(dir, pointer.as_ref().map_or(0, |pointer| pointer.before))?;
+    let marked = |pointer: BestPointer| Best {
+        path: dir.join(pointer.folder),
+        step: pointer.step,
+        metric: pointer.by.metric,
+        value: pointer.by.bits,
+    };
+    Ok(claim.or(pointer.map(marked)))
+}
+
+/// The newest checkpoint that says of itself that it is the best, of those with the sequence number
+/// `from` or a higher one.
+pub(super) fn claimed_best(dir: &Path, from: u64) -> Result<Option<Best>> {
+    Ok(newest_first(scan(dir)?).into_iter().find_map(|found| {
+        let manifest = found
+            .manifest
+            .ok()
+            .filter(|manifest| manifest.sequence >= from)?;
+        let BestBy {
+            metric,
+            bits: value,
+            ..
+        } = manifest.best?;
+        Some(Best {
+            path: found.path,
+            step: manifest.position.step,
+            metric,
+            value,
+        })
+    }))
+}
+
+pub(super) fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
+    let path = dir.join(BEST);
+    let damaged = |what: String| corrupt(format!("{} is damaged: {what}", path.display()));
+    let bytes = match files::read_plain(&path, 1 << 20) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if files::is_damage(&error) => return Err(damaged(error.to_string())),
+        Err(error) => return Err(files::failed(OP, "read", &path, &error)),
+    };
+    let pointer: BestPointer =
+        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    if !is_folder_name(&pointer.folder) {
+        return Err(damaged(format!(
+            "`{}` is not the name of a checkpoint",
+            pointer.folder
+        )));
+    }
+    // Someone may have removed the checkpoint itself.
+    Ok(dir
+        .join(&pointer.folder)
+        .try_exists()
+        .unwrap_or(true)
+        .then_some(pointer))
+}
+
+/// The error of a resume that meets a checkpoint which may be whole and cannot be read; `other` is
+/// one that can.
+pub(super) fn unreadable(path: &Path, error: &Error, other: Option<&Path>) -> Error {
+    let choice = match other {
+        Some(other) => {
+            format!(
+                "remove the cause, or resume from another checkpoint (`resume_from`, --from {})",
+                folder_name(other)
+            )
+        }
+        None => "remove the cause; there is no other checkpoint to resume from".to_string(),
+    };
+    Error::new(
+        error.kind(),
+        OP,
+        format!("{}; {choice}", unusable(path, error).message()),
+    )
+}
+
+pub(super) fn folder_name(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+pub(super) fn is_same_dir(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Returns a sequence number higher than that of every existing checkpoint. Those of manifests that
+/// cannot be read are not known: far more than a run ever saves is left for each.
+pub(super) fn next_sequence(found: &[Found]) -> u64 {
+    let newest = found
+        .iter()
+        .filter_map(|found| found.manifest.as_ref().ok())
+        .map(|manifest| manifest.sequence)
+        .max();
+    let unknown = found.iter().filter(
+        |found| matches!(&found.manifest, Err(error) if error.kind() != ErrorKind::Corrupt),
+    );
+    let unknown = (unknown.count() as u64).saturating_mul(1 << 32);
+    newest.map_or(unknown, |newest| {
+        newest.saturating_add(1).saturating_add(unknown)
+    })
+}

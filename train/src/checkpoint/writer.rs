@@ -1,0 +1,335 @@
+//! Writing into a directory of checkpoints.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard},
+};
+
+use halite_core::{Error, ErrorKind, HostArray, Result};
+
+use super::{
+    Snapshot, arrays,
+    listing::{
+        BEST, BestPointer, FOLDER, claimed_best, is_folder_name, newest_first, read_best,
+        read_pointer, scan,
+    },
+    lock::Lock,
+    manifest::{ArrayEntry, BestBy, COMMIT, Contents, MANIFEST, Manifest, commit_marker},
+    store::{OP, StoreOptions, lock_mutex},
+};
+use crate::files;
+
+/// Start of the name of a folder that is being written.
+const TEMPORARY: &str = ".tmp-";
+/// Start of the name of a folder that is being removed.
+const TRASH: &str = ".trash-";
+
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) dir: PathBuf,
+    pub(super) options: StoreOptions,
+    /// Held as long as the store lives; `None` if it only reads.
+    pub(super) lock: Option<Lock>,
+    pub(super) state: Mutex<WriterState>,
+}
+
+/// Also what makes saves of one store wait for each other.
+#[derive(Debug)]
+pub(super) struct WriterState {
+    pub(super) next_sequence: u64,
+    /// Checkpoints whose arrays were found damaged: they do not count as kept.
+    pub(super) known_bad: HashSet<PathBuf>,
+}
+
+impl Writer {
+    pub(super) fn state(&self) -> MutexGuard<'_, WriterState> {
+        lock_mutex(&self.state)
+    }
+
+    pub(super) fn check_writable(&self) -> Result<()> {
+        match self.lock {
+            Some(_) => Ok(()),
+            None => Err(Error::invalid(
+                OP,
+                format!("{} was opened for reading only", self.dir.display()),
+            )),
+        }
+    }
+
+    pub(super) fn write(&self, snapshot: Snapshot) -> Result<PathBuf> {
+        let _span = tracing::trace_span!("checkpoint", step = snapshot.position.step).entered();
+        self.check_writable()?;
+        check_names(&snapshot.arrays)?;
+        let mut state = self.state();
+        let step = snapshot.position.step;
+        let best = snapshot
+            .best
+            .as_ref()
+            .map(|(metric, value)| BestBy::new(metric, *value));
+
+        // Taken also if it fails: two checkpoints never have the same.
+        let sequence = state.next_sequence;
+        state.next_sequence += 1;
+        let temporary = self.dir.join(format!("{TEMPORARY}{FOLDER}{step:08}"));
+        let written = self
+            .write_folder(&temporary, snapshot, sequence)
+            .and_then(|()| self.commit(&temporary, step));
+        let path = match written {
+            Ok(path) => path,
+            Err(error) => {
+                // What is left after this would be removed by the next `open`.
+                let _ = fs::remove_dir_all(&temporary);
+                return Err(self.with_what_stays(error));
+            }
+        };
+        // The checkpoint is whole without it, and says itself that it is the best.
+        if let Some(best) = best
+            && let Err(error) = self.write_best(&state, &path, step, best)
+        {
+            halite_core::warning!("{error}; it is written again when the run resumes");
+        }
+        // More kept than asked for does no harm to the run.
+        if let Err(error) = self.remove_old(&state) {
+            halite_core::warning!("{error}");
+        }
+        Ok(path)
+    }
+
+    pub(super) fn write_folder(
+        &self,
+        temporary: &Path,
+        snapshot: Snapshot,
+        sequence: u64,
+    ) -> Result<()> {
+        let failed =
+            |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
+        if temporary.exists() {
+            fs::remove_dir_all(temporary)
+                .map_err(|error| failed("remove what is left of", temporary, error))?;
+        }
+        fs::create_dir(temporary)
+            .map_err(|error| failed("create the directory", temporary, error))?;
+
+        let Snapshot {
+            position,
+            seed,
+            arrays,
+            metadata,
+            best,
+        } = snapshot;
+        let best = best.map(|(metric, value)| BestBy::new(&metric, value));
+        let (mut files, mut entries) = (Vec::new(), Vec::new());
+        for (name, range) in arrays::split(&arrays, self.options.file_bytes) {
+            let arrays = &arrays[range];
+            files.push(arrays::write(temporary, &name, arrays)?);
+            entries.extend(
+                arrays
+                    .iter()
+                    .map(|(array, value)| ArrayEntry::new(array, value.ty(), &name)),
+            );
+        }
+        let manifest = Manifest::new(Contents {
+            sequence,
+            position,
+            seed,
+            best,
+            arrays: entries,
+            files,
+            metadata,
+        })
+        .to_bytes()?;
+        for (name, bytes) in [(MANIFEST, &manifest), (COMMIT, &commit_marker(&manifest))] {
+            let path = temporary.join(name);
+            files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
+        }
+        files::sync_dir(temporary).map_err(|error| failed("bring to the disk", temporary, error))
+    }
+
+    /// Gives the folder its name. From here on it exists.
+    pub(super) fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
+        let plain = self.dir.join(format!("{FOLDER}{step:08}"));
+        // A step can come again, after resuming from an older checkpoint: what has its name is not
+        // touched.
+        let again = (2u64..).map(|n| self.dir.join(format!("{FOLDER}{step:08}.{n}")));
+        let path = std::iter::once(plain)
+            .chain(again)
+            .find(|path| !path.exists())
+            .expect("names do not run out");
+        let renamed = fs::rename(temporary, &path).and_then(|()| files::sync_dir(&self.dir));
+        renamed.map_err(|error| {
+            files::failed(OP, "rename the finished checkpoint to", &path, &error)
+        })?;
+        Ok(path)
+    }
+
+    pub(super) fn write_best(
+        &self,
+        state: &WriterState,
+        path: &Path,
+        step: u64,
+        by: BestBy,
+    ) -> Result<()> {
+        let folder = path
+            .file_name()
+            .expect("a checkpoint is in a folder")
+            .to_string_lossy()
+            .into_owned();
+        let pointer = BestPointer {
+            folder,
+            step,
+            by,
+            before: state.next_sequence,
+        };
+        let mut text =
+            serde_json::to_vec_pretty(&pointer).expect("it has only string keys and plain values");
+        text.push(b'\n');
+        let path = self.dir.join(BEST);
+        files::replace(&path, &text).map_err(|error| files::failed(OP, "write", &path, &error))
+    }
+
+    /// Writes `best.json` again if it is damaged, from what the manifests say; sets it aside if
+    /// they say nothing.
+    pub(super) fn repair_best(&self) -> Result<()> {
+        let path = self.dir.join(BEST);
+        let Err(error) = read_pointer(&self.dir) else {
+            return Ok(());
+        };
+        if error.kind() != ErrorKind::Corrupt {
+            return Err(error);
+        }
+        match claimed_best(&self.dir, 0)? {
+            Some(best) => {
+                halite_core::warning!(
+                    "{}; by the manifests the best checkpoint is {}, and the file is written again",
+                    error.message(),
+                    best.path.display()
+                );
+                let state = self.state();
+                self.write_best(
+                    &state,
+                    &best.path,
+                    best.step,
+                    BestBy::new(&best.metric, best.value),
+                )
+            }
+            None => {
+                let aside = files::move_aside(&path)
+                    .map_err(|error| files::failed(OP, "move aside", &path, &error))?;
+                let aside = aside.unwrap_or(path);
+                halite_core::warning!(
+                    "{}; no manifest names a best checkpoint, so the file is moved to {}",
+                    error.message(),
+                    aside.display()
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are
+    /// left for people to see.
+    pub(super) fn remove_old(&self, state: &WriterState) -> Result<()> {
+        let best = read_best(&self.dir)?.map(|best| best.path);
+        let sound = newest_first(scan(&self.dir)?)
+            .into_iter()
+            .filter(|found| found.manifest.is_ok() && !state.known_bad.contains(&found.path));
+        for old in sound
+            .skip(self.options.keep_last)
+            .filter(|found| Some(&found.path) != best.as_ref())
+        {
+            let name = old
+                .path
+                .file_name()
+                .expect("a checkpoint is in a folder")
+                .to_string_lossy();
+            // Renamed first: a kill while its files go must not leave a checkpoint that looks
+            // damaged.
+            let trash = self.dir.join(format!("{TRASH}{name}"));
+            let removed = fs::rename(&old.path, &trash).and_then(|()| fs::remove_dir_all(&trash));
+            removed.map_err(|error| {
+                files::failed(OP, "remove the old checkpoint", &old.path, &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds to a failed save what the run can go back to.
+    pub(super) fn with_what_stays(&self, error: Error) -> Error {
+        let newest = scan(&self.dir)
+            .ok()
+            .map(newest_first)
+            .and_then(|found| found.into_iter().find(|f| f.manifest.is_ok()));
+        let stays = match newest {
+            Some(found) => format!(
+                "the last good checkpoint, {}, is untouched",
+                found.path.display()
+            ),
+            None => "there is no checkpoint before it".to_string(),
+        };
+        Error::new(
+            error.kind(),
+            OP,
+            format!("{}. Nothing half written is left; {stays}", error.message()),
+        )
+    }
+}
+
+fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {
+    let mut names = HashSet::new();
+    for (name, _) in arrays {
+        if name.is_empty() || name == "__metadata__" {
+            return Err(Error::invalid(
+                OP,
+                format!("an array cannot have the name `{name}` in a safetensors file"),
+            ));
+        }
+        if !names.insert(&**name) {
+            return Err(Error::invalid(
+                OP,
+                format!("two arrays have the name `{name}`: names are unique"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Removes what a killed run was writing or removing. Only called under the lock, so it belongs to
+/// nobody.
+pub(super) fn remove_leftovers(dir: &Path) -> Result<()> {
+    let failed =
+        |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
+    let pointer = files::temporary_of(&dir.join(BEST));
+    if pointer
+        .symlink_metadata()
+        .is_ok_and(|found| !found.is_dir())
+    {
+        fs::remove_file(&pointer)
+            .map_err(|error| failed("remove what a killed run left:", &pointer, error))?;
+    }
+    for entry in fs::read_dir(dir).map_err(|error| failed("read the directory", dir, error))? {
+        let path = entry
+            .map_err(|error| failed("read the directory", dir, error))?
+            .path();
+        let is_ours = |name: &str| {
+            [TEMPORARY, TRASH]
+                .iter()
+                .any(|ours| name.strip_prefix(ours).is_some_and(is_folder_name))
+        };
+        if path.is_dir()
+            && path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(is_ours)
+        {
+            tracing::debug!(
+                "removing {}, which a run that was killed left",
+                path.display()
+            );
+            fs::remove_dir_all(&path)
+                .map_err(|error| failed("remove what a killed run left:", &path, error))?;
+        }
+    }
+    Ok(())
+}

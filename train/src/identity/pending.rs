@@ -1,0 +1,122 @@
+//! The identity of a run while its data are digested.
+
+use std::{
+    panic::resume_unwind,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_data::Dataset;
+
+use super::Identity;
+use crate::{
+    checkpoint::Saved,
+    signals::StopFlag,
+    waits::{Limits, wait, wait_also_when_stopped},
+};
+
+/// Training data and validation data.
+pub(super) type Data = [Arc<dyn Dataset>; 2];
+pub(super) type Digests = [Option<String>; 2];
+
+/// Identity of a run whose data are digested on another thread, while its programs are traced and
+/// compiled.
+pub(crate) struct PendingIdentity {
+    /// Without the digests until they are known.
+    pub(super) identity: Identity,
+    pub(super) digesting: Option<Digesting>,
+}
+
+pub(super) enum Digesting {
+    Thread(JoinHandle<Digests>),
+    /// The system gave no thread.
+    Inline(Data),
+}
+
+impl PendingIdentity {
+    /// The identity with these values. `data` is digested on a thread.
+    pub(crate) fn new(known: Identity, data: Option<Data>) -> Self {
+        let digesting = data.map(|data| {
+            let of_thread = data.clone();
+            let thread = thread::Builder::new()
+                .name("data digest".into())
+                .spawn(move || digest(&of_thread));
+            thread.map_or_else(|_| Digesting::Inline(data), Digesting::Thread)
+        });
+        PendingIdentity {
+            identity: known,
+            digesting,
+        }
+    }
+
+    /// The identity, with the digests of the data once they were waited for.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Waits for the digests before the run resumes from `saved`.
+    ///
+    /// # Errors
+    /// If the digests take longer than `limits` allow, or the run is asked to stop first.
+    pub(crate) fn wait_before_resume(
+        &mut self,
+        saved: &Saved,
+        limits: &Limits,
+        stop: &StopFlag,
+    ) -> Result<()> {
+        let digested = wait(digest_name, limits, &|| stop.is_set(), |_| self.poll())?;
+        digested.ok_or_else(|| {
+            let message = format!(
+                "stopped before the first step, while the data was digested; nothing was trained, \
+                 and the checkpoint {} stays",
+                saved.path().display()
+            );
+            Error::new(ErrorKind::Cancelled, "fit", message)
+        })
+    }
+
+    /// Waits for the digests before a checkpoint is saved. If they take too long, the checkpoint is
+    /// saved without them: the weights are worth more.
+    pub(crate) fn wait_or_give_up(&mut self, limits: &Limits, stop: &StopFlag) {
+        let digested =
+            wait_also_when_stopped(digest_name, limits, &|| stop.is_set(), |_| self.poll());
+        if let Err(error) = digested {
+            halite_core::warning!(
+                "{error}; checkpoints do not have the digest of the data, and a resume does not \
+                 compare it"
+            );
+            self.digesting = None;
+        }
+    }
+
+    /// Takes the digests if they are known, and sleeps a little if not.
+    fn poll(&mut self) -> Option<()> {
+        let digests = match self.digesting.take() {
+            None => return Some(()),
+            Some(Digesting::Inline(data)) => digest(&data),
+            Some(Digesting::Thread(thread)) if thread.is_finished() => {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            }
+            running => {
+                self.digesting = running;
+                thread::sleep(DIGEST_POLL);
+                return None;
+            }
+        };
+        self.identity.add_data(digests);
+        Some(())
+    }
+}
+
+/// Time between two looks at the thread that digests the data.
+const DIGEST_POLL: Duration = Duration::from_millis(2);
+
+fn digest_name() -> String {
+    "the digest of the data".to_string()
+}
+
+fn digest(data: &Data) -> Digests {
+    data.each_ref().map(|data| data.digest())
+}
