@@ -57,7 +57,7 @@ fn floats(seed: u64, dims: &[usize]) -> HostArray {
 }
 
 #[test]
-fn in_the_bodies_of_loops_and_branches_they_are_what_they_are_outside() {
+fn hyperparameters_work_inside_loops_or_branches() {
     let x = [floats(1, &[4])];
     check(
         |cx, x| {
@@ -298,7 +298,7 @@ fn finds<O: Optimizer + Clone>([first, second]: [O; 2]) {
 }
 
 #[test]
-fn another_rate_decay_or_length_is_found_in_the_cache_and_learns_its_own_way() {
+fn other_rates_reuse_the_cached_program() {
     finds([1e-2, 2e-2].map(Adam::new));
     finds([0.1, 0.2].map(|weight_decay| AdamW::new(1e-2).weight_decay(weight_decay)));
     finds(

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replacing_leaves_the_new_content_and_nothing_else() {
+    fn replacing_leaves_only_the_new_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");
         replace(&path, b"one").unwrap();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_that_fails_keeps_the_old_and_cleans_up() {
+    fn failed_replacement_keeps_the_old_file() {
         let dir = tempfile::tempdir().unwrap();
         // A directory with something in it cannot be replaced by a file.
         let path = dir.path().join("report.json");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_aside_replaces_nothing() {
+    fn moving_aside_replaces_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");
         assert_eq!(move_aside(&path).unwrap(), None);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_or_a_file_that_is_too_long_is_not_read() {
+    fn directories_or_long_files_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(
             read_plain(dir.path(), 10).unwrap_err().to_string(),

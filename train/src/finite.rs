@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_trained_must_be_finite_and_nothing_may_be_nan() {
+    fn trained_arrays_must_be_finite() {
         let window = Window::of(["loss"]);
         let check = |name: &str, array: HostArray| {
             let arrays = [

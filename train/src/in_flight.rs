@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_are_queued_as_take_ten_seconds() {
+    fn queue_is_ten_seconds_long() {
         let start = Instant::now();
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
         let mut pace = Pace::new();

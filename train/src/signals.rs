@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_stays() {
+    fn first_reason_stays() {
         let flag = StopFlag::new();
         assert!(!flag.is_set());
         flag.0.store(BY_TERMINATE, Ordering::SeqCst);

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_as_the_clock_does() {
+    fn process_age_follows_the_clock() {
         let before = since_start().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         let grown = since_start().unwrap() - before;

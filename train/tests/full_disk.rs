@@ -130,11 +130,8 @@ fn folders(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays() {
-    let Some(disk) = disk_of_kilobytes(
-        512,
-        "a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays",
-    ) else {
+fn full_disk_keeps_the_last_checkpoint() {
+    let Some(disk) = disk_of_kilobytes(512, "full_disk_keeps_the_last_checkpoint") else {
         return;
     };
     let store = CheckpointStore::open(disk.path().join("run/checkpoints"), 2).unwrap();
@@ -196,11 +193,9 @@ fn a_full_disk_is_one_clear_error_and_the_last_good_checkpoint_stays() {
 }
 
 #[test]
-fn a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint() {
-    let Some(disk) = disk_of_kilobytes(
-        256,
-        "a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint",
-    ) else {
+fn disk_full_at_any_byte_leaves_a_valid_checkpoint() {
+    let Some(disk) = disk_of_kilobytes(256, "disk_full_at_any_byte_leaves_a_valid_checkpoint")
+    else {
         return;
     };
     let store = CheckpointStore::open(disk.path(), 1).unwrap();
@@ -226,11 +221,8 @@ fn a_disk_that_fills_at_any_byte_leaves_a_valid_checkpoint() {
 }
 
 #[test]
-fn a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had() {
-    let Some(disk) = disk_of_kilobytes(
-        64,
-        "a_log_and_a_report_on_a_full_disk_say_so_and_keep_what_they_had",
-    ) else {
+fn full_disk_keeps_the_table_as_it_was() {
+    let Some(disk) = disk_of_kilobytes(64, "full_disk_keeps_the_table_as_it_was") else {
         return;
     };
     let row = |step| Row {
@@ -317,11 +309,8 @@ fn table_catches_up_once_there_is_room() {
 }
 
 #[test]
-fn a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read() {
-    let Some(disk) = disk_of_kilobytes(
-        512,
-        "a_read_only_disk_is_an_error_with_what_to_do_and_can_be_read",
-    ) else {
+fn read_only_disk_is_an_error_with_advice() {
+    let Some(disk) = disk_of_kilobytes(512, "read_only_disk_is_an_error_with_advice") else {
         return;
     };
     let dir = disk.path().join("checkpoints");

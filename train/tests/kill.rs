@@ -50,7 +50,7 @@ fn check(mut saved: Saved) -> u64 {
 /// that is saved.
 #[test]
 #[ignore = "the other test starts it as a process to kill"]
-fn a_run_that_saves_for_ever() {
+fn helper_that_saves_until_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
         return;
     };
@@ -109,7 +109,7 @@ fn run_and_kill(directory: &Path, in_background: bool, patience: Duration) -> Op
         .args([
             "--ignored",
             "--exact",
-            "a_run_that_saves_for_ever",
+            "helper_that_saves_until_killed",
             "--nocapture",
         ])
         .env(DIRECTORY, directory);
@@ -149,7 +149,7 @@ fn run_and_kill(directory: &Path, in_background: bool, patience: Duration) -> Op
 }
 
 #[test]
-fn a_run_killed_at_any_moment_keeps_a_whole_checkpoint_and_never_goes_back() {
+fn killed_run_keeps_its_newest_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let directory = dir.path().join("checkpoints");
     let (mut before, mut leftovers) = (0, 0);

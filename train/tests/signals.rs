@@ -16,7 +16,7 @@ const SCRIPT: &str = "HALITE_TEST_SIGNALS";
 /// send one.
 #[test]
 #[ignore = "the other tests start it as a process"]
-fn a_process_that_gets_signals() {
+fn helper_that_gets_signals() {
     let Ok(script) = std::env::var(SCRIPT) else {
         return;
     };
@@ -64,7 +64,7 @@ impl Process {
             .args([
                 "--ignored",
                 "--exact",
-                "a_process_that_gets_signals",
+                "helper_that_gets_signals",
                 "--nocapture",
             ])
             .env(SCRIPT, script);
@@ -103,7 +103,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn an_interrupt_sets_the_flag_and_a_second_one_ends_the_process_with_130() {
+fn second_interrupt_ends_the_process() {
     let mut process = Process::start("stop");
     process.expect("installed");
     process.signal("-INT");
@@ -113,7 +113,7 @@ fn an_interrupt_sets_the_flag_and_a_second_one_ends_the_process_with_130() {
 }
 
 #[test]
-fn a_sigterm_sets_the_flag_and_one_interrupt_after_it_does_not_end_the_process() {
+fn interrupt_after_sigterm_does_not_end_the_process() {
     let mut process = Process::start("stop");
     process.expect("installed");
     process.signal("-TERM");
@@ -130,7 +130,7 @@ fn a_sigterm_sets_the_flag_and_one_interrupt_after_it_does_not_end_the_process()
 }
 
 #[test]
-fn when_the_last_watcher_is_dropped_signals_end_the_process_as_before() {
+fn default_action_returns_after_the_last_watcher() {
     let mut process = Process::start("drop");
     process.expect("one dropped");
     process.signal("-INT");
@@ -144,7 +144,7 @@ fn when_the_last_watcher_is_dropped_signals_end_the_process_as_before() {
 }
 
 #[test]
-fn a_flag_of_ones_own_can_be_watched_with() {
+fn signals_set_the_flag_of_the_caller() {
     let flag = StopFlag::new();
     let interrupts = Interrupts::watch(flag.clone()).unwrap();
     assert_eq!(interrupts.reason(), None);

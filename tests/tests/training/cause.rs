@@ -92,7 +92,7 @@ fn assert_says(error: &str, parts: &[String]) {
 }
 
 #[test]
-fn number_in_the_data_that_is_not_finite_is_named() {
+fn nan_in_the_data_is_located() {
     let (step, row) = place(17);
     for (value, text) in [
         (f32::NAN, "NaN"),
@@ -123,7 +123,7 @@ fn number_in_the_data_that_is_not_finite_is_named() {
 }
 
 #[test]
-fn label_that_is_no_class_is_named() {
+fn invalid_label_is_located() {
     let (step, row) = place(23);
     let error = fit(0.1, points(None, Some((23, 7))), points(None, None));
     assert!(
@@ -140,7 +140,7 @@ fn label_that_is_no_class_is_named() {
 }
 
 #[test]
-fn divergence_is_told_from_bad_data() {
+fn divergence_is_distinguished_from_bad_data() {
     let error = fit(1e38, points(None, None), points(None, None));
     let cause =
         "The batch of that step is finite, and every label is a class: the model has diverged";
@@ -169,7 +169,7 @@ fn validation_names_bad_data() {
 }
 
 #[test]
-fn checkpoint_that_is_refused_names_bad_data() {
+fn rejected_checkpoint_names_bad_data() {
     let dir = tempfile::tempdir().unwrap();
     let trainer = trainer()
         .batch_size(BATCH)

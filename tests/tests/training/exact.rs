@@ -17,7 +17,7 @@ fn accuracy_of(metrics: &halite::train::MetricValues) -> f64 {
 }
 
 #[test]
-fn the_accuracy_over_ten_thousand_and_seven_samples_is_the_count_of_the_answers_that_are_right() {
+fn validation_accuracy_is_exact() {
     let task = Classify::<Mlp<()>>::new;
     // The ten thousand, and seven more.
     let data = || digits(false, (0..10_000).chain(0..7));
@@ -82,7 +82,7 @@ fn labels_of(data: impl Dataset) -> Leaf<Vec<i32>> {
 }
 
 #[test]
-fn data_smaller_than_a_batch_or_odd_is_scored_exactly_on_one_device_and_on_eight() {
+fn padded_batches_are_validated_exactly() {
     let whole = trainer().batch_size(1).build().unwrap();
     let fitted = trainer()
         .batch_size(24)

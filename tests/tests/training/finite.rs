@@ -177,7 +177,7 @@ fn fit<K: Task<Model = Slope<()>, Batch = Point<()>>>(
 }
 
 #[test]
-fn the_metric_and_the_step_are_named_however_often_metrics_are_read_and_checkpoints_written() {
+fn nan_is_reported_with_its_step_at_any_interval() {
     let (_, step) = late();
     for (bad, log_every, checkpoint_every) in [
         (f32::NAN, 1, None),
@@ -206,7 +206,7 @@ fn the_metric_and_the_step_are_named_however_often_metrics_are_read_and_checkpoi
 }
 
 #[test]
-fn a_metric_that_is_not_finite_stops_the_run_though_the_loss_is() {
+fn nan_metric_stops_the_run() {
     let (_, step) = late();
     let (error, _) = diverge(Ratio, 0.0, |trainer| trainer);
     assert!(
@@ -218,7 +218,7 @@ fn a_metric_that_is_not_finite_stops_the_run_though_the_loss_is() {
 }
 
 #[test]
-fn a_gradient_that_is_not_finite_is_found_before_the_weights_it_spoiled_are_saved() {
+fn nan_gradient_is_found_before_saving() {
     let (_, step) = late();
     let (error, saved) = diverge(Root, 0.0, |trainer| trainer.checkpoint_every(1));
     assert!(
@@ -239,7 +239,7 @@ fn a_gradient_that_is_not_finite_is_found_before_the_weights_it_spoiled_are_save
 }
 
 #[test]
-fn a_run_that_diverged_goes_on_from_before_with_what_it_needs_changed() {
+fn diverged_run_resumes_with_a_smaller_rate() {
     let dir = tempfile::tempdir().unwrap();
     let (seed, step) = late();
     let run = || {
@@ -262,7 +262,7 @@ fn a_run_that_diverged_goes_on_from_before_with_what_it_needs_changed() {
 }
 
 #[test]
-fn a_validation_that_is_not_finite_ends_the_run_and_what_was_learnt_is_kept() {
+fn nan_validation_ends_the_run_after_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let validated_on = |bad: Option<f32>| {
         let trainer = trainer()

@@ -190,7 +190,7 @@ impl ImageModel for Smooth<()> {
 }
 
 #[test]
-fn a_dense_network_has_the_same_losses_in_every_layout() {
+fn dense_network_has_the_same_losses_on_every_mesh() {
     the_losses_agree(
         Classify::<Smooth<()>>::new,
         Smooth::new,
@@ -224,7 +224,7 @@ impl ImageModel for SmoothCnn<()> {
 }
 
 #[test]
-fn a_convolutional_network_has_the_same_losses_in_every_layout() {
+fn convolutions_have_the_same_losses_on_every_mesh() {
     the_losses_agree(
         Classify::<SmoothCnn<()>>::new,
         || SmoothCnn {
@@ -271,7 +271,7 @@ fn counting() -> impl Dataset {
 }
 
 #[test]
-fn a_transformer_has_the_same_losses_in_every_layout() {
+fn transformer_has_the_same_losses_on_every_mesh() {
     let model = || {
         let config = TransformerConfig {
             hidden_size: 32,
@@ -369,7 +369,7 @@ fn epochs(
 }
 
 #[test]
-fn a_checkpoint_of_one_layout_goes_on_in_another() {
+fn checkpoint_resumes_with_another_sharding() {
     let whole = tempfile::tempdir().unwrap();
     let expected = epochs(3, whole.path(), |t| t);
     let dir = tempfile::tempdir().unwrap();
@@ -446,7 +446,7 @@ impl Task for Constrained {
 }
 
 #[test]
-fn constraints_within_a_model_hold_on_every_mesh_and_change_no_losses() {
+fn sharding_constraints_change_no_losses() {
     let loss = |change: fn(TrainerBuilder) -> TrainerBuilder| {
         let trainer = change(trainer().batch_size(BATCH)).build().unwrap();
         let fitted = trainer
@@ -477,7 +477,7 @@ fn constraints_within_a_model_hold_on_every_mesh_and_change_no_losses() {
 }
 
 #[test]
-fn a_mesh_a_batch_or_a_rule_that_does_not_fit_is_refused_with_the_numbers() {
+fn indivisible_mesh_is_rejected_with_the_numbers() {
     let error = |trainer: TrainerBuilder| trainer.build().unwrap_err().to_string();
     let devices = |count: usize| client().local_devices()[..count].to_vec();
     let cases = [

@@ -170,7 +170,7 @@ fn assert_all_three(error: &str, batch: usize) {
 }
 
 #[test]
-fn three_wrong_shapes_are_told_at_once_with_lines_operations_shapes_and_paths() {
+fn all_wrong_shapes_are_reported_at_once() {
     let error = refused(|_, model, batch| three_mistakes(model, batch).1);
     assert_all_three(&error, 128);
 
@@ -197,7 +197,7 @@ fn three_wrong_shapes_are_told_at_once_with_lines_operations_shapes_and_paths() 
 }
 
 #[test]
-fn a_label_of_floats_is_refused_where_it_is_used() {
+fn float_label_is_rejected_at_the_users_line() {
     let labels = || {
         Described::new([
             ("image", DType::U8, [28, 28].as_slice()),
@@ -218,7 +218,7 @@ fn a_label_of_floats_is_refused_where_it_is_used() {
 }
 
 #[test]
-fn a_batch_with_another_number_of_leaves_is_refused_with_both() {
+fn wrong_number_of_batch_leaves_is_rejected() {
     let only_images = || Described::new([("image", DType::U8, [28, 28].as_slice())]);
     let trainer = trainer().build().unwrap();
     let fit = |data: fn() -> Described| {
@@ -279,7 +279,7 @@ fn validation_data_of_another_shape_is_told_as_such() {
 }
 
 #[test]
-fn a_metrics_name_is_used_once_and_is_not_that_of_the_loss() {
+fn duplicate_metric_name_is_rejected() {
     let error = refused(|cx, model, batch| {
         let logits = model.forward(batch.input.flatten_from(1).convert(DType::F32));
         cx.metric("size", logits.abs());
@@ -303,7 +303,7 @@ fn a_metrics_name_is_used_once_and_is_not_that_of_the_loss() {
 }
 
 #[test]
-fn a_loss_or_metric_that_is_no_scalar_is_refused() {
+fn non_scalar_loss_is_rejected() {
     let error = refused(|_, model, batch| {
         let logits = model.forward(batch.input.flatten_from(1).convert(DType::F32));
         Mean {
@@ -400,7 +400,7 @@ impl Task for Slope {
 }
 
 #[test]
-fn an_optimizer_that_changes_a_parameters_type_is_told_which() {
+fn optimizer_must_keep_parameter_types() {
     let trainer = trainer().batch_size(2).build().unwrap();
     let data = || in_memory(&[1.0, 2.0], [2], &[1, 2]);
     let model = || Counted {

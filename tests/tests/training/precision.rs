@@ -101,7 +101,7 @@ fn every_policy_learns_as_f32_does() {
 }
 
 #[test]
-fn devices_hold_parameters_as_the_policy_says_and_nothing_else() {
+fn devices_store_parameters_in_the_policys_dtype() {
     let build = || {
         trainer()
             .precision(DTypePolicy::BF16)
@@ -169,7 +169,7 @@ fn devices_hold_parameters_as_the_policy_says_and_nothing_else() {
 }
 
 #[test]
-fn a_step_whose_gradients_overflow_changes_nothing_and_the_next_ones_learn() {
+fn overflowing_step_changes_nothing() {
     let policy = |first, growth_interval| DTypePolicy {
         loss_scale: Some(LossScale {
             first,
@@ -234,7 +234,7 @@ fn a_step_whose_gradients_overflow_changes_nothing_and_the_next_ones_learn() {
 /// A product under a mixed policy is the exact sum of products of rounded factors, up to the
 /// rounding of sums in `f32`.
 #[test]
-fn products_round_their_factors_and_not_their_sums() {
+fn matmuls_round_operands_but_accumulate_in_f32() {
     let numbers = |count: usize, seed: usize| -> Vec<f32> {
         (0..count)
             .map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0)
@@ -301,7 +301,7 @@ fn products_round_their_factors_and_not_their_sums() {
 }
 
 #[test]
-fn what_devices_hold_in_a_narrow_type_comes_back_rounded_in_the_type_it_went_in() {
+fn narrow_storage_is_read_back_in_the_declared_dtype() {
     let device = halite::Sharding::single(client().local_devices()[0]);
     let host = Arc::new(HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0], [3]).unwrap());
     let array = Array::upload_as(client(), &host, &device, DType::Bf16).unwrap();
@@ -334,7 +334,7 @@ fn what_devices_hold_in_a_narrow_type_comes_back_rounded_in_the_type_it_went_in(
 
 /// For TPUs, from here: no device is asked.
 #[test]
-fn norms_softmax_losses_running_means_and_the_update_are_written_in_f32() {
+fn sensitive_operations_stay_in_f32() {
     let mesh = Arc::new(Mesh::single(client().local_devices()[0]));
     let fields = [
         TensorType::new(DType::F32, [30, 2]),

@@ -77,7 +77,7 @@ fn on(devices: usize) -> TrainerBuilder {
 }
 
 #[test]
-fn a_run_stopped_again_and_again_comes_to_the_same_bits() {
+fn interrupted_run_is_bit_identical() {
     // After how many samples each attempt is stopped: in an epoch, near its end and so in
     // validation, in the next.
     for (devices, every, stops) in [(1, 7, [160, 320].as_slice()), (3, 1, &[330])] {
@@ -127,7 +127,7 @@ fn a_run_stopped_again_and_again_comes_to_the_same_bits() {
 }
 
 #[test]
-fn a_run_stopped_while_it_is_scored_is_scored_again_and_counts_nothing_twice() {
+fn run_stopped_in_validation_counts_nothing_twice() {
     let dir = tempfile::tempdir().unwrap();
     // Stopped in the scoring after the first epoch, and then in that after the last.
     for (epoch, steps) in [(0, 25), (2, 75)] {
@@ -181,7 +181,7 @@ fn a_run_stopped_while_it_is_scored_is_scored_again_and_counts_nothing_twice() {
 }
 
 #[test]
-fn a_run_whose_data_could_not_be_read_is_saved_where_it_was_and_goes_on_from_there() {
+fn unreadable_data_ends_the_run_after_a_checkpoint() {
     let dir = tempfile::tempdir().unwrap();
     let data = Watched::new(spirals(SAMPLES), move |reads| {
         match reads == BATCH * 20 + 5 {
@@ -224,7 +224,7 @@ fn flag_set_before_a_resume_leaves_the_checkpoint() {
 }
 
 #[test]
-fn a_run_is_not_resumed_with_another_order_of_samples_metrics_or_model() {
+fn resume_rejects_another_run_with_every_difference() {
     let dir = tempfile::tempdir().unwrap();
     fit(trainer().out(dir.path()), spirals(SAMPLES)).unwrap();
     let resumed = || trainer().out(dir.path()).resume(true);

@@ -10,7 +10,7 @@ use halite::{
 use crate::support::{client, trainer};
 
 #[test]
-fn a_small_transformer_learns_a_poem_by_heart_and_writes_it() {
+fn small_transformer_memorizes_a_poem() {
     let poem =
         "Tyger Tyger, burning bright,\nIn the forests of the night;\nWhat immortal hand or eye,\n";
     let text = poem.repeat(30);
@@ -91,7 +91,7 @@ fn a_small_transformer_learns_a_poem_by_heart_and_writes_it() {
 }
 
 #[test]
-fn the_loss_on_a_book_falls_from_that_of_guessing() {
+fn loss_on_a_book_falls_below_guessing() {
     let books = books(&Cache::open(None).unwrap(), &mut Quiet).unwrap();
     let alice = &books
         .iter()

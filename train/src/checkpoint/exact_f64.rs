@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_number_comes_back_bit_for_bit() {
+    fn every_float_round_trips_bit_for_bit() {
         let odd = f64::from_bits(0x7ff8_0000_dead_beef);
         for value in [
             0.0,
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_16_digits_is_refused() {
+    fn text_that_is_not_16_digits_is_rejected() {
         for text in [
             "",
             "0",

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn manifest_round_trips() {
         let manifest = Manifest::parse(&text(|_| ())).unwrap();
         assert_eq!(
             (manifest.sequence, manifest.seed, manifest.position.batch),
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_place() {
+    fn invalid_manifest_names_the_field() {
         #[expect(clippy::type_complexity, reason = "a table")]
         let table: [(&dyn Fn(&mut serde_json::Value), &str); 11] = [
             (

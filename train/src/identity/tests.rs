@@ -42,7 +42,7 @@ fn lines(differences: &[Difference]) -> Vec<String> {
 }
 
 #[test]
-fn equal_identities_differ_in_nothing() {
+fn equal_identities_have_no_differences() {
     let saved = identity(&[("--dropout", "0")], |_| ());
     let comparison = saved.compare(&saved.clone(), &[]);
     comparison.check("step-1", &[]).unwrap();
@@ -124,7 +124,7 @@ fn every_field_that_changes_weights_is_refused() {
 }
 
 #[test]
-fn more_epochs_explain_a_longer_schedule_only() {
+fn more_epochs_explain_only_a_longer_schedule() {
     let saved = identity(&[], |_| ());
     let longer = |rate: &str| {
         let optimizer = format!("Adam(\n    rate: {rate},\n    steps: 36,\n)");
@@ -147,7 +147,7 @@ fn more_epochs_explain_a_longer_schedule_only() {
 }
 
 #[test]
-fn layouts_change_the_rounding_only() {
+fn sharding_changes_the_rounding_only() {
     let saved = identity(&[], |_| ());
     let other = identity(&[], |values| {
         (values.mesh, values.strategy, values.plugin) =
@@ -217,7 +217,7 @@ fn another_program_of_the_same_values_is_a_warning() {
 }
 
 #[test]
-fn locations_are_no_part_of_a_program() {
+fn locations_are_ignored_in_programs() {
     let text = "f(%a: i32 loc(\"x (y)\"), %b: i32 loc(#loc2)) {\n  return loc(#loc)\n} loc(#loc1)\n#loc1 = loc(\"a\":1:2)\n";
     assert_eq!(
         without_locations(text),
@@ -226,7 +226,7 @@ fn locations_are_no_part_of_a_program() {
 }
 
 #[test]
-fn accepted_names_may_be_written_as_options() {
+fn allowed_names_may_be_written_as_flags() {
     let saved = identity(&[("--dropout", "0")], |_| ());
     let other = identity(&[("--dropout", "0.5")], |values| values.batch_size = 64);
     for names in [
@@ -261,7 +261,7 @@ fn accepted_names_may_be_written_as_options() {
 }
 
 #[test]
-fn another_model_cannot_be_accepted() {
+fn another_model_cannot_be_allowed() {
     let saved = identity(&[], |_| ());
     let other = identity(&[], |values| values.seed = 1);
     let error = other
@@ -277,7 +277,7 @@ fn another_model_cannot_be_accepted() {
 }
 
 #[test]
-fn addresses_are_no_part_of_a_value() {
+fn addresses_are_ignored_in_values() {
     assert_eq!(
         without_addresses("Custom { f: 0x00007f12ab, n: 3 } 0xff"),
         "Custom { f: 0x_, n: 3 } 0x_"

@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_on_the_disk_at_once_and_columns_come_in_first_seen_order() {
+    fn rows_are_written_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mut log = CsvLog::create(&path).unwrap();
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn resuming_drops_later_rows_and_replaces_those_of_its_step() {
+    fn resuming_drops_later_rows() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mut log = CsvLog::create(&path).unwrap();
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_cut_anywhere_resumes_with_its_whole_rows() {
+    fn truncated_table_keeps_its_complete_rows() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mut log = CsvLog::create(&path).unwrap();
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_ends_in_a_carriage_return_comes_back() {
+    fn carriage_return_in_a_name_round_trips() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = CsvLog::create(dir.path().join("metrics.csv")).unwrap();
         log.write(&row(1, Split::Train, &[("loss\r", 0.5)]))
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_may_end_in_carriage_return_and_line_feed() {
+    fn crlf_line_ends_are_read() {
         let text = b"step,epoch,seconds,split,\"loss\"\r\n1,0,0.125,train,0.5\r\n";
         assert_eq!(
             Table::parse(text).table.rows,
@@ -677,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_table_is_moved_aside() {
+    fn file_of_another_kind_is_moved_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let aside = dir.path().join("metrics.csv.aside");

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_times_are_readable() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!(
             [0, 999, 1000, 60_000, 1_234_567].map(format_count),
             ["0", "999", "1,000", "60,000", "1,234,567"]

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_and_accuracies_have_a_panel_each_and_others_their_own() {
+    fn each_kind_of_metric_has_its_panel() {
         let mut rows = run(940);
         for row in rows.iter_mut().filter(|row| row.split == Split::Train) {
             row.metrics.push((
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_without_rows_or_with_one_is_a_plot() {
+    fn plot_may_have_no_rows_or_one() {
         assert_eq!(
             texts(&render_metrics("new", &[]).unwrap()),
             ["new", "no metrics yet"]
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_are_thinned_and_odd_numbers_do_not_hang_it() {
+    fn long_runs_are_downsampled() {
         let long = render_metrics("long", &run(200_000)).unwrap();
         assert!(long.len() < 200_000, "{} bytes", long.len());
 
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_to_a_file() {
+    fn plot_is_written_to_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.svg");
         plot_metrics(&path, "mnist", &run(940)).unwrap();

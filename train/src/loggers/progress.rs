@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_does_not_end_the_run() {
+    fn closed_pipe_does_not_end_the_run() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_terminal_a_bar_moves_seldom_and_its_last_state_stays() {
+    fn bar_on_a_terminal_keeps_its_last_state() {
         let screen = Screen::default();
         let progress = on(&screen);
         progress.epoch_begun(0, 400);
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_is_seen_until_an_epoch_begins_and_leaves_no_line() {
+    fn spinner_is_shown_until_an_epoch_starts() {
         let screen = Screen::default();
         let progress = on(&screen);
         progress.waiting_for("compiling the training step");
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_one_may_be_told_anything() {
+    fn quiet_progress_prints_nothing() {
         let progress = Progress::new(1, 10, true);
         progress.epoch_begun(0, 0);
         progress.step(1);

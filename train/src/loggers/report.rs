@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back_from_the_disk_with_numbers_that_are_not_finite() {
+    fn report_round_trips_numbers_that_are_not_finite() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("report.json");
         report().write(&path).unwrap();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn it_prints_as_a_small_table() {
+    fn report_prints_as_a_table() {
         let want = "\
 accuracy          98.93 %
 loss              0.03120

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unchanged_table_stays() {
+    fn unchanged_table_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mut log = log(&path);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_repeated_after_the_mark_are_no_change() {
+    fn repeated_rows_after_the_mark_are_no_change() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mut log = log(&path);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_copy_is_set_aside_too() {
+    fn changed_table_without_copy_is_set_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metrics.csv");
         let mark = TableMark {

@@ -1,0 +1,311 @@
+//! Which checkpoints are kept, found and loaded, and which is the best.
+
+use std::{fs, path::Path};
+
+use halite_core::ErrorKind;
+use halite_train::checkpoint::{CheckpointStore, Snapshot};
+
+use crate::{forge, names_in, snapshot, step_of};
+
+#[test]
+fn newest_checkpoints_are_kept_with_the_best() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    assert!(
+        store.latest().unwrap().is_none()
+            && store.best().unwrap().is_none()
+            && store.load_best().unwrap().is_none()
+    );
+    for step in 1..=6 {
+        let best = (step == 2).then(|| ("accuracy".to_string(), 0.1 + 0.2));
+        store
+            .save(Snapshot {
+                best,
+                ..snapshot(step)
+            })
+            .unwrap();
+    }
+    assert_eq!(
+        names_in(dir.path()),
+        [
+            ".lock",
+            "best.json",
+            "step-00000002",
+            "step-00000005",
+            "step-00000006"
+        ]
+    );
+    let best = store.best().unwrap().unwrap();
+    assert_eq!(
+        (best.step, &*best.metric, best.value),
+        (2, "accuracy", 0.1 + 0.2)
+    );
+    assert_eq!(store.load_best().unwrap().unwrap().position().step, 2);
+
+    store.mark_best(6, "accuracy", f64::NAN).unwrap();
+    assert!(store.best().unwrap().unwrap().value.is_nan());
+    store.save(snapshot(7)).unwrap();
+    store.save(snapshot(8)).unwrap();
+    assert_eq!(
+        names_in(dir.path()),
+        [
+            ".lock",
+            "best.json",
+            "step-00000006",
+            "step-00000007",
+            "step-00000008"
+        ]
+    );
+    assert!(
+        store
+            .mark_best(2, "accuracy", 1.0)
+            .unwrap_err()
+            .to_string()
+            .contains("no valid checkpoint of step 2")
+    );
+
+    let steps: Vec<u64> = store
+        .list()
+        .unwrap()
+        .iter()
+        .map(|(_, position)| position.step)
+        .collect();
+    assert_eq!(steps, [8, 7, 6]);
+}
+
+#[test]
+fn damaged_best_pointer_removes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    store.save(snapshot(1)).unwrap();
+    // No manifest names a best one, so the pointer cannot be computed again.
+    for text in [
+        "",
+        "{}",
+        r#"{"folder":"../out","step":1,"by":{"metric":"m","value":"1","bits":"3ff0000000000000"},"before":1}"#,
+    ] {
+        fs::write(dir.path().join("best.json"), text).unwrap();
+        assert_eq!(store.best().unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+    store.save(snapshot(2)).unwrap();
+    assert_eq!(store.list().unwrap().len(), 2);
+    store.mark_best(1, "accuracy", 0.5).unwrap();
+    assert_eq!(store.best().unwrap().unwrap().step, 1);
+}
+
+#[test]
+fn damaged_best_pointer_follows_the_manifests() {
+    let dir = tempfile::tempdir().unwrap();
+    let pointer = dir.path().join("best.json");
+    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    for step in 1..=3 {
+        let best = (step < 3).then(|| ("loss".to_string(), 1.0 / step as f64));
+        store
+            .save(Snapshot {
+                best,
+                ..snapshot(step)
+            })
+            .unwrap();
+    }
+    // While a store is open: the best stays known, and is kept.
+    fs::write(&pointer, "{").unwrap();
+    assert_eq!(store.best().unwrap().unwrap().step, 2);
+    store.save(snapshot(4)).unwrap();
+    assert_eq!(
+        names_in(dir.path()),
+        [".lock", "best.json", "step-00000002", "step-00000004"]
+    );
+    drop(store);
+    // Opening writes it again.
+    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    assert!(
+        fs::read_to_string(&pointer)
+            .unwrap()
+            .contains("step-00000002")
+    );
+    let best = store.best().unwrap().unwrap();
+    assert_eq!((best.step, &*best.metric, best.value), (2, "loss", 0.5));
+
+    // Someone removed the best checkpoint: there is none, and no error.
+    fs::remove_dir_all(dir.path().join("step-00000002")).unwrap();
+    assert!(store.best().unwrap().is_none());
+}
+
+#[test]
+fn damaged_best_pointer_without_claims_is_set_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    CheckpointStore::open(dir.path(), 1)
+        .unwrap()
+        .save(snapshot(1))
+        .unwrap();
+    fs::write(dir.path().join("best.json"), "{").unwrap();
+    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    assert!(store.best().unwrap().is_none());
+    store.save(snapshot(2)).unwrap();
+    assert_eq!(
+        names_in(dir.path()),
+        [".lock", "best.json.aside", "step-00000002"]
+    );
+}
+
+#[test]
+fn prune_removes_leftovers_of_a_killed_save() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 5).unwrap();
+    for step in 1..=5 {
+        let best = (step == 2).then(|| ("loss".to_string(), 1.0));
+        store
+            .save(Snapshot {
+                best,
+                ..snapshot(step)
+            })
+            .unwrap();
+    }
+    drop(store);
+    fs::write(dir.path().join(".best.json.tmp"), "half").unwrap();
+    // A damaged one is left for people to see, and is none of the two.
+    let damaged = dir.path().join("step-00000005/arrays.safetensors");
+    let mut bytes = fs::read(&damaged).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    assert_eq!(step_of(store.latest()), 4);
+    store.prune().unwrap();
+    let left = [
+        ".lock",
+        "best.json",
+        "step-00000002",
+        "step-00000003",
+        "step-00000004",
+        "step-00000005",
+    ];
+    assert_eq!(names_in(dir.path()), left);
+    let reader = CheckpointStore::open_read_only(dir.path()).unwrap();
+    assert!(
+        reader
+            .prune()
+            .unwrap_err()
+            .to_string()
+            .contains("was opened for reading only")
+    );
+}
+
+#[test]
+fn named_checkpoint_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 3).unwrap();
+    for step in [10, 20] {
+        store.save(snapshot(step)).unwrap();
+    }
+    let again = store
+        .save(Snapshot {
+            seed: 8,
+            ..snapshot(10)
+        })
+        .unwrap();
+    let seed = |name: &str| store.load(name).unwrap().seed();
+    assert_eq!(
+        (seed("10"), seed("step-00000010"), seed("step-00000010.2")),
+        (8, 7, 8)
+    );
+    assert_eq!(seed(again.to_str().unwrap()), 8);
+    for name in [
+        "30",
+        "step-10",
+        "",
+        "/",
+        "../step-00000010",
+        "elsewhere/step-00000010",
+    ] {
+        let error = store.load(name).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+        let want = format!(
+            "has no checkpoint `{name}`; it has step-00000010, step-00000010.2, step-00000020"
+        );
+        assert!(error.to_string().contains(&want), "{error}");
+    }
+}
+
+/// Makes a checkpoint one of a later format, which is whole.
+fn make_newer(folder: &Path) {
+    forge(folder, |manifest, _| manifest["version"] = 2.into());
+    let marker = fs::read_to_string(folder.join("COMMIT")).unwrap().replacen(
+        "checkpoint 1",
+        "checkpoint 2",
+        1,
+    );
+    fs::write(folder.join("COMMIT"), marker).unwrap();
+}
+
+#[test]
+fn newer_format_is_not_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    store.save(snapshot(10)).unwrap();
+    make_newer(&store.save(snapshot(20)).unwrap());
+    let error = store.latest().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    for part in [
+        "step-00000020 cannot be used: ",
+        "version 2",
+        "`resume_from`, --from step-00000010",
+    ] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    drop(store);
+    // What is saved later is newer, although the sequence number of the other is not known.
+    let store = CheckpointStore::open(dir.path(), 1).unwrap();
+    assert_eq!(store.load("10").unwrap().position().step, 10);
+    store.save(snapshot(15)).unwrap();
+    assert_eq!(
+        names_in(dir.path()),
+        [".lock", "step-00000015", "step-00000020"]
+    );
+    forge(&dir.path().join("step-00000020"), |manifest, _| {
+        manifest["version"] = 1.into()
+    });
+    assert_eq!(step_of(store.latest()), 15);
+}
+
+#[test]
+fn folders_lists_unusable_checkpoints_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 3).unwrap();
+    store.save(snapshot(10)).unwrap();
+    fs::write(
+        store.save(snapshot(20)).unwrap().join("manifest.json"),
+        "{}",
+    )
+    .unwrap();
+    let folders = store.folders().unwrap();
+    assert_eq!(folders.len(), 2);
+    let error = folders[0].1.as_ref().unwrap_err().to_string();
+    assert!(
+        error.contains("step-00000020 cannot be used: COMMIT is not the marker"),
+        "{error}"
+    );
+    assert_eq!(folders[1].1.as_ref().unwrap().step, 10);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn read_error_is_not_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = CheckpointStore::open(dir.path(), 2).unwrap();
+    store.save(snapshot(10)).unwrap();
+    let newest = store.save(snapshot(20)).unwrap();
+    for file in ["COMMIT", "manifest.json"] {
+        let (path, kept) = (newest.join(file), newest.join("kept"));
+        fs::rename(&path, &kept).unwrap();
+        // Reading this at its beginning is EIO for every account.
+        std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+        let error = store.latest().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+        assert!(
+            error.to_string().contains("--from step-00000010"),
+            "{error}"
+        );
+        fs::rename(&kept, &path).unwrap();
+    }
+    assert_eq!(step_of(store.latest()), 20);
+}
