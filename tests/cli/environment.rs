@@ -249,7 +249,7 @@ fn an_output_directory_below_a_file_is_refused_before_training() {
             &error,
             &[
                 "cannot create the directory",
-                "a file stands where a directory is needed",
+                "there is a file where a directory is needed",
                 "another output directory",
             ],
         );
@@ -305,7 +305,7 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
         ),
         (
             "--accelerator cpu:3 --batch-size 64",
-            vec!["64 does not divide among 3 devices", "63 and 66 would"],
+            vec!["64 is not divisible by 3 devices", "63 and 66 would be"],
         ),
         (
             "--devices 4 --accelerator cpu:2",

@@ -173,7 +173,7 @@ fn a_checkpoint_that_cannot_be_read_stops_the_resume() {
         ],
     );
     let error = fails(&mut train(out, "--epochs 1"));
-    assert_says(&error, &["holds a run already"]);
+    assert_says(&error, &["already contains a run"]);
     fs::remove_file(&marker).unwrap();
     fs::write(&marker, kept).unwrap();
     succeeds(&mut train(out, "--epochs 1 --resume"));

@@ -267,7 +267,7 @@ fn a_run_is_resumed_only_as_what_it_was_and_every_difference_is_told() {
     let error = refused("train mnist --model mlp --limit 320 --batch-size 64 --epochs 2 --seed 9");
     for part in [
         "resume: ",
-        "is of another run, ",
+        "belongs to another run, ",
         "seed (--seed): saved 0, given 9",
         "batch_size (--batch-size): saved 32, given 64",
         "samples (--limit, --steps): saved 640, given 320",
@@ -286,7 +286,7 @@ fn a_run_is_resumed_only_as_what_it_was_and_every_difference_is_told() {
 
     // Without --resume, nothing is overwritten.
     let error = fails(halite(&format!("{begin} --out")).arg(out));
-    for part in ["holds a run already, at step 20", "--resume", "--out"] {
+    for part in ["already contains a run, at step 20", "--resume", "--out"] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
     assert!(arrays(out) == saved && checkpoints(out).len() == 1);
@@ -336,7 +336,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_wha
         "no checkpoint in ",
         " is valid",
         "step-00000080",
-        "Move them away to start anew",
+        "Move them away to start again",
     ] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }

@@ -107,7 +107,7 @@ fn a_refused_resume_names_every_difference() {
     assert_says(
         &error,
         &[
-            "step-00000010 is of another run",
+            "step-00000010 belongs to another run",
             "\n  --dropout: saved 0, given 0.25",
             "\n  --validation: saved 0.05, given 0.5",
             "\n  optimizer (--learning-rate): saved ",

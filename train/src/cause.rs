@@ -1,5 +1,5 @@
-//! Search for the cause of a number that is not finite in the data, after a run has failed. It
-//! reads batches again on the host, so that steps pay nothing for it.
+//! Search for NaN, infinities and invalid labels in the data, after a run has diverged. It reads
+//! batches again on the host, so that steps have no overhead.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,17 @@ use halite_core::{DType, HostArray, Result};
 use halite_data::{HostBatch, Loader, Order, Permutation, Position};
 use halite_nn::ClassTarget;
 
-/// The longest that batches are read again.
+/// Time limit of the search.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the data of a run says of a number that is not finite.
+/// Result of the search.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cause {
-    /// A value that no model can learn from: what it is, and where.
+    /// A value that no model can learn from, and its place.
     Data(String),
-    /// The batches were looked through and have nothing of that kind; whether labels were checked.
+    /// The batches were searched and are valid; `labels` is true if labels were checked.
     NotData { labels: bool },
-    /// The batches could not be looked through.
+    /// The batches could not be searched.
     Unknown,
 }
 
@@ -72,15 +72,15 @@ impl Batches {
     }
 }
 
-/// Looks for the cause in one pass over a dataset.
+/// Searches one pass over a dataset.
 pub(crate) fn of_pass(loader: &Loader, targets: &[Target]) -> Cause {
     of_batches(loader, targets, loader.epoch(0))
 }
 
-/// A field of the batch that a loss takes as classes.
+/// Field of the batch that a loss uses as class labels.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Target {
-    /// Which leaf of the batch, and so which field of the dataset.
+    /// Index of the leaf of the batch, and so of the field of the dataset.
     pub(crate) field: usize,
     pub(crate) classes: ClassTarget,
 }
@@ -141,7 +141,7 @@ fn of_batches(
     }
 }
 
-/// The number, in the dataset, of a row of a batch.
+/// Index in the dataset of a row of a batch.
 fn sample(loader: &Loader, position: Position, row: usize) -> usize {
     let (len, options) = (loader.dataset().len(), loader.options());
     let place =
@@ -152,7 +152,7 @@ fn sample(loader: &Loader, position: Position, row: usize) -> usize {
     }
 }
 
-/// The first element of a row that counts which is NaN or infinite: its place and value.
+/// Place and value of the first NaN or infinity in a row that counts.
 fn first_not_finite(
     array: &HostArray,
     counts: impl Fn(usize) -> bool,
@@ -175,7 +175,7 @@ fn first_not_finite(
     found.find(|(at, _)| counts(at.first().copied().unwrap_or_default()))
 }
 
-/// The first label of a row that counts which is no class: its place, and what is wrong with it.
+/// Place of the first invalid label in a row that counts, and a description.
 fn out_of_range(
     array: &HostArray,
     target: &Target,
@@ -226,7 +226,7 @@ fn integers(array: &HostArray) -> Option<Vec<i128>> {
     }
 }
 
-/// The place of an element by its row-major index.
+/// Converts a row-major index to the indices of an element.
 fn place(dims: &[usize], mut index: usize) -> Vec<usize> {
     let mut at: Vec<usize> = dims
         .iter()

@@ -1,4 +1,4 @@
-//! Checkpoints: the whole state of a run on disk, as data only.
+//! Checkpoints: the complete state of a run on disk, as data only.
 //!
 //! A store is a directory with one folder per checkpoint:
 //!
@@ -6,16 +6,15 @@
 //! checkpoints/
 //!   step-00000469/
 //!     arrays.safetensors     the arrays, by name (several files when they are large)
-//!     manifest.json          position, types of the arrays, digests of the files, the trainer's own values
+//!     manifest.json          position, types of the arrays, digests of the files, the trainer's metadata
 //!     COMMIT                 digest of the manifest; written last
 //!   step-00000938/
 //!   best.json                which of them is the best so far, and by which metric
 //! ```
 //!
-//! A folder is written under a temporary name, brought to the disk, and renamed: a run killed at
-//! any moment leaves the checkpoints it had. A folder counts only if its marker, its manifest and
-//! every file are what they say; one that is not is skipped, with the reason, and the one before it
-//! is used.
+//! A folder is written under a temporary name, flushed to the disk, and renamed: a run killed at
+//! any moment keeps its earlier checkpoints. A folder is valid only if its marker, its manifest and
+//! every file match; an invalid one is skipped, with the reason, and the one before it is used.
 //!
 //! ```
 //! use halite_core::HostArray;
@@ -62,30 +61,29 @@ pub use self::{
     store::{CheckpointStore, StoreOptions},
 };
 
-/// Where in a run a checkpoint was taken.
+/// Position of a checkpoint in its run: what a resume continues with.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunPosition {
-    /// Optimizer steps done.
+    /// Completed optimizer steps.
     pub step: u64,
-    /// The epoch to go on in, from 0.
+    /// Epoch to continue in, from 0.
     pub epoch: u64,
-    /// The next batch of that epoch, from 0.
+    /// Next batch of that epoch, from 0.
     pub batch: u64,
 }
 
-/// What a checkpoint holds. `A` is a [`HostArray`], or one that is
+/// Contents of a checkpoint. `A` is a [`HostArray`], or one that is
 /// [`Pending`](halite_core::Pending).
 #[derive(Debug)]
 pub struct Snapshot<A = HostArray> {
-    /// Where in the run it was taken.
+    /// Its position in the run.
     pub position: RunPosition,
     /// The seed of the run: with it and the position, the order of the data is known.
     pub seed: u64,
     /// The arrays by unique names: `model.hidden.weight`.
     pub arrays: Vec<(String, A)>,
-    /// Whatever else the trainer needs. Numbers that must come back exactly go through
-    /// [`exact_f64`].
+    /// Metadata of the trainer. Floats that must round-trip exactly use [`exact_f64`].
     pub metadata: serde_json::Value,
     /// If this is the best checkpoint so far: the name of the metric and its value.
     pub best: Option<(String, f64)>,

@@ -1,5 +1,4 @@
-//! Writing files so that a reader, or the next run, finds the old content or the new, never half of
-//! it.
+//! Atomic replacement of files: a reader, or the next run, finds the old content or the new.
 
 use std::{
     ffi::OsString,
@@ -11,7 +10,7 @@ use std::{
 
 use halite_core::{Error, ErrorKind};
 
-/// An [`ErrorKind::Io`] that says what could not be done to which path, and what would help.
+/// Returns an [`ErrorKind::Io`] with the operation, the path, the cause and advice.
 pub(crate) fn failed(
     op: &'static str,
     doing: impl fmt::Display,
@@ -32,7 +31,7 @@ fn advice(kind: io::ErrorKind) -> &'static str {
             "; free some space on that disk, or give an output directory on another one"
         }
         io::ErrorKind::QuotaExceeded => {
-            "; this account's quota there is used up: free some, or give another output directory"
+            "; this account's quota is used up: free some space, or give another output directory"
         }
         io::ErrorKind::FileTooLarge => {
             "; a limit on the size of files is set (`ulimit -f`) or the file system has one"
@@ -41,24 +40,23 @@ fn advice(kind: io::ErrorKind) -> &'static str {
             "; it is mounted read-only: give an output directory elsewhere"
         }
         io::ErrorKind::PermissionDenied => {
-            "; this account may not: change the permissions, or give an output directory elsewhere"
+            "; this account has no permission: change the permissions, or give an output directory elsewhere"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            "; a file stands where a directory is needed: move it away, or give another output directory"
+            "; there is a file where a directory is needed: move it away, or give another output directory"
         }
         _ => "",
     }
 }
 
-/// Writes a file that must not exist yet, down to the disk.
+/// Writes a new file and flushes it to the disk.
 pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Replaces the content of `path` in one step: a reader sees the old or the new, also after a power
-/// cut.
+/// Replaces the content of `path` atomically, also with respect to a power cut.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file");
     path.file_name().ok_or_else(invalid)?;
@@ -75,8 +73,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir(parent)
 }
 
-/// Where [`replace`] writes the new content of `path` before it has its name. One fixed name: what
-/// a killed run leaves is overwritten by the next, or removed at its start.
+/// Path to which [`replace`] writes before it renames. It is fixed, so that the next run overwrites
+/// or removes the leftover of a killed one.
 pub(crate) fn temporary_of(path: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -84,8 +82,7 @@ pub(crate) fn temporary_of(path: &Path) -> PathBuf {
     parent_of(path).join(name)
 }
 
-/// Renames what is at `path`, if anything is, to `path.aside`, or to a name with a number if that
-/// is taken too.
+/// Renames `path`, if it exists, to `path.aside`, or to a numbered name if that exists too.
 ///
 /// # Errors
 /// If it cannot be renamed.
@@ -147,9 +144,8 @@ pub(crate) fn read_plain(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether an error of reading says that a file is not what was written, or is gone, in contrast to
-/// one that may be whole and cannot be read now: no permission, too many open files, a failing
-/// disk.
+/// Returns true if a read error means that the file was changed or removed. After other errors (no
+/// permission, too many open files, a failing disk) the file may be intact.
 pub(crate) fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, NotFound, UnexpectedEof};
     matches!(
@@ -158,7 +154,7 @@ pub(crate) fn is_damage(error: &io::Error) -> bool {
     )
 }
 
-/// As [`failed`] for reading, of the kind [`ErrorKind::Corrupt`] if it [is damage](is_damage).
+/// [`failed`] for reading; of the kind [`ErrorKind::Corrupt`] if the file [is damaged](is_damage).
 pub(crate) fn unreadable(op: &'static str, path: &Path, error: &io::Error) -> Error {
     match is_damage(error) {
         true => Error::new(

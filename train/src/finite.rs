@@ -1,4 +1,4 @@
-//! Numbers that are not finite: a run that met one stops, and saves no checkpoint that has one.
+//! Checks for NaN and infinities in metrics and checkpoints.
 
 use std::collections::HashSet;
 
@@ -41,8 +41,10 @@ pub(crate) fn first_not_finite(metrics: &[WindowMetric]) -> Option<NotFinite> {
         .min_by_key(|found| found.step)
 }
 
+/// Checks that every metric of a pass over a dataset is finite.
+///
 /// # Errors
-/// A metric of a whole pass over a dataset that is not finite, with the cause that `cause` finds.
+/// The metric, with the cause that `cause` finds.
 pub(crate) fn check_scores(metrics: &[WindowMetric], cause: impl FnOnce() -> Cause) -> Result<()> {
     match metrics.iter().find(|metric| metric.bad_step.is_some()) {
         None => Ok(()),
@@ -51,11 +53,16 @@ pub(crate) fn check_scores(metrics: &[WindowMetric], cause: impl FnOnce() -> Cau
                 "`{}` is not finite: {}",
                 metric.name,
                 match cause() {
-                    Cause::Data(what) => format!("the data is the cause: {what}. Repair such samples, or leave them out"),
-                    Cause::NotData { labels } => format!("the data is finite{}: the model has diverged", in_range(labels)),
-                    Cause::Unknown => "the model has diverged, or the data has a label that is no class or a number \
+                    Cause::Data(what) =>
+                        format!("the data is the cause: {what}. Repair or remove such samples"),
+                    Cause::NotData { labels } => format!(
+                        "the data is finite{}: the model has diverged",
+                        in_range(labels)
+                    ),
+                    Cause::Unknown =>
+                        "the model has diverged, or the data has an invalid label or a number \
                                    that is not finite"
-                        .to_string(),
+                            .to_string(),
                 }
             );
             Err(Error::new(ErrorKind::Diverged, "validate", message))
@@ -63,8 +70,9 @@ pub(crate) fn check_scores(metrics: &[WindowMetric], cause: impl FnOnce() -> Cau
     }
 }
 
-/// That a run can go on from these arrays of a checkpoint. The steps since the last window was read
-/// may have diverged, and a step with a finite loss can have a gradient that is not.
+/// Checks that a run can resume from these arrays of a checkpoint. The steps since the last window
+/// was read may have diverged, and a step with a finite loss can have a gradient that is not
+/// finite.
 ///
 /// # Errors
 /// The metric and its step, or the array with the value; and the cause of a step that `cause`
@@ -81,7 +89,7 @@ pub(crate) fn check_state(
         check_metrics(first_not_finite(&metrics).as_ref(), &cause)?;
     }
     for (name, array) in arrays.iter().filter(|(name, _)| name != WINDOW) {
-        // What is not trained may be infinite on purpose, as a mask is.
+        // Arrays that are not trained may be infinite on purpose, such as masks.
         let bad = if trained.contains(name) {
             find(array, |value| !value.is_finite())
         } else {
@@ -102,7 +110,7 @@ fn diverged(what: &str, cause: &Cause) -> Error {
     let advice = match cause {
         Cause::Data(what) => {
             format!(
-                "The data is the cause: {what}. Repair such samples, or leave them out; another learning rate does not help"
+                "The data is the cause: {what}. Repair or remove such samples; another learning rate does not help"
             )
         }
         Cause::NotData { labels } => format!(
@@ -111,7 +119,7 @@ fn diverged(what: &str, cause: &Cause) -> Error {
         ),
         Cause::Unknown => {
             format!(
-                "The model has diverged, or the data has a label that is no class or a number that is not finite. {RATE}"
+                "The model has diverged, or the data has an invalid label or a number that is not finite. {RATE}"
             )
         }
     };
@@ -122,7 +130,7 @@ fn diverged(what: &str, cause: &Cause) -> Error {
 
 fn in_range(labels: bool) -> &'static str {
     if labels {
-        ", and every label is a class"
+        ", and every label is valid"
     } else {
         ""
     }

@@ -1,9 +1,8 @@
-//! Identity of a run: everything that must be the same when it resumes, as names and values in
-//! text.
+//! Identity of a run: the properties that must not change when it resumes, as names and text.
 //!
-//! A checkpoint holds the identity of the run that wrote it. A resume compares it with its own:
-//! differences that change the mathematics are refused, all in one error, unless they are accepted
-//! by name; differences that change only the rounding, or the length of the run, are warnings.
+//! A checkpoint has the identity of the run that wrote it. A resume compares it with its own:
+//! differences that change the result are rejected, all in one error, unless they are allowed by
+//! name; differences that change only the rounding, or the length of the run, are warnings.
 //! Nothing here reads a file.
 
 mod pending;
@@ -17,29 +16,28 @@ use sha2::{Digest, Sha256};
 use self::pending::Digests;
 pub(crate) use self::pending::PendingIdentity;
 
-/// Accepts every difference.
+/// Name that allows every difference.
 const ALL: &str = "all";
 /// Longer values are cut in messages.
 const SHOWN: usize = 120;
 
-/// What a difference does to the run.
+/// Effect of a difference on the run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Effect {
-    /// Other weights: refused unless accepted.
+    /// Other weights: rejected unless allowed.
     Mathematics,
     /// The same computation, rounded in another order.
     Rounding,
-    /// A longer or shorter run, which is how runs are continued.
+    /// A longer or shorter run: the usual way to extend one.
     Length,
-    /// Another program for the same values: the model's settings or the code, in a way that is not
-    /// known.
+    /// Another program for the same values: the settings or the code of the model changed.
     Code,
 }
 
-/// A property that the trainer knows by itself.
+/// A property that the trainer knows.
 struct Known {
     name: &'static str,
-    /// Options of the command line that set it.
+    /// Flags of the command line that set it.
     options: &'static [&'static str],
     effect: Effect,
 }
@@ -144,11 +142,11 @@ pub(crate) struct Values<'a> {
     pub(crate) plugin: String,
     /// The program of the training step, as MLIR text.
     pub(crate) step: &'a [u8],
-    /// What the caller adds.
+    /// Properties that the caller adds.
     pub(crate) properties: &'a [(String, String)],
 }
 
-/// What must be the same when a run resumes.
+/// Properties that must not change when a run resumes.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Identity {
     /// Properties that the trainer knows; one that is missing is unknown, and not compared.
@@ -167,7 +165,7 @@ struct Difference {
     given: String,
 }
 
-/// What a resume with another identity means.
+/// Differences between the identities of a saved run and the run that resumes.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     refused: Vec<Difference>,
@@ -175,7 +173,7 @@ pub(crate) struct Comparison {
     rounding: Vec<Difference>,
     /// Number of epochs, with the numbers of the schedule that follow from it.
     length: Option<(Difference, Difference)>,
-    /// The program of the training step is another, and nothing else that is known.
+    /// Only the program of the training step differs.
     other_program: bool,
 }
 
@@ -233,7 +231,7 @@ impl Identity {
     /// Checks that each of `allowed` names a property of this run or of the `saved` one.
     ///
     /// # Errors
-    /// The names that none has, with those there are.
+    /// The unknown names, with the known ones.
     pub(crate) fn check_allowed(&self, saved: &Identity, allowed: &[String]) -> Result<()> {
         let properties = self.properties.keys().chain(saved.properties.keys());
         let mut names: BTreeSet<String> = properties.map(|name| normalized(name)).collect();
@@ -253,7 +251,7 @@ impl Identity {
         }
         let known = names.into_iter().collect::<Vec<_>>().join(", ");
         let message = format!(
-            "no property is called {}; the ones whose changes can be allowed are all, {known}",
+            "unknown property {}; expected all, {known}",
             unknown.join(", ")
         );
         Err(Error::invalid("allow_changes", message))
@@ -332,11 +330,11 @@ impl Identity {
 }
 
 impl Comparison {
-    /// Checks that no difference is refused. `others` are mismatches found elsewhere, such as
-    /// shapes of arrays.
+    /// Checks that no difference is rejected. `others` are mismatches found elsewhere, such as shapes
+    /// of arrays.
     ///
     /// # Errors
-    /// One error with every difference, and what would work.
+    /// One error with every difference and the remedies.
     pub(crate) fn check(&self, checkpoint: &str, others: &[String]) -> Result<()> {
         let mut lines: Vec<String> = self.refused.iter().map(Difference::line).collect();
         lines.extend(others.iter().cloned());
@@ -363,13 +361,13 @@ impl Comparison {
             }
         };
         let message = format!(
-            "{checkpoint} is of another run, {count}:{lines}\n\
+            "{checkpoint} belongs to another run, {count}:{lines}\n\
              Give the saved values, or another directory (`out`, --out){accept}"
         );
         Err(Error::new(ErrorKind::InvalidArgument, "resume", message))
     }
 
-    /// What the user is warned of.
+    /// Warnings for the user.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let list = |differences: &[Difference]| {
             differences
@@ -381,14 +379,14 @@ impl Comparison {
         let mut warnings = Vec::new();
         if !self.accepted.is_empty() {
             warnings.push(format!(
-                "the run continues with other values, as allowed: {}",
+                "the run continues with changed values, as allowed: {}",
                 list(&self.accepted)
             ));
         }
         if let Some((epochs, schedule)) = &self.length {
             warnings.push(format!(
-                "{}; that changes the learning-rate schedule (saved {}, given {}): the weights are not those of an \
-                 uninterrupted run of either length",
+                "{}; that changes the learning-rate schedule (saved {}, given {}): the weights differ \
+                 from those of an uninterrupted run of either length",
                 epochs.line(),
                 schedule.saved,
                 schedule.given
@@ -396,14 +394,15 @@ impl Comparison {
         }
         if self.other_program {
             warnings.push(
-                "the training step is another program than that of the saved run: the task, the code of the model or a \
-                 setting in it was changed, so the run may not be the one that an uninterrupted run is"
+                "the training step is another program than that of the saved run: the task, the code \
+                 of the model or a setting in it was changed, so the result may differ from that of \
+                 an uninterrupted run"
                     .to_string(),
             );
         }
         if !self.rounding.is_empty() {
             warnings.push(format!(
-                "{}; the computation is the same with other rounding, so the weights are not bit for bit those of an \
+                "{}; only the rounding differs, so the weights are not bit-identical to those of an \
                  uninterrupted run",
                 list(&self.rounding)
             ));
@@ -439,8 +438,7 @@ fn normalized(name: &str) -> String {
     name.trim().trim_start_matches('-').replace(['_', ' '], "-")
 }
 
-/// The version of halite, and a digest of a program without the places in the source that it came
-/// from.
+/// The version of halite, and a digest of a program without its source locations.
 fn digest_of_program(code: &[u8]) -> String {
     let digest = Sha256::digest(without_locations(&String::from_utf8_lossy(code)));
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -458,7 +456,7 @@ fn without_locations(text: &str) -> String {
         let mut parts = line.split(" loc(");
         clean += parts.next().unwrap_or_default();
         for part in parts {
-            // A place is a name such as `#loc3`, or a string.
+            // A location is a name such as `#loc3`, or a string.
             let end = match part.strip_prefix('"') {
                 Some(string) => string.find("\")").map(|end| end + 3),
                 None => part.find(')').map(|end| end + 1),
@@ -470,8 +468,7 @@ fn without_locations(text: &str) -> String {
     clean
 }
 
-/// Debug texts of function pointers and the like are addresses, which differ from process to
-/// process.
+/// Replaces addresses, such as those of function pointers, which differ between processes.
 fn without_addresses(text: &str) -> String {
     let mut parts = text.split("0x");
     let mut clean = parts.next().unwrap_or_default().to_string();
@@ -501,8 +498,8 @@ fn lines_that_differ(saved: &str, given: &str) -> (String, String) {
     (saved.join(", "), given.join(", "))
 }
 
-/// Whether the optimizers differ in nothing but whole numbers: the lengths of schedules, as rates
-/// have a point.
+/// Returns true if the optimizers differ only in integers: the lengths of schedules, because rates
+/// have a decimal point.
 fn only_lengths_differ(saved: &Identity, given: &Identity) -> bool {
     let (Some(saved), Some(given)) = (saved.trainer.get(OPTIMIZER), given.trainer.get(OPTIMIZER))
     else {

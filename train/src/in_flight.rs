@@ -1,4 +1,4 @@
-//! How many launches are queued ahead of the devices.
+//! Queue of launches that the devices have not completed.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use crate::waits::{Limits, wait, wait_also_when_stopped};
 
 /// Launches that may not be done yet.
 pub(crate) struct InFlight {
-    /// What one of them is: "step".
+    /// Name of one launch in messages: "step".
     what: &'static str,
     queued: VecDeque<Queued>,
     pace: Pace,
@@ -28,7 +28,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// Whether it is done within `limit`.
+    /// Waits until it is done, at most for `limit`; `false` if it is not.
     fn is_done(&mut self, limit: Duration) -> bool {
         if self.pending.is_none() && self.event.is_ready() {
             return true;
@@ -39,16 +39,16 @@ impl Queued {
     }
 }
 
-/// How many launches may wait behind the one that runs.
+/// Limit of the number of launches that wait behind the one that runs.
 struct Pace {
     most: usize,
-    /// When the last launch that was waited for was done.
+    /// Completion time of the last launch that was waited for.
     done: Option<Instant>,
 }
 
 impl InFlight {
-    /// An empty queue. `what` names one launch in messages; `limit` replaces the measured limit of
-    /// a wait.
+    /// Returns an empty queue. `what` names one launch in messages; `limit` replaces the measured
+    /// limit of a wait.
     pub(crate) fn new(what: &'static str, limit: Option<Duration>) -> Self {
         InFlight {
             what,
@@ -58,8 +58,8 @@ impl InFlight {
         }
     }
 
-    /// Adds the launch of this number that gives `output`, and waits for the oldest while there are
-    /// too many, unless `stop` says that nobody wants more of them.
+    /// Adds the launch of this number that computes `output`, and waits for the oldest while there
+    /// are too many, unless `stop` returns true.
     pub(crate) fn push(
         &mut self,
         number: u64,
@@ -103,7 +103,8 @@ impl InFlight {
         Ok(())
     }
 
-    /// Waits until all up to the one of this number are done; once `stop` says so, not for long.
+    /// Waits until all launches up to this number are done; only for the grace period once `stop`
+    /// returns true.
     pub(crate) fn settle(&mut self, last: u64, stop: &dyn Fn() -> bool) -> Result<()> {
         while let InFlight {
             what,
@@ -124,7 +125,7 @@ impl InFlight {
         Ok(())
     }
 
-    /// Takes the oldest, which was waited for, out of the queue.
+    /// Removes the oldest, which was waited for, from the queue.
     fn waited(&mut self) -> Result<()> {
         let Some(oldest) = self.queued.pop_front() else {
             return Ok(());
@@ -137,16 +138,16 @@ impl InFlight {
         Ok(())
     }
 
-    /// How long waits for their results may last.
+    /// Limits of waits for their results.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 }
 
 impl Pace {
-    /// A device that does short steps is never without one; more than these would only use memory.
+    /// Enough that a device with short steps is never idle; more would only use memory.
     const MOST: usize = 8;
-    /// What is queued is not stopped by a signal, and whoever reads a metric or saves waits for it,
+    /// Queued launches are not stopped by a signal, and reading a metric or saving waits for them,
     /// with a deadline.
     const AHEAD: Duration = Duration::from_secs(10);
 
@@ -157,8 +158,8 @@ impl Pace {
         }
     }
 
-    /// Takes into account a launch that was `queued` then and waited for until `done`, and returns
-    /// how long it ran: since the one before it was done.
+    /// Records a launch that was queued at `queued` and done at `done`, and returns its run time:
+    /// the time since the launch before it was done.
     fn waited(&mut self, queued: Instant, done: Instant) -> Duration {
         let began = self.done.map_or(queued, |before| before.max(queued));
         self.done = Some(done);

@@ -1,7 +1,7 @@
 //! Tasks, the trainer, checkpoints, loggers and plots.
 //!
-//! A [`Task`] says what a model learns; a [`Trainer`] does the rest: it compiles the step, feeds
-//! it, keeps the metrics, saves, and goes on after an interruption to the same numbers.
+//! A [`Task`] defines the loss of a model; a [`Trainer`] compiles the training step, feeds it,
+//! collects metrics, saves checkpoints, and resumes after an interruption with bit-identical results.
 //!
 //! ```
 //! use halite_backends::Accelerator;
@@ -56,17 +56,18 @@
 //! # }
 //! ```
 //!
-//! # What holds here
+//! # Guarantees
 //!
 //! * A step is one program, launched once; nothing is read back while steps run.
 //!   [`Report::blocking_reads`] shows it.
-//! * All that is drawn at random, and the order of the samples, is a function of the seed. The
-//!   number of workers changes nothing.
-//! * A run that was stopped anywhere, also killed, goes on from its newest whole [`checkpoint`] to
-//!   the same weights.
-//! * Samples that only fill up the last batch do not count: a loss is a [`Mean`](halite_nn::Mean),
-//!   two sums.
-//! * A loss that is not finite ends the run, with its name and the step.
+//! * Random numbers and the order of the samples are functions of the seed. The number of workers
+//!   does not change the result.
+//! * A run that was stopped or killed at any point resumes from its newest complete [`checkpoint`]
+//!   to the same weights.
+//! * Padding of the last batch does not count: a loss is a [`Mean`](halite_nn::Mean) of weighted
+//!   sums.
+//! * A loss or metric that is not finite ends the run, with its name and step.
+//! * [Callbacks](Callback) and [loggers](Logger) never make a step wait for the device.
 //! * Nothing here knows which accelerator it runs on.
 #![forbid(unsafe_code)]
 

@@ -1,20 +1,20 @@
-//! Scaling the loss, so that gradients of `f16` are neither 0 nor infinite. Nothing is read back:
-//! the device decides.
+//! Dynamic loss scaling: keeps `f16` gradients from underflow and overflow. The device adapts the
+//! scale; nothing is read back.
 
 use halite_core::{DType, LossScale, TensorType, Tree};
 use halite_ir::Reduction;
 use halite_nn::{Mean, Tensor, Trace};
 
-/// The metric that shows the factor in the table of a run.
+/// Name of the metric that reports the scale.
 pub(crate) const LOSS_SCALE: &str = "loss_scale";
 
-/// The factor never grows beyond this: scaled losses stay finite in `f32`.
+/// Largest scale: scaled losses stay finite in `f32`.
 const MOST: f64 = (1u64 << 32) as f64;
 
-/// The factor on the loss, as part of a run's state.
+/// Loss scale, as part of the training state.
 #[derive(Clone, Debug, Tree)]
 pub struct Scaling<L> {
-    /// What the loss is multiplied by: an `f32` scalar, a power of two.
+    /// Factor of the loss: an `f32` scalar, a power of two.
     pub factor: L,
     /// Steps since it changed, all with finite gradients: a `u32` scalar.
     pub good_steps: L,
@@ -31,7 +31,7 @@ impl<L> Scaling<L> {
 }
 
 impl<'t> Scaling<Tensor<'t>> {
-    /// Before the first step.
+    /// The scale before the first step.
     pub(crate) fn first(cx: &'t Trace, rule: LossScale) -> Self {
         let factor = cx.scalar(f64::from(rule.first).exp2(), DType::F32);
         Scaling {
@@ -40,24 +40,23 @@ impl<'t> Scaling<Tensor<'t>> {
         }
     }
 
-    /// The loss to take gradients of.
+    /// Scales the loss.
     pub(crate) fn scale(&self, loss: Tensor<'t>) -> Tensor<'t> {
         loss * self.factor.convert(loss.dtype())
     }
 
-    /// A gradient of the scaled loss as one of the loss.
+    /// Divides a gradient of the scaled loss by the scale.
     pub(crate) fn unscale(&self, gradient: Tensor<'t>) -> Tensor<'t> {
         gradient / self.factor.convert(gradient.dtype())
     }
 
-    /// Whether a step with these gradients may change anything. When the factor is down to 1 it
-    /// may, whatever they are: they are not infinite because of it, and a model that has diverged
-    /// is to be told of.
+    /// Returns true if the step may update the state. At a scale of 1 it may even with gradients that
+    /// are not finite: the scale is not the cause then, and the divergence must be reported.
     pub(crate) fn accepts(&self, finite: Tensor<'t>) -> Tensor<'t> {
         finite.or(self.factor.le(1.0))
     }
 
-    /// After a step.
+    /// The scale after a step.
     pub(crate) fn next(&self, finite: Tensor<'t>, rule: LossScale) -> Self {
         let good_steps = self.good_steps + 1;
         let grows = good_steps.ge(f64::from(rule.growth_interval));
@@ -70,13 +69,13 @@ impl<'t> Scaling<Tensor<'t>> {
         }
     }
 
-    /// The factor as a metric.
+    /// The scale as a metric.
     pub(crate) fn metric(&self) -> Mean<'t> {
         Mean::of(self.factor)
     }
 }
 
-/// Whether all elements of all of these are finite: a `bool` scalar.
+/// Computes a `bool` scalar: true if all elements of all tensors are finite.
 pub(crate) fn all_finite<'t>(cx: &'t Trace, tensors: &[Tensor<'t>]) -> Tensor<'t> {
     let of_one = |tensor: &Tensor<'t>| {
         tensor

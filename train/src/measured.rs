@@ -1,11 +1,11 @@
-//! Measurements of the process that trained last, kept in checkpoints: a resume of a finished run
-//! reports them again.
+//! Measurements of the process that trained last. Checkpoints have them, so that a resume of a
+//! finished run reports them again.
 
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Exact;
 
-/// What a report says of steps that were done before this process.
+/// Measurements of training steps, as a report has them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Measured {
     /// Training metrics of the last finished epoch, by name.

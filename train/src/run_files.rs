@@ -1,4 +1,4 @@
-//! Opening the directory of a run: what is there, and what becomes of it.
+//! Opening the directory of a run.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ pub(crate) const PLOT: &str = "metrics.svg";
 pub(crate) const REPORT: &str = "report.json";
 const CHECKPOINTS: &str = "checkpoints";
 
-/// How many of the newest checkpoints are kept, besides the best.
+/// Number of newest checkpoints that are kept, besides the best one.
 const KEEP: usize = 2;
 
 /// The directory of a run, open for writing.
@@ -86,11 +86,11 @@ pub(crate) fn open(
     Ok(Some((RunFiles { dir, store, csv }, saved)))
 }
 
-/// Makes room for a new run, where there is no checkpoint: `--out .` destroys nothing.
+/// Prepares a directory without checkpoints for a new run. Files of others are moved aside.
 fn clear(dir: &Path, was_run: bool) -> Result<()> {
     let there = |name: &str| dir.join(name).symlink_metadata().is_ok();
     if was_run && !there(REPORT) && !CsvLog::has_several_epochs(&dir.join(TABLE)) {
-        // A run killed before its first checkpoint, whose table the new one replaces too.
+        // A run was killed before its first checkpoint; its table is replaced too.
         let plot = dir.join(PLOT);
         if there(PLOT) && plot.is_file() {
             fs::remove_file(&plot)
@@ -108,7 +108,7 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
             .map_err(|error| files::failed("fit", "move aside", &path, &error))?;
         if let Some(aside) = moved {
             halite_core::warning!(
-                "{} is not of this run; it is moved to {}",
+                "{} does not belong to this run; it is moved to {}",
                 path.display(),
                 aside.display()
             );
@@ -117,7 +117,7 @@ fn clear(dir: &Path, was_run: bool) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a process that was killed while it replaced `path` left.
+/// Removes the leftover of a process that was killed while it replaced `path`.
 fn remove_temporary(path: &Path) -> Result<()> {
     let temporary = files::temporary_of(path);
     if temporary
@@ -130,14 +130,14 @@ fn remove_temporary(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A run that would overwrite another's checkpoints is refused before it trains for hours.
+/// Rejects a new run that would overwrite the checkpoints of another.
 fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<RunPosition>)]) -> Result<()> {
     if let Some(step) = folders
         .iter()
         .find_map(|(_, position)| Some(position.as_ref().ok()?.step))
     {
         let message = format!(
-            "{} holds a run already, at step {step}; go on with it (`resume`, --resume), or use another directory (`out`, --out)",
+            "{} already contains a run, at step {step}; resume it (`resume`, --resume), or use another directory (`out`, --out)",
             dir.display()
         );
         return Err(Error::invalid("fit", message));
@@ -152,8 +152,8 @@ fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<RunPosition>)]) ->
         return Ok(());
     }
     let message = format!(
-        "{} holds a run already, and none of its checkpoints can be used:{problems}\n\
-         Use another directory (`out`, --out), move the checkpoints away to start anew, or repair one for --resume",
+        "{} already contains a run, and none of its checkpoints can be used:{problems}\n\
+         Use another directory (`out`, --out), move the checkpoints away to start again, or repair one for --resume",
         dir.display()
     );
     Err(Error::invalid("fit", message))

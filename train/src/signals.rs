@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP ask a run to stop; the loop looks at a flag between steps and while
-//! it waits, saves, and ends.
+//! Stop requests from Ctrl-C, SIGTERM and SIGHUP. They set a flag, which the training loop checks
+//! between steps and while it waits.
 
 use std::sync::{
     Arc, OnceLock,
@@ -14,13 +14,13 @@ use signal_hook::{
     low_level::unregister,
 };
 
-/// What a shell expects of a program that Ctrl-C ended.
+/// Exit code of a program that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 const ASKED: usize = 1;
 const BY_INTERRUPT: usize = 2;
 const BY_TERMINATE: usize = 3;
 const BY_HANGUP: usize = 4;
-/// The signals that ask a run to stop, and what each is in a [`StopFlag`].
+/// The signals that ask a run to stop, with their values in a [`StopFlag`].
 const SIGNALS: &[(i32, usize)] = &[
     (SIGINT, BY_INTERRUPT),
     (SIGTERM, BY_TERMINATE),
@@ -28,7 +28,7 @@ const SIGNALS: &[(i32, usize)] = &[
     (signal_hook::consts::SIGHUP, BY_HANGUP),
 ];
 
-/// Why a run stops before its end.
+/// Reason for which a run stops before its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum StopReason {
@@ -38,7 +38,7 @@ pub enum StopReason {
     Callback,
     /// Ctrl-C, or SIGINT from elsewhere.
     Interrupt,
-    /// SIGTERM: a scheduler or a service manager wants the process to end.
+    /// SIGTERM: a scheduler or a service manager ends the process.
     Terminate,
     /// SIGHUP: the terminal was closed, or the connection to it was lost.
     Hangup,
@@ -57,7 +57,7 @@ impl StopReason {
     }
 }
 
-/// Says to a loop that it is to stop. Clones are the same flag. Looking at it is one atomic load.
+/// Flag that requests a training loop to stop. Clones share it. Checking it is one atomic load.
 ///
 /// ```
 /// use halite_train::signals::{StopFlag, StopReason};
@@ -72,25 +72,25 @@ impl StopReason {
 pub struct StopFlag(Arc<AtomicUsize>);
 
 impl StopFlag {
-    /// One that is not set.
+    /// Returns a flag that is not set.
     pub fn new() -> Self {
         StopFlag::default()
     }
 
     /// Sets it.
     pub fn stop(&self) {
-        // Which signal came first stays.
+        // The first reason is kept.
         let _ = self
             .0
             .compare_exchange(0, ASKED, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Whether it is set.
+    /// Returns true if it is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Why it is set, if it is.
+    /// The reason for which it was set.
     pub fn reason(&self) -> Option<StopReason> {
         match self.0.load(Ordering::SeqCst) {
             0 => None,
@@ -105,10 +105,10 @@ impl StopFlag {
 /// While it lives, SIGINT, SIGTERM and SIGHUP set a [`StopFlag`] instead of ending the process.
 ///
 /// A second SIGINT ends the process at once, with status 130. When the last of them is dropped, the
-/// signals do again what they do by default, unless the program handled them itself before.
+/// signals have their default action again, unless the program handled them itself before.
 ///
-/// A signal that was ignored when the first of them was made, as below `nohup` or in the background
-/// of a shell script, stays ignored. Only Linux tells which those are.
+/// A signal that was ignored when the first of them was made, as under `nohup` or in the background
+/// of a shell script, stays ignored. Only Linux reports which those are.
 #[derive(Debug)]
 pub struct Interrupts {
     flag: StopFlag,
@@ -117,7 +117,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Begins to watch for the signals.
+    /// Starts to watch for the signals.
     ///
     /// # Errors
     /// If the system refuses.
@@ -125,10 +125,10 @@ impl Interrupts {
         Self::watch(StopFlag::new())
     }
 
-    /// As [`install`](Self::install), with a flag that others may set too.
+    /// [`install`](Self::install) with the caller's flag.
     ///
     /// # Errors
-    /// As [`install`](Self::install).
+    /// Those of [`install`](Self::install).
     pub fn watch(flag: StopFlag) -> Result<Self> {
         let refused = |error: std::io::Error| {
             Error::new(
@@ -140,7 +140,7 @@ impl Interrupts {
         };
         let default = Defaults::get().map_err(refused)?;
         default.suspend();
-        // From here on, dropping it undoes what was done.
+        // From here on, dropping it undoes the changes.
         let mut interrupts = Interrupts {
             flag,
             actions: Vec::new(),
@@ -175,7 +175,7 @@ impl Interrupts {
         self.flag.clone()
     }
 
-    /// The signal that came, if one did.
+    /// The reason for which the flag is set, if it is.
     pub fn reason(&self) -> Option<StopReason> {
         self.flag.reason()
     }
@@ -183,7 +183,7 @@ impl Interrupts {
 
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        // First, so that no signal falls between and is swallowed.
+        // First, so that no signal is lost in between.
         self.default.resume();
         for action in self.actions.drain(..) {
             unregister(action);

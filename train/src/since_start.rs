@@ -1,11 +1,11 @@
-//! How long this process has been running.
+//! Age of this process.
 
 use std::{fs, time::Duration};
 
 /// Time since this process was started, to a hundredth of a second, program loading included.
-/// `None` where the system does not say (elsewhere than on Linux).
+/// `None` where the system does not provide it (other than Linux).
 pub(crate) fn since_start() -> Option<Duration> {
-    // The kernel counts in hundredths of a second for everybody, whatever it uses itself.
+    // The kernel reports in hundredths of a second, whatever its own clock rate.
     const TICKS: f64 = 100.0;
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // The program's name is in parentheses, and may have any character in it. The start is the 22nd

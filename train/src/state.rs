@@ -1,4 +1,4 @@
-//! Everything a run needs to go on: parameters, optimizer slots, step, random key.
+//! The training state: parameters, optimizer slots, step, random key.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use halite_nn::optim::Slots;
 
 use crate::Scaling;
 
-/// Everything that a training step changes.
+/// State that a training step updates.
 pub struct State<F: Family, S: Family, L> {
-    /// Parameters, and what else the model keeps (running statistics).
+    /// Parameters and other arrays of the model, such as running statistics.
     pub model: F::Of<L>,
-    /// What the optimizer keeps for each parameter.
+    /// Optimizer state of each parameter.
     pub slots: Slots<F, S, L>,
     /// Updates made so far: a `u32` scalar.
     pub step: L,
-    /// The key that every step's random numbers come from: `u32[2]`.
+    /// Key of the random numbers of every step: `u32[2]`.
     pub key: L,
-    /// The factor on the loss, under a policy that has one.
+    /// Loss scale, if the precision policy has one.
     pub scale: Option<Scaling<L>>,
 }
 

@@ -1,9 +1,9 @@
-//! What a user writes to train a model.
+//! The traits of tasks: training and inference.
 
 use halite_core::tree::Family;
 use halite_nn::{Mean, Trace, Traced};
 
-/// A model, the batches it learns from, and what is to become small.
+/// A model, its batches, and the loss to minimize.
 ///
 /// ```
 /// use halite_core::tree::{Leaf, Tree};
@@ -32,11 +32,11 @@ pub trait Task: Send + Sync + 'static {
     type Model: Family;
 
     /// A batch: `Labeled<()>`. Its leaves are the fields of the dataset, in order, and then, if
-    /// there is one more leaf, the weight of each sample, `f32[batch]`: 0 for samples that only
-    /// fill up the last batch.
+    /// there is one more leaf, the weight of each sample, `f32[batch]`: 0 for the padding of the
+    /// last batch.
     type Batch: Family<Of<()>: Default>;
 
-    /// The loss of a batch, traced. Metrics are reported with [`cx.metric`](Trace::metric).
+    /// Computes the loss of a batch. [`cx.metric`](Trace::metric) reports further metrics.
     ///
     /// It is called for training and for validation; [`cx.is_training`](Trace::is_training) tells
     /// them apart.
@@ -48,12 +48,12 @@ pub trait Task: Send + Sync + 'static {
     ) -> Mean<'t>;
 }
 
-/// A task whose model can be asked, not only scored.
+/// A task that supports inference.
 pub trait Predict: Task {
-    /// What it answers for a batch; the first dimension of every leaf counts the samples.
+    /// Output for a batch, with the samples along the first dimension of every leaf.
     type Output: Family;
 
-    /// The answer for a batch, traced in evaluation mode.
+    /// Computes the output for a batch, in evaluation mode.
     fn predict<'t>(
         &self,
         cx: &'t Trace,

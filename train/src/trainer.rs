@@ -1,4 +1,4 @@
-//! The trainer: what to run on, how long, where to write; and fitting, validating, predicting.
+//! The trainer: its builder, and `fit`, `validate` and `predict`.
 
 use std::{
     panic::Location,
@@ -29,7 +29,7 @@ use crate::{
     waits::{Limits, NextBatch, next_batch, wait},
 };
 
-/// Trains models. Make one with [`Trainer::builder`]; the same trainer can fit many models.
+/// Trains models. [`Trainer::builder`] makes one; the same trainer can fit many models.
 #[derive(Clone, Debug)]
 pub struct Trainer {
     pub(crate) client: Client,
@@ -42,7 +42,7 @@ pub struct Trainer {
     pub(crate) loggers: Vec<Shared<dyn Logger + Send>>,
 }
 
-/// Puts a [`Trainer`] together.
+/// Builder of a [`Trainer`].
 #[derive(Clone, Debug)]
 pub struct TrainerBuilder {
     client: Client,
@@ -83,10 +83,10 @@ impl TrainerBuilder {
         label: impl Into<String> => Some(label.into());
     }
 
-    /// A property that the trainer does not know and that changes the result: a part of the model
-    /// that has no array, a setting of the data. A run does not resume from a checkpoint with
-    /// another value, unless [that is allowed](Self::allow_changes). Errors name it as it is given
-    /// here, so that a command line gives the option: `--dropout`.
+    /// Adds a property of the run that changes the result and that the trainer does not know: a
+    /// part of the model without arrays, a setting of the data. A run does not resume from a
+    /// checkpoint with another value, unless the [change is allowed](Self::allow_changes). Errors
+    /// name the property as it is given here; a command line gives its flag: `--dropout`.
     ///
     /// The trainer itself compares the seed, the batch size, the number of samples,
     /// [digests](Dataset::digest) of the data, the clipping of gradients, the optimizer (its
@@ -98,8 +98,9 @@ impl TrainerBuilder {
         self
     }
 
-    /// Properties that may differ from those of the checkpoint that the run resumes from, by the
-    /// names that the refusal gives; `all` for any. Arrays of another model are always refused.
+    /// Allows these properties to differ from those of the checkpoint that the run resumes from.
+    /// The names are those in the error; `all` allows any. Arrays of another model are always
+    /// rejected.
     pub fn allow_changes<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.options
             .allow_changes
@@ -107,15 +108,15 @@ impl TrainerBuilder {
         self
     }
 
-    /// The devices to train on. Default: the first; with a [mesh](Self::mesh), as many as it has.
+    /// Sets the devices to train on. Default: the first; with a [mesh](Self::mesh), as many as it has.
     pub fn devices(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         self.devices = Some(devices.into_iter().collect());
         self
     }
 
-    /// The devices as a grid with named axes, `[("data", 2), ("model", 4)]`; as many of the
+    /// Arranges the devices as a mesh with named axes, `[("data", 2), ("model", 4)]`; as many of the
     /// [devices](Self::devices) as the sizes multiply to, in row-major order. Default: one axis
-    /// with all devices, the one that the strategy splits over.
+    /// with all devices, over which the strategy shards.
     pub fn mesh<N: Into<Arc<str>>>(mut self, axes: impl IntoIterator<Item = (N, usize)>) -> Self {
         self.mesh = Some(
             axes.into_iter()
@@ -125,15 +126,15 @@ impl TrainerBuilder {
         self
     }
 
-    /// How parameters, what the optimizer keeps of them, and batches lie over the mesh. Default:
+    /// Sets the sharding of parameters, optimizer state and batches over the mesh. Default:
     /// data parallel.
     pub fn strategy(mut self, strategy: Strategy) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// A flag that others may set to stop the run, as Ctrl-C does: it saves a checkpoint and
-    /// returns. The signals set it too, and it stays set.
+    /// Sets a flag with which other threads stop the run, as Ctrl-C does: it saves a checkpoint and
+    /// returns. The signals set the flag too, and it stays set.
     pub fn stop_flag(mut self, stop: &StopFlag) -> Self {
         self.stop = Some(stop.clone());
         self
@@ -153,14 +154,16 @@ impl TrainerBuilder {
         self
     }
 
-    /// All options at once.
+    /// Sets all options at once.
     pub fn options(mut self, options: TrainerOptions) -> Self {
         self.options = options;
         self
     }
 
+    /// Builds the trainer.
+    ///
     /// # Errors
-    /// If an option has a value that cannot work, naming it; if there is no such device.
+    /// The option with an invalid value, or the device that does not exist.
     pub fn build(self) -> Result<Trainer> {
         self.options.check()?;
         let mesh = Arc::new(self.on_devices()?);
@@ -183,7 +186,7 @@ impl TrainerBuilder {
                 format!("parts, {sharding}")
             };
             let message = format!(
-                "`batch_size` {batch_size} does not divide among {parts} {over}; {would_do} would"
+                "`batch_size` {batch_size} is not divisible by {parts} {over}; {would_do} would be"
             );
             return Err(Error::invalid("trainer", message));
         }
@@ -214,10 +217,7 @@ impl TrainerBuilder {
         {
             return Err(Error::invalid(
                 "trainer",
-                format!(
-                    "there is no device {}: this process has {local:?}",
-                    missing.0
-                ),
+                format!("unknown device {}; this process has {local:?}", missing.0),
             ));
         }
         if self.devices.as_ref().is_some_and(Vec::is_empty) {
@@ -234,7 +234,7 @@ impl TrainerBuilder {
                     .ok_or_else(|| {
                         Error::invalid(
                             "trainer",
-                            format!("{:?} has no device that this process can use", self.client),
+                            format!("{:?} has no device for this process", self.client),
                         )
                     }),
                 Some([device]) => Ok(Mesh::single(*device)),
@@ -257,8 +257,7 @@ impl TrainerBuilder {
             .iter()
             .try_fold(1usize, |product, (_, size)| product.checked_mul(*size));
         let devices = self.devices.as_ref().unwrap_or(&local);
-        // Of devices that nobody chose the first are taken; those that somebody chose are all to be
-        // used.
+        // The first devices are the default; devices that were chosen are all used.
         let taken = if self.devices.is_none() {
             wanted.unwrap_or(usize::MAX).min(devices.len())
         } else {
@@ -271,11 +270,11 @@ impl TrainerBuilder {
 /// Mean of each metric over a dataset, by name; the loss is among them.
 pub type MetricValues = Vec<(Arc<str>, f64)>;
 
-/// What a model answers for a whole dataset.
+/// Outputs of a model for a whole dataset.
 pub type Answers<K> = <<K as Predict>::Output as Family>::Of<HostArray>;
 
 impl Trainer {
-    /// A trainer on these devices, with defaults for everything.
+    /// Returns a builder with the default options.
     pub fn builder(client: &Client) -> TrainerBuilder {
         TrainerBuilder {
             client: client.clone().measured(),
@@ -294,17 +293,17 @@ impl Trainer {
         &self.mesh
     }
 
-    /// How parameters and batches lie over the mesh.
+    /// The sharding strategy of parameters and batches.
     pub fn strategy(&self) -> &Strategy {
         &self.strategy
     }
 
-    /// Which element types its programs compute in.
+    /// The precision policy of its programs.
     pub fn precision(&self) -> DTypePolicy {
         self.precision
     }
 
-    /// What it does.
+    /// Its options.
     pub fn options(&self) -> &TrainerOptions {
         &self.options
     }
@@ -313,13 +312,13 @@ impl Trainer {
     ///
     /// Ctrl-C, SIGTERM, SIGHUP and the [stop flag](TrainerBuilder::stop_flag) save a checkpoint and
     /// return with [`Report::interrupted`](crate::Report) set. Before the first step there is
-    /// nothing to save: the result is an error of the kind
-    /// [`Cancelled`](halite_core::ErrorKind::Cancelled) then.
+    /// nothing to save, and the result is an error of the kind
+    /// [`Cancelled`](halite_core::ErrorKind::Cancelled).
     ///
     /// # Errors
-    /// All mistakes of the task's code at once; what the compiler says; a loss or metric that is
+    /// All mistakes of the task's code at once; an error of the compiler; a loss or metric that is
     /// not finite, with its name and step; a sample that cannot be read; a directory that cannot be
-    /// written.
+    /// written; an error of a callback.
     #[track_caller]
     pub fn fit<K: Task, O: Optimizer>(
         &self,
@@ -351,11 +350,11 @@ impl Trainer {
         Fit::new(self, inputs)?.fit()
     }
 
-    /// Scores `model` on every sample of `dataset`, exactly: the samples that fill up the last
-    /// batch do not count.
+    /// Computes the metrics of `model` over every sample of `dataset`, exactly: padding of the last
+    /// batch does not count.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit).
+    /// Those of [`fit`](Self::fit).
     #[track_caller]
     pub fn validate<K: Task>(
         &self,
@@ -375,10 +374,10 @@ impl Trainer {
         .precision(self.precision)
         .of_line(Location::caller());
         let scores = self.score::<K>(&program, &metrics, model, &loader, &|| false)?;
-        Ok(scores.expect("nobody asks it to stop"))
+        Ok(scores.expect("it is never asked to stop"))
     }
 
-    /// Scores `model` on what `loader` gives; `None` if it is asked to stop on the way.
+    /// Computes the metrics of `model` over one pass of `loader`; `None` if it is asked to stop first.
     pub(crate) fn score<K: Task>(
         &self,
         program: &Evaluate<K>,
@@ -408,7 +407,7 @@ impl Trainer {
             in_flight.push(number, &window.0, stop)?;
         }
         let scores = window.0.fetch()?;
-        let name = || "the scores of the validation data".to_string();
+        let name = || "the validation metrics".to_string();
         match wait(name, in_flight.limits(), stop, |slice| {
             scores.wait_ready(slice).then_some(())
         })? {
@@ -417,11 +416,11 @@ impl Trainer {
         }
     }
 
-    /// What `model` answers for every sample of `dataset`, in order: one array per leaf of the
-    /// output, whose first dimension counts the samples.
+    /// Runs inference on every sample of `dataset`, in order. Returns one array per leaf of the
+    /// output, with the samples along its first dimension.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit).
+    /// Those of [`fit`](Self::fit).
     #[track_caller]
     pub fn predict<K: Predict>(
         &self,
@@ -448,7 +447,7 @@ impl Trainer {
             for (all, array) in answers.iter_mut().zip(output.leaves()) {
                 if array.ty().dims().first() != Some(&batch_size) {
                     let message = format!(
-                        "an output is {}; its first dimension must count the {batch_size} samples",
+                        "an output is {}; its first dimension must be the batch of {batch_size} samples",
                         array.ty()
                     );
                     return Err(Error::invalid("predict", message));
@@ -468,7 +467,7 @@ impl Trainer {
         Ok(shape.rebuild(arrays))
     }
 
-    /// Every sample once, in the dataset's order.
+    /// A loader of every sample once, in the dataset's order.
     fn in_order<K: Task>(&self, dataset: impl Dataset + 'static) -> Result<Loader> {
         let batch_size = self.options.batch_size;
         let loader = Loader::new(dataset, self.padded())?;
@@ -479,8 +478,9 @@ impl Trainer {
         let samples = loader.dataset().len();
         if leaves == fields && !samples.is_multiple_of(batch_size) {
             let message = format!(
-                "{samples} samples do not divide into batches of {batch_size}, and the task's batch has no leaf for the weights \
-                 that leave out what fills the last one; add a leaf after the {fields} fields, and use it in `Mean::weighted`"
+                "{samples} samples are not divisible by the batch size {batch_size}, and the task's \
+                 batch has no leaf for the weights that mask the padding of the last batch; add a \
+                 leaf after the {fields} fields, and use it in `Mean::weighted`"
             );
             return Err(Error::invalid("batch", message));
         }
@@ -515,7 +515,7 @@ impl Trainer {
         batch.into_tree(&<K::Batch as Family>::Of::<()>::default())
     }
 
-    /// The identity of a run of this trainer. Data are digested only where something is saved.
+    /// The identity of a run of this trainer. Data are digested only if the run saves checkpoints.
     pub(crate) fn identity<O: Optimizer>(
         &self,
         [train, validation]: [&Loader; 2],
@@ -542,7 +542,7 @@ impl Trainer {
             optimizer: format!("{optimizer:#?}"),
             precision: self.precision.to_string(),
             epochs: *epochs,
-            // How the axes of a single device are named changes nothing.
+            // The names of the axes of a single device change nothing.
             mesh: if self.mesh.size() == 1 {
                 "1 device".into()
             } else {
@@ -559,7 +559,7 @@ impl Trainer {
         PendingIdentity::new(known, out.as_ref().map(|_| data))
     }
 
-    /// How the fields of a batch lie on the devices: by samples.
+    /// The sharding of the fields of a batch: by samples.
     fn batch_sharding(&self) -> Result<Arc<Sharding>> {
         Sharding::new(&self.mesh, self.strategy.batch_spec(&self.mesh))
     }
@@ -578,7 +578,7 @@ impl Trainer {
     }
 }
 
-/// What the first device of the mesh proposes.
+/// The default policy for the first device of the mesh.
 fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
     let devices = client.devices();
     let first = devices
@@ -591,7 +591,7 @@ fn default_precision(client: &Client, mesh: &Mesh) -> DTypePolicy {
 /// Batches uploaded ahead of the step.
 const PREFETCH: usize = 2;
 
-/// The error of a loader, with which data it is about.
+/// An error of a loader, with the name of its data.
 fn of_data(which: &str, error: &Error) -> Error {
     Error::new(error.kind(), format!("{which} data"), error.message())
 }

@@ -12,7 +12,7 @@ use halite_core::{
 };
 use halite_data::{DeviceBatch, Prefetch};
 
-/// How long to wait for one more of something (a step, a batch), by how long the others took.
+/// Limit of the wait for the next step or batch, derived from the time that others took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// The user's choice, [`TrainerOptions::wait_limit`](crate::TrainerOptions::wait_limit).
@@ -21,13 +21,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// A step that takes this many times as long as the longest before is taken for one that never
-    /// ends.
+    /// A step that takes this many times as long as the longest before is treated as hanging.
     const FACTOR: u32 = 20;
     /// Least limit: a suspended machine, a slow disk or other load can delay a step this long.
     const LEAST: Duration = Duration::from_secs(3600);
-    /// What a run may use to come to the end of its steps once it is asked to stop. Schedulers
-    /// often allow 30 s in all.
+    /// Time that a run may use to complete its steps once it is asked to stop. Schedulers often
+    /// allow 30 s in total.
     const GRACE: Duration = Duration::from_secs(20);
 
     pub(crate) fn new(chosen: Option<Duration>) -> Self {
@@ -37,12 +36,12 @@ impl Limits {
         }
     }
 
-    /// Takes into account one that `took` so long.
+    /// Records a step or batch that `took` this long.
     pub(crate) fn measured(&mut self, took: Duration) {
         self.longest = self.longest.max(Some(took));
     }
 
-    /// The longest wait for the next one. The first, of which nothing is known, may take a day.
+    /// Longest wait for the next one. The first may take a day.
     pub(crate) fn limit(&self) -> Duration {
         let measured = self.longest.map_or(default_limit(), |longest| {
             longest.saturating_mul(Self::FACTOR).max(Self::LEAST)
@@ -50,7 +49,7 @@ impl Limits {
         self.chosen.unwrap_or(measured)
     }
 
-    /// The longest wait once the run was asked to stop.
+    /// Longest wait once the run was asked to stop.
     pub(crate) fn grace(&self) -> Duration {
         let twice = self
             .longest
@@ -59,8 +58,8 @@ impl Limits {
     }
 }
 
-/// Waits for what a stop must not skip, such as the steps that are queued: as long as `limits` say,
-/// and from a request to stop on only for the [grace](Limits::grace).
+/// Waits for work that a stop must not skip, such as queued steps: within `limits`, and after a
+/// request to stop only for the [grace](Limits::grace) period.
 ///
 /// # Errors
 /// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded), naming the wait.
@@ -78,12 +77,12 @@ pub(crate) fn wait_also_when_stopped<T>(
         name(),
         limits.grace()
     );
-    let late = |error: Error| error.with_note("that was when the run had been asked to stop");
+    let late = |error: Error| error.with_note("the run had been asked to stop");
     let value = wait_until(name, limits.grace(), || false, poll).map_err(late)?;
     Ok(value.expect("this wait is not cancelled"))
 }
 
-/// Waits for one more of something; `None` if the run is asked to stop first.
+/// Waits within `limits`; `None` if the run is asked to stop first.
 ///
 /// # Errors
 /// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded), naming the wait.
@@ -93,25 +92,23 @@ pub(crate) fn wait<T>(
     stop: &dyn Fn() -> bool,
     poll: impl FnMut(Duration) -> Option<T>,
 ) -> Result<Option<T>> {
-    let late = |error: Error| {
-        error.with_note("a longer wait can be asked for (`wait_limit`, --wait-limit)")
-    };
+    let late = |error: Error| error.with_note("set a longer limit with `wait_limit`, --wait-limit");
     wait_until(name, limits.limit(), stop, poll).map_err(late)
 }
 
 /// Result of waiting for the next batch.
 pub(crate) enum NextBatch {
     Batch(DeviceBatch),
-    /// There are no more in this epoch.
+    /// The epoch has no more batches.
     End,
-    /// The run is asked to stop, and the batch is not there yet.
+    /// The run is asked to stop before the batch has arrived.
     Stopped,
 }
 
 /// Waits for the next batch of `data`, "training" or "validation".
 ///
 /// # Errors
-/// Why it cannot be had; [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded), naming the
+/// The error of reading or uploading it; [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded), naming the
 /// batch, if it is late.
 pub(crate) fn next_batch(
     data: &'static str,
@@ -150,7 +147,7 @@ mod tests {
     #[test]
     fn limits_follow_the_longest_step() {
         let mut limits = Limits::new(None);
-        // The first step may be one of ten hours.
+        // The first step may take ten hours.
         assert!(limits.limit() >= 20 * HOUR);
         limits.measured(Duration::from_millis(3));
         assert_eq!(limits.limit(), HOUR);

@@ -143,7 +143,7 @@ fn invalid_label_is_located() {
 fn divergence_is_distinguished_from_bad_data() {
     let error = fit(1e38, points(None, None), points(None, None));
     let cause =
-        "The batch of that step is finite, and every label is a class: the model has diverged";
+        "The batch of that step is finite, and every label is valid: the model has diverged";
     assert_says(
         &error,
         &[

@@ -497,11 +497,11 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
         ),
         (
             laid_out(trainer(), "dp+tp", [("data", 4), ("model", 2)]).batch_size(30),
-            "trainer: `batch_size` 30 does not divide among 4 parts, (data) on mesh(data=4, model=2); 28 and 32 would",
+            "trainer: `batch_size` 30 is not divisible by 4 parts, (data) on mesh(data=4, model=2); 28 and 32 would be",
         ),
         (
             trainer().devices(devices(8)).batch_size(30),
-            "trainer: `batch_size` 30 does not divide among 8 devices; 24 and 32 would",
+            "trainer: `batch_size` 30 is not divisible by 8 devices; 24 and 32 would be",
         ),
         (
             trainer()

@@ -250,13 +250,13 @@ fn resume_rejects_another_run_with_every_difference() {
     let error = error_of(trainer.fit(Arms, deeper, Adam::new(1e-3), spirals(SAMPLES), spirals(9)))
         .to_string();
     for part in [
-        "is of another run, 15 differences:",
+        "belongs to another run, 15 differences:",
         "clip_norm (--clip-norm): saved 0.5, given none",
         "optimizer (--learning-rate): saved Adam( ",
         "validation data (--data): saved sha256 ",
-        "`model.hidden.0.weight` is f32[2, 32] in the checkpoint, the model wants f32[2, 16]",
-        "`model.hidden.1.bias` is not in the checkpoint, the model wants f32[32]",
-        "`slots.hidden.0.bias.second` is f32[32] in the checkpoint, the model wants f32[16]",
+        "`model.hidden.0.weight` is f32[2, 32] in the checkpoint, the model has f32[2, 16]",
+        "`model.hidden.1.bias` is not in the checkpoint, the model has f32[32]",
+        "`slots.hidden.0.bias.second` is f32[32] in the checkpoint, the model has f32[16]",
     ] {
         assert!(error.contains(part), "`{part}` is not in: {error}");
     }
@@ -336,7 +336,7 @@ fn properties_are_compared_at_resume() {
     assert_eq!(fitted.report.resumed_from_step, Some(75));
     let error = error_of(fit(run(24).allow_changes(["corp"]), spirals(SAMPLES))).to_string();
     assert!(
-        error.contains("no property is called `corp`") && error.contains(" crop,"),
+        error.contains("unknown property `corp`") && error.contains(" crop,"),
         "{error}"
     );
     let error = trainer()

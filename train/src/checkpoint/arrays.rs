@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::manifest::{ArrayEntry, FileEntry, corrupt, hex};
 use crate::files;
 
-/// What the format allows for the header, in bytes.
+/// Largest header that the format allows, in bytes.
 const HEADER_LIMIT: u64 = 100_000_000;
 const BUFFER: usize = 1 << 20;
 
@@ -49,7 +49,7 @@ pub(super) fn split(
         .collect()
 }
 
-/// Writes `arrays` to a new file `name` in `folder`, down to the disk.
+/// Writes `arrays` to a new file `name` in `folder`, and flushes it to the disk.
 pub(super) fn write(
     folder: &Path,
     name: &str,

@@ -1,4 +1,4 @@
-//! Reading a directory of checkpoints: which there are, which is the newest and which the best.
+//! Listing of a directory of checkpoints, and the pointer to the best one.
 
 use std::{
     fs, io,
@@ -20,27 +20,27 @@ pub(super) const BEST: &str = "best.json";
 /// Start of the name of a checkpoint's folder.
 pub(super) const FOLDER: &str = "step-";
 
-/// Which checkpoint of a store is the best, and why.
+/// The best checkpoint of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
     /// Its folder.
     pub path: PathBuf,
     /// Its optimizer steps.
     pub step: u64,
-    /// The name of the metric that decided.
+    /// The metric by which it is the best.
     pub metric: String,
     /// The value of that metric.
     pub value: f64,
 }
 
-/// What `best.json` holds.
+/// Contents of `best.json`.
 #[derive(Deserialize, Serialize)]
 pub(super) struct BestPointer {
     pub(super) folder: String,
     pub(super) step: u64,
     pub(super) by: BestBy,
-    /// The sequence number of the checkpoint that came next: one that says of itself that it is the
-    /// best, and has this number or a higher one, was committed after this pointer.
+    /// Sequence number of the next checkpoint: one that claims to be the best, and has this number
+    /// or a higher one, was committed after this pointer.
     pub(super) before: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn scan(dir: &Path) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Newest first. Where in time a damaged one stood is not known; it comes first, so that it is
+/// Sorts the newest first. The age of damaged ones is unknown; they come first, so that they are
 /// reported.
 pub(super) fn newest_first(mut found: Vec<Found>) -> Vec<Found> {
     found.sort_by_key(|found| {
@@ -99,9 +99,8 @@ pub(super) fn is_folder_name(name: &str) -> bool {
     }
 }
 
-/// The checkpoint that was marked last, or one committed after that which says of itself that it is
-/// the best: a kill may come between the two writes. With a damaged pointer, the newest that says
-/// so.
+/// The checkpoint that was marked last, or one committed later that claims to be the best: a run may
+/// be killed between the two writes. With a damaged pointer, the newest one with the claim.
 pub(super) fn read_best(dir: &Path) -> Result<Option<Best>> {
     let pointer = match read_pointer(dir) {
         Ok(pointer) => pointer,
@@ -123,8 +122,8 @@ pub(super) fn read_best(dir: &Path) -> Result<Option<Best>> {
     Ok(claim.or(pointer.map(marked)))
 }
 
-/// The newest checkpoint that says of itself that it is the best, of those with the sequence number
-/// `from` or a higher one.
+/// The newest checkpoint that claims to be the best, of those with a sequence number of at least
+/// `from`.
 pub(super) fn claimed_best(dir: &Path, from: u64) -> Result<Option<Best>> {
     Ok(newest_first(scan(dir)?).into_iter().find_map(|found| {
         let manifest = found
@@ -162,7 +161,7 @@ pub(super) fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
             pointer.folder
         )));
     }
-    // Someone may have removed the checkpoint itself.
+    // The checkpoint itself may have been removed.
     Ok(dir
         .join(&pointer.folder)
         .try_exists()
@@ -170,8 +169,8 @@ pub(super) fn read_pointer(dir: &Path) -> Result<Option<BestPointer>> {
         .then_some(pointer))
 }
 
-/// The error of a resume that meets a checkpoint which may be whole and cannot be read; `other` is
-/// one that can.
+/// The error of a resume from a checkpoint that cannot be read but may be intact; `other` is one
+/// that can be read.
 pub(super) fn unreadable(path: &Path, error: &Error, other: Option<&Path>) -> Error {
     let choice = match other {
         Some(other) => {
@@ -203,8 +202,8 @@ pub(super) fn is_same_dir(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Returns a sequence number higher than that of every existing checkpoint. Those of manifests that
-/// cannot be read are not known: far more than a run ever saves is left for each.
+/// Returns a sequence number higher than that of every existing checkpoint. The numbers of manifests
+/// that cannot be read are unknown: a gap is left for each, larger than a run ever uses.
 pub(super) fn next_sequence(found: &[Found]) -> u64 {
     let newest = found
         .iter()

@@ -17,14 +17,14 @@ use crate::{files, loggers::format_seconds};
 /// Name of the lock file.
 pub(crate) const LOCK: &str = ".lock";
 
-/// An advisory lock on the directory. The system lets go of it when the process ends, however it
-/// ends.
+/// Advisory lock on the directory. The system releases it when the process ends, also if it is
+/// killed.
 #[derive(Debug)]
 pub(super) struct Lock(
     #[expect(dead_code, reason = "the lock lives as long as the file is open")] File,
 );
 
-/// Who holds a lock, as the lock file says.
+/// Holder of a lock, as recorded in the lock file.
 #[derive(Deserialize, Serialize)]
 struct Holder {
     process: u32,
@@ -61,12 +61,12 @@ pub(super) fn lock(dir: &Path) -> Result<Lock> {
             );
             return Err(Error::new(ErrorKind::Unavailable, OP, message));
         }
-        // Some network file systems have no locks; one run at a time is then the user's care.
+        // Some network file systems have no locks; the user must run one process at a time then.
         Err(TryLockError::Error(error)) => {
             halite_core::warning!("cannot lock {}: {error}", path.display())
         }
     }
-    // What it says is for people: a disk that is full does not keep a run from resuming.
+    // The contents are only informative: a full disk must not prevent a resume.
     if let Err(error) = Holder::this_process().write(&mut file) {
         tracing::debug!("cannot write {}: {error}", path.display());
     }

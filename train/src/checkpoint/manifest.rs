@@ -1,5 +1,4 @@
-//! The manifest of a checkpoint and the marker that commits it. What is read here is checked before
-//! it is believed.
+//! The manifest of a checkpoint and the marker that commits it. Everything read is validated.
 
 use std::{collections::HashSet, fmt::Write as _, path::Path};
 
@@ -14,7 +13,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 pub(super) const COMMIT: &str = "COMMIT";
 const FORMAT: &str = "halite checkpoint";
 const VERSION: u32 = 1;
-/// A million arrays and a few megabytes of the trainer's own values fit easily.
+/// Enough for a million arrays and several megabytes of metadata.
 const MANIFEST_LIMIT: u64 = 256 << 20;
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -22,13 +21,13 @@ const MANIFEST_LIMIT: u64 = 256 << 20;
 pub(super) struct Manifest {
     format: String,
     version: u32,
-    /// The version of halite that wrote it, for people.
+    /// Version of halite that wrote it, for information.
     halite: String,
-    /// Counts the checkpoints of a store: the highest is the newest, whatever its step.
+    /// Sequence number in the store: the highest is the newest, whatever its step.
     pub(super) sequence: u64,
     pub(super) position: RunPosition,
     pub(super) seed: u64,
-    /// Here too, and not only in the pointer beside it: that is committed with the arrays.
+    /// Also here, in addition to the pointer, because this is committed with the arrays.
     pub(super) best: Option<BestBy>,
     pub(super) arrays: Vec<ArrayEntry>,
     pub(super) files: Vec<FileEntry>,
@@ -40,7 +39,7 @@ pub(super) struct Manifest {
 #[serde(deny_unknown_fields)]
 pub(super) struct BestBy {
     pub(super) metric: String,
-    /// For people.
+    /// For readers of the file.
     value: String,
     #[serde(with = "exact_f64")]
     pub(super) bits: f64,
@@ -75,7 +74,7 @@ pub(super) struct FileEntry {
     pub(super) sha256: String,
 }
 
-/// What is put into a [`Manifest`] when it is written.
+/// Arguments of [`Manifest::new`].
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) sequence: u64,
@@ -87,7 +86,8 @@ pub(super) struct Contents {
     pub(super) metadata: serde_json::Value,
 }
 
-/// What a manifest is, which is read first: a later version is not reported as a strange field.
+/// Format and version, which are read first: a later version must not be reported as an unknown
+/// field.
 #[derive(Deserialize)]
 struct Heading {
     format: String,
@@ -98,7 +98,7 @@ impl Heading {
     fn check(&self) -> Result<()> {
         if self.format != FORMAT {
             return Err(corrupt(format!(
-                "{MANIFEST} has the format `{}`, want `{FORMAT}`",
+                "{MANIFEST} has the format `{}`, expected `{FORMAT}`",
                 self.format
             )));
         }
@@ -113,7 +113,7 @@ impl Heading {
     }
 }
 
-/// The version that the first line of a marker names.
+/// The version in the first line of a marker.
 fn marked_version(marker: &[u8]) -> Option<u32> {
     let first = marker.split(|&byte| byte == b'\n').next()?;
     std::str::from_utf8(first)
@@ -153,8 +153,7 @@ impl Manifest {
     /// Its text.
     ///
     /// # Errors
-    /// If [`parse`](Self::parse) would refuse it: the trainer's own values may be too large or too
-    /// deeply nested.
+    /// If [`parse`](Self::parse) would reject it: the metadata may be too large or too deeply nested.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .expect("a manifest has only string keys and plain values");
@@ -170,7 +169,7 @@ impl Manifest {
             Ok(_) => Ok(bytes),
             Err(error) => {
                 let message = format!(
-                    "what is to be saved could not be read again: {}",
+                    "the checkpoint could not be read again: {}",
                     error.message()
                 );
                 Err(Error::invalid("checkpoint", message))
@@ -181,13 +180,13 @@ impl Manifest {
     /// Reads the manifest of the checkpoint in `folder`, if its marker commits it.
     ///
     /// # Errors
-    /// If the marker or the manifest is missing, or is not what it should be.
+    /// If the marker or the manifest is missing or invalid.
     pub(super) fn read(folder: &Path) -> Result<Self> {
         let marker = read(&folder.join(COMMIT), 1024)?;
         let bytes = read(&folder.join(MANIFEST), MANIFEST_LIMIT)?;
         if marker != commit_marker(&bytes) {
-            // A later format may have another marker. One damaged byte does not make both files say
-            // the same version.
+            // A later format may have another marker. One damaged byte cannot change the version in
+            // both files.
             if let (Some(version), Ok(heading)) = (
                 marked_version(&marker),
                 serde_json::from_slice::<Heading>(&bytes),
@@ -206,7 +205,7 @@ impl Manifest {
     /// Reads a manifest from its text.
     ///
     /// # Errors
-    /// If it is of another format or version, or a name, type or range in it cannot be.
+    /// If it has another format or version, or an invalid name, type or range.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         let not_json = |error: serde_json::Error| corrupt(format!("{MANIFEST}: {error}"));
         let heading: Heading = serde_json::from_slice(bytes).map_err(not_json)?;
@@ -268,7 +267,7 @@ impl ArrayEntry {
     }
 
     /// # Errors
-    /// If the element type is unknown or the size fits no machine.
+    /// If the element type is unknown or the size overflows.
     pub(super) fn ty(&self) -> Result<TensorType> {
         let unknown = || {
             corrupt(format!(
@@ -291,7 +290,7 @@ impl ArrayEntry {
     }
 }
 
-/// What the marker of a checkpoint with this manifest says.
+/// Contents of the marker of a checkpoint with this manifest.
 pub(super) fn commit_marker(manifest: &[u8]) -> Vec<u8> {
     format!(
         "{FORMAT} {VERSION}\n{MANIFEST} sha256 {}\n",
@@ -378,7 +377,7 @@ mod tests {
         let table: [(&dyn Fn(&mut serde_json::Value), &str); 11] = [
             (
                 &|m| m["format"] = "zip".into(),
-                "has the format `zip`, want `halite checkpoint`",
+                "has the format `zip`, expected `halite checkpoint`",
             ),
             (
                 &|m| m["version"] = 2.into(),

@@ -1,4 +1,4 @@
-//! A checkpoint that was read and found whole.
+//! A validated checkpoint.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -10,10 +10,10 @@ use halite_core::{Error, ErrorKind, HostArray, Result, TensorType};
 
 use super::{RunPosition, arrays, manifest::Manifest};
 
-/// How many differences from another model an error names.
+/// Number of differences that an error lists.
 const SHOWN: usize = 12;
 
-/// A checkpoint that was read and found whole: marker, manifest and every file are what they say.
+/// A checkpoint that was read and validated: marker, manifest and every file match.
 pub struct Saved {
     path: PathBuf,
     position: RunPosition,
@@ -27,8 +27,8 @@ impl Saved {
     /// Reads the checkpoint in `folder`.
     ///
     /// # Errors
-    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Io`] if any part of it is missing or is not what was
-    /// written.
+    /// [`ErrorKind::Corrupt`] or [`ErrorKind::Io`] if any part of it is missing or was
+    /// changed.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let saved = Manifest::read(folder).and_then(|manifest| Self::read_arrays(folder, manifest));
@@ -67,7 +67,7 @@ impl Saved {
         &self.path
     }
 
-    /// Where in the run it was taken.
+    /// Its position in the run.
     pub fn position(&self) -> RunPosition {
         self.position
     }
@@ -77,13 +77,12 @@ impl Saved {
         self.seed
     }
 
-    /// What the trainer put into it besides arrays.
+    /// Metadata of the trainer.
     pub fn metadata(&self) -> &serde_json::Value {
         &self.metadata
     }
 
-    /// Newer checkpoints that are not valid, each with the reason. Empty unless something was
-    /// damaged.
+    /// Newer checkpoints that are invalid, each with the reason.
     pub fn skipped(&self) -> &[String] {
         &self.skipped
     }
@@ -96,7 +95,7 @@ impl Saved {
     /// Takes one array out.
     ///
     /// # Errors
-    /// If there is none of this name, or it is of another type.
+    /// If no array has this name, or it has another type.
     pub fn take(&mut self, name: &str, ty: &TensorType) -> Result<HostArray> {
         let wanted = [(name.to_string(), ty.clone())];
         Ok(self.take_some(&wanted)?.remove(0))
@@ -112,8 +111,8 @@ impl Saved {
         self.take_checked(wanted, differences)
     }
 
-    /// How its arrays differ from the `wanted` ones, a line for each that is missing, of another
-    /// type, or not wanted.
+    /// Describes the differences from the `wanted` arrays: a line for each one that is missing, has
+    /// another type, or is not wanted.
     pub fn differences(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
         let names: HashSet<&str> = wanted.iter().map(|(name, _)| &**name).collect();
         let unwanted = self
@@ -143,10 +142,10 @@ impl Saved {
     fn missing(&self, wanted: &[(String, TensorType)]) -> Vec<String> {
         let difference = |(name, want): &(String, TensorType)| match self.arrays.get(name) {
             None => Some(format!(
-                "`{name}` is not in the checkpoint, the model wants {want}"
+                "`{name}` is not in the checkpoint, the model has {want}"
             )),
             Some(array) if array.ty() != want => Some(format!(
-                "`{name}` is {} in the checkpoint, the model wants {want}",
+                "`{name}` is {} in the checkpoint, the model has {want}",
                 array.ty()
             )),
             Some(_) => None,

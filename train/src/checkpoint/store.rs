@@ -29,10 +29,10 @@ use crate::files;
 
 pub(super) const OP: &str = "checkpoint";
 
-/// How a [`CheckpointStore`] writes and what it keeps.
+/// Options of a [`CheckpointStore`].
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// How many of the newest checkpoints are kept, at least 1; the best one is kept besides.
+    /// Number of newest checkpoints to keep, at least 1, in addition to the best one.
     pub keep_last: usize,
     /// Arrays go into several files of at most this many bytes each. A larger array has a file of
     /// its own.
@@ -48,24 +48,24 @@ impl Default for StoreOptions {
     }
 }
 
-/// The directory of a run's checkpoints. See the [module](super) for what lies in it.
+/// Directory of a run's checkpoints. The [module](super) describes its files.
 ///
 /// One process at a time may have it open for writing; anyone may read. Errors of a save in the
-/// background come from the next call, or from [`finish`](Self::finish).
+/// background are returned by the next call, or from [`finish`](Self::finish).
 #[derive(Debug)]
 pub struct CheckpointStore {
     writer: Arc<Writer>,
     in_flight: Mutex<Option<JoinHandle<Result<PathBuf>>>>,
-    /// By when the arrays of a save must be there; `None` while nobody is in a hurry.
+    /// Deadline for the arrays of a save; `None` if there is none.
     arrays_by: Arc<Mutex<Option<Instant>>>,
 }
 
 impl CheckpointStore {
-    /// Opens `dir` for writing, and creates it if need be. Removes what a killed run left half
-    /// written, and computes `best.json` again from the manifests if it is damaged.
+    /// Opens `dir` for writing, and creates it if necessary. Removes incomplete leftovers of a killed
+    /// run, and computes `best.json` again from the manifests if it is damaged.
     ///
-    /// `keep_last` is how many of the newest checkpoints are kept, at least 1; the best one is kept
-    /// besides.
+    /// `keep_last` is the number of newest checkpoints to keep, at least 1, in addition to the best
+    /// one.
     ///
     /// # Errors
     /// If the directory cannot be written, or another run has it open.
@@ -79,10 +79,10 @@ impl CheckpointStore {
         )
     }
 
-    /// As [`open`](Self::open), with every option.
+    /// [`open`](Self::open) with all options.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn open_with(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
         if options.keep_last == 0 {
             return Err(Error::invalid(
@@ -113,7 +113,7 @@ impl CheckpointStore {
     /// Opens `dir` for reading only: nothing in it is changed, and a run may be writing to it.
     ///
     /// # Errors
-    /// If there is no such directory.
+    /// If the directory does not exist.
     pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = dir.as_ref().to_path_buf();
         fs::read_dir(&dir)
@@ -163,11 +163,11 @@ impl CheckpointStore {
         self.save_in_background_if(|_| Ok(()), snapshot)
     }
 
-    /// As [`save_in_background`](Self::save_in_background), unless `check` refuses the arrays when
-    /// they have arrived: nothing is written then, and its error is that of the save.
+    /// [`save_in_background`](Self::save_in_background) with a check of the arrays when they have
+    /// arrived. If it fails, nothing is written, and its error is that of the save.
     ///
     /// # Errors
-    /// As [`save_in_background`](Self::save_in_background).
+    /// Those of [`save_in_background`](Self::save_in_background).
     pub fn save_in_background_if(
         &self,
         check: impl FnOnce(&[(String, HostArray)]) -> Result<()> + Send + 'static,
@@ -188,28 +188,28 @@ impl CheckpointStore {
             Error::new(
                 ErrorKind::Unavailable,
                 OP,
-                "the system gives no thread to write on",
+                "cannot start a thread to write the checkpoint",
             )
             .caused_by(error)
         })?);
         Ok(())
     }
 
-    /// Whether a checkpoint is being written now, so that another would wait.
+    /// Returns true while a checkpoint is being written, so that another would wait.
     pub fn is_busy(&self) -> bool {
         lock_mutex(&self.in_flight)
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Gives up, after `grace`, a save in the background whose arrays have not come: the device
-    /// that has them may hang.
+    /// Gives up, after `grace`, a save in the background whose arrays have not arrived: their device
+    /// may hang.
     pub(crate) fn give_up_waiting(&self, grace: Duration) {
         *lock_mutex(&self.arrays_by) = Some(Instant::now() + grace);
     }
 
-    /// Waits until what was begun in the background is on the disk. Its folder, if there was
-    /// anything.
+    /// Waits until the save in the background is on the disk, and returns its folder, if there was
+    /// one.
     ///
     /// # Errors
     /// If it could not be written.
@@ -252,17 +252,17 @@ impl CheckpointStore {
             return Ok(None);
         }
         Err(corrupt(format!(
-            "no checkpoint in {} is valid:\n  {}\nMove them away to start anew",
+            "no checkpoint in {} is valid:\n  {}\nMove them away to start again",
             self.writer.dir.display(),
             skipped.join("\n  ")
         )))
     }
 
     /// Reads the checkpoint of this folder name, path or step: `step-00000040`, `40`. Of several of
-    /// one step it is the newest. The next save is newer than every checkpoint that is there.
+    /// one step it reads the newest. The next save is newer than every existing checkpoint.
     ///
     /// # Errors
-    /// If there is no such checkpoint, with those there are; if it cannot be read or is damaged.
+    /// If the checkpoint does not exist, with the existing ones; if it cannot be read or is damaged.
     pub fn load(&self, name: &str) -> Result<Saved> {
         self.finish()?;
         let found = newest_first(scan(&self.writer.dir)?);
@@ -306,7 +306,7 @@ impl CheckpointStore {
 
     /// Removes the checkpoints that are neither among the newest nor the best, as each save does: a
     /// run that was killed between the two leaves more. Call it after [`latest`](Self::latest),
-    /// which finds out what is damaged.
+    /// which detects damaged ones.
     ///
     /// # Errors
     /// If the store was opened for reading only, or one cannot be removed.
@@ -345,11 +345,10 @@ impl CheckpointStore {
             .collect())
     }
 
-    /// Says that the newest checkpoint of `step` is the best so far: it is kept until another is.
+    /// Marks the newest checkpoint of `step` as the best so far: it is kept until another is marked.
     ///
     /// # Errors
-    /// If there is no valid checkpoint of `step`, or the pointer cannot be written; the old one
-    /// then stays.
+    /// If `step` has no valid checkpoint, or the pointer cannot be written; the old one is kept then.
     pub fn mark_best(&self, step: u64, metric: &str, value: f64) -> Result<()> {
         self.finish()?;
         let found = newest_first(scan(&self.writer.dir)?)
@@ -373,12 +372,11 @@ impl CheckpointStore {
             .write_best(&state, &found.path, step, BestBy::new(metric, value))
     }
 
-    /// Which checkpoint is the best so far. If the pointer to it is damaged, the newest that says
-    /// of itself that it is.
+    /// The best checkpoint so far. If the pointer to it is damaged, the newest one whose manifest
+    /// claims to be the best.
     ///
     /// # Errors
-    /// If the pointer cannot be read, or is damaged and no checkpoint says of itself that it is the
-    /// best.
+    /// If the pointer cannot be read, or is damaged and no manifest claims to be the best.
     pub fn best(&self) -> Result<Option<Best>> {
         self.finish()?;
         read_best(&self.writer.dir)
@@ -394,7 +392,7 @@ impl CheckpointStore {
 }
 
 impl Drop for CheckpointStore {
-    /// Waits for what is being written; an error that nobody asked for goes to the log.
+    /// Waits for the save in the background, and logs its error.
     fn drop(&mut self) {
         if let Err(error) = self.finish() {
             tracing::error!("{error}");
@@ -437,7 +435,7 @@ fn arrived(
             Error::new(
                 ErrorKind::Cancelled,
                 "fetch",
-                "nobody waits for it any more",
+                "the run no longer waits for it",
             )
         };
         let arrived = ready
@@ -448,7 +446,7 @@ fn arrived(
                     error.kind(),
                     OP,
                     format!(
-                        "step {}: `{name}` did not come from the device: {error}",
+                        "step {}: cannot copy `{name}` from the device: {error}",
                         position.step
                     ),
                 )

@@ -30,16 +30,16 @@ const TRASH: &str = ".trash-";
 pub(super) struct Writer {
     pub(super) dir: PathBuf,
     pub(super) options: StoreOptions,
-    /// Held as long as the store lives; `None` if it only reads.
+    /// The lock of the directory; `None` if the store is read-only.
     pub(super) lock: Option<Lock>,
     pub(super) state: Mutex<WriterState>,
 }
 
-/// Also what makes saves of one store wait for each other.
+/// State of a writer. Its mutex serializes the saves of a store.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) next_sequence: u64,
-    /// Checkpoints whose arrays were found damaged: they do not count as kept.
+    /// Checkpoints with damaged arrays: they do not count towards those to keep.
     pub(super) known_bad: HashSet<PathBuf>,
 }
 
@@ -69,7 +69,7 @@ impl Writer {
             .as_ref()
             .map(|(metric, value)| BestBy::new(metric, *value));
 
-        // Taken also if it fails: two checkpoints never have the same.
+        // Incremented even if the save fails: a sequence number is never used twice.
         let sequence = state.next_sequence;
         state.next_sequence += 1;
         let temporary = self.dir.join(format!("{TEMPORARY}{FOLDER}{step:08}"));
@@ -79,18 +79,18 @@ impl Writer {
         let path = match written {
             Ok(path) => path,
             Err(error) => {
-                // What is left after this would be removed by the next `open`.
+                // The next `open` removes anything that remains.
                 let _ = fs::remove_dir_all(&temporary);
                 return Err(self.with_what_stays(error));
             }
         };
-        // The checkpoint is whole without it, and says itself that it is the best.
+        // The checkpoint is complete without it, and its manifest has the same claim.
         if let Some(best) = best
             && let Err(error) = self.write_best(&state, &path, step, best)
         {
             halite_core::warning!("{error}; it is written again when the run resumes");
         }
-        // More kept than asked for does no harm to the run.
+        // Additional checkpoints do no harm to the run.
         if let Err(error) = self.remove_old(&state) {
             halite_core::warning!("{error}");
         }
@@ -107,7 +107,7 @@ impl Writer {
             |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
         if temporary.exists() {
             fs::remove_dir_all(temporary)
-                .map_err(|error| failed("remove what is left of", temporary, error))?;
+                .map_err(|error| failed("remove the leftover", temporary, error))?;
         }
         fs::create_dir(temporary)
             .map_err(|error| failed("create the directory", temporary, error))?;
@@ -144,13 +144,13 @@ impl Writer {
             let path = temporary.join(name);
             files::write_synced(&path, bytes).map_err(|error| failed("write", &path, error))?;
         }
-        files::sync_dir(temporary).map_err(|error| failed("bring to the disk", temporary, error))
+        files::sync_dir(temporary).map_err(|error| failed("flush to the disk", temporary, error))
     }
 
-    /// Gives the folder its name. From here on it exists.
+    /// Gives the folder its final name, which makes it a checkpoint.
     pub(super) fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
         let plain = self.dir.join(format!("{FOLDER}{step:08}"));
-        // A step can come again, after resuming from an older checkpoint: what has its name is not
+        // A step can be repeated after a resume from an older checkpoint: the existing folder is not
         // touched.
         let again = (2u64..).map(|n| self.dir.join(format!("{FOLDER}{step:08}.{n}")));
         let path = std::iter::once(plain)
@@ -189,8 +189,8 @@ impl Writer {
         files::replace(&path, &text).map_err(|error| files::failed(OP, "write", &path, &error))
     }
 
-    /// Writes `best.json` again if it is damaged, from what the manifests say; sets it aside if
-    /// they say nothing.
+    /// Restores a damaged `best.json` from the manifests, or moves it aside if no manifest claims to
+    /// be the best.
     pub(super) fn repair_best(&self) -> Result<()> {
         let path = self.dir.join(BEST);
         let Err(error) = read_pointer(&self.dir) else {
@@ -228,8 +228,8 @@ impl Writer {
         }
     }
 
-    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are
-    /// left for people to see.
+    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are kept
+    /// for inspection.
     pub(super) fn remove_old(&self, state: &WriterState) -> Result<()> {
         let best = read_best(&self.dir)?.map(|best| best.path);
         let sound = newest_first(scan(&self.dir)?)
@@ -244,8 +244,8 @@ impl Writer {
                 .file_name()
                 .expect("a checkpoint is in a folder")
                 .to_string_lossy();
-            // Renamed first: a kill while its files go must not leave a checkpoint that looks
-            // damaged.
+            // Renamed first: a process killed while files are removed must not leave a checkpoint
+            // that looks damaged.
             let trash = self.dir.join(format!("{TRASH}{name}"));
             let removed = fs::rename(&old.path, &trash).and_then(|()| fs::remove_dir_all(&trash));
             removed.map_err(|error| {
@@ -255,7 +255,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds to a failed save what the run can go back to.
+    /// Adds the newest valid checkpoint to the error of a failed save.
     pub(super) fn with_what_stays(&self, error: Error) -> Error {
         let newest = scan(&self.dir)
             .ok()
@@ -295,8 +295,8 @@ fn check_names(arrays: &[(String, HostArray)]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a killed run was writing or removing. Only called under the lock, so it belongs to
-/// nobody.
+/// Removes the leftovers of a killed run. Called under the lock, so that they belong to no live
+/// process.
 pub(super) fn remove_leftovers(dir: &Path) -> Result<()> {
     let failed =
         |doing: &str, path: &Path, error: io::Error| files::failed(OP, doing, path, &error);
@@ -306,7 +306,7 @@ pub(super) fn remove_leftovers(dir: &Path) -> Result<()> {
         .is_ok_and(|found| !found.is_dir())
     {
         fs::remove_file(&pointer)
-            .map_err(|error| failed("remove what a killed run left:", &pointer, error))?;
+            .map_err(|error| failed("remove the leftover of a killed run", &pointer, error))?;
     }
     for entry in fs::read_dir(dir).map_err(|error| failed("read the directory", dir, error))? {
         let path = entry
@@ -323,12 +323,9 @@ pub(super) fn remove_leftovers(dir: &Path) -> Result<()> {
                 .and_then(|name| name.to_str())
                 .is_some_and(is_ours)
         {
-            tracing::debug!(
-                "removing {}, which a run that was killed left",
-                path.display()
-            );
+            tracing::debug!("removing {}, a leftover of a killed run", path.display());
             fs::remove_dir_all(&path)
-                .map_err(|error| failed("remove what a killed run left:", &path, error))?;
+                .map_err(|error| failed("remove the leftover of a killed run", &path, error))?;
         }
     }
     Ok(())

@@ -21,12 +21,12 @@ use crate::files;
 
 const OP: &str = "metrics log";
 const COLUMNS: [&str; 4] = ["step", "epoch", "seconds", "split"];
-/// Some ten million rows; a file that is larger is not one of ours.
+/// About ten million rows; a larger file is not a table of metrics.
 const SIZE_LIMIT: u64 = 2 << 30;
 
-/// Which data a row is about.
+/// The data that a row is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are clear")]
 pub enum Split {
     Train,
     Validation,
@@ -57,13 +57,13 @@ impl FromStr for Split {
 /// Metrics at one point of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Optimizer steps done.
+    /// Completed optimizer steps.
     pub step: u64,
     /// The epoch it belongs to, from 0.
     pub epoch: u64,
     /// Seconds since the run began.
     pub seconds: f64,
-    /// Which data it is about.
+    /// The data it is about.
     pub split: Split,
     /// Values by name, in any order.
     pub metrics: Vec<(String, f64)>,
@@ -81,7 +81,7 @@ impl Row {
 
 /// `metrics.csv`: a row for every report of metrics, in the file as soon as it is written.
 ///
-/// Columns are `step, epoch, seconds, split`, then metrics in the order they first came. Rows that
+/// Columns are `step, epoch, seconds, split`, then metrics in the order of their first occurrence. Rows that
 /// cannot be written are kept until [`catch_up`](Self::catch_up) can write them: a disk that was
 /// full for a while leaves no gap.
 #[derive(Debug)]
@@ -89,22 +89,22 @@ pub struct CsvLog {
     path: PathBuf,
     file: File,
     names: Vec<String>,
-    /// Rows at the step a run resumed from: they are written again if the run was killed after
+    /// Rows at the step from which the run resumed: they are repeated if the run was killed after
     /// them.
     repeatable: Vec<(u64, Split)>,
     /// Rows that could not be written, oldest first.
     unwritten: VecDeque<Row>,
-    /// Rows that could not be written and were too many to be kept.
+    /// Number of rows that were dropped because too many could not be written.
     lost: u64,
-    /// Of the rows in the file.
+    /// Digest of the rows in the file.
     digest: RowDigest,
 }
 
-/// Rows that are kept while they cannot be written: some 20 MB.
+/// Limit of the rows that are kept while they cannot be written: about 20 MB.
 const KEPT: usize = 100_000;
 
 impl CsvLog {
-    /// A new table; one that is there is replaced, and a file that is no such table is moved aside.
+    /// Creates a table. An existing table is replaced, and a file of another kind is moved aside.
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -114,11 +114,11 @@ impl CsvLog {
         Self::start(path, Table::default(), Vec::new())
     }
 
-    /// Goes on with the table of a run that resumes at `step`: rows past it are dropped, for they
-    /// come again.
+    /// Continues the table of a run that resumes at `step`. Rows of later steps are dropped, because
+    /// they will be repeated.
     ///
-    /// What a killed run or a power cut damaged at the end is dropped too; a file that is no such
-    /// table is moved aside. Without a file it is [`create`](Self::create).
+    /// A damaged end, after a kill or a power cut, is dropped too; a file of another kind is moved
+    /// aside. Without a file it is [`create`](Self::create).
     ///
     /// # Errors
     /// If the file cannot be read or written.
@@ -127,7 +127,7 @@ impl CsvLog {
         let Parsed { mut table, problem } = Table::read(path)?;
         if let Some(problem) = problem {
             halite_core::warning!(
-                "{}: {problem}; it and what follows is dropped",
+                "{}: {problem}; it and the rows that follow are dropped",
                 path.display()
             );
         }
@@ -141,7 +141,7 @@ impl CsvLog {
         Self::start(path, table, repeatable)
     }
 
-    /// Where the table is.
+    /// The path of the table.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -200,14 +200,14 @@ impl CsvLog {
         *self = Self::start(&self.path, table, repeatable)?;
         if lost > 0 {
             halite_core::warning!(
-                "{}: {lost} rows were too many to be kept, and are missing",
+                "{}: {lost} rows could not be kept in memory and are missing",
                 self.path.display()
             );
         }
         Ok(())
     }
 
-    /// Every row so far, from the disk, and those that could not be written.
+    /// All rows so far: those in the file, and those that could not be written.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -224,8 +224,8 @@ impl CsvLog {
             .rows)
     }
 
-    /// Whether the table at `path` has the scores of more than one epoch. The checkpoint of an
-    /// epoch is on the disk before the next one is saved, so such a run had one.
+    /// Returns true if the table at `path` has validation metrics of more than one epoch. The
+    /// checkpoint of an epoch is on the disk before the next one is saved, so such a run had one.
     pub(crate) fn has_several_epochs(path: &Path) -> bool {
         let rows = files::read_plain(path, SIZE_LIMIT).map(|bytes| Table::parse(&bytes).table.rows);
         rows.is_ok_and(|rows| {
@@ -236,10 +236,10 @@ impl CsvLog {
         })
     }
 
-    /// A handle of the file, to bring what was written to the disk.
+    /// A handle of the file, for flushing it to the disk.
     ///
     /// # Errors
-    /// If the system gives none.
+    /// If the handle cannot be duplicated.
     pub(crate) fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -253,7 +253,7 @@ impl CsvLog {
     fn written(&self) -> Result<Vec<Row>> {
         match files::read_plain(&self.path, SIZE_LIMIT) {
             Ok(text) => Ok(Table::parse(&text).table.rows),
-            // Somebody removed it.
+            // The file was removed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(files::failed(OP, "read", &self.path, &error)),
         }
@@ -277,8 +277,8 @@ impl CsvLog {
     }
 
     fn append(&mut self, line: &str) -> Result<()> {
-        // One call for the whole line: a kill leaves all of it or, at worst, a tail that `resume`
-        // drops.
+        // One call for the whole line: a killed process leaves all of it or, at worst, a partial
+        // line, which `resume` drops.
         self.file
             .write_all(line.as_bytes())
             .map_err(|error| files::failed(OP, "write", &self.path, &error))
@@ -308,7 +308,7 @@ struct Table {
 
 struct Parsed {
     table: Table,
-    /// Why reading ended before the end.
+    /// Reason for which reading stopped before the end.
     problem: Option<String>,
 }
 
@@ -343,7 +343,7 @@ impl Table {
         text
     }
 
-    /// Reads the file, if there is one. One that is no such table is moved aside.
+    /// Reads the file, if it exists. A file of another kind is moved aside.
     fn read(path: &Path) -> Result<Parsed> {
         let none = Parsed {
             table: Table::default(),
@@ -367,7 +367,7 @@ impl Table {
         {
             return Ok(parsed);
         }
-        Self::set_aside(path, "no table of metrics")
+        Self::set_aside(path, "not a table of metrics")
     }
 
     fn set_aside(path: &Path, what: &str) -> Result<Parsed> {
@@ -385,7 +385,7 @@ impl Table {
         })
     }
 
-    /// Reads rows up to the first that is none.
+    /// Reads rows up to the first invalid one.
     fn parse(bytes: &[u8]) -> Parsed {
         let mut parsed = Parsed {
             table: Table::default(),
@@ -440,7 +440,7 @@ fn row_of(record: &[String], names: &[String]) -> Result<Row, String> {
             COLUMNS.len() + names.len()
         ));
     }
-    let bad = |index: usize| format!("`{}` is no value for `{}`", record[index], COLUMNS[index]);
+    let bad = |index: usize| format!("`{}` is not a value of `{}`", record[index], COLUMNS[index]);
     let mut metrics = Vec::new();
     for (name, field) in names
         .iter()
@@ -449,7 +449,7 @@ fn row_of(record: &[String], names: &[String]) -> Result<Row, String> {
     {
         let value = field
             .parse()
-            .map_err(|_| format!("`{field}` is no value for `{name}`"))?;
+            .map_err(|_| format!("`{field}` is not a value of `{name}`"))?;
         metrics.push((name.clone(), value));
     }
     Ok(Row {

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-/// Whether a metric of this name is a part of a whole, from 0 to 1: accuracy, precision, recall and
+/// Returns true if a metric of this name is a fraction from 0 to 1: accuracy, precision, recall and
 /// their like.
 pub fn is_fraction(name: &str) -> bool {
     const WORDS: [&str; 9] = [

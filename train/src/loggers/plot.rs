@@ -111,7 +111,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel) -> Drawn {
     let steps = span(points().map(|point| point.0), 0.0);
     let exact = span(points().map(|point| point.1), 0.0);
     if panel.is_loss && exact.start > 0.0 && exact.end / exact.start >= LOG_FROM {
-        // What happens after the first steep fall is not seen on an axis that is not logarithmic.
+        // A linear axis hides everything after the first steep fall.
         let values = exact.start / 1.15..exact.end * 1.15;
         let ticks = log_ticks(&values);
         let values = values.log_scale().with_key_points(ticks);
@@ -173,7 +173,7 @@ where
     for (index, curve) in panel.curves.iter().enumerate() {
         let color = color(curve, index, &panel.curves);
         let points = thin(&curve.points);
-        // Validation comes seldom: its points are marked, and one alone is seen too.
+        // Validation points are rare: they are marked, so that a single one is visible too.
         let radius = if curve.split != Split::Train || points.len() == 1 {
             3
         } else {
@@ -221,7 +221,7 @@ fn font(size: i32) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&TEXT)
 }
 
-/// Training is blue, validation is red, test is green; several metrics in one panel are told apart
+/// Training is blue, validation is red, test is green; several metrics in one panel differ
 /// by lightness.
 fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
     let RGBColor(r, g, b) = match curve.split {
@@ -237,7 +237,7 @@ fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
     RGBColor(lighter(r), lighter(g), lighter(b))
 }
 
-/// Losses first, then fractions, then every other metric by itself, in the order they come.
+/// Losses first, then fractions, then every other metric by itself, in the order of their occurrence.
 fn panels_of(rows: &[Row]) -> Vec<Panel> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows {

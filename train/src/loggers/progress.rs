@@ -1,4 +1,4 @@
-//! One line of progress for each epoch.
+//! The progress bar: one line for each epoch.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ pub struct Progress {
     epochs: u64,
     steps_per_epoch: u64,
     output: Output,
-    state: Mutex<State>,
+    state: Mutex<Display>,
 }
 
 enum Output {
@@ -38,10 +38,10 @@ enum Output {
 /// A target serves one bar, and each epoch has its own.
 type ProgressDrawTargetMaker = Box<dyn Fn() -> ProgressDrawTarget + Send + Sync>;
 
-struct State {
+struct Display {
     epoch: u64,
     bar: ProgressBar,
-    /// What is waited for before the first epoch.
+    /// Spinner of a wait outside of the steps, such as compiling.
     waiting: Option<ProgressBar>,
     running: bool,
     begun: Instant,
@@ -51,8 +51,7 @@ struct State {
 }
 
 impl Progress {
-    /// For `epochs` of `steps_per_epoch` each, on the standard error stream. `quiet` prints nothing
-    /// at all.
+    /// Shows `epochs` of `steps_per_epoch` each on the standard error stream; nothing if `quiet`.
     pub fn new(epochs: u64, steps_per_epoch: u64, quiet: bool) -> Self {
         let output = match quiet {
             true => Output::Quiet,
@@ -64,7 +63,7 @@ impl Progress {
         Self::with_output(epochs, steps_per_epoch, output)
     }
 
-    /// Lines for each epoch into `writer`, as where there is no terminal.
+    /// Prints a line for each epoch into `writer`, as without a terminal.
     pub fn lines_to(
         epochs: u64,
         steps_per_epoch: u64,
@@ -78,7 +77,7 @@ impl Progress {
     }
 
     fn with_output(epochs: u64, steps_per_epoch: u64, output: Output) -> Self {
-        let state = State {
+        let state = Display {
             epoch: 0,
             bar: ProgressBar::hidden(),
             waiting: None,
@@ -96,8 +95,8 @@ impl Progress {
         }
     }
 
-    /// Says, on a terminal, that something is waited for, and for how long: compiling a large model
-    /// takes minutes. What is waited for next takes its place, as does an epoch.
+    /// Shows, on a terminal, a spinner with `what` and the elapsed time: compiling a large model takes
+    /// minutes. The next wait or epoch replaces it.
     pub fn waiting_for(&self, what: &str) {
         let Output::Bar(target) = &self.output else {
             return;
@@ -113,13 +112,12 @@ impl Progress {
         state.waiting = Some(spinner);
     }
 
-    /// What was waited for is there.
+    /// Removes the spinner.
     pub fn done_waiting(&self) {
         self.state().done_waiting();
     }
 
-    /// The steps of the epoch are done; what is waited for now is the scores on the validation
-    /// data.
+    /// Shows that the steps of the epoch are done and the validation runs.
     pub fn validating(&self) {
         let state = self.state();
         if let (Output::Bar(_), true) = (&self.output, state.running) {
@@ -130,8 +128,7 @@ impl Progress {
         }
     }
 
-    /// Begins `epoch`, counted from 0, with `done` of its steps done before: more than 0 after a
-    /// resume.
+    /// Starts `epoch`, counted from 0, `done` of whose steps were done before a resume.
     pub fn epoch_begun(&self, epoch: u64, done: u64) {
         let mut state = self.state();
         state.done_waiting();
@@ -149,7 +146,7 @@ impl Progress {
             .with_prefix(format!("epoch {}/{}", epoch + 1, self.epochs))
             .with_position(done);
         bar.reset_eta();
-        *state = State {
+        *state = Display {
             epoch,
             bar,
             waiting: None,
@@ -169,7 +166,7 @@ impl Progress {
         state.bar.inc(1);
     }
 
-    /// The newest values of metrics, shown until there are newer ones.
+    /// Shows the newest values of the metrics.
     pub fn metrics(&self, metrics: &[(&str, f64)]) {
         let mut state = self.state();
         state.metrics = text_of(metrics);
@@ -177,7 +174,7 @@ impl Progress {
         state.bar.set_message(message.trim_start().to_string());
     }
 
-    /// Ends the epoch with its metrics: the line stays, or is printed where there is no terminal.
+    /// Ends the epoch with its metrics: the line remains, or is printed if there is no terminal.
     pub fn epoch_done(&self, metrics: &[(&str, f64)]) {
         let mut state = self.state();
         state.running = false;
@@ -185,7 +182,7 @@ impl Progress {
         let text = format!("{}  {}  {took}", text_of(metrics), state.speed());
         match &self.output {
             Output::Bar(_) => {
-                // No time left to tell, and the whole line for what came out.
+                // Without the remaining time, so that the metrics have the whole line.
                 state.bar.set_style(done_style());
                 state
                     .bar
@@ -213,8 +210,7 @@ impl Progress {
                 match (&state.waiting, state.running) {
                     (Some(spinner), _) => spinner.println(text),
                     (None, true) => state.bar.println(text),
-                    // Between epochs no bar is in the way.
-                    // One that cannot be printed is no reason to end a run.
+                    // There is no bar between epochs. A failure to print must not end a run.
                     (None, false) => _ = writeln!(io::stderr(), "{text}"),
                 }
             }
@@ -223,12 +219,12 @@ impl Progress {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Display> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Display {
     fn done_waiting(&mut self) {
         if let Some(spinner) = self.waiting.take() {
             spinner.finish_and_clear();
@@ -242,7 +238,7 @@ impl State {
 }
 
 impl Drop for Progress {
-    /// A line of an epoch that did not end stays too: what is printed next is below it.
+    /// Keeps the line of an epoch that did not end.
     fn drop(&mut self) {
         let mut state = self.state();
         state.done_waiting();
@@ -276,7 +272,7 @@ fn print(writer: &Mutex<Box<dyn Write + Send>>, line: &str) {
     let _ = writeln!(writer, "{line}").and_then(|()| writer.flush());
 }
 
-/// The bar takes what the numbers leave of the line, so that the line does not wrap.
+/// The bar fills the rest of the line beside the numbers, so that the line does not wrap.
 fn style() -> ProgressStyle {
     template("{prefix} [{wide_bar}] {pos}/{len}  {msg}  eta {left}")
 }
@@ -289,14 +285,14 @@ fn template(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).expect("the template is well formed");
     let left = |state: &ProgressState, out: &mut dyn fmt::Write| {
         let seconds = state.eta().as_secs_f64();
-        // Before the first steps there is no telling.
+        // Unknown before the first steps.
         let known = seconds > 0.0 || state.len().is_none_or(|len| state.pos() >= len);
         let text = match seconds.ceil() {
             _ if !known => "?".into(),
             whole if whole < 60.0 => format!("{whole} s"),
             whole => format_seconds(whole),
         };
-        // A text that cannot be written is not shown.
+        // Text that cannot be written is not shown.
         let _ = out.write_str(&text);
     };
     style.progress_chars("=> ").with_key("left", left)

@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! The report of a run, for people and programs.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::files;
 
 const OP: &str = "report";
 
-/// What a run came to: `report.json` in the run's directory, and the table that is printed at its
+/// Results and measurements of a run: `report.json` in its directory, and the table printed at its
 /// end.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Report {
@@ -36,38 +36,38 @@ pub struct Report {
     pub samples_per_second: f64,
     /// Programs compiled.
     pub compiles: u64,
-    /// Programs taken out of the compile cache instead of being compiled.
+    /// Compile-cache hits.
     #[serde(default)]
     pub cache_hits: u64,
-    /// Seconds that compiling those took, when it was done, longer than loading them did.
+    /// Seconds saved by those hits: compile time less load time.
     #[serde(default)]
     pub compile_seconds_saved: f64,
-    /// Times the training step was compiled or taken out of the cache.
+    /// Number of times the training step was compiled or loaded from the cache.
     pub step_compiles: u64,
     /// Seconds of training steps, without compiling and validation.
     #[serde(default)]
     pub training_seconds: f64,
-    /// Seconds in which the device could have been given work and the input was not there.
+    /// Seconds in which the next step waited for its batch.
     pub input_wait_seconds: f64,
-    /// Seconds of `training_seconds` in which the device worked on training steps, from those steps
-    /// whose time was taken.
+    /// Seconds of `training_seconds` in which the device executed training steps, extrapolated from
+    /// the steps that were timed.
     #[serde(default)]
     pub device_busy_seconds: Option<f64>,
     /// Seconds from the start of the run until its first step was done: tracing, compiling, and
     /// running it.
     pub seconds_to_first_step: f64,
     /// The same from the start of the process: loading the program, the plugin and the data as
-    /// well. `None` where the system does not say when that was.
+    /// well. `None` where the system does not provide the start time.
     #[serde(default)]
     pub process_seconds_to_first_step: Option<f64>,
-    /// Reads that made the host wait for the device. What is fetched is not counted: it is waited
-    /// for at the end of an epoch, by when it is mostly there, and for a checkpoint.
+    /// Reads that made the host wait for the device. Copies in the background are not counted: they
+    /// are waited for only at the end of an epoch and for a checkpoint.
     pub blocking_reads: u64,
     /// Copies to the device.
     pub uploads: u64,
-    /// How many devices it ran on.
+    /// Number of devices.
     pub devices: u64,
-    /// The policy of element types that the programs compute in: `f32`, `bf16-mixed`.
+    /// The precision policy of the programs: `f32`, `bf16-mixed`.
     #[serde(default)]
     pub precision: String,
     /// The name of the accelerator's plugin or backend.
@@ -78,12 +78,12 @@ pub struct Report {
     pub halite_version: String,
     /// The seed of the run.
     pub seed: u64,
-    /// Whether it was asked to stop before its last epoch.
+    /// True if it was stopped before its last epoch.
     pub interrupted: bool,
-    /// What is worth changing: see [`Activity::findings`](halite_telemetry::Activity::findings).
+    /// Suggestions: see [`Activity::findings`](halite_telemetry::Activity::findings).
     #[serde(default)]
     pub findings: Vec<String>,
-    /// The step this process went on from, if it resumed a run.
+    /// The step from which this process resumed, if it did.
     pub resumed_from_step: Option<u64>,
     /// The best checkpoint. Serialized as a string, or as bytes if the path is not UTF-8.
     #[serde(default, with = "path")]
@@ -107,10 +107,10 @@ impl Report {
         files::replace(path, &text).map_err(|error| files::failed(OP, "write", path, &error))
     }
 
-    /// Reads what [`write`](Self::write) wrote.
+    /// Reads a report that [`write`](Self::write) wrote.
     ///
     /// # Errors
-    /// If the file cannot be read, or is no report.
+    /// If the file cannot be read, or is not a report.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = files::read_plain(path, 16 << 20)
@@ -119,7 +119,7 @@ impl Report {
             Error::new(
                 ErrorKind::Corrupt,
                 OP,
-                format!("{} is no report: {error}", path.display()),
+                format!("{} is not a report: {error}", path.display()),
             )
         })
     }
@@ -313,7 +313,7 @@ mod metrics {
             Number::Other(text) => match text.parse() {
                 Ok(value) => Ok((name, value)),
                 Err(_) => Err(D::Error::custom(format!(
-                    "`{text}` is no value for `{name}`"
+                    "`{text}` is not a value of `{name}`"
                 ))),
             },
         };
@@ -379,7 +379,7 @@ mod tests {
             Report::read(&path)
                 .unwrap_err()
                 .to_string()
-                .contains("`many` is no value for `loss`")
+                .contains("`many` is not a value of `loss`")
         );
     }
 

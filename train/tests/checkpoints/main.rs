@@ -392,8 +392,8 @@ fn other_model_is_rejected_with_every_difference() {
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     let want = format!(
         "restore: the checkpoint {} is of another model, 3 differences:
-  `hidden.weight` is f32[4, 3] in the checkpoint, the model wants f32[4, 256]
-  `hidden.bias` is not in the checkpoint, the model wants bf16[256]
+  `hidden.weight` is f32[4, 3] in the checkpoint, the model has f32[4, 256]
+  `hidden.bias` is not in the checkpoint, the model has bf16[256]
   `steps` is s64[] in the checkpoint, the model has no such array",
         dir.path().join("step-00000001").display()
     );

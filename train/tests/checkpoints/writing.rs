@@ -266,7 +266,7 @@ fn background_error_comes_from_the_next_call() {
         assert!(
             error
                 .to_string()
-                .starts_with("checkpoint: step 1: `steps` did not come from the device: "),
+                .starts_with("checkpoint: step 1: cannot copy `steps` from the device: "),
             "{error}"
         );
         assert_eq!(names_in(dir.path()), [".lock"]);

@@ -1,5 +1,4 @@
-//! What a checkpoint keeps of the table of metrics, so that a resume notices lost rows and restores
-//! them.
+//! Mark of the table of metrics in a checkpoint, by which a resume detects and restores lost rows.
 
 use std::{io::ErrorKind, path::Path};
 
@@ -13,8 +12,7 @@ use crate::files;
 /// A larger table is not copied into checkpoints: some 16,000 rows.
 const COPY_LIMIT: u64 = 1 << 20;
 
-/// The rows of a table at one time: how many, their digest, and a copy of the table where it is
-/// small.
+/// The rows of a table at one time: their number, their digest, and a copy of a small table.
 ///
 /// Rows are only ever appended after those that a checkpoint marked, so they stay the first rows of
 /// the table.
@@ -72,7 +70,7 @@ impl RowDigest {
 }
 
 impl CsvLog {
-    /// What a checkpoint keeps of the table.
+    /// The mark of the current rows.
     ///
     /// # Errors
     /// If the file cannot be read.
