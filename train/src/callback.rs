@@ -22,18 +22,23 @@ use crate::{MetricValues, Report, checkpoint::RunPosition, loggers::Row};
 /// The host runs ahead of the device, and no method is given an array that is still computed:
 /// a callback cannot make a step wait for the device.
 ///
-/// | method | called | what is known |
-/// |---|---|---|
-/// | [`on_fit_start`](Self::on_fit_start) | once, after [`load_state`](Self::load_state) | the position to start from |
-/// | [`on_epoch_start`](Self::on_epoch_start) | before the first step of an epoch, or of its rest after a resume | |
-/// | [`on_step_end`](Self::on_step_end) | after a step was queued | its number; it may not have run yet |
-/// | [`on_train_metrics`](Self::on_train_metrics) | when metrics of `log_every` steps arrived on the host | their means; they are of earlier steps than the newest one queued |
-/// | [`on_validation_start`](Self::on_validation_start) | when the steps of an epoch are done | [`Run::train_metrics`] of the epoch |
-/// | [`on_validation_end`](Self::on_validation_end) | after the validation of an epoch | the validation metrics |
-/// | [`on_checkpoint`](Self::on_checkpoint) | for each checkpoint, before it is written | its position; the arrays later, on another thread |
-/// | [`on_epoch_end`](Self::on_epoch_end) | after the checkpoint of an epoch was started | |
-/// | [`on_fit_end`](Self::on_fit_end) | once, when everything is on the disk | the report |
-/// | [`on_error`](Self::on_error) | once, instead of `on_fit_end`, if the run fails after `on_fit_start` | the error |
+/// * [`on_fit_start`](Self::on_fit_start): once, after [`load_state`](Self::load_state). The run is
+///   at the position from which it starts.
+/// * [`on_epoch_start`](Self::on_epoch_start): before the first step of an epoch, or of the rest of
+///   an epoch after a resume.
+/// * [`on_step_end`](Self::on_step_end): after a step was queued. It may not have run yet, and none
+///   of its results are known.
+/// * [`on_train_metrics`](Self::on_train_metrics): when the metrics of `log_every` steps have
+///   arrived on the host. Later steps are queued already.
+/// * [`on_validation_start`](Self::on_validation_start): when the steps of an epoch are done.
+///   [`Run::train_metrics`] are those of the epoch.
+/// * [`on_validation_end`](Self::on_validation_end): after the validation, with its metrics.
+/// * [`on_checkpoint`](Self::on_checkpoint): for each checkpoint, before it is written. Its arrays
+///   arrive later, on another thread: [`PendingCheckpoint::before_commit`].
+/// * [`on_epoch_end`](Self::on_epoch_end): while the checkpoint of the epoch is written.
+/// * [`on_fit_end`](Self::on_fit_end): once, when every checkpoint is on the disk.
+/// * [`on_error`](Self::on_error): once, instead of `on_fit_end`, if the run fails after
+///   `on_fit_start`.
 ///
 /// # Order
 ///
@@ -315,7 +320,8 @@ impl<T: ?Sized> Shared<T> {
             Err(TryLockError::WouldBlock) => Err(Error::new(
                 ErrorKind::Unavailable,
                 "fit",
-                "another run uses a callback or logger of this trainer; build a trainer for each run",
+                "another run uses a callback or logger of this trainer; build a trainer for each \
+                 run",
             )),
         }
     }

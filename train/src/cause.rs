@@ -122,7 +122,8 @@ fn of_batches(
                 let (epoch, number) = (position.epoch, position.batch);
                 let sample = sample(loader, position, row);
                 return Cause::Data(format!(
-                    "field `{}` has {what} at {at:?} of the batch, in sample {sample} of the dataset (epoch {epoch}, batch {number})",
+                    "field `{}` has {what} at {at:?} of the batch, in sample {sample} of the \
+                     dataset (epoch {epoch}, batch {number})",
                     field.name
                 ));
             }

@@ -40,10 +40,12 @@ fn advice(kind: io::ErrorKind) -> &'static str {
             "; it is mounted read-only: give an output directory elsewhere"
         }
         io::ErrorKind::PermissionDenied => {
-            "; this account has no permission: change the permissions, or give an output directory elsewhere"
+            "; this account has no permission: change the permissions, or give an output directory \
+             elsewhere"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-            "; there is a file where a directory is needed: move it away, or give another output directory"
+            "; there is a file where a directory is needed: move it away, or give another output \
+             directory"
         }
         _ => "",
     }

@@ -110,16 +110,19 @@ fn diverged(what: &str, cause: &Cause) -> Error {
     let advice = match cause {
         Cause::Data(what) => {
             format!(
-                "The data is the cause: {what}. Repair or remove such samples; another learning rate does not help"
+                "The data is the cause: {what}. Repair or remove such samples; another learning \
+                 rate does not help"
             )
         }
         Cause::NotData { labels } => format!(
-            "The batch of that step is finite{}: the model has diverged, or divides by 0 or takes the logarithm of 0. {RATE}",
+            "The batch of that step is finite{}: the model has diverged, or divides by 0 or takes \
+             the logarithm of 0. {RATE}",
             in_range(*labels)
         ),
         Cause::Unknown => {
             format!(
-                "The model has diverged, or the data has an invalid label or a number that is not finite. {RATE}"
+                "The model has diverged, or the data has an invalid label or a number that is not \
+                 finite. {RATE}"
             )
         }
     };

@@ -330,8 +330,8 @@ impl Identity {
 }
 
 impl Comparison {
-    /// Checks that no difference is rejected. `others` are mismatches found elsewhere, such as shapes
-    /// of arrays.
+    /// Checks that no difference is rejected. `others` are mismatches found elsewhere, such as
+    /// shapes of arrays.
     ///
     /// # Errors
     /// One error with every difference and the remedies.

@@ -1,7 +1,8 @@
 //! Tasks, the trainer, checkpoints, loggers and plots.
 //!
 //! A [`Task`] defines the loss of a model; a [`Trainer`] compiles the training step, feeds it,
-//! collects metrics, saves checkpoints, and resumes after an interruption with bit-identical results.
+//! collects metrics, saves checkpoints, and resumes after an interruption with bit-identical
+//! results.
 //!
 //! ```
 //! use halite_backends::Accelerator;

@@ -50,8 +50,8 @@ impl<'t> Scaling<Tensor<'t>> {
         gradient / self.factor.convert(gradient.dtype())
     }
 
-    /// Returns true if the step may update the state. At a scale of 1 it may even with gradients that
-    /// are not finite: the scale is not the cause then, and the divergence must be reported.
+    /// Returns true if the step may update the state. At a scale of 1 it may even with gradients
+    /// that are not finite: the scale is not the cause then, and the divergence must be reported.
     pub(crate) fn accepts(&self, finite: Tensor<'t>) -> Tensor<'t> {
         finite.or(self.factor.le(1.0))
     }

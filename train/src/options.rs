@@ -7,8 +7,8 @@ use halite_core::{DTypePolicy, Error, Result};
 /// Options of a [`Trainer`](crate::Trainer). Each has a default that works.
 ///
 /// With the feature `clap` they are `clap::Args` too: the descriptions here are the help of the
-/// flags, and the defaults are theirs. Properties and the label have no flags; a command that trains
-/// one model sets them.
+/// flags, and the defaults are theirs. Properties and the label have no flags; a command that
+/// trains one model sets them.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct TrainerOptions {
@@ -150,7 +150,8 @@ impl TrainerOptions {
         if !self.allow_changes.is_empty() && !self.resume && self.resume_from.is_none() {
             return Err(Error::invalid(
                 "trainer",
-                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to go on with",
+                "`allow_changes` needs `resume` or `resume_from` (--resume, --from): a run to go \
+                 on with",
             ));
         }
         if self.checkpoint_every.is_some() && self.out.is_none() {

@@ -137,7 +137,8 @@ fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<RunPosition>)]) ->
         .find_map(|(_, position)| Some(position.as_ref().ok()?.step))
     {
         let message = format!(
-            "{} already contains a run, at step {step}; resume it (`resume`, --resume), or use another directory (`out`, --out)",
+            "{} already contains a run, at step {step}; resume it (`resume`, --resume), or use \
+             another directory (`out`, --out)",
             dir.display()
         );
         return Err(Error::invalid("fit", message));
@@ -153,7 +154,8 @@ fn refuse_another_run(dir: &Path, folders: &[(PathBuf, Result<RunPosition>)]) ->
     }
     let message = format!(
         "{} already contains a run, and none of its checkpoints can be used:{problems}\n\
-         Use another directory (`out`, --out), move the checkpoints away to start again, or repair one for --resume",
+         Use another directory (`out`, --out), move the checkpoints away to start again, or repair \
+         one for --resume",
         dir.display()
     );
     Err(Error::invalid("fit", message))

@@ -108,14 +108,15 @@ impl TrainerBuilder {
         self
     }
 
-    /// Sets the devices to train on. Default: the first; with a [mesh](Self::mesh), as many as it has.
+    /// Sets the devices to train on. Default: the first; with a [mesh](Self::mesh), as many as it
+    /// has.
     pub fn devices(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         self.devices = Some(devices.into_iter().collect());
         self
     }
 
-    /// Arranges the devices as a mesh with named axes, `[("data", 2), ("model", 4)]`; as many of the
-    /// [devices](Self::devices) as the sizes multiply to, in row-major order. Default: one axis
+    /// Arranges the devices as a mesh with named axes, `[("data", 2), ("model", 4)]`; as many of
+    /// the [devices](Self::devices) as the sizes multiply to, in row-major order. Default: one axis
     /// with all devices, over which the strategy shards.
     pub fn mesh<N: Into<Arc<str>>>(mut self, axes: impl IntoIterator<Item = (N, usize)>) -> Self {
         self.mesh = Some(
@@ -242,7 +243,8 @@ impl TrainerBuilder {
                     let axis = self.strategy.axis_of_all().ok_or_else(|| {
                         let model = devices.len() / 2;
                         let message = format!(
-                            "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", {model})])`, \
+                            "`{}` on {} devices needs a mesh, such as `.mesh([(\"data\", 2), \
+                             (\"model\", {model})])`, \
                              --mesh data=2,model={model}",
                             self.strategy,
                             devices.len()
@@ -377,7 +379,8 @@ impl Trainer {
         Ok(scores.expect("it is never asked to stop"))
     }
 
-    /// Computes the metrics of `model` over one pass of `loader`; `None` if it is asked to stop first.
+    /// Computes the metrics of `model` over one pass of `loader`; `None` if it is asked to stop
+    /// first.
     pub(crate) fn score<K: Task>(
         &self,
         program: &Evaluate<K>,
@@ -447,7 +450,8 @@ impl Trainer {
             for (all, array) in answers.iter_mut().zip(output.leaves()) {
                 if array.ty().dims().first() != Some(&batch_size) {
                     let message = format!(
-                        "an output is {}; its first dimension must be the batch of {batch_size} samples",
+                        "an output is {}; its first dimension must be the batch of {batch_size} \
+                         samples",
                         array.ty()
                     );
                     return Err(Error::invalid("predict", message));

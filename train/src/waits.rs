@@ -108,8 +108,8 @@ pub(crate) enum NextBatch {
 /// Waits for the next batch of `data`, "training" or "validation".
 ///
 /// # Errors
-/// The error of reading or uploading it; [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded), naming the
-/// batch, if it is late.
+/// The error of reading or uploading it;
+/// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded), naming the batch, if it is late.
 pub(crate) fn next_batch(
     data: &'static str,
     prefetch: &mut Prefetch,

@@ -92,7 +92,8 @@ fn line(bad: Option<f32>) -> InMemory {
     InMemory::new([("x", array(&x)), ("y", array(&y))]).unwrap()
 }
 
-/// A seed with which the bad sample comes late in the first epoch, and the step it comes in, from 1.
+/// A seed with which the bad sample comes late in the first epoch, and the step it comes in, from
+/// 1.
 fn late() -> (u64, u64) {
     let at = |seed| {
         let loader =

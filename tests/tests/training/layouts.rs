@@ -493,11 +493,13 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
         ),
         (
             trainer().mesh([("data", 2), ("model", 4)]),
-            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of its 8 devices would compute the same; `tp` splits parameters over it",
+            "strategy: `dp` splits nothing over the axis `model` of mesh(data=2, model=4): 2 of \
+             its 8 devices would compute the same; `tp` splits parameters over it",
         ),
         (
             laid_out(trainer(), "dp+tp", [("data", 4), ("model", 2)]).batch_size(30),
-            "trainer: `batch_size` 30 is not divisible by 4 parts, (data) on mesh(data=4, model=2); 28 and 32 would be",
+            "trainer: `batch_size` 30 is not divisible by 4 parts, (data) on mesh(data=4, \
+             model=2); 28 and 32 would be",
         ),
         (
             trainer().devices(devices(8)).batch_size(30),
@@ -507,7 +509,8 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
             trainer()
                 .devices(devices(8))
                 .strategy("fsdp+tp".parse().unwrap()),
-            "trainer: `fsdp+tp` on 8 devices needs a mesh, such as `.mesh([(\"data\", 2), (\"model\", 4)])`, --mesh data=2,model=4",
+            "trainer: `fsdp+tp` on 8 devices needs a mesh, such as `.mesh([(\"data\", 2), \
+             (\"model\", 4)])`, --mesh data=2,model=4",
         ),
     ];
     for (trainer, expected) in cases {

@@ -99,8 +99,8 @@ pub(super) fn is_folder_name(name: &str) -> bool {
     }
 }
 
-/// The checkpoint that was marked last, or one committed later that claims to be the best: a run may
-/// be killed between the two writes. With a damaged pointer, the newest one with the claim.
+/// The checkpoint that was marked last, or one committed later that claims to be the best: a run
+/// may be killed between the two writes. With a damaged pointer, the newest one with the claim.
 pub(super) fn read_best(dir: &Path) -> Result<Option<Best>> {
     let pointer = match read_pointer(dir) {
         Ok(pointer) => pointer,
@@ -202,8 +202,8 @@ pub(super) fn is_same_dir(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// Returns a sequence number higher than that of every existing checkpoint. The numbers of manifests
-/// that cannot be read are unknown: a gap is left for each, larger than a run ever uses.
+/// Returns a sequence number higher than that of every existing checkpoint. The numbers of
+/// manifests that cannot be read are unknown: a gap is left for each, larger than a run ever uses.
 pub(super) fn next_sequence(found: &[Found]) -> u64 {
     let newest = found
         .iter()

@@ -56,7 +56,8 @@ pub(super) fn lock(dir: &Path) -> Result<Lock> {
             let by =
                 Holder::read(&mut file).map_or_else(String::new, |holder| format!(" ({holder})"));
             let message = format!(
-                "{} is in use by another run{by}: wait until it ends, or give another output directory (`out`, --out)",
+                "{} is in use by another run{by}: wait until it ends, or give another output \
+                 directory (`out`, --out)",
                 dir.display()
             );
             return Err(Error::new(ErrorKind::Unavailable, OP, message));

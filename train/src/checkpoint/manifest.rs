@@ -104,7 +104,8 @@ impl Heading {
         }
         if self.version != VERSION {
             let message = format!(
-                "{MANIFEST} is of version {}, this halite reads version {VERSION}: use the halite that wrote it",
+                "{MANIFEST} is of version {}, this halite reads version {VERSION}: use the halite \
+                 that wrote it",
                 self.version
             );
             return Err(Error::new(ErrorKind::Unsupported, "checkpoint", message));
@@ -153,7 +154,8 @@ impl Manifest {
     /// Its text.
     ///
     /// # Errors
-    /// If [`parse`](Self::parse) would reject it: the metadata may be too large or too deeply nested.
+    /// If [`parse`](Self::parse) would reject it: the metadata may be too large or too deeply
+    /// nested.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .expect("a manifest has only string keys and plain values");
@@ -195,7 +197,8 @@ impl Manifest {
                 heading.check()?;
             }
             return Err(corrupt(format!(
-                "{COMMIT} is not the marker of this {MANIFEST} (sha256 {}): one of them was changed after it was written",
+                "{COMMIT} is not the marker of this {MANIFEST} (sha256 {}): one of them was \
+                 changed after it was written",
                 hex(&Sha256::digest(&bytes))
             )));
         }

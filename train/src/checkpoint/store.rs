@@ -61,8 +61,8 @@ pub struct CheckpointStore {
 }
 
 impl CheckpointStore {
-    /// Opens `dir` for writing, and creates it if necessary. Removes incomplete leftovers of a killed
-    /// run, and computes `best.json` again from the manifests if it is damaged.
+    /// Opens `dir` for writing, and creates it if necessary. Removes incomplete leftovers of a
+    /// killed run, and computes `best.json` again from the manifests if it is damaged.
     ///
     /// `keep_last` is the number of newest checkpoints to keep, at least 1, in addition to the best
     /// one.
@@ -202,8 +202,8 @@ impl CheckpointStore {
             .is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Gives up, after `grace`, a save in the background whose arrays have not arrived: their device
-    /// may hang.
+    /// Gives up, after `grace`, a save in the background whose arrays have not arrived: their
+    /// device may hang.
     pub(crate) fn give_up_waiting(&self, grace: Duration) {
         *lock_mutex(&self.arrays_by) = Some(Instant::now() + grace);
     }
@@ -262,7 +262,8 @@ impl CheckpointStore {
     /// one step it reads the newest. The next save is newer than every existing checkpoint.
     ///
     /// # Errors
-    /// If the checkpoint does not exist, with the existing ones; if it cannot be read or is damaged.
+    /// If the checkpoint does not exist, with the existing ones; if it cannot be read or is
+    /// damaged.
     pub fn load(&self, name: &str) -> Result<Saved> {
         self.finish()?;
         let found = newest_first(scan(&self.writer.dir)?);
@@ -345,10 +346,12 @@ impl CheckpointStore {
             .collect())
     }
 
-    /// Marks the newest checkpoint of `step` as the best so far: it is kept until another is marked.
+    /// Marks the newest checkpoint of `step` as the best so far: it is kept until another is
+    /// marked.
     ///
     /// # Errors
-    /// If `step` has no valid checkpoint, or the pointer cannot be written; the old one is kept then.
+    /// If `step` has no valid checkpoint, or the pointer cannot be written; the old one is kept
+    /// then.
     pub fn mark_best(&self, step: u64, metric: &str, value: f64) -> Result<()> {
         self.finish()?;
         let found = newest_first(scan(&self.writer.dir)?)

@@ -150,8 +150,8 @@ impl Writer {
     /// Gives the folder its final name, which makes it a checkpoint.
     pub(super) fn commit(&self, temporary: &Path, step: u64) -> Result<PathBuf> {
         let plain = self.dir.join(format!("{FOLDER}{step:08}"));
-        // A step can be repeated after a resume from an older checkpoint: the existing folder is not
-        // touched.
+        // A step can be repeated after a resume from an older checkpoint: the existing folder is
+        // not touched.
         let again = (2u64..).map(|n| self.dir.join(format!("{FOLDER}{step:08}.{n}")));
         let path = std::iter::once(plain)
             .chain(again)
@@ -189,8 +189,8 @@ impl Writer {
         files::replace(&path, &text).map_err(|error| files::failed(OP, "write", &path, &error))
     }
 
-    /// Restores a damaged `best.json` from the manifests, or moves it aside if no manifest claims to
-    /// be the best.
+    /// Restores a damaged `best.json` from the manifests, or moves it aside if no manifest claims
+    /// to be the best.
     pub(super) fn repair_best(&self) -> Result<()> {
         let path = self.dir.join(BEST);
         let Err(error) = read_pointer(&self.dir) else {
@@ -228,8 +228,8 @@ impl Writer {
         }
     }
 
-    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are kept
-    /// for inspection.
+    /// Removes the checkpoints that are neither among the newest nor the best. Damaged ones are
+    /// kept for inspection.
     pub(super) fn remove_old(&self, state: &WriterState) -> Result<()> {
         let best = read_best(&self.dir)?.map(|best| best.path);
         let sound = newest_first(scan(&self.dir)?)

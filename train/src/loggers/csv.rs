@@ -81,9 +81,9 @@ impl Row {
 
 /// `metrics.csv`: a row for every report of metrics, in the file as soon as it is written.
 ///
-/// Columns are `step, epoch, seconds, split`, then metrics in the order of their first occurrence. Rows that
-/// cannot be written are kept until [`catch_up`](Self::catch_up) can write them: a disk that was
-/// full for a while leaves no gap.
+/// Columns are `step, epoch, seconds, split`, then metrics in the order of their first occurrence.
+/// Rows that cannot be written are kept until [`catch_up`](Self::catch_up) can write them: a disk
+/// that was full for a while leaves no gap.
 #[derive(Debug)]
 pub struct CsvLog {
     path: PathBuf,
@@ -114,8 +114,8 @@ impl CsvLog {
         Self::start(path, Table::default(), Vec::new())
     }
 
-    /// Continues the table of a run that resumes at `step`. Rows of later steps are dropped, because
-    /// they will be repeated.
+    /// Continues the table of a run that resumes at `step`. Rows of later steps are dropped,
+    /// because they will be repeated.
     ///
     /// A damaged end, after a kill or a power cut, is dropped too; a file of another kind is moved
     /// aside. Without a file it is [`create`](Self::create).

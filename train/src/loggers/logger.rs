@@ -7,8 +7,8 @@ use crate::Report;
 
 /// Destination of a run's metrics, in the terms of Lightning: a file, a database, a service.
 ///
-/// Register one with [`TrainerBuilder::logger`](crate::TrainerBuilder::logger). Rows come when their
-/// values have arrived on the host, on the thread of the training loop: a logger that is slow
+/// Register one with [`TrainerBuilder::logger`](crate::TrainerBuilder::logger). Rows come when
+/// their values have arrived on the host, on the thread of the training loop: a logger that is slow
 /// should hand them to a thread of its own.
 ///
 /// # Errors

@@ -237,7 +237,8 @@ fn color(curve: &Curve, index: usize, curves: &[Curve]) -> RGBColor {
     RGBColor(lighter(r), lighter(g), lighter(b))
 }
 
-/// Losses first, then fractions, then every other metric by itself, in the order of their occurrence.
+/// Losses first, then fractions, then every other metric by itself, in the order of their
+/// occurrence.
 fn panels_of(rows: &[Row]) -> Vec<Panel> {
     let mut curves: Vec<Curve> = Vec::new();
     for row in rows {

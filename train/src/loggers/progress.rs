@@ -95,8 +95,8 @@ impl Progress {
         }
     }
 
-    /// Shows, on a terminal, a spinner with `what` and the elapsed time: compiling a large model takes
-    /// minutes. The next wait or epoch replaces it.
+    /// Shows, on a terminal, a spinner with `what` and the elapsed time: compiling a large model
+    /// takes minutes. The next wait or epoch replaces it.
     pub fn waiting_for(&self, what: &str) {
         let Output::Bar(target) = &self.output else {
             return;

@@ -26,7 +26,8 @@ pub(crate) fn table(data: &[u8]) -> bool {
 pub(crate) fn table_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "step,epoch,seconds,split,loss,accuracy\n50,0,6.250,train,0.5,0.25\n100,1,12.500,validation,NaN,\n",
-        "step,epoch,seconds,split,loss,\"a \"\"b\"\", c\nd\"\n1,0,0.125,test,-inf,2\n2,0,0.250,train,,1e-300\n",
+        "step,epoch,seconds,split,loss,\"a \"\"b\"\", \
+         c\nd\"\n1,0,0.125,test,-inf,2\n2,0,0.250,train,,1e-300\n",
         "step,epoch,seconds,split\n",
     ];
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()

@@ -146,7 +146,8 @@ impl TableMark {
                 );
             }
             None => halite_core::warning!(
-                "{} {what}; a new table begins, for the {} rows were too many for a copy in the checkpoint",
+                "{} {what}; a new table begins, for the {} rows were too many for a copy in the \
+                 checkpoint",
                 path.display(),
                 self.rows
             ),
