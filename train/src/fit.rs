@@ -11,9 +11,7 @@ mod start;
 mod summary;
 
 use std::{
-    collections::HashSet,
     fmt,
-    panic::Location,
     sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
@@ -23,21 +21,21 @@ use halite_core::{
     tree::{Empty, Leaf, Tree},
 };
 use halite_data::{Loader, Position};
-use halite_nn::{ArraySpec, Optimizer, Param};
-use halite_telemetry::{Activity, ClientMetrics};
+use halite_nn::{ArraySpec, Optimizer};
+use halite_telemetry::Activity;
 
 use self::meter::Meter;
+pub(crate) use self::start::FitInputs;
 use crate::{
     MetricValues, Report, Task, Trainer,
     callback::{Callback, Run},
-    callbacks::{Callbacks, NanCheck},
+    callbacks::Callbacks,
     checkpoint::{RunPosition, Saved},
     identity::PendingIdentity,
     in_flight::InFlight,
     loggers::{Row, Split},
     measured::Measured,
-    programs::{BatchArrays, ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts},
-    resume, run_files,
+    programs::{BatchArrays, ModelArrays, ModelParams, Programs, RunState},
     signals::{Interrupts, StopFlag, StopReason},
     since_start::since_start,
     waits::{Limits, NextBatch, next_batch},
@@ -68,17 +66,6 @@ impl<K: Task> fmt::Debug for Fitted<K> {
             .field("report", &self.report)
             .finish_non_exhaustive()
     }
-}
-
-/// The arguments of [`Trainer::fit`].
-pub(crate) struct FitInputs<K: Task, O> {
-    pub(crate) task: Arc<K>,
-    pub(crate) model: Arc<ModelParams<K>>,
-    pub(crate) optimizer: Arc<O>,
-    pub(crate) train: Loader,
-    pub(crate) validation: Loader,
-    /// The user's line.
-    pub(crate) line: &'static Location<'static>,
 }
 
 /// One run: the parts that do not change.
@@ -138,15 +125,6 @@ fn lost() -> Error {
     )
 }
 
-/// Paths, in the state, of the parameters that are trained.
-fn trained_paths<M: Tree<Leaf = Param>>(model: &M) -> HashSet<String> {
-    let named = model.named().into_iter();
-    named
-        .filter(|(_, param)| param.trainable)
-        .map(|(path, _)| format!("model.{path}"))
-        .collect()
-}
-
 /// The end of the steps or of the validation of an epoch.
 #[derive(PartialEq)]
 enum Ended {
@@ -155,107 +133,10 @@ enum Ended {
     Stopped,
 }
 
-impl<'a, K: Task, O: Optimizer> Fit<'a, K, O>
+impl<K: Task, O: Optimizer> Fit<'_, K, O>
 where
     ModelParams<K>: Send + Sync,
 {
-    /// Traces the programs, so that every mistake of the task, the gradients and the optimizer is
-    /// reported before anything is compiled, read or written; then opens the directory of the run.
-    pub(crate) fn new(trainer: &'a Trainer, inputs: FitInputs<K, O>) -> Result<Self> {
-        let started = Instant::now();
-        let before = trainer.client.metrics().activity();
-        let FitInputs {
-            task,
-            model,
-            optimizer,
-            train,
-            validation,
-            line,
-        } = inputs;
-        let (mesh, options) = (&trainer.mesh, &trainer.options);
-        let batch = trainer.batch_specs::<K>(&train)?;
-        let validation_batch = trainer.batch_specs::<K>(&validation)?;
-        let parts = StepParts {
-            task: &task,
-            params: &model,
-            optimizer: &optimizer,
-            options: StepOptions {
-                clip_norm: options.clip_norm,
-                precision: trainer.precision,
-            },
-            strategy: &trainer.strategy,
-        };
-        let programs =
-            Programs::new(&trainer.client, mesh, &parts, &batch, &validation_batch)?.of_line(line);
-        let window = Leaf(programs.train_metrics.spec(mesh));
-        let lowered = programs.step.lower(&programs.state, &(batch, window))?;
-        let mut identity =
-            trainer.identity([&train, &validation], &*optimizer, &lowered.program.code);
-        let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
-        let stop = interrupts.flag();
-        let files = run_files::open(options, |saved| {
-            identity.wait_before_resume(saved, &Limits::new(options.wait_limit), &stop)?;
-            resume::check(saved, identity.identity(), options, &programs, mesh)
-        })?;
-        let (files, saved) = match files {
-            Some((files, saved)) => (Some(files), saved),
-            None => (None, None),
-        };
-        let nan_check = NanCheck {
-            window: programs.train_metrics.clone(),
-            loader: train.clone(),
-            trained: Arc::new(trained_paths(&*model)),
-            batches: Default::default(),
-        };
-        let hyperparameters = identity.identity().hyperparameters();
-        let callbacks = Callbacks::new(trainer, nan_check, files, hyperparameters)?;
-        Ok(Fit {
-            trainer,
-            programs,
-            train,
-            validation,
-            identity,
-            callbacks,
-            saved,
-            interrupts,
-            stop,
-            before,
-            started,
-        })
-    }
-
-    /// The state of the loop before the first step of a new run.
-    fn loop_state(&self, state: RunState<K, O, Array>, window: Array) -> LoopState<K, O> {
-        let options = &self.trainer.options;
-        LoopState {
-            live: Some((state, window)),
-            run: Run {
-                step: 0,
-                epoch: 0,
-                batch: 0,
-                epochs: options.epochs,
-                batches_per_epoch: self.train.batches_per_epoch(),
-                batch_size: options.batch_size,
-                out: options.out.clone(),
-                resumed_from_step: None,
-                train_metrics: MetricValues::new(),
-                earlier_seconds: 0.0,
-                started: self.started,
-                save_requested: false,
-                stop_requested: false,
-            },
-            meter: Meter::new(&self.programs.train_metrics),
-            in_flight: InFlight::new("step", options.wait_limit),
-            first: 0,
-            saved_at: None,
-            input_wait: Duration::ZERO,
-            training: Duration::ZERO,
-            first_step: Arc::default(),
-            has_failed: false,
-            measured: Measured::default(),
-        }
-    }
-
     /// Runs to the end, or to the first error; every checkpoint is on the disk before it returns.
     pub(crate) fn fit(mut self) -> Result<Fitted<K>> {
         let mut now = self.begin().inspect_err(|error| {

@@ -276,10 +276,9 @@ impl Identity {
             if then == now {
                 continue;
             }
-            let (saved, given) = if known.name == OPTIMIZER {
-                lines_that_differ(then, now)
-            } else {
-                (then.clone(), now.clone())
+            let (saved, given) = match known.name {
+                OPTIMIZER => lines_that_differ(then, now),
+                _ => (then.clone(), now.clone()),
             };
             let difference = Difference {
                 name: known.name.to_string(),
@@ -303,29 +302,28 @@ impl Identity {
             let optimizer = mathematics.iter().position(lengths)?;
             Some((epochs, mathematics.remove(optimizer)))
         });
-        let names: BTreeSet<&String> = saved
-            .properties
-            .keys()
-            .chain(self.properties.keys())
-            .collect();
-        for name in names {
-            let (then, now) = (saved.properties.get(name), self.properties.get(name));
-            if then != now {
-                let value = |value: Option<&String>| {
-                    value.map_or_else(|| "nothing".to_string(), Clone::clone)
-                };
-                mathematics.push(Difference {
-                    name: name.clone(),
-                    options: &[],
-                    saved: value(then),
-                    given: value(now),
-                });
-            }
-        }
+        mathematics.extend(self.property_differences(saved));
         comparison.other_program =
             other_program && mathematics.is_empty() && comparison.rounding.is_empty();
         (comparison.accepted, comparison.refused) = mathematics.into_iter().partition(allows);
         comparison
+    }
+
+    /// The properties of the caller that differ, or that only one side has.
+    fn property_differences(&self, saved: &Identity) -> Vec<Difference> {
+        let names = saved.properties.keys().chain(self.properties.keys());
+        let names: BTreeSet<&String> = names.collect();
+        let value = |value: Option<&String>| value.map_or("nothing", String::as_str).to_string();
+        let difference = |name: &String| {
+            let (then, now) = (saved.properties.get(name), self.properties.get(name));
+            (then != now).then(|| Difference {
+                name: name.clone(),
+                options: &[],
+                saved: value(then),
+                given: value(now),
+            })
+        };
+        names.into_iter().filter_map(difference).collect()
     }
 }
 

@@ -1,29 +1,152 @@
-//! The start of a run: its programs are compiled, and its state is initialized or restored.
+//! The start of a run: its programs are traced and compiled, its directory is opened, and its state
+//! is initialized or restored.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    collections::HashSet,
+    panic::Location,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
 use halite_core::{
     Array, Error, ErrorKind, HostArray, Result, Sharding,
     tree::{Empty, Family, Leaf, Tree},
 };
-use halite_nn::{ArraySpec, Jit, Optimizer, rng};
+use halite_data::Loader;
+use halite_nn::{ArraySpec, Jit, Optimizer, Param, rng};
+use halite_telemetry::ClientMetrics;
 
-use super::{Fit, LoopState, meter::Sum};
+use super::{
+    Fit, LoopState,
+    meter::{Meter, Sum},
+};
 use crate::{
-    Task,
+    MetricValues, Task, Trainer,
+    callback::Run,
+    callbacks::{Callbacks, NanCheck},
     checkpoint::{RunPosition, Saved},
-    programs::ModelParams,
+    in_flight::InFlight,
+    measured::Measured,
+    programs::{ModelParams, Programs, RunState, StepOptions, StepParts},
     resume::{self, Metadata},
+    run_files,
+    signals::Interrupts,
     waits::{Limits, wait},
 };
 
 /// Time between two looks at a compiler's thread.
 const COMPILE_POLL: Duration = Duration::from_millis(2);
 
-impl<K: Task, O: Optimizer> Fit<'_, K, O>
+/// The arguments of [`Trainer::fit`].
+pub(crate) struct FitInputs<K: Task, O> {
+    pub(crate) task: Arc<K>,
+    pub(crate) model: Arc<ModelParams<K>>,
+    pub(crate) optimizer: Arc<O>,
+    pub(crate) train: Loader,
+    pub(crate) validation: Loader,
+    /// The user's line.
+    pub(crate) line: &'static Location<'static>,
+}
+
+impl<'a, K: Task, O: Optimizer> Fit<'a, K, O>
 where
     ModelParams<K>: Send + Sync,
 {
+    /// Traces the programs, so that every mistake of the task, the gradients and the optimizer is
+    /// reported before anything is compiled, read or written; then opens the directory of the run.
+    pub(crate) fn new(trainer: &'a Trainer, inputs: FitInputs<K, O>) -> Result<Self> {
+        let started = Instant::now();
+        let before = trainer.client.metrics().activity();
+        let FitInputs {
+            task,
+            model,
+            optimizer,
+            train,
+            validation,
+            line,
+        } = inputs;
+        let (mesh, options) = (&trainer.mesh, &trainer.options);
+        let batch = trainer.batch_specs::<K>(&train)?;
+        let validation_batch = trainer.batch_specs::<K>(&validation)?;
+        let parts = StepParts {
+            task: &task,
+            params: &model,
+            optimizer: &optimizer,
+            options: StepOptions {
+                clip_norm: options.clip_norm,
+                precision: trainer.precision,
+            },
+            strategy: &trainer.strategy,
+        };
+        let programs =
+            Programs::new(&trainer.client, mesh, &parts, &batch, &validation_batch)?.of_line(line);
+        let window = Leaf(programs.train_metrics.spec(mesh));
+        let lowered = programs.step.lower(&programs.state, &(batch, window))?;
+        let mut identity =
+            trainer.identity([&train, &validation], &*optimizer, &lowered.program.code);
+        let interrupts = Interrupts::watch(trainer.stop.clone().unwrap_or_default())?;
+        let stop = interrupts.flag();
+        let files = run_files::open(options, |saved| {
+            identity.wait_before_resume(saved, &Limits::new(options.wait_limit), &stop)?;
+            resume::check(saved, identity.identity(), options, &programs, mesh)
+        })?;
+        let (files, saved) = files.unzip();
+        let nan_check = NanCheck {
+            window: programs.train_metrics.clone(),
+            loader: train.clone(),
+            trained: Arc::new(trained_paths(&*model)),
+            batches: Default::default(),
+        };
+        let hyperparameters = identity.identity().hyperparameters();
+        let callbacks = Callbacks::new(trainer, nan_check, files, hyperparameters)?;
+        Ok(Fit {
+            trainer,
+            programs,
+            train,
+            validation,
+            identity,
+            callbacks,
+            saved: saved.flatten(),
+            interrupts,
+            stop,
+            before,
+            started,
+        })
+    }
+
+    /// The state of the loop before the first step of a new run.
+    fn loop_state(&self, state: RunState<K, O, Array>, window: Array) -> LoopState<K, O> {
+        let options = &self.trainer.options;
+        LoopState {
+            live: Some((state, window)),
+            run: Run {
+                step: 0,
+                epoch: 0,
+                batch: 0,
+                epochs: options.epochs,
+                batches_per_epoch: self.train.batches_per_epoch(),
+                batch_size: options.batch_size,
+                out: options.out.clone(),
+                resumed_from_step: None,
+                train_metrics: MetricValues::new(),
+                earlier_seconds: 0.0,
+                started: self.started,
+                save_requested: false,
+                stop_requested: false,
+            },
+            meter: Meter::new(&self.programs.train_metrics),
+            in_flight: InFlight::new("step", options.wait_limit),
+            first: 0,
+            saved_at: None,
+            input_wait: Duration::ZERO,
+            training: Duration::ZERO,
+            first_step: Arc::default(),
+            has_failed: false,
+            measured: Measured::default(),
+        }
+    }
+
     /// Compiles the training step, and initializes or restores the state meanwhile.
     pub(super) fn begin(&mut self) -> Result<LoopState<K, O>> {
         let epochs = self.trainer.options.epochs;
@@ -164,6 +287,15 @@ where
         );
         Error::new(ErrorKind::Cancelled, "fit", message)
     }
+}
+
+/// Paths, in the state, of the parameters that are trained.
+fn trained_paths<M: Tree<Leaf = Param>>(model: &M) -> HashSet<String> {
+    let named = model.named().into_iter();
+    named
+        .filter(|(_, param)| param.trainable)
+        .map(|(path, _)| format!("model.{path}"))
+        .collect()
 }
 
 /// The message of a resumed run.
