@@ -51,7 +51,7 @@ fn check(function: impl Function + Clone, inputs: &[HostArray]) {
     assert!(constants.iter().flat_map(doubles).any(|value| value != 0.0));
 }
 
-/// As [`noise`], in `f32`.
+/// [`noise`] in `f32`.
 fn floats(seed: u64, dims: &[usize]) -> HostArray {
     noise(seed, dims, -1.0, 1.0).to_float(DType::F32).unwrap()
 }

@@ -1,5 +1,5 @@
-//! Real file systems that are full or read-only. Where the system lets nobody mount one in a
-//! namespace of his own, these say that they skip.
+//! Real file systems that are full or read-only. Where the system does not allow to mount one in a
+//! user namespace, these tests report that they skip.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -22,8 +22,8 @@ struct Mounted {
     dir: tempfile::TempDir,
 }
 
-/// A small file system for the test of this name. What is mounted in a namespace of its own goes
-/// with the process, however that ends: so the test is run again there, and only there it gets the
+/// A small file system for the test of this name. A mount in a namespace of its own ends with
+/// the process, also if it is killed: so the test is run again there, and only there it gets the
 /// file system.
 fn disk_of_kilobytes(size: u32, test: &str) -> Option<Mounted> {
     if std::env::var_os(INSIDE).is_some() {
@@ -187,7 +187,7 @@ fn full_disk_keeps_the_last_checkpoint() {
         );
         assert_eq!(store.latest().unwrap().unwrap().position().step, 1);
     }
-    // Room again: the same store goes on.
+    // With free space the same store works again.
     store.save(snapshot(3, 100)).unwrap();
     assert_eq!(store.latest().unwrap().unwrap().position().step, 3);
 }

@@ -46,7 +46,7 @@ fn check(mut saved: Saved) -> u64 {
     step
 }
 
-/// Not a test: the run that is killed. It goes on from the newest checkpoint and prints each step
+/// Not a test: the run that is killed. It resumes from the newest checkpoint and prints each step
 /// that is saved.
 #[test]
 #[ignore = "the other test starts it as a process to kill"]

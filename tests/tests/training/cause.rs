@@ -1,4 +1,4 @@
-//! A run that meets a number that is not finite says whether the data is the cause, and where.
+//! The search for NaN and invalid labels in the data after a run has diverged.
 
 use halite::{
     data::{Loader, LoaderOptions},

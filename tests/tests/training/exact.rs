@@ -125,7 +125,7 @@ fn padded_batches_are_validated_exactly() {
     }
 }
 
-/// The model's values, whole on each of so many devices.
+/// The model's arrays, replicated over this many devices.
 fn on_all(model: &Net<Array>, state: &[HostArray], devices: usize) -> Net<Array> {
     let mesh = match devices {
         1 => halite::Mesh::single(client().local_devices()[0]),

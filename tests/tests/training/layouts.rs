@@ -1,4 +1,4 @@
-//! The same model, unchanged, on one device and on eight, laid out in every way.
+//! One model on one device and on eight, with every sharding strategy.
 
 use std::{path::Path, sync::Arc};
 
@@ -21,14 +21,14 @@ use crate::support::{client, digits, error_of, latest, trainer, values};
 const STEPS: usize = 50;
 const BATCH: usize = 16;
 
-/// What is changed about a run, and how far each of its losses may be from those of one device.
+/// Changes of a run, and the tolerance of its losses relative to those of one device.
 struct Configuration {
     name: &'static str,
     change: fn(TrainerBuilder) -> TrainerBuilder,
     within: f64,
 }
 
-/// By name: the strategy, on these axes.
+/// A strategy by its name, on these axes.
 fn laid_out<const N: usize>(
     trainer: TrainerBuilder,
     strategy: &str,
@@ -65,7 +65,7 @@ const CONFIGURATIONS: &[Configuration] = &[
         change: |t| laid_out(t, "fsdp+tp", [("data", 4), ("model", 2)]),
         within: 1e-5,
     },
-    // Rounded otherwise, single losses of the steep part of the curve are some way off: `precision`
+    // With other rounding, single losses of the steep part of the curve differ more: `precision`
     // compares means.
     Configuration {
         name: "cpu x8, FSDP, bf16-mixed",
@@ -156,13 +156,12 @@ fn images() -> impl Dataset {
     digits(true, 0..STEPS * BATCH)
 }
 
-/// A multi-layer perceptron without kinks.
+/// A multi-layer perceptron with smooth activations.
 ///
-/// A layout changes the order of sums, and so does the number of threads that a machine has: by a
-/// rounding or two. A ReLU or a maximum that is this close to its kink then takes the other side,
-/// and its gradient jumps. Among millions of them some are, on one machine or another (losses of
-/// [`Cnn`] were seen 6.5e-3 apart over 24 threads). Where nothing jumps, roundings stay what they
-/// are, on every machine.
+/// Sharding changes the order of sums, as does the number of threads of a machine, by a rounding or
+/// two. A ReLU or a maximum that is this close to its kink then takes the other side, and its
+/// gradient jumps. Among millions of them some do (losses of [`Cnn`] differed by 6.5e-3 over 24
+/// threads). With smooth activations, rounding errors stay small on every machine.
 #[derive(Tree)]
 struct Smooth<L> {
     hidden: Vec<Linear<L>>,
@@ -199,7 +198,7 @@ fn dense_network_has_the_same_losses_on_every_mesh() {
     );
 }
 
-/// The layers of [`Cnn`], without kinks.
+/// The layers of [`Cnn`], with smooth activations.
 #[derive(Tree)]
 struct SmoothCnn<L> {
     layers: Cnn<L>,
@@ -258,7 +257,7 @@ fn networks_with_kinks_have_the_same_losses_but_for_those() {
     );
 }
 
-/// Windows that count up, from another number each.
+/// Windows of consecutive numbers, each from another start.
 fn counting() -> impl Dataset {
     let tokens: Vec<u16> = (0..STEPS * BATCH)
         .flat_map(|start| (0..9).map(move |at| ((start * 7 + at) % 64) as u16))
@@ -329,8 +328,8 @@ fn each_device_is_given_what_the_layouts_say() {
             bytes(state) as u64,
             "{strategy}: the state takes the place of the old one"
         );
-        // The first dense layer and its slots, nearly all of it, are split over as many devices as
-        // the axes of parameters have.
+        // The first dense layer and its slots, nearly all of the memory, are sharded over the axes
+        // of parameters.
         let whole: usize = step.inputs.iter().map(|(_, spec)| spec.ty.bytes()).sum();
         assert!(
             bytes(&step.inputs) * parts < whole * 11 / 10,
@@ -340,7 +339,7 @@ fn each_device_is_given_what_the_layouts_say() {
     }
 }
 
-/// A run of so many epochs in `dir`, gone on with if it is there.
+/// A run of this many epochs in `dir`, resumed if it exists.
 fn epochs(
     count: u64,
     dir: &Path,
@@ -387,7 +386,7 @@ fn checkpoint_resumes_with_another_sharding() {
             "a checkpoint holds whole arrays"
         );
     }
-    // Nothing is left to do: what comes back is what was saved, bit for bit, wherever it lies.
+    // No step is left: the restored state equals the saved one, bit for bit, with any sharding.
     for change in [(|t| t) as fn(TrainerBuilder) -> TrainerBuilder, |t| {
         laid_out(t, "fsdp", [("fsdp", 8)])
     }] {
@@ -414,7 +413,7 @@ fn checkpoint_resumes_with_another_sharding() {
     }
 }
 
-/// A model that says itself how its tensors lie.
+/// A model with sharding constraints.
 struct Constrained;
 
 impl Task for Constrained {
@@ -461,7 +460,7 @@ fn sharding_constraints_change_no_losses() {
         fitted.report.metrics["loss"]
     };
     let one = loss(|t| t);
-    // Without the axis `model`, with it, and with parameters that lie otherwise.
+    // Without the axis `model`, with it, and with another sharding of the parameters.
     let layouts: [fn(TrainerBuilder) -> TrainerBuilder; 3] = [
         |t| laid_out(t, "dp", [("data", 8)]),
         |t| laid_out(t, "dp+tp", [("data", 2), ("model", 4)]),
@@ -517,7 +516,7 @@ fn indivisible_mesh_is_rejected_with_the_numbers() {
         assert_eq!(error(trainer), expected);
     }
 
-    // What depends on the model.
+    // Errors that depend on the model.
     let strategy = Strategy::data_parallel()
         .and(Strategy::tensor_parallel())
         .rule("out.weight", "None, model")

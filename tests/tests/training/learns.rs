@@ -36,7 +36,7 @@ fn two_epochs_of_mnist_reach_ninety_percent() {
     );
     assert!(!report.interrupted && fitted.stopped_by.is_none() && report.last_checkpoint.is_none());
 
-    // What the trainer says of the model is what the model then does.
+    // The reported accuracy is that of the model's own predictions.
     let again = trainer
         .validate(task(), &fitted.model, digits(false, (0..10_000).step_by(5)))
         .unwrap();

@@ -1,4 +1,4 @@
-//! The trainer as a library, on the CPU plugin: what it learns, resumes, counts, refuses.
+//! The trainer as a library, on the CPU plugin: learning, resuming, metrics, errors.
 
 mod cause;
 mod custom;

@@ -1,4 +1,4 @@
-//! Mistakes in a task are told all at once, at the user's line, before anything runs.
+//! Mistakes in a task are reported all at once, at the user's line, before anything runs.
 
 use halite::{
     data::{Digits, Field, SampleMut},
@@ -49,7 +49,7 @@ impl Dataset for Described {
 /// Digits, with the loss that `loss` is.
 struct With<F>(F);
 
-/// What a task does to a batch of digits.
+/// Loss of a batch of digits.
 trait Loss:
     for<'t> Fn(&'t Trace, &Mlp<Tensor<'t>>, &Labeled<Tensor<'t>>) -> Mean<'t> + Send + Sync + 'static
 {
@@ -77,7 +77,7 @@ impl<F: Loss> Task for With<F> {
     }
 }
 
-/// What fitting with this loss says.
+/// The error of a fit with this loss.
 fn refused(loss: impl Loss) -> String {
     let trainer = trainer().build().unwrap();
     let model = Mlp::new(&[784, 64, 10]);
@@ -91,7 +91,7 @@ fn refused(loss: impl Loss) -> String {
     .to_string()
 }
 
-/// That `error` has each of `parts`, in this order.
+/// Asserts that `error` contains each of `parts`, in this order.
 #[track_caller]
 fn assert_says(error: &str, parts: &[&str]) {
     let mut rest = error;
@@ -349,7 +349,7 @@ fn non_scalar_loss_is_rejected() {
     assert_says(&error, &["the loss is s32[]", "scalar of floats"]);
 }
 
-/// An optimizer that does not give back what it was given.
+/// An optimizer that returns other types than it was given.
 #[derive(Debug)]
 struct Halves;
 

@@ -125,7 +125,7 @@ fn devices_store_parameters_in_the_policys_dtype() {
         );
     }
     assert_eq!(whole.report.precision, "bf16");
-    // A checkpoint has what the model reports, and a run goes on from it to the same bits.
+    // A checkpoint has the declared dtypes, and a resumed run is bit-identical.
     let saved = CheckpointStore::open(dir.path().join("checkpoints"), 2)
         .unwrap()
         .latest()
@@ -150,7 +150,7 @@ fn devices_store_parameters_in_the_policys_dtype() {
     );
     let parts = fit(build().out(parts.path()).resume(true)).unwrap();
     assert_eq!(values(&parts.model), values(&whole.model));
-    // Asked what it holds, the model answers under the policy it is asked in.
+    // Inference uses the policy of its own trainer.
     let exact = trainer()
         .batch_size(30)
         .build()
@@ -319,7 +319,7 @@ fn narrow_storage_is_read_back_in_the_declared_dtype() {
             .unwrap(),
         rounded
     );
-    // A program under any policy takes it for what it reports.
+    // A program under any policy accepts it with its declared dtype.
     let double = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + x));
     let twice = double.run(&Leaf(array)).unwrap().0;
     assert_eq!(
@@ -332,7 +332,7 @@ fn narrow_storage_is_read_back_in_the_declared_dtype() {
     );
 }
 
-/// For TPUs, from here: no device is asked.
+/// Lowered for TPUs without a device.
 #[test]
 fn sensitive_operations_stay_in_f32() {
     let mesh = Arc::new(Mesh::single(client().local_devices()[0]));
@@ -360,7 +360,7 @@ fn sensitive_operations_stay_in_f32() {
         assert!(dots.iter().all(|line| line.matches("xbf16>").count() == 2
             && line.contains("-> tensor<")
             && line.contains("xf32>")));
-        // Between the first dense layer and the norm, and on the way back.
+        // Between the first dense layer and the norm, and in the backward pass.
         assert!(
             lines("add")
                 .iter()

@@ -1,4 +1,4 @@
-//! A run that stops and goes on comes to the same bits as one that does not stop.
+//! A run that is interrupted and resumed is bit-identical to an uninterrupted one.
 
 use std::{collections::BTreeMap, path::Path, sync::OnceLock};
 
@@ -36,7 +36,7 @@ fn fit_and_validate(
         .fit(Arms, Net::new(), Adam::new(rate), data, validation)
 }
 
-/// What a run comes to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 struct Outcome {
     model: Vec<(String, HostArray)>,
@@ -66,7 +66,7 @@ impl Outcome {
     }
 }
 
-/// What it comes to on one device when nothing happens to it.
+/// The result on one device without an interruption.
 fn uninterrupted() -> &'static Outcome {
     static OUTCOME: OnceLock<Outcome> = OnceLock::new();
     OUTCOME.get_or_init(|| Outcome::of(&fit(trainer(), spirals(SAMPLES)).unwrap()))
@@ -78,7 +78,7 @@ fn on(devices: usize) -> TrainerBuilder {
 
 #[test]
 fn interrupted_run_is_bit_identical() {
-    // After how many samples each attempt is stopped: in an epoch, near its end and so in
+    // Number of samples after which each attempt is stopped: in an epoch, near its end and so in
     // validation, in the next.
     for (devices, every, stops) in [(1, 7, [160, 320].as_slice()), (3, 1, &[330])] {
         let expected = match devices {

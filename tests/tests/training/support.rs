@@ -25,7 +25,7 @@ pub(crate) fn trainer() -> TrainerBuilder {
     Trainer::builder(client()).quiet(true)
 }
 
-/// So many of the handwritten digits, from the training data or the test data.
+/// A subset of the handwritten digits, from the training data or the test data.
 pub(crate) fn digits(
     of_training: bool,
     samples: impl Iterator<Item = usize>,
@@ -126,7 +126,7 @@ pub(crate) struct Watched<D, F> {
 }
 
 impl<D: Dataset, F: Fn(usize) -> Result<()> + Send + Sync> Watched<D, F> {
-    /// `on_read` is told how many samples were read before.
+    /// `on_read` gets the number of samples read before.
     pub(crate) fn new(inner: D, on_read: F) -> Self {
         Watched {
             inner,

@@ -37,7 +37,7 @@ fn small_transformer_memorizes_a_poem() {
         )
         .unwrap();
     let report = &fitted.report;
-    // Only where a window begins is there something to guess.
+    // Only the start of a window is unpredictable.
     assert!(
         report.metrics["loss"] < 0.5 && report.metrics["accuracy"] > 0.85,
         "{report}"

@@ -253,7 +253,7 @@ fn newer_format_is_not_skipped() {
         assert!(error.to_string().contains(part), "{error}");
     }
     drop(store);
-    // What is saved later is newer, although the sequence number of the other is not known.
+    // A later checkpoint is newer, although the sequence number of the other is unknown.
     let store = CheckpointStore::open(dir.path(), 1).unwrap();
     assert_eq!(store.load("10").unwrap().position().step, 10);
     store.save(snapshot(15)).unwrap();

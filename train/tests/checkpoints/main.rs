@@ -1,4 +1,4 @@
-//! What a checkpoint store promises: whole checkpoints or none, and clear words about the rest.
+//! Guarantees of a checkpoint store: complete checkpoints or none, and clear errors.
 
 mod keeping;
 mod writing;
@@ -406,7 +406,7 @@ fn other_model_is_rejected_with_every_difference() {
         error.contains(" 42 differences:\n") && error.ends_with("\n  and 30 more"),
         "{error}"
     );
-    // Nothing was taken; and what is not wanted can be left.
+    // Nothing was taken; and arrays that are not wanted may be left.
     let weight = saved
         .take("hidden.weight", &TensorType::new(DType::F32, [4, 3]))
         .unwrap();

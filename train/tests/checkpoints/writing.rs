@@ -120,7 +120,7 @@ fn leftovers_of_a_killed_run_are_removed() {
         fs::write(dir.path().join(name).join("file"), "half").unwrap();
     }
     fs::write(dir.path().join(".tmp-notes"), "not ours").unwrap();
-    // A folder with the right name and no marker is no checkpoint.
+    // A folder without a marker does not count as a checkpoint.
     fs::create_dir(dir.path().join("step-00000009")).unwrap();
     let store = CheckpointStore::open(dir.path(), 1).unwrap();
     assert_eq!(

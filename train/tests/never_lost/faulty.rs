@@ -29,7 +29,7 @@ pub(crate) struct Faulty {
     plan: Arc<Plan>,
 }
 
-/// When what fails.
+/// Schedule of the faults.
 struct Plan {
     /// Training steps launched.
     steps: AtomicU64,
@@ -75,7 +75,7 @@ impl Faulty {
         self
     }
 
-    /// The host has no memory for what has two elements or more until this step is launched.
+    /// Until this step is launched, the host has no memory for copies of the weights.
     pub(crate) fn no_memory_for_weights_until(mut self, step: u64) -> Self {
         Arc::get_mut(&mut self.plan)
             .expect("it is not in use yet")

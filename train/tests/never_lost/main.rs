@@ -1,4 +1,4 @@
-//! A run keeps what it has learnt: accessories that fail, data and devices that hang, memory that
+//! A run never loses trained steps: accessories that fail, data and devices that hang, memory that
 //! runs out.
 
 mod accessories;

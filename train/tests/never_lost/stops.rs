@@ -66,7 +66,7 @@ impl Drop for OpenAtEnd {
 /// Opens a gate when the test ends, also when it fails.
 struct OpenAtEnd(Gate);
 
-/// What `work` gives on a thread of its own, or a panic if that takes too long.
+/// Runs `work` on another thread, and panics if it takes too long.
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(work()));
@@ -309,7 +309,7 @@ fn device_that_hangs_is_given_up_at_the_limit() {
     );
 }
 
-/// As [`crate::Plane`], with a loop in the loss that never ends when an input is as large as
+/// [`crate::Plane`] with a loop in the loss that never ends when an input is as large as
 /// [`ENDLESS`].
 struct Endless;
 
