@@ -7,7 +7,10 @@ use std::panic::Location;
 
 use halite_core::{DType, TensorType};
 
-use crate::{Binary, Convolution, Graph, Node, Op, Unary};
+use crate::{
+    Binary, Convolution, Graph, Node, Op, Unary,
+    op::{device_index_op, marker_op},
+};
 
 /// What one run costs, over all devices. Counts are floats because they outgrow integers that a
 /// division still likes.
@@ -107,12 +110,10 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
         Op::Constant(_)
         | Op::Iota { .. }
         | Op::Reshape { .. }
-        | Op::StopGradient
-        | Op::OptimizationBarrier
-        | Op::ShardingConstraint(_) => {
+        | marker_op!()
+        | device_index_op!() => {
             return Cost::default();
         }
-        Op::PartitionId | Op::ReplicaId | Op::AxisIndex(_) => return Cost::default(),
         Op::Unary(unary) if is_transcendental(*unary) => Cost {
             transcendental: elements(result(0)),
             ..Cost::default()

@@ -67,8 +67,8 @@ pub use cost::{Cost, cost};
 pub use graph::{Graph, Node, Value};
 pub use infer::infer;
 pub use op::{
-    Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Gather,
-    Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
+    Attribute, Axes, Binary, Comparison, ConvDims, Convolution, CustomCall, Dot, Extreme, Family,
+    Gather, Groups, Literal, Op, Reduction, Remat, Scatter, ShardMap, Unary, Window,
 };
 pub use passes::{
     common_subexpressions, dead_code, identities, optimize, with_precision, with_signature,

@@ -9,8 +9,11 @@ use halite_core::{DType, PartitionSpec, TensorType};
 use crate::Graph;
 
 mod attributes;
+mod family;
 
 pub use attributes::*;
+pub use family::Family;
+pub(crate) use family::{collective_op, device_index_op, local_op, marker_op};
 
 /// What a node computes from its operands. Operand and result counts are one unless said.
 #[derive(Clone, Debug, PartialEq)]
@@ -348,46 +351,11 @@ impl Op {
             Op::Scan { body, .. } | Op::Checkpoint { body, .. } => vec![body],
             Op::Case { branches } => branches.iter().collect(),
             Op::ShardMap(map) => vec![&map.body],
-            Op::Constant(_)
-            | Op::Iota { .. }
-            | Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Clamp
-            | Op::Convert(_)
-            | Op::BitcastConvert(_)
-            | Op::ReducePrecision { .. }
-            | Op::Broadcast { .. }
-            | Op::Reshape { .. }
-            | Op::Transpose { .. }
-            | Op::Reverse { .. }
-            | Op::Concatenate { .. }
-            | Op::Slice { .. }
-            | Op::DynamicSlice { .. }
-            | Op::DynamicUpdateSlice
-            | Op::Pad { .. }
-            | Op::Gather(_)
-            | Op::Scatter(_)
-            | Op::Dot(_)
-            | Op::Convolution(_)
-            | Op::Reduce { .. }
-            | Op::ArgReduce { .. }
-            | Op::ReduceWindow { .. }
-            | Op::SelectAndScatter { .. }
-            | Op::Sort { .. }
-            | Op::StopGradient
-            | Op::OptimizationBarrier
-            | Op::CustomCall(_)
-            | Op::AllReduce { .. }
-            | Op::AllGather { .. }
-            | Op::ReduceScatter { .. }
-            | Op::AllToAll { .. }
-            | Op::CollectivePermute { .. }
-            | Op::PartitionId
-            | Op::ReplicaId
-            | Op::AxisIndex(_)
-            | Op::ShardingConstraint(_) => Vec::new(),
+            local_op!()
+            | marker_op!()
+            | collective_op!()
+            | device_index_op!()
+            | Op::CustomCall(_) => vec![],
         }
     }
 }

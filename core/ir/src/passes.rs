@@ -15,7 +15,10 @@ use std::{
 
 use halite_core::TensorType;
 
-use crate::{Graph, Node, Op, ShardMap, Value};
+use crate::{
+    Graph, Node, Op, ShardMap, Value,
+    op::{collective_op, device_index_op, local_op, marker_op},
+};
 
 pub use dead_code::dead_code;
 pub use identities::identities;
@@ -125,20 +128,21 @@ fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
     graph.outputs().iter().map(|output| map[output]).collect()
 }
 
-/// Something of the attributes to tell operations apart by, cheaply.
+/// Part of the attributes, enough to give most different operations different hashes.
 fn sample(op: &Op) -> Vec<u64> {
-    match op {
-        Op::Constant(literal) => literal
-            .bytes
-            .iter()
-            .take(64)
-            .map(|&byte| u64::from(byte))
-            .collect(),
-        Op::Unary(unary) => vec![*unary as u64],
-        Op::Binary(binary) => vec![*binary as u64],
-        Op::Compare(comparison) => vec![*comparison as u64],
-        Op::Slice { starts, .. } => starts.iter().map(|&start| start as u64).collect(),
-        _ => Vec::new(),
+    if let Op::Constant(literal) = op {
+        let bytes = literal.bytes.iter().take(64);
+        bytes.map(|&byte| u64::from(byte)).collect()
+    } else if let Op::Unary(unary) = op {
+        vec![*unary as u64]
+    } else if let Op::Binary(binary) = op {
+        vec![*binary as u64]
+    } else if let Op::Compare(comparison) = op {
+        vec![*comparison as u64]
+    } else if let Op::Slice { starts, .. } = op {
+        starts.iter().map(|&start| start as u64).collect()
+    } else {
+        vec![]
     }
 }
 
@@ -193,13 +197,8 @@ fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
             outputs: outputs.clone(),
             body: Box::new(pass(body)),
         }),
-        other => {
-            debug_assert!(
-                other.regions().is_empty(),
-                "{} has regions that no pass goes into",
-                other.name()
-            );
-            other.clone()
+        local_op!() | marker_op!() | collective_op!() | device_index_op!() | Op::CustomCall(_) => {
+            op.clone()
         }
     }
 }

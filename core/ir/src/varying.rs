@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, panic::Location, sync::Arc};
 
-use crate::{Axes, Graph, Groups, Op, ShardMap};
+use crate::{
+    Axes, Graph, Groups, Op, ShardMap,
+    op::{device_index_op, local_op, marker_op},
+};
 
 /// What devices may do otherwise than others: see [`varying`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -202,41 +205,9 @@ impl Walk<'_> {
                         .map(|mask| mask | operands[0])
                         .collect()
                 }
-                Op::Constant(_)
-                | Op::Iota { .. }
-                | Op::Unary(_)
-                | Op::Binary(_)
-                | Op::Compare(_)
-                | Op::Select
-                | Op::Clamp
-                | Op::Convert(_)
-                | Op::BitcastConvert(_)
-                | Op::ReducePrecision { .. }
-                | Op::Broadcast { .. }
-                | Op::Reshape { .. }
-                | Op::Transpose { .. }
-                | Op::Reverse { .. }
-                | Op::Concatenate { .. }
-                | Op::Slice { .. }
-                | Op::DynamicSlice { .. }
-                | Op::DynamicUpdateSlice
-                | Op::Pad { .. }
-                | Op::Gather(_)
-                | Op::Scatter(_)
-                | Op::Dot(_)
-                | Op::Convolution(_)
-                | Op::Reduce { .. }
-                | Op::ArgReduce { .. }
-                | Op::ReduceWindow { .. }
-                | Op::SelectAndScatter { .. }
-                | Op::Sort { .. }
-                | Op::ReplicaId
-                | Op::StopGradient
-                | Op::ShardMap(_)
-                | Op::ShardingConstraint(_) => vec![any; node.results.len()],
-                // A barrier changes nothing.
-                Op::OptimizationBarrier => operands,
-                // Of what is not known here, nothing is.
+                local_op!() | Op::ReplicaId | Op::ShardMap(_) => vec![any; node.results.len()],
+                marker_op!() => operands,
+                // A custom call is conservatively treated as varying over all devices.
                 Op::CustomCall(_) => vec![all; node.results.len()],
             };
             for (result, mask) in node.results.iter().zip(results) {
@@ -259,6 +230,14 @@ fn groups_of(op: &Op) -> Option<&Groups> {
         | Op::ReduceScatter { groups, .. }
         | Op::AllToAll { groups, .. }
         | Op::CollectivePermute { groups, .. } => Some(groups),
-        _ => None,
+        local_op!()
+        | marker_op!()
+        | device_index_op!()
+        | Op::While { .. }
+        | Op::Scan { .. }
+        | Op::Checkpoint { .. }
+        | Op::Case { .. }
+        | Op::ShardMap(_)
+        | Op::CustomCall(_) => None,
     }
 }
