@@ -1,4 +1,4 @@
-//! Checks of what a user gives to methods of [`Tensor`]: bad dimensions are mistakes, never panics.
+//! Checks of arguments of methods of [`Tensor`]: bad dimensions are mistakes, never panics.
 
 use std::ops::{Bound, Range, RangeBounds};
 
@@ -6,10 +6,10 @@ use halite_core::TensorType;
 
 use crate::Tensor;
 
-/// A value, or the error tensor that the method is to return: see [`check!`].
+/// A value, or the error tensor that the method must return: see [`check!`].
 pub(crate) type Checked<'t, T = ()> = Result<T, Tensor<'t>>;
 
-/// The value, or `return` of the error tensor.
+/// Evaluates to the value, or returns the error tensor.
 macro_rules! check {
     ($checked:expr) => {
         match $checked {
@@ -27,7 +27,7 @@ impl<'t> Tensor<'t> {
         self.mistake_like(op, message, self.ty())
     }
 
-    /// As [`mistake`](Self::mistake), with the type that the result would most likely have had.
+    /// Like [`mistake`](Self::mistake), with the most likely type of the result.
     #[track_caller]
     pub(crate) fn mistake_like(
         self,
@@ -44,7 +44,7 @@ impl<'t> Tensor<'t> {
         self.trace.fail(op, message() + &named, Some(like))
     }
 
-    /// That each of `dims` is a dimension of this, and none is there twice.
+    /// Checks that `dims` are dimensions of this, without duplicates.
     #[track_caller]
     pub(crate) fn check_dims(self, op: &str, dims: &[usize]) -> Checked<'t> {
         let ty = self.ty();
@@ -66,7 +66,7 @@ impl<'t> Tensor<'t> {
             .find(|(dim, i)| dims[..*i].contains(dim))
         {
             return Err(self.mistake(op, || {
-                format!("dimension {} is given twice in {dims:?}", dim.0)
+                format!("dimension {} appears twice in {dims:?}", dim.0)
             }));
         }
         Ok(())
@@ -77,7 +77,7 @@ impl<'t> Tensor<'t> {
         self.check_dims(op, &[dim])
     }
 
-    /// That this is of floats.
+    /// Checks that the elements are floats.
     #[track_caller]
     pub(crate) fn check_float(self, op: &str) -> Checked<'t> {
         if self.is_error() {
@@ -87,11 +87,11 @@ impl<'t> Tensor<'t> {
             return Ok(());
         }
         Err(self.mistake(op, || {
-            format!("{} is not of floats; convert it first", self.ty())
+            format!("{} is not a tensor of floats; convert it first", self.ty())
         }))
     }
 
-    /// That this is of integers.
+    /// Checks that the elements are integers.
     #[track_caller]
     pub(crate) fn check_integer(self, op: &str) -> Checked<'t> {
         if self.is_error() {
@@ -101,11 +101,14 @@ impl<'t> Tensor<'t> {
             return Ok(());
         }
         Err(self.mistake(op, || {
-            format!("{} is not of integers; convert it first", self.ty())
+            format!(
+                "{} is not a tensor of integers; convert it first",
+                self.ty()
+            )
         }))
     }
 
-    /// That `given` things are one for each of `wanted`.
+    /// Checks that there are `wanted` of a list argument.
     #[track_caller]
     pub(crate) fn check_count(
         self,

@@ -10,7 +10,7 @@ use crate::{
     check::{Checked, check},
 };
 
-/// Which devices take part in a collective together.
+/// Devices that take part in a collective together.
 ///
 /// In a [`shard_map`](Trace::shard_map), those that differ in their places along mesh axes, by
 /// name: `"data"`, `["data", "model"]`. Or lists of devices, each list a group: of places in the
@@ -19,7 +19,7 @@ use crate::{
 pub enum Over {
     /// Axes by name; of several the last is the fastest.
     Axes(Vec<Arc<str>>),
-    /// As the operation keeps it.
+    /// Groups as attributes of the operation.
     Groups(Groups),
 }
 
@@ -145,13 +145,13 @@ impl<'t> Tensor<'t> {
             .push_one(Op::CollectivePermute { pairs, groups }, &[self])
     }
 
-    /// This, laid over the program's mesh by `spec`:
+    /// This tensor with a sharding constraint:
     /// `x.sharding_constraint([Some("data"), None, Some("model")])`. Dimensions past the end of the
     /// spec are whole. It changes where things are computed, not what.
     ///
-    /// A model says this for any mesh it may run on, so an axis that the mesh does not have splits
-    /// nothing, as if its size were 1; the log says so at level `info`. So does a dimension that
-    /// does not divide. Gradients lie as what they are gradients of.
+    /// A model contains constraints for any mesh it may run on, so an axis that the mesh lacks is
+    /// ignored, and so is one that does not divide the dimension; both are logged at level `info`.
+    /// Gradients have the sharding of their tensors.
     #[track_caller]
     pub fn sharding_constraint(self, spec: impl Into<PartitionSpec>) -> Tensor<'t> {
         let (spec, manual) = (spec.into(), self.trace.manual());
@@ -238,13 +238,13 @@ impl Trace {
         }
     }
 
-    /// Which partition this device is: a `u32` scalar.
+    /// Index of the partition of this device, a `u32` scalar.
     #[track_caller]
     pub fn partition_id(&self) -> Tensor<'_> {
         self.push_one(Op::PartitionId, &[])
     }
 
-    /// Which replica this device is: a `u32` scalar.
+    /// Index of the replica of this device, a `u32` scalar.
     #[track_caller]
     pub fn replica_id(&self) -> Tensor<'_> {
         self.push_one(Op::ReplicaId, &[])
@@ -281,7 +281,7 @@ impl Trace {
         let Some(manual) = manual else {
             let message = format!(
                 "{names:?}: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding \
-                 constraint says how tensors lie"
+                 constraint sets the sharding"
             );
             return Err(self.fail(op, message, Some(like)));
         };

@@ -1,5 +1,5 @@
-//! What a traced function can ask of the run it is part of, and tell it: mode, random keys,
-//! metrics, new state.
+//! Context of a traced function: its mode and random keys, and its side outputs, metrics and new
+//! states.
 
 use std::{
     cell::{Cell, RefCell},
@@ -12,18 +12,17 @@ use halite_core::DType;
 
 use crate::{Mean, Tensor, Trace, rng, trace::Id};
 
-/// Beside the operations, a trace holds what passes between the traced function and its caller.
+/// Values that pass between the traced function and its caller, besides arguments and results.
 #[derive(Default)]
 pub(crate) struct Context {
     /// Training or evaluation; `None` until [`Trace::set_mode`].
     training: Cell<Option<bool>>,
-    /// Whether the mode was asked for before it was set: recorded as one mistake, however many
-    /// layers ask.
+    /// Whether the mode was read before it was set: one mistake, however many layers read it.
     mode_missed: Cell<bool>,
     key: Cell<Option<Id>>,
     keys_taken: Cell<u32>,
     metrics: RefCell<Vec<Metric>>,
-    /// Whether someone asked for the metrics.
+    /// Whether [`Trace::metrics`] was called.
     metrics_taken: Cell<bool>,
     updates: RefCell<Vec<Update>>,
     /// Zeros that stand for "no gradient", with the lines that took the gradients.
@@ -47,10 +46,9 @@ struct Update {
     taken: Cell<bool>,
 }
 
-/// What a body said beside its result: metrics as name, total and weight, and states with their new
-/// values.
+/// Side outputs of a body: metrics as name, total and weight, and states with their new values.
 #[derive(Default)]
-pub(crate) struct Said {
+pub(crate) struct SideOutputs {
     pub(crate) metrics: Vec<(Arc<str>, Id, Id)>,
     pub(crate) updates: Vec<(Id, Id)>,
 }
@@ -71,14 +69,13 @@ pub struct ClassTarget {
 impl Trace {
     /// Whether this is a training step: dropout drops, batch norm uses the statistics of the batch.
     ///
-    /// A function that asks this without [`set_mode`](Self::set_mode) having been called is a
-    /// mistake: neither answer can be assumed.
+    /// Reading the mode before [`set_mode`](Self::set_mode) is a mistake: there is no default.
     #[track_caller]
     pub fn is_training(&self) -> bool {
         self.training_for("is_training")
     }
 
-    /// As [`is_training`](Self::is_training), asked by a layer.
+    /// Like [`is_training`](Self::is_training), for messages that name a layer.
     #[track_caller]
     pub(crate) fn training_for(&self, layer: &str) -> bool {
         let mode = self.context.training.get();
@@ -130,8 +127,8 @@ impl Trace {
         rng::fold_in(self.tensor(key), taken)
     }
 
-    /// Has `body` draw its keys from `key`, if there are keys at all, of which `taken` are drawn
-    /// already. Says how many are now.
+    /// Runs `body` with `key`, if any, as the source of random keys, of which `taken` are already
+    /// drawn. Returns the result and the number of drawn keys.
     pub(crate) fn with_key<R>(
         &self,
         key: Option<Tensor<'_>>,
@@ -148,8 +145,8 @@ impl Trace {
         (result, self.context.keys_taken.replace(outer_taken))
     }
 
-    /// Runs `body`, and takes away what it says of metrics and states.
-    pub(crate) fn hear<R>(&self, body: impl FnOnce() -> R) -> (R, Said) {
+    /// Runs `body` and takes its side outputs out of the trace.
+    pub(crate) fn with_side_outputs<R>(&self, body: impl FnOnce() -> R) -> (R, SideOutputs) {
         let (metrics, updates) = (
             self.context.metrics.borrow().len(),
             self.context.updates.borrow().len(),
@@ -157,7 +154,7 @@ impl Trace {
         let result = body();
         let metrics = self.context.metrics.borrow_mut().split_off(metrics);
         let updates = self.context.updates.borrow_mut().split_off(updates);
-        let said = Said {
+        let side = SideOutputs {
             metrics: metrics
                 .into_iter()
                 .map(|metric| (metric.name, metric.total, metric.weight))
@@ -167,7 +164,7 @@ impl Trace {
                 .map(|update| (update.state, update.value))
                 .collect(),
         };
-        (result, said)
+        (result, side)
     }
 
     /// Whether [`next_key`](Self::next_key) can be called.
@@ -175,9 +172,9 @@ impl Trace {
         self.context.key.get().is_some()
     }
 
-    /// Reports a metric of this step. Over many steps the weighted mean is kept, on the device. A
-    /// name is used once a step. In the body of a scan, it is the weighted mean over all turns,
-    /// too.
+    /// Reports a metric of this step. Its weighted mean over steps accumulates on the device. A name
+    /// is used once per step. In the body of a scan the metric is the weighted mean over all
+    /// iterations.
     #[track_caller]
     pub fn metric<'t>(&'t self, name: &str, value: impl Into<Mean<'t>>) {
         let Mean { total, weight } = value.into();
@@ -198,7 +195,7 @@ impl Trace {
         for (what, tensor) in [("total", total), ("weight", weight)] {
             if tensor.rank() != 0 && !tensor.is_error() {
                 let message = format!(
-                    "the {what} of `{name}` is {}; it is to be a scalar, as by `sum_all`",
+                    "the {what} of `{name}` is {}; it must be a scalar, as from `sum_all`",
                     tensor.ty()
                 );
                 self.fail("metric", message, None);
@@ -214,8 +211,9 @@ impl Trace {
         });
     }
 
-    /// Gives `state`, a leaf of the model that is no parameter, a new value after this step. In the
-    /// body of a scan `state` is a slice of that turn, such as a leaf of a [`Stack`](crate::Stack).
+    /// Sets the value of `state`, a leaf of the model that is not a parameter, after this step. In
+    /// the body of a scan `state` is a slice of the iteration, such as a leaf of a
+    /// [`Stack`](crate::Stack).
     ///
     /// The value takes effect where the function returns it: [`updated`](Self::updated).
     #[track_caller]
@@ -247,7 +245,7 @@ impl Trace {
     /// The value that [`update`](Self::update) last gave to `state`, or `state` itself.
     ///
     /// The next model of a training step of your own is `model.map(|_, leaf| cx.updated(leaf))`,
-    /// after the optimizer. An update of a training step that nobody asks for here would be lost,
+    /// after the optimizer. An update of a training step that is not read here would be lost,
     /// so [`Jit`](crate::Jit) makes it a mistake.
     pub fn updated<'t>(&'t self, state: Tensor<'t>) -> Tensor<'t> {
         let updates = self.context.updates.borrow();
@@ -261,7 +259,7 @@ impl Trace {
             })
     }
 
-    /// Checks, at the end of a traced function, that what it told its caller is used: an update of
+    /// Checks, at the end of a traced function, that its side outputs are used: an update of
     /// a state in training that nobody took is a mistake, metrics that nobody took are a warning.
     pub(crate) fn check_taken(&self) {
         let updates = self.context.updates.borrow();
@@ -293,7 +291,7 @@ impl Trace {
                 .map(|metric| format!("`{}`", metric.name))
                 .collect();
             let message = format!(
-                "{} reported and not used: nothing in this function asks for them; return what `cx.metrics()` gives \
+                "{} reported and not used: this function does not read them; return `cx.metrics()` \
                  among its outputs, or leave them out",
                 if let [name] = &names[..] {
                     format!("{name} is")
@@ -322,7 +320,7 @@ impl Trace {
     }
 
     /// The inputs that losses take as classes, so far: a target out of range makes the loss NaN,
-    /// and this says what the range was.
+    /// and this is the expected range.
     pub fn class_targets(&self) -> Vec<ClassTarget> {
         self.context.class_targets.borrow().clone()
     }

@@ -1,7 +1,6 @@
-//! Loops and branches. Their bodies are closures, which use tensors from outside freely.
+//! Loops and branches. Their bodies are closures that may use tensors from outside.
 //!
-//! A tensor made in a body belongs to it: once the body is closed it is used only by what the body
-//! returned.
+//! A tensor computed in a body belongs to it: code after the body can use only what it returns.
 
 mod scan;
 
@@ -22,13 +21,13 @@ pub use scan::ScanOptions;
 pub(crate) use scan::ScanSpec;
 
 impl Trace {
-    /// Repeats `body` on the state as long as `condition`, a `bool` scalar, is true of it; gives
-    /// the last state. The types of the state's tensors stay the same.
+    /// Repeats `body` on the state while `condition`, a `bool` scalar, is true; returns the last
+    /// state. The types of the state's tensors stay the same.
     ///
-    /// [`next_key`](Self::next_key) gives each turn keys of its own, in the condition too.
+    /// [`next_key`](Self::next_key) returns other keys in each iteration, in the condition too.
     ///
-    /// Gradients do not flow through: how often it runs is not known while tracing, so nor is what
-    /// to keep. They do through [`scan`](Self::scan) and [`repeat`](Self::repeat).
+    /// It has no gradient: the trip count, and so the number of residuals, is not known while
+    /// tracing. [`scan`](Self::scan) and [`repeat`](Self::repeat) have gradients.
     ///
     /// ```
     /// use halite_core::{DType, tree::Leaf};
@@ -67,8 +66,8 @@ impl Trace {
         init.rebuild(results)
     }
 
-    /// The result of `on_true` or of `on_false`; only that one runs. Both give tensors of the same
-    /// types. Elementwise choice is [`Tensor::select`].
+    /// Runs `on_true` or `on_false` and returns its result. Both return tensors of the same types.
+    /// [`Tensor::select`] chooses elementwise.
     #[track_caller]
     pub fn cond<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
@@ -79,7 +78,7 @@ impl Trace {
         let index = if predicate.is_error() || predicate.ty() == TensorType::scalar(DType::Bool) {
             predicate.convert(DType::S32)
         } else {
-            let message = || format!("the predicate is {}; it is to be bool[]", predicate.ty());
+            let message = || format!("the predicate is {}; it must be bool[]", predicate.ty());
             predicate.mistake_like("cond", message, TensorType::scalar(DType::S32))
         };
         let (mut on_true, mut on_false) = (Some(on_true), Some(on_false));
@@ -95,11 +94,11 @@ impl Trace {
         )
     }
 
-    /// The result of `branch(i)` for the `i` that `index`, an `s32` scalar, is; the last if it is
-    /// none below `count`. Only that one runs, and all give tensors of the same types.
+    /// Runs `branch(index)` and returns its result; `index` is an `s32` scalar, and an index out of
+    /// range runs the last branch. All branches return tensors of the same types.
     ///
     /// # Panics
-    /// If `count` is 0: there is nothing that could be the result.
+    /// If `count` is 0.
     #[track_caller]
     pub fn case<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
@@ -111,7 +110,7 @@ impl Trace {
         let index = if index.is_error() || index.ty() == TensorType::scalar(DType::S32) {
             index
         } else {
-            let message = || format!("the index is {}; it is to be s32[]", index.ty());
+            let message = || format!("the index is {}; it must be s32[]", index.ty());
             index.mistake_like("case", message, TensorType::scalar(DType::S32))
         };
         self.branches(
@@ -138,7 +137,7 @@ impl Trace {
         let mut wrong = None;
         for i in 0..count {
             let (region, outputs) = self.region(&[], |_| {
-                let result = self.saying_nothing(op, location, || branch(i));
+                let result = self.without_side_outputs(op, location, || branch(i));
                 let outputs = match &first {
                     None => self.usable(op, &result, location),
                     Some(first) => {
@@ -164,7 +163,7 @@ impl Trace {
         first.rebuild(results)
     }
 
-    /// Records a case of `regions`, which take `inputs` and what they capture.
+    /// Records a case of `regions`, which take `inputs` and the captured values.
     pub(crate) fn push_case<'t>(
         &'t self,
         index: Tensor<'t>,
@@ -192,25 +191,25 @@ impl Trace {
         condition: impl FnOnce(&[Tensor<'t>]) -> Tensor<'t>,
         body: impl FnOnce(&[Tensor<'t>]) -> Result<Vec<Tensor<'t>>, Tensor<'t>>,
     ) -> Vec<Tensor<'t>> {
-        // A loop that draws random numbers carries a key, too: a turn's first draws are the
-        // condition's, and its last is the next turn's key.
+        // A loop that draws random numbers also carries a key: the first draws of an iteration are
+        // the condition's, and the last one is the key of the next iteration.
         let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
         let types: Vec<TensorType> = initial
             .iter()
             .map(|tensor| tensor.ty())
             .chain(key)
             .collect();
-        let (mut condition, (answer, asked)) = self.region(&types, |inputs| {
+        let (mut condition, (answer, drawn_by_condition)) = self.region(&types, |inputs| {
             let (carried, key) = inputs.split_at(initial.len());
             let (answer, drawn) = self.with_key(key.first().copied(), 0, || {
-                self.saying_nothing("while", location, || condition(carried))
+                self.without_side_outputs("while", location, || condition(carried))
             });
             (self.check_answer(answer, location), drawn)
         });
         let (mut body, (next, drawn)) = self.region(&types, |inputs| {
             let (carried, key) = inputs.split_at(initial.len());
-            let (next, drawn) = self.with_key(key.first().copied(), asked, || {
-                self.saying_nothing("while", location, || body(carried))
+            let (next, drawn) = self.with_key(key.first().copied(), drawn_by_condition, || {
+                self.without_side_outputs("while", location, || body(carried))
             });
             let last = (drawn > 0).then(|| {
                 self.with_key(key.first().copied(), drawn, || self.next_key())
@@ -261,7 +260,7 @@ impl Trace {
         results
     }
 
-    /// The condition's result, if it is one.
+    /// Checks the type of the condition's result.
     fn check_answer<'t>(
         &'t self,
         answer: Tensor<'t>,
@@ -269,34 +268,37 @@ impl Trace {
     ) -> Result<Tensor<'t>, Tensor<'t>> {
         self.check_usable("while", "the condition", answer, location)?;
         if !answer.is_error() && answer.ty() != TensorType::scalar(DType::Bool) {
-            let message = format!("the condition gives {}; it is to give bool[]", answer.ty());
+            let message = format!(
+                "the condition returns {}; it must return bool[]",
+                answer.ty()
+            );
             return Err(self.fail_at(location, "while", message, None));
         }
-        fine(answer)
+        valid(answer)
     }
 
-    /// Runs a body from which nothing comes out but its result.
-    fn saying_nothing<R>(
+    /// Runs a body that may not report metrics or update states.
+    fn without_side_outputs<R>(
         &self,
         op: &str,
         location: &'static Location<'static>,
         body: impl FnOnce() -> R,
     ) -> R {
-        let (result, said) = self.hear(body);
-        for (name, ..) in &said.metrics {
+        let (result, side) = self.with_side_outputs(body);
+        for (name, ..) in &side.metrics {
             let message = format!(
                 "`{name}` is reported in a body that may not run; return it, and report it outside"
             );
             self.fail_at(location, op, message, None);
         }
-        if !said.updates.is_empty() {
+        if !side.updates.is_empty() {
             let message = "a state is updated in a body that may not run; return its value, and update it outside";
             self.fail_at(location, op, message, None);
         }
         result
     }
 
-    /// Makes what the regions use from outside further inputs of each.
+    /// Adds the values that the regions use from outside to the inputs of each, and returns them.
     pub(crate) fn capture(&self, regions: &mut [Region]) -> Vec<Id> {
         let captured = self.captured(&regions.iter().collect::<Vec<_>>());
         for region in regions {
@@ -316,7 +318,7 @@ impl Trace {
         self.push(op, operands)
     }
 
-    /// The leaves of `tree`, which the open scope can use.
+    /// The leaves of `tree`, checked to be usable in the open scope.
     fn usable<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
         op: &str,
@@ -327,7 +329,7 @@ impl Trace {
         tree.for_each(|path, &leaf| {
             let checked =
                 self.check_usable(op, &named("the result", &path.to_string()), leaf, location);
-            match (checked.and_then(fine), &mut found) {
+            match (checked.and_then(valid), &mut found) {
                 (Ok(leaf), Ok(leaves)) => leaves.push(leaf),
                 (Err(error), found) => *found = Err(error),
                 (Ok(_), Err(_)) => {}
@@ -336,8 +338,8 @@ impl Trace {
         found
     }
 
-    /// The leaves of `right`, which the open scope can use and which have the types of those of
-    /// `left`.
+    /// The leaves of `right`, checked to be usable in the open scope and to have the types of those
+    /// of `left`.
     fn same_types<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
         op: &str,
@@ -357,7 +359,7 @@ impl Trace {
                 let (left, right) = (left.ty(), right.ty());
                 let (left_name, right_name) = (named(left_name, &path), named(right_name, &path));
                 let message = format!(
-                    "{left_name} is {left}, {right_name} is {right}; they are to be the same"
+                    "{left_name} is {left}, {right_name} is {right}; the types must be equal"
                 );
                 wrong = Err(self.fail_at(location, op, message, None));
             }
@@ -388,8 +390,8 @@ fn named(what: &str, path: &str) -> String {
     }
 }
 
-/// Sorts error tensors out.
-fn fine(tensor: Tensor<'_>) -> Result<Tensor<'_>, Tensor<'_>> {
+/// The tensor, or `Err` if it is an error tensor.
+fn valid(tensor: Tensor<'_>) -> Result<Tensor<'_>, Tensor<'_>> {
     if tensor.is_error() {
         Err(tensor)
     } else {

@@ -1,13 +1,13 @@
 //! Reverse-mode differentiation: [`grad()`] appends the gradient of a loss to the trace that
 //! computed it.
 //!
-//! There is one rule per operation, written in tensor operators, so the gradient is an ordinary
-//! part of the program and has a gradient itself. An operation without a derivative that is reached
-//! is a mistake, never a silent zero; zero is only what is zero almost everywhere, such as the
-//! gradient of `floor`.
+//! There is one vector-Jacobian product per operation, written in tensor operators, so the gradient
+//! is an ordinary part of the program and has a gradient itself. Operations with bodies are
+//! [linearized](linearize) first. Reaching an operation without a derivative is a mistake, never a
+//! silent zero; only derivatives that are zero almost everywhere, such as that of `floor`, are
+//! zero.
 //!
-//! Nothing here touches an operation that the loss does not depend on, or through which nothing
-//! wanted flows.
+//! Nothing here touches an operation that is not between the leaves and the loss.
 
 mod across;
 mod elementwise;
@@ -37,8 +37,8 @@ use crate::{
 /// leaves such a parameter alone, as PyTorch does.
 ///
 /// A loss that depends on no leaf at all, because of `stop_gradient`, `argmax` or a conversion to
-/// integers on the way, is a mistake, and so is a leaf of integers. Where zeros are meant, [`vjp`]
-/// gives them.
+/// integers in between, is a mistake, and so is a leaf of integers. Use [`vjp`] where zeros are
+/// intended.
 ///
 /// In a program of many devices with explicit collectives it is the gradient of the sum of all
 /// devices' losses.
@@ -63,10 +63,10 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
         let advice = if ty.dtype().is_float() {
             "reduce it first, as by `mean_all`"
         } else {
-            "nothing flows back from it"
+            "integers have no gradient"
         };
         let error = loss.mistake("grad", || {
-            format!("the loss is {ty}; it is to be a scalar of floats: {advice}")
+            format!("the loss is {ty}; it must be a scalar of floats: {advice}")
         });
         return wrt.rebuild(
             wrt.leaves()
@@ -99,7 +99,7 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
     if !integers.is_empty() && leaves.iter().all(|leaf| !leaf.is_error()) {
         let message = format!(
             "{}: only floats have a gradient; leave it out, or convert it to floats before the loss uses it. `vjp` \
-             gives zeros for it",
+             returns zeros for it",
             listed(integers)
         );
         cx.fail("grad", message, None);
@@ -109,7 +109,8 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
                 .map(|leaf| cx.error_like(Some(leaf.ty()))),
         );
     }
-    let Ok(gradients) = flow_back(cx, &[loss], &[loss.ones_like()], &leaves, location) else {
+    let Ok(gradients) = checked_pull_back(cx, &[loss], &[loss.ones_like()], &leaves, location)
+    else {
         return wrt.rebuild(
             leaves
                 .into_iter()
@@ -122,7 +123,7 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
             .origin()
             .map_or(String::new(), |line| format!(", computed at {line},"));
         let message = format!(
-            "the loss{made} depends on none of {}: every path to it is cut, as by `stop_gradient`, `argmax`, a \
+            "the loss{made} depends on none of {}: every path is cut, as by `stop_gradient`, `argmax`, a \
              comparison or a conversion to integers; nothing would be learned",
             listed(names().map(|(name, _)| name).collect())
         );
@@ -145,8 +146,8 @@ fn listed(names: Vec<String>) -> String {
     }
 }
 
-/// Whether the outputs depend on each leaf. Zero is the gradient of a leaf that is used through
-/// `floor` alone; one that is not used has none.
+/// Whether the outputs depend on each leaf. A leaf that is used only through `floor` has a zero
+/// gradient; an unused one has none.
 fn used<'t>(
     trace: &'t Trace,
     outputs: &[Tensor<'t>],
@@ -180,7 +181,7 @@ fn or_zeros<'t>(
             Some(gradient) => gradient,
             None if is_used => leaf.zeros_like(),
             None => {
-                // A tensor of its own: other code may use the same zero.
+                // A separate tensor: other code may use the same zero.
                 let none = leaf.zeros_like().stop_gradient();
                 trace
                     .context
@@ -194,8 +195,7 @@ fn or_zeros<'t>(
 }
 
 /// The sum, over all `outputs`, of the gradient of `output * cotangent` by every leaf of `wrt`:
-/// what flows back into `wrt` when `cotangents` flow back into `outputs`. Cotangents have the types
-/// of the outputs.
+/// the vector-Jacobian product. Cotangents have the types of the outputs.
 #[track_caller]
 pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(
     outputs: &[Tensor<'t>],
@@ -212,7 +212,7 @@ pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(
     };
     let location = Location::caller();
     wrt.rebuild(
-        match flow_back(trace, outputs, cotangents, &leaves, location) {
+        match checked_pull_back(trace, outputs, cotangents, &leaves, location) {
             Ok(gradients) => {
                 let is_used = used(trace, outputs, &leaves, &gradients);
                 or_zeros(trace, &leaves, gradients, &is_used, location)
@@ -225,8 +225,8 @@ pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(
     )
 }
 
-/// What flows back into `leaves`, after a check of what is given; `None` is zero.
-fn flow_back<'t>(
+/// The cotangents of `leaves`, after checks of the arguments. `None` is zero.
+fn checked_pull_back<'t>(
     trace: &'t Trace,
     outputs: &[Tensor<'t>],
     cotangents: &[Tensor<'t>],
@@ -252,7 +252,7 @@ fn check_given<'t>(
     let fail = |message: String| Err(trace.fail_at(location, "grad", message, None));
     if outputs.len() != cotangents.len() {
         return fail(format!(
-            "{} outputs and {} cotangents; there is to be one for each",
+            "{} outputs and {} cotangents; there must be one for each",
             outputs.len(),
             cotangents.len()
         ));
@@ -260,7 +260,7 @@ fn check_given<'t>(
     for (output, cotangent) in outputs.iter().zip(cotangents) {
         if !output.is_error() && !cotangent.is_error() && output.ty() != cotangent.ty() {
             return fail(format!(
-                "the output is {}, its cotangent {}; they are to be the same",
+                "the output is {}, its cotangent {}; the types must be equal",
                 output.ty(),
                 cotangent.ty()
             ));
@@ -281,7 +281,7 @@ fn check_given<'t>(
     Ok(())
 }
 
-/// What flows back into `wrt` when each seed's second flows back into its first. `None` is zero.
+/// The cotangents of `wrt`, given pairs of a tensor and its cotangent. `None` is zero.
 pub(crate) fn pull_back<'t>(
     trace: &'t Trace,
     seeds: &[(Tensor<'t>, Tensor<'t>)],
@@ -290,7 +290,7 @@ pub(crate) fn pull_back<'t>(
     pull_back_through(trace, &trace.visible_nodes(), seeds, wrt)
 }
 
-/// As [`pull_back`], through no other operations than these.
+/// Like [`pull_back`], only through `nodes`.
 fn pull_back_through<'t>(
     trace: &'t Trace,
     nodes: &[Arc<Recorded>],
@@ -298,20 +298,20 @@ fn pull_back_through<'t>(
     wrt: &[Tensor<'t>],
 ) -> Vec<Option<Tensor<'t>>> {
     let tape = Tape::new(trace, nodes, wrt);
-    let mut flowing: HashMap<Id, Tensor<'t>> = HashMap::new();
+    let mut cotangent_of: HashMap<Id, Tensor<'t>> = HashMap::new();
     for &(output, cotangent) in seeds {
-        if tape.is_wanted(output.id) {
-            add_into(&mut flowing, output.id, cotangent);
+        if tape.is_active(output.id) {
+            add_into(&mut cotangent_of, output.id, cotangent);
         }
     }
     for node in nodes.iter().rev() {
         let cotangents: Vec<Option<Tensor<'t>>> = node
             .results
             .iter()
-            .map(|id| flowing.get(id).copied())
+            .map(|id| cotangent_of.get(id).copied())
             .collect();
         if cotangents.iter().all(Option::is_none)
-            || !node.operands.iter().any(|&id| tape.is_wanted(id))
+            || !node.operands.iter().any(|&id| tape.is_active(id))
         {
             continue;
         }
@@ -326,11 +326,11 @@ fn pull_back_through<'t>(
         debug_assert_eq!(
             back.len(),
             node.operands.len(),
-            "a rule answers for every operand of {:?}",
+            "the rule of {:?} gives a cotangent per operand",
             node.op
         );
         for (&id, cotangent) in node.operands.iter().zip(back) {
-            if let Some(cotangent) = cotangent.filter(|_| tape.is_wanted(id)) {
+            if let Some(cotangent) = cotangent.filter(|_| tape.is_active(id)) {
                 debug_assert!(
                     cotangent.is_error() || cotangent.ty() == trace.type_of(id),
                     "the cotangent of {} by {:?} is {}",
@@ -338,57 +338,58 @@ fn pull_back_through<'t>(
                     node.op,
                     cotangent.ty()
                 );
-                add_into(&mut flowing, id, cotangent);
+                add_into(&mut cotangent_of, id, cotangent);
             }
         }
     }
     wrt.iter()
-        .map(|tensor| flowing.get(&tensor.id).copied())
+        .map(|tensor| cotangent_of.get(&tensor.id).copied())
         .collect()
 }
 
 #[track_caller]
-fn add_into<'t>(flowing: &mut HashMap<Id, Tensor<'t>>, id: Id, cotangent: Tensor<'t>) {
-    let sum = match flowing.get(&id) {
+fn add_into<'t>(sums: &mut HashMap<Id, Tensor<'t>>, id: Id, cotangent: Tensor<'t>) {
+    let sum = match sums.get(&id) {
         Some(&so_far) => so_far + cotangent,
         None => cotangent,
     };
-    flowing.insert(id, sum);
+    sums.insert(id, sum);
 }
 
-/// What a backward pass knows of the forward pass.
+/// The operations that a backward pass goes through.
 struct Tape<'a> {
     nodes: &'a [Arc<Recorded>],
-    /// By tensor: whether something flows from it into what is wanted.
-    wanted: Vec<bool>,
-    /// By tensor: the node that made it.
+    /// By tensor: whether it depends on one of the leaves.
+    active: Vec<bool>,
+    /// By tensor: the index of the operation that computed it.
     made_by: HashMap<Id, usize>,
 }
 
 impl<'a> Tape<'a> {
     fn new(trace: &Trace, nodes: &'a [Arc<Recorded>], wrt: &[Tensor<'_>]) -> Self {
-        let mut wanted = vec![false; trace.tensor_count()];
+        let mut active = vec![false; trace.tensor_count()];
         for tensor in wrt {
-            wanted[tensor.id as usize] = tensor.dtype().is_float();
+            active[tensor.id as usize] = tensor.dtype().is_float();
         }
         let mut made_by = HashMap::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
-            let flows = !is_flat(&node.op) && node.operands.iter().any(|&id| wanted[id as usize]);
+            let is_active =
+                !is_flat(&node.op) && node.operands.iter().any(|&id| active[id as usize]);
             for &id in &node.results {
                 made_by.insert(id, index);
-                wanted[id as usize] |= flows && trace.type_of(id).dtype().is_float();
+                active[id as usize] |= is_active && trace.type_of(id).dtype().is_float();
             }
         }
         Tape {
             nodes,
-            wanted,
+            active,
             made_by,
         }
     }
 
-    fn is_wanted(&self, id: Id) -> bool {
-        // Tensors that the backward pass makes are not on the tape.
-        self.wanted.get(id as usize).copied().unwrap_or(false)
+    fn is_active(&self, id: Id) -> bool {
+        // Tensors of the backward pass itself are not on the tape.
+        self.active.get(id as usize).copied().unwrap_or(false)
     }
 
     fn maker(&self, id: Id) -> Option<&'a Recorded> {
@@ -414,7 +415,7 @@ impl<'a> Tape<'a> {
     }
 }
 
-/// The derivative is zero wherever there is one.
+/// Whether the derivative is zero wherever it exists.
 fn is_flat(op: &Op) -> bool {
     matches!(
         op,
@@ -429,20 +430,20 @@ fn is_flat(op: &Op) -> bool {
     )
 }
 
-/// One operation, with what flows back into its results.
+/// An operation with the cotangents of its results.
 struct Step<'a, 't> {
     trace: &'t Trace,
     tape: &'a Tape<'a>,
     node: &'a Recorded,
-    /// By result; `None` is zero. Not all are.
+    /// By result; `None` is zero. At least one is not.
     cotangents: Vec<Option<Tensor<'t>>>,
 }
 
-/// What flows back into each operand; `None` is zero.
+/// The cotangent of each operand; `None` is zero.
 type Back<'t> = Vec<Option<Tensor<'t>>>;
 
 impl<'t> Step<'_, 't> {
-    /// One rule per operation.
+    /// The vector-Jacobian product of the operation.
     #[track_caller]
     fn pull(&self) -> Back<'t> {
         match &self.node.op {
@@ -454,7 +455,7 @@ impl<'t> Step<'_, 't> {
             Op::Select => self.select(),
             Op::Clamp => self.clamp(),
             Op::Convert(_) => vec![Some(self.g().convert(self.ty(0).dtype()))],
-            Op::BitcastConvert(_) => self.none("the bits of a number have no derivative; use `convert` to go on by value"),
+            Op::BitcastConvert(_) => self.none("the bits of a number have no derivative; use `convert` to keep the value"),
             Op::ReducePrecision { exponent, mantissa } => vec![Some(self.g().reduce_precision(*exponent, *mantissa))],
 
             Op::Broadcast { dims: _, mapping } => vec![Some(self.broadcast(mapping))],
@@ -479,8 +480,8 @@ impl<'t> Step<'_, 't> {
             Op::Sort { dim, descending } => self.sort(*dim, *descending),
 
             Op::While { .. } => self.none(
-                "a loop whose turns are counted only when it runs keeps nothing to go back with; use `scan` or `repeat`, whose \
-                 turns are counted, or take the gradient inside its body",
+                "it has a dynamic trip count and cannot be differentiated in reverse mode; use `scan` or `repeat`, or take \
+                 the gradient inside its body",
             ),
             Op::Scan { carried, scanned, length, reverse, body } => {
                 self.scan(ScanSpec { carried: *carried, scanned: *scanned, length: *length, reverse: *reverse }, body)
@@ -490,7 +491,7 @@ impl<'t> Step<'_, 't> {
             Op::StopGradient => self.nothing(),
             Op::OptimizationBarrier => self.optimization_barrier(),
             Op::CustomCall(call) => self.none(&format!(
-                "nothing is known of `{}`; give it to `vjp` in two parts, with its own backward call between them",
+                "the derivative of `{}` is unknown; give it to `vjp` in two parts, with its own backward call between them",
                 call.target
             )),
 
@@ -509,10 +510,9 @@ impl<'t> Step<'_, 't> {
         }
     }
 
-    /// What flows back into the one result.
+    /// The cotangent of the only result.
     fn g(&self) -> Tensor<'t> {
-        self.cotangents[0]
-            .expect("something flows back into the result of an operation that is pulled through")
+        self.cotangents[0].expect("an operation is pulled back through if a result has a cotangent")
     }
 
     fn x(&self, operand: usize) -> Tensor<'t> {
@@ -527,31 +527,30 @@ impl<'t> Step<'_, 't> {
         self.trace.type_of(self.node.operands[operand])
     }
 
-    /// Whether it matters what flows back into an operand.
+    /// Whether the cotangent of an operand is requested.
     fn wants(&self, operand: usize) -> bool {
-        self.tape.is_wanted(self.node.operands[operand])
+        self.tape.is_active(self.node.operands[operand])
     }
 
-    /// Zero for every operand.
+    /// Zero cotangents for all operands.
     fn nothing(&self) -> Back<'t> {
         vec![None; self.node.operands.len()]
     }
 
-    /// What `rule` says if it matters.
+    /// The cotangent that `rule` computes, if it is requested.
     fn if_wanted(&self, operand: usize, rule: impl FnOnce() -> Tensor<'t>) -> Option<Tensor<'t>> {
         self.wants(operand).then(rule)
     }
 
-    /// The mistake that gradients are taken through an operation without a derivative.
+    /// Records a mistake: the operation has no derivative.
     fn none(&self, advice: &str) -> Back<'t> {
         let op = self.node.op.name();
-        let message =
-            format!("`{op}` has no gradient here: {advice}; or cut it off with `stop_gradient`");
+        let message = format!("`{op}` has no gradient here: {advice}; or apply `stop_gradient`");
         self.trace.fail_at(self.node.origin, "grad", message, None);
         self.broken()
     }
 
-    /// Error tensors for all operands: something is wrong on the way back.
+    /// Error tensors for all operands, after a mistake in the backward pass.
     fn broken(&self) -> Back<'t> {
         self.node
             .operands

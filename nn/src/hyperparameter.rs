@@ -12,10 +12,10 @@ use crate::{
     trace::{Id, Recorded},
 };
 
-/// A number of a trace that is no part of the program.
+/// A number of a trace that is not part of the program.
 pub(crate) struct Hyperparameter {
     name: Arc<str>,
-    /// As it was asked for; `literal` is rounded.
+    /// The value before rounding to the type of `literal`.
     value: f64,
     pub(crate) literal: Literal,
     pub(crate) id: Id,
@@ -31,7 +31,7 @@ impl Trace {
     /// [`optim`](crate::optim) are such numbers. [`Jit`](crate::Jit) hands them over at every call,
     /// those of one element type as one small array; in [`graph`](Self::graph) they are constants.
     ///
-    /// What Rust code decides by the value stays in the program: a term that is left out where its
+    /// Decisions of Rust code by the value stay in the program: a term that is left out where its
     /// factor is 0. Asking again for the same name and value gives the same tensor; one name may
     /// stand for several values, as of several optimizers.
     ///
@@ -60,7 +60,7 @@ impl Trace {
         if !holds(dtype, value) {
             return self.fail(
                 "hyperparameter",
-                format!("`{name}` is {value}, which is no {dtype}"),
+                format!("`{name}` is {value}, which {dtype} cannot represent"),
                 Some(ty),
             );
         }
@@ -74,8 +74,7 @@ impl Trace {
             return self.tensor(known.id);
         }
         let (name, literal) = (Arc::<str>::from(name), splat(value, &ty));
-        // Of the program itself, wherever it is asked for: bodies of loops and branches take it
-        // from outside.
+        // It belongs to the program itself: bodies of loops and branches capture it.
         let id = recording.record(0, ty, false, Some(name.clone()));
         let origin = self.origin(Location::caller());
         recording.hyperparameters.push(Hyperparameter {

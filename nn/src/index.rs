@@ -137,7 +137,7 @@ impl<'t> Tensor<'t> {
         self.trace.push_one(Op::Sort { dim, descending }, &[self])
     }
 
-    /// Where the elements along `dim` come from when they are sorted, as `s32`; equal ones keep
+    /// Origins of the elements along `dim` after sorting, as `s32`; equal ones keep
     /// their order.
     #[track_caller]
     pub fn argsort(self, dim: usize, descending: bool) -> Tensor<'t> {
@@ -175,7 +175,7 @@ impl<'t> Tensor<'t> {
         )
     }
 
-    /// These indices in an element type in which `iota` counts any dimension: a narrow one would
+    /// These indices in an element type in which `iota` counts any dimension: a small one would
     /// begin anew at its end.
     #[track_caller]
     pub(crate) fn counting(self) -> Tensor<'t> {
@@ -186,7 +186,7 @@ impl<'t> Tensor<'t> {
         }
     }
 
-    /// That `indices` are integers, of the dimensions of this but at `dim`; the other dimensions.
+    /// Checks that `indices` are integers, of the dimensions of this but at `dim`; the other dimensions.
     #[track_caller]
     fn check_along(self, op: &str, indices: Tensor<'t>, dim: usize) -> Checked<'t, Vec<usize>> {
         self.check_dim(op, dim)?;

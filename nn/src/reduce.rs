@@ -1,4 +1,4 @@
-//! Reductions over dimensions and over windows, and what is made of them.
+//! Reductions over dimensions and over windows, and functions built on them.
 
 use std::panic::Location;
 
@@ -39,9 +39,9 @@ reductions! {
     /// Smallest element; NaN if one is. Its gradient is shared equally between equal smallest
     /// elements.
     min min_keep Min;
-    /// Whether all are true; bitwise and of integers.
+    /// Logical conjunction; bitwise and of integers.
     all all_keep And;
-    /// Whether any is true; bitwise or of integers.
+    /// Logical disjunction; bitwise or of integers.
     any any_keep Or;
 }
 
@@ -109,7 +109,7 @@ impl<'t> Tensor<'t> {
         (self - self.mean_keep(dims)).square().mean(dims)
     }
 
-    /// As [`var`](Self::var), where `dims` stay, with size 1.
+    /// Like [`var`](Self::var), with `dims` kept as size 1.
     #[track_caller]
     pub fn var_keep(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
         let dims = dims.as_ref();
@@ -304,7 +304,7 @@ impl<'t> Tensor<'t> {
     }
 }
 
-/// What people call a reduction.
+/// Name of a reduction.
 pub(crate) fn reduction_name(kind: Reduction) -> &'static str {
     match kind {
         Reduction::Sum => "sum",

@@ -177,7 +177,7 @@ impl<'t> Tensor<'t> {
         )
     }
 
-    /// Order of elements turned around along `dims`.
+    /// Reverses the order of elements along `dims`.
     #[track_caller]
     pub fn reverse(self, dims: impl AsRef<[usize]>) -> Tensor<'t> {
         let mut dims = dims.as_ref().to_vec();

@@ -1,8 +1,8 @@
 //! Code for one device of a mesh: a region that every device runs on its own parts, with
 //! collectives between them.
 //!
-//! Elsewhere the compiler cuts tensors up and places collectives. Here what one device holds, and
-//! what goes between devices, is the user's.
+//! Elsewhere the compiler partitions tensors and places collectives. Here the user decides what one
+//! device holds and what devices exchange.
 
 use std::{panic::Location, sync::Arc};
 
@@ -19,8 +19,8 @@ use crate::{
 
 const OP: &str = "shard_map";
 
-/// Which axes of a mesh a [`shard_map`](Trace::shard_map) is written for; made of a `&Mesh`: all of
-/// them.
+/// Axes of a mesh that a [`shard_map`](Trace::shard_map) is written for. Converts from a `&Mesh`
+/// with all its axes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Manual {
     mesh: Axes,
@@ -41,14 +41,14 @@ impl Manual {
         }
     }
 
-    /// These axes alone; over the others the compiler cuts tensors up as elsewhere.
+    /// Only these axes; the compiler partitions over the others.
     pub fn only<N: Into<Arc<str>>>(mut self, axes: impl IntoIterator<Item = N>) -> Self {
         self.axes = Some(axes.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Outputs whose specs leave an axis out are taken on trust to be the same along it. For what a
-    /// device cannot be seen to share, such as sums that went around a ring.
+    /// Disables the check that outputs are the same along axes that their specs leave out, for
+    /// values where this cannot be inferred, such as sums passed around a ring.
     pub fn unchecked(mut self) -> Self {
         self.checked = false;
         self
@@ -73,28 +73,28 @@ impl From<&Arc<Mesh>> for Manual {
     }
 }
 
-/// What code in a `shard_map` knows of the devices.
+/// Manual axes inside a `shard_map`.
 #[derive(Clone, Debug)]
 pub(crate) struct ManualAxes {
     pub(crate) axes: Axes,
-    /// How many devices the mesh has, if all its axes are manual.
+    /// Number of devices of the mesh, if all its axes are manual.
     pub(crate) devices: Option<usize>,
 }
 
 impl Trace {
-    /// Runs `body` on each device of the mesh, on that device's parts of `inputs`, and puts the
-    /// parts that it gives together.
+    /// Runs `body` on each device of the mesh, on that device's shards of `inputs`, and assembles
+    /// the shards that it returns.
     ///
-    /// `in_specs` say how each input is cut, `out_specs` how each output is put together. Over an
-    /// axis that a spec leaves out every device gets the same input, and computes the same output,
+    /// `in_specs` are the shardings of the inputs, `out_specs` those of the outputs. Over an axis
+    /// that a spec leaves out, every device gets the same input and must compute the same output,
     /// which is checked: reduce or gather over the axis first. Tensors from outside that `body`
-    /// uses are whole on every device.
+    /// uses are replicated.
     ///
-    /// Gradients flow through, as if an output were the mean of all devices' copies of it and an
-    /// input one tensor for all of them. Random numbers are the same on every device, unless their
-    /// key is made from [`axis_index`](Self::axis_index).
+    /// For gradients, an output counts as the mean of its copies on all devices and an input as one
+    /// tensor for all of them. Random numbers are the same on every device, unless their key
+    /// depends on [`axis_index`](Self::axis_index).
     ///
-    /// On a mesh of one device it is what `body` is.
+    /// On a mesh of one device it is the same as `body`.
     ///
     /// ```
     /// use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType};
@@ -135,8 +135,8 @@ impl Trace {
         )
     }
 
-    /// As [`shard_map`](Self::shard_map), on trees of tensors with trees of specs: on a model and a
-    /// batch.
+    /// Like [`shard_map`](Self::shard_map), on trees of tensors with trees of specs, such as a model
+    /// and a batch.
     #[track_caller]
     pub fn shard_map_tree<'t, I: Tree<Leaf = Tensor<'t>>, O: Tree<Leaf = Tensor<'t>>>(
         &'t self,
@@ -184,7 +184,7 @@ impl Trace {
         out_specs.rebuild(results)
     }
 
-    /// As many results as `out_specs`.
+    /// Records the operation; returns as many results as `out_specs`.
     #[expect(
         clippy::too_many_arguments,
         reason = "both forms of shard_map, taken apart"
@@ -242,7 +242,7 @@ impl Trace {
         }
         if inputs.len() != in_specs.len() {
             return fail(format!(
-                "{} inputs and {} specs of inputs; there is to be one for each",
+                "{} inputs and {} specs of inputs; there must be one for each",
                 inputs.len(),
                 in_specs.len()
             ));
@@ -267,7 +267,7 @@ impl Trace {
             let outputs = body(parts)?;
             if outputs.len() != out_specs.len() {
                 let message = format!(
-                    "{} outputs and {} specs of outputs; there is to be one for each",
+                    "{} outputs and {} specs of outputs; there must be one for each",
                     outputs.len(),
                     out_specs.len()
                 );
@@ -296,8 +296,8 @@ impl Trace {
             }) = stuck
             {
                 let message = format!(
-                    "devices along `{axis}` may not all come here, for they may leave the `{inside}` around it, or take its branches, apart: \
-                     those that come would wait for ever. Decide by what is the same along `{axis}`, such as a reduction over it"
+                    "devices along `{axis}` may not all reach this collective: the condition of the `{inside}` around it may differ between \
+                     them, and the others would wait forever. Use a condition that is the same along `{axis}`, such as a reduction over it"
                 );
                 self.fail_at(origin.unwrap_or(location), collective, message, None);
                 return errors();
@@ -306,8 +306,8 @@ impl Trace {
                 let same = map.axes_not_in(spec);
                 if let Some((axis, _)) = same.iter().find(|(axis, _)| varying.contains(axis)) {
                     return fail(format!(
-                        "output {i} is to be the same along `{axis}`, for {spec} leaves it out, but devices compute different \
-                         parts there: reduce or gather over `{axis}`, or name it in the spec (`Manual::unchecked` if they are the same)"
+                        "output {i} must be the same along `{axis}`, which {spec} leaves out, but devices compute different \
+                         values there: reduce or gather over `{axis}`, or name it in the spec (`Manual::unchecked` if they are the same)"
                     ));
                 }
             }
@@ -315,7 +315,7 @@ impl Trace {
         results
     }
 
-    /// As [`region`](Self::region), of code for one device.
+    /// Like [`region`](Self::region), for code of one device.
     pub(crate) fn manual_region<'t, R>(
         &'t self,
         map: &ShardMap,
@@ -332,8 +332,7 @@ impl Trace {
         result
     }
 
-    /// Records `map`, whose body is that of the one region. What the body uses from outside is
-    /// whole on every device.
+    /// Records `map` with the region as its body. Captured values are replicated.
     pub(crate) fn push_shard_map<'t>(
         &'t self,
         map: &mut ShardMap,

@@ -137,7 +137,7 @@ impl<'t> Tensor<'t> {
     }
 }
 
-/// What numbers of this element type are summed and updated in: `f64` for itself, else `f32`.
+/// Accumulation type of an element type: `f64` for `f64`, else `f32`.
 pub(crate) fn wide(dtype: DType) -> DType {
     if dtype == DType::F64 {
         DType::F64

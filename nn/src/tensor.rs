@@ -39,17 +39,17 @@ impl<'t> Tensor<'t> {
         self.ty().dims().to_vec()
     }
 
-    /// How many dimensions.
+    /// Number of dimensions.
     pub fn rank(self) -> usize {
         self.ty().rank()
     }
 
-    /// Comes from a mistake, or from something that does.
+    /// Whether it results from a mistake, directly or through other operations.
     pub fn is_error(self) -> bool {
         self.trace.is_error(self.id)
     }
 
-    /// The same value, as a constant to differentiation. It is no operation of the compiled program.
+    /// The same value, treated as a constant by differentiation. Compilers do not see it.
     #[track_caller]
     pub fn stop_gradient(self) -> Tensor<'t> {
         self.trace.push_one(Op::StopGradient, &[self])
@@ -60,7 +60,7 @@ impl<'t> Tensor<'t> {
         self.trace.made_at(self.id)
     }
 
-    /// Path of the parameter or input that it is, if it is one.
+    /// Path of the parameter or input, if this is one.
     pub fn name(self) -> Option<Arc<str>> {
         self.trace.name_of(self.id)
     }
@@ -88,7 +88,7 @@ impl Trace {
     #[track_caller]
     pub fn full(&self, value: f64, ty: &TensorType) -> Tensor<'_> {
         let element = self.literal(splat(value, &TensorType::scalar(ty.dtype())));
-        // Not a constant of the whole type: some compilers lay those out in memory.
+        // Not a constant of the whole type: some compilers materialize those in memory.
         if ty.rank() == 0 {
             element
         } else {
@@ -97,8 +97,8 @@ impl Trace {
     }
 }
 
-/// Whether `value` is a number of this element type: an integer in its range, or any for floats,
-/// which round it.
+/// Whether `value` is representable in this element type: an integer in its range; any number for
+/// floats, which round.
 pub(crate) fn holds(dtype: DType, value: f64) -> bool {
     let bits = 8 * dtype.size();
     let (first, end) = match dtype {

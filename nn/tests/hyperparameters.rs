@@ -204,6 +204,9 @@ fn a_graph_has_them_as_constants_and_gradients_flow_into_them() {
 fn a_number_that_the_element_type_does_not_have_is_a_mistake() {
     let cx = Trace::new();
     assert!(cx.hyperparameter("count", 0.5, DType::U8).is_error());
-    assert_eq!(cx.mistakes()[0].message, "`count` is 0.5, which is no u8");
+    assert_eq!(
+        cx.mistakes()[0].message,
+        "`count` is 0.5, which u8 cannot represent"
+    );
     assert!(!cx.hyperparameter("count", 0.1, DType::Bf16).is_error());
 }

@@ -107,7 +107,7 @@ fn dimensions_that_are_not_there_are_mistakes_not_panics() {
         expect![[r#"
             +4: sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
             +5: max: dimension 0 of f32[], which has none (operand 0 is `scalar`)
-            +6: mean: dimension 1 is given twice in [1, 1] (operand 0 is `x`)
+            +6: mean: dimension 1 appears twice in [1, 1] (operand 0 is `x`)
             +7: softmax: dimension 5 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
             +8: argmax: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
             +9: swap dimensions: dimension 2 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
@@ -176,8 +176,8 @@ fn indices_windows_and_convolutions_say_what_they_want() {
             let _ = x.all_gather(0, Over::ALL);
         },
         expect![[r#"
-            +5: take: f32[2, 3] is not of integers; convert it first (operand 0 is `x`)
-            +6: one hot: f32[2, 3] is not of integers; convert it first (operand 0 is `x`)
+            +5: take: f32[2, 3] is not a tensor of integers; convert it first (operand 0 is `x`)
+            +6: one hot: f32[2, 3] is not a tensor of integers; convert it first (operand 0 is `x`)
             +7: take along: indices s32[3, 3] along dimension 1 of f32[2, 3]: the other dimensions must be equal (operand 0 is `x`)
             +8: gather: index vector dimension 7 of the indices s32[2]; it is to be at most 1 (operand 0 is `x`)
             +20: convolution: f32[1, 8, 8, 3] has 3 features (dimension 3) in 1 group, the kernel f32[3, 3, 4, 16] takes 4 (dimension 2) (operand 0 is `image`, operand 1 is `conv.kernel`)
@@ -188,7 +188,7 @@ fn indices_windows_and_convolutions_say_what_they_want() {
             +37: window: sizes [2, 0]: each must be at least 1 (operand 0 is `image`)
             +38: average pool: padding of 1 dimensions given for 2 spatial dimensions (operand 0 is `image`)
             +39: max pool: negative padding [(-1, 0), (0, 0)] (operand 0 is `image`)
-            +40: mean: s32[2, 3] is not of floats; convert it first
+            +40: mean: s32[2, 3] is not a tensor of floats; convert it first
             +41: all_gather: the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]] (operand 0 is `x`)
         "#]],
     );
@@ -217,12 +217,12 @@ fn bodies_and_branches_say_which_leaf_differs() {
             let _ = cx.cond(n.gt(0), || Leaf(x.reshape([3])), || Leaf(x));
         },
         expect![[r#"
-            +4: while: `0` of the initial state is f32[2], `0` of the body's result is f32[]; they are to be the same
-            +9: while: the condition gives bool[2]; it is to give bool[]
+            +4: while: `0` of the initial state is f32[2], `0` of the body's result is f32[]; the types must be equal
+            +9: while: the condition returns bool[2]; it must return bool[]
             +10: repeat: the initial state and the body's result differ: the trees differ in structure: only the right has `1` (number of leaves: 1 left, 2 right)
-            +11: cond: `1` of `on_false` is f32[], `1` of `on_true` is s32[]; they are to be the same
-            +16: cond: the predicate is s32[]; it is to be bool[]
-            +17: case: the index is f32[2]; it is to be s32[] (operand 0 is `x`)
+            +11: cond: `1` of `on_false` is f32[], `1` of `on_true` is s32[]; the types must be equal
+            +16: cond: the predicate is s32[]; it must be bool[]
+            +17: case: the index is f32[2]; it must be s32[] (operand 0 is `x`)
             +18: reshape: f32[2] has 2 elements, f32[3] has 3; a reshape keeps them all (operand 0 is `x`)
         "#]],
     );
@@ -302,13 +302,13 @@ fn scans_say_what_does_not_fit_and_what_cannot_come_out() {
             let _ = kept.unwrap() + x;
         },
         expect![[r#"
-            +3: scan: what is scanned is f32[]; it is to have a first dimension, of which each turn gets a slice
-            +4: scan: `0` of what is scanned, f32[4, 2], makes 4 turns; `1` of what is scanned is f32[2], whose first dimension makes 2
-            +5: scan: `length` makes 3 turns; what is scanned is f32[4, 2], whose first dimension makes 4
-            +14: scan: nothing is scanned, so how many turns is not known; give `ScanOptions::length`
-            +17: scan: the initial state is f32[2], the body's result is f32[]; they are to be the same
-            +18: repeat: 18446744073709551615 turns are more than an s32 can count
-            +19: update: the state that a turn changes is no slice that it gets: scan over it, or carry it
+            +3: scan: the scanned tensors is f32[]; it must have a first dimension to take slices of
+            +4: scan: `0` of the scanned tensors, f32[4, 2], means 4 iterations; `1` of the scanned tensors is f32[2], whose first dimension is 2
+            +5: scan: `length` means 3 iterations; the scanned tensors is f32[4, 2], whose first dimension is 4
+            +14: scan: the number of iterations is unknown without scanned tensors; set `ScanOptions::length`
+            +17: scan: the initial state is f32[2], the body's result is f32[]; the types must be equal
+            +18: repeat: 18446744073709551615 iterations exceed the range of s32
+            +19: update: the updated state is not a slice of the iteration; scan over it, or carry it
             +25: cond: `inside` is reported in a body that may not run; return it, and report it outside
             +35: add: operand 0 belongs to another trace, or to the body of a loop or branch that is closed; return it from the body instead (operand 1 is `x`)
         "#]],
@@ -382,15 +382,15 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
             assert!(!grad(loss, &Leaf(x)).0.is_error());
         },
         expect![[r#"
-            +3: grad: the loss is f32[2]; it is to be a scalar of floats: reduce it first, as by `mean_all` (operand 0 is `x`)
-            +4: grad: the loss is s32[]; it is to be a scalar of floats: nothing flows back from it
-            +5: grad: the output is f32[2], its cotangent f32[]; they are to be the same
-            +6: grad: 1 outputs and 0 cotangents; there is to be one for each
-            +8: grad: `while` has no gradient here: a loop whose turns are counted only when it runs keeps nothing to go back with; use `scan` or `repeat`, whose turns are counted, or take the gradient inside its body; or cut it off with `stop_gradient`
-            +17: grad: `custom_call` has no gradient here: nothing is known of `magic`; give it to `vjp` in two parts, with its own backward call between them; or cut it off with `stop_gradient`
-            +19: grad: the loss, computed at nn/tests/operation_mistakes.rs:366:59, depends on none of `x` (f32[2]): every path to it is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
-            +25: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to go on by value; or cut it off with `stop_gradient`
-            +31: grad: `all_reduce` has no gradient here: products over devices are not done; sum logarithms instead; or cut it off with `stop_gradient`
+            +3: grad: the loss is f32[2]; it must be a scalar of floats: reduce it first, as by `mean_all` (operand 0 is `x`)
+            +4: grad: the loss is s32[]; it must be a scalar of floats: integers have no gradient
+            +5: grad: the output is f32[2], its cotangent f32[]; the types must be equal
+            +6: grad: 1 outputs and 0 cotangents; there must be one for each
+            +8: grad: `while` has no gradient here: it has a dynamic trip count and cannot be differentiated in reverse mode; use `scan` or `repeat`, or take the gradient inside its body; or apply `stop_gradient`
+            +17: grad: `custom_call` has no gradient here: the derivative of `magic` is unknown; give it to `vjp` in two parts, with its own backward call between them; or apply `stop_gradient`
+            +19: grad: the loss, computed at nn/tests/operation_mistakes.rs:366:59, depends on none of `x` (f32[2]): every path is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
+            +25: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to keep the value; or apply `stop_gradient`
+            +31: grad: `all_reduce` has no gradient here: products over devices are not supported; sum logarithms instead; or apply `stop_gradient`
         "#]],
     );
 }

@@ -128,8 +128,8 @@ fn counts_that_do_not_fit() {
             );
         },
         expect![[r#"
-            +3: shard_map: 2 inputs and 1 specs of inputs; there is to be one for each
-            +6: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
+            +3: shard_map: 2 inputs and 1 specs of inputs; there must be one for each
+            +6: shard_map: 2 outputs and 1 specs of outputs; there must be one for each
             +15: shard_map: the specs of the outputs and the outputs differ: the trees differ in structure: only the left has `0` (number of leaves: 1 left, 0 right)
         "#]],
     );
@@ -195,8 +195,8 @@ fn axes_are_known_inside_and_collectives_fit_the_mesh() {
             );
         },
         expect![[r#"
-            +2: all_reduce: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint says how tensors lie
-            +3: axis_index: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint says how tensors lie
+            +2: all_reduce: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint sets the sharding
+            +3: axis_index: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint sets the sharding
             +5: all_reduce: no axis `rows`; the manual axes here are data=2, model=4
             +8: all_reduce: axis `model` is there twice in (model=4, model=4)
             +11: all_reduce: no axis is named; name one of the mesh or more
@@ -212,7 +212,7 @@ fn axes_are_known_inside_and_collectives_fit_the_mesh() {
             +42: shard_map: a shard_map within a shard_map; use the collectives of the outer one
             +51: all_reduce: not all axes are manual here; name some of model=4
             +52: all_reduce: no axis `data`; the manual axes here are model=4
-            +44: shard_map: 2 outputs and 1 specs of outputs; there is to be one for each
+            +44: shard_map: 2 outputs and 1 specs of outputs; there must be one for each
         "#]],
     );
 }
@@ -254,12 +254,12 @@ fn what_is_to_be_the_same_is_checked_to_be() {
             });
         },
         expect![[r#"
-            +2: shard_map: output 0 is to be the same along `model`, for (data) leaves it out, but devices compute different parts there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +5: shard_map: output 0 is to be the same along `model`, for () leaves it out, but devices compute different parts there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +8: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +12: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +21: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
-            +25: shard_map: output 0 is to be the same along `data`, for () leaves it out, but devices compute different parts there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +2: shard_map: output 0 must be the same along `model`, which (data) leaves out, but devices compute different values there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +5: shard_map: output 0 must be the same along `model`, which () leaves out, but devices compute different values there: reduce or gather over `model`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +8: shard_map: output 0 must be the same along `data`, which () leaves out, but devices compute different values there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +12: shard_map: output 0 must be the same along `data`, which () leaves out, but devices compute different values there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +21: shard_map: output 0 must be the same along `data`, which () leaves out, but devices compute different values there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
+            +25: shard_map: output 0 must be the same along `data`, which () leaves out, but devices compute different values there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
         "#]],
     );
     // And these are the same.
@@ -384,8 +384,8 @@ fn a_collective_that_not_all_come_to_is_found_before_it_hangs() {
             });
         },
         expect![[r#"
-            +10: all_reduce: devices along `data` may not all come here, for they may leave the `case` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
-            +21: all_gather: devices along `data` may not all come here, for they may leave the `while` around it, or take its branches, apart: those that come would wait for ever. Decide by what is the same along `data`, such as a reduction over it
+            +10: all_reduce: devices along `data` may not all reach this collective: the condition of the `case` around it may differ between them, and the others would wait forever. Use a condition that is the same along `data`, such as a reduction over it
+            +21: all_gather: devices along `data` may not all reach this collective: the condition of the `while` around it may differ between them, and the others would wait forever. Use a condition that is the same along `data`, such as a reduction over it
         "#]],
     );
 }

@@ -1,5 +1,4 @@
-//! Loops whose turns are counted, and parts of a program that are computed again: gradients flow
-//! through both.
+//! Loops with a static trip count, and checkpoints. Both have gradients.
 
 use std::{panic::Location, sync::Arc};
 
@@ -9,26 +8,25 @@ use halite_core::{
 };
 use halite_ir::{Graph, Op, Remat};
 
-use super::{fine, named};
+use super::{named, valid};
 use crate::{
     Mean, Tensor, Trace,
-    context::Said,
+    context::SideOutputs,
     rng,
     trace::{Id, Region},
 };
 
-/// How a [`scan`](Trace::scan_with) goes.
+/// Options of [`Trace::scan_with`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ScanOptions {
-    /// How many turns. By default as many as the first dimension of what is scanned; needed if
-    /// nothing is.
+    /// Number of iterations. Defaults to the first dimension of the scanned tensors; required if
+    /// there are none.
     pub length: Option<usize>,
-    /// Whether the turns go from the last slice to the first. What a turn gives lies where its
-    /// slices lay.
+    /// Iterates from the last slice to the first. Stacked results have the order of the slices.
     pub reverse: bool,
 }
 
-/// The attributes of [`Op::Scan`] beside its body.
+/// Attributes of [`Op::Scan`] without the body.
 #[derive(Clone, Copy)]
 pub(crate) struct ScanSpec {
     pub(crate) carried: usize,
@@ -38,14 +36,13 @@ pub(crate) struct ScanSpec {
 }
 
 impl Trace {
-    /// Runs `body` on each slice of `xs` along the first dimension, in order, and on the state that
-    /// the turn before left; gives the last state, and what each turn gave beside it, stacked along
-    /// a new first dimension.
+    /// Runs `body` on the state and on each slice of `xs` along the first dimension, in order.
+    /// Returns the last state, and the other results of all iterations stacked along a new first
+    /// dimension.
     ///
-    /// The program holds the body once, however many turns there are. The types of the state's
-    /// tensors stay the same. Gradients flow through; they keep of each turn what they need, or
-    /// what [`checkpoint`](Self::checkpoint) leaves. [`next_key`](Self::next_key) gives each turn
-    /// keys of its own.
+    /// The program contains the body once. The types of the state's tensors stay the same. The
+    /// gradient saves residuals of each iteration; [`checkpoint`](Self::checkpoint) saves fewer.
+    /// [`next_key`](Self::next_key) returns other keys in each iteration.
     ///
     /// ```
     /// use halite_core::{DType, TensorType, tree::Leaf};
@@ -72,7 +69,7 @@ impl Trace {
         self.scan_with(ScanOptions::default(), init, xs, body)
     }
 
-    /// As [`scan`](Self::scan), in reverse, or by a number of turns for want of `xs`
+    /// Like [`scan`](Self::scan), optionally in reverse, or for a number of iterations without `xs`
     /// ([`Empty`](halite_core::tree::Empty)).
     #[track_caller]
     pub fn scan_with<'t, S, X, Y>(
@@ -90,7 +87,7 @@ impl Trace {
         let location = Location::caller();
         let initial: Vec<Tensor<'t>> = init.leaves().into_iter().copied().collect();
         let scanned: Vec<Tensor<'t>> = xs.leaves().into_iter().copied().collect();
-        let length = self.turns("scan", options.length, &xs, location);
+        let length = self.trip_count("scan", options.length, &xs, location);
         let mut given = None;
         let results = self.scan_leaves(
             length,
@@ -134,9 +131,9 @@ impl Trace {
         }
     }
 
-    /// Runs `body` so often, on the turn's number (an `s32` scalar, from 0) and the state; gives
-    /// the last state. The types of the state's tensors stay the same. Gradients flow through, as
-    /// for [`scan`](Self::scan).
+    /// Runs `body` `count` times on the number of the iteration (an `s32` scalar, from 0) and the
+    /// state; returns the last state. The types of the state's tensors stay the same. It has a
+    /// gradient, like [`scan`](Self::scan).
     #[track_caller]
     pub fn repeat<'t, S: Tree<Leaf = Tensor<'t>>>(
         &'t self,
@@ -145,12 +142,15 @@ impl Trace {
         body: impl FnOnce(Tensor<'t>, S) -> S,
     ) -> S {
         let location = Location::caller();
-        let length = self.turns("repeat", Some(count), &Empty::new(), location);
+        let length = self.trip_count("repeat", Some(count), &Empty::new(), location);
         let leaves = init.leaves().into_iter().copied();
         let initial: Vec<Tensor<'t>> = leaves.chain([self.scalar(0.0, DType::S32)]).collect();
-        let turn = initial.len() - 1;
+        let counter = initial.len() - 1;
         let results = self.scan_leaves(length, false, &initial, vec![], location, |carried, _| {
-            let next = body(carried[turn], init.rebuild(carried[..turn].iter().copied()));
+            let next = body(
+                carried[counter],
+                init.rebuild(carried[..counter].iter().copied()),
+            );
             let mut next = self.same_types(
                 "repeat",
                 ["the initial state", "the body's result"],
@@ -158,17 +158,17 @@ impl Trace {
                 &next,
                 location,
             )?;
-            next.push(carried[turn] + 1);
+            next.push(carried[counter] + 1);
             Ok((next, vec![]))
         });
         match results {
-            Ok(results) => init.rebuild(results.into_iter().take(turn)),
+            Ok(results) => init.rebuild(results.into_iter().take(counter)),
             Err(_) => init.map(|_, leaf| self.error_like(Some(leaf.ty()))),
         }
     }
 
-    /// What `body` gives. Gradients keep of it only the tensors that it uses from outside, and
-    /// compute the rest again when they need it: less memory for more work.
+    /// Returns the result of `body`. Gradients save only the tensors that it uses from outside and
+    /// recompute the rest: less memory for more work.
     ///
     /// ```
     /// use halite_core::{DType, TensorType, tree::Leaf};
@@ -186,7 +186,7 @@ impl Trace {
         self.checkpoint_with(Remat::Full, body)
     }
 
-    /// As [`checkpoint`](Self::checkpoint), with a choice of what is computed again.
+    /// Like [`checkpoint`](Self::checkpoint), with a choice of what is recomputed.
     #[track_caller]
     pub fn checkpoint_with<'t, T: Tree<Leaf = Tensor<'t>>>(
         &'t self,
@@ -194,17 +194,17 @@ impl Trace {
         body: impl FnOnce() -> T,
     ) -> T {
         let location = Location::caller();
-        let (region, (result, said, outputs)) = self.region(&[], |_| {
-            let (result, said) = self.hear(body);
+        let (region, (result, side, outputs)) = self.region(&[], |_| {
+            let (result, side) = self.with_side_outputs(body);
             let outputs = self.usable("checkpoint", &result, location);
-            (result, said, outputs)
+            (result, side, outputs)
         });
         let mut outputs = match outputs {
             Ok(outputs) => outputs,
             Err(_) => return result.map(|_, leaf| self.error_like(Some(leaf.ty()))),
         };
         let given = outputs.len();
-        outputs.extend(said.leaves().map(|id| self.tensor(id)));
+        outputs.extend(side.leaves().map(|id| self.tensor(id)));
         if outputs.is_empty() {
             return result;
         }
@@ -220,13 +220,13 @@ impl Trace {
         };
         let mut results = self.push_at(location, op, &operands);
         let _site = self.called_from(location);
-        let states: Vec<Tensor<'t>> = said
+        let states: Vec<Tensor<'t>> = side
             .updates
             .iter()
             .map(|&(state, _)| self.tensor(state))
             .collect();
-        self.say(
-            said.with(results.split_off(given), |name, total, weight| {
+        self.report(
+            side.with(results.split_off(given), |name, total, weight| {
                 (name, total, weight)
             }),
             states.into_iter(),
@@ -234,9 +234,13 @@ impl Trace {
         result.rebuild(results)
     }
 
-    /// Says again, outside of a body, what was said in it.
+    /// Reports the side outputs of a body outside of it.
     #[track_caller]
-    fn say<'t>(&'t self, (metrics, values): Heard<'t>, states: impl Iterator<Item = Tensor<'t>>) {
+    fn report<'t>(
+        &'t self,
+        (metrics, values): Reports<'t>,
+        states: impl Iterator<Item = Tensor<'t>>,
+    ) {
         for (name, total, weight) in metrics {
             self.metric(&name, Mean { total, weight });
         }
@@ -245,8 +249,9 @@ impl Trace {
         }
     }
 
-    /// Runs `body` on the carried values and the slices of a turn, for the next carried values and
-    /// what is stacked. Gives the last of the former, then the latter.
+    /// Records a scan. `body` maps the carried values and the slices of an iteration to the next
+    /// carried values and the results to stack. Returns the last carried values, then the stacked
+    /// results.
     fn scan_leaves<'t>(
         &'t self,
         length: Result<usize, Tensor<'t>>,
@@ -259,7 +264,7 @@ impl Trace {
             &[Tensor<'t>],
         ) -> Result<(Vec<Tensor<'t>>, Vec<Tensor<'t>>), Tensor<'t>>,
     ) -> Result<Vec<Tensor<'t>>, Tensor<'t>> {
-        // A body that draws random numbers scans over keys, too.
+        // A body that draws random numbers also scans over keys.
         let key = self.has_key().then(|| TensorType::new(DType::U32, [2]));
         let slices = scanned.iter().map(|x| slice(&x.ty()));
         let types: Vec<TensorType> = initial
@@ -268,16 +273,16 @@ impl Trace {
             .chain(slices)
             .chain(key)
             .collect();
-        let (mut region, ((outputs, said), drawn)) = self.region(&types, |inputs| {
+        let (mut region, ((outputs, side), drawn)) = self.region(&types, |inputs| {
             let (carried, rest) = inputs.split_at(initial.len());
             let (slices, key) = rest.split_at(scanned.len());
             self.with_key(key.first().copied(), 0, || {
-                let (outputs, said) = self.hear(|| body(carried, slices));
+                let (outputs, side) = self.with_side_outputs(|| body(carried, slices));
                 (
                     outputs.and_then(|outputs| {
-                        Ok((outputs, self.said_in_turn(&said, slices, location)?))
+                        Ok((outputs, self.updated_slices(&side, slices, location)?))
                     }),
-                    said,
+                    side,
                 )
             })
         });
@@ -291,7 +296,7 @@ impl Trace {
             return Err(error);
         }
         let given = initial.len() + stacked.len();
-        stacked.extend(said.leaves().map(|id| self.tensor(id)));
+        stacked.extend(side.leaves().map(|id| self.tensor(id)));
         if next.is_empty() && stacked.is_empty() {
             return Ok(vec![]);
         }
@@ -314,24 +319,26 @@ impl Trace {
         };
         let mut results = self.push_scan(of, region, initial, &scanned, location);
         let _site = self.called_from(location);
-        let all = said.with(results.split_off(given), |name, total, weight| {
+        let all = side.with(results.split_off(given), |name, total, weight| {
             (name, total.sum([0]), weight.sum([0]))
         });
-        self.say(all, updated.into_iter().map(|slice| scanned[slice]));
+        self.report(all, updated.into_iter().map(|slice| scanned[slice]));
         Ok(results)
     }
 
-    /// Which slice each state is that a turn has a new value for.
-    fn said_in_turn<'t>(
+    /// For each state that an iteration updates, the index of the slice that it is.
+    fn updated_slices<'t>(
         &'t self,
-        said: &Said,
+        side: &SideOutputs,
         slices: &[Tensor<'t>],
         location: &'static Location<'static>,
     ) -> Result<Vec<usize>, Tensor<'t>> {
-        let mut updated = Vec::with_capacity(said.updates.len());
-        for &(state, _) in &said.updates {
+        let mut updated = Vec::with_capacity(side.updates.len());
+        for &(state, _) in &side.updates {
             let Some(slice) = slices.iter().position(|slice| slice.id == state) else {
-                let message = "the state that a turn changes is no slice that it gets: scan over it, or carry it".to_string();
+                let message =
+                    "the updated state is not a slice of the iteration; scan over it, or carry it"
+                        .to_string();
                 return Err(self.fail_at(location, "update", message, None));
             };
             updated.push(slice);
@@ -340,7 +347,7 @@ impl Trace {
     }
 
     /// Records a scan of a region that takes the carried values and the slices, in this order, and
-    /// what it captures.
+    /// the captured values.
     pub(crate) fn push_scan<'t>(
         &'t self,
         of: ScanSpec,
@@ -363,8 +370,8 @@ impl Trace {
         self.push_at(location, of.op(self.region_graph(&region)), &operands)
     }
 
-    /// How many turns a scan of `xs` has.
-    fn turns<'t, X: Tree<Leaf = Tensor<'t>>>(
+    /// Number of iterations of a scan over `xs`.
+    fn trip_count<'t, X: Tree<Leaf = Tensor<'t>>>(
         &'t self,
         op: &str,
         length: Option<usize>,
@@ -375,10 +382,10 @@ impl Trace {
         let mut length: Option<(usize, String)> =
             length.map(|length| (length, "`length`".to_string()));
         for (path, &x) in xs.named() {
-            let (ty, what) = (fine(x)?.ty(), named("what is scanned", &path));
+            let (ty, what) = (valid(x)?.ty(), named("the scanned tensors", &path));
             let Some(&first) = ty.dims().first() else {
                 return fail(format!(
-                    "{what} is {ty}; it is to have a first dimension, of which each turn gets a slice"
+                    "{what} is {ty}; it must have a first dimension to take slices of"
                 ));
             };
             match &length {
@@ -386,18 +393,18 @@ impl Trace {
                 Some((length, _)) if *length == first => {}
                 Some((length, why)) => {
                     return fail(format!(
-                        "{why} makes {length} turns; {what} is {ty}, whose first dimension makes {first}"
+                        "{why} means {length} iterations; {what} is {ty}, whose first dimension is {first}"
                     ));
                 }
             }
         }
         match length {
             None => fail(
-                "nothing is scanned, so how many turns is not known; give `ScanOptions::length`"
+                "the number of iterations is unknown without scanned tensors; set `ScanOptions::length`"
                     .to_string(),
             ),
             Some((length, _)) if i32::try_from(length).is_err() => {
-                fail(format!("{length} turns are more than an s32 can count"))
+                fail(format!("{length} iterations exceed the range of s32"))
             }
             Some((length, _)) => Ok(length),
         }
@@ -405,9 +412,9 @@ impl Trace {
 }
 
 /// Metrics as name, total and weight; and new values of states.
-type Heard<'t> = (Vec<(Arc<str>, Tensor<'t>, Tensor<'t>)>, Vec<Tensor<'t>>);
+type Reports<'t> = (Vec<(Arc<str>, Tensor<'t>, Tensor<'t>)>, Vec<Tensor<'t>>);
 
-impl Said {
+impl SideOutputs {
     /// All tensors.
     fn leaves(&self) -> impl Iterator<Item = Id> + '_ {
         let of_metrics = self
@@ -417,14 +424,14 @@ impl Said {
         of_metrics.chain(self.updates.iter().map(|&(_, value)| value))
     }
 
-    /// The same with `leaves` instead of its own, of which `metric` makes metrics.
+    /// The same side outputs with other tensors, converted by `metric`.
     fn with<'t>(
         self,
         leaves: Vec<Tensor<'t>>,
         metric: impl Fn(Arc<str>, Tensor<'t>, Tensor<'t>) -> (Arc<str>, Tensor<'t>, Tensor<'t>),
-    ) -> Heard<'t> {
+    ) -> Reports<'t> {
         let mut leaves = leaves.into_iter();
-        let mut next = || leaves.next().expect("as many as there were");
+        let mut next = || leaves.next().expect("as many results as side outputs");
         let metrics = self
             .metrics
             .into_iter()
@@ -453,12 +460,12 @@ impl ScanSpec {
     }
 }
 
-/// The type of what one turn gets of `ty`, if it has a first dimension.
+/// Type of a slice of `ty` along the first dimension.
 fn slice(ty: &TensorType) -> TensorType {
     TensorType::new(ty.dtype(), ty.dims().get(1..).unwrap_or_default())
 }
 
-/// The type of `length` tensors of type `ty`, one upon the other.
+/// Type of `length` stacked tensors of type `ty`.
 fn stack(ty: &TensorType, length: usize) -> TensorType {
     TensorType::new(ty.dtype(), [&[length], ty.dims()].concat())
 }

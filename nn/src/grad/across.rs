@@ -6,24 +6,24 @@ use super::{Back, Step, reduce::shared};
 use crate::{Tensor, special::wide};
 
 impl<'t> Step<'_, 't> {
-    /// Every device gets the sum of all, so what flows back into any flows back into all.
+    /// Every device gets the sum, so its cotangent is the sum of the cotangents of all devices.
     #[track_caller]
     pub(super) fn all_reduce(&self, kind: Reduction, groups: &Groups) -> Back<'t> {
         let sum = |x: Tensor<'t>| x.all_reduce(Reduction::Sum, groups.clone());
         match kind {
             Reduction::Sum => vec![Some(sum(self.g()))],
-            // Equal extremes share it equally.
+            // Equal extremes share the cotangent equally.
             Reduction::Min | Reduction::Max => {
-                // The extreme of what is behind the barrier: see decision 0029.
+                // Compared with the extreme of the value behind the barrier: see decision 0029.
                 let (g, x) = (self.g(), self.x(0).optimization_barrier());
                 let chosen = x.eq(x.all_reduce(kind, groups.clone())).or(x.ne(x));
                 let share = shared(sum(g), sum(chosen.convert(wide(g.dtype()))));
                 vec![Some(chosen.select(share, share.zeros_like()))]
             }
             Reduction::Product => {
-                self.none("products over devices are not done; sum logarithms instead")
+                self.none("products over devices are not supported; sum logarithms instead")
             }
-            // Of integers or bool.
+            // Integers and bool have no cotangents.
             Reduction::And | Reduction::Or => self.nothing(),
         }
     }
@@ -35,7 +35,7 @@ impl<'t> Step<'_, 't> {
             Reduction::Min | Reduction::Max | Reduction::Product => {
                 self.none("only sums are scattered back; use `all_reduce` and a slice instead")
             }
-            // Of integers or bool.
+            // Integers and bool have no cotangents.
             Reduction::And | Reduction::Or => self.nothing(),
         }
     }

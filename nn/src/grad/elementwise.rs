@@ -31,7 +31,7 @@ impl<'t> Step<'_, 't> {
             | Unary::RoundNearestAfz
             | Unary::RoundNearestEven
             | Unary::Sign => return None,
-            // Of integers or bool, on one side at least.
+            // At least one side is of integers or bool.
             Unary::CountLeadingZeros | Unary::IsFinite | Unary::Not | Unary::PopulationCount => {
                 return None;
             }
@@ -67,7 +67,7 @@ impl<'t> Step<'_, 't> {
                 let whole = || ((a - y) / b).round();
                 (Some(g), self.if_wanted(1, || -(g * whole())))
             }
-            // Of integers or bool.
+            // Integers and bool have no cotangents.
             Binary::And
             | Binary::Or
             | Binary::Xor
@@ -78,14 +78,14 @@ impl<'t> Step<'_, 't> {
         vec![left, right]
     }
 
-    /// Of the larger or smaller of two: the chosen one gets it, equal ones half each.
+    /// The chosen operand gets the cotangent; equal operands get half each.
     #[track_caller]
     fn extreme(&self, wins: Comparison) -> Back<'t> {
         let (g, a, b) = (self.g(), self.x(0), self.x(1));
         let zero = g.zeros_like();
         let compare = |left, right| self.trace.push_one(Op::Compare(wins), &[left, right]);
         // This is relu, whose gradient at 0 is 0 by convention. Asking the result instead of the
-        // operand is the same, and the operand need not be kept for it.
+        // operand is the same, and the operand is not needed as a residual.
         for (operand, other) in [(0, 1), (1, 0)] {
             if self.tape.is_zero(self.node.operands[other]) && !self.wants(other) {
                 let mut back = self.nothing();
@@ -100,7 +100,7 @@ impl<'t> Step<'_, 't> {
         vec![self.if_wanted(0, || part(0)), self.if_wanted(1, || part(1))]
     }
 
-    /// Masks that say which operand is chosen. If gradients flow into several operands, the masks
+    /// Masks of the chosen operand. If gradients flow into several operands, the masks
     /// are behind a barrier: computed again for each operand, with other rounding, they could
     /// choose both or neither (decision 0029).
     #[track_caller]
@@ -144,7 +144,7 @@ impl<'t> Step<'_, 't> {
         ]
     }
 
-    /// What is in between gets it; at a bound, neither `x` nor the bound does.
+    /// Elements between the bounds get the cotangent; at a bound, neither `x` nor the bound does.
     #[track_caller]
     pub(super) fn clamp(&self) -> Back<'t> {
         let (g, low, x, high) = (self.g(), self.x(0), self.x(1), self.x(2));

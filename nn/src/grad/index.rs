@@ -36,7 +36,7 @@ impl<'t> Step<'_, 't> {
     }
 
     /// Where one element is read along a dimension, as `take_along` of the targets of a loss: zero
-    /// elsewhere. The compiler makes one loop of this; of writing at indices, one turn for each.
+    /// elsewhere. The compiler makes one loop of this; of writing at indices, one iteration for each.
     #[track_caller]
     fn one_along(&self, gather: &Gather) -> Option<Tensor<'t>> {
         let (x, indices) = (self.ty(0), self.ty(1));
@@ -83,7 +83,7 @@ impl<'t> Step<'_, 't> {
     fn last_starts(&self, map: &[usize], vector_dim: usize, sizes: &[usize]) -> Tensor<'t> {
         let (x, indices) = (self.ty(0), self.ty(1));
         let scalar = TensorType::scalar(indices.dtype());
-        // An index type too narrow to reach the end saturates, which is right.
+        // An index type too small to reach the end saturates, which is correct.
         let last = |dim: usize| splat(x.dims()[dim].saturating_sub(sizes[dim]) as f64, &scalar);
         if vector_dim == indices.rank() {
             return self
@@ -124,7 +124,7 @@ impl<'t> Step<'_, 't> {
                 );
             }
             Some(Reduction::Min | Reduction::Max) => return self.scatter_extreme(scatter),
-            // Of integers or bool.
+            // Integers and bool have no cotangents.
             Some(Reduction::And | Reduction::Or) => (None, None),
         };
         vec![x, None, updates]
@@ -219,7 +219,7 @@ impl<'t> Step<'_, 't> {
         vec![x, None, updates]
     }
 
-    /// Equal extremes share it equally. The extremes are those of what is behind the barrier: see
+    /// Equal extremes share the cotangent equally. The extremes are those of the value behind the barrier: see
     /// decision 0029.
     #[track_caller]
     fn scatter_extreme(&self, scatter: &Scatter) -> Back<'t> {
@@ -253,7 +253,7 @@ impl<'t> Step<'_, 't> {
         ]
     }
 
-    /// Sorts back by where each element came from.
+    /// Sorts the cotangents back by the origin of each element.
     #[track_caller]
     pub(super) fn sort(&self, dim: usize, descending: bool) -> Back<'t> {
         let is_places = |&operand: &usize| {
@@ -278,7 +278,7 @@ impl<'t> Step<'_, 't> {
             .collect()
     }
 
-    /// Into the element that was chosen.
+    /// The chosen element gets the cotangent.
     #[track_caller]
     pub(super) fn arg_reduce(&self, dim: usize) -> Back<'t> {
         let Some(g) = self.cotangents[0] else {

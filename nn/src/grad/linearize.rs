@@ -213,7 +213,7 @@ impl<'t> Function<'t> {
                 .collect();
             let tape = Tape::new(self.trace, &nodes, &wrt);
             let outputs: Vec<bool> = (self.outputs.iter())
-                .map(|output| tape.is_wanted(output.id))
+                .map(|output| tape.is_active(output.id))
                 .collect();
             match (0..self.policy.carried()).find(|&at| outputs[at] && !active[at]) {
                 Some(at) => active[at] = true,

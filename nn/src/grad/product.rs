@@ -6,11 +6,11 @@ use super::{Back, Step, shape::inverse};
 use crate::Tensor;
 
 impl<'t> Step<'_, 't> {
-    /// Products of the same kind: the other operand, contracted over what it alone has.
+    /// A dot product of the cotangent with the other operand, contracted over its free dimensions.
     #[track_caller]
     pub(super) fn dot(&self, dot: &Dot) -> Back<'t> {
         let (left, right) = (self.x(0), self.x(1));
-        // Products of narrow operands are taken narrow, on the way back as on the way there.
+        // Products keep their operand type, in the backward pass as in the forward pass.
         let g = self.g().convert(left.dtype());
         let free = |rank: usize, batch: &[usize], contract: &[usize]| -> Vec<usize> {
             (0..rank)
@@ -54,7 +54,7 @@ impl<'t> Step<'_, 't> {
         vec![self.if_wanted(0, to_left), self.if_wanted(1, to_right)]
     }
 
-    /// Of `x`: the cotangent, spread by the strides, convolved with the kernel turned around. Of
+    /// For `x`: the cotangent, dilated by the strides, convolved with the reversed kernel. For
     /// the kernel: `x` convolved with the spread cotangent, batches and features exchanged.
     #[track_caller]
     pub(super) fn convolution(&self, conv: &Convolution) -> Back<'t> {

@@ -11,7 +11,7 @@ use crate::{
     tensor::splat,
 };
 
-/// How many places a window may have for its gradient to be one elementwise step per place.
+/// Largest window whose gradient is one elementwise step per place.
 const MOST_PLACES: usize = 25;
 
 impl<'t> Step<'_, 't> {
@@ -24,7 +24,7 @@ impl<'t> Step<'_, 't> {
             Reduction::Sum => Some(spread(self.g())),
             Reduction::Product => Some(spread(self.g()) * self.product_of_others(dims, &kept)),
             Reduction::Min | Reduction::Max => Some(self.equal_extremes(kind, dims, &kept)),
-            // Of integers or bool.
+            // Integers and bool have no cotangents.
             Reduction::And | Reduction::Or => None,
         }]
     }
@@ -43,7 +43,7 @@ impl<'t> Step<'_, 't> {
         chosen.select(share, share.zeros_like())
     }
 
-    /// For each element, the product of all that it is multiplied with. Not the product divided by
+    /// For each element, the product of the other factors. Not the product divided by
     /// it, which is wrong where it is 0.
     #[track_caller]
     fn product_of_others(&self, dims: &[usize], kept: &[usize]) -> Tensor<'t> {
@@ -68,7 +68,7 @@ impl<'t> Step<'_, 't> {
             }
             Reduction::Max => Extreme::Max,
             Reduction::Min => Extreme::Min,
-            // Of integers or bool.
+            // Integers and bool have no cotangents.
             Reduction::And | Reduction::Or => return self.nothing(),
         };
         if window
@@ -221,7 +221,7 @@ impl<'t> Step<'_, 't> {
     }
 
     /// For each window, what is in the cotangent at the place of the first extreme of `x`: goes
-    /// through the places of a window, keeping the best so far.
+    /// through the places of a window with the best so far.
     #[track_caller]
     fn read_selected(&self, kind: Extreme, window: &Window) -> Tensor<'t> {
         let windows = self.ty(1);

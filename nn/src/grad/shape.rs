@@ -15,7 +15,7 @@ pub(super) fn inverse(permutation: &[usize]) -> Vec<usize> {
 }
 
 impl<'t> Step<'_, 't> {
-    /// Sums over what was repeated.
+    /// Sums over the repeated dimensions.
     #[track_caller]
     pub(super) fn broadcast(&self, mapping: &[usize]) -> Tensor<'t> {
         let (g, ty) = (self.g(), self.ty(0));
@@ -113,20 +113,20 @@ impl<'t> Step<'_, 't> {
             if ty.dims().contains(&0) {
                 return self.x(0).zeros_like();
             }
-            // What was cut is zero again, then what was added goes.
+            // Removed elements become zeros, then added ones are cut.
             let negated = |edges: &[i64]| edges.iter().map(|&edge| -edge).collect::<Vec<_>>();
             let spread = g.pad_interior(0.0, negated(low), negated(high), vec![0; ty.rank()]);
             let strides: Vec<usize> = interior.iter().map(|&gap| gap + 1).collect();
             spread.slice_strided(vec![0; ty.rank()], spread.dims(), strides)
         };
-        // All that is not of the operand is the padding's.
+        // All elements that are not the operand's are padding.
         vec![
             self.if_wanted(0, inner),
             self.if_wanted(1, || g.sum_all() - inner().sum_all()),
         ]
     }
 
-    /// A barrier on the way back, too: what keeps a computation from being merged forward keeps it
+    /// A barrier in the backward pass, too: what keeps a computation from being merged forward keeps it
     /// backward.
     #[track_caller]
     pub(super) fn optimization_barrier(&self) -> Back<'t> {
