@@ -163,7 +163,7 @@ impl<'t> Tensor<'t> {
         };
         if let Some(axis) = spec.all_axes().find(|axis| is_manual(axis)) {
             return self.mistake("sharding_constraint", || {
-                format!("{spec} names axis `{axis}`, which is manual in this shard_map: what one device holds is not split")
+                format!("{spec} names axis `{axis}`, which is manual in this shard_map; the shard of one device is not split further")
             });
         }
         self.trace.push_one(Op::ShardingConstraint(spec), &[self])

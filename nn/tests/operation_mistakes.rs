@@ -114,7 +114,7 @@ fn dimensions_that_are_not_there_are_mistakes_not_panics() {
             +10: transpose: f32[] is not a matrix (operand 0 is `scalar`)
             +11: squeeze: dimension 1 of f32[2, 3] is not 1 (operand 0 is `x`)
             +12: unsqueeze: no place 3 in f32[2, 3]: places are 0 to 2 (operand 0 is `x`)
-            +13: transpose: dimension 0 of f32[2, 3] is there twice in [0, 0] (operand 0 is `x`)
+            +13: transpose: dimension 0 of f32[2, 3] appears twice in [0, 0] (operand 0 is `x`)
             +14: slice: 1..9 of dimension 1 of f32[2, 3], whose indices are 0..3 (operand 0 is `x`)
             +15: slice: dimension 3 of f32[2, 3], whose dimensions are 0 to 1 (operand 0 is `x`)
             +16: split: dimension 1 of f32[2, 3] cannot be split into 2 equal parts (operand 0 is `x`)
@@ -124,7 +124,7 @@ fn dimensions_that_are_not_there_are_mistakes_not_panics() {
             +20: top k: 4 largest along dimension 1 of f32[2, 3] (operand 0 is `x`)
             +21: flatten: from dimension 3 of f32[2, 3], which has 2 (operand 0 is `x`)
             +22: concatenate: no tensors given
-            +23: concatenate: f32[2, 3] and f32[] along dimension 0: the element type and all other dimensions are to be equal (operand 0 is `x`, operand 1 is `scalar`)
+            +23: concatenate: f32[2, 3] and f32[] along dimension 0: the element type and all other dimensions must be equal (operand 0 is `x`, operand 1 is `scalar`)
             +24: broadcast: f32[2, 3] has more dimensions than [3] (operand 0 is `x`)
         "#]],
     );
@@ -179,7 +179,7 @@ fn indices_windows_and_convolutions_say_what_they_want() {
             +5: take: f32[2, 3] is not a tensor of integers; convert it first (operand 0 is `x`)
             +6: one hot: f32[2, 3] is not a tensor of integers; convert it first (operand 0 is `x`)
             +7: take along: indices s32[3, 3] along dimension 1 of f32[2, 3]: the other dimensions must be equal (operand 0 is `x`)
-            +8: gather: index vector dimension 7 of the indices s32[2]; it is to be at most 1 (operand 0 is `x`)
+            +8: gather: index vector dimension 7 of the indices s32[2]; it must be at most 1 (operand 0 is `x`)
             +20: convolution: f32[1, 8, 8, 3] has 3 features (dimension 3) in 1 group, the kernel f32[3, 3, 4, 16] takes 4 (dimension 2) (operand 0 is `image`, operand 1 is `conv.kernel`)
             +21: window: 1 strides given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
             +28: window: strides [0, 1]: each must be at least 1 (operand 0 is `image`)

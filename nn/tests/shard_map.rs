@@ -92,10 +92,10 @@ fn specs_that_do_not_fit() {
         expect![[r#"
             +2: shard_map: input 0 (`x`): (rows) names axis `rows`, which is none of the manual axes (data=2, model=4)
             +3: shard_map: input 0 (`x`): (data, data) uses axis `data` twice; an axis can split one dimension
-            +4: shard_map: input 0 (`x`): (None, None, data) speaks of 3 dimensions, f32[8, 16] has 2
+            +4: shard_map: input 0 (`x`): (None, None, data) has 3 dimensions, f32[8, 16] has 2
             +6: shard_map: input 0 (`odd`): dimension 0 of f32[6] is split 4 ways by (model) over mesh(data=2, model=4), and 6 is not a multiple of 4
             +13: shard_map: result 0: (rows) names axis `rows`, which is none of the manual axes (data=2, model=4) (operand 0 is `x`)
-            +14: shard_map: result 0: (data, None, model) speaks of 3 dimensions, f32[4, 16] has 2 (operand 0 is `x`)
+            +14: shard_map: result 0: (data, None, model) has 3 dimensions, f32[4, 16] has 2 (operand 0 is `x`)
             +15: shard_map: no axis `rows`; the mesh has data=2, model=4
             +22: shard_map: input 0 (`odd`): (data) names axis `data`, which is none of the manual axes (model=4)
         "#]],
@@ -198,17 +198,17 @@ fn axes_are_known_inside_and_collectives_fit_the_mesh() {
             +2: all_reduce: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint sets the sharding
             +3: axis_index: ["data"]: mesh axes are known in `shard_map` only; elsewhere the compiler places collectives, and a sharding constraint sets the sharding
             +5: all_reduce: no axis `rows`; the manual axes here are data=2, model=4
-            +8: all_reduce: axis `model` is there twice in (model=4, model=4)
+            +8: all_reduce: axis `model` appears twice in (model=4, model=4)
             +11: all_reduce: no axis is named; name one of the mesh or more
-            +14: all_reduce: device 1 is twice in groups [[0, 1], [1, 2]]
-            +17: all_reduce: groups [[0, 1, 2], [4, 5, 6]] lack devices [3, 7]; each of 8 devices is to be in one
+            +14: all_reduce: device 1 appears twice in groups [[0, 1], [1, 2]]
+            +17: all_reduce: groups [[0, 1, 2], [4, 5, 6]] lack devices [3, 7]; each of 8 devices must be in one group
             +20: all_gather: device 8 takes part, there are 8, from 0
             +23: reduce_scatter: dimension 0 of f32[4, 4] is 4, not a multiple of the 8 members of a group
             +29: all_to_all: concatenated dimension 2 of f32[4, 16], whose dimensions are 0 to 1
             +31: collective_permute: member 2 in [(0, 1), (1, 2)] of a group of 2, from 0 to 1
             +34: all_reduce_mean: s32[4, 16] has elements of type s32; takes floats (convert first)
             +37: all_reduce: f32[4, 16] has elements of type f32; takes bool and integers
-            +40: sharding_constraint: (model) names axis `model`, which is manual in this shard_map: what one device holds is not split
+            +40: sharding_constraint: (model) names axis `model`, which is manual in this shard_map; the shard of one device is not split further
             +42: shard_map: a shard_map within a shard_map; use the collectives of the outer one
             +51: all_reduce: not all axes are manual here; name some of model=4
             +52: all_reduce: no axis `data`; the manual axes here are model=4

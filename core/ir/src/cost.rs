@@ -1,7 +1,6 @@
-//! What a graph costs to run: floating point operations and bytes, counted from the operations
-//! themselves.
+//! Cost model of graphs: floating point operations and bytes, counted from the operations.
 //!
-//! Compilers count too, but the bodies of loops once, however often they turn.
+//! Compilers count too, but count the bodies of loops once, whatever the trip count.
 
 use std::panic::Location;
 
@@ -12,17 +11,15 @@ use crate::{
     op::{device_index_op, marker_op},
 };
 
-/// What one run costs, over all devices. Counts are floats because they outgrow integers that a
-/// division still likes.
+/// Cost of one run over all devices. Counts are floats because they may exceed 64-bit integers.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Cost {
     /// Floating point operations of [`Op::Dot`]; a multiplication and an addition are two.
     pub dot: f64,
-    /// The same of [`Op::Convolution`]. What falls on padding, or between dilated elements, does
-    /// not count.
+    /// The same for [`Op::Convolution`]. Padding and gaps of dilation do not count.
     pub convolution: f64,
-    /// Those of `dot` and `convolution` whose operands are floats of 16 bits.
+    /// The part of `dot` and `convolution` with operands of 16-bit floats.
     pub in_16_bits: f64,
     /// One for each element of an elementwise result, each step of a reduction, each comparison of
     /// a sort.
@@ -36,20 +33,20 @@ pub struct Cost {
     /// Bytes that all operations would read and write if nothing were fused: an upper bound, often
     /// several times too high.
     pub unfused_bytes: f64,
-    /// Loops whose turns nobody knows, by the line that made them: what is in them is counted once.
+    /// Lines of loops with a dynamic trip count, whose bodies are counted once.
     pub counted_once: Vec<Option<&'static Location<'static>>>,
-    /// Names of functions that only the backend knows, which count nothing.
+    /// Names of custom calls, whose cost is unknown and not counted.
     pub unknown: Vec<String>,
 }
 
 impl Cost {
-    /// Floating point operations of all kinds but the transcendental.
+    /// Floating point operations of all kinds except transcendental ones.
     pub fn flops(&self) -> f64 {
         self.dot + self.convolution + self.elementwise
     }
 
-    /// Floating point operations of matrix multiplications and convolutions, which peak numbers of
-    /// devices are about.
+    /// Floating point operations of matrix multiplications and convolutions, to which peak rates of
+    /// devices refer.
     pub fn contractions(&self) -> f64 {
         self.dot + self.convolution
     }
@@ -71,7 +68,7 @@ impl Cost {
     }
 }
 
-/// What one run of the graph costs. Of branches, the one with the most operations counts.
+/// Computes the cost of one run of the graph. The branch with the most operations counts.
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -106,7 +103,7 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
         ..Cost::default()
     };
     let mut cost = match &node.op {
-        // Values that are made where they are used, or that no one moves.
+        // Values computed where they are used, or not moved.
         Op::Constant(_)
         | Op::Iota { .. }
         | Op::Reshape { .. }
@@ -194,16 +191,16 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
             body,
             ..
         } => {
-            let mut turns = Cost::default();
-            turns.add(cost(body), *length as f64);
-            // Slices are read where they lie and written for the body, or the other way round.
+            let mut iterations = Cost::default();
+            iterations.add(cost(body), *length as f64);
+            // Slices are copied to the body, results of iterations to the stacked results.
             let sliced = node.operands[node.operands.len() - scanned..]
                 .iter()
                 .chain(&node.results[*carried..]);
-            turns.unfused_bytes += sliced
+            iterations.unfused_bytes += sliced
                 .map(|&value| 2.0 * bytes(graph.ty(value)))
                 .sum::<f64>();
-            return turns;
+            return iterations;
         }
         Op::Checkpoint { body, .. } => return cost(body),
         Op::Case { branches } => {
@@ -212,7 +209,7 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
                 .max_by(|a, b| a.flops().total_cmp(&b.flops()))
                 .unwrap_or_default();
         }
-        // The body is one device's work.
+        // The body is the work of one device.
         Op::ShardMap(map) => {
             let mut all = Cost::default();
             all.add(
@@ -282,7 +279,7 @@ fn is_transcendental(unary: Unary) -> bool {
     }
 }
 
-/// Pairs of an element of `x` and one of the kernel that meet.
+/// Number of products of an element of `x` and one of the kernel.
 fn multiplications(
     convolution: &Convolution,
     x: &TensorType,

@@ -1,4 +1,4 @@
-//! Programs as graphs: nodes in the order of their making, each using only values made before it.
+//! Programs as graphs: nodes in an order of evaluation.
 
 use std::{fmt, panic::Location};
 
@@ -13,13 +13,13 @@ pub struct Value(pub(crate) u32);
 /// One operation on values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What is computed.
+    /// The operation.
     pub op: Op,
-    /// From what.
+    /// Its operands.
     pub operands: Vec<Value>,
-    /// The results, as many as [`infer`] says.
+    /// The results, whose types are those of [`infer`].
     pub results: Vec<Value>,
-    /// The user's line that made it.
+    /// The user's line that recorded it.
     pub origin: Option<&'static Location<'static>>,
 }
 
@@ -47,7 +47,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// No inputs, no nodes, no outputs.
+    /// Creates an empty graph.
     pub fn new() -> Self {
         Graph::default()
     }
@@ -62,7 +62,7 @@ impl Graph {
     /// Adds a node, and returns its results.
     ///
     /// # Errors
-    /// What [`infer`] says of these operands.
+    /// The error of [`infer`] for these operands.
     ///
     /// # Panics
     /// If an operand is not a value of this graph.
@@ -95,7 +95,7 @@ impl Graph {
         &self.nodes.last().expect("pushed just above").results
     }
 
-    /// What it computes.
+    /// Sets the outputs.
     pub fn set_outputs(&mut self, outputs: Vec<Value>) {
         self.outputs = outputs;
     }
@@ -118,12 +118,12 @@ impl Graph {
         &self.nodes
     }
 
-    /// The outputs, in order. A value may be there twice, or be an input.
+    /// The outputs, in order. A value may appear twice, or be an input.
     pub fn outputs(&self) -> &[Value] {
         &self.outputs
     }
 
-    /// How many values: inputs and results. Values are numbered below this.
+    /// Number of values: inputs and results. Values are numbered below this.
     pub fn value_count(&self) -> usize {
         self.types.len()
     }
@@ -152,14 +152,14 @@ impl Graph {
 }
 
 impl Value {
-    /// Its number in its graph.
+    /// Number of the value in its graph.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A line for each value, in the order of evaluation: its number and type, what makes it of what,
-/// and the user's line. The bodies of loops and branches stand indented under theirs.
+/// Prints a line for each node, in the order of evaluation: its results with types, operation,
+/// operands, and the user's line. Bodies of loops and branches are indented below their node.
 ///
 /// ```
 /// # use halite_core::{DType, TensorType};
@@ -204,7 +204,7 @@ impl Graph {
         } in &self.nodes
         {
             let regions = op.regions();
-            // With its bodies, the operation would be one endless line.
+            // Bodies are printed below, not on the line of the operation.
             let what = if regions.is_empty() {
                 format!("{op:?}")
             } else {

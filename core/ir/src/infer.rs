@@ -1,8 +1,7 @@
 //! Shape inference: the types of results from an operation and the types of its operands.
 //!
-//! Anything may be given: dimensions out of range or there twice, sizes that overflow, counts that
-//! do not fit. What does not fit is an error that says which number is off and what would fit;
-//! nothing here panics.
+//! Arguments may be arbitrary: dimensions out of range or duplicated, sizes that overflow, wrong
+//! counts. Errors name the wrong number and what would work; nothing here panics.
 
 mod collective;
 mod contract;
@@ -17,7 +16,7 @@ use halite_core::{DType, Error, Result, TensorType};
 
 use crate::Op;
 
-/// Types of the results of `op` on operands of these types.
+/// Infers the types of the results of `op` on operands of these types.
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -32,7 +31,7 @@ use crate::Op;
 /// ```
 ///
 /// # Errors
-/// If they do not fit: with the operation, the types, and what would fit.
+/// If the operands do not fit: with the operation, the types, and what would work.
 pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
     let cx = Infer {
         op: op.name(),
@@ -115,7 +114,7 @@ pub fn infer(op: &Op, operands: &[&TensorType]) -> Result<Vec<TensorType>> {
     Ok(results)
 }
 
-/// One question of inference: the operation's name for errors, and the operands' types.
+/// Inference for one operation: its name for errors, and the operands' types.
 #[derive(Clone, Copy)]
 struct Infer<'a> {
     op: &'static str,
@@ -148,7 +147,7 @@ impl<'a> Infer<'a> {
         format!("{} ({})", types.len(), types.join(", "))
     }
 
-    /// The type is one that a device can hold and a program can say.
+    /// Checks that the size of the type does not overflow.
     fn sized(self, ty: &TensorType) -> Result<()> {
         if ty.checked_bytes().is_err() {
             return self.fail(format!("{ty} is larger than any address space"));
@@ -156,7 +155,7 @@ impl<'a> Infer<'a> {
         Ok(())
     }
 
-    /// `dim` is a dimension of `ty`.
+    /// Checks that `dim` is a dimension of `ty`.
     fn in_rank(self, what: &str, dim: usize, ty: &TensorType) -> Result<()> {
         if dim < ty.rank() {
             return Ok(());
@@ -171,29 +170,29 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// `dims` are dimensions of `ty`, none there twice.
+    /// Checks that `dims` are dimensions of `ty` without duplicates.
     fn distinct(self, what: &str, dims: &[usize], ty: &TensorType) -> Result<()> {
         for (i, &dim) in dims.iter().enumerate() {
             self.in_rank(what, dim, ty)?;
             if dims[..i].contains(&dim) {
-                return self.fail(format!("{what} {dim} of {ty} is there twice in {dims:?}"));
+                return self.fail(format!("{what} {dim} of {ty} appears twice in {dims:?}"));
             }
         }
         Ok(())
     }
 
-    /// `dims` are dimensions of `ty`, ascending.
+    /// Checks that `dims` are dimensions of `ty` in ascending order.
     fn ascending(self, what: &str, dims: &[usize], ty: &TensorType) -> Result<()> {
         self.distinct(what, dims, ty)?;
         match dims.is_sorted() {
             true => Ok(()),
             false => self.fail(format!(
-                "{what}s {dims:?} of {ty} are to be in ascending order"
+                "{what}s {dims:?} of {ty} must be in ascending order"
             )),
         }
     }
 
-    /// `list` has one entry per dimension of `ty`.
+    /// Checks that `list` has one entry per dimension of `ty`.
     fn per_dimension<T: std::fmt::Debug>(
         self,
         what: &str,
@@ -210,17 +209,17 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// All of `list` are 1 or more.
+    /// Checks that all of `list` are 1 or more.
     fn positive(self, what: &str, list: &[usize]) -> Result<()> {
         match list.iter().position(|&value| value == 0) {
             None => Ok(()),
             Some(at) => self.fail(format!(
-                "{what} {list:?}: number {at} is 0, it is to be 1 or more"
+                "{what} {list:?}: number {at} is 0, it must be 1 or more"
             )),
         }
     }
 
-    /// The element type is one of those that `allowed` accepts, which `what` says in words.
+    /// Checks that `allowed` accepts the element type; `what` describes the accepted types.
     fn element(self, ty: &TensorType, allowed: fn(DType) -> bool, what: &str) -> Result<()> {
         match allowed(ty.dtype()) {
             true => Ok(()),

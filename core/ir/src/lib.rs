@@ -1,7 +1,7 @@
 //! The operations, programs as graphs of them, and their StableHLO text.
 //!
-//! An [`Op`] says what is computed; [`infer()`] says which types come out, or why the operands do
-//! not fit; a [`Graph`] is a function made of them; [`program`] makes of it what every backend
+//! An [`Op`] is an operation; [`infer()`] computes the types of its results or an error; a
+//! [`Graph`] is a function of operations; [`program`] prints it as the program that every backend
 //! compiles.
 //!
 //! ```
@@ -34,23 +34,23 @@
 //! }
 //! "
 //! );
-//! let program = program(&graph, &Interface::new("relu"))?;       // what `Client::compile` takes
+//! let program = program(&graph, &Interface::new("relu"))?;       // for `Client::compile`
 //! assert_eq!(program.signature.outputs[0].to_string(), "f32[8, 2]");
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! # What holds here
+//! # Invariants
 //!
-//! * The set of operations is closed: what each must have (types, text, a gradient) is a `match`
-//!   that names all of them, so that a new one makes the compiler list the places that must answer
-//!   for it.
-//! * A graph made by [`Graph::push`] is valid; [`verify`] says so of any graph, and which node is
-//!   wrong.
+//! * The set of operations is closed: everything that each must have (types, text, a gradient) is a
+//!   `match` that names all of them, so that a new one makes the compiler list the places that must
+//!   handle it.
+//! * A graph built by [`Graph::push`] is valid; [`verify`] checks any graph and names the invalid
+//!   node.
 //! * Text is a pure function of the graph and its [`Interface`]: the same program has the same
 //!   digest.
 //! * Constants arrive bit for bit, NaN and -0 included.
-//! * Nothing here knows a tensor's gradient, a device or a plugin.
+//! * Nothing here knows gradients, devices or plugins.
 #![forbid(unsafe_code)]
 
 mod cost;

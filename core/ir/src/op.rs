@@ -1,8 +1,9 @@
-//! The closed set of operations. They are StableHLO's, in StableHLO's terms
-//! (<https://openxla.org/stablehlo/spec>), where nothing else is said.
+//! The closed set of operations. Unless documented otherwise they are those of StableHLO, in its
+//! terms (<https://openxla.org/stablehlo/spec>).
 //!
-//! Every pass over operations is a `match` without `_`: a new operation makes the compiler list
-//! each place that must answer for it.
+//! A `match` that must decide for every operation has no `_`: a new operation makes the compiler
+//! list each of these places. Passes that treat many operations alike match on their [`Family`].
+//! Passes that only simplify name what they simplify.
 
 use halite_core::{DType, PartitionSpec, TensorType};
 
@@ -15,16 +16,16 @@ pub use attributes::*;
 pub use family::Family;
 pub(crate) use family::{collective_op, device_index_op, local_op, marker_op};
 
-/// What a node computes from its operands. Operand and result counts are one unless said.
+/// Operation of a node. It has one operand and one result unless documented otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// No operands: a tensor known while tracing.
+    /// Tensor known while tracing; no operands.
     Constant(Literal),
-    /// No operands: `result[.., i, ..] = i` along `dim`.
+    /// `result[.., i, ..] = i` along `dim`; no operands.
     Iota {
         /// Type of the result.
         ty: TensorType,
-        /// The dimension that is counted.
+        /// The dimension that counts.
         dim: usize,
     },
 
@@ -32,8 +33,8 @@ pub enum Op {
     Unary(Unary),
     /// Elementwise on two operands of one type.
     Binary(Binary),
-    /// Elementwise on two operands of one type; the result is `bool`. Floats compare as IEEE 754
-    /// says: NaN is unordered.
+    /// Elementwise on two operands of one type; the result is `bool`. Floats compare as in
+    /// IEEE 754: NaN is unordered.
     Compare(Comparison),
     /// Operands `(predicate, on_true, on_false)`; `predicate` is `bool` of the same dimensions, or
     /// a scalar.
@@ -70,12 +71,12 @@ pub enum Op {
         /// For each dimension of the result, the dimension of the operand.
         permutation: Vec<usize>,
     },
-    /// Order of elements turned around along `dims`.
+    /// Reverses the order of elements along `dims`.
     Reverse {
-        /// The dimensions to turn around.
+        /// The dimensions to reverse.
         dims: Vec<usize>,
     },
-    /// Any number of operands, one behind the other along `dim`.
+    /// Joins any number of operands along `dim`.
     Concatenate {
         /// The dimension that grows.
         dim: usize,
@@ -119,9 +120,9 @@ pub enum Op {
     /// Operands `(x, kernel)`.
     Convolution(Convolution),
 
-    /// `dims` are reduced away.
+    /// Reduces and removes `dims`.
     Reduce {
-        /// How two elements become one.
+        /// Function that combines two elements.
         kind: Reduction,
         /// The dimensions, ascending.
         dims: Vec<usize>,
@@ -129,14 +130,14 @@ pub enum Op {
     /// Results `(value, index: s32)`: the extreme element along `dim` and where it is; the first of
     /// equals; NaN wins.
     ArgReduce {
-        /// Which extreme.
+        /// Minimum or maximum.
         kind: Extreme,
-        /// The dimension that is reduced away.
+        /// The dimension to reduce and remove.
         dim: usize,
     },
     /// Reduces each window of the operand. Padding does not count: it is the identity of `kind`.
     ReduceWindow {
-        /// How two elements become one.
+        /// Function that combines two elements.
         kind: Reduction,
         /// The windows.
         window: Window,
@@ -144,7 +145,7 @@ pub enum Op {
     /// Operands `(x, source)`: adds each element of `source` to where the extreme of its window in
     /// `x` is. The gradient of max pooling. The window has no dilations.
     SelectAndScatter {
-        /// Which element of a window is selected.
+        /// Element of a window that is selected.
         kind: Extreme,
         /// The windows.
         window: Window,
@@ -160,110 +161,109 @@ pub enum Op {
     },
 
     /// Operands `(carried.., invariant..)`, of which the first `carried` change. Both graphs take
-    /// all operands as inputs; `condition` gives one `bool` scalar, `body` the next carried values.
+    /// all operands as inputs; `condition` returns a `bool` scalar, `body` the next carried values.
     /// Results are the last carried values.
     While {
-        /// How many operands are carried from one turn to the next.
+        /// Number of operands carried from one iteration to the next.
         carried: usize,
-        /// Whether to go on.
+        /// Computes whether there is another iteration.
         condition: Box<Graph>,
-        /// One turn.
+        /// One iteration.
         body: Box<Graph>,
     },
-    /// Operands `(carried.., invariant.., scanned..)`: `length` turns of `body`, which takes the
-    /// carried values, the invariant ones, and one slice of each scanned one along its first
-    /// dimension, and gives `(next carried.., ys..)`. Results are the last carried values, and each
-    /// of the `ys` of all turns, stacked along a new first dimension.
+    /// Operands `(carried.., invariant.., scanned..)`: `length` iterations of `body`, which takes
+    /// the carried values, the invariant ones, and one slice of each scanned one along its first
+    /// dimension, and returns `(next carried.., ys..)`. Results are the last carried values, and
+    /// each of the `ys` of all iterations, stacked along a new first dimension.
     Scan {
-        /// How many operands, the first, are carried from one turn to the next.
+        /// Number of operands, the first, that are carried from one iteration to the next.
         carried: usize,
-        /// How many operands, the last, are taken apart: each has `length` as its first dimension.
+        /// Number of operands, the last, that are scanned: `length` is their first dimension.
         scanned: usize,
-        /// How many turns.
+        /// Number of iterations.
         length: usize,
-        /// Whether slices are taken, and `ys` put, from the last to the first.
+        /// Whether iterations go from the last slice, and last element of `ys`, to the first.
         reverse: bool,
-        /// One turn.
+        /// One iteration.
         body: Box<Graph>,
     },
-    /// Operands are the inputs of `body`, results its outputs: a part of the program that gradients
-    /// compute again instead of keeping what it computed. For all else it is as if its nodes stood
-    /// here.
+    /// Part of the program that gradients recompute instead of saving its values. Operands are the
+    /// inputs of `body`, results its outputs. For everything else it is equivalent to its nodes.
     Checkpoint {
-        /// What is computed.
+        /// The function.
         body: Box<Graph>,
-        /// What gradients compute again.
+        /// Values that gradients recompute.
         remat: Remat,
     },
-    /// Operands `(index: s32 scalar, inputs..)`. Every branch takes all `inputs` and gives results
-    /// of the same types. An index out of range takes the last branch.
+    /// Operands `(index: s32 scalar, inputs..)`. Every branch takes all `inputs` and returns results
+    /// of the same types. An index out of range selects the last branch.
     Case {
-        /// What to run, by index.
+        /// The functions, by index.
         branches: Vec<Graph>,
     },
-    /// The operand, as a constant to differentiation: its cotangent is zero. Compilers do not see it.
+    /// The operand, as a constant to differentiation: its cotangent is zero. Compilers do not see
+    /// it.
     StopGradient,
     /// As many results as operands, unchanged; the compiler moves nothing across.
     OptimizationBarrier,
-    /// Any operands, any results: a function that the backend knows by name.
+    /// Function that the backend knows by name, with any operands and results.
     CustomCall(CustomCall),
 
     /// Reduces over the devices of each group.
     AllReduce {
-        /// How two elements become one.
+        /// Function that combines two elements.
         kind: Reduction,
-        /// Who takes part with whom.
+        /// Groups of devices.
         groups: Groups,
     },
     /// Concatenates over the devices of each group along `dim`.
     AllGather {
         /// The dimension that grows.
         dim: usize,
-        /// Who takes part with whom.
+        /// Groups of devices.
         groups: Groups,
     },
-    /// Reduces over the devices of each group, and gives each its part of `dim`.
+    /// Reduces over the devices of each group and splits the result along `dim` between them.
     ReduceScatter {
-        /// How two elements become one.
+        /// Function that combines two elements.
         kind: Reduction,
         /// The dimension that is split.
         dim: usize,
-        /// Who takes part with whom.
+        /// Groups of devices.
         groups: Groups,
     },
-    /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates what
-    /// arrives along `concat`.
+    /// Splits along `split`, sends part `i` to member `i` of the group, and concatenates the
+    /// received parts along `concat`.
     AllToAll {
         /// The dimension that shrinks.
         split: usize,
         /// The dimension that grows.
         concat: usize,
-        /// Who takes part with whom.
+        /// Groups of devices.
         groups: Groups,
     },
-    /// Sends along `(from, to)` pairs within each group; a device that nothing is sent to gets
-    /// zeros.
+    /// Sends along `(from, to)` pairs within each group; a device without a sender gets zeros.
     CollectivePermute {
         /// `(from, to)`, positions in a group, each at most once on each side.
         pairs: Vec<(usize, usize)>,
-        /// Who takes part with whom.
+        /// Groups of devices.
         groups: Groups,
     },
-    /// No operands: which partition this device is, a `u32` scalar.
+    /// Index of the partition of this device, a `u32` scalar; no operands.
     PartitionId,
-    /// No operands: which replica this device is, a `u32` scalar.
+    /// Index of the replica of this device, a `u32` scalar; no operands.
     ReplicaId,
-    /// No operands: where this device is along axes of the mesh, an `s32` scalar; of several axes
-    /// the last is the fastest. In a [`ShardMap`](Op::ShardMap) only.
+    /// Index of this device along axes of the mesh, an `s32` scalar; no operands. The last of
+    /// several axes is the fastest. Only in a [`ShardMap`](Op::ShardMap).
     AxisIndex(Axes),
-    /// A function that each device of a mesh runs on its own parts of the operands.
+    /// Function that each device of a mesh runs on its shards of the operands.
     ShardMap(ShardMap),
-    /// The operand, laid over the program's mesh by this spec.
+    /// The operand with this sharding over the program's mesh.
     ShardingConstraint(PartitionSpec),
 }
 
 impl Op {
-    /// What people call it: `add`, `dot`, `reduce_sum`.
+    /// Name of the operation: `add`, `dot`, `reduce_sum`.
     pub const fn name(&self) -> &'static str {
         match self {
             Op::Constant(_) => "constant",
@@ -342,7 +342,7 @@ impl Op {
         }
     }
 
-    /// The graphs it holds, in the order of its fields.
+    /// Its graphs, in the order of its fields.
     pub fn regions(&self) -> Vec<&Graph> {
         match self {
             Op::While {
@@ -414,7 +414,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// Its name in StableHLO, but `erf`.
+    /// Name in StableHLO, except `erf`.
     pub const fn name(self) -> &'static str {
         match self {
             Unary::Abs => "abs",
@@ -449,7 +449,7 @@ impl Unary {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(
     missing_docs,
-    reason = "each name says it; the spec says the corner cases"
+    reason = "the names are the documentation; the spec has the corner cases"
 )]
 pub enum Binary {
     Add,
@@ -470,7 +470,7 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// Its name in StableHLO.
+    /// Name in StableHLO.
     pub const fn name(self) -> &'static str {
         match self {
             Binary::Add => "add",
@@ -492,9 +492,9 @@ impl Binary {
     }
 }
 
-/// How two elements are compared.
+/// Comparison of two elements.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(missing_docs, reason = "each name says it")]
+#[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Comparison {
     Eq,
     Ne,
@@ -504,9 +504,9 @@ pub enum Comparison {
     Ge,
 }
 
-/// How two elements become one.
+/// Function that combines two elements.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(missing_docs, reason = "each name says it")]
+#[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Reduction {
     Sum,
     Product,
@@ -516,21 +516,21 @@ pub enum Reduction {
     Or,
 }
 
-/// Which extreme.
+/// Minimum or maximum.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(missing_docs, reason = "each name says it")]
+#[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Extreme {
     Min,
     Max,
 }
 
-/// What gradients compute again of a [`Checkpoint`](Op::Checkpoint), instead of keeping it.
+/// Values of a [`Checkpoint`](Op::Checkpoint) that gradients recompute instead of saving them.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Remat {
-    /// All that they need: only the operands are kept.
+    /// All values: only the operands are saved.
     #[default]
     Full,
-    /// All but the results of dot products and convolutions, which are kept: dear to compute, and
-    /// not so large.
+    /// All but the results of dot products and convolutions, which are expensive to recompute and
+    /// cheap to store.
     SaveDots,
 }

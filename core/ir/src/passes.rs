@@ -1,7 +1,7 @@
-//! Passes over graphs. Each gives a graph with the same inputs and outputs that computes the same
-//! bits.
+//! Passes over graphs. Each returns a graph with the same inputs and outputs; except for the
+//! precision pass it computes the same bits.
 //!
-//! Compilers do all this too; here it keeps what is printed, hashed and compiled small.
+//! Compilers simplify too; here it reduces the text that is printed, hashed and compiled.
 
 mod dead_code;
 mod identities;
@@ -43,15 +43,15 @@ pub fn optimize(graph: &Graph) -> Graph {
     dead_code(&common_subexpressions(&identities(graph)))
 }
 
-/// Merges nodes that do the same to the same operands, constants among them. Custom calls with side
-/// effects and optimization barriers stay apart.
+/// Merges equal operations on equal operands, including constants. Custom calls with side effects
+/// and optimization barriers are not merged.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
 pub fn common_subexpressions(graph: &Graph) -> Graph {
     let mut rewriter = Rewriter::new(graph);
     let state = RandomState::new();
-    // Nodes of the new graph by a hash that may be the same for different nodes: they are compared.
+    // Nodes of the new graph by hash; nodes with equal hashes are compared.
     let mut seen: HashMap<u64, Vec<usize>> = HashMap::new();
     for node in graph.nodes() {
         let op = map_regions(&node.op, &common_subexpressions);
@@ -99,8 +99,7 @@ fn without_checkpoints(graph: &Graph) -> Graph {
     new
 }
 
-/// Puts the nodes of a graph into another that has what they take as inputs, and returns what they
-/// give.
+/// Copies the nodes of a graph into another with these values as inputs; returns the outputs.
 fn put_nodes(new: &mut Graph, graph: &Graph, inputs: Vec<Value>) -> Vec<Value> {
     let mut map: HashMap<Value, Value> = graph.inputs().iter().copied().zip(inputs).collect();
     for node in graph.nodes() {
@@ -146,7 +145,7 @@ fn sample(op: &Op) -> Vec<u64> {
     }
 }
 
-/// Whether it does something besides its results.
+/// Whether it has a side effect, directly or in a region.
 fn has_side_effect(op: &Op) -> bool {
     let inside = |graph: &&Graph| graph.nodes().iter().any(|node| has_side_effect(&node.op));
     matches!(op, Op::CustomCall(call) if call.side_effect) || op.regions().iter().any(inside)
@@ -207,7 +206,7 @@ fn map_regions(op: &Op, pass: &dyn Fn(&Graph) -> Graph) -> Op {
 struct Rewriter<'a> {
     old: &'a Graph,
     new: Graph,
-    /// For each value of the old graph, what it is in the new one.
+    /// For each value of the old graph, the value of the new one.
     map: Vec<Option<Value>>,
 }
 
@@ -216,7 +215,7 @@ impl<'a> Rewriter<'a> {
         Self::of_inputs(old, old.inputs().iter().copied())
     }
 
-    /// The new graph has these inputs of the old one alone.
+    /// Starts with only these inputs of the old graph.
     fn of_inputs(old: &'a Graph, inputs: impl Iterator<Item = Value>) -> Self {
         let mut new = Graph::new();
         let mut map = vec![None; old.value_count()];
@@ -237,7 +236,7 @@ impl<'a> Rewriter<'a> {
         self.map[old.index()].expect("operands of a valid graph are made before they are used")
     }
 
-    /// The node is in the new graph too.
+    /// Copies a node to the new graph.
     fn keep(&mut self, node: &Node, op: Op, operands: Vec<Value>) {
         let types = node
             .results
@@ -248,7 +247,7 @@ impl<'a> Rewriter<'a> {
         self.replace(&node.results, &results);
     }
 
-    /// A node of the new graph alone.
+    /// Adds a node to the new graph.
     fn push(
         &mut self,
         op: Op,
@@ -259,7 +258,7 @@ impl<'a> Rewriter<'a> {
         self.new.push_typed(op, operands, types, origin).to_vec()
     }
 
-    /// These results of a node are these values of the new graph.
+    /// Maps results of a node of the old graph to values of the new one.
     fn replace(&mut self, old: &[Value], new: &[Value]) {
         for (old, &new) in old.iter().zip(new) {
             self.map[old.index()] = Some(new);

@@ -1,4 +1,4 @@
-//! Along which axes of a mesh devices compute different values.
+//! Dataflow analysis of device variance: the mesh axes along which devices compute different values.
 
 use std::{collections::BTreeSet, panic::Location, sync::Arc};
 
@@ -7,31 +7,31 @@ use crate::{
     op::{device_index_op, local_op, marker_op},
 };
 
-/// What devices may do otherwise than others: see [`varying`].
+/// Result of [`varying`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Varying {
-    /// For each result, the manual axes along which devices may compute different parts. Along all
-    /// others they compute the same, whatever the operands.
+    /// For each result, the manual axes along which devices may compute different values. Along all
+    /// others they compute the same for any operands.
     pub outputs: Vec<BTreeSet<Arc<str>>>,
-    /// A collective that not all of its members may come to.
+    /// A collective that not all of its members may reach.
     pub stuck: Option<Stuck>,
 }
 
-/// A collective in a loop or branch which devices that it is between may leave, or take, apart from
-/// each other: those that come to it would wait for the others for ever.
+/// A collective in a loop or branch whose condition may differ between its members: those that
+/// reach it would wait forever for the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stuck {
     /// Name of the collective.
     pub collective: &'static str,
-    /// The line that made it.
+    /// The line that recorded it.
     pub origin: Option<&'static Location<'static>>,
-    /// Name of the loop or branch that decides.
+    /// Name of the loop or branch.
     pub inside: &'static str,
-    /// An axis along which it may decide otherwise, and which the collective is over.
+    /// An axis of the collective along which the condition may differ.
     pub axis: Arc<str>,
 }
 
-/// Along which manual axes of a `shard_map` devices may do something else than others.
+/// Finds the manual axes of a `shard_map` along which devices may compute different values.
 pub fn varying(map: &ShardMap) -> Varying {
     let axes: Axes = map
         .manual_axes()
@@ -60,12 +60,12 @@ pub fn varying(map: &ShardMap) -> Varying {
     }
 }
 
-/// A bit for each axis.
+/// Set of axes: the lattice of the analysis, with a bit for each axis.
 type Mask = u64;
 
 fn bit(axis: usize) -> Mask {
-    // Of two devices or more each, so many axes are no mesh; past the 63rd they share a bit, to be
-    // on the safe side.
+    // Meshes have fewer than 64 axes of two or more devices; further axes conservatively share a
+    // bit.
     1 << axis.min(63)
 }
 
@@ -77,7 +77,7 @@ fn mask_of<'a>(all: &Axes, some: impl Iterator<Item = &'a (Arc<str>, usize)>) ->
 
 struct Walk<'a> {
     axes: &'a Axes,
-    /// The first that was found.
+    /// The first one found.
     stuck: Option<Stuck>,
 }
 
@@ -97,11 +97,11 @@ impl Walk<'_> {
         }
     }
 
-    /// `graph` is run as often, or if, `decides` says, which varies along these axes.
-    fn decided(&mut self, decides: Mask, inside: &'static str, graph: &Graph) {
+    /// Checks a body whose execution depends on a condition that varies along these axes.
+    fn conditional(&mut self, condition: Mask, inside: &'static str, graph: &Graph) {
         for node in graph.nodes() {
             if let Some(axis) = groups_of(&node.op)
-                .and_then(|groups| self.named(decides & self.over(groups)).next())
+                .and_then(|groups| self.named(condition & self.over(groups)).next())
             {
                 let stuck = Stuck {
                     collective: node.op.name(),
@@ -112,12 +112,12 @@ impl Walk<'_> {
                 self.stuck.get_or_insert(stuck);
             }
             for region in node.op.regions() {
-                self.decided(decides, inside, region);
+                self.conditional(condition, inside, region);
             }
         }
     }
 
-    /// The masks of the outputs of `graph`, from those of its inputs.
+    /// Masks of the outputs of `graph`, given those of its inputs.
     fn masks(&mut self, graph: &Graph, inputs: Vec<Mask>) -> Vec<Mask> {
         let axes = self.axes;
         let mut known: Vec<Mask> = vec![0; graph.value_count()];
@@ -133,7 +133,7 @@ impl Walk<'_> {
                 .collect();
             let any = operands.iter().fold(0, |mask, operand| mask | operand);
             let results: Vec<Mask> = match &node.op {
-                // Every member of a group gets the same; different groups do not.
+                // Members of a group get the same value; different groups get different ones.
                 Op::AllReduce { groups, .. } | Op::AllGather { groups, .. } => match groups {
                     Groups::Axes(_) | Groups::All => vec![any & !self.over(groups)],
                     Groups::Lists(lists) if lists.len() == 1 => vec![0],
@@ -151,48 +151,48 @@ impl Walk<'_> {
                     condition,
                     body,
                 } => {
-                    // What varies in one turn varies in the next, until nothing more does.
-                    let mut turn = operands;
+                    // The fixed point over iterations.
+                    let mut state = operands;
                     loop {
-                        let stop = self.masks(condition, turn.clone())[0];
-                        let next = self.masks(body, turn.clone());
-                        let grown: Vec<Mask> = turn
+                        let stop = self.masks(condition, state.clone())[0];
+                        let next = self.masks(body, state.clone());
+                        let grown: Vec<Mask> = state
                             .iter()
                             .zip(next)
                             .map(|(old, new)| old | new | stop)
                             .collect();
-                        if grown == turn[..*carried] {
-                            self.decided(stop, "while", condition);
-                            self.decided(stop, "while", body);
+                        if grown == state[..*carried] {
+                            self.conditional(stop, "while", condition);
+                            self.conditional(stop, "while", body);
                             break grown;
                         }
-                        turn.splice(..*carried, grown);
+                        state.splice(..*carried, grown);
                     }
                 }
                 Op::Scan { carried, body, .. } => {
-                    let mut turn = operands;
+                    let mut state = operands;
                     loop {
-                        let results = self.masks(body, turn.clone());
-                        let grown: Vec<Mask> = turn
+                        let results = self.masks(body, state.clone());
+                        let grown: Vec<Mask> = state
                             .iter()
                             .zip(&results)
                             .take(*carried)
                             .map(|(old, new)| old | new)
                             .collect();
-                        if grown == turn[..*carried] {
+                        if grown == state[..*carried] {
                             break grown
                                 .into_iter()
                                 .chain(results.into_iter().skip(*carried))
                                 .collect();
                         }
-                        turn.splice(..*carried, grown);
+                        state.splice(..*carried, grown);
                     }
                 }
                 Op::Checkpoint { body, .. } => self.masks(body, operands),
                 Op::Case { branches } => {
                     branches
                         .iter()
-                        .for_each(|branch| self.decided(operands[0], "case", branch));
+                        .for_each(|branch| self.conditional(operands[0], "case", branch));
                     let results = branches
                         .iter()
                         .map(|branch| self.masks(branch, operands[1..].to_vec()));

@@ -1,21 +1,21 @@
-//! Whether a graph is what it says it is.
+//! Validation of graphs.
 
 use halite_core::{Error, Result, TensorType};
 
 use crate::{Graph, Node, Value, infer, print::located};
 
-/// Every value is made before it is used and made once, types are those that [`infer()`] gives,
-/// outputs and the graphs of regions likewise.
+/// Checks that every value is computed once, before it is used, with the type that [`infer()`]
+/// returns; also in regions.
 ///
-/// A graph made by [`Graph::push`] from its own values is always valid; one whose values come from
-/// elsewhere may not be.
+/// A graph built by [`Graph::push`] from its own values is always valid; one with values of another
+/// graph may not be.
 ///
 /// # Errors
-/// For the first node that is wrong: its number, operation and origin, and what is wrong.
+/// The first invalid node: its number, operation and origin, and the problem.
 pub fn verify(graph: &Graph) -> Result<()> {
     let mut made = vec![false; graph.value_count()];
     for (i, &input) in graph.inputs().iter().enumerate() {
-        make(&mut made, input)
+        define(&mut made, input)
             .map_err(|problem| Error::invalid("verify", format!("input {i}: {problem}")))?;
     }
     for (i, node) in graph.nodes().iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn verify(graph: &Graph) -> Result<()> {
             return Err(Error::invalid(
                 "verify",
                 format!(
-                    "output {i} is value {}, which nothing makes",
+                    "output {i} is value {}, which no node computes",
                     output.index()
                 ),
             ));
@@ -46,7 +46,7 @@ fn check(graph: &Graph, node: &Node, made: &mut [bool]) -> Result<(), String> {
             Some(true) => {}
             Some(false) => {
                 return Err(format!(
-                    "operand {i} is value {}, which is not made before",
+                    "operand {i} is value {}, which is not computed before",
                     operand.index()
                 ));
             }
@@ -67,15 +67,15 @@ fn check(graph: &Graph, node: &Node, made: &mut [bool]) -> Result<(), String> {
         .iter()
         .map(|&operand| graph.ty(operand))
         .collect();
-    let wanted = infer(&node.op, &operands).map_err(|error| error.message().to_string())?;
+    let inferred = infer(&node.op, &operands).map_err(|error| error.message().to_string())?;
     for (i, &result) in node.results.iter().enumerate() {
-        make(made, result).map_err(|problem| format!("result {i}: {problem}"))?;
+        define(made, result).map_err(|problem| format!("result {i}: {problem}"))?;
     }
     if !node
         .results
         .iter()
         .map(|&result| graph.ty(result))
-        .eq(&wanted)
+        .eq(&inferred)
     {
         let results: Vec<&TensorType> = node
             .results
@@ -83,18 +83,18 @@ fn check(graph: &Graph, node: &Node, made: &mut [bool]) -> Result<(), String> {
             .map(|&result| graph.ty(result))
             .collect();
         return Err(format!(
-            "the results are said to be {results:?}, they are {wanted:?}"
+            "the results are declared as {results:?} and inferred as {inferred:?}"
         ));
     }
     Ok(())
 }
 
-fn make(made: &mut [bool], value: Value) -> Result<(), String> {
-    let count = made.len();
-    match made.get_mut(value.index()) {
-        Some(made) if *made => Err(format!("value {} is made twice", value.index())),
-        Some(made) => {
-            *made = true;
+fn define(defined: &mut [bool], value: Value) -> Result<(), String> {
+    let count = defined.len();
+    match defined.get_mut(value.index()) {
+        Some(defined) if *defined => Err(format!("value {} is computed twice", value.index())),
+        Some(defined) => {
+            *defined = true;
             Ok(())
         }
         None => Err(format!("value {}; the graph has {count}", value.index())),
@@ -109,7 +109,7 @@ mod tests {
     use crate::{Graph, Op, Unary, Value};
 
     #[test]
-    fn a_wrong_node_is_named_with_its_line() {
+    fn error_names_node_with_line() {
         let ty = TensorType::new(DType::F32, [2]);
         let here = std::panic::Location::caller();
         let with = |operand: u32, result: TensorType| {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(with(0, ty.clone()), Ok(()));
         assert_eq!(
             with(1, ty.clone()),
-            error("operand 0 is value 1, which is not made before")
+            error("operand 0 is value 1, which is not computed before")
         );
         assert_eq!(
             with(9, ty.clone()),
@@ -136,12 +136,12 @@ mod tests {
         let other = ty.with_dtype(DType::S32);
         assert_eq!(
             with(0, other),
-            error("the results are said to be [s32[2]], they are [f32[2]]")
+            error("the results are declared as [s32[2]] and inferred as [f32[2]]")
         );
     }
 
     #[test]
-    fn a_wrong_region_is_found_inside_its_node() {
+    fn error_names_node_inside_region() {
         let mut branch = Graph::new();
         let x = branch.input(TensorType::scalar(DType::S32));
         branch.push_typed(

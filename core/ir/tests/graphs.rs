@@ -277,7 +277,7 @@ fn a_graph_with_foreign_values_is_refused_with_the_node_and_its_line() {
     small.set_outputs(vec![foreign]);
     assert_eq!(
         verify(&small).unwrap_err().to_string(),
-        "verify: output 0 is value 2, which nothing makes"
+        "verify: output 0 is value 2, which no node computes"
     );
 
     let mut body = graph(|graph, x| vec![push(graph, Op::Binary(Binary::Add), &[x, x])]);

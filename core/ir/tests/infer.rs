@@ -83,11 +83,11 @@ fn elementwise_operations_want_equal_types_that_they_can_compute_with() {
             not: f32[2] has elements of type f32; takes bool and integers
             population_count: takes 1 operand, got 2 (f32[2], f32[2])
             compare: f32[2] and f32[] differ; elementwise operations need equal types (broadcast first)
-            select: the predicate is s32[2]; it is to be bool (compare first)
-            select: the predicate is bool[3], for f32[2] it is to be bool[2] or bool[]
+            select: the predicate is s32[2]; it must be bool (compare first)
+            select: the predicate is bool[3], for f32[2] it must be bool[2] or bool[]
             select: f32[2] and f32[3] differ; elementwise operations need equal types (broadcast first)
-            clamp: the upper bound is f32[3], for f32[2] it is to be f32[2] or f32[]
-            clamp: the lower bound is s32[], for f32[2] it is to be f32[2] or f32[]
+            clamp: the upper bound is f32[3], for f32[2] it must be f32[2] or f32[]
+            clamp: the lower bound is s32[], for f32[2] it must be f32[2] or f32[]
             bitcast_convert: elements of f32[2] have 32 bits, s64 has 64; the bits of one element are kept
             bitcast_convert: elements of bool[2] have 1 bits, u8 has 8; the bits of one element are kept
             reduce_precision: 0 exponent bits and 7 mantissa bits; a float has 1 to 11 and 0 to 52
@@ -301,7 +301,7 @@ fn moving_elements_wants_dimensions_that_are_there() {
             iota: dimension 0 of f32[], which has no dimensions
             iota: bool[2] cannot count; takes integers and floats
             broadcast: dimension 0 of f32[3] is 3, dimension 0 of f32[4, 3] is 4; only a dimension of 1 is repeated
-            broadcast: mapped dimension 0 of f32[4, 3] is there twice in [0, 0]
+            broadcast: mapped dimension 0 of f32[4, 3] appears twice in [0, 0]
             broadcast: mapped dimension 2 of f32[4, 3], whose dimensions are 0 to 1
             broadcast: 0 mapped dimensions [] for f32[3], which has 1 dimensions
             broadcast: f32[18446744073709551615, 18446744073709551615] is larger than any address space
@@ -310,25 +310,25 @@ fn moving_elements_wants_dimensions_that_are_there() {
             reshape: f32[0, 18446744073709551615] is larger than any address space
             reshape: f32[18446744073709551615, 2] is larger than any address space
             transpose: 1 permuted dimensions [0] for f32[2, 3], which has 2 dimensions
-            transpose: dimension 0 of f32[2, 3] is there twice in [0, 0]
+            transpose: dimension 0 of f32[2, 3] appears twice in [0, 0]
             transpose: dimension 2 of f32[2, 3], whose dimensions are 0 to 1
-            reverse: dimension 1 of f32[2, 3] is there twice in [1, 1]
+            reverse: dimension 1 of f32[2, 3] appears twice in [1, 1]
             reverse: dimension 0 of f32[], which has no dimensions
             concatenate: takes one operand or more, got none
-            concatenate: f32[2, 3] and f32[3, 3] along dimension 1: the element type and all other dimensions are to be equal
-            concatenate: f32[2] and s32[2] along dimension 0: the element type and all other dimensions are to be equal
+            concatenate: f32[2, 3] and f32[3, 3] along dimension 1: the element type and all other dimensions must be equal
+            concatenate: f32[2] and s32[2] along dimension 0: the element type and all other dimensions must be equal
             concatenate: dimension 2 of f32[2, 3], whose dimensions are 0 to 1
             concatenate: dimension 1 would have size 18446744073709551616, larger than any address space
             slice: 0..4 of dimension 0 of f32[3], whose indices are 0..3
             slice: 2..1 of dimension 0 of f32[3], whose indices are 0..3
-            slice: strides [0]: number 0 is 0, it is to be 1 or more
+            slice: strides [0]: number 0 is 0, it must be 1 or more
             slice: stride 18446744073709551615 is larger than 9223372036854775807
             slice: 2 limits [1, 1] for f32[3], which has 1 dimensions
             pad: dimension 0 of f32[3], padded by -2 before, -2 after, 0 between, would have size -1
             pad: interior padding 18446744073709551615 is larger than 9223372036854775807
             pad: dimension 0 of f32[9], padded by 0 before, 0 after, 9223372036854775807 between, would have size 73786976294838206465, larger than any address space
             pad: f32[18446744073709551614] is larger than any address space
-            pad: the padding value is s32[], for f32[3] it is to be f32[]
+            pad: the padding value is s32[], for f32[3] it must be f32[]
             pad: 0 high paddings [] for f32[3], which has 1 dimensions
         "#]],
     );
@@ -525,36 +525,36 @@ fn indexing_wants_integers_and_dimension_lists_that_agree() {
     check(
         cases,
         expect![[r#"
-            gather: the indices are f32[3]; they are to be integers
-            gather: index vector dimension 2 of the indices s32[3]; it is to be at most 1
+            gather: the indices are f32[3]; they must be integers
+            gather: index vector dimension 2 of the indices s32[3]; it must be at most 1
             gather: each index of s32[3] has 3 components, and 1 dimensions [0] of f32[6, 4] are indexed
             gather: indexed dimension 2 of f32[6, 4], whose dimensions are 0 to 1
             gather: 1 slice sizes [1] for f32[6, 4], which has 2 dimensions
             gather: slice size 5 in dimension 1 of f32[6, 4], which has 4
-            gather: slice size 2 in dimension 0 of f32[6, 4], which is dropped and so is to be 1
+            gather: slice size 2 in dimension 0 of f32[6, 4], which is collapsed; it must be 1
             gather: offset dimensions [] are 0, slices of f32[6, 4] keep 1 dimensions
-            gather: offset dimensions [2] are to be ascending and below 2
-            gather: dropped dimensions [1, 0] of f32[6, 4] are to be in ascending order
+            gather: offset dimensions [2] must be ascending and below 2
+            gather: dropped dimensions [1, 0] of f32[6, 4] must be in ascending order
             gather: dimension 0 of f32[6, 4] is batched, and so is neither dropped nor indexed
             gather: batching dimensions [1] of f32[6, 4] and [] of the indices s32[3] are paired
             gather: batching dimension 1 of f32[6, 4] is 4, dimension 0 of the indices s32[3] is 3
             gather: dimension 1 of the indices s32[3, 1] holds their components, not a batch
-            scatter: the indices are f32[3]; they are to be integers
-            scatter: the updates s32[3, 4] and f32[6, 4] are to have the same element type
+            scatter: the indices are f32[3]; they must be integers
+            scatter: the updates s32[3, 4] and f32[6, 4] must have the same element type
             scatter: the updates f32[3] have 1 dimensions, the indices s32[3] give 1 and windows of f32[6, 4] 1
-            scatter: dimension 0 of the updates f32[2, 4] is 2, the indices s32[3] give 3
+            scatter: dimension 0 of the updates f32[2, 4] is 2, the indices s32[3] imply 3
             scatter: dimension 1 of the updates f32[3, 5] is a window of 5, dimension 1 of f32[6, 4] has 4
             scatter: f32[6, 4] has elements of type f32; takes bool and integers
             scatter: window dimensions [0, 1] of the updates are 2, windows of f32[6, 4] have 1 dimensions
-            scatter: window dimensions [9] are to be ascending and below 2
+            scatter: window dimensions [9] must be ascending and below 2
             dynamic_slice: takes an operand and its start indices, got none
             dynamic_slice: size 4 in dimension 0 of f32[3], which has 3
             dynamic_slice: 0 start indices [] for f32[3], which has 1 dimensions
-            dynamic_slice: start indices [f32[]] are to be integer scalars of one type
-            dynamic_slice: start indices [s32[], s64[]] are to be integer scalars of one type
+            dynamic_slice: start indices [f32[]] must be integer scalars of one type
+            dynamic_slice: start indices [s32[], s64[]] must be integer scalars of one type
             dynamic_update_slice: takes an operand, an update and start indices, got 1 (f32[3])
             dynamic_update_slice: dimension 0 of the update f32[4] is 4, of f32[3] only 3
-            dynamic_update_slice: the update s32[2] and f32[3] are to have the same element type and rank
+            dynamic_update_slice: the update s32[2] and f32[3] must have the same element type and rank
         "#]],
     );
 }
@@ -714,28 +714,28 @@ fn products_say_which_dimensions_do_not_pair() {
         ],
         expect![[r#"
             dot: contracting dimension 1 of f32[3, 8] is 8, dimension 0 of f32[7, 2] is 7
-            dot: f32[3, 8] and bf16[8, 2] are to have the same element type (convert one first)
+            dot: f32[3, 8] and bf16[8, 2] must have the same element type (convert one first)
             dot: batch or contracting dimension 1 of f32[8], whose only dimension is 0
             dot: contracting dimensions [1] of f32[3, 8] and [] of f32[8, 2] are paired
-            dot: batch or contracting dimension 1 of f32[3, 8] is there twice in [1, 1]
+            dot: batch or contracting dimension 1 of f32[3, 8] appears twice in [1, 1]
             dot: batch dimension 0 of f32[3, 8] is 3, dimension 1 of f32[8, 2] is 2
-            dot: f32[3, 8] and f32[8, 2] to a result of bf16; it is to be f32 or a wider type of its family
+            dot: f32[3, 8] and f32[8, 2] to a result of bf16; it must be f32 or a wider type of its family
             dot: bool[3, 8] has elements of type bool; takes integers and floats (convert first)
             convolution: 1 strides for f32[2, 8, 8, 6], which has 2 spatial dimensions
-            convolution: strides [0, 1]: number 0 is 0, it is to be 1 or more
+            convolution: strides [0, 1]: number 0 is 0, it must be 1 or more
             convolution: dimension 2 of f32[2, 8, 8, 6], padded by -9 and -9, would have size -10
             convolution: spatial dimension 0 would have size 18446744073709551620, larger than any address space
             convolution: dimension 1 of f32[2, 8, 8, 6], padded by -9223372036854775808 and -9223372036854775808, would have size -18446744073709551608
             convolution: f32[2, 8, 8, 6] has 6 features (dimension 3) in 2 groups, the kernel f32[3, 3, 6, 4] takes 6 (dimension 2)
-            convolution: 0 feature groups and 1 batch groups; both are to be 1 or more, one of them 1
+            convolution: 0 feature groups and 1 batch groups; both must be 1 or more, one of them 1
             convolution: the kernel f32[3, 3, 6, 4] gives 4 features (dimension 3), not a multiple of 3 groups
             convolution: the batch of f32[2, 8, 8, 6] is 2 (dimension 0), not a multiple of 4 batch groups
-            convolution: 2 feature groups and 2 batch groups; both are to be 1 or more, one of them 1
-            convolution: the input's dimensions: batch 0, feature 0, spatial [1, 2]; each of 0 to 3 is to be there once
-            convolution: the output's dimensions: batch 0, feature 1, spatial [2, 7]; each of 0 to 3 is to be there once
+            convolution: 2 feature groups and 2 batch groups; both must be 1 or more, one of them 1
+            convolution: the input's dimensions: batch 0, feature 0, spatial [1, 2]; each of 0 to 3 must appear once
+            convolution: the output's dimensions: batch 0, feature 1, spatial [2, 7]; each of 0 to 3 must appear once
             convolution: f32[2, 8, 8, 6] has 6 features (dimension 3) in 1 group, the kernel f32[3, 3, 5, 4] takes 5 (dimension 2)
             convolution: dimension 1 of the kernel f32[3, 0, 6, 4] is 0
-            convolution: f32[2, 8, 8, 6] and the kernel f32[3, 6, 4] are to have the same rank, 2 or more
+            convolution: f32[2, 8, 8, 6] and the kernel f32[3, 6, 4] must have the same rank, 2 or more
             convolution: the kernel f32[3, 3, 2, 4] gives 4 features (dimension 3), not a multiple of 3 groups
         "#]],
     );
@@ -878,16 +878,16 @@ fn reductions_want_numbers_and_ascending_dimensions() {
         ],
         expect![[r#"
             reduce_sum: dimension 2 of f32[2, 3], whose dimensions are 0 to 1
-            reduce_sum: dimensions [1, 0] of f32[2, 3] are to be in ascending order
-            reduce_sum: dimension 0 of f32[2, 3] is there twice in [0, 0]
+            reduce_sum: dimensions [1, 0] of f32[2, 3] must be in ascending order
+            reduce_sum: dimension 0 of f32[2, 3] appears twice in [0, 0]
             reduce_sum: bool[2] has elements of type bool; takes integers and floats (convert first)
             reduce_and: f32[2] has elements of type f32; takes bool and integers
-            argmax: dimension 0 of f32[0, 2] has 0 elements; it is to have 1 to 2147483647
+            argmax: dimension 0 of f32[0, 2] has 0 elements; it must have 1 to 2147483647
             argmin: dimension 1 of f32[2], whose only dimension is 0
-            argmax: dimension 0 of u8[2147483648] has 2147483648 elements; it is to have 1 to 2147483647
+            argmax: dimension 0 of u8[2147483648] has 2147483648 elements; it must have 1 to 2147483647
             reduce_window: 1 window sizes [2] for f32[4, 4], which has 2 dimensions
-            reduce_window: window sizes [2, 0]: number 1 is 0, it is to be 1 or more
-            reduce_window: window strides [0, 1]: number 0 is 0, it is to be 1 or more
+            reduce_window: window sizes [2, 0]: number 1 is 0, it must be 1 or more
+            reduce_window: window strides [0, 1]: number 0 is 0, it must be 1 or more
             reduce_window: 1 paddings [(0, 0)] for f32[4, 4], which has 2 dimensions
             reduce_window: padding 18446744073709551615 is larger than 9223372036854775807
             reduce_window: window dilations 18446744073709551615 is larger than 9223372036854775807
@@ -895,7 +895,7 @@ fn reductions_want_numbers_and_ascending_dimensions() {
             select_and_scatter: the window has dilations; they are all to be 1
             sort: takes one operand or more, got none
             sort: dimension 1 of f32[3], whose only dimension is 0
-            sort: f32[3] and f32[4] are sorted together, and so are to have the same dimensions
+            sort: f32[3] and f32[4] are sorted together, and must have the same dimensions
         "#]],
     );
 }
@@ -966,17 +966,17 @@ fn regions_take_and_give_what_their_operation_has() {
         expect![[r#"
             while: 0 carried values of operands 2 (bool[], f32[2]); at least one is carried
             while: 3 carried values of operands 2 (bool[], f32[2]); at least one is carried
-            while: the condition gives [f32[2]]; it is to give [bool[]]
-            while: the condition takes [bool[]], it is given [bool[], f32[2]]; they are 1 and 2
-            while: the body takes [bool[], f32[3]], it is given [bool[], f32[2]]; number 1 is f32[3] and f32[2]
-            while: the body gives [f32[2], bool[]], the carried values are [bool[], f32[2]]; number 0 is f32[2] and bool[]
-            while: the body gives [bool[]], the carried values are [bool[], f32[2]]; they are 1 and 2
-            while: the condition gives value 2, it has 2
+            while: the condition returns [f32[2]]; it must return [bool[]]
+            while: the condition takes [bool[]], the operands are [bool[], f32[2]]; they are 1 and 2
+            while: the body takes [bool[], f32[3]], the operands are [bool[], f32[2]]; number 1 is f32[3] and f32[2]
+            while: the body returns [f32[2], bool[]], the carried values are [bool[], f32[2]]; number 0 is f32[2] and bool[]
+            while: the body returns [bool[]], the carried values are [bool[], f32[2]]; they are 1 and 2
+            while: the condition returns value 2, it has 2
             case: takes an index and the inputs of its branches, got none
             case: takes one branch or more, got none
-            case: the index is u32[]; it is to be s32[]
-            case: branch 1 takes [bool[], f32[3]], it is given []; they are 2 and 0
-            case: branch 0 gives [bool[]], branch 1 gives [f32[2]]; number 0 is f32[2] and bool[]
+            case: the index is u32[]; it must be s32[]
+            case: branch 1 takes [bool[], f32[3]], the operands are []; they are 2 and 0
+            case: branch 0 returns [bool[]], branch 1 returns [f32[2]]; number 0 is f32[2] and bool[]
             optimization_barrier: takes one operand or more, got none
         "#]],
     );
@@ -1055,16 +1055,16 @@ fn scans_and_checkpoints_take_slices_and_give_what_their_bodies_do() {
         expect![[r#"
             scan: 2 carried and 1 scanned values of operands 2 (f32[2], f32[4, 2])
             scan: 18446744073709551615 carried and 1 scanned values of operands 2 (f32[2], f32[4, 2])
-            scan: 18446744073709551615 turns are more than an s32 can count
-            scan: scanned operand 0 is f32[4, 2]; for 3 turns its first dimension is to be 3
-            scan: scanned operand 0 is f32[]; for 4 turns its first dimension is to be 4
-            scan: the body takes [f32[2], f32[4, 2]], it is given [f32[2], f32[2]]; number 1 is f32[4, 2] and f32[2]
-            scan: the body gives [], the carried values are [f32[2]]; they are 0 and 1
-            scan: the body gives [f32[4, 2]], the carried values are [f32[2]]; number 0 is f32[4, 2] and f32[2]
-            scan: the body gives nothing; it is to give one value or more
+            scan: 18446744073709551615 iterations exceed the range of s32
+            scan: scanned operand 0 is f32[4, 2]; for 3 iterations its first dimension must be 3
+            scan: scanned operand 0 is f32[]; for 4 iterations its first dimension must be 4
+            scan: the body takes [f32[2], f32[4, 2]], the operands are [f32[2], f32[2]]; number 1 is f32[4, 2] and f32[2]
+            scan: the body returns [], the carried values are [f32[2]]; they are 0 and 1
+            scan: the body returns [f32[4, 2]], the carried values are [f32[2]]; number 0 is f32[4, 2] and f32[2]
+            scan: the body returns nothing; it must return one value or more
             scan: f32[2147483647, 8589934592, 4] is larger than any address space
-            checkpoint: the body takes [f32[2], f32[2]], it is given [f32[2]]; they are 2 and 1
-            checkpoint: the body gives nothing; it is to give one value or more
+            checkpoint: the body takes [f32[2], f32[2]], the operands are [f32[2]]; they are 2 and 1
+            checkpoint: the body returns nothing; it must return one value or more
         "#]],
     );
     let (op, operands) = scan(
@@ -1189,21 +1189,21 @@ fn collectives_want_groups_of_one_size() {
             ),
         ],
         expect![[r#"
-            all_reduce: device 0 is twice in groups [[0, 0]]
-            all_reduce: groups [[]] are to have equally many members, one or more
+            all_reduce: device 0 appears twice in groups [[0, 0]]
+            all_reduce: groups [[]] must have equally many members, one or more
             all_reduce: f32[4, 3] has elements of type f32; takes bool and integers
             all_gather: the groups are empty, and the result depends on their size: name the devices, such as [[0, 1]]
             all_gather: dimension 2 of f32[4, 3], whose dimensions are 0 to 1
-            all_gather: groups [[0, 1], [2]] are to have equally many members, one or more
-            all_gather: device 1 is twice in groups [[0, 1], [1, 2]]
-            all_gather: device 18446744073709551615 is no device's number
+            all_gather: groups [[0, 1], [2]] must have equally many members, one or more
+            all_gather: device 1 appears twice in groups [[0, 1], [1, 2]]
+            all_gather: device 18446744073709551615 is not a valid device number
             reduce_scatter: dimension 1 of f32[4, 3] is 3, not a multiple of the 2 members of a group
             all_to_all: dimension 1 of f32[4, 3] is 3, not a multiple of the 2 members of a group
             all_to_all: concatenated dimension 2 of f32[4, 3], whose dimensions are 0 to 1
             collective_permute: device 0 sends twice in [(0, 1), (0, 2)]
             collective_permute: device 1 is sent to twice in [(0, 1), (2, 1)]
             partition_id: takes 0 operands, got 1 (f32[4, 3])
-            sharding_constraint: (a, None, b) speaks of 3 dimensions, f32[4, 3] has 2
+            sharding_constraint: (a, None, b) has 3 dimensions, f32[4, 3] has 2
             sharding_constraint: (a, a) uses axis `a` twice; an axis can split one dimension
         "#]],
     );

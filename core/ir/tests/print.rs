@@ -416,7 +416,7 @@ fn custom_calls_have_quoted_names_and_typed_attributes() {
     });
     assert_eq!(
         text(&called, &plain()).unwrap_err().to_string(),
-        "custom_call: `k` has an attribute `a` that is empty or there twice"
+        "custom_call: `k` has an attribute `a` that is empty or appears twice"
     );
 }
 

@@ -504,30 +504,30 @@ fn what_does_not_fit_says_the_numbers() {
         .collect();
     expect![[r#"
         shard_map: operand 0: dimension 1 of f32[8, 18] is split 4 ways by (data, model) over mesh(data=2, model=4), and 18 is not a multiple of 4
-        shard_map: operand 0: (data, model) speaks of 2 dimensions, f32[8] has 1
-        shard_map: the body takes [f32[4, 4]], it is given [f32[4, 8]]; number 0 is f32[4, 4] and f32[4, 8]
+        shard_map: operand 0: (data, model) has 2 dimensions, f32[8] has 1
+        shard_map: the body takes [f32[4, 4]], the operands are [f32[4, 8]]; number 0 is f32[4, 4] and f32[4, 8]
         shard_map: no axis is named; name one of the mesh or more
         shard_map: (data=0, model=4) has no devices, or more than can be counted
         shard_map: (data=18446744073709551615, model=4) has no devices, or more than can be counted
-        shard_map: axis `data` is there twice in (data=2, data=4)
+        shard_map: axis `data` appears twice in (data=2, data=4)
         shard_map: no axis of (data=2, model=4) is manual; name one or more
         shard_map: manual axes ["model", "data"] are not axes of (data=2, model=4), in its order
         shard_map: operand 0: (data, model) names axis `data`, which is none of the manual axes (model=4)
-        shard_map: 0 specs for 1 operands; there is to be one for each
-        shard_map: 0 specs for 1 results; there is to be one for each
+        shard_map: 0 specs for 1 operands; there must be one for each
+        shard_map: 0 specs for 1 results; there must be one for each
         shard_map: result 0: (data, data) uses axis `data` twice; an axis can split one dimension
-        shard_map: node 0 of the body, all_reduce: axis `model` is said to have 2 devices, it has 4
-        shard_map: node 0 of the body, all_reduce: there is no manual axis `rows`; they are (data=2, model=4)
+        shard_map: node 0 of the body, all_reduce: axis `model` is declared with 2 devices; the mesh has 4
+        shard_map: node 0 of the body, all_reduce: no manual axis `rows`; the manual axes are (data=2, model=4)
         shard_map: node 0 of the body, all_reduce: device 8 takes part, there are 8, from 0
-        shard_map: node 0 of the body, all_reduce: groups [[0, 1], [2, 3]] lack devices [4, 5, 6, 7]; each of 8 devices is to be in one
-        shard_map: node 0 of the body, sharding_constraint: (data) names axis `data`, which is manual here: what one device holds is not split
+        shard_map: node 0 of the body, all_reduce: groups [[0, 1], [2, 3]] lack devices [4, 5, 6, 7]; each of 8 devices must be in one group
+        shard_map: node 0 of the body, sharding_constraint: (data) names axis `data`, which is manual here; the shard of one device is not split further
         shard_map: node 0 of the body, shard_map: a shard_map within a shard_map; use the collectives of the outer one
     "#]].assert_eq(&told.concat());
     for (axes, problem) in [
         (axes(&[]), "no axis is named; name one of the mesh or more"),
         (
             axes(&[("a", 2), ("a", 2)]),
-            "axis `a` is there twice in (a=2, a=2)",
+            "axis `a` appears twice in (a=2, a=2)",
         ),
         (
             axes(&[("a", usize::MAX), ("b", 2)]),

@@ -432,7 +432,7 @@ fn collectives_say_what_does_not_fit() {
     );
     told(
         across.all_reduce(&x, ReduceOp::Sum, ["data", "data"]),
-        &["arrays.rs", "axis `data` is there twice"],
+        &["arrays.rs", "axis `data` appears twice"],
     );
     told(
         across.all_reduce(&x, ReduceOp::Mean, "data"),

@@ -106,7 +106,7 @@ impl Infer<'_> {
         let [x] = self.take()?;
         if spec.rank() > x.rank() {
             return self.fail(format!(
-                "{spec} speaks of {} dimensions, {x} has {}",
+                "{spec} has {} dimensions, {x} has {}",
                 spec.rank(),
                 x.rank()
             ));
@@ -123,7 +123,7 @@ impl Infer<'_> {
         Ok(vec![(*x).clone()])
     }
 
-    /// `dims[dim]` becomes one member's part. Returns how many members there are.
+    /// Divides `dims[dim]` by the number of members of a group, which is returned.
     fn divide(
         self,
         x: &TensorType,
@@ -143,7 +143,7 @@ impl Infer<'_> {
         Ok(members)
     }
 
-    /// How many members each group has.
+    /// Number of members of each group.
     fn group_size(self, groups: &Groups) -> Result<usize> {
         let lists = match groups {
             Groups::Axes(axes) => return self.axes(axes),
@@ -157,21 +157,21 @@ impl Infer<'_> {
         for group in lists {
             if group.is_empty() || group.len() != first.len() {
                 return self.fail(format!(
-                    "groups {lists:?} are to have equally many members, one or more"
+                    "groups {lists:?} must have equally many members, one or more"
                 ));
             }
             for &device in group {
                 self.device(device)?;
                 if !seen.insert(device) {
-                    return self.fail(format!("device {device} is twice in groups {lists:?}"));
+                    return self.fail(format!("device {device} appears twice in groups {lists:?}"));
                 }
             }
         }
         Ok(first.len())
     }
 
-    /// How many devices the axes have together. There is an axis, none is there twice, none is
-    /// empty.
+    /// Number of devices along the axes together. Checks that there is an axis, without duplicates or
+    /// sizes of 0.
     pub(super) fn axes(self, axes: &Axes) -> Result<usize> {
         if axes.is_empty() {
             return self.fail("no axis is named; name one of the mesh or more");
@@ -179,7 +179,7 @@ impl Infer<'_> {
         let mut members = 1usize;
         for (i, (axis, size)) in axes.iter().enumerate() {
             if axes[..i].iter().any(|(other, _)| other == axis) {
-                return self.fail(format!("axis `{axis}` is there twice in {}", named(axes)));
+                return self.fail(format!("axis `{axis}` appears twice in {}", named(axes)));
             }
             members = match members.checked_mul(*size) {
                 Some(members @ 1..) => members,
@@ -197,7 +197,7 @@ impl Infer<'_> {
     fn device(self, device: usize) -> Result<()> {
         match u32::try_from(device) {
             Ok(_) => Ok(()),
-            Err(_) => self.fail(format!("device {device} is no device's number")),
+            Err(_) => self.fail(format!("device {device} is not a valid device number")),
         }
     }
 }

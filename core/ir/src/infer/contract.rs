@@ -49,7 +49,7 @@ impl Infer<'_> {
         self.product_types(x, kernel, conv.result)?;
         if x.rank() < 2 || x.rank() != kernel.rank() {
             return self.fail(format!(
-                "{x} and the kernel {kernel} are to have the same rank, 2 or more"
+                "{x} and the kernel {kernel} must have the same rank, 2 or more"
             ));
         }
         let spatial = x.rank() - 2;
@@ -87,7 +87,7 @@ impl Infer<'_> {
         let (feature_groups, batch_groups) = (conv.feature_groups, conv.batch_groups);
         if feature_groups == 0 || batch_groups == 0 || (feature_groups > 1 && batch_groups > 1) {
             return self.fail(format!(
-                "{feature_groups} feature groups and {batch_groups} batch groups; both are to be 1 or more, one of them 1"
+                "{feature_groups} feature groups and {batch_groups} batch groups; both must be 1 or more, one of them 1"
             ));
         }
         let (batch, in_features) = (x.dims()[conv.input.batch], x.dims()[conv.input.feature]);
@@ -159,7 +159,7 @@ impl Infer<'_> {
         match all.iter().copied().eq(0..rank) {
             true => Ok(()),
             false => self.fail(format!(
-                "the {what}'s dimensions: batch {}, feature {}, spatial {:?}; each of 0 to {} is to be there once",
+                "the {what}'s dimensions: batch {}, feature {}, spatial {:?}; each of 0 to {} must appear once",
                 dims.batch,
                 dims.feature,
                 dims.spatial,
@@ -172,7 +172,7 @@ impl Infer<'_> {
     fn product_types(self, left: &TensorType, right: &TensorType, result: DType) -> Result<()> {
         if left.dtype() != right.dtype() {
             return self.fail(format!(
-                "{left} and {right} are to have the same element type (convert one first)"
+                "{left} and {right} must have the same element type (convert one first)"
             ));
         }
         self.element(left, is_number, "integers and floats")?;
@@ -185,7 +185,7 @@ impl Infer<'_> {
         match wider {
             true => Ok(()),
             false => {
-                self.fail(format!("{left} and {right} to a result of {result}; it is to be {from} or a wider type of its family"))
+                self.fail(format!("{left} and {right} to a result of {result}; it must be {from} or a wider type of its family"))
             }
         }
     }

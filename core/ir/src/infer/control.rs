@@ -1,4 +1,4 @@
-//! Operations with regions, and those that compute nothing.
+//! Operations with regions, and identities.
 
 use halite_core::{DType, Result, TensorType};
 
@@ -23,14 +23,14 @@ impl Infer<'_> {
         let answer = condition.output_types();
         if answer != [TensorType::scalar(DType::Bool)] {
             return self.fail(format!(
-                "the condition gives {answer:?}; it is to give [bool[]]"
+                "the condition returns {answer:?}; it must return [bool[]]"
             ));
         }
         let next = body.output_types();
         let carried = &self.operands[..carried];
         if !next.iter().eq(carried.iter().copied()) {
             return self.fail(format!(
-                "the body gives {next:?}, the carried values are {carried:?}{}",
+                "the body returns {next:?}, the carried values are {carried:?}{}",
                 first_difference(&next, carried)
             ));
         }
@@ -56,13 +56,13 @@ impl Infer<'_> {
             ));
         };
         if i32::try_from(length).is_err() {
-            return self.fail(format!("{length} turns are more than an s32 can count"));
+            return self.fail(format!("{length} iterations exceed the range of s32"));
         }
         let (whole, scanned) = self.operands.split_at(carried + invariant);
         for (i, ty) in scanned.iter().enumerate() {
             if ty.dims().first() != Some(&length) {
                 return self
-                    .fail(format!("scanned operand {i} is {ty}; for {length} turns its first dimension is to be {length}"));
+                    .fail(format!("scanned operand {i} is {ty}; for {length} iterations its first dimension must be {length}"));
             }
         }
         let slices: Vec<TensorType> = scanned
@@ -80,11 +80,11 @@ impl Infer<'_> {
             let next = &results[..carried.min(results.len())];
             let difference = first_difference(next, carried_types);
             return self.fail(format!(
-                "the body gives {next:?}, the carried values are {carried_types:?}{difference}"
+                "the body returns {next:?}, the carried values are {carried_types:?}{difference}"
             ));
         }
         if results.is_empty() {
-            return self.fail("the body gives nothing; it is to give one value or more");
+            return self.fail("the body returns nothing; it must return one value or more");
         }
         for y in &mut results[carried..] {
             *y = TensorType::new(y.dtype(), [&[length], y.dims()].concat());
@@ -95,7 +95,7 @@ impl Infer<'_> {
     pub(super) fn checkpoint(self, body: &Graph) -> Result<Vec<TensorType>> {
         self.takes("the body", body, self.operands)?;
         if body.outputs().is_empty() {
-            return self.fail("the body gives nothing; it is to give one value or more");
+            return self.fail("the body returns nothing; it must return one value or more");
         }
         Ok(body.output_types())
     }
@@ -110,7 +110,7 @@ impl Infer<'_> {
             return self.fail("takes an index and the inputs of its branches, got none");
         };
         if **index != TensorType::scalar(DType::S32) {
-            return self.fail(format!("the index is {index}; it is to be s32[]"));
+            return self.fail(format!("the index is {index}; it must be s32[]"));
         }
         let Some((first, rest)) = branches.split_first() else {
             return self.fail("takes one branch or more, got none");
@@ -122,10 +122,10 @@ impl Infer<'_> {
         for (i, branch) in rest.iter().enumerate() {
             let other = branch.output_types();
             if other != results {
-                let wanted: Vec<&TensorType> = results.iter().collect();
-                let difference = first_difference(&other, &wanted);
+                let expected: Vec<&TensorType> = results.iter().collect();
+                let difference = first_difference(&other, &expected);
                 return self.fail(format!(
-                    "branch 0 gives {results:?}, branch {} gives {other:?}{difference}",
+                    "branch 0 returns {results:?}, branch {} returns {other:?}{difference}",
                     i + 1
                 ));
             }
@@ -147,7 +147,7 @@ impl Infer<'_> {
             .find(|output| output.index() >= region.value_count())
         {
             return self.fail(format!(
-                "{what} gives value {}, it has {}",
+                "{what} returns value {}, it has {}",
                 output.index(),
                 region.value_count()
             ));
@@ -156,7 +156,7 @@ impl Infer<'_> {
         match inputs.iter().eq(operands.iter().copied()) {
             true => Ok(()),
             false => self.fail(format!(
-                "{what} takes {inputs:?}, it is given {operands:?}{}",
+                "{what} takes {inputs:?}, the operands are {operands:?}{}",
                 first_difference(&inputs, operands)
             )),
         }

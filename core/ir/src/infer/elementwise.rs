@@ -49,7 +49,7 @@ impl Infer<'_> {
         let [left, right] = self.take()?;
         self.equal(left, right)?;
         match binary {
-            // Of `bool`, these are or, and, and, or.
+            // For `bool`, these are or, and, and, or.
             Binary::Add | Binary::Multiply | Binary::Minimum | Binary::Maximum => {}
             Binary::And | Binary::Or | Binary::Xor => {
                 self.element(left, is_bool_or_integer, "bool and integers")?
@@ -75,13 +75,13 @@ impl Infer<'_> {
         let [predicate, on_true, on_false] = self.take()?;
         if predicate.dtype() != DType::Bool {
             return self.fail(format!(
-                "the predicate is {predicate}; it is to be bool (compare first)"
+                "the predicate is {predicate}; it must be bool (compare first)"
             ));
         }
         self.equal(on_true, on_false)?;
         if predicate.rank() != 0 && predicate.dims() != on_true.dims() {
             return self.fail(format!(
-                "the predicate is {predicate}, for {on_true} it is to be bool{:?} or bool[]",
+                "the predicate is {predicate}, for {on_true} it must be bool{:?} or bool[]",
                 on_true.dims()
             ));
         }
@@ -94,7 +94,7 @@ impl Infer<'_> {
         for (what, bound) in [("lower", low), ("upper", high)] {
             if bound.dtype() != x.dtype() || (bound.rank() != 0 && bound.dims() != x.dims()) {
                 return self.fail(format!(
-                    "the {what} bound is {bound}, for {x} it is to be {x} or {}[]",
+                    "the {what} bound is {bound}, for {x} it must be {x} or {}[]",
                     x.dtype()
                 ));
             }

@@ -31,7 +31,7 @@ impl Infer<'_> {
         };
         if update.dtype() != x.dtype() || update.rank() != x.rank() {
             return self.fail(format!(
-                "the update {update} and {x} are to have the same element type and rank"
+                "the update {update} and {x} must have the same element type and rank"
             ));
         }
         if let Some(dim) = (0..x.rank()).find(|&dim| update.dims()[dim] > x.dims()[dim]) {
@@ -54,7 +54,7 @@ impl Infer<'_> {
                 || start.dtype() != starts[0].dtype()
             {
                 return self.fail(format!(
-                    "start indices {starts:?} are to be integer scalars of one type"
+                    "start indices {starts:?} must be integer scalars of one type"
                 ));
             }
         }
@@ -83,7 +83,9 @@ impl Infer<'_> {
                 ));
             }
             if dropped && size > 1 {
-                return self.fail(format!("slice size {size} in dimension {dim} of {x}, which is dropped and so is to be 1"));
+                return self.fail(format!(
+                    "slice size {size} in dimension {dim} of {x}, which is collapsed; it must be 1"
+                ));
             }
         }
         let kept: Vec<usize> = (0..x.rank())
@@ -120,7 +122,7 @@ impl Infer<'_> {
         let [x, indices, updates] = self.take()?;
         if updates.dtype() != x.dtype() {
             return self.fail(format!(
-                "the updates {updates} and {x} are to have the same element type"
+                "the updates {updates} and {x} must have the same element type"
             ));
         }
         if let Some(combine) = scatter.combine {
@@ -172,15 +174,15 @@ impl Infer<'_> {
                         x.dims()[of]
                     ));
                 }
-            } else if let Some(wanted) = batch.next().filter(|&wanted| size != wanted) {
+            } else if let Some(expected) = batch.next().filter(|&expected| size != expected) {
                 return self
-                    .fail(format!("dimension {dim} of the updates {updates} is {size}, the indices {indices} give {wanted}"));
+                    .fail(format!("dimension {dim} of the updates {updates} is {size}, the indices {indices} imply {expected}"));
             }
         }
         Ok(vec![(*x).clone()])
     }
 
-    /// What gather and scatter ask of operand and indices.
+    /// Checks of operand and indices that gather and scatter share.
     fn indices(self, indexing: Indexing<'_>) -> Result<()> {
         let Indexing {
             x,
@@ -192,13 +194,11 @@ impl Infer<'_> {
             vector_dim,
         } = indexing;
         if !indices.dtype().is_integer() {
-            return self.fail(format!(
-                "the indices are {indices}; they are to be integers"
-            ));
+            return self.fail(format!("the indices are {indices}; they must be integers"));
         }
         if vector_dim > indices.rank() {
             return self.fail(format!(
-                "index vector dimension {vector_dim} of the indices {indices}; it is to be at most {}",
+                "index vector dimension {vector_dim} of the indices {indices}; it must be at most {}",
                 indices.rank()
             ));
         }
@@ -240,12 +240,12 @@ impl Infer<'_> {
         Ok(())
     }
 
-    /// `dims` are ascending, none there twice, below `rank`.
+    /// Checks that `dims` are ascending, without duplicates, and below `rank`.
     fn placed(self, what: &str, dims: &[usize], rank: usize) -> Result<()> {
         match dims.iter().all(|&dim| dim < rank) && dims.windows(2).all(|pair| pair[0] < pair[1]) {
             true => Ok(()),
             false => self.fail(format!(
-                "{what}s {dims:?} are to be ascending and below {rank}"
+                "{what}s {dims:?} must be ascending and below {rank}"
             )),
         }
     }

@@ -20,7 +20,7 @@ impl Infer<'_> {
         let size = x.dims()[dim];
         if size == 0 || i32::try_from(size).is_err() {
             return self.fail(format!(
-                "dimension {dim} of {x} has {size} elements; it is to have 1 to {}",
+                "dimension {dim} of {x} has {size} elements; it must have 1 to {}",
                 i32::MAX
             ));
         }
@@ -37,7 +37,7 @@ impl Infer<'_> {
     pub(super) fn select_and_scatter(self, window: &Window) -> Result<Vec<TensorType>> {
         let [x, source] = self.take()?;
         self.element(x, is_number, "integers and floats")?;
-        let wanted = self.windows(x, window)?;
+        let expected = self.windows(x, window)?;
         if window
             .base_dilations
             .iter()
@@ -46,9 +46,9 @@ impl Infer<'_> {
         {
             return self.fail("the window has dilations; they are all to be 1");
         }
-        if **source != wanted {
+        if **source != expected {
             return self.fail(format!(
-                "the source is {source}, the windows of {x} are {wanted}"
+                "the source is {source}, the windows of {x} are {expected}"
             ));
         }
         Ok(vec![(*x).clone()])
@@ -61,7 +61,7 @@ impl Infer<'_> {
         self.in_rank("dimension", dim, first)?;
         if let Some(other) = rest.iter().find(|other| other.dims() != first.dims()) {
             return self.fail(format!(
-                "{first} and {other} are sorted together, and so are to have the same dimensions"
+                "{first} and {other} are sorted together, and must have the same dimensions"
             ));
         }
         Ok(self.operands.iter().map(|&ty| ty.clone()).collect())

@@ -78,7 +78,7 @@ impl Infer<'_> {
                 || !first.dims().iter().zip(other.dims()).enumerate().all(same)
             {
                 return self.fail(format!(
-                    "{first} and {other} along dimension {dim}: the element type and all other dimensions are to be equal"
+                    "{first} and {other} along dimension {dim}: the element type and all other dimensions must be equal"
                 ));
             }
             dims[dim] = self.size(
@@ -123,7 +123,7 @@ impl Infer<'_> {
         let [x, value] = self.take()?;
         if value.rank() != 0 || value.dtype() != x.dtype() {
             return self.fail(format!(
-                "the padding value is {value}, for {x} it is to be {}[]",
+                "the padding value is {value}, for {x} it must be {}[]",
                 x.dtype()
             ));
         }

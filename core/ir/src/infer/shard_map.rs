@@ -15,13 +15,13 @@ impl Infer<'_> {
         self.one_spec_each("result", map.outputs.len(), map.body.outputs().len())?;
         let mut locals = Vec::with_capacity(self.operands.len());
         for (i, (&ty, spec)) in self.operands.iter().zip(&map.inputs).enumerate() {
-            locals.push(self.said(&format!("operand {i}"), map.part(ty, spec))?);
+            locals.push(self.located(&format!("operand {i}"), map.part(ty, spec))?);
         }
         self.takes("the body", &map.body, &locals.iter().collect::<Vec<_>>())?;
         self.collectives_inside(map, &map.body)?;
         let outputs = map.body.output_types();
         let whole = |(i, (ty, spec)): (usize, (&TensorType, _))| {
-            self.said(&format!("result {i}"), map.whole(ty, spec))
+            self.located(&format!("result {i}"), map.whole(ty, spec))
         };
         outputs
             .iter()
@@ -31,7 +31,7 @@ impl Infer<'_> {
             .collect()
     }
 
-    fn said<T>(self, of: &str, outcome: Result<T, String>) -> Result<T> {
+    fn located<T>(self, of: &str, outcome: Result<T, String>) -> Result<T> {
         outcome.or_else(|problem| self.fail(format!("{of}: {problem}")))
     }
 
@@ -61,12 +61,12 @@ impl Infer<'_> {
         match specs == values {
             true => Ok(()),
             false => self.fail(format!(
-                "{specs} specs for {values} {what}s; there is to be one for each"
+                "{specs} specs for {values} {what}s; there must be one for each"
             )),
         }
     }
 
-    /// That what the body says of devices fits the mesh.
+    /// Checks that collectives and shardings in the body fit the mesh.
     fn collectives_inside(self, map: &ShardMap, body: &Graph) -> Result<()> {
         for (i, node) in body.nodes().iter().enumerate() {
             let wrong = |message: String| {
@@ -89,7 +89,7 @@ impl Infer<'_> {
                 Op::ShardingConstraint(spec) => {
                     let manual = spec.all_axes().find(|axis| map.manual.contains(axis));
                     manual.map(|axis| {
-                        format!("{spec} names axis `{axis}`, which is manual here: what one device holds is not split")
+                        format!("{spec} names axis `{axis}`, which is manual here; the shard of one device is not split further")
                     })
                 }
                 _ => None,
@@ -106,10 +106,10 @@ impl Infer<'_> {
 }
 
 impl ShardMap {
-    /// The type of what one device holds of a tensor of type `ty`.
+    /// Type of a shard of a tensor of type `ty`.
     ///
     /// # Errors
-    /// What is wrong with the spec, or which dimension does not divide.
+    /// The problem with the spec, or the dimension that does not divide.
     pub fn part(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<TensorType, String> {
         let mut dims = ty.dims().to_vec();
         for (dim, (size, parts)) in dims.iter_mut().zip(self.parts(ty, spec)?).enumerate() {
@@ -124,10 +124,10 @@ impl ShardMap {
         Ok(ty.with_dims(dims))
     }
 
-    /// The type of what parts of type `ty` are together.
+    /// Type of the tensor with shards of type `ty`.
     ///
     /// # Errors
-    /// What is wrong with the spec, or which dimension becomes too large.
+    /// The problem with the spec, or the dimension that becomes too large.
     pub fn whole(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<TensorType, String> {
         let mut dims = ty.dims().to_vec();
         for (dim, (size, parts)) in dims.iter_mut().zip(self.parts(ty, spec)?).enumerate() {
@@ -144,7 +144,7 @@ impl ShardMap {
     fn parts(&self, ty: &TensorType, spec: &PartitionSpec) -> Result<Vec<usize>, String> {
         if spec.rank() > ty.rank() {
             return Err(format!(
-                "{spec} speaks of {} dimensions, {ty} has {}",
+                "{spec} has {} dimensions, {ty} has {}",
                 spec.rank(),
                 ty.rank()
             ));
@@ -179,7 +179,7 @@ fn groups_problem(map: &ShardMap, groups: &Groups) -> Option<String> {
         _ if !map.is_fully_manual() => {
             let manual = named(&map.manual_axes());
             Some(format!(
-                "the groups are to be said by axes, for only {manual} of {} are manual",
+                "the groups must be axes because only {manual} of {} are manual",
                 named(&map.mesh)
             ))
         }
@@ -195,7 +195,9 @@ fn axes_problem(map: &ShardMap, axes: &Axes) -> Option<String> {
         .find(|(axis, size)| map.axis(axis) != Some(*size))?;
     let manual = named(&map.manual_axes());
     Some(match map.axis(axis) {
-        Some(other) => format!("axis `{axis}` is said to have {size} devices, it has {other}"),
-        None => format!("there is no manual axis `{axis}`; they are {manual}"),
+        Some(other) => {
+            format!("axis `{axis}` is declared with {size} devices; the mesh has {other}")
+        }
+        None => format!("no manual axis `{axis}`; the manual axes are {manual}"),
     })
 }

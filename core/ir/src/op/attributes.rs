@@ -1,5 +1,4 @@
-//! What operations hold beside their operands, where it is more than a number: which dimensions,
-//! which groups of devices.
+//! Attributes of operations with several fields: dimensions, groups of devices.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,7 +16,7 @@ pub struct Literal {
     pub(crate) bytes: Arc<[u8]>,
 }
 
-/// As in the spec of `gather`, dimension lists ascending.
+/// Attributes of StableHLO's `gather`; dimension lists are ascending.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Gather {
     /// Dimensions of the result that come from the slices.
@@ -28,7 +27,7 @@ pub struct Gather {
     pub operand_batching_dims: Vec<usize>,
     /// Dimensions of the indices that are batched with `operand_batching_dims`.
     pub indices_batching_dims: Vec<usize>,
-    /// Which dimension of the operand each component of an index is for.
+    /// Dimension of the operand that each component of an index belongs to.
     pub start_index_map: Vec<usize>,
     /// The dimension of the indices that holds their components; the rank of the indices if they
     /// have one component.
@@ -37,10 +36,10 @@ pub struct Gather {
     pub slice_sizes: Vec<usize>,
 }
 
-/// As in the spec of `scatter`, dimension lists ascending.
+/// Attributes of StableHLO's `scatter`; dimension lists are ascending.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Scatter {
-    /// How an update and what is there become one; `None` replaces.
+    /// Function that combines an update with the old element; `None` replaces it.
     pub combine: Option<Reduction>,
     /// Dimensions of the updates that are windows.
     pub update_window_dims: Vec<usize>,
@@ -50,16 +49,16 @@ pub struct Scatter {
     pub operand_batching_dims: Vec<usize>,
     /// Dimensions of the indices that are batched with `operand_batching_dims`.
     pub indices_batching_dims: Vec<usize>,
-    /// Which dimension of the operand each component of an index is for.
+    /// Dimension of the operand that each component of an index belongs to.
     pub scatter_dims_to_operand_dims: Vec<usize>,
     /// The dimension of the indices that holds their components; the rank of the indices if they
     /// have one component.
     pub index_vector_dim: usize,
-    /// No two indices are the same: lets the compiler go in parallel.
+    /// No two indices are equal, so the compiler may write in parallel.
     pub unique_indices: bool,
 }
 
-/// As in the spec of `dot_general`.
+/// Attributes of StableHLO's `dot_general`.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Dot {
     /// Batch dimensions of the left operand.
@@ -70,20 +69,20 @@ pub struct Dot {
     pub left_contract: Vec<usize>,
     /// Dimensions of the right operand that are summed over, paired with the left's.
     pub right_contract: Vec<usize>,
-    /// Element type of the result; at least as wide as the operands'. This is how bf16 operands
-    /// accumulate in f32.
+    /// Element type of the result; at least as wide as the operands'. With bf16 operands and
+    /// an f32 result, sums accumulate in f32.
     pub result: DType,
 }
 
-/// As in the spec of `convolution`.
+/// Attributes of StableHLO's `convolution`.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Convolution {
-    /// Where batch, feature and spatial dimensions are in `x`.
+    /// Positions of the batch, feature and spatial dimensions of `x`.
     pub input: ConvDims,
-    /// Where output feature (`batch`), input feature (`feature`) and spatial dimensions are in the
-    /// kernel.
+    /// Positions of the output feature (`batch`), input feature (`feature`) and spatial dimensions
+    /// of the kernel.
     pub kernel: ConvDims,
-    /// Where batch, feature and spatial dimensions are in the result.
+    /// Positions of the batch, feature and spatial dimensions of the result.
     pub output: ConvDims,
     /// Step of the window, per spatial dimension.
     pub strides: Vec<usize>,
@@ -94,18 +93,17 @@ pub struct Convolution {
     pub input_dilation: Vec<usize>,
     /// 1 + zeros between elements of the kernel, per spatial dimension.
     pub kernel_dilation: Vec<usize>,
-    /// Whether the kernel is turned around, per spatial dimension.
+    /// Whether the kernel is reversed, per spatial dimension.
     pub reversal: Vec<bool>,
-    /// Features are convolved in so many separate groups.
+    /// Number of separate groups of features.
     pub feature_groups: usize,
-    /// Batches are convolved in so many separate groups (gradients of grouped convolutions need
-    /// it).
+    /// Number of separate groups of the batch (for gradients of grouped convolutions).
     pub batch_groups: usize,
     /// Element type of the result.
     pub result: DType,
 }
 
-/// Where the dimensions of a convolution's tensor are.
+/// Positions of the dimensions of a convolution's tensor.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ConvDims {
     /// The batch; of a kernel, the output feature.
@@ -131,7 +129,7 @@ pub struct Window {
     pub padding: Vec<(usize, usize)>,
 }
 
-/// A function that the backend knows by name.
+/// Function that the backend knows by name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomCall {
     /// Its name.
@@ -140,7 +138,7 @@ pub struct CustomCall {
     pub attributes: Vec<(String, Attribute)>,
     /// Types of the results.
     pub results: Vec<TensorType>,
-    /// It must not be dropped or merged, even if its results are not used.
+    /// Whether it must not be dropped or merged even if its results are not used.
     pub side_effect: bool,
 }
 
@@ -172,7 +170,7 @@ impl PartialEq for Attribute {
 /// Axes of a mesh with their sizes, slowest first.
 pub type Axes = Vec<(Arc<str>, usize)>;
 
-/// Which devices take part in a collective together.
+/// Groups of devices that take part in a collective together.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Groups {
     /// All of them in one group. Where the type of a result depends on the size of a group, groups
@@ -187,8 +185,7 @@ pub enum Groups {
 }
 
 impl Groups {
-    /// What is wrong with lists that are to have each of so many devices in one group, if anything
-    /// is.
+    /// The problem with lists in which each of `devices` devices must appear once, if there is one.
     pub fn problem(&self, devices: usize) -> Option<String> {
         let Groups::Lists(lists) = self else {
             return None;
@@ -204,7 +201,7 @@ impl Groups {
             .flatten()
             .find(|&&device| !named.insert(device))
         {
-            return Some(format!("device {device} is twice in groups {lists:?}"));
+            return Some(format!("device {device} appears twice in groups {lists:?}"));
         }
         // The first of them: there may be very many.
         let missing: Vec<usize> = (0..devices)
@@ -214,7 +211,7 @@ impl Groups {
         match missing[..] {
             [] => None,
             _ => Some(format!(
-                "groups {lists:?} lack devices {missing:?}; each of {devices} devices is to be in one"
+                "groups {lists:?} lack devices {missing:?}; each of {devices} devices must be in one group"
             )),
         }
     }
@@ -231,12 +228,11 @@ impl From<Vec<Vec<usize>>> for Groups {
     }
 }
 
-/// A function that each device of a mesh runs on its own parts of the operands, and whose results
-/// are parts of wholes.
+/// Function that each device of a mesh runs on its shards of the operands, for its shards of the
+/// results.
 ///
-/// Operands and results of the operation are whole tensors. Inputs and outputs of `body` are what
-/// one device holds of them, so what `body` computes is one device's work. It may use collectives
-/// over the manual axes.
+/// Operands and results of the operation are global tensors. Inputs and outputs of `body` are the
+/// shards of one device. `body` may use collectives over the manual axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShardMap {
     /// All axes of the program's mesh.
@@ -244,13 +240,13 @@ pub struct ShardMap {
     /// Names of the axes that `body` is written for, in the order of the mesh. The compiler
     /// partitions over the others.
     pub manual: Vec<Arc<str>>,
-    /// How each operand is cut, by manual axes. Over those that its spec leaves out, every device
+    /// Sharding of each operand over manual axes. Over those that its spec leaves out, every device
     /// gets the same.
     pub inputs: Vec<PartitionSpec>,
-    /// How each result is put together, by manual axes. Over those that its spec leaves out, all
-    /// devices compute the same: if they do not, it is not defined which one's result it is.
+    /// Sharding of each result over manual axes. Over those that its spec leaves out, all devices
+    /// must compute the same; otherwise the result is that of an unspecified one.
     pub outputs: Vec<PartitionSpec>,
-    /// What one device does.
+    /// The function of one device.
     pub body: Box<Graph>,
 }
 
@@ -286,7 +282,7 @@ impl ShardMap {
         self.mesh.iter().all(|(axis, _)| self.manual.contains(axis))
     }
 
-    /// How many devices the mesh has; `None` if that is more than can be counted.
+    /// Number of devices of the mesh; `None` if it overflows.
     pub fn devices(&self) -> Option<usize> {
         self.mesh
             .iter()

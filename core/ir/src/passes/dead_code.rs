@@ -1,14 +1,13 @@
-//! What no output needs: nodes, and of scans and checkpoints the results, the operands and what is
-//! carried.
+//! Dead-code elimination: unused nodes, and unused results, operands and carried values of scans
+//! and checkpoints.
 
 use std::iter::zip;
 
 use super::{Rewriter, has_side_effect, map_regions};
 use crate::{Graph, Node, Op, Value};
 
-/// Drops nodes that no output needs, and of the scans and checkpoints that stay the results,
-/// carried values and operands that none needs. Custom calls with side effects stay, and so do all
-/// inputs.
+/// Drops nodes that no output depends on, and unused results, carried values and operands of the
+/// remaining scans and checkpoints. Custom calls with side effects stay, and so do all inputs.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
@@ -22,7 +21,7 @@ pub fn dead_code(graph: &Graph) -> Graph {
     )
 }
 
-/// Which values of a graph are needed for these.
+/// For each value of a graph, whether one of `outputs` depends on it.
 fn needed(graph: &Graph, outputs: impl Iterator<Item = Value>) -> Vec<bool> {
     let mut needed = vec![false; graph.value_count()];
     outputs.for_each(|output| needed[output.index()] = true);
@@ -41,7 +40,7 @@ fn stays(node: &Node, needed: &[bool]) -> bool {
     node.results.iter().any(|result| needed[result.index()]) || has_side_effect(&node.op)
 }
 
-/// What is needed of a node.
+/// The needed operands and results of a node.
 struct Part {
     operands: Vec<bool>,
     results: Vec<bool>,
@@ -57,7 +56,7 @@ impl Part {
         let (Op::Scan { body, .. } | Op::Checkpoint { body, .. }) = &node.op else {
             return Self::all(node);
         };
-        // It is there for its side effect.
+        // It stays for its side effect.
         if !results.contains(&true) {
             return Self::all(node);
         }
@@ -73,7 +72,7 @@ impl Part {
                 .iter()
                 .map(|input| inside[input.index()])
                 .collect();
-            // What a turn needs, the turn before makes.
+            // The value that an iteration needs is a result of the previous one.
             let made: Vec<usize> = (0..carried)
                 .filter(|&at| operands[at] && !results[at])
                 .collect();
@@ -92,7 +91,7 @@ impl Part {
         }
     }
 
-    /// The operation that takes and gives this part alone.
+    /// The operation with only these operands and results.
     fn of_op(&self, op: &Op) -> Op {
         let part = |body: &Graph| {
             let outputs: Vec<Value> = chosen(body.outputs(), &self.results).collect();
@@ -133,7 +132,7 @@ fn chosen<'a>(values: &'a [Value], which: &'a [bool]) -> impl Iterator<Item = Va
         .map(|(&value, _)| value)
 }
 
-/// The graph of these of its inputs and these outputs, without the nodes that are not needed.
+/// The graph with only these inputs and outputs, without the nodes that are not needed.
 fn without(graph: &Graph, needed: &[bool], inputs: &[bool], outputs: Vec<Value>) -> Graph {
     let mut rewriter = Rewriter::of_inputs(graph, chosen(graph.inputs(), inputs));
     for node in graph.nodes().iter().filter(|node| stays(node, needed)) {

@@ -1,21 +1,22 @@
-//! Operations that change nothing, and pairs of them that are one. Only what is exact in every bit.
+//! Algebraic simplification: operations that are identities, and pairs that are one operation. Only
+//! simplifications that are exact in every bit.
 
 use halite_core::{DType, TensorType};
 
 use super::{Rewriter, map_regions};
 use crate::{Binary, Graph, Literal, Node, Op, Value};
 
-/// Drops operations that give their operand back: `x * 1`, `x - 0`, a reshape to the same
-/// dimensions, a conversion to the same type, a slice of everything; and makes one reshape or
-/// transpose of two.
+/// Drops operations whose result is their operand: `x * 1`, `x - 0`, a reshape to the same
+/// dimensions, a conversion to the same type, a slice of everything. Merges two reshapes,
+/// transposes or broadcasts into one.
 ///
-/// `x + 0` of floats stays, for it makes `-0` positive.
+/// `x + 0` of floats stays because it makes `-0` positive.
 ///
 /// # Panics
 /// If the graph is not valid, as [`verify`](crate::verify) says.
 pub fn identities(graph: &Graph) -> Graph {
     let mut rewriter = Rewriter::new(graph);
-    // For each value of the new graph, the node that made it.
+    // For each value of the new graph, the node that computes it.
     let mut makers: Vec<Option<usize>> = vec![None; rewriter.new.value_count()];
     for node in graph.nodes() {
         let operands = rewriter.operands(node);
@@ -42,7 +43,7 @@ pub fn identities(graph: &Graph) -> Graph {
     rewriter.finish()
 }
 
-/// The value of the new graph that the node's only result is.
+/// The value of the new graph that equals the node's only result.
 fn unchanged(
     new: &Graph,
     makers: &[Option<usize>],
@@ -68,7 +69,7 @@ fn unchanged(
     }
 }
 
-/// Whether the operation gives its first operand, of type `x`, back.
+/// Whether the result is the first operand, of type `x`.
 fn noop(op: &Op, x: &TensorType) -> bool {
     match op {
         Op::Convert(dtype) | Op::BitcastConvert(dtype) => *dtype == x.dtype(),
@@ -104,7 +105,7 @@ fn noop(op: &Op, x: &TensorType) -> bool {
     }
 }
 
-/// The operation and the one that made its operand, as one.
+/// The operation merged with the one that computes its operand.
 fn merged(
     new: &Graph,
     makers: &[Option<usize>],
@@ -140,7 +141,7 @@ fn merged(
     Some((op, maker.operands.clone()))
 }
 
-/// The literal whose one element all elements of `value` are.
+/// The literal that equals all elements of `value`.
 fn splat<'a>(new: &'a Graph, makers: &[Option<usize>], value: Value) -> Option<&'a Literal> {
     let maker = &new.nodes()[makers[value.index()]?];
     match &maker.op {
@@ -150,7 +151,7 @@ fn splat<'a>(new: &'a Graph, makers: &[Option<usize>], value: Value) -> Option<&
     }
 }
 
-/// Whether the elements are this number: 0 (not -0) or 1.
+/// Whether the elements equal `number`: 0 (not -0) or 1.
 fn is_number(literal: &Literal, number: u8) -> bool {
     let Some(bytes) = literal.as_splat() else {
         return false;
@@ -166,13 +167,13 @@ fn is_number(literal: &Literal, number: u8) -> bool {
         | DType::U16
         | DType::U32
         | DType::U64 => {
-            let mut wanted = [0; 8];
-            wanted[if cfg!(target_endian = "little") {
+            let mut expected = [0; 8];
+            expected[if cfg!(target_endian = "little") {
                 0
             } else {
                 bytes.len() - 1
             }] = number;
-            bytes == &wanted[..bytes.len()]
+            bytes == &expected[..bytes.len()]
         }
         DType::F16 => {
             bytes

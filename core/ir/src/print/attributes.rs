@@ -162,7 +162,7 @@ impl Printer<'_> {
             return Err(Error::invalid(
                 "custom_call",
                 format!(
-                    "`{}` has an attribute `{name}` that is empty or there twice",
+                    "`{}` has an attribute `{name}` that is empty or appears twice",
                     call.target
                 ),
             ));

@@ -1,4 +1,4 @@
-//! Operations between devices, and how tensors lie over them.
+//! Operations between devices, and their shardings.
 
 use std::collections::BTreeMap;
 
@@ -169,7 +169,7 @@ impl Printer<'_> {
             _ if self.partitioned() => {
                 return fail(
                     "the program is partitioned over a mesh, where the compiler places collectives; use it in a `shard_map`, say \
-                     how tensors lie by a sharding constraint, or run replicas"
+                     shardings by a sharding constraint, or run replicas"
                         .to_string(),
                 );
             }
@@ -263,7 +263,7 @@ impl Printer<'_> {
         result
     }
 
-    /// On one device the body is all there is to it.
+    /// On one device it is equivalent to its body.
     pub(super) fn shard_map(&mut self, cx: Cx<'_>, map: &ShardMap) -> Result<Printed> {
         let fail = |message: String| Err(Error::invalid("shard_map", message));
         if !self.partitioned() {
@@ -336,15 +336,15 @@ impl Printer<'_> {
     }
 
     pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Printed {
-        // Where all axes are manual there is nothing left to say.
+        // If all axes are manual, no constraint remains.
         let all_manual = matches!(self.manual, Some((_, true)));
         let Some(mesh) = self.mesh.filter(|mesh| mesh.size() > 1 && !all_manual) else {
             return Printed::Same(cx.operands[0]);
         };
-        // A model says how its tensors lie on any mesh: an axis that this one lacks is as one of
+        // Models have constraints for any mesh: an axis that this one lacks is as one of
         // size 1.
         let spec = spec.within(mesh);
-        // Nor does a dimension lie in parts that are not equal.
+        // A dimension is not split into unequal shards either.
         let ty = cx.types[0];
         let axes_of = |dim: usize| {
             let parts: usize = spec

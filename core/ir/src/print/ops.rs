@@ -4,7 +4,7 @@ use halite_core::{DType, Result, TensorType};
 
 use super::{
     Printer,
-    regions::{Turns, comparison},
+    regions::{ScanSpec, comparison},
     writer::Name,
 };
 use crate::{Comparison, Graph, Node, Op, Unary};
@@ -18,11 +18,11 @@ pub(super) struct Cx<'a> {
     pub(super) types: &'a [&'a TensorType],
 }
 
-/// What the results of a node are called.
+/// Names of the results of a node.
 pub(super) enum Printed {
     /// `%3`, or `%3#0, %3#1, ..`
     Group(u32),
-    /// As the operand is: there was nothing to print.
+    /// The operand's name: nothing was printed.
     Same(Name),
     /// One by one.
     Each(Vec<Name>),
@@ -198,13 +198,13 @@ impl Printer<'_> {
                 reverse,
                 body,
             } => {
-                let turns = Turns {
+                let spec = ScanSpec {
                     carried: *carried,
                     scanned: *scanned,
                     length: *length,
                     reverse: *reverse,
                 };
-                return self.scan(cx, turns, body).map(Printed::Each);
+                return self.scan(cx, spec, body).map(Printed::Each);
             }
             Op::Checkpoint { body, remat: _ } => {
                 return self.nodes(body, cx.operands.to_vec()).map(Printed::Each);

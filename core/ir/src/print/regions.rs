@@ -271,13 +271,13 @@ impl Printer<'_> {
 
     /// A `while` of a counter, the carried values, and the stacked results so far. Returns what the
     /// results are called.
-    pub(super) fn scan(&mut self, cx: Cx<'_>, turns: Turns, body: &Graph) -> Result<Vec<Name>> {
-        let Turns {
+    pub(super) fn scan(&mut self, cx: Cx<'_>, spec: ScanSpec, body: &Graph) -> Result<Vec<Name>> {
+        let ScanSpec {
             carried,
             scanned,
             length,
             reverse,
-        } = turns;
+        } = spec;
         let origin = cx.node.origin;
         let counter = TensorType::scalar(DType::S32);
         let count = |number: usize| i32::try_from(number).expect("as inferred").to_ne_bytes();
@@ -587,9 +587,9 @@ impl Printer<'_> {
     }
 }
 
-/// How a scan goes: see [`Op::Scan`](crate::Op::Scan).
+/// Attributes of [`Op::Scan`](crate::Op::Scan) without the body.
 #[derive(Clone, Copy)]
-pub(super) struct Turns {
+pub(super) struct ScanSpec {
     pub(super) carried: usize,
     pub(super) scanned: usize,
     pub(super) length: usize,
@@ -615,7 +615,7 @@ pub(super) const fn combiner(kind: Reduction) -> &'static str {
     }
 }
 
-/// How elements are compared.
+/// Comparison type of an element type.
 pub(super) const fn comparison(dtype: DType) -> &'static str {
     match dtype {
         DType::S8 | DType::S16 | DType::S32 | DType::S64 => "SIGNED",

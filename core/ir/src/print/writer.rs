@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt::Write, panic::Location};
 
 use halite_core::{DType, PartitionSpec, TensorType};
 
-/// What a value is called in the text.
+/// Name of a value in the text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Name {
     /// `%arg3`
@@ -20,7 +20,7 @@ pub(super) enum Name {
 /// The user's line that made an operation.
 pub(super) type Origin = Option<&'static Location<'static>>;
 
-/// Grows the text. Methods return the writer, so that a line of text is a line of code.
+/// Writer of the text. Methods return the writer, so that a line of text is a line of code.
 pub(super) struct Writer {
     out: String,
     depth: usize,
@@ -121,7 +121,7 @@ impl Writer {
         self
     }
 
-    /// By `Display`; for what is rare.
+    /// Writes by `Display`; for rare cases.
     pub(super) fn display(&mut self, value: impl std::fmt::Display) -> &mut Self {
         write!(self.out, "{value}").expect("a string can be written to");
         self
