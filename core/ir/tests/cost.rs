@@ -78,7 +78,7 @@ fn a_convolution_counts_where_its_window_is_on_the_image() {
 }
 
 #[test]
-fn elementwise_work_reductions_and_transcendentals_are_counted_apart_and_bytes_before_fusion() {
+fn counts_separate_elementwise_transcendental_bytes() {
     let mut graph = Graph::new();
     let x = graph.input(f32(&[4, 8]));
     let mut push = |op: Op, operands: &[Value]| graph.push(op, operands, None).unwrap()[0];
@@ -102,7 +102,7 @@ fn elementwise_work_reductions_and_transcendentals_are_counted_apart_and_bytes_b
 }
 
 #[test]
-fn branches_count_as_the_dearest_and_a_loop_of_unknown_turns_once_with_a_note() {
+fn while_body_counts_once_branches_count_maximum() {
     let scalar = f32(&[]);
     let branch = |count: usize| {
         let mut graph = Graph::new();

@@ -65,7 +65,7 @@ fn call(side_effect: bool) -> Op {
 }
 
 #[test]
-fn dead_code_goes_and_side_effects_stay() {
+fn dead_code_keeps_side_effects() {
     let dead = graph(|graph, x| {
         let unused = push(graph, Op::Unary(Unary::Tanh), &[x]);
         push(graph, Op::Unary(Unary::Sine), &[unused]);
@@ -111,7 +111,7 @@ fn dead_code_goes_and_side_effects_stay() {
 }
 
 #[test]
-fn equal_nodes_are_merged_and_barriers_are_not() {
+fn merging_skips_barriers() {
     let twice = graph(|graph, x| {
         let (a, b) = (splat(graph, 0.5), splat(graph, 0.5));
         let other = splat(graph, -0.0);
@@ -161,7 +161,7 @@ fn equal_nodes_are_merged_and_barriers_are_not() {
 }
 
 #[test]
-fn what_changes_nothing_goes_and_what_changes_a_sign_stays() {
+fn identities_are_exact_in_every_bit() {
     let same = graph(|graph, x| {
         let (one, zero, minus_zero) = (splat(graph, 1.0), splat(graph, 0.0), splat(graph, -0.0));
         let a = push(graph, Op::Binary(Binary::Multiply), &[x, one]);
@@ -266,7 +266,7 @@ fn what_changes_nothing_goes_and_what_changes_a_sign_stays() {
 }
 
 #[test]
-fn a_graph_with_foreign_values_is_refused_with_the_node_and_its_line() {
+fn verify_rejects_values_of_another_graph() {
     let large = graph(|graph, x| {
         let y = push(graph, Op::Unary(Unary::Tanh), &[x]);
         vec![push(graph, Op::Unary(Unary::Tanh), &[y])]
@@ -403,7 +403,7 @@ fn a_scan_keeps_what_its_needed_results_need() {
 }
 
 #[test]
-fn a_scan_with_a_side_effect_stays_and_so_does_what_it_says() {
+fn scan_with_side_effect_keeps_its_results() {
     let call = CustomCall {
         target: "log".into(),
         attributes: vec![],
@@ -474,7 +474,7 @@ fn a_checkpoint_keeps_what_its_needed_results_need() {
 }
 
 #[test]
-fn stop_gradient_leaves_no_trace_in_a_program() {
+fn stop_gradient_is_not_in_the_text() {
     let with = |op: Option<Op>| {
         graph(|graph, x| {
             let x = op.map_or(x, |op| push(graph, op, &[x]));

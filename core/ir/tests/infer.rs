@@ -29,7 +29,7 @@ fn f32(dims: &[usize]) -> TensorType {
 }
 
 #[test]
-fn elementwise_operations_want_equal_types_that_they_can_compute_with() {
+fn elementwise_operand_types() {
     check(
         vec![
             (Op::Binary(Binary::Add), vec![f32(&[3, 4]), f32(&[4, 3])]),
@@ -360,7 +360,7 @@ fn scatter() -> Scatter {
 }
 
 #[test]
-fn indexing_wants_integers_and_dimension_lists_that_agree() {
+fn indexing_operand_types() {
     let gathers = [
         (gather(), ty(F32, &[3])),
         (
@@ -752,7 +752,7 @@ fn window() -> Window {
 }
 
 #[test]
-fn reductions_want_numbers_and_ascending_dimensions() {
+fn reduction_operand_types() {
     let sum = Reduction::Sum;
     let windows = |window| (Op::ReduceWindow { kind: sum, window }, vec![f32(&[4, 4])]);
     check(
@@ -909,7 +909,7 @@ fn region(inputs: &[TensorType], outputs: &[usize]) -> Graph {
 }
 
 #[test]
-fn regions_take_and_give_what_their_operation_has() {
+fn region_signatures() {
     let (go, x) = (ty(Bool, &[]), f32(&[2]));
     let types = [go.clone(), x.clone()];
     let repeat = |carried, condition: Graph, body: Graph| {
@@ -983,7 +983,7 @@ fn regions_take_and_give_what_their_operation_has() {
 }
 
 #[test]
-fn scans_and_checkpoints_take_slices_and_give_what_their_bodies_do() {
+fn scan_signatures() {
     let (x, row) = (f32(&[4, 2]), f32(&[2]));
     let scan = |carried, scanned, length, body: Graph, operands: &[TensorType]| {
         (

@@ -160,7 +160,7 @@ fn loops_and_branches_are_indented() {
 }
 
 #[test]
-fn a_scan_is_a_loop_over_a_counter_and_a_checkpoint_is_not_there() {
+fn scan_prints_as_while_over_a_counter() {
     let row = TensorType::new(DType::F32, [2]);
     let square = graph([row.clone()], |graph, [x]| {
         vec![push(graph, Op::Binary(Binary::Multiply), &[x, x])]
@@ -243,7 +243,7 @@ fn a_scan_is_a_loop_over_a_counter_and_a_checkpoint_is_not_there() {
 }
 
 #[test]
-fn a_mesh_shardings_aliases_names_and_locations_are_said() {
+fn text_has_mesh_shardings_aliases_locations() {
     let mesh = MeshShape::new([("data", 4), ("model", 2)]).unwrap();
     let ty = TensorType::new(DType::Bf16, [8, 6]);
     let mut graph = Graph::new();
@@ -311,7 +311,7 @@ fn a_mesh_shardings_aliases_names_and_locations_are_said() {
 }
 
 #[test]
-fn constants_are_written_shortly_and_exactly() {
+fn constants_print_exactly() {
     let floats = graph([], |graph, []| {
         let values = [
             0.0f32,
@@ -363,7 +363,7 @@ fn constants_are_written_shortly_and_exactly() {
 }
 
 #[test]
-fn custom_calls_have_quoted_names_and_typed_attributes() {
+fn custom_call_attributes_are_typed() {
     let call = CustomCall {
         target: "my.kernel".to_string(),
         attributes: vec![
@@ -421,7 +421,7 @@ fn custom_calls_have_quoted_names_and_typed_attributes() {
 }
 
 #[test]
-fn an_interface_that_does_not_fit_is_refused_with_the_numbers() {
+fn interface_errors_have_the_numbers() {
     let ty = TensorType::new(DType::F32, [6]);
     let two = graph([ty.clone(), ty], |graph, [x, y]| {
         let z = push(graph, Op::Unary(Unary::IsFinite), &[y]);

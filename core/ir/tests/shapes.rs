@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn a_gather_has_the_dimensions_of_its_indices_with_slices_between(
+    fn gather_result_dimensions(
         offset in prop::bool::ANY, rows in 1usize..5, columns in 1usize..5, n in 0usize..4, m in 0usize..4,
     ) {
         // Columns of rows, at the front or at the back.
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broadcast_is_valid_exactly_if_every_dimension_is_kept_or_one(
+    fn broadcast_repeats_only_dimensions_of_size_one(
         from in prop::collection::vec(0usize..4, 0..3), to in prop::collection::vec(0usize..4, 0..4),
         mapping in prop::collection::vec(0usize..4, 0..3),
     ) {

@@ -151,7 +151,7 @@ fn check(graph: &Graph, interface: &Interface, expected: Expect) {
 }
 
 #[test]
-fn it_reads_like_shardy_with_groups_of_places_in_the_mesh() {
+fn shard_map_prints_as_manual_computation() {
     let graph = everything();
     assert_eq!(
         graph.output_types(),
@@ -307,7 +307,7 @@ fn on_one_device_it_is_its_body() {
 }
 
 #[test]
-fn passes_go_into_the_body_and_leave_its_border() {
+fn passes_simplify_the_body() {
     let map = map(
         f32(&[4, 4]),
         "(data, model)",
@@ -344,7 +344,7 @@ fn passes_go_into_the_body_and_leave_its_border() {
 }
 
 #[test]
-fn what_does_not_fit_says_the_numbers() {
+fn errors_have_the_numbers() {
     let good = || {
         map(f32(&[4, 4]), "(data, model)", &["(data, model)"], |_, x| {
             vec![x]
@@ -540,7 +540,7 @@ fn what_does_not_fit_says_the_numbers() {
 }
 
 #[test]
-fn what_does_not_fit_the_program_is_refused_when_it_is_printed() {
+fn printing_rejects_another_mesh() {
     let graph = everything();
     let refused = |interface: &Interface| text(&graph, interface).unwrap_err().to_string();
     assert_eq!(
@@ -582,7 +582,7 @@ fn what_does_not_fit_the_program_is_refused_when_it_is_printed() {
 }
 
 #[test]
-fn devices_compute_what_varies_along_the_axes_it_comes_from() {
+fn variance_follows_the_axes_of_inputs() {
     let varies = |body: fn(&mut Graph, Value) -> Value| {
         let map = map(f32(&[4]), "(model)", &["(data, model)"], |graph, x| {
             vec![body(graph, x)]

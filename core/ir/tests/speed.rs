@@ -93,7 +93,7 @@ fn seconds(layers: usize) -> f64 {
 }
 
 #[test]
-fn what_is_done_to_a_graph_takes_a_time_in_proportion_to_its_size() {
+fn passes_take_linear_time() {
     // Eight times as many nodes. What looks at every node for every node takes 64 times as long.
     let [few, many] = [125, 1000].map(seconds);
     println!(

@@ -59,7 +59,7 @@ fn a_gradient_stopped_in_a_branch_stays_stopped() {
 }
 
 #[test]
-fn loops_run_with_captured_values_and_nest() {
+fn nested_loops_capture_values() {
     let results = eval(
         |cx, x| {
             let (limit, factor) = (x[0], x[1]);
@@ -113,7 +113,7 @@ fn a_loop_takes_gradients_in_its_body() {
 }
 
 #[test]
-fn a_gradient_through_a_loop_is_a_mistake_that_names_it() {
+fn while_has_no_gradient() {
     let error = try_eval(
         |cx, x| {
             let Leaf(y) = cx.while_loop(Leaf(x[0]), |x| x.0.lt(3.0), |Leaf(x)| Leaf(x * 2.0));

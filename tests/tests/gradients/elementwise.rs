@@ -31,7 +31,7 @@ fn every_unary_operation_has_its_derivative() {
 }
 
 #[test]
-fn what_is_flat_has_a_zero_gradient_and_no_mistake() {
+fn step_functions_have_zero_gradients() {
     let flat = [
         Unary::Ceil,
         Unary::Floor,

@@ -9,7 +9,7 @@ fn indices(values: &[i32], dims: &[usize]) -> HostArray {
 }
 
 #[test]
-fn reads_at_indices_add_back_also_where_they_were_moved_into_range() {
+fn gather_gradients_add_at_clamped_indices() {
     let at = indices(&[2, 0, 2, 9, -4, 1], &[2, 3]);
     Case::noise(&[&[4, 3]])
         .with(std::slice::from_ref(&at))
@@ -93,7 +93,7 @@ fn writes_at_indices_pass_it_to_what_stays() {
 }
 
 #[test]
-fn a_scattered_window_that_does_not_fit_is_not_written_and_gets_nothing() {
+fn skipped_scatter_windows_have_zero_gradients() {
     let scatter = Scatter {
         combine: Some(Reduction::Sum),
         update_window_dims: vec![1],

@@ -143,7 +143,7 @@ fn convolutions_with_every_option() {
 }
 
 #[test]
-fn convolutions_with_dimensions_in_any_order_batch_groups_and_reversal() {
+fn convolution_gradients_with_permuted_dimensions() {
     let general = Convolution {
         input: ConvDims {
             batch: 2,

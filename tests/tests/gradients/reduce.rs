@@ -87,7 +87,7 @@ fn pools() {
 }
 
 #[test]
-fn the_first_of_equal_largest_elements_has_it_in_narrow_and_in_wide_windows() {
+fn max_pool_gradient_goes_to_first_of_equals() {
     let results = eval(
         |_, x| {
             let tiles = x[0].max_pool([2], [], Padding::Valid).sum_all();

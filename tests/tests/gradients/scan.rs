@@ -51,7 +51,7 @@ fn slopes<'t>(outputs: &[Tensor<'t>], x: &[Tensor<'t>]) -> Vec<Tensor<'t>> {
 }
 
 #[test]
-fn a_scan_and_the_loop_unrolled_have_one_gradient() {
+fn scan_gradient_equals_unrolled_gradient() {
     for reverse in [false, true] {
         let inputs: Vec<_> = RECURRENT
             .iter()
@@ -93,7 +93,7 @@ fn a_scan_and_the_loop_unrolled_have_one_gradient() {
 }
 
 #[test]
-fn carried_values_that_mix_integers_keys_and_constants() {
+fn carried_integers_have_no_gradient() {
     Case::noise(&[&[3], &[3]])
         .with(&[host::<i32>(&[2], &[])])
         .check("mixed", |cx, x| {
@@ -146,7 +146,7 @@ fn the_first_carried_value_alone_has_a_gradient() {
 }
 
 #[test]
-fn scans_within_scans_and_branches() {
+fn scans_nest_in_scans_or_branches() {
     Case::within(-0.9, 0.9, &[&[3, 2], &[4, 2], &[2, 2]]).check("nested", |cx, x| {
         let (rows, columns, w) = (x[0], x[1], x[2]);
         let zero = Leaf(cx.scalar(0.5, DType::F64));
@@ -181,7 +181,7 @@ fn layer<'t>(
 }
 
 #[test]
-fn checkpoints_alone_within_scans_and_around_them() {
+fn checkpoints_inside_or_around_scans() {
     for remat in [Remat::Full, Remat::SaveDots] {
         Case::within(-0.9, 0.9, &[&[3, 2], &[2, 2], &[2]]).check(
             &format!("{remat:?}"),
@@ -201,7 +201,7 @@ fn checkpoints_alone_within_scans_and_around_them() {
 }
 
 #[test]
-fn a_gradient_stopped_in_a_body_stays_stopped_also_in_the_second_gradient() {
+fn stop_gradient_in_a_body_holds_in_second_gradient() {
     let results = eval(
         |cx, x| {
             let x = x[0];

@@ -50,7 +50,7 @@ fn a_loop_carries_some_values_and_sees_others() {
 }
 
 #[test]
-fn loops_and_branches_nest_and_see_what_is_outside() {
+fn nested_regions_see_outer_values() {
     // Each turn of the outer loop, the inner one adds n to x, n times.
     let x = s32();
     let inner = repeat(&x, |graph, x, n| {
@@ -88,7 +88,7 @@ fn loops_and_branches_nest_and_see_what_is_outside() {
 }
 
 #[test]
-fn a_scan_takes_slices_in_order_or_in_reverse_and_stacks_what_it_gives() {
+fn scan_stacks_results_in_both_directions() {
     // sum += n * x; y = (sum before, x is negative)
     let body = graph([s32(), s32(), s32()], |graph, [sum, n, x]| {
         let product = push(graph, Op::Binary(Binary::Multiply), &[n, x]);
@@ -132,7 +132,7 @@ fn a_scan_takes_slices_in_order_or_in_reverse_and_stacks_what_it_gives() {
 }
 
 #[test]
-fn a_scan_may_carry_nothing_or_scan_nothing_or_not_turn_at_all() {
+fn scan_without_carry_slices_or_iterations() {
     let matrix = TensorType::new(DType::F32, [2, 1]);
     let twice = graph([matrix.clone()], |graph, [x]| {
         vec![push(graph, Op::Binary(Binary::Add), &[x, x])]
@@ -197,7 +197,7 @@ fn a_barrier_gives_its_operands_back() {
 }
 
 #[test]
-fn a_custom_call_that_nobody_registered_is_an_error_that_names_it() {
+fn unregistered_custom_call_is_an_error() {
     let call = CustomCall {
         target: "nobody.registered \"this\"".to_string(),
         attributes: vec![

@@ -66,7 +66,7 @@ fn step() -> (Graph, Interface, [Arc<Sharding>; 2]) {
 }
 
 #[test]
-fn a_program_over_a_mesh_splits_its_tensors_and_reuses_donated_memory() {
+fn mesh_program_reuses_donated_memory() {
     let (graph, interface, [rows, columns]) = step();
     let program = program(&graph, &interface).unwrap();
     assert_eq!((program.partitions, program.replicas), (8, 1));
@@ -340,7 +340,7 @@ fn collectives_exchange_between_replicas() {
 }
 
 #[test]
-fn what_does_not_fit_the_devices_is_refused_before_compiling() {
+fn device_mismatch_is_rejected_before_compiling() {
     let (graph, interface, _) = step();
     let refused = |interface: &Interface| program(&graph, interface).unwrap_err().to_string();
     let unspecified = Interface {

@@ -52,7 +52,7 @@ fn rows(width: usize) -> Gather {
 }
 
 #[test]
-fn gather_takes_rows_and_clamps_indices() {
+fn gather_clamps_indices() {
     let table = noise(&[6, 4]);
     let indices = [3usize, 0, 5, 99, 1, 1];
     let expected = by_index(&[2, 3, 4], |index| {
@@ -66,7 +66,7 @@ fn gather_takes_rows_and_clamps_indices() {
 }
 
 #[test]
-fn gather_takes_elements_by_vectors_of_indices_and_by_batch() {
+fn gather_by_index_vectors_or_batch() {
     let x = noise(&[3, 4, 5]);
     let gather = Gather {
         offset_dims: vec![0],
@@ -108,7 +108,7 @@ fn gather_takes_elements_by_vectors_of_indices_and_by_batch() {
 }
 
 #[test]
-fn scatter_combines_updates_and_skips_indices_out_of_range() {
+fn scatter_skips_indices_out_of_range() {
     let x = count(&[4, 2]);
     let indices = host(&[1i32, 3, 1, 7], &[4]);
     let updates = host(&[10.0f32, 20.0, 30.0, 40.0, 0.5, 2.0, 9.0, 9.0], &[4, 2]);
@@ -171,7 +171,7 @@ fn scatter_combines_updates_and_skips_indices_out_of_range() {
 }
 
 #[test]
-fn scatter_goes_by_batch_and_into_windows() {
+fn scatter_by_batch_or_window() {
     let x = count(&[2, 5]);
     let scatter = Scatter {
         combine: Some(Reduction::Sum),

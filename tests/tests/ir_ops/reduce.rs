@@ -7,7 +7,7 @@ use halite_ir::{Extreme, Op, Reduction, Window};
 use crate::support::*;
 
 #[test]
-fn reductions_over_any_dimensions_and_from_nothing() {
+fn reductions_of_any_dimensions_or_none() {
     let x = count(&[2, 3, 4]);
     let expected = by_index(&[3], |index| {
         indices(&[2, 4])
@@ -80,7 +80,7 @@ fn reductions_over_any_dimensions_and_from_nothing() {
 }
 
 #[test]
-fn logical_and_bitwise_reductions_and_every_number_type() {
+fn reductions_in_every_element_type() {
     let p = host(&[true, true, false, true], &[2, 2]);
     gives(
         Op::Reduce {
@@ -153,7 +153,7 @@ fn logical_and_bitwise_reductions_and_every_number_type() {
 }
 
 #[test]
-fn the_index_of_an_extreme_is_of_the_first_and_nan_wins() {
+fn argmax_prefers_first_nan_then_first_equal() {
     let nan = f32::NAN;
     let rows: [[f32; 5]; 6] = [
         [1.0, 3.0, 3.0, -1.0, -1.0],
@@ -257,7 +257,7 @@ fn slide(kind: Reduction, window: &Window, x: &HostArray, out: &[usize]) -> Host
 }
 
 #[test]
-fn windows_have_sizes_strides_dilations_and_padding() {
+fn reduce_window_attributes() {
     let x = noise(&[2, 7, 6]);
     let windows = [
         Window {
@@ -369,7 +369,7 @@ fn select_and_scatter_adds_to_the_extreme_of_each_window() {
 }
 
 #[test]
-fn sorts_are_stable_total_and_carry_others_along() {
+fn sort_is_stable_with_total_order() {
     let x = [
         2.0f32,
         -0.0,

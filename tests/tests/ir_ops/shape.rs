@@ -44,7 +44,7 @@ fn iota_counts_along_its_dimension_in_every_number_type() {
 }
 
 #[test]
-fn broadcasts_map_dimensions_in_any_order_and_repeat_ones() {
+fn broadcast_maps_dimensions_in_any_order() {
     let cases: [(&[usize], &[usize], &[usize]); 6] = [
         (&[], &[2, 3], &[]),
         (&[3], &[2, 3], &[1]),
@@ -75,7 +75,7 @@ fn broadcasts_map_dimensions_in_any_order_and_repeat_ones() {
 }
 
 #[test]
-fn reshape_transpose_and_reverse_move_elements_to_their_places() {
+fn reshape_transpose_reverse() {
     let x = count(&[2, 3, 4]);
     gives(
         Op::Reshape {
@@ -99,7 +99,7 @@ fn reshape_transpose_and_reverse_move_elements_to_their_places() {
 }
 
 #[test]
-fn concatenate_puts_any_number_of_tensors_behind_each_other() {
+fn concatenate_any_number_of_tensors() {
     let (x, y, z) = (count(&[2, 1]), noise(&[2, 3]), count(&[2, 0]));
     let expected = by_index(&[2, 4], |index| {
         if index[1] == 0 {
@@ -113,7 +113,7 @@ fn concatenate_puts_any_number_of_tensors_behind_each_other() {
 }
 
 #[test]
-fn slice_takes_every_stride_and_pad_cuts_and_fills() {
+fn slice_strides_pad_amounts() {
     let x = count(&[7, 5]);
     let op = Op::Slice {
         starts: vec![1, 0],

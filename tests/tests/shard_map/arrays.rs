@@ -64,7 +64,7 @@ fn an_array_comes_back_as_it_went_by_every_spec() {
 }
 
 #[test]
-fn each_device_is_sent_its_part_and_no_more() {
+fn upload_sends_each_device_only_its_shard() {
     // A client of its own, whose counters no other test moves.
     let client = halite_core::Client::new(halite_core::Null::new(8)).measured();
     let mesh = Arc::new(
@@ -206,7 +206,7 @@ fn devices_send_parts_that_exist_without_the_host() {
 }
 
 #[test]
-fn outputs_lie_as_they_were_asked_for_and_the_plugin_says_so() {
+fn plugin_reports_requested_output_shardings() {
     let whole = counted(&[8, 16]);
     for spec in SPECS {
         let wanted: PartitionSpec = spec.parse().unwrap();
@@ -273,7 +273,7 @@ fn values<T: Element>(array: &Array) -> Vec<T> {
 }
 
 #[test]
-fn arrays_are_reduced_gathered_and_exchanged() {
+fn array_collectives_match_host() {
     let across = ArrayCollectives::new(client(), &mesh());
     // Device (d, m) holds [[16 d + m, 16 d + m + 4, ..]].
     let x = upload(&counted(&[2, 16]), "(data, model)");
@@ -396,7 +396,7 @@ fn a_broadcast_keeps_every_bit() {
 }
 
 #[test]
-fn a_program_lays_an_array_otherwise_without_the_host() {
+fn reshard_by_program_avoids_the_host() {
     let across = ArrayCollectives::new(client(), &mesh());
     let whole = counted(&[8, 16]);
     for (from, to) in [

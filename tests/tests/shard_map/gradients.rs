@@ -120,7 +120,7 @@ fn collectives_go_back_over_axes() {
 }
 
 #[test]
-fn what_all_devices_share_gets_what_flows_back_from_all() {
+fn replicated_input_gradient_sums_over_devices() {
     // `b` is whole everywhere, `w` along `data`; the outputs are whole along `model`, and along
     // both.
     check(

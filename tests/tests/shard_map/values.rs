@@ -304,7 +304,7 @@ fn forward(over: &[&str]) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn pairs_are_places_in_a_group_and_who_gets_nothing_has_zeros() {
+fn permute_pairs_are_group_members() {
     for over in OVERS {
         let moved = |group: &[&Part], place: usize| match place {
             0 => Part(vec![vec![0.0; 8]; 8]),
@@ -410,7 +410,7 @@ fn a_product_in_parts_is_the_product() {
 }
 
 #[test]
-fn the_compiler_partitions_over_the_axes_that_are_left_to_it() {
+fn automatic_axes_are_partitioned_by_the_compiler() {
     let mesh = mesh();
     let (x, w) = (noise(1, &[8, 16], -1.0, 1.0), noise(2, &[16, 6], -1.0, 1.0));
     let wanted = halite_tests::eval::eval(
