@@ -1,52 +1,40 @@
 //! Clients: a plugin's connection to its devices, as a [`Backend`].
 
 use std::{
-    ffi::c_int,
     fmt,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{
-            AtomicBool, AtomicI32,
-            Ordering::{Relaxed, SeqCst},
-        },
+        Arc,
+        atomic::{AtomicBool, AtomicI32, Ordering::Relaxed},
     },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use halite_core::{
     Backend, CompileOptions, Device, DeviceId, Error, ErrorKind, HostBytes, MemoryKind, Placement,
     Platform, Program, ProgramKey, Result, Signature, TensorType,
 };
-use halite_pjrt_sys::{
-    Call,
-    client::*,
-    error::PJRT_Error,
-    executable::{PJRT_Client_Compile_Args, PJRT_LoadedExecutable, PJRT_Program},
-    memory::PJRT_Memory,
-};
+use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, memory::PJRT_Memory};
 
 use crate::{
     PjrtBuffer, PjrtDevice, PjrtEvent, PjrtExecutable, Topology,
-    at_exit::{self, Compiling},
+    at_exit::{self},
     buffer::{failed, upload},
-    callbacks::{Callbacks, in_callback},
+    callbacks::Callbacks,
+    compile::{compile, load},
     device::list_devices,
     environment,
-    executable::{compile, load},
-    gate::{Closed, Gate},
+    gate::Gate,
     handle::Handle,
     in_flight::{Described, InFlight, Turn},
-    isolate::{self, Isolation},
     key::{self, program_key},
-    plugin::{Plugin, StableHloVersions, Table},
+    owned_client::{Alone, OP_CREATE, Owned, alone},
+    plugin::{Plugin, StableHloVersions},
     quirks::Quirks,
-    value::{OptionValue, Options, check_options, text_of, to_named},
+    table::Table,
+    value::{OptionValue, Options, check_options, to_named},
     wait_limit::WaitLimit,
     xla_flags,
 };
-
-const OP_CREATE: &str = "create client";
 
 /// A client of a plugin: the backend that programs use.
 ///
@@ -298,124 +286,6 @@ pub(crate) struct Shared {
     pub(crate) copies_uploads: AtomicBool,
 }
 
-/// Why a call that had the plugin to itself gave nothing.
-enum Alone {
-    Failed(Error),
-    /// It did not return in time.
-    Late(Duration),
-}
-
-/// Runs `call` on a thread of its own while no other client of the plugin is made or destroyed:
-/// some plugins race then.
-fn alone<T: Send + 'static>(
-    plugin: &'static Plugin,
-    op: &'static str,
-    doing: &'static str,
-    deadline: Duration,
-    call: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T, Alone> {
-    let (gate, started) = (plugin.gate(), Instant::now());
-    let entered = gate
-        .enter(doing, deadline)
-        .map_err(|Closed { doing, waited }| {
-            let message = format!(
-                "{} has been {doing} for more than {} s, and takes no other request meanwhile",
-                plugin.shown(),
-                waited.as_secs_f32()
-            );
-            Alone::Failed(Error::new(ErrorKind::DeadlineExceeded, op, message))
-        })?;
-    let isolation = Isolation {
-        thread: if op == OP_CREATE {
-            "pjrt-open"
-        } else {
-            "pjrt-destroy"
-        },
-        op,
-        plugin: plugin.shown(),
-        deadline: deadline.saturating_sub(started.elapsed()),
-        notice: isolate::first_notice(deadline),
-    };
-    let returned = Arc::new(AtomicBool::new(false));
-    let result = isolate::run(isolation, {
-        let returned = returned.clone();
-        move || {
-            let result = call();
-            returned.store(true, SeqCst);
-            gate.returned();
-            result
-        }
-    });
-    if let Some(result) = result {
-        return result.map_err(Alone::Failed);
-    }
-    entered.give_up(deadline);
-    if returned.load(SeqCst) {
-        // It returned just before it was given up.
-        gate.returned();
-    }
-    Err(Alone::Late(deadline))
-}
-
-/// Compiles for the client's devices, on a thread of its own: what XLA's compiler throws is an
-/// error then.
-///
-/// # Errors
-/// What the compiler says; [`ErrorKind::DeadlineExceeded`] after
-/// [`compile_deadline`](isolate::compile_deadline).
-pub(crate) fn compile_code(
-    client: &Arc<Shared>,
-    op: &'static str,
-    mut code: Vec<u8>,
-    options: Vec<u8>,
-) -> Result<Handle<PJRT_LoadedExecutable>> {
-    // Large programs take minutes, and users know which of theirs do.
-    const NOTICE: Duration = Duration::from_secs(600);
-
-    let deadline = isolate::compile_deadline().map_err(|error| error.on(client.platform_name()))?;
-    let plugin = client.plugin().shown();
-    let isolation = Isolation {
-        thread: "pjrt-compile",
-        op,
-        plugin,
-        deadline,
-        notice: NOTICE,
-    };
-    let held = client.clone();
-    let compiling = Compiling::begin(op).map_err(|error| error.on(client.platform_name()))?;
-    let compiled = isolate::run(isolation, move || {
-        // Until the compiler returns or throws, also if nobody waits for it any longer.
-        isolate::hold(Box::new(compiling));
-        let format = "mlir";
-        let program = PJRT_Program {
-            code: code.as_mut_ptr().cast(),
-            code_size: code.len(),
-            format: format.as_ptr().cast(),
-            format_size: format.len(),
-            ..PJRT_Program::new()
-        };
-        let mut args = PJRT_Client_Compile_Args {
-            client: held.raw(),
-            program: &program,
-            compile_options: options.as_ptr().cast(),
-            compile_options_size: options.len(),
-            ..PJRT_Client_Compile_Args::new()
-        };
-        // SAFETY: the client is alive; program and options live during the call, and the options
-        // have a replica and a partition, without which XLA aborts.
-        unsafe { held.call(op, &mut args) }?;
-        Handle::from_plugin(op, args.executable)
-    });
-    let late = || {
-        let seconds = deadline.as_secs();
-        let message = format!(
-            "{plugin} has not compiled it after {seconds} s, and was left alone; HALITE_COMPILE_DEADLINE=SECONDS gives it longer"
-        );
-        Err(Error::new(ErrorKind::DeadlineExceeded, op, message).on(client.platform_name()))
-    };
-    compiled.unwrap_or_else(late)
-}
-
 impl Shared {
     pub(crate) fn plugin(&self) -> &'static Plugin {
         self.client.plugin
@@ -587,52 +457,6 @@ impl fmt::Debug for Shared {
 }
 
 /// A client that is destroyed when this is dropped.
-struct Owned {
-    plugin: &'static Plugin,
-    client: Handle<PJRT_Client>,
-    /// Whether the thread that makes the client still works on it.
-    in_creation: bool,
-    /// Whether a wait ended at its deadline: destroying the client may wait for the same work.
-    stuck: AtomicBool,
-}
-
-impl Owned {
-    fn platform_name(&self) -> Result<String> {
-        let mut args = PJRT_Client_PlatformName_Args {
-            client: self.client.as_ptr(),
-            ..PJRT_Client_PlatformName_Args::new()
-        };
-        // SAFETY: the client is alive, and so is its name.
-        unsafe {
-            self.plugin.table().call("platform name", &mut args)?;
-            text_of(
-                self.plugin.table().name(),
-                args.platform_name,
-                args.platform_name_size,
-            )
-        }
-    }
-
-    /// Empty where the plugin does not say.
-    fn platform_version(&self) -> Result<String> {
-        let mut args = PJRT_Client_PlatformVersion_Args {
-            client: self.client.as_ptr(),
-            ..PJRT_Client_PlatformVersion_Args::new()
-        };
-        // SAFETY: the client is alive, and so is its version.
-        unsafe {
-            match self.plugin.table().call("platform version", &mut args) {
-                Ok(()) => text_of(
-                    self.plugin.table().name(),
-                    args.platform_version,
-                    args.platform_version_size,
-                ),
-                Err(_) => Ok(String::new()),
-            }
-        }
-    }
-}
-
 /// What tells one version of a plugin from another: its own words, unless they only repeat the
 /// platform's name, and the versions of the interfaces it was built with.
 fn described_version(plugin: &Plugin, name: &str, said: String) -> String {
@@ -651,95 +475,6 @@ fn described_version(plugin: &Plugin, name: &str, said: String) -> String {
         parts.push(format!("StableHLO {major}.{minor}.{patch}"));
     }
     parts.join(", ")
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        const OP: &str = "destroy client";
-        let (plugin, client) = (self.plugin, self.client);
-        let destroy = move || {
-            let mut args = PJRT_Client_Destroy_Args {
-                client: client.as_ptr(),
-                ..PJRT_Client_Destroy_Args::new()
-            };
-            // SAFETY: every handle made by the client held it, so this is the last use.
-            unsafe { plugin.table().free(&mut args) };
-            Ok(())
-        };
-        if self.in_creation {
-            // On the thread that has the plugin to itself.
-            _ = destroy();
-            return;
-        }
-        let destroy = move || match alone(
-            plugin,
-            OP,
-            "destroying a client",
-            plugin.deadline(),
-            destroy,
-        ) {
-            Ok(()) => {}
-            Err(Alone::Failed(error)) => {
-                halite_core::warning!("{error}; the client stays until the process ends")
-            }
-            Err(Alone::Late(waited)) => {
-                halite_core::warning!(
-                    "{OP}: {} has not returned after {} s, and was left alone",
-                    plugin.shown(),
-                    waited.as_secs_f32()
-                );
-            }
-        };
-        if in_callback() || self.stuck.load(Relaxed) {
-            // A callback may run on a thread of this very client, which destroying would wait for.
-            in_background(destroy);
-        } else {
-            destroy();
-        }
-    }
-}
-
-/// Runs `work` on a thread of its own, and lets the process end only after it: ending takes down
-/// what a plugin needs to destroy a client.
-fn in_background(work: impl FnOnce() + Send + 'static) {
-    static WORKING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
-    static DEADLINE: OnceLock<Instant> = OnceLock::new();
-    const PATIENCE: Duration = Duration::from_secs(10);
-
-    extern "C" fn wait() {
-        // One for all that are registered.
-        let deadline = *DEADLINE.get_or_init(|| Instant::now() + PATIENCE);
-        let busy = || {
-            WORKING
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .iter()
-                .any(|thread| !thread.is_finished())
-        };
-        // Not for ever: it may be such a thread, or one that it waits for, that ends the process.
-        while busy() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    // Each time: what was registered last is called first, and plugins register what takes them
-    // down when they are loaded and when they use a thing first. All that this work needs was
-    // registered before it. A second call finds nothing to wait for. If there is no room for it,
-    // the process may end under the thread, as if it were killed. SAFETY: `atexit` is C's own, and
-    // the function lives as long as the program.
-    _ = unsafe { atexit(wait) };
-    let mut working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
-    working.retain(|thread| !thread.is_finished());
-    // A machine that has no thread left keeps the client until it ends.
-    working.extend(
-        thread::Builder::new()
-            .name("pjrt-destroy".into())
-            .spawn(work),
-    );
-}
-
-unsafe extern "C" {
-    fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
 /// Says which options a client was refused with, because plugins name only the first they dislike.

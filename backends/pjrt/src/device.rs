@@ -7,7 +7,7 @@ use halite_pjrt_sys::{client::*, device::*, memory::*};
 
 use crate::{
     handle::Handle,
-    plugin::Table,
+    table::Table,
     value::{OptionValue, Options, from_named, slice_of, text_of},
 };
 

@@ -6,7 +6,7 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::error::*;
 
 use crate::{
-    plugin::Table,
+    table::Table,
     value::{bytes_of, printable},
 };
 

@@ -11,27 +11,22 @@ use std::{
 };
 
 use halite_core::{
-    Arg, CompileOptions, Device, DeviceId, Error, ErrorKind, Executable, FlagValue, HloSharding,
-    Launch, Launched, MemoryKind, Placement, Program, ProgramFacts, ProgramMemory, Result,
-    Shortage, Signature, TensorType,
+    Arg, Device, DeviceId, Error, ErrorKind, Executable, HloSharding, Launch, Launched, MemoryKind,
+    Placement, ProgramMemory, Result, Signature, TensorType,
 };
 use halite_pjrt_sys::{buffer::PJRT_Buffer, event::PJRT_Event, executable::*};
 
 use crate::{
     CompiledProgram, Pjrt, PjrtBuffer,
-    at_exit::Compiling,
     buffer::{Kind, is_shared},
-    client::{Shared, compile_code},
+    client::Shared,
+    compile::of_program,
     device::memory_kind,
-    frame,
     handle::Handle,
-    hostile::{refusal, refusal_of_code},
     in_flight::{Described, Turn},
-    options::{Assignment, encode, with_defaults},
-    program::check_types,
-    scan::facts_of,
+    loaded::Loaded,
+    signature::check_types,
     tiling::tiling_of,
-    value::slice_of,
 };
 
 /// A program on the devices of a plugin's client.
@@ -92,155 +87,8 @@ impl fmt::Debug for PjrtExecutable {
     }
 }
 
-/// Compiles and loads.
-pub(crate) fn compile(
-    client: &Arc<Shared>,
-    program: &Program,
-    options: &CompileOptions,
-) -> Result<PjrtExecutable> {
-    const OP: &str = "compile";
-    let facts = facts_of(program);
-    let devices = devices_for(client, program, &facts, options)
-        .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
-    if facts.layout_modes && !client.quirks().reads_row_major {
-        let (major, minor) = client.plugin().api_version();
-        let message = format!(
-            "`{}` chooses memory layouts of its results, which a plugin of PJRT {major}.{minor} \
-             does not read back row-major; 0.106 and newer do",
-            program.name
-        );
-        return Err(Error::new(ErrorKind::Unsupported, OP, message).on(client.platform_name()));
-    }
-    let options = options_for(client, &facts, options, &devices);
-    let compiled = compile_code(client, OP, program.code.to_vec(), options);
-    let executable = compiled.map_err(|error| of_program(error, OP, &program.name))?;
-    let loaded = Loaded {
-        executable,
-        client: client.clone(),
-    };
-    PjrtExecutable::new(
-        OP,
-        loaded,
-        &program.name,
-        &program.signature,
-        Some(&devices.ids),
-    )
-}
-
-/// The devices for a program, if nothing is found to be wrong with it.
-pub(crate) fn devices_for(
-    client: &Shared,
-    program: &Program,
-    facts: &ProgramFacts,
-    options: &CompileOptions,
-) -> Result<Assignment, String> {
-    let local = (client.devices().iter())
-        .filter(|device| device.is_local())
-        .map(Device::id)
-        .collect();
-    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
-    check_program(program, facts, options)?;
-    assign(
-        program.replicas,
-        program.partitions,
-        &options.devices,
-        local,
-        &known,
-    )
-}
-
-/// The serialized options of a program with these facts.
-pub(crate) fn options_for(
-    client: &Shared,
-    facts: &ProgramFacts,
-    options: &CompileOptions,
-    devices: &Assignment,
-) -> Vec<u8> {
-    let flags = with_defaults(client.quirks(), facts, &options.flags);
-    encode(devices, facts, &flags)
-}
-
-/// Loads what [`Executable::serialize`] returned.
-pub(crate) fn load(
-    client: &Arc<Shared>,
-    serialized: &[u8],
-    name: &Arc<str>,
-    signature: &Signature,
-    options: &CompileOptions,
-) -> Result<PjrtExecutable> {
-    const OP: &str = "load";
-    let platform = client.platform_name();
-    let _compiling = Compiling::begin(OP).map_err(|error| error.on(platform))?;
-    let framed = serialized;
-    let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized)
-        .map_err(|error| error.on(platform))?;
-    check_donated(signature).map_err(|message| client.invalid(OP, message))?;
-    let loaded = deserialize(client, serialized, None)?;
-    let wanted: Vec<u32> = options.devices.iter().map(|id| id.0).collect();
-    if wanted.is_empty()
-        || loaded
-            .devices(OP)?
-            .iter()
-            .map(|id| id.0)
-            .eq(wanted.iter().copied())
-    {
-        let executable = PjrtExecutable::new(OP, loaded, name, signature, None)?;
-        return Ok(PjrtExecutable {
-            serialized: Some(framed.to_vec()),
-            ..executable
-        });
-    }
-    // It knows the devices it was compiled for; others are asked for by options that override its
-    // own.
-    let program = loaded.program(OP)?;
-    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
-    let devices = assign(
-        program.replicas()?,
-        program.partitions()?,
-        &options.devices,
-        Vec::new(),
-        &known,
-    )
-    .map_err(|message| client.invalid(OP, message))?;
-    drop((program, loaded));
-    // The compiler is done: no option depends on the code any more.
-    let facts = ProgramFacts::default();
-    let overriding = options_for(client, &facts, options, &devices);
-    let loaded = deserialize(client, serialized, Some(&overriding))?;
-    let executable = PjrtExecutable::new(OP, loaded, name, signature, Some(&devices.ids))?;
-    Ok(PjrtExecutable {
-        serialized: Some(framed.to_vec()),
-        ..executable
-    })
-}
-
-/// Hands over what a plugin serialized, out of its frame.
-fn deserialize(
-    client: &Arc<Shared>,
-    serialized: &[u8],
-    overriding: Option<&[u8]>,
-) -> Result<Loaded> {
-    const OP: &str = "load";
-    let mut args = PJRT_Executable_DeserializeAndLoad_Args {
-        client: client.raw(),
-        serialized_executable: serialized.as_ptr().cast(),
-        serialized_executable_size: serialized.len(),
-        overridden_serialized_compile_options: overriding
-            .map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()),
-        overridden_serialized_compile_options_size: overriding.map_or(0, <[u8]>::len),
-        ..PJRT_Executable_DeserializeAndLoad_Args::new()
-    };
-    // SAFETY: the client is alive; the bytes live during the call. They are what this build of the
-    // plugin wrote, which the frame says: it reads them without a look.
-    unsafe { client.call(OP, &mut args)? };
-    Ok(Loaded {
-        executable: Handle::from_plugin(OP, args.loaded_executable)?,
-        client: client.clone(),
-    })
-}
-
 impl PjrtExecutable {
-    fn new(
+    pub(crate) fn new(
         op: &'static str,
         loaded: Loaded,
         name: &Arc<str>,
@@ -340,6 +188,14 @@ impl PjrtExecutable {
             results_checked: AtomicBool::new(false),
             client,
         })
+    }
+
+    /// Keeps the bytes that it was loaded from.
+    pub(crate) fn with_serialized(self, serialized: Vec<u8>) -> Self {
+        PjrtExecutable {
+            serialized: Some(serialized),
+            ..self
+        }
     }
 
     /// Why an argument cannot be passed; None if it can. Off the fast path, so that it can afford
@@ -650,314 +506,8 @@ impl Scratch {
     }
 }
 
-/// A loaded executable of the plugin, and its client, which outlives it.
-struct Loaded {
-    executable: Handle<PJRT_LoadedExecutable>,
-    client: Arc<Shared>,
-}
-
-impl Loaded {
-    fn program(&self, op: &'static str) -> Result<CompiledProgram> {
-        let mut args = PJRT_LoadedExecutable_GetExecutable_Args {
-            loaded_executable: self.executable.as_ptr(),
-            ..PJRT_LoadedExecutable_GetExecutable_Args::new()
-        };
-        // SAFETY: the loaded executable is alive; the executable is ours.
-        unsafe { self.client.call(op, &mut args)? };
-        let executable = Handle::from_plugin(op, args.executable)?;
-        Ok(CompiledProgram::new(
-            self.client.plugin(),
-            executable,
-            self.client.platform_name(),
-            Some(self.client.clone()),
-        ))
-    }
-
-    /// The local devices in launch order.
-    fn devices(&self, op: &'static str) -> Result<Vec<DeviceId>> {
-        let mut args = PJRT_LoadedExecutable_AddressableDevices_Args {
-            executable: self.executable.as_ptr(),
-            ..PJRT_LoadedExecutable_AddressableDevices_Args::new()
-        };
-        // SAFETY: the loaded executable is alive, and so is its list.
-        let raw = unsafe {
-            self.client.call(op, &mut args)?;
-            slice_of(
-                self.client.table().name(),
-                args.addressable_devices,
-                args.num_addressable_devices,
-            )?
-        };
-        let id = |device| {
-            self.client
-                .devices()
-                .iter()
-                .find(|known| known.raw() == device)
-                .map(Device::id)
-        };
-        let unknown = || {
-            Error::new(
-                ErrorKind::Internal,
-                op,
-                "the plugin put it on a device that it does not list",
-            )
-        };
-        raw.iter()
-            .map(|device| id(*device).ok_or_else(unknown))
-            .collect()
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        let mut args = PJRT_LoadedExecutable_Destroy_Args {
-            executable: self.executable.as_ptr(),
-            ..PJRT_LoadedExecutable_Destroy_Args::new()
-        };
-        // SAFETY: the executable is ours and not used again; launches that are under way keep what
-        // they need.
-        unsafe { self.client.table().free(&mut args) };
-    }
-}
-
-/// Refuses programs and options that no compiler takes, or that are known to end the process.
-pub(crate) fn check_program(
-    program: &Program,
-    facts: &ProgramFacts,
-    options: &CompileOptions,
-) -> Result<(), String> {
-    if program.partitions == 0 || program.replicas == 0 {
-        let Program {
-            partitions,
-            replicas,
-            ..
-        } = program;
-        return Err(format!(
-            "has {replicas} replicas of {partitions} partitions, at least 1 device must run it"
-        ));
-    }
-    if program
-        .replicas
-        .checked_mul(program.partitions)
-        .is_none_or(|devices| devices > i32::MAX as usize)
-    {
-        return Err("wants more devices than can be numbered".to_owned());
-    }
-    if program.code.is_empty() {
-        return Err("has no code".to_owned());
-    }
-    if facts.shardy && facts.gspmd {
-        return Err(
-            "mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each"
-                .to_owned(),
-        );
-    }
-    let is_wrong = |size: &&usize| **size > 1 && **size != program.partitions;
-    if let Some(size) = facts.mesh_sizes.iter().find(is_wrong) {
-        // libtpu ends the process on some of these.
-        return Err(format!(
-            "has a mesh of {size} devices and {} partitions; a mesh is over all partitions",
-            program.partitions
-        ));
-    }
-    for (name, _) in &options.flags {
-        if name.is_empty() || name.starts_with('-') {
-            return Err(format!(
-                "flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"
-            ));
-        }
-    }
-    if let Some((name, _)) = options
-        .flags
-        .iter()
-        .find(|(name, value)| may_crash_convolutions(name, value))
-        && facts.convolutions
-    {
-        return Err(format!(
-            "flag `{name}` on a program with convolutions can end the process; compile it without this flag"
-        ));
-    }
-    if let Some(reason) = refusal(&program.signature, &options.flags) {
-        return Err(reason);
-    }
-    if program.facts.is_none()
-        && let Some(reason) = refusal_of_code(&program.code)
-    {
-        return Err(reason);
-    }
-    check_donated(&program.signature)
-}
-
-/// Whether this flag hands work to oneDNN, which was seen to end the process on programs with
-/// convolutions.
-fn may_crash_convolutions(name: &str, value: &FlagValue) -> bool {
-    // What is not plainly off may be read as on.
-    let off = match value {
-        FlagValue::Bool(value) => !value,
-        FlagValue::Str(value) => ["", "false", "0"].contains(&&**value),
-        FlagValue::Int(_) | FlagValue::Float(_) => false,
-    };
-    name.starts_with("xla_cpu_") && name.contains("onednn") && !off
-}
-
-fn check_donated(signature: &Signature) -> Result<(), String> {
-    let (donated, inputs) = (&signature.donated, signature.inputs.len());
-    if donated.iter().any(|index| *index >= inputs)
-        || donated.windows(2).any(|pair| pair[0] >= pair[1])
-    {
-        return Err(format!(
-            "donated inputs {donated:?} are not ascending indices of {inputs} inputs"
-        ));
-    }
-    Ok(())
-}
-
-/// The devices for each replica and partition, all known and different. `first` is taken from if
-/// none are given.
-pub(crate) fn assign(
-    replicas: usize,
-    partitions: usize,
-    given: &[DeviceId],
-    first: Vec<DeviceId>,
-    known: &[DeviceId],
-) -> Result<Assignment, String> {
-    let needed = replicas * partitions;
-    let ids = if given.is_empty() {
-        &first[..needed.min(first.len())]
-    } else {
-        given
-    };
-    if ids.len() != needed {
-        let (got, from) = (
-            ids.len(),
-            if given.is_empty() {
-                "there are"
-            } else {
-                "given are"
-            },
-        );
-        return Err(format!(
-            "wants {needed} devices ({replicas} replicas of {partitions} partitions), {from} {got}"
-        ));
-    }
-    for (index, id) in ids.iter().enumerate() {
-        if ids[..index].contains(id) {
-            return Err(format!("device {} is given twice", id.0));
-        }
-        if !known.contains(id) {
-            let known: Vec<_> = known.iter().map(|id| id.0).collect();
-            return Err(format!("no device {}; there are {known:?}", id.0));
-        }
-    }
-    Ok(Assignment {
-        replicas,
-        partitions,
-        ids: ids.iter().map(|id| id.0).collect(),
-    })
-}
-
 fn is_local(client: &Shared, id: u32) -> bool {
     client
         .device("place", DeviceId(id))
         .is_ok_and(Device::is_local)
-}
-
-/// Names the program, and keeps the compiler's text. A text that does not parse is `UNKNOWN` to
-/// XLA, and the caller's.
-pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
-    let kind = match error.kind() {
-        ErrorKind::Internal if op == "compile" && error.message().ends_with("(UNKNOWN)") => {
-            ErrorKind::InvalidArgument
-        }
-        kind => kind,
-    };
-    let named = Error::new(kind, op, format!("`{name}`: {}", error.message()));
-    let named = match shortage(error.message()) {
-        Some(shortage) if kind == ErrorKind::OutOfMemory => named.caused_by(shortage),
-        _ => named,
-    };
-    match error.platform() {
-        Some(platform) => named.on(&Arc::from(platform)),
-        None => named,
-    }
-}
-
-/// By how much a device's memory does not suffice, in libtpu's words:
-/// `required for .. (29.60G) exceeds available HBM (15.75G)`.
-fn shortage(words: &str) -> Option<Shortage> {
-    let (required, available) = words.split_once(" exceeds available ")?;
-    let in_brackets = |text: &str| bytes_of_words(text.split_once('(')?.1.split_once(')')?.0);
-    Some(Shortage {
-        required: in_brackets(&required[required.rfind('(')?..])?,
-        available: in_brackets(available)?,
-    })
-}
-
-/// `29.60G` is in units of 1024 cubed.
-fn bytes_of_words(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" | "B" => 1.0,
-        "K" | "KiB" => 1024.0,
-        "M" | "MiB" => 1024.0 * 1024.0,
-        "G" | "GiB" => 1024.0 * 1024.0 * 1024.0,
-        "T" | "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
-        _ => return None,
-    };
-    Some((digits.parse::<f64>().ok()? * unit) as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A scan of this code would find annotations of both partitioners and a type that is too large.
-    #[test]
-    fn programs_with_facts_are_not_scanned() {
-        let code =
-            "sdy.mesh @m = <[\"x\"=3]>\n{mhlo.sharding = 1} tensor<9223372036854775807x2xi8>";
-        let program = |facts| Program {
-            name: Arc::from("test"),
-            code: Arc::from(code.as_bytes()),
-            signature: Signature::default(),
-            partitions: 1,
-            replicas: 1,
-            facts,
-        };
-        let check = |program: &Program| {
-            check_program(program, &facts_of(program), &CompileOptions::default())
-        };
-        assert_eq!(check(&program(Some(ProgramFacts::default()))), Ok(()));
-        assert!(check(&program(None)).unwrap_err().contains("mixes `sdy`"));
-    }
-
-    #[test]
-    fn memory_shortage_of_libtpu_is_parsed() {
-        let words = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (29.50G) \
-                     exceeds available HBM (15.75G). HLO module: jit_step.";
-        let gib = |gib: f64| (gib * f64::from(1 << 30)) as u64;
-        assert_eq!(
-            shortage(words),
-            Some(Shortage {
-                required: gib(29.5),
-                available: gib(15.75)
-            })
-        );
-        let error = Error::new(ErrorKind::OutOfMemory, "compile", words);
-        assert_eq!(
-            of_program(error, "compile", "step")
-                .shortage()
-                .unwrap()
-                .required,
-            gib(29.5)
-        );
-        for words in [
-            "",
-            "(1G) exceeds available HBM",
-            "a lot exceeds available (2G)",
-            "(1G) exceeds available (2X)",
-        ] {
-            assert_eq!(shortage(words), None, "{words}");
-        }
-    }
 }

@@ -8,10 +8,11 @@ use halite_core::ProgramFacts;
 use prost::Message;
 
 use crate::{
-    collectives::{self, Collectives, Computations, ModuleWithConfig},
-    frame, options,
-    program::Border,
-    scan,
+    collectives::{self, Collectives},
+    frame,
+    hlo::{Computations, ModuleWithConfig},
+    options, scan,
+    signature::Border,
 };
 
 /// The optimized program that a plugin returns: its types and its collectives.

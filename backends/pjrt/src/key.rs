@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     PjrtDevice, Plugin,
     client::Shared,
-    executable::{devices_for, options_for},
+    compile::{devices_for, options_for},
     quirks::Quirks,
     scan::{facts_of, without_locations},
     value::Options,

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use halite_core::{DType, Error, ErrorKind, ProgramMemory, Result, Signature, TensorType};
+use halite_core::{Error, ErrorKind, ProgramMemory, Result, TensorType};
 use halite_pjrt_sys::{
     Call, base::PJRT_NamedValue, buffer::PJRT_Buffer_Type, error::PJRT_Error, executable::*,
     extension::*,
@@ -14,11 +14,14 @@ use crate::{
     OptionValue,
     buffer::dtype_of,
     client::Shared,
-    collectives::{Collectives, Computations, ModuleWithConfig},
+    collectives::Collectives,
     frame,
     handle::Handle,
+    hlo::{Computations, ModuleWithConfig},
     isolate::Boundary,
-    plugin::{Plugin, Table},
+    plugin::Plugin,
+    signature::Border,
+    table::{ExtensionTable, Table},
     value::{MOST_CODE, bytes_of, code_of, from_named, not_believed, slice_of, text_of},
 };
 
@@ -430,7 +433,7 @@ impl CompiledProgram {
     /// # Safety
     ///
     /// * The entry of `X` at `offset` takes these arguments, and they are valid for it.
-    unsafe fn call_extension<X: crate::plugin::ExtensionTable, A>(
+    unsafe fn call_extension<X: ExtensionTable, A>(
         &self,
         op: &'static str,
         offset: usize,
@@ -480,83 +483,6 @@ impl Drop for CompiledProgram {
     }
 }
 
-/// What a compiled program takes and gives. None is a type that halite has no name for.
-#[derive(Debug)]
-pub(crate) struct Border {
-    pub(crate) inputs: Vec<Option<TensorType>>,
-    pub(crate) outputs: Vec<Option<TensorType>>,
-    pub(crate) donated: Vec<usize>,
-}
-
-impl Border {
-    /// Reads it from an optimized program in `format`; `None` for an unknown format or other bytes.
-    pub(crate) fn decode(format: &str, bytes: &[u8]) -> Option<Self> {
-        let module = match format {
-            "hlo_with_config" => HloModuleWithConfig::decode(bytes).ok()?.hlo_module?,
-            "hlo" => HloModule::decode(bytes).ok()?,
-            _ => return None,
-        };
-        let shape = module.host_program_shape?;
-        let aliased = module
-            .input_output_alias
-            .map_or(Vec::new(), |alias| alias.entries);
-        let donors = module
-            .buffer_donor
-            .map_or(Vec::new(), |donor| donor.entries);
-        let donated = aliased
-            .iter()
-            .map(|entry| entry.parameter_number)
-            .chain(donors.iter().map(|entry| entry.parameter_number));
-        Some(Border {
-            inputs: shape.parameters.iter().map(Shape::tensor_type).collect(),
-            outputs: match shape.result {
-                Some(result) if result.element_type == Shape::TUPLE => {
-                    result.tuple_shapes.iter().map(Shape::tensor_type).collect()
-                }
-                Some(result) => vec![result.tensor_type()],
-                None => Vec::new(),
-            },
-            donated: donated
-                .filter_map(|number| usize::try_from(number).ok())
-                .collect(),
-        })
-    }
-
-    /// Plugins read whatever bytes they are given as what the program wants, so that a signature
-    /// that differs from the program would give wrong numbers without a word.
-    pub(crate) fn check(&self, signature: &Signature) -> Result<(), String> {
-        check_types("argument", &self.inputs, &signature.inputs)?;
-        check_types("result", &self.outputs, &signature.outputs)
-    }
-}
-
-/// Whether a program's types are those of its signature.
-pub(crate) fn check_types(
-    what: &str,
-    real: &[Option<TensorType>],
-    said: &[TensorType],
-) -> Result<(), String> {
-    if real.len() != said.len() {
-        return Err(format!(
-            "the program has {} {what}s, its signature says {}",
-            real.len(),
-            said.len()
-        ));
-    }
-    for (index, (real, said)) in real.iter().zip(said).enumerate() {
-        if real.as_ref() != Some(said) {
-            let real = real.as_ref().map_or(
-                "of a type that halite does not have".to_owned(),
-                TensorType::to_string,
-            );
-            return Err(format!(
-                "{what} {index} of the program is {real} on each device, its signature says {said}"
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// # Safety
 ///
 /// * `starts` and `sizes` have `count` entries, which are texts that are alive.
@@ -592,117 +518,4 @@ unsafe fn strings(
         .into_iter()
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .collect())
-}
-
-/// `HloModuleProtoWithConfig`.
-#[derive(Clone, PartialEq, Message)]
-struct HloModuleWithConfig {
-    #[prost(message, optional, tag = "1")]
-    hlo_module: Option<HloModule>,
-}
-
-/// The few fields of `HloModuleProto` that say what stands on the border. The computations are
-/// skipped.
-#[derive(Clone, PartialEq, Message)]
-struct HloModule {
-    #[prost(message, optional, tag = "4")]
-    host_program_shape: Option<ProgramShape>,
-    #[prost(message, optional, tag = "8")]
-    input_output_alias: Option<Aliases>,
-    #[prost(message, optional, tag = "18")]
-    buffer_donor: Option<Donors>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ProgramShape {
-    #[prost(message, repeated, tag = "1")]
-    parameters: Vec<Shape>,
-    #[prost(message, optional, tag = "2")]
-    result: Option<Shape>,
-}
-
-/// `ShapeProto`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Shape {
-    #[prost(int32, tag = "2")]
-    pub(crate) element_type: i32,
-    #[prost(int64, repeated, tag = "3")]
-    pub(crate) dimensions: Vec<i64>,
-    #[prost(message, repeated, tag = "4")]
-    pub(crate) tuple_shapes: Vec<Shape>,
-    #[prost(bool, repeated, tag = "6")]
-    pub(crate) is_dynamic_dimension: Vec<bool>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Aliases {
-    #[prost(message, repeated, tag = "1")]
-    entries: Vec<Alias>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Alias {
-    #[prost(int64, tag = "2")]
-    parameter_number: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Donors {
-    #[prost(message, repeated, tag = "1")]
-    entries: Vec<Donor>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Donor {
-    #[prost(int64, tag = "1")]
-    parameter_number: i64,
-}
-
-impl Shape {
-    /// `PrimitiveType::TUPLE`.
-    const TUPLE: i32 = 13;
-
-    /// Bytes of its elements, of all if it is a tuple; 0 of types that halite has no name for.
-    pub(crate) fn bytes(&self) -> u64 {
-        let one = self
-            .tensor_type()
-            .map_or(0, |ty| ty.checked_bytes().unwrap_or(usize::MAX) as u64);
-        self.tuple_shapes
-            .iter()
-            .map(Shape::bytes)
-            .fold(one, u64::saturating_add)
-    }
-
-    pub(crate) fn is_bool_scalar(&self) -> bool {
-        self.element_type == 1 && self.dimensions.is_empty()
-    }
-
-    fn tensor_type(&self) -> Option<TensorType> {
-        // `PrimitiveType`, whose numbers are not those of `PJRT_Buffer_Type`.
-        let dtype = match self.element_type {
-            1 => DType::Bool,
-            2 => DType::S8,
-            3 => DType::S16,
-            4 => DType::S32,
-            5 => DType::S64,
-            6 => DType::U8,
-            7 => DType::U16,
-            8 => DType::U32,
-            9 => DType::U64,
-            10 => DType::F16,
-            11 => DType::F32,
-            12 => DType::F64,
-            16 => DType::Bf16,
-            _ => return None,
-        };
-        if self.is_dynamic_dimension.contains(&true) {
-            return None;
-        }
-        let dims: Option<Vec<usize>> = self
-            .dimensions
-            .iter()
-            .map(|&dim| usize::try_from(dim).ok())
-            .collect();
-        Some(TensorType::new(dtype, dims?))
-    }
 }

@@ -9,9 +9,10 @@ use halite_pjrt_sys::{Call, client::*, error::PJRT_Error, executable::*, topolog
 use crate::{
     CompiledProgram, DeviceDescription, OptionValue, Options, Plugin,
     at_exit::Compiling,
+    check::{assign, check_program},
     client::Shared,
+    compile::of_program,
     device::describe,
-    executable::{assign, check_program, of_program},
     handle::Handle,
     options::{encode, with_defaults},
     quirks::Quirks,
@@ -296,7 +297,7 @@ impl Topology {
 
     /// # Safety
     ///
-    /// * As for [`Table::call`](crate::plugin::Table::call).
+    /// * As for [`Table::call`](crate::table::Table::call).
     unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
         &self,
         op: &'static str,

@@ -1,0 +1,172 @@
+//! Checks of programs and options before a compiler sees them.
+
+use halite_core::{CompileOptions, DeviceId, FlagValue, Program, ProgramFacts, Signature};
+
+use crate::{
+    hostile::{refusal, refusal_of_code},
+    options::Assignment,
+};
+
+/// Refuses programs and options that no compiler takes, or that are known to end the process.
+pub(crate) fn check_program(
+    program: &Program,
+    facts: &ProgramFacts,
+    options: &CompileOptions,
+) -> Result<(), String> {
+    if program.partitions == 0 || program.replicas == 0 {
+        let Program {
+            partitions,
+            replicas,
+            ..
+        } = program;
+        return Err(format!(
+            "has {replicas} replicas of {partitions} partitions, at least 1 device must run it"
+        ));
+    }
+    if program
+        .replicas
+        .checked_mul(program.partitions)
+        .is_none_or(|devices| devices > i32::MAX as usize)
+    {
+        return Err("wants more devices than can be numbered".to_owned());
+    }
+    if program.code.is_empty() {
+        return Err("has no code".to_owned());
+    }
+    if facts.shardy && facts.gspmd {
+        return Err(
+            "mixes `sdy` and `mhlo.sharding` annotations; the partitioners take one kind each"
+                .to_owned(),
+        );
+    }
+    let is_wrong = |size: &&usize| **size > 1 && **size != program.partitions;
+    if let Some(size) = facts.mesh_sizes.iter().find(is_wrong) {
+        // libtpu ends the process on some of these.
+        return Err(format!(
+            "has a mesh of {size} devices and {} partitions; a mesh is over all partitions",
+            program.partitions
+        ));
+    }
+    for (name, _) in &options.flags {
+        if name.is_empty() || name.starts_with('-') {
+            return Err(format!(
+                "flag `{name}`: write the name without leading dashes, such as `xla_dump_to`"
+            ));
+        }
+    }
+    if let Some((name, _)) = options
+        .flags
+        .iter()
+        .find(|(name, value)| may_crash_convolutions(name, value))
+        && facts.convolutions
+    {
+        return Err(format!(
+            "flag `{name}` on a program with convolutions can end the process; compile it without this flag"
+        ));
+    }
+    if let Some(reason) = refusal(&program.signature, &options.flags) {
+        return Err(reason);
+    }
+    if program.facts.is_none()
+        && let Some(reason) = refusal_of_code(&program.code)
+    {
+        return Err(reason);
+    }
+    check_donated(&program.signature)
+}
+
+/// Whether this flag hands work to oneDNN, which was seen to end the process on programs with
+/// convolutions.
+fn may_crash_convolutions(name: &str, value: &FlagValue) -> bool {
+    // What is not plainly off may be read as on.
+    let off = match value {
+        FlagValue::Bool(value) => !value,
+        FlagValue::Str(value) => ["", "false", "0"].contains(&&**value),
+        FlagValue::Int(_) | FlagValue::Float(_) => false,
+    };
+    name.starts_with("xla_cpu_") && name.contains("onednn") && !off
+}
+
+pub(crate) fn check_donated(signature: &Signature) -> Result<(), String> {
+    let (donated, inputs) = (&signature.donated, signature.inputs.len());
+    if donated.iter().any(|index| *index >= inputs)
+        || donated.windows(2).any(|pair| pair[0] >= pair[1])
+    {
+        return Err(format!(
+            "donated inputs {donated:?} are not ascending indices of {inputs} inputs"
+        ));
+    }
+    Ok(())
+}
+
+/// The devices for each replica and partition, all known and different. `first` is taken from if
+/// none are given.
+pub(crate) fn assign(
+    replicas: usize,
+    partitions: usize,
+    given: &[DeviceId],
+    first: Vec<DeviceId>,
+    known: &[DeviceId],
+) -> Result<Assignment, String> {
+    let needed = replicas * partitions;
+    let ids = if given.is_empty() {
+        &first[..needed.min(first.len())]
+    } else {
+        given
+    };
+    if ids.len() != needed {
+        let (got, from) = (
+            ids.len(),
+            if given.is_empty() {
+                "there are"
+            } else {
+                "given are"
+            },
+        );
+        return Err(format!(
+            "wants {needed} devices ({replicas} replicas of {partitions} partitions), {from} {got}"
+        ));
+    }
+    for (index, id) in ids.iter().enumerate() {
+        if ids[..index].contains(id) {
+            return Err(format!("device {} is given twice", id.0));
+        }
+        if !known.contains(id) {
+            let known: Vec<_> = known.iter().map(|id| id.0).collect();
+            return Err(format!("no device {}; there are {known:?}", id.0));
+        }
+    }
+    Ok(Assignment {
+        replicas,
+        partitions,
+        ids: ids.iter().map(|id| id.0).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::scan::facts_of;
+
+    /// A scan of this code would find annotations of both partitioners and a type that is too large.
+    #[test]
+    fn programs_with_facts_are_not_scanned() {
+        let code =
+            "sdy.mesh @m = <[\"x\"=3]>\n{mhlo.sharding = 1} tensor<9223372036854775807x2xi8>";
+        let program = |facts| Program {
+            name: Arc::from("test"),
+            code: Arc::from(code.as_bytes()),
+            signature: Signature::default(),
+            partitions: 1,
+            replicas: 1,
+            facts,
+        };
+        let check = |program: &Program| {
+            check_program(program, &facts_of(program), &CompileOptions::default())
+        };
+        assert_eq!(check(&program(Some(ProgramFacts::default()))), Ok(()));
+        assert!(check(&program(None)).unwrap_err().contains("mixes `sdy`"));
+    }
+}

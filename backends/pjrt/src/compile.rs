@@ -1,0 +1,301 @@
+//! Compiling programs for the devices of a client, and loading serialized ones.
+
+use std::{sync::Arc, time::Duration};
+
+use halite_core::{
+    CompileOptions, Device, Error, ErrorKind, Program, ProgramFacts, Result, Shortage, Signature,
+};
+use halite_pjrt_sys::executable::*;
+
+use crate::{
+    PjrtExecutable,
+    at_exit::Compiling,
+    check::{assign, check_donated, check_program},
+    client::Shared,
+    frame,
+    handle::Handle,
+    isolate::{self, Isolation},
+    loaded::Loaded,
+    options::{Assignment, encode, with_defaults},
+    scan::facts_of,
+};
+
+/// Compiles and loads.
+pub(crate) fn compile(
+    client: &Arc<Shared>,
+    program: &Program,
+    options: &CompileOptions,
+) -> Result<PjrtExecutable> {
+    const OP: &str = "compile";
+    let facts = facts_of(program);
+    let devices = devices_for(client, program, &facts, options)
+        .map_err(|message| client.invalid(OP, format!("`{}`: {message}", program.name)))?;
+    if facts.layout_modes && !client.quirks().reads_row_major {
+        let (major, minor) = client.plugin().api_version();
+        let message = format!(
+            "`{}` chooses memory layouts of its results, which a plugin of PJRT {major}.{minor} \
+             does not read back row-major; 0.106 and newer do",
+            program.name
+        );
+        return Err(Error::new(ErrorKind::Unsupported, OP, message).on(client.platform_name()));
+    }
+    let options = options_for(client, &facts, options, &devices);
+    let compiled = compile_code(client, OP, program.code.to_vec(), options);
+    let executable = compiled.map_err(|error| of_program(error, OP, &program.name))?;
+    let loaded = Loaded {
+        executable,
+        client: client.clone(),
+    };
+    PjrtExecutable::new(
+        OP,
+        loaded,
+        &program.name,
+        &program.signature,
+        Some(&devices.ids),
+    )
+}
+
+/// The devices for a program, if nothing is found to be wrong with it.
+pub(crate) fn devices_for(
+    client: &Shared,
+    program: &Program,
+    facts: &ProgramFacts,
+    options: &CompileOptions,
+) -> Result<Assignment, String> {
+    let local = (client.devices().iter())
+        .filter(|device| device.is_local())
+        .map(Device::id)
+        .collect();
+    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
+    check_program(program, facts, options)?;
+    assign(
+        program.replicas,
+        program.partitions,
+        &options.devices,
+        local,
+        &known,
+    )
+}
+
+/// The serialized options of a program with these facts.
+pub(crate) fn options_for(
+    client: &Shared,
+    facts: &ProgramFacts,
+    options: &CompileOptions,
+    devices: &Assignment,
+) -> Vec<u8> {
+    let flags = with_defaults(client.quirks(), facts, &options.flags);
+    encode(devices, facts, &flags)
+}
+
+/// Loads what [`Executable::serialize`] returned.
+pub(crate) fn load(
+    client: &Arc<Shared>,
+    serialized: &[u8],
+    name: &Arc<str>,
+    signature: &Signature,
+    options: &CompileOptions,
+) -> Result<PjrtExecutable> {
+    const OP: &str = "load";
+    let platform = client.platform_name();
+    let _compiling = Compiling::begin(OP).map_err(|error| error.on(platform))?;
+    let framed = serialized;
+    let serialized = frame::unwrap(OP, &client.plugin().identity(platform), serialized)
+        .map_err(|error| error.on(platform))?;
+    check_donated(signature).map_err(|message| client.invalid(OP, message))?;
+    let loaded = deserialize(client, serialized, None)?;
+    let wanted: Vec<u32> = options.devices.iter().map(|id| id.0).collect();
+    if wanted.is_empty()
+        || loaded
+            .devices(OP)?
+            .iter()
+            .map(|id| id.0)
+            .eq(wanted.iter().copied())
+    {
+        let executable = PjrtExecutable::new(OP, loaded, name, signature, None)?;
+        return Ok(executable.with_serialized(framed.to_vec()));
+    }
+    // It knows the devices it was compiled for; others are asked for by options that override its
+    // own.
+    let program = loaded.program(OP)?;
+    let known: Vec<_> = client.devices().iter().map(Device::id).collect();
+    let devices = assign(
+        program.replicas()?,
+        program.partitions()?,
+        &options.devices,
+        Vec::new(),
+        &known,
+    )
+    .map_err(|message| client.invalid(OP, message))?;
+    drop((program, loaded));
+    // The compiler is done: no option depends on the code any more.
+    let facts = ProgramFacts::default();
+    let overriding = options_for(client, &facts, options, &devices);
+    let loaded = deserialize(client, serialized, Some(&overriding))?;
+    let executable = PjrtExecutable::new(OP, loaded, name, signature, Some(&devices.ids))?;
+    Ok(executable.with_serialized(framed.to_vec()))
+}
+
+/// Hands over what a plugin serialized, out of its frame.
+fn deserialize(
+    client: &Arc<Shared>,
+    serialized: &[u8],
+    overriding: Option<&[u8]>,
+) -> Result<Loaded> {
+    const OP: &str = "load";
+    let mut args = PJRT_Executable_DeserializeAndLoad_Args {
+        client: client.raw(),
+        serialized_executable: serialized.as_ptr().cast(),
+        serialized_executable_size: serialized.len(),
+        overridden_serialized_compile_options: overriding
+            .map_or(std::ptr::null(), |bytes| bytes.as_ptr().cast()),
+        overridden_serialized_compile_options_size: overriding.map_or(0, <[u8]>::len),
+        ..PJRT_Executable_DeserializeAndLoad_Args::new()
+    };
+    // SAFETY: the client is alive; the bytes live during the call. They are what this build of the
+    // plugin wrote, which the frame says: it reads them without a look.
+    unsafe { client.call(OP, &mut args)? };
+    Ok(Loaded {
+        executable: Handle::from_plugin(OP, args.loaded_executable)?,
+        client: client.clone(),
+    })
+}
+
+/// Compiles for the client's devices, on a thread of its own: what XLA's compiler throws is an
+/// error then.
+///
+/// # Errors
+/// What the compiler says; [`ErrorKind::DeadlineExceeded`] after
+/// [`compile_deadline`](isolate::compile_deadline).
+pub(crate) fn compile_code(
+    client: &Arc<Shared>,
+    op: &'static str,
+    mut code: Vec<u8>,
+    options: Vec<u8>,
+) -> Result<Handle<PJRT_LoadedExecutable>> {
+    // Large programs take minutes, and users know which of theirs do.
+    const NOTICE: Duration = Duration::from_secs(600);
+
+    let deadline = isolate::compile_deadline().map_err(|error| error.on(client.platform_name()))?;
+    let plugin = client.plugin().shown();
+    let isolation = Isolation {
+        thread: "pjrt-compile",
+        op,
+        plugin,
+        deadline,
+        notice: NOTICE,
+    };
+    let held = client.clone();
+    let compiling = Compiling::begin(op).map_err(|error| error.on(client.platform_name()))?;
+    let compiled = isolate::run(isolation, move || {
+        // Until the compiler returns or throws, also if nobody waits for it any longer.
+        isolate::hold(Box::new(compiling));
+        let format = "mlir";
+        let program = PJRT_Program {
+            code: code.as_mut_ptr().cast(),
+            code_size: code.len(),
+            format: format.as_ptr().cast(),
+            format_size: format.len(),
+            ..PJRT_Program::new()
+        };
+        let mut args = PJRT_Client_Compile_Args {
+            client: held.raw(),
+            program: &program,
+            compile_options: options.as_ptr().cast(),
+            compile_options_size: options.len(),
+            ..PJRT_Client_Compile_Args::new()
+        };
+        // SAFETY: the client is alive; program and options live during the call, and the options
+        // have a replica and a partition, without which XLA aborts.
+        unsafe { held.call(op, &mut args) }?;
+        Handle::from_plugin(op, args.executable)
+    });
+    let late = || {
+        let seconds = deadline.as_secs();
+        let message = format!(
+            "{plugin} has not compiled it after {seconds} s, and was left alone; HALITE_COMPILE_DEADLINE=SECONDS gives it longer"
+        );
+        Err(Error::new(ErrorKind::DeadlineExceeded, op, message).on(client.platform_name()))
+    };
+    compiled.unwrap_or_else(late)
+}
+
+/// Names the program, and keeps the compiler's text. A text that does not parse is `UNKNOWN` to
+/// XLA, and the caller's.
+pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
+    let kind = match error.kind() {
+        ErrorKind::Internal if op == "compile" && error.message().ends_with("(UNKNOWN)") => {
+            ErrorKind::InvalidArgument
+        }
+        kind => kind,
+    };
+    let named = Error::new(kind, op, format!("`{name}`: {}", error.message()));
+    let named = match shortage(error.message()) {
+        Some(shortage) if kind == ErrorKind::OutOfMemory => named.caused_by(shortage),
+        _ => named,
+    };
+    match error.platform() {
+        Some(platform) => named.on(&Arc::from(platform)),
+        None => named,
+    }
+}
+
+/// By how much a device's memory does not suffice, in libtpu's words:
+/// `required for .. (29.60G) exceeds available HBM (15.75G)`.
+fn shortage(words: &str) -> Option<Shortage> {
+    let (required, available) = words.split_once(" exceeds available ")?;
+    let in_brackets = |text: &str| bytes_of_words(text.split_once('(')?.1.split_once(')')?.0);
+    Some(Shortage {
+        required: in_brackets(&required[required.rfind('(')?..])?,
+        available: in_brackets(available)?,
+    })
+}
+
+/// `29.60G` is in units of 1024 cubed.
+fn bytes_of_words(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "B" => 1.0,
+        "K" | "KiB" => 1024.0,
+        "M" | "MiB" => 1024.0 * 1024.0,
+        "G" | "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "T" | "TiB" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some((digits.parse::<f64>().ok()? * unit) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_shortage_of_libtpu_is_parsed() {
+        let words = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (29.50G) \
+                     exceeds available HBM (15.75G). HLO module: jit_step.";
+        let gib = |gib: f64| (gib * f64::from(1 << 30)) as u64;
+        assert_eq!(
+            shortage(words),
+            Some(Shortage {
+                required: gib(29.5),
+                available: gib(15.75)
+            })
+        );
+        let error = Error::new(ErrorKind::OutOfMemory, "compile", words);
+        assert_eq!(
+            of_program(error, "compile", "step")
+                .shortage()
+                .unwrap()
+                .required,
+            gib(29.5)
+        );
+        for words in [
+            "",
+            "(1G) exceeds available HBM",
+            "a lot exceeds available (2G)",
+            "(1G) exceeds available (2X)",
+        ] {
+            assert_eq!(shortage(words), None, "{words}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The plugin's client object: its creation and destruction, one at a time for each plugin.
+
+use std::{
+    ffi::c_int,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{
+            AtomicBool,
+            Ordering::{Relaxed, SeqCst},
+        },
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_pjrt_sys::client::*;
+
+use crate::{
+    callbacks::in_callback,
+    gate::Closed,
+    handle::Handle,
+    isolate::{self, Isolation},
+    plugin::Plugin,
+    value::text_of,
+};
+
+pub(crate) const OP_CREATE: &str = "create client";
+
+/// A client object, destroyed on drop.
+pub(crate) struct Owned {
+    pub(crate) plugin: &'static Plugin,
+    pub(crate) client: Handle<PJRT_Client>,
+    /// Whether the thread that makes the client still works on it.
+    pub(crate) in_creation: bool,
+    /// Whether a wait ended at its deadline: destroying the client may wait for the same work.
+    pub(crate) stuck: AtomicBool,
+}
+
+impl Owned {
+    pub(crate) fn platform_name(&self) -> Result<String> {
+        let mut args = PJRT_Client_PlatformName_Args {
+            client: self.client.as_ptr(),
+            ..PJRT_Client_PlatformName_Args::new()
+        };
+        // SAFETY: the client is alive, and so is its name.
+        unsafe {
+            self.plugin.table().call("platform name", &mut args)?;
+            text_of(
+                self.plugin.table().name(),
+                args.platform_name,
+                args.platform_name_size,
+            )
+        }
+    }
+
+    /// Empty where the plugin does not say.
+    pub(crate) fn platform_version(&self) -> Result<String> {
+        let mut args = PJRT_Client_PlatformVersion_Args {
+            client: self.client.as_ptr(),
+            ..PJRT_Client_PlatformVersion_Args::new()
+        };
+        // SAFETY: the client is alive, and so is its version.
+        unsafe {
+            match self.plugin.table().call("platform version", &mut args) {
+                Ok(()) => text_of(
+                    self.plugin.table().name(),
+                    args.platform_version,
+                    args.platform_version_size,
+                ),
+                Err(_) => Ok(String::new()),
+            }
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        const OP: &str = "destroy client";
+        let (plugin, client) = (self.plugin, self.client);
+        let destroy = move || {
+            let mut args = PJRT_Client_Destroy_Args {
+                client: client.as_ptr(),
+                ..PJRT_Client_Destroy_Args::new()
+            };
+            // SAFETY: every handle made by the client held it, so this is the last use.
+            unsafe { plugin.table().free(&mut args) };
+            Ok(())
+        };
+        if self.in_creation {
+            // On the thread that has the plugin to itself.
+            _ = destroy();
+            return;
+        }
+        let destroy = move || match alone(
+            plugin,
+            OP,
+            "destroying a client",
+            plugin.deadline(),
+            destroy,
+        ) {
+            Ok(()) => {}
+            Err(Alone::Failed(error)) => {
+                halite_core::warning!("{error}; the client stays until the process ends")
+            }
+            Err(Alone::Late(waited)) => {
+                halite_core::warning!(
+                    "{OP}: {} has not returned after {} s, and was left alone",
+                    plugin.shown(),
+                    waited.as_secs_f32()
+                );
+            }
+        };
+        if in_callback() || self.stuck.load(Relaxed) {
+            // A callback may run on a thread of this very client, which destroying would wait for.
+            in_background(destroy);
+        } else {
+            destroy();
+        }
+    }
+}
+
+/// Runs `work` on a thread of its own, and lets the process end only after it: ending takes down
+/// what a plugin needs to destroy a client.
+fn in_background(work: impl FnOnce() + Send + 'static) {
+    static WORKING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
+    static DEADLINE: OnceLock<Instant> = OnceLock::new();
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    extern "C" fn wait() {
+        // One for all that are registered.
+        let deadline = *DEADLINE.get_or_init(|| Instant::now() + PATIENCE);
+        let busy = || {
+            WORKING
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .iter()
+                .any(|thread| !thread.is_finished())
+        };
+        // Not for ever: it may be such a thread, or one that it waits for, that ends the process.
+        while busy() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    // Each time: what was registered last is called first, and plugins register what takes them
+    // down when they are loaded and when they use a thing first. All that this work needs was
+    // registered before it. A second call finds nothing to wait for. If there is no room for it,
+    // the process may end under the thread, as if it were killed. SAFETY: `atexit` is C's own, and
+    // the function lives as long as the program.
+    _ = unsafe { atexit(wait) };
+    let mut working = WORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    working.retain(|thread| !thread.is_finished());
+    // A machine that has no thread left keeps the client until it ends.
+    working.extend(
+        thread::Builder::new()
+            .name("pjrt-destroy".into())
+            .spawn(work),
+    );
+}
+
+unsafe extern "C" {
+    fn atexit(callback: extern "C" fn()) -> c_int;
+}
+
+/// Why a call that had the plugin to itself gave nothing.
+pub(crate) enum Alone {
+    Failed(Error),
+    /// It did not return in time.
+    Late(Duration),
+}
+
+/// Runs `call` on a thread of its own while no other client of the plugin is made or destroyed:
+/// some plugins race then.
+pub(crate) fn alone<T: Send + 'static>(
+    plugin: &'static Plugin,
+    op: &'static str,
+    doing: &'static str,
+    deadline: Duration,
+    call: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T, Alone> {
+    let (gate, started) = (plugin.gate(), Instant::now());
+    let entered = gate
+        .enter(doing, deadline)
+        .map_err(|Closed { doing, waited }| {
+            let message = format!(
+                "{} has been {doing} for more than {} s, and takes no other request meanwhile",
+                plugin.shown(),
+                waited.as_secs_f32()
+            );
+            Alone::Failed(Error::new(ErrorKind::DeadlineExceeded, op, message))
+        })?;
+    let isolation = Isolation {
+        thread: if op == OP_CREATE {
+            "pjrt-open"
+        } else {
+            "pjrt-destroy"
+        },
+        op,
+        plugin: plugin.shown(),
+        deadline: deadline.saturating_sub(started.elapsed()),
+        notice: isolate::first_notice(deadline),
+    };
+    let returned = Arc::new(AtomicBool::new(false));
+    let result = isolate::run(isolation, {
+        let returned = returned.clone();
+        move || {
+            let result = call();
+            returned.store(true, SeqCst);
+            gate.returned();
+            result
+        }
+    });
+    if let Some(result) = result {
+        return result.map_err(Alone::Failed);
+    }
+    entered.give_up(deadline);
+    if returned.load(SeqCst) {
+        // It returned just before it was given up.
+        gate.returned();
+    }
+    Err(Alone::Late(deadline))
+}

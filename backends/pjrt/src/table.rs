@@ -1,0 +1,363 @@
+//! The table of functions of a plugin, its extensions, and calls of them.
+
+use std::{
+    ffi::c_int,
+    path::{Path, PathBuf},
+    ptr::NonNull,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use halite_core::{Error, ErrorKind, Result};
+use halite_pjrt_sys::{
+    API_MINOR, Call, GET_PJRT_API, GetPjrtApi, PJRT_Api,
+    base::*,
+    buffer::*,
+    client::*,
+    device::*,
+    error::*,
+    event::*,
+    executable::*,
+    extension::{
+        PJRT_FFI_Extension, PJRT_Layouts_Extension, PJRT_Profiler_Extension,
+        PJRT_Shardings_Extension,
+    },
+};
+
+use crate::{
+    call_times::CallTimes,
+    isolate::Boundary,
+    plugin::{OLDEST_MINOR, OP},
+    value::{Options, from_named},
+};
+
+/// Libraries whose constructors are running, in the order of their loads.
+pub(crate) static IN_LOADER: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// The functions of a plugin, each read only if the table is long enough to have it.
+pub(crate) struct Table {
+    start: NonNull<PJRT_Api>,
+    size: usize,
+    pub(crate) version: (i32, i32),
+    /// For errors: the file's name.
+    name: Arc<str>,
+    pub(crate) times: CallTimes,
+}
+
+// SAFETY: the table is constant after the plugin is initialised, which happens before a `Plugin` is
+// handed out.
+unsafe impl Send for Table {}
+// SAFETY: as above; that its functions can be called from any thread is how JAX uses every plugin.
+unsafe impl Sync for Table {}
+
+impl Table {
+    pub(crate) fn of_library(path: &Path) -> Result<Table> {
+        let shown = path.display();
+        let in_loader = || IN_LOADER.lock().unwrap_or_else(PoisonError::into_inner);
+        in_loader().push(path.to_owned());
+        let opened = open(path);
+        in_loader().retain(|other| other != path);
+        let library = opened.map_err(|error| {
+            let message = format!("{shown} cannot be loaded; install the library it lacks, or fetch it again if it is damaged");
+            // The loader's own words stand one level deeper.
+            let words = std::error::Error::source(&error).unwrap_or(&error).to_string();
+            Error::new(ErrorKind::Unavailable, OP, message).caused_by(words)
+        })?;
+        // SAFETY: the symbol has this type in every plugin.
+        let get = unsafe { library.get::<GetPjrtApi>(GET_PJRT_API) }.map(|symbol| *symbol).map_err(|_| {
+            Error::invalid(
+                OP,
+                format!(
+                    "{shown} is a library but no PJRT plugin: it has no `{GET_PJRT_API}`; give the path of the plugin itself"
+                ),
+            )
+        });
+        // Its constructors ran and may have started threads: it stays, plugin or not.
+        std::mem::forget(library);
+        let get = get?;
+        let boundary = Boundary {
+            plugin: &shown.to_string(),
+            function: GET_PJRT_API,
+        };
+        // SAFETY: the function takes nothing and is the first one called.
+        let start = unsafe { get() };
+        std::mem::forget(boundary);
+        let start = NonNull::new(start.cast_mut()).ok_or_else(|| {
+            Error::invalid(
+                OP,
+                format!("{shown} gave no table of functions; use another build of it"),
+            )
+        })?;
+        // SAFETY: every version of the table begins with its size and, 16 bytes on, the version.
+        let (size, major, minor) = unsafe {
+            let size = start.cast::<usize>().read();
+            if size < std::mem::offset_of!(PJRT_Api, PJRT_Error_Destroy) {
+                return Err(Error::invalid(
+                    OP,
+                    format!("{shown} has a table of {size} bytes, which holds no function"),
+                ));
+            }
+            let version = start
+                .cast::<u8>()
+                .add(std::mem::offset_of!(PJRT_Api, pjrt_api_version));
+            let number = |offset| version.add(offset).cast::<c_int>().read();
+            let major = number(std::mem::offset_of!(PJRT_Api_Version, major_version));
+            (
+                size,
+                major,
+                number(std::mem::offset_of!(PJRT_Api_Version, minor_version)),
+            )
+        };
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        let table = Table {
+            start,
+            size,
+            version: (major, minor),
+            name: name.into(),
+            times: CallTimes::new(),
+        };
+        table.check_version(path)?;
+        table.check_required(path)?;
+        Ok(table)
+    }
+
+    fn check_version(&self, path: &Path) -> Result<()> {
+        let (major, minor) = self.version;
+        if major == 0 && minor >= OLDEST_MINOR {
+            return Ok(());
+        }
+        let message = format!(
+            "{} speaks PJRT {major}.{minor}; 0.{OLDEST_MINOR} or newer is needed (0.{API_MINOR} is known in full); {}",
+            path.display(),
+            if major == 0 {
+                "install a newer plugin"
+            } else {
+                "install a newer halite"
+            },
+        );
+        Err(Error::new(ErrorKind::Unsupported, OP, message))
+    }
+
+    /// What nothing works without; the rest is asked for when it is used.
+    fn check_required(&self, path: &Path) -> Result<()> {
+        let required = [
+            PJRT_Error_Destroy_Args::SLOT,
+            PJRT_Error_Message_Args::SLOT,
+            PJRT_Error_GetCode_Args::SLOT,
+            PJRT_Plugin_Initialize_Args::SLOT,
+            PJRT_Event_Destroy_Args::SLOT,
+            PJRT_Event_IsReady_Args::SLOT,
+            PJRT_Event_Await_Args::SLOT,
+            PJRT_Event_OnReady_Args::SLOT,
+            PJRT_Client_Create_Args::SLOT,
+            PJRT_Client_Destroy_Args::SLOT,
+            PJRT_Client_PlatformName_Args::SLOT,
+            PJRT_Client_Devices_Args::SLOT,
+            PJRT_Client_Compile_Args::SLOT,
+            PJRT_Client_BufferFromHostBuffer_Args::SLOT,
+            PJRT_DeviceDescription_Id_Args::SLOT,
+            PJRT_Device_GetDescription_Args::SLOT,
+            PJRT_Device_IsAddressable_Args::SLOT,
+            PJRT_LoadedExecutable_Destroy_Args::SLOT,
+            PJRT_LoadedExecutable_GetExecutable_Args::SLOT,
+            PJRT_LoadedExecutable_AddressableDevices_Args::SLOT,
+            PJRT_LoadedExecutable_Execute_Args::SLOT,
+            PJRT_Executable_Destroy_Args::SLOT,
+            PJRT_Executable_NumOutputs_Args::SLOT,
+            PJRT_Buffer_Destroy_Args::SLOT,
+            PJRT_Buffer_ReadyEvent_Args::SLOT,
+            PJRT_Buffer_ToHostBuffer_Args::SLOT,
+        ];
+        let missing: Vec<_> = required
+            .iter()
+            .filter(|slot| self.entry(slot.offset).is_none())
+            .map(|slot| slot.name)
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (major, minor) = self.version;
+        let (some, more) = missing.split_at(missing.len().min(4));
+        let more = if more.is_empty() {
+            String::new()
+        } else {
+            format!(" and {} more", more.len())
+        };
+        let message = format!(
+            "{} (PJRT {major}.{minor}) lacks {}{more}, without which nothing works; use a complete build of it",
+            path.display(),
+            some.join(", ")
+        );
+        Err(Error::new(ErrorKind::Unsupported, OP, message))
+    }
+
+    /// Calls the function that takes these arguments.
+    ///
+    /// # Safety
+    ///
+    /// * The arguments are valid for that function: handles alive, lengths true.
+    #[inline]
+    pub(crate) unsafe fn call<A: Call<Return = *mut PJRT_Error>>(
+        &self,
+        op: &'static str,
+        args: &mut A,
+    ) -> Result<()> {
+        let function = self.function(args).ok_or_else(|| self.lacks::<A>(op))?;
+        let boundary = Boundary {
+            plugin: &self.name,
+            function: A::SLOT.name,
+        };
+        // SAFETY: the caller's condition.
+        let error = self.times.time(&A::SLOT, || unsafe { function(args) });
+        std::mem::forget(boundary);
+        // SAFETY: the error is new and ours.
+        unsafe { self.check(op, error) }
+    }
+
+    /// Calls a function that frees something. What it returns cannot be acted upon; a missing one
+    /// leaks.
+    ///
+    /// # Safety
+    ///
+    /// * As for [`call`](Self::call).
+    #[inline]
+    pub(crate) unsafe fn free<A: Call<Return = *mut PJRT_Error>>(&self, args: &mut A) {
+        // SAFETY: the caller's condition.
+        let _ = unsafe { self.call("free", args) };
+    }
+
+    /// The plugin's file name, for errors.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the plugin has the function that takes these arguments.
+    pub(crate) fn has<A: Call>(&self) -> bool {
+        self.entry(A::SLOT.offset).is_some()
+    }
+
+    /// The function that takes these arguments, if the table has it.
+    #[inline]
+    pub(crate) fn function<A: Call>(
+        &self,
+        _: &A,
+    ) -> Option<unsafe extern "C-unwind" fn(*mut A) -> A::Return> {
+        let entry = self.entry(A::SLOT.offset)?;
+        // SAFETY: `Call` says that the entry at this offset has this type.
+        Some(unsafe {
+            std::mem::transmute::<NonNull<()>, unsafe extern "C-unwind" fn(*mut A) -> A::Return>(
+                entry,
+            )
+        })
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, offset: usize) -> Option<NonNull<()>> {
+        if offset + size_of::<usize>() > self.size {
+            return None;
+        }
+        // SAFETY: the table is `size` bytes long, so the pointer-sized entry at `offset` lies
+        // within.
+        let entry = unsafe { self.start.cast::<u8>().add(offset).cast::<*mut ()>().read() };
+        NonNull::new(entry)
+    }
+
+    #[cold]
+    fn lacks<A: Call>(&self, op: &'static str) -> Error {
+        let (major, minor) = self.version;
+        let since = match A::SLOT.since {
+            0 => String::new(),
+            since => format!(", which came with 0.{since}"),
+        };
+        let message = format!(
+            "{} (PJRT {major}.{minor}) has no {}{since}",
+            self.name,
+            A::SLOT.name
+        );
+        Error::new(ErrorKind::Unsupported, op, message)
+    }
+
+    /// The plugin's extensions: number, start, size.
+    pub(crate) fn extensions(
+        &self,
+    ) -> impl Iterator<Item = (u32, NonNull<PJRT_Extension_Base>, usize)> {
+        // SAFETY: the table has this field, and so have the entries of the list, which ends with
+        // null.
+        let first = unsafe {
+            let field = self
+                .start
+                .cast::<u8>()
+                .add(std::mem::offset_of!(PJRT_Api, extension_start));
+            field.cast::<*mut PJRT_Extension_Base>().read()
+        };
+        let mut next = NonNull::new(first);
+        std::iter::from_fn(move || {
+            let entry = next?;
+            // SAFETY: as above.
+            let base = unsafe { entry.read() };
+            next = NonNull::new(base.next);
+            Some((base.r#type.0, entry, base.struct_size))
+        })
+        // A list that closes in on itself would never end.
+        .take(256)
+    }
+
+    /// An entry of an extension, if the plugin has the extension and it is long enough.
+    pub(crate) fn extension_entry<X: ExtensionTable>(&self, offset: usize) -> Option<NonNull<()>> {
+        let (_, start, size) = self
+            .extensions()
+            .find(|(number, ..)| *number == X::TYPE.0)?;
+        if offset + size_of::<usize>() > size {
+            return None;
+        }
+        // SAFETY: the extension is `size` bytes long.
+        NonNull::new(unsafe { start.cast::<u8>().add(offset).cast::<*mut ()>().read() })
+    }
+
+    pub(crate) fn attributes(&self) -> Result<Options> {
+        let mut args = PJRT_Plugin_Attributes_Args::new();
+        // SAFETY: the plugin is initialised, and the list lives as long as the process. A plugin
+        // without attributes is allowed.
+        unsafe {
+            match self.call("plugin attributes", &mut args) {
+                Ok(()) => from_named(self.name(), args.attributes, args.num_attributes),
+                Err(_) => Ok(Options::new()),
+            }
+        }
+    }
+}
+
+/// An extension's struct, by its type.
+pub(crate) trait ExtensionTable {
+    const TYPE: PJRT_Extension_Type;
+}
+
+impl ExtensionTable for PJRT_Layouts_Extension {
+    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Layouts;
+}
+impl ExtensionTable for PJRT_Shardings_Extension {
+    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Shardings;
+}
+impl ExtensionTable for PJRT_Profiler_Extension {
+    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::Profiler;
+}
+impl ExtensionTable for PJRT_FFI_Extension {
+    const TYPE: PJRT_Extension_Type = PJRT_Extension_Type::FFI;
+}
+
+#[cfg(unix)]
+fn open(path: &Path) -> Result<libloading::os::unix::Library, libloading::Error> {
+    use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+    // Local, so that two plugins with the same symbols inside do not meet. SAFETY: loading runs the
+    // library's constructors; the caller of `Plugin::load` chose to trust the file.
+    unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
+}
+
+#[cfg(not(unix))]
+fn open(path: &Path) -> Result<libloading::Library, libloading::Error> {
+    // SAFETY: loading runs the library's constructors; the caller of `Plugin::load` chose to trust
+    // the file.
+    unsafe { libloading::Library::new(path) }
+}
