@@ -16,7 +16,7 @@ use std::{
     collections::VecDeque,
     fmt::Write,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use halite_core::{DeviceId, Result};
@@ -44,6 +44,8 @@ struct State {
     queuing: Option<(Arc<Described>, Instant)>,
     /// Launches that may not be done yet, oldest first. Empty where their number is not limited.
     launches: VecDeque<Arc<Launched>>,
+    /// The last launch, where their number is not limited: its completion is not observed.
+    last: Option<(Arc<Described>, Instant)>,
     /// Threads that wait for the end of a turn.
     waiting: usize,
 }
@@ -111,6 +113,7 @@ impl InFlight {
                 return Ok(Turn {
                     in_flight: self,
                     program,
+                    is_queued: false,
                     launched: None,
                 });
             }
@@ -124,9 +127,15 @@ impl InFlight {
         }
     }
 
-    /// The launches that are not done, for messages: empty if all are, or if that is not known.
+    /// Describes the launches that are not done, for messages; empty if all are. Where launches are
+    /// not limited their completion is not observed, and it describes the last one.
     pub(crate) fn unfinished(&self, client: &Shared) -> String {
-        let launches: Vec<_> = self.state().launches.iter().cloned().collect();
+        let state = self.state();
+        if let Some((program, since)) = &state.last {
+            return describe_last(program, since.elapsed());
+        }
+        let launches: Vec<_> = state.launches.iter().cloned().collect();
+        drop(state);
         let mut unfinished = launches.iter().filter(|launch| !launch.is_done(client));
         let Some(oldest) = unfinished.next() else {
             return String::new();
@@ -145,10 +154,18 @@ impl InFlight {
     }
 }
 
+/// Describes the last launch over several devices.
+fn describe_last(program: &Described, since: Duration) -> String {
+    let (name, devices) = (&program.name, program.devices.len());
+    format!("the last launch over several devices was `{name}` on {devices}, {since:.1?} ago")
+}
+
 /// The right to queue one launch.
 pub(crate) struct Turn<'a> {
     in_flight: &'a InFlight,
     program: &'a Arc<Described>,
+    /// The launch was queued; else it failed.
+    is_queued: bool,
     launched: Option<Arc<Launched>>,
 }
 
@@ -161,6 +178,7 @@ impl Turn<'_> {
     /// Ends the turn with a launch that was queued: `events` are those of its completion by device,
     /// now owned here.
     pub(crate) fn launched(mut self, events: &[*mut PJRT_Event]) {
+        self.is_queued = true;
         if events.is_empty() {
             return;
         }
@@ -179,7 +197,10 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.in_flight.state();
-        state.queuing = None;
+        let queued = state.queuing.take();
+        if self.is_queued && self.in_flight.limit.is_none() {
+            state.last = queued;
+        }
         state.launches.extend(self.launched.take());
         let is_awaited = state.waiting > 0;
         drop(state);
@@ -244,5 +265,22 @@ impl Drop for Launched {
             // destroyed after its launches.
             unsafe { self.plugin.table().free(&mut args) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_launch_is_described() {
+        let program = Described {
+            name: "step".into(),
+            devices: vec![DeviceId(0), DeviceId(1)],
+        };
+        assert_eq!(
+            describe_last(&program, Duration::from_millis(1500)),
+            "the last launch over several devices was `step` on 2, 1.5s ago"
+        );
     }
 }

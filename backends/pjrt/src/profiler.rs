@@ -17,7 +17,7 @@ use prost::Message;
 use crate::{
     handle::Handle,
     plugin::Plugin,
-    value::{MOST_CODE, not_believed, text_of},
+    value::{text_of, zeroed},
 };
 
 const OP: &str = "profiler";
@@ -191,14 +191,7 @@ impl Profiling {
             (profiler.functions.collect_data)(&mut args)
         })?;
         let size = args.buffer_size_in_bytes;
-        if size > MOST_CODE {
-            return Err(not_believed(
-                profiler.plugin.table().name(),
-                size,
-                MOST_CODE,
-            ));
-        }
-        let mut bytes = vec![0; size];
+        let mut bytes = zeroed(profiler.plugin.table().name(), size)?;
         if args.buffer.is_null() {
             // As the header says: a second call fills the caller's bytes.
             args.buffer = bytes.as_mut_ptr();

@@ -22,7 +22,7 @@ use crate::{
     plugin::Plugin,
     signature::Border,
     table::{ExtensionTable, Table},
-    value::{MOST_CODE, bytes_of, code_of, from_named, not_believed, slice_of, text_of},
+    value::{bytes_of, code_of, from_named, slice_of, text_of, zeroed},
 };
 
 /// A compiled program.
@@ -185,12 +185,8 @@ impl CompiledProgram {
         // many bytes. The format is a text of the plugin's.
         unsafe {
             self.call(OP, &mut args)?;
-            let size = program.code_size;
-            let mut code = Vec::new();
-            if size > MOST_CODE || code.try_reserve_exact(size).is_err() {
-                return Err(not_believed(self.table().name(), size, MOST_CODE).on(&self.platform));
-            }
-            code.resize(size, 0);
+            let mut code = zeroed(self.table().name(), program.code_size)
+                .map_err(|error| error.on(&self.platform))?;
             program.code = code.as_mut_ptr().cast();
             args.program = &mut program;
             self.call(OP, &mut args)?;

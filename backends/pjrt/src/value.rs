@@ -1,6 +1,10 @@
 //! Named values: options that callers give, attributes that plugins tell.
 
-use std::{ffi::c_char, fmt};
+use std::{
+    alloc::{self, Layout},
+    ffi::c_char,
+    fmt,
+};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_pjrt_sys::base::*;
@@ -320,9 +324,32 @@ pub(crate) fn not_believed(plugin: &str, length: usize, most: usize) -> Error {
     Error::new(ErrorKind::Internal, READ, message)
 }
 
-/// A foreign text with what a terminal would act upon written out: control characters other than
-/// the ends of lines and tabs, and marks that change the direction of a text. `\u{1b}[31m` is then
-/// what is seen of a colour.
+/// Zeroed memory of a size that a plugin claims. The system provides its pages when they are first
+/// written, so that a false claim commits none.
+///
+/// # Errors
+/// If the size exceeds [`MOST_CODE`], or the host has no address space for it.
+pub(crate) fn zeroed(plugin: &str, length: usize) -> Result<Vec<u8>> {
+    let refused = || not_believed(plugin, length, MOST_CODE);
+    if length > MOST_CODE {
+        return Err(refused());
+    }
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    let layout = Layout::array::<u8>(length).map_err(|_| refused())?;
+    // SAFETY: the layout is not empty.
+    let start = unsafe { alloc::alloc_zeroed(layout) };
+    if start.is_null() {
+        return Err(refused());
+    }
+    // SAFETY: the allocator is the global one, with this layout, and all bytes are initialized.
+    Ok(unsafe { Vec::from_raw_parts(start, length, length) })
+}
+
+/// Escapes what a terminal would act upon in a text of a plugin: control characters other than
+/// newlines and tabs, and marks that change the direction of text. A colour is shown as
+/// `\u{1b}[31m`.
 pub fn printable(text: &str) -> String {
     let acted_upon = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
@@ -355,6 +382,24 @@ mod tests {
             printable("\x1b[31m\x07\u{9b}\u{202e}\r"),
             r"\u{1b}[31m\u{7}\u{9b}\u{202e}\u{d}"
         );
+    }
+
+    /// A plugin that claims 4 GiB must not cost 4 GiB.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn claimed_sizes_commit_no_memory() {
+        let resident = || {
+            let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: usize = status.split(' ').nth(1).unwrap().parse().unwrap();
+            pages * 4096
+        };
+        let before = resident();
+        let bytes = zeroed("x.so", MOST_CODE).unwrap();
+        let grown = resident().saturating_sub(before);
+        assert_eq!((bytes.len(), bytes[MOST_CODE - 1]), (MOST_CODE, 0));
+        assert!(grown < MOST_CODE / 4, "{grown} bytes");
+        assert!(zeroed("x.so", MOST_CODE + 1).is_err());
+        assert!(zeroed("x.so", 0).unwrap().is_empty());
     }
 
     #[test]
