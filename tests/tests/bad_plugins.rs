@@ -208,7 +208,7 @@ fn libraries_that_are_no_plugin_are_refused() {
         &plain,
         ErrorKind::InvalidArgument,
         &[
-            "is a library but no PJRT plugin",
+            "is a library but not a PJRT plugin",
             "GetPjrtApi",
             "give the path",
         ],
@@ -244,12 +244,12 @@ fn libraries_that_are_no_plugin_are_refused() {
     check(
         &table("old", 800, 0, 40),
         ErrorKind::Unsupported,
-        &["speaks PJRT 0.40", "install a newer plugin"],
+        &["uses PJRT 0.40", "install a newer plugin"],
     );
     check(
         &table("new", 800, 1, 0),
         ErrorKind::Unsupported,
-        &["speaks PJRT 1.0", "install a newer halite"],
+        &["uses PJRT 1.0", "install a newer halite"],
     );
     check(
         &table("hollow", 800, 0, 90),

@@ -1,4 +1,4 @@
-//! What every other file uses: extension header, version, named values, and the plugin itself.
+//! Common items: extension header, version, named values, and the plugin itself.
 
 use std::ffi::c_char;
 use std::ffi::c_int;
@@ -6,7 +6,7 @@ use std::ffi::c_int;
 use crate::macros::{c_enum, c_structs};
 
 c_enum! {
-    /// Which extension an entry of the extension list is.
+    /// Type of an entry of the extension list.
     PJRT_Extension_Type {
         Gpu_Custom_Call = 0,
         Profiler = 1,
@@ -37,7 +37,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// Which field of a [`PJRT_NamedValue`] holds the value.
+    /// Tag of the union in a [`PJRT_NamedValue`].
     PJRT_NamedValue_Type {
         kString = 0,
         kInt64 = 1,
@@ -82,7 +82,7 @@ c_structs! {
         name: *const c_char,
         name_size: usize,
         r#type: PJRT_NamedValue_Type,
-        /// Which field holds the value is said by `type`.
+        /// The value, in the field that `type` names.
         value: PJRT_NamedValue_Value,
         /// Elements of a string or list, 1 for the others.
         value_size: usize,

@@ -61,7 +61,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// How long the caller keeps host bytes alive and unchanged.
+    /// Duration for which the caller keeps host bytes alive and unchanged.
     PJRT_HostBufferSemantics {
         /// During the call only: the plugin copies before it returns.
         kImmutableOnlyDuringCall = 0,
@@ -75,7 +75,7 @@ c_enum! {
 }
 
 c_enum! {
-    /// Which layout a [`PJRT_Buffer_MemoryLayout`] holds.
+    /// Tag of the union in a [`PJRT_Buffer_MemoryLayout`].
     PJRT_Buffer_MemoryLayout_Type {
         Tiled = 0,
         Strides = 1,
@@ -213,7 +213,7 @@ c_structs! {
         num_dims: usize,
     }
 
-    /// Which dimensions are dynamic.
+    /// Returns the indices of dynamic dimensions.
     extensible PJRT_Buffer_DynamicDimensionIndices_Args {
         buffer: *mut PJRT_Buffer,
         dynamic_dim_indices: *const usize,
@@ -248,7 +248,7 @@ c_structs! {
         buffer: *mut PJRT_Buffer,
     }
 
-    /// Whether a buffer was deleted or donated.
+    /// Returns whether a buffer was deleted or donated.
     extensible PJRT_Buffer_IsDeleted_Args {
         buffer: *mut PJRT_Buffer,
         is_deleted: bool,
@@ -277,7 +277,7 @@ c_structs! {
         dst_buffer: *mut PJRT_Buffer,
     }
 
-    /// Whether the bytes are in host memory.
+    /// Returns whether the bytes are in host memory.
     extensible PJRT_Buffer_IsOnCpu_Args {
         buffer: *mut PJRT_Buffer,
         is_on_cpu: bool,
@@ -349,7 +349,7 @@ c_structs! {
         future_ready_callback: Option<unsafe extern "C" fn(*mut PJRT_Buffer_CopyRawToHostFuture_Callback_Args)>,
     }
 
-    /// What the caller passes once the destination is known.
+    /// Arguments of the callback with which the caller passes the destination.
     sized PJRT_Buffer_CopyRawToHostFuture_Callback_Args [since 84] {
         callback_data: *mut c_void,
         error_code: PJRT_Error_Code,
@@ -366,7 +366,7 @@ c_structs! {
         out_buffer: *mut PJRT_Buffer,
     }
 
-    /// What the caller passes once the dependency is ready.
+    /// Arguments of the callback with which the caller reports that the dependency is ready.
     sized PJRT_Buffer_DonateWithControlDependency_Callback_Args [since 88] {
         callback_data: *mut c_void,
         error_code: PJRT_Error_Code,

@@ -15,7 +15,7 @@ opaque! {
 }
 
 c_enum! {
-    /// What is known of another process.
+    /// State of another process.
     PJRT_ProcessState {
         kUnspecified = 0,
         kUninitialized = 1,
@@ -41,7 +41,7 @@ pub type PJRT_KeyValuePutCallback =
     Option<unsafe extern "C" fn(args: *mut PJRT_KeyValuePutCallback_Args) -> *mut PJRT_Error>;
 
 c_structs! {
-    /// What a plugin hands to the caller's blocking key-value lookup.
+    /// Arguments of the caller's blocking key-value lookup.
     extensible PJRT_KeyValueGetCallback_Args {
         key: *const c_char,
         key_size: usize,
@@ -53,7 +53,7 @@ c_structs! {
         value_deleter_callback: PJRT_KeyValueGetCallback_ValueDeleter,
     }
 
-    /// What a plugin hands to the caller's non-blocking lookup, which fails with `NOT_FOUND`.
+    /// Arguments of the caller's non-blocking lookup, which fails with `NOT_FOUND`.
     extensible PJRT_KeyValueTryGetCallback_Args {
         key: *const c_char,
         key_size: usize,
@@ -64,7 +64,7 @@ c_structs! {
         value_deleter_callback: PJRT_KeyValueTryGetCallback_ValueDeleter,
     }
 
-    /// What a plugin hands to the caller's key-value store to keep.
+    /// Arguments of the caller's key-value insertion.
     extensible PJRT_KeyValuePutCallback_Args {
         key: *const c_char,
         key_size: usize,
@@ -146,7 +146,7 @@ c_structs! {
         addressable_device: *mut PJRT_Device,
     }
 
-    /// What is known of another process of the job.
+    /// Information on another process of the job.
     sized PJRT_ProcessInfo {
         task_id: c_int,
         /// Changes when a process restarts.

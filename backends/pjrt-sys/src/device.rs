@@ -14,7 +14,7 @@ opaque! {
 }
 
 opaque! {
-    /// What is known of a device; owned by its device or topology.
+    /// Description of a device, owned by its device or topology.
     PJRT_DeviceDescription
 }
 
@@ -70,7 +70,7 @@ c_structs! {
         device_description: *mut PJRT_DeviceDescription,
     }
 
-    /// Whether this client can give the device commands.
+    /// Returns whether this client can give the device commands.
     extensible PJRT_Device_IsAddressable_Args {
         device: *mut PJRT_Device,
         is_addressable: bool,

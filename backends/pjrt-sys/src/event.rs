@@ -25,7 +25,7 @@ c_structs! {
         event: *mut PJRT_Event,
     }
 
-    /// Whether an event has completed, with or without an error.
+    /// Returns whether an event has completed, with or without an error.
     extensible PJRT_Event_IsReady_Args {
         event: *mut PJRT_Event,
         is_ready: bool,

@@ -43,7 +43,7 @@ opaque! {
 }
 
 opaque! {
-    /// How a program is spread over slices.
+    /// Assignment of a program to slices.
     PJRT_MultiSlice_Config
 }
 
@@ -123,13 +123,13 @@ c_structs! {
         executable_name_size: usize,
     }
 
-    /// How many replicas a program runs as.
+    /// Returns the number of replicas of a program.
     extensible PJRT_Executable_NumReplicas_Args {
         executable: *mut PJRT_Executable,
         num_replicas: usize,
     }
 
-    /// How many partitions a program is cut into.
+    /// Returns the number of partitions of a program.
     extensible PJRT_Executable_NumPartitions_Args {
         executable: *mut PJRT_Executable,
         num_partitions: usize,
@@ -153,7 +153,7 @@ c_structs! {
         executable: *mut PJRT_LoadedExecutable,
     }
 
-    /// Whether `PJRT_LoadedExecutable_Delete` was called.
+    /// Returns whether `PJRT_LoadedExecutable_Delete` was called.
     extensible PJRT_LoadedExecutable_IsDeleted_Args {
         executable: *mut PJRT_LoadedExecutable,
         is_deleted: bool,
@@ -213,7 +213,7 @@ c_structs! {
         execute_device: *mut PJRT_Device,
     }
 
-    /// How many outputs a program has per device.
+    /// Returns the number of outputs of a program per device.
     extensible PJRT_Executable_NumOutputs_Args {
         executable: *mut PJRT_Executable,
         num_outputs: usize,
@@ -337,7 +337,7 @@ c_structs! {
         loaded_executable: *mut PJRT_LoadedExecutable,
     }
 
-    /// Which replica and partition each addressable device runs.
+    /// Returns the replica and partition of each addressable device.
     extensible PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args [since 96] {
         executable: *mut PJRT_LoadedExecutable,
         addressable_device_logical_ids: *const PJRT_LogicalDeviceIds,

@@ -26,7 +26,7 @@ opaque! {
 }
 
 c_enum! {
-    /// What a custom-call handler promises.
+    /// Traits of a custom-call handler.
     PJRT_FFI_Handler_TraitsBits {
         /// Calls may be recorded into a command buffer.
         COMMAND_BUFFER_COMPATIBLE = 1,
@@ -117,7 +117,7 @@ c_structs! {
         layouts: *mut *mut PJRT_Layouts_MemoryLayout,
     }
 
-    /// How a partitioned program lays out its parameters and outputs. Extension type 19.
+    /// Shardings of a program's parameters and outputs. Extension type 19.
     plain PJRT_Shardings_Extension [since 91] {
         base: PJRT_Extension_Base,
         parameter_shardings: Entry<PJRT_Shardings_PJRT_Executable_ParameterShardings_Args>,
@@ -228,7 +228,7 @@ c_structs! {
         profiler: *mut PLUGIN_Profiler,
     }
 
-    /// What was recorded, as a serialized `tensorflow.profiler.XSpace`. With a null `buffer`
+    /// Returns the recording as a serialized `tensorflow.profiler.XSpace`. With a null `buffer`
     /// plugins say the size; today's also set `buffer` to bytes of their own, which live as long as
     /// the profiler.
     sized PLUGIN_Profiler_CollectData_Args {

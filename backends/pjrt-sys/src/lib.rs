@@ -57,7 +57,7 @@ pub use api::{API_MINOR, GET_PJRT_API, GetPjrtApi, PJRT_Api, SLOTS};
 pub unsafe trait CStruct: Copy {
     /// Name, size and fields.
     const LAYOUT: Layout;
-    /// What `struct_size` is set to: the end of the last field.
+    /// Value of `struct_size`: the end of the last field.
     const STRUCT_SIZE: usize = Self::LAYOUT.end_at(u32::MAX);
 }
 
@@ -69,7 +69,7 @@ pub unsafe trait CStruct: Copy {
 pub unsafe trait Call: CStruct {
     /// An error, or nothing for the functions that cannot fail.
     type Return;
-    /// Where the function is.
+    /// Place of the function in the table.
     const SLOT: Slot;
 }
 

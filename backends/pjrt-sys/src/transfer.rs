@@ -65,7 +65,7 @@ c_structs! {
         device_out: *mut PJRT_Device,
     }
 
-    /// How many buffers a transfer manager has.
+    /// Returns the number of buffers of a transfer manager.
     extensible PJRT_AsyncHostToDeviceTransferManager_BufferCount_Args {
         transfer_manager: *mut PJRT_AsyncHostToDeviceTransferManager,
         buffer_count: usize,
@@ -132,7 +132,7 @@ c_structs! {
         transfer_complete: *mut PJRT_Event,
     }
 
-    /// How many bytes the stream expects.
+    /// Returns the number of bytes that the stream expects.
     extensible PJRT_CopyToDeviceStream_TotalBytes_Args {
         stream: *mut PJRT_CopyToDeviceStream,
         total_bytes: i64,
@@ -144,7 +144,7 @@ c_structs! {
         granule_size_in_bytes: i64,
     }
 
-    /// How many bytes were added so far.
+    /// Returns the number of bytes added so far.
     extensible PJRT_CopyToDeviceStream_CurrentBytes_Args {
         stream: *mut PJRT_CopyToDeviceStream,
         current_bytes: i64,

@@ -4,7 +4,7 @@
 //! the process with a signal, so the end waits for compilers, and if they take long, leaves with
 //! the same status without destroying anything.
 //!
-//! What is to run at the end of a process runs in reverse order of registration, and a compiler
+//! Exit handlers of a process run in reverse order of registration, and a compiler
 //! registers more as it goes. So the wait is registered when a compilation begins, and once more by
 //! the thread that ends the process, in its thread-local destructors: these run before everything
 //! that is registered.

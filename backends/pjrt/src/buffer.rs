@@ -16,7 +16,7 @@ use halite_pjrt_sys::{buffer::*, error::PJRT_Error_Code, event::PJRT_Event};
 
 use crate::{PjrtEvent, client::Shared, handle::Handle};
 
-/// What XLA's CPU plugin asks of host memory that it is to use in place, in bytes.
+/// Alignment in bytes of host memory that XLA's CPU plugin can use in place.
 const ZERO_COPY_ALIGNMENT: usize = 64;
 
 /// Bytes on a device of a plugin. Dropping frees them once queued work no longer needs them.
@@ -28,9 +28,8 @@ pub struct PjrtBuffer {
     deleted: bool,
 }
 
-/// What all buffers of one type in one kind of a client's memory have in common. They share it,
-/// because a launch over many devices moves hundreds of buffers, which caches have forgotten since
-/// the last one: the smaller they are, the shorter it takes.
+/// Properties that buffers of one type in one memory of a client share. A launch over many devices
+/// touches hundreds of buffers that are no longer in the CPU's caches, so small buffers are faster.
 #[derive(Debug)]
 pub(crate) struct Kind {
     pub(crate) client: Arc<Shared>,
@@ -47,7 +46,7 @@ impl PartialEq for Kind {
 }
 
 impl PjrtBuffer {
-    /// Owns `buffer`, whose type and place are as said.
+    /// Takes ownership of `buffer`, which has this type and place.
     pub(crate) fn new(
         client: &Arc<Shared>,
         buffer: Handle<PJRT_Buffer>,
@@ -62,7 +61,7 @@ impl PjrtBuffer {
         PjrtBuffer::of(&Arc::new(kind), buffer, place.device)
     }
 
-    /// Owns `buffer`, which is of this kind and on this device.
+    /// Takes ownership of `buffer`, which is of this kind and on this device.
     #[inline]
     pub(crate) fn of(kind: &Arc<Kind>, buffer: Handle<PJRT_Buffer>, device: DeviceId) -> Self {
         PjrtBuffer {
@@ -91,7 +90,7 @@ impl PjrtBuffer {
     /// Gives the memory back now, keeping the handle: any use afterwards is refused.
     ///
     /// # Errors
-    /// What the plugin says; the handle counts as deleted all the same.
+    /// Errors of the plugin; the handle counts as deleted nevertheless.
     pub fn delete(&mut self) -> Result<()> {
         self.deleted = true;
         let mut args = PJRT_Buffer_Delete_Args {
@@ -102,16 +101,16 @@ impl PjrtBuffer {
         unsafe { self.kind.client.call("delete buffer", &mut args) }
     }
 
-    /// Whether [`delete`](Self::delete) was called.
+    /// Returns whether [`delete`](Self::delete) was called.
     #[inline]
     pub fn is_deleted(&self) -> bool {
         self.deleted
     }
 
-    /// Whether the plugin says that the memory is gone.
+    /// Returns whether the plugin reports the memory as freed.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn is_deleted_on_device(&self) -> Result<bool> {
         let mut args = PJRT_Buffer_IsDeleted_Args {
             buffer: self.raw(),
@@ -126,14 +125,14 @@ impl PjrtBuffer {
     /// once the buffer is donated or dropped.
     ///
     /// # Errors
-    /// If the plugin does not say, or the buffer is deleted.
+    /// If the plugin does not report it, or the buffer is deleted.
     pub fn device_address(&self) -> Result<usize> {
         self.check_alive("device address")?;
         let mut args = PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args {
             buffer: self.raw(),
             ..PJRT_Buffer_OpaqueDeviceMemoryDataPointer_Args::new()
         };
-        // SAFETY: the buffer is alive; the address is only looked at.
+        // SAFETY: the buffer is alive; the address is not dereferenced.
         unsafe { self.kind.client.call("device address", &mut args)? };
         Ok(args.device_memory_ptr.addr())
     }
@@ -141,7 +140,7 @@ impl PjrtBuffer {
     /// Bytes that the buffer takes on its device, with padding.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn device_bytes(&self) -> Result<usize> {
         self.check_alive("device bytes")?;
         let mut args = PJRT_Buffer_OnDeviceSizeInBytes_Args {
@@ -187,11 +186,11 @@ impl PjrtBuffer {
     }
 }
 
-/// Why there is nothing to wait for after a copy to the host.
+/// Failure to start a copy to the host.
 enum CopyError {
     /// The plugin does not copy.
     Refused(Error),
-    /// It copies, and does not say when it is done.
+    /// It copies, and returns no event for the end.
     NoEvent(Error),
 }
 
@@ -293,7 +292,10 @@ impl Buffer for PjrtBuffer {
         // Not straight into `into`: when the wait ends at its deadline, the plugin may still write.
         let mut bytes: Vec<u8> = Vec::new();
         bytes.try_reserve_exact(needed).map_err(|error| {
-            let message = format!("no {needed} bytes of memory for {}", self.kind.ty);
+            let message = format!(
+                "the host has no memory for the {needed} bytes of {}",
+                self.kind.ty
+            );
             Error::new(ErrorKind::OutOfMemory, OP, message)
                 .on(self.kind.client.platform_name())
                 .caused_by(error)
@@ -352,7 +354,7 @@ impl Buffer for PjrtBuffer {
                     // SAFETY: the copy succeeded, so every byte is written.
                     then(result.map(|()| unsafe { bytes.assume_init() }.into_vec()));
                 });
-                // A plugin that takes no callback is asked instead.
+                // A plugin that takes no callback is polled instead.
                 if let Err((_, arrived)) = event.when_done(arrived) {
                     let result = event.wait();
                     if event.is_done() {
@@ -387,7 +389,7 @@ fn uninit_bytes(length: usize) -> Option<Box<[MaybeUninit<u8>]>> {
 /// Bytes that the plugin is writing.
 struct Written(*mut [MaybeUninit<u8>]);
 
-// SAFETY: it is the only pointer to the bytes but for the plugin's, and they are looked at only
+// SAFETY: it is the only pointer to the bytes but for the plugin's, and they are read only
 // when the plugin is done.
 unsafe impl Send for Written {}
 
@@ -487,15 +489,15 @@ pub(crate) fn upload(
         // Whatever the result: after it, the plugin does not read the bytes.
         (HostBytes::Shared(owner), Some(done)) => {
             if let Err((_, keep)) = done.when_done(Box::new(move |_| drop(owner))) {
-                // A plugin that takes no callback never says when it is done.
+                // A plugin that takes no callback never reports when it is done.
                 std::mem::forget(keep);
             }
         }
         (HostBytes::Shared(owner), None)
             if semantics != PJRT_HostBufferSemantics::kImmutableOnlyDuringCall =>
         {
-            // The plugin keeps the bytes and does not say for how long. They are never freed, and
-            // from now on it gets bytes that it has to copy during the call.
+            // The plugin keeps the bytes for an unknown time. They are never freed, and later
+            // uploads require a copy during the call.
             std::mem::forget(owner.clone());
             client.copies_uploads.store(true, Relaxed);
             return upload(client, HostBytes::Shared(owner), ty, to);
@@ -544,8 +546,8 @@ pub(crate) fn failed(
     ))
 }
 
-/// Whether a plugin returned one buffer as several results, or an argument as a result: each is
-/// owned, and would be freed twice.
+/// Returns whether a plugin returned one buffer as several results, or an argument as a result. Each
+/// is owned, and would be freed twice.
 pub(crate) fn is_shared(results: &[*mut PJRT_Buffer], args: &[*mut PJRT_Buffer]) -> bool {
     let mut seen: HashSet<_> = args.iter().collect();
     results
@@ -560,7 +562,7 @@ fn dims_of(ty: &TensorType) -> Vec<i64> {
 fn event_of(client: &Arc<Shared>, op: &'static str, event: *mut PJRT_Event) -> Result<PjrtEvent> {
     let none = || {
         let message = format!(
-            "{} gave no event for it; use another build of it",
+            "{} returned no event; use another build of it",
             client.table().name()
         );
         Error::new(ErrorKind::Internal, op, message).on(client.platform_name())
@@ -639,7 +641,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_memory_that_is_not_there_is_none() {
+    fn uninit_bytes_fails_without_memory() {
         assert_eq!(uninit_bytes(3).map(|bytes| bytes.len()), Some(3));
         assert!(uninit_bytes(1 << 60).is_none() && uninit_bytes(usize::MAX).is_none());
     }

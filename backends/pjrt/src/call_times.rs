@@ -1,4 +1,4 @@
-//! How often each function of a plugin is called, and how long it takes, for those who ask.
+//! Counts and times of calls of a plugin's functions.
 
 use std::{
     fmt,
@@ -15,14 +15,13 @@ use halite_pjrt_sys::{SLOTS, Slot};
 pub struct CallTime {
     /// The function's name in the header.
     pub function: &'static str,
-    /// How often it was called.
+    /// Number of calls.
     pub count: u64,
-    /// How long all calls took.
+    /// Total duration of the calls.
     pub total: Duration,
 }
 
-/// What a table knows of its calls. Two looks at the clock a call are too many for those who do not
-/// ask, so it is off at first.
+/// Statistics of a table's calls. Off by default, as reading the clock twice per call costs time.
 pub(crate) struct CallTimes {
     on: AtomicBool,
     /// Count and nanoseconds by slot, as in [`SLOTS`].

@@ -57,8 +57,8 @@ thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is running a callback, so that it may be one of the plugin's own, or one
-/// that callbacks need.
+/// Returns whether this thread is running a callback: it may belong to the plugin, or other
+/// callbacks may need it.
 pub(crate) fn in_callback() -> bool {
     IN_CALLBACK.get()
 }

@@ -28,7 +28,7 @@ pub(crate) fn check_program(
         .checked_mul(program.partitions)
         .is_none_or(|devices| devices > i32::MAX as usize)
     {
-        return Err("wants more devices than can be numbered".to_owned());
+        return Err("needs more devices than have numbers".to_owned());
     }
     if program.code.is_empty() {
         return Err("has no code".to_owned());
@@ -75,7 +75,7 @@ pub(crate) fn check_program(
     check_donated(&program.signature)
 }
 
-/// Whether this flag hands work to oneDNN, which was seen to end the process on programs with
+/// Returns whether a flag enables oneDNN, which was seen to end the process on programs with
 /// convolutions.
 fn may_crash_convolutions(name: &str, value: &FlagValue) -> bool {
     // What is not plainly off may be read as on.
@@ -118,13 +118,13 @@ pub(crate) fn assign(
         let (got, from) = (
             ids.len(),
             if given.is_empty() {
-                "there are"
+                "are available"
             } else {
-                "given are"
+                "were given"
             },
         );
         return Err(format!(
-            "wants {needed} devices ({replicas} replicas of {partitions} partitions), {from} {got}"
+            "needs {needed} devices ({replicas} replicas of {partitions} partitions), {got} {from}"
         ));
     }
     for (index, id) in ids.iter().enumerate() {
@@ -133,7 +133,10 @@ pub(crate) fn assign(
         }
         if !known.contains(id) {
             let known: Vec<_> = known.iter().map(|id| id.0).collect();
-            return Err(format!("no device {}; there are {known:?}", id.0));
+            return Err(format!(
+                "unknown device {}; expected one of {known:?}",
+                id.0
+            ));
         }
     }
     Ok(Assignment {

@@ -160,13 +160,13 @@ impl Pjrt {
     /// Sets the longest time that a wait of this client takes:
     /// [`Event::wait`](halite_core::Event::wait), a read, or a launch over several devices that
     /// waits for earlier ones. The default is the number of seconds in `HALITE_WAIT_LIMIT`, or a
-    /// day. A wait that takes a minute and more says on what, as a warning.
+    /// day. A wait of more than a minute logs what it waits for, as a warning.
     pub fn set_wait_limit(&self, limit: Duration) {
         self.shared.wait_limit.set(limit);
     }
 
     /// A buffer whose contents failed to be computed, for tests of what follows from that. Reading
-    /// it, waiting for it and programs that take it give an error with this message.
+    /// it, waiting for it and launching programs with it fail with this message.
     ///
     /// # Errors
     /// [`Unsupported`](halite_core::ErrorKind::Unsupported) where the plugin cannot make one.
@@ -191,7 +191,7 @@ impl Pjrt {
     /// The index of this process in the job.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn process(&self) -> Result<u32> {
         let mut args = PJRT_Client_ProcessIndex_Args {
             client: self.shared.raw(),
@@ -252,10 +252,10 @@ impl Backend for Pjrt {
     }
 }
 
-/// How many threads XLA's CPU client is to have, where it would take too few by itself. It takes
-/// one for each device, and a collective blocks its thread until all devices have come. A device
-/// may run two at once, as one in a loop beside one after it, so that none is left for the device
-/// that all wait for; then the plugin ends the process.
+/// Number of threads for XLA's CPU client, where its default is too small. It starts one per device,
+/// and a collective blocks its thread until all devices arrive. A device may run two collectives at
+/// once, such as one in a loop and one after it; then no thread is left for the device that the
+/// others wait for, and the plugin ends the process.
 fn cpu_threads(options: &Options) -> Option<i64> {
     const FOR_EACH_DEVICE: i64 = 2;
 
@@ -268,7 +268,7 @@ fn cpu_threads(options: &Options) -> Option<i64> {
     (devices > 1 && threads > here).then_some(threads)
 }
 
-/// What every handle of a client shares, and by sharing keeps alive.
+/// State of a client that all its handles share and keep alive.
 pub(crate) struct Shared {
     /// Launches over several devices. Before the client, so that its events are destroyed first.
     in_flight: InFlight,
@@ -279,10 +279,10 @@ pub(crate) struct Shared {
     quirks: Quirks,
     /// In id order.
     devices: Vec<PjrtDevice>,
-    /// What decides, besides a program and its options, what compiling it gives.
+    /// See [`client_identity`](key::client_identity).
     identity: String,
     launches: AtomicI32,
-    /// Whether the plugin was seen to keep host memory without saying for how long.
+    /// True if the plugin was seen to use host memory without an event for its end.
     pub(crate) copies_uploads: AtomicBool,
 }
 
@@ -350,7 +350,10 @@ impl Shared {
                     .iter()
                     .map(|device| device.device_id().0)
                     .collect();
-                Err(self.invalid(op, format!("no device {}; there are {ids:?}", id.0)))
+                Err(self.invalid(
+                    op,
+                    format!("unknown device {}; expected one of {ids:?}", id.0),
+                ))
             }
         }
     }
@@ -386,7 +389,7 @@ impl Shared {
         }
     }
 
-    /// Adds to an out-of-memory error what the devices say of their memory, where they do.
+    /// Adds the memory statistics of the devices to an out-of-memory error, where available.
     #[cold]
     pub(crate) fn with_memory(&self, error: Error, devices: &[DeviceId]) -> Error {
         let used = devices.iter().filter_map(|id| {
@@ -457,14 +460,14 @@ impl fmt::Debug for Shared {
 }
 
 /// A client that is destroyed when this is dropped.
-/// What tells one version of a plugin from another: its own words, unless they only repeat the
-/// platform's name, and the versions of the interfaces it was built with.
-fn described_version(plugin: &Plugin, name: &str, said: String) -> String {
+/// Version of a plugin: its own description, unless that repeats the platform's name, and the
+/// versions of the interfaces it was built with.
+fn described_version(plugin: &Plugin, name: &str, version: String) -> String {
     let (major, minor) = plugin.api_version();
-    let mut parts = if said == name || said.is_empty() {
+    let mut parts = if version == name || version.is_empty() {
         Vec::new()
     } else {
-        vec![said]
+        vec![version]
     };
     parts.push(format!("PJRT {major}.{minor}"));
     if let Some(StableHloVersions {

@@ -1,4 +1,4 @@
-//! The collectives in a compiled program: what the devices send each other when it runs.
+//! The collectives of a compiled program.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,20 +6,20 @@ use prost::Message;
 
 use crate::hlo::*;
 
-/// What devices do with each other's data.
+/// Kind of a collective operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum CollectiveKind {
-    /// Each gets the reduction of all.
+    /// Every device receives the reduction of all.
     AllReduce,
-    /// Each gets the parts of all.
+    /// Every device receives the shards of all.
     AllGather,
-    /// Each gets its part of the reduction of all.
+    /// Every device receives its shard of the reduction of all.
     ReduceScatter,
-    /// Each sends a part to each.
+    /// Every device sends a shard to every other.
     AllToAll,
-    /// Each sends to at most one.
+    /// Every device sends to at most one other.
     CollectivePermute,
-    /// One sends to all.
+    /// One device sends to all.
     CollectiveBroadcast,
 }
 
@@ -36,7 +36,7 @@ impl CollectiveKind {
         }
     }
 
-    /// By the operation code of what does it, or begins to.
+    /// The kind of an HLO operation code, also of the start of an asynchronous pair.
     fn of(opcode: &str) -> Option<Self> {
         Some(match opcode.strip_suffix("-start").unwrap_or(opcode) {
             "all-reduce" => CollectiveKind::AllReduce,
@@ -59,20 +59,20 @@ impl std::fmt::Display for CollectiveKind {
 /// The collectives of one kind over groups of one size, in one run of the program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CollectiveUse {
-    /// What they do.
+    /// The kind.
     pub kind: CollectiveKind,
-    /// How many devices take part together.
+    /// Number of devices in a group.
     pub group: usize,
-    /// How many there are, those in loops as often as the loop turns.
+    /// Number of executions, with the trip counts of loops.
     pub count: u64,
-    /// Bytes of the whole that each is about, summed: of an all-gather what each device has
-    /// afterwards, of a reduce-scatter what each has before.
+    /// Total size of the full tensors in bytes: of an all-gather the result, of a reduce-scatter the
+    /// operand.
     pub bytes: u64,
 }
 
 impl CollectiveUse {
-    /// Bytes that each device sends if they go around in rings, which sends the least: Patarasuk
-    /// and Yuan, "Bandwidth optimal all-reduce algorithms" (2009).
+    /// Bytes that each device sends with ring algorithms, which are bandwidth-optimal: Patarasuk and
+    /// Yuan, "Bandwidth optimal all-reduce algorithms" (2009).
     pub fn sent(&self) -> f64 {
         let others = (self.group as f64 - 1.0).max(0.0) / self.group.max(1) as f64;
         let share = match self.kind {
@@ -86,12 +86,12 @@ impl CollectiveUse {
     }
 }
 
-/// What a compiled program says of its collectives.
+/// The collectives of a compiled program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collectives {
     /// By kind and size of the groups.
     pub uses: Vec<CollectiveUse>,
-    /// Loops with collectives in them whose turns are not known: what is in them is counted once.
+    /// Number of loops with collectives and an unknown trip count; their bodies are counted once.
     pub loops_counted_once: usize,
 }
 
@@ -182,7 +182,7 @@ impl Collectives {
     }
 }
 
-/// How often a computation runs in one run of the program.
+/// Number of executions of a computation in one run of the program.
 #[derive(Clone, Copy, Default)]
 struct Executions {
     /// Loop trip counts included.
@@ -424,13 +424,13 @@ mod tests {
     }
 
     #[test]
-    fn a_collective_in_a_loop_counts_as_often_as_the_loop_turns() {
+    fn collectives_in_loops_count_by_trip_count() {
         let body = Computation {
             instructions: vec![gather(&[4, 8], 4)],
             id: 2,
             root_id: 0,
         };
-        let turning = |config: &[u8]| Instruction {
+        let looping = |config: &[u8]| Instruction {
             opcode: "while".into(),
             called_computation_ids: vec![2, 3],
             backend_config: config.to_vec(),
@@ -460,7 +460,7 @@ mod tests {
         };
         let count = |config: &[u8], limit| {
             let found = Collectives::of(
-                &module(vec![turning(config)], vec![body.clone(), condition(limit)]),
+                &module(vec![looping(config)], vec![body.clone(), condition(limit)]),
                 8,
             );
             assert_eq!(found.uses.len(), 1);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_follows_from_the_kind_and_the_group() {
+    fn bytes_sent_depend_on_kind_of_group() {
         let of = |kind| {
             CollectiveUse {
                 kind,
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduce_scatter_is_about_what_there_was_before_and_started_ones_about_their_result() {
+    fn bytes_are_those_of_the_full_tensor() {
         let mut scatter = gather(&[2], 4);
         scatter.opcode = "reduce-scatter".into();
         let mut started = gather(&[], 2);

@@ -115,8 +115,7 @@ pub(crate) fn load(
         let executable = PjrtExecutable::new(OP, loaded, name, signature, None)?;
         return Ok(executable.with_serialized(framed.to_vec()));
     }
-    // It knows the devices it was compiled for; others are asked for by options that override its
-    // own.
+    // It runs on the devices it was compiled for; other devices need overriding options.
     let program = loaded.program(OP)?;
     let known: Vec<_> = client.devices().iter().map(Device::id).collect();
     let devices = assign(
@@ -152,8 +151,8 @@ fn deserialize(
         overridden_serialized_compile_options_size: overriding.map_or(0, <[u8]>::len),
         ..PJRT_Executable_DeserializeAndLoad_Args::new()
     };
-    // SAFETY: the client is alive; the bytes live during the call. They are what this build of the
-    // plugin wrote, which the frame says: it reads them without a look.
+    // SAFETY: the client is alive; the bytes live during the call. The frame
+    // proves that this build of the plugin wrote them: it does not validate them.
     unsafe { client.call(OP, &mut args)? };
     Ok(Loaded {
         executable: Handle::from_plugin(OP, args.loaded_executable)?,
@@ -161,11 +160,11 @@ fn deserialize(
     })
 }
 
-/// Compiles for the client's devices, on a thread of its own: what XLA's compiler throws is an
-/// error then.
+/// Compiles for the client's devices on a separate thread, so that exceptions of XLA's compiler
+/// become errors.
 ///
 /// # Errors
-/// What the compiler says; [`ErrorKind::DeadlineExceeded`] after
+/// Errors of the compiler; [`ErrorKind::DeadlineExceeded`] after
 /// [`compile_deadline`](isolate::compile_deadline).
 pub(crate) fn compile_code(
     client: &Arc<Shared>,
@@ -213,7 +212,7 @@ pub(crate) fn compile_code(
     let late = || {
         let seconds = deadline.as_secs();
         let message = format!(
-            "{plugin} has not compiled it after {seconds} s, and was left alone; HALITE_COMPILE_DEADLINE=SECONDS gives it longer"
+            "{plugin} has not compiled it after {seconds} s and was abandoned; HALITE_COMPILE_DEADLINE=SECONDS raises the limit"
         );
         Err(Error::new(ErrorKind::DeadlineExceeded, op, message).on(client.platform_name()))
     };
@@ -240,7 +239,7 @@ pub(crate) fn of_program(error: Error, op: &'static str, name: &str) -> Error {
     }
 }
 
-/// By how much a device's memory does not suffice, in libtpu's words:
+/// Parses the shortage of device memory from a message of libtpu:
 /// `required for .. (29.60G) exceeds available HBM (15.75G)`.
 fn shortage(words: &str) -> Option<Shortage> {
     let (required, available) = words.split_once(" exceeds available ")?;

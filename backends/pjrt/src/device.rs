@@ -24,7 +24,7 @@ pub struct PjrtDevice {
     platform: Arc<str>,
 }
 
-/// What is known of a device, whether it is here or not.
+/// Description of a device, present or not.
 #[derive(Clone, Debug)]
 pub struct DeviceDescription {
     /// Its id, unique in the job.
@@ -55,7 +55,7 @@ impl DeviceDescription {
 }
 
 impl PjrtDevice {
-    /// What is known of it.
+    /// Its description.
     pub fn description(&self) -> &DeviceDescription {
         &self.description
     }
@@ -196,7 +196,7 @@ pub(crate) fn list_devices(
     Ok(devices)
 }
 
-/// Reads a description; what a plugin does not tell is left empty.
+/// Reads a description; properties that a plugin does not report are left empty.
 ///
 /// # Safety
 ///

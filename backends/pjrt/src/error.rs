@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Table {
-    /// Takes the error over: reads it, frees it, and names the operation that failed.
+    /// Converts a plugin's error and frees it; the result names the failed operation.
     ///
     /// # Safety
     ///
@@ -38,7 +38,7 @@ impl Table {
             error: error.as_ptr(),
             ..PJRT_Error_Destroy_Args::new()
         };
-        let failed_to_tell = PJRT_Error_Code::UNKNOWN;
+        let no_code = PJRT_Error_Code::UNKNOWN;
         // SAFETY: the error is alive until the last call, the text is copied before, and the three
         // slots were found to be there when the plugin was loaded. An error of `GetCode` itself is
         // freed the same way.
@@ -46,14 +46,10 @@ impl Table {
             self.function(&message).expect("checked when loaded")(&mut message);
             let text = match bytes_of(self.name(), message.message, message.message_size) {
                 Ok(bytes) => shortened(bytes),
-                Err(lie) => lie.message().to_owned(),
+                Err(error) => error.message().to_owned(),
             };
             let nested = self.function(&code).expect("checked when loaded")(&mut code);
-            let number = if nested.is_null() {
-                code.code
-            } else {
-                failed_to_tell
-            };
+            let number = if nested.is_null() { code.code } else { no_code };
             let free = self.function(&destroy).expect("checked when loaded");
             free(&mut destroy);
             if !nested.is_null() {
@@ -68,7 +64,7 @@ impl Table {
     }
 }
 
-/// The text to show of a message: compilers put whole programs into theirs.
+/// Shortens a message for printing: compilers include whole programs in theirs.
 fn shortened(message: &[u8]) -> String {
     const SHOWN: usize = 16 << 10;
     let text = printable(&String::from_utf8_lossy(
@@ -80,7 +76,7 @@ fn shortened(message: &[u8]) -> String {
     }
 }
 
-/// What a caller can do about an error with this code.
+/// The kind of error for a status code.
 fn kind_of(code: PJRT_Error_Code) -> ErrorKind {
     use PJRT_Error_Code as Code;
     match code {
@@ -105,7 +101,7 @@ fn kind_of(code: PJRT_Error_Code) -> ErrorKind {
 
 fn describe(text: &str, code: PJRT_Error_Code) -> String {
     match text.trim() {
-        "" => format!("the plugin says {code:?} without a reason"),
+        "" => format!("the plugin returned {code:?} without a message"),
         // Most plugins begin their text with the code.
         text if text.starts_with(&format!("{code:?}")) => text.to_owned(),
         text => format!("{text} ({code:?})"),

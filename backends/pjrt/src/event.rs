@@ -54,7 +54,7 @@ impl PjrtEvent {
         register(&self.client, self.op, &self.event, then, None)
     }
 
-    /// Whether the event has happened for certain, so that nothing it stands for goes on.
+    /// Returns whether the event is known to have completed, so that its work is over.
     pub(crate) fn is_done(&self) -> bool {
         matches!(is_ready(&self.client, self.op, &self.event), Ok(true))
     }
@@ -99,7 +99,7 @@ impl Drop for PjrtEvent {
     }
 }
 
-/// Whether the event has happened; an error if the plugin cannot tell.
+/// Returns whether the event has completed; an error if the plugin cannot tell.
 pub(crate) fn is_ready(
     client: &Shared,
     op: &'static str,
@@ -113,7 +113,7 @@ pub(crate) fn is_ready(
     unsafe { client.call(op, &mut args) }.map(|()| args.is_ready)
 }
 
-/// Blocks until the event has happened, at most as long as the client's wait limit, and gives the
+/// Blocks until the event has completed, at most for the client's wait limit, and returns the
 /// error of the work.
 pub(crate) fn await_event(
     client: &Shared,
@@ -134,7 +134,7 @@ pub(crate) fn await_event(
         Ok(result) => Some(result),
         Err(RecvTimeoutError::Timeout) => None,
         Err(RecvTimeoutError::Disconnected) => {
-            let message = "the plugin dropped the callback that was to say when the work is done";
+            let message = "the plugin dropped the completion callback";
             Some(Err(
                 Error::new(ErrorKind::Internal, op, message).on(client.platform_name())
             ))
@@ -142,7 +142,7 @@ pub(crate) fn await_event(
     })
 }
 
-/// As [`await_event`], for a plugin that takes no callback.
+/// [`await_event`] for a plugin that takes no callback.
 #[cold]
 fn poll(
     client: &Shared,
@@ -161,8 +161,8 @@ fn poll(
     })
 }
 
-/// Calls `arrived` with the time that it may block until it gives a result, at most as long as the
-/// client's wait limit.
+/// Calls `arrived`, with the time that it may block, until it returns a result or the client's wait
+/// limit is over.
 fn wait(
     client: &Shared,
     op: &'static str,
@@ -225,13 +225,14 @@ fn register(
     }
 }
 
-/// What a callback needs, and all it needs: the event and even the client may be gone by then.
+/// The data of a callback. It owns all it needs: the event and even the client may be gone when it
+/// runs.
 struct Callback {
     plugin: &'static Plugin,
     op: &'static str,
     platform: Arc<str>,
     then: OnReady,
-    /// The client's queue of callbacks, if `then` goes there.
+    /// The client's queue of callbacks, if `then` runs there.
     queue: Option<Sender<Job>>,
 }
 

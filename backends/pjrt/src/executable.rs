@@ -37,15 +37,15 @@ pub struct PjrtExecutable {
     signature: Signature,
     inputs: Vec<Input>,
     outputs: Vec<Arc<Kind>>,
-    /// What it was loaded from. XLA's CPU plugins lose functions of a program that they serialize a
-    /// second time.
+    /// The bytes that it was loaded from. XLA's CPU plugins lose functions of a program that they
+    /// serialize a second time.
     serialized: Option<Vec<u8>>,
-    /// Whether the results of a launch were seen to be buffers of their own.
+    /// True once the results of a launch were checked to be distinct buffers.
     results_checked: AtomicBool,
     client: Arc<Shared>,
 }
 
-/// What a launch looks up for each argument.
+/// Properties of a parameter that each launch checks.
 struct Input {
     kind: Arc<Kind>,
     /// The signature lists it as donated.
@@ -107,7 +107,7 @@ impl PjrtExecutable {
         {
             let got: Vec<_> = devices.iter().map(|id| id.0).collect();
             return Err(refuse(format!(
-                "compiled for devices {wanted:?}, the plugin put it on {got:?}"
+                "compiled for devices {wanted:?}, but the plugin assigned it to {got:?}"
             )));
         }
         if devices.is_empty() {
@@ -115,17 +115,17 @@ impl PjrtExecutable {
                 "none of its devices belongs to this process".to_owned(),
             ));
         }
-        let border = program.border();
-        if let Some(border) = &border {
-            border.check(signature).map_err(refuse)?;
+        let compiled_signature = program.compiled_signature();
+        if let Some(compiled) = &compiled_signature {
+            compiled.check(signature).map_err(refuse)?;
         } else if let Ok(types) = program.output_types() {
-            // The next best: what the plugin says of the results alone.
+            // Otherwise the reported types of the results alone.
             check_types("result", &types, &signature.outputs).map_err(refuse)?;
         }
         let outputs = program.output_count()?;
         if outputs != signature.outputs.len() {
             return Err(refuse(format!(
-                "the program has {outputs} results, its signature says {}",
+                "the program has {outputs} results, its signature has {}",
                 signature.outputs.len()
             )));
         }
@@ -162,10 +162,10 @@ impl PjrtExecutable {
         .map(|(index, input)| Input {
             kind: kind_of(input),
             donated: signature.donated.contains(&index),
-            // A plugin that does not show its program may have been told by the text alone.
-            may_overwrite: border
+            // Without the optimized program, the text alone may donate it.
+            may_overwrite: compiled_signature
                 .as_ref()
-                .is_none_or(|border| border.donated.contains(&index)),
+                .is_none_or(|signature| signature.donated.contains(&index)),
         })
         .collect();
         let outputs = signature
@@ -198,8 +198,7 @@ impl PjrtExecutable {
         }
     }
 
-    /// Why an argument cannot be passed; None if it can. Off the fast path, so that it can afford
-    /// words.
+    /// The error of an argument that cannot be passed.
     #[cold]
     fn refuse(&self, row: usize, index: usize, arg: &Arg<'_, PjrtBuffer>) -> Error {
         let buffer = arg.buffer();
@@ -216,18 +215,18 @@ impl PjrtExecutable {
             format!("({want}) was deleted")
         } else if halite_core::Buffer::tensor_type(buffer) != want {
             format!(
-                "is {}, want {want}",
+                "is {}, expected {want}",
                 halite_core::Buffer::tensor_type(buffer)
             )
         } else if halite_core::Buffer::placement(buffer) != at {
             let place = halite_core::Buffer::placement(buffer);
             format!(
-                "({want}) is in {:?} memory of device {}, want {:?} of {}",
+                "({want}) is in {:?} memory of device {}, expected {:?} of {}",
                 place.memory, place.device.0, at.memory, at.device.0
             )
         } else {
             format!(
-                "({want}) is donated, but the program does not take it over; it donates {:?}",
+                "({want}) cannot be donated; the program donates only {:?}",
                 self.signature.donated
             )
         };
@@ -246,7 +245,7 @@ impl PjrtExecutable {
         let (devices, inputs) = (self.described.devices.len(), self.inputs.len());
         self.client.invalid(
             OP_LAUNCH,
-            format!("`{}`: arguments per device are {given:?}, want {inputs} for each of {devices} devices", self.described.name),
+            format!("`{}`: got {given:?} arguments per device, expected {inputs} for each of {devices} devices", self.described.name),
         )
     }
 
@@ -293,7 +292,7 @@ impl PjrtExecutable {
         // One pointer to each list, which nothing borrows again until the plugin is done with it.
         let (first_arg, first_output) = (scratch.args.as_ptr(), scratch.outputs.as_mut_ptr());
         for row in 0..devices {
-            // SAFETY: the lists have `devices` rows of so many entries.
+            // SAFETY: the lists have `devices` rows of that many entries.
             let (args, outputs) =
                 unsafe { (first_arg.add(row * inputs), first_output.add(row * outputs)) };
             scratch.arg_rows.push(args);
@@ -326,7 +325,7 @@ impl PjrtExecutable {
             num_devices: devices,
             num_args: inputs,
             output_lists: scratch.output_rows.as_ptr(),
-            // Otherwise completion is asked of the results, and only when somebody wants to know.
+            // Otherwise completion events come from the results, on request.
             device_complete_events: if wants_events {
                 scratch.done.as_mut_ptr()
             } else {
@@ -335,7 +334,7 @@ impl PjrtExecutable {
             ..PJRT_LoadedExecutable_Execute_Args::new()
         };
         // SAFETY: every argument is alive, of this client, on the right device and of the right
-        // type; the lists have the lengths said, the output lists room for what the program
+        // type; the lists have the given lengths, the output lists room for what the program
         // returns, and the events for a device each.
         unsafe { self.client.call(OP_LAUNCH, &mut args) }.map_err(|error| self.explain(error))?;
         if let Some(turn) = turn {
@@ -474,7 +473,7 @@ struct Scratch {
     output_rows: Vec<*mut *mut PJRT_Buffer>,
     /// Inputs that must not be donated.
     kept: Vec<i64>,
-    /// Events of completion by device, where they are wanted.
+    /// Completion events by device, where requested.
     done: Vec<*mut PJRT_Event>,
 }
 
@@ -500,7 +499,7 @@ impl Scratch {
         let _ = SCRATCH.try_with(|place| place.set(self));
     }
 
-    /// The results by device; as many empty rows as asked for when there are no results.
+    /// The results by device; empty rows for a program without results.
     fn rows(&self, width: usize) -> impl Iterator<Item = &[*mut PJRT_Buffer]> {
         (0..).map(move |row| &self.outputs[row * width..(row + 1) * width])
     }

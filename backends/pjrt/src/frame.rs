@@ -125,8 +125,8 @@ pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> R
     Ok(payload)
 }
 
-/// What tells one build of a plugin from another: the size of its file, and the SHA-256 of its
-/// first and last MiB, where a library has its headers, symbols and tables of sections. All of it
+/// Identity of a build of a plugin: the size of its file, and the SHA-256 of its first and last MiB,
+/// where a library has its headers, symbols and section tables. All of it
 /// would be hundreds of megabytes at every start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Build(String);
@@ -157,8 +157,8 @@ impl fmt::Display for Build {
     }
 }
 
-/// Whose a serialized program is: platform, version of the API, build of the plugin, and where the
-/// program is for this machine's processor, what it can do. The platform's own version is not in
+/// Identity of serialized programs: platform, API version, build of the plugin, and the features of
+/// the processor where programs are compiled for it. The platform's own version is not in
 /// it: the build decides it, and plugins word it differently for a client and for a topology.
 pub(crate) fn identity(platform: &str, (major, minor): (i32, i32), build: &Build) -> String {
     let processor = if Quirks::of(platform, (major, minor)).runs_on_host {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_of_one_size_differ_by_what_is_at_their_ends() {
+    fn builds_of_one_size_differ_by_their_ends() {
         let directory = tempfile::tempdir().unwrap();
         let build = |at: Option<usize>, size: usize| {
             let mut bytes = vec![0; size];
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_processor_counts_where_the_program_is_for_it() {
+    fn identity_has_the_processor_of_host_platforms() {
         let build = Build("9 bytes ab".to_owned());
         let cpu = identity("cpu", (0, 115), &build);
         assert!(

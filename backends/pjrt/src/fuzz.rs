@@ -12,7 +12,7 @@ use crate::{
     frame,
     hlo::{Computations, ModuleWithConfig},
     options, scan,
-    signature::Border,
+    signature::CompiledSignature,
 };
 
 /// The optimized program that a plugin returns: its types and its collectives.
@@ -26,8 +26,9 @@ pub fn hlo(data: &[u8]) -> bool {
         .flatten()
         .map(|module| Collectives::of(module, 8));
     let accepted = found.filter(|found| !found.uses.is_empty()).count() > 0;
-    let borders = ["hlo_with_config", "hlo"].map(|format| Border::decode(format, data).is_some());
-    accepted || borders.contains(&true)
+    let signatures =
+        ["hlo_with_config", "hlo"].map(|format| CompiledSignature::decode(format, data).is_some());
+    accepted || signatures.contains(&true)
 }
 
 /// Valid inputs of [`hlo`].
@@ -87,7 +88,7 @@ pub fn program_text(data: &[u8]) -> bool {
     scan::scan(data) != ProgramFacts::default() || kept.len() < data.len()
 }
 
-/// What a scan finds in a program's code.
+/// The facts that a scan finds in a program's code.
 pub fn program_facts(code: &[u8]) -> ProgramFacts {
     scan::scan(code)
 }

@@ -1,32 +1,32 @@
-//! One client at a time is made or destroyed by a plugin, because some race otherwise.
+//! Serializes the creation and destruction of a plugin's clients, which race in some plugins.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// Lets one caller in at a time, and nobody while one is stuck inside.
+/// A lock that refuses callers while its holder is stuck.
 pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
-    /// What the caller inside does.
+    /// The activity of the caller inside.
     inside: Option<&'static str>,
-    /// After how long the caller inside was given up.
+    /// The time after which the caller inside was abandoned.
     stuck: Option<Duration>,
 }
 
-/// Why a caller was not let in.
+/// Refusal to enter.
 pub(crate) struct Closed {
-    /// What the one inside does.
+    /// The activity of the caller inside.
     pub(crate) doing: &'static str,
-    /// For how long it was waited for.
+    /// Duration of the wait for it.
     pub(crate) waited: Duration,
 }
 
-/// The right to be inside, until it is dropped.
+/// Guard of a caller inside the gate.
 pub(crate) struct Entered<'a>(&'a Gate);
 
 impl Gate {
@@ -40,7 +40,7 @@ impl Gate {
         }
     }
 
-    /// Waits until nobody is inside, at most `deadline`. Does not wait for one that is stuck.
+    /// Waits until nobody is inside, at most `deadline`. Returns at once if the caller inside is stuck.
     pub(crate) fn enter(
         &self,
         doing: &'static str,
@@ -73,7 +73,7 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens it again, when a call that was given up returned all the same.
+    /// Reopens the gate when an abandoned call returns.
     pub(crate) fn returned(&self) {
         let mut state = self.lock();
         if state.stuck.is_some() {
@@ -87,7 +87,7 @@ impl Gate {
 }
 
 impl Entered<'_> {
-    /// Says that the caller inside was given up after so long: nobody is let in until it returns.
+    /// Records that the caller inside was abandoned after `waited`: nobody enters until it returns.
     pub(crate) fn give_up(self, waited: Duration) {
         self.0.lock().stuck = Some(waited);
         self.0.changed.notify_all();

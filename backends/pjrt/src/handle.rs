@@ -1,10 +1,10 @@
-//! Pointers that a plugin hands out.
+//! Pointers to objects of a plugin.
 
 use std::{fmt, ptr::NonNull};
 
 use halite_core::{Error, ErrorKind, Result};
 
-/// A pointer to an object of a plugin. It does not free it: its owner does.
+/// A pointer to an object of a plugin, without ownership.
 pub(crate) struct Handle<T>(NonNull<T>);
 
 // SAFETY: plugins are called from many threads by every framework that uses them; what a handle may
@@ -18,13 +18,16 @@ impl<T> Handle<T> {
         Handle(pointer)
     }
 
-    /// What a plugin returned, which must not be null.
+    /// Wraps a pointer that a plugin returned.
+    ///
+    /// # Errors
+    /// If it is null.
     pub(crate) fn from_plugin(op: &'static str, pointer: *mut T) -> Result<Self> {
         let null = || {
             Error::new(
                 ErrorKind::Internal,
                 op,
-                "the plugin reports success but returned nothing",
+                "the plugin reported success but returned a null pointer",
             )
         };
         NonNull::new(pointer).map(Handle).ok_or_else(null)

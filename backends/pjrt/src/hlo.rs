@@ -11,7 +11,7 @@ pub(crate) struct HloModuleWithConfig {
     pub(crate) hlo_module: Option<HloModule>,
 }
 
-/// The few fields of `HloModuleProto` that say what stands on the border. The computations are
+/// The fields of `HloModuleProto` with the types of parameters and results. The computations are
 /// skipped.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct HloModule {
@@ -184,7 +184,7 @@ pub(crate) struct Instruction {
 }
 
 impl Instruction {
-    /// How many devices take part together, where it says so.
+    /// Number of devices in a group, where the instruction has it.
     pub(crate) fn group_size(&self) -> Option<usize> {
         let listed = |groups: &[Group]| {
             groups

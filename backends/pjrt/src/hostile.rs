@@ -3,7 +3,7 @@
 
 use halite_core::{FlagValue, Signature};
 
-/// Why a program is refused, by its signature and flags; `None` if it is not.
+/// Reason to refuse a program because of its signature or flags.
 pub(crate) fn refusal(signature: &Signature, flags: &[(String, FlagValue)]) -> Option<String> {
     let types = signature.inputs.iter().chain(&signature.outputs);
     if let Some(error) = types.filter_map(|ty| ty.checked_bytes().err()).next() {
@@ -18,8 +18,7 @@ pub(crate) fn refusal(signature: &Signature, flags: &[(String, FlagValue)]) -> O
     ))
 }
 
-/// Why a program without facts is refused, by its code; `None` if it is not. Bytecode is not
-/// searched.
+/// Reason to refuse a program without facts because of its code. Bytecode is not searched.
 pub(crate) fn refusal_of_code(code: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(code).ok()?;
     if let Some(ty) = types_of(text).find(|ty| is_too_large(ty)) {
@@ -35,7 +34,7 @@ pub(crate) fn refusal_of_code(code: &[u8]) -> Option<String> {
     })
 }
 
-/// Whether a flag of XLA has a value that ends the process.
+/// Returns whether a flag of XLA has a value that ends the process.
 fn crashes(name: &str, value: &FlagValue) -> bool {
     let number = match value {
         FlagValue::Int(number) => Some(*number),
@@ -55,7 +54,7 @@ fn types_of(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether the size of a type such as `4x4xf32` in bytes does not fit 64 bits.
+/// Returns whether the size of a type such as `4x4xf32` in bytes does not fit 64 bits.
 fn is_too_large(ty: &str) -> bool {
     let mut dims = ty.split('x').peekable();
     let mut elements = Some(1i64);
@@ -83,7 +82,7 @@ fn is_too_large(ty: &str) -> bool {
         .is_none()
 }
 
-/// Whether a line calls `TopK`, which returns a tuple, with one tensor as its result.
+/// Returns whether a line calls `TopK`, which returns a tuple, with one tensor as its result.
 fn is_untupled_topk(line: &str) -> bool {
     let calls = line.contains("custom_call @TopK(") || line.contains("call_target_name = \"TopK\"");
     calls

@@ -170,7 +170,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Whether the launch is to give its events of completion.
+    /// Returns whether the launch must return its completion events.
     pub(crate) fn wants_events(&self) -> bool {
         self.in_flight.limit.is_some()
     }

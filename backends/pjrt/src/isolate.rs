@@ -1,4 +1,4 @@
-//! Calls into a plugin that may hang, throw or end the process.
+//! Isolated calls of a plugin, which may hang, throw or end the process.
 //!
 //! Opening a plugin and compiling run whole subsystems of a vendor's code, and are rare. They go
 //! through [`run`], on a thread of their own:
@@ -29,7 +29,7 @@ use halite_core::{Error, ErrorKind, Result};
 
 use crate::plugin::Plugin;
 
-/// How a call is isolated.
+/// Options of an isolated call.
 #[derive(Clone, Copy)]
 pub(crate) struct Isolation {
     /// The name of the thread.
@@ -38,9 +38,9 @@ pub(crate) struct Isolation {
     pub(crate) op: &'static str,
     /// The plugin's file.
     pub(crate) plugin: &'static str,
-    /// How long the call may take.
+    /// Deadline of the call.
     pub(crate) deadline: Duration,
-    /// When the first warning says that the call has not returned.
+    /// Time until the first warning about a call that has not returned.
     pub(crate) notice: Duration,
 }
 
@@ -53,18 +53,18 @@ thread_local! {
     static CALL: Cell<Option<(&'static str, &'static str)>> = const { Cell::new(None) };
     /// Dropped when the isolated call returns or throws.
     static HELD: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
-    /// Where an exception on this thread is reported.
+    /// Receiver of an exception on this thread.
     static REPORT: RefCell<Option<Report>> = const { RefCell::new(None) };
 }
 
 /// Keeps `guard` until the isolated call on this thread returns or throws. A local variable of the
-/// call would be kept for ever after an exception, which leaves its thread where it is.
+/// call would never be dropped after an exception, which parks its thread.
 pub(crate) fn hold(guard: Box<dyn Any>) {
     HELD.set(Some(guard));
 }
 
-/// Runs `call` on a thread of its own; `None` if it has not returned at the deadline. Its result is
-/// dropped then.
+/// Runs `call` on a separate thread; `None` if it has not returned at the deadline. Its result is
+/// then dropped.
 pub(crate) fn run<T: Send + 'static>(
     isolation: Isolation,
     call: impl FnOnce() -> Result<T> + Send + 'static,
@@ -125,7 +125,7 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
                 // While a constructor runs, a thread's first use of a variable with a destructor
                 // blocks on the loader's lock, and logging is one.
                 if Plugin::stuck_in_loader().is_none() {
-                    say_waiting(op, plugin, started.elapsed(), deadline);
+                    warn_waiting(op, plugin, started.elapsed(), deadline);
                 }
                 notice *= 3;
             }
@@ -133,28 +133,27 @@ fn wait<T>(isolation: &Isolation, receive: &mpsc::Receiver<Result<T>>) -> Option
     }
 }
 
-/// Has this thread make the variables that waiting needs. While a constructor runs it could not:
+/// Initializes the thread-local variables that waiting needs. It blocks while a constructor runs:
 /// see [`Plugin::stuck_in_loader`].
 pub(crate) fn prepare_to_wait() {
     let (_send, receive) = mpsc::channel::<()>();
     _ = receive.recv_timeout(Duration::from_millis(1));
 }
 
-/// A sign of life.
-pub(crate) fn say_waiting(op: &str, plugin: &str, waited: Duration, deadline: Duration) {
+/// Warns that a call has not returned.
+pub(crate) fn warn_waiting(op: &str, plugin: &str, waited: Duration, deadline: Duration) {
     let (waited, deadline) = (waited.as_secs_f32().round(), deadline.as_secs_f32());
     halite_core::warning!(
-        "{op}: {plugin} has not returned after {waited} s; it is given up after {deadline} s"
+        "{op}: {plugin} has not returned after {waited} s; it is abandoned after {deadline} s"
     );
 }
 
-/// When the first sign of life of a wait is given that takes a second or so where all is well.
+/// Time until the first warning about a wait that normally takes about a second.
 pub(crate) fn first_notice(deadline: Duration) -> Duration {
     Duration::from_secs(10).min(deadline / 2)
 }
 
-/// How long the compiler of a plugin may take for one program: `HALITE_COMPILE_DEADLINE` seconds,
-/// or two hours.
+/// Deadline of compiling one program: `HALITE_COMPILE_DEADLINE` seconds, or two hours.
 pub(crate) fn compile_deadline() -> Result<Duration> {
     const NAME: &str = "HALITE_COMPILE_DEADLINE";
     let Some(value) = std::env::var_os(NAME).filter(|value| !value.is_empty()) else {
@@ -168,7 +167,7 @@ pub(crate) fn compile_deadline() -> Result<Duration> {
         Error::invalid(
             "compile",
             format!(
-                "{NAME} is `{}`; it is a whole number of seconds",
+                "{NAME} is `{}`; expected a positive whole number of seconds",
                 value.display()
             ),
         )
@@ -176,8 +175,8 @@ pub(crate) fn compile_deadline() -> Result<Duration> {
     seconds.map(Duration::from_secs).ok_or_else(refused)
 }
 
-/// Stands between Rust and one call of a plugin's function. It is forgotten when the function
-/// returns, so that only an exception drops it.
+/// Guard around one call of a plugin's function. It is forgotten when the function returns, so that
+/// only an exception drops it.
 pub(crate) struct Boundary<'a> {
     pub(crate) plugin: &'a str,
     pub(crate) function: &'static str,
@@ -189,7 +188,7 @@ impl Drop for Boundary<'_> {
         let Boundary { plugin, function } = self;
         let message = format!(
             "{plugin}: {function} threw a C++ exception, which no function of a plugin may do; use another build of it, \
-             and report this to those who make it"
+             and report this to its vendor"
         );
         let op = CALL.get().map_or("call plugin", |(op, _)| op);
         let error = Error::new(ErrorKind::Internal, op, message);
@@ -219,7 +218,7 @@ unsafe extern "C" {
 /// a plugin, ends the process with a message and status 1.
 pub(crate) extern "C" fn explain_exit() {
     if let Ok(Some((op, plugin))) = CALL.try_with(Cell::get) {
-        // A stderr that nobody reads is no reason to panic here.
+        // A closed stderr must not panic here.
         _ = writeln!(
             io::stderr(),
             "error: {op}: {plugin} ended the process (it called `exit`); use another build of it"

@@ -30,7 +30,7 @@ use crate::{
     value::Options,
 };
 
-/// What is digested, in which order. Another number, other keys.
+/// Version of the digested parts and their order. Another version gives other keys.
 const VERSION: u32 = 3;
 
 /// Variables that compilers read by themselves.
@@ -85,8 +85,8 @@ impl EnvironmentFlags {
         }
     }
 
-    /// As [`read`](Self::read), refusing a file of flags that cannot be read: XLA ends the process
-    /// for that.
+    /// Like [`read`](Self::read), but refuses an unreadable file of flags, for which XLA ends the
+    /// process.
     pub(crate) fn checked() -> Result<Self> {
         if let Some(value) = env::var_os(XLA_FLAGS)
             && !value.is_empty()
@@ -296,9 +296,9 @@ pub(crate) fn client_variables(plugin: &Plugin) -> String {
         .collect()
 }
 
-/// What decides, besides a program and its options, what a client's compiler makes of it: the build
-/// of the plugin, how the client was made, its devices, and where the code is for this machine's
-/// processor, that one.
+/// Identity of a client's compiler. It decides, together with a program and its options, the compiled
+/// code: the build of the plugin, the options of the client, its devices, and the processor where
+/// code is compiled for it.
 pub(crate) fn client_identity(
     plugin: &Plugin,
     platform: &Platform,

@@ -20,21 +20,23 @@
 //!
 //! # What this crate promises
 //!
-//! * No argument of a call is read as something else: plugins trust their callers, so every
-//!   argument's type, shape, device and state is checked here first, and what the caller says of a
-//!   program's types is compared with the compiled program. Programs and flags that are known to
-//!   end the process are refused.
+//! * Arguments are never misread. Plugins trust their callers, so every
+//!   argument's type, shape, device and state is checked here first, and the declared
+//!   signature of a program is compared with the compiled program. Programs and flags that are known
+//!   to end the process are refused.
 //! * A plugin that does not return costs its deadline once, while it is loaded, makes or destroys a
-//!   client, or compiles; it blocks no other plugin, and no drop of another plugin's client. What
-//!   it claims is bounded before it is believed.
+//!   client, or compiles; it blocks no other plugin, and no drop of another plugin's client. Sizes
+//!   that it claims are bounded.
 //! * C++ exceptions that leave the plugin while it is opened or a client compiles are errors. In
 //!   most other calls they end the process with a message that names the plugin and the function.
 //!   Compiling for a topology and loading a compiled program have neither a deadline nor this
 //!   protection.
 //!
-//! What remains can end the process: a failed check of the vendor's own code (`LOG(FATAL)`,
-//! `abort`), a crash in it, and a flag in `XLA_FLAGS` that the plugin does not know. Only a process
-//! of its own contains these: `halite plugins check` and `halite plan` run plugins in one. Further:
+//! The process can still end by a failed check of the vendor's own code (`LOG(FATAL)`,
+//! `abort`), a crash in it, or a flag in `XLA_FLAGS` that the plugin does not know. Only a process
+//! of its own contains these: `halite plugins check` and `halite plan` run plugins in one.
+//!
+//! Further:
 //!
 //! * A function that a plugin does not have is
 //!   [`Unsupported`](halite_core::ErrorKind::Unsupported), with the plugin's version and the one

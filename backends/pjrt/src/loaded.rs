@@ -56,7 +56,7 @@ impl Loaded {
             Error::new(
                 ErrorKind::Internal,
                 op,
-                "the plugin put it on a device that it does not list",
+                "the plugin assigned it to a device that it does not list",
             )
         };
         raw.iter()

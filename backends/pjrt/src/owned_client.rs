@@ -31,9 +31,9 @@ pub(crate) const OP_CREATE: &str = "create client";
 pub(crate) struct Owned {
     pub(crate) plugin: &'static Plugin,
     pub(crate) client: Handle<PJRT_Client>,
-    /// Whether the thread that makes the client still works on it.
+    /// True if the thread that makes the client still works on it.
     pub(crate) in_creation: bool,
-    /// Whether a wait ended at its deadline: destroying the client may wait for the same work.
+    /// True if a wait ended at its deadline: destroying the client may wait for the same work.
     pub(crate) stuck: AtomicBool,
 }
 
@@ -54,7 +54,7 @@ impl Owned {
         }
     }
 
-    /// Empty where the plugin does not say.
+    /// Empty where the plugin does not report it.
     pub(crate) fn platform_version(&self) -> Result<String> {
         let mut args = PJRT_Client_PlatformVersion_Args {
             client: self.client.as_ptr(),
@@ -120,8 +120,8 @@ impl Drop for Owned {
     }
 }
 
-/// Runs `work` on a thread of its own, and lets the process end only after it: ending takes down
-/// what a plugin needs to destroy a client.
+/// Runs `work` on a separate thread and delays the end of the process until it is done: exit
+/// handlers tear down what a plugin needs to destroy a client.
 fn in_background(work: impl FnOnce() + Send + 'static) {
     static WORKING: Mutex<Vec<JoinHandle<()>>> = Mutex::new(Vec::new());
     static DEADLINE: OnceLock<Instant> = OnceLock::new();
@@ -163,15 +163,15 @@ unsafe extern "C" {
     fn atexit(callback: extern "C" fn()) -> c_int;
 }
 
-/// Why a call that had the plugin to itself gave nothing.
+/// Failure of a call that had the plugin to itself.
 pub(crate) enum Alone {
     Failed(Error),
     /// It did not return in time.
     Late(Duration),
 }
 
-/// Runs `call` on a thread of its own while no other client of the plugin is made or destroyed:
-/// some plugins race then.
+/// Runs `call` on a separate thread while no other client of the plugin is created or destroyed:
+/// some plugins have data races then.
 pub(crate) fn alone<T: Send + 'static>(
     plugin: &'static Plugin,
     op: &'static str,
@@ -216,7 +216,7 @@ pub(crate) fn alone<T: Send + 'static>(
     }
     entered.give_up(deadline);
     if returned.load(SeqCst) {
-        // It returned just before it was given up.
+        // It returned just before it was abandoned.
         gate.returned();
     }
     Err(Alone::Late(deadline))

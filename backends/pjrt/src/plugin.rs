@@ -1,4 +1,4 @@
-//! A loaded plugin: its file, its table of functions, what it says of itself.
+//! Loaded plugins: the file, the table of functions, and the reported attributes.
 //!
 //! A plugin is loaded once per process and never unloaded: its threads, its registered handlers and
 //! every handle made by it point into it.
@@ -40,7 +40,7 @@ pub struct Plugin {
     environment_flags: EnvironmentFlags,
     /// Passed by those who make or destroy a client.
     gate: Gate,
-    /// How long making or destroying a client may take.
+    /// Deadline for creating or destroying a client.
     deadline: Duration,
 }
 
@@ -58,7 +58,7 @@ pub struct StableHloVersions {
 pub struct Extension {
     /// The number of its type, as in `PJRT_Extension_Type`.
     pub number: u32,
-    /// Its size in bytes, which says which entries it has.
+    /// Its size in bytes, which tells its entries.
     pub size: usize,
 }
 
@@ -72,20 +72,20 @@ impl Extension {
     }
 }
 
-/// How a plugin is loaded.
+/// Options of loading a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions<'a> {
     /// Environment variables that are set first, where the user has not set them (on Linux only).
     /// Plugins read them when they are loaded or make their first client, so a plugin that is
     /// loaded already has had its chance.
     pub environment: &'a [(&'a str, &'a str)],
-    /// How long it may take. Some plugins ask servers that do not answer. As long may each of their
-    /// clients take to be made and to be destroyed.
+    /// Deadline for loading, and for creating and destroying each client. Some plugins wait for
+    /// servers that do not answer.
     pub deadline: Duration,
-    /// Whether the library is first loaded in a process of its own (on Linux), about 50 ms. Its
-    /// constructors run while it is loaded; one that does not return would block every later load
-    /// and the end of this process. Not needed for a library that is known by its digest.
-    /// `HALITE_PLUGIN_PROBE=off` turns it off.
+    /// Loads the library in a child process first (on Linux), which takes about 50 ms. Constructors
+    /// run during loading; one that does not return would block every later load and the end of
+    /// this process. Not needed for a library with a known digest. `HALITE_PLUGIN_PROBE=off`
+    /// disables it.
     pub probe: bool,
 }
 
@@ -99,18 +99,18 @@ impl Default for LoadOptions<'_> {
     }
 }
 
-/// What is known of a file that was to be loaded.
+/// State of a library file.
 #[derive(Default)]
 enum Slot {
     #[default]
     New,
     Loaded(&'static Plugin),
-    /// A thread is still in it, and will stay there. After so long it was left alone.
+    /// A thread is stuck in it; it was abandoned after this time.
     Stuck(Duration),
 }
 
 impl Plugin {
-    /// Loads a plugin and initialises it; a file that is loaded already gives the same plugin.
+    /// Loads and initializes a plugin. A file that is already loaded returns the same plugin.
     ///
     /// Plugins read the environment while they are loaded or make their first client, so set it
     /// before: `XLA_FLAGS` (an unknown flag in it ends the process). `TF_CPP_MIN_LOG_LEVEL=3`,
@@ -123,10 +123,10 @@ impl Plugin {
         Self::load_path(path.as_ref(), &LoadOptions::default())
     }
 
-    /// As [`load`](Self::load), with an environment and a deadline.
+    /// Like [`load`](Self::load), with options.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// See [`load`](Self::load).
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions<'_>) -> Result<&'static Plugin> {
         Self::load_path(path.as_ref(), options)
     }
@@ -249,12 +249,12 @@ impl Plugin {
         self.table.version
     }
 
-    /// What it says of itself.
+    /// The attributes that it reports.
     pub fn attributes(&self) -> &[(String, OptionValue)] {
         &self.attributes
     }
 
-    /// The versions of StableHLO it takes, where it says so.
+    /// The supported versions of StableHLO, if it reports them.
     pub fn stablehlo(&self) -> Option<StableHloVersions> {
         let version = |name: &str| match self
             .attributes
@@ -305,10 +305,10 @@ impl Plugin {
         self.client_within(options, self.deadline)
     }
 
-    /// As [`client`](Self::client), with another deadline.
+    /// Like [`client`](Self::client), with another deadline.
     ///
     /// # Errors
-    /// As [`client`](Self::client).
+    /// See [`client`](Self::client).
     pub fn client_within(&'static self, options: Options, deadline: Duration) -> Result<Pjrt> {
         Pjrt::create(self, options, deadline)
     }
@@ -316,8 +316,8 @@ impl Plugin {
     /// Describes devices that need not be here, to compile for: `v5e:4x4` on a TPU plugin.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin has no topologies by name; what the plugin says
-    /// of the name.
+    /// [`ErrorKind::Unsupported`] where the plugin has no topologies by name; errors of the plugin
+    /// about the name.
     pub fn topology(&'static self, name: &str, options: Options) -> Result<Topology> {
         Topology::create(self, name, options)
     }
@@ -338,7 +338,7 @@ impl Plugin {
     /// From now on, counts and times the calls of its functions: see
     /// [`call_times`](Self::call_times).
     ///
-    /// It stays on, and takes two looks at the clock for each call: for measurements.
+    /// It cannot be turned off, and reads the clock twice per call.
     pub fn time_calls(&self) {
         self.table.times.start();
     }
@@ -349,7 +349,7 @@ impl Plugin {
         self.table.times.called()
     }
 
-    /// Whose the programs are that it serializes.
+    /// Identity of the programs that it serializes.
     pub(crate) fn identity(&self, platform: &str) -> String {
         identity(platform, self.api_version(), &self.build)
     }

@@ -13,8 +13,8 @@ use halite_core::Result;
 #[cfg(target_os = "linux")]
 const SWITCH: &str = "HALITE_PLUGIN_PROBE";
 
-/// Whether the constructors of the library at `path` return within `deadline`. What else the loader
-/// says against the library is left to the load itself.
+/// Checks that the constructors of the library at `path` return within `deadline`. Other errors of
+/// the loader are left to the load itself.
 ///
 /// # Errors
 /// If they do not return in time, or end their process.
@@ -31,11 +31,11 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
 
     use halite_core::{Error, ErrorKind};
 
-    use crate::isolate::{first_notice, say_waiting};
+    use crate::isolate::{first_notice, warn_waiting};
 
     /// The shell's exit status, if it came to run.
     const RAN: i32 = 83;
-    /// What the loader ends a process with that it cannot start.
+    /// Exit status of a process that the loader cannot start.
     const NOT_STARTED: i32 = 127;
 
     if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
@@ -88,7 +88,7 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
             return Err(Error::new(ErrorKind::DeadlineExceeded, op, message));
         }
         if waited >= notice {
-            say_waiting(op, &shown, waited, deadline);
+            warn_waiting(op, &shown, waited, deadline);
             notice *= 3;
         }
         thread::sleep(Duration::from_millis(

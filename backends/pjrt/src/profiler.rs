@@ -101,7 +101,7 @@ impl Profiler {
     /// Begins to record what the host and the devices do.
     ///
     /// # Errors
-    /// What the plugin says; mostly that another profiler is recording.
+    /// Errors of the plugin, such as another profiler recording.
     pub fn start(self) -> Result<Profiling> {
         // As JAX asks: host events down to those of XLA's runtime, all of the devices, the programs
         // with them.
@@ -171,7 +171,7 @@ impl Profiling {
     /// file `DIR/plugins/profile/RUN/HOST.xplane.pb` it is what XProf and TensorBoard show.
     ///
     /// # Errors
-    /// What the plugin says.
+    /// Errors of the plugin.
     pub fn stop(self) -> Result<Vec<u8>> {
         let Profiling {
             profiler, handle, ..
@@ -243,8 +243,8 @@ impl fmt::Debug for Profiling {
     }
 }
 
-/// How many of the bytes are the message: plugins say one byte more than they wrote. All fields of
-/// an `XSpace` are texts or messages: a tag of wire type 2, a length, and so many bytes.
+/// The length of the message in `bytes`: plugins report one byte more than they wrote. All fields of
+/// an `XSpace` are strings or messages: a tag of wire type 2, a length, and that many bytes.
 fn message_length(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_ends_before_what_is_no_field() {
+    fn message_length_excludes_trailing_bytes() {
         let message = [0x0a, 2, 7, 7, 0x22, 1, b'h'];
         assert_eq!(message_length(&message), 7);
         assert_eq!(message_length(&[&message[..], &[0]].concat()), 7);

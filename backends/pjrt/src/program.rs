@@ -1,5 +1,5 @@
-//! A compiled program as the compiler sees it: sizes, costs, bytes, and the types on its border. It
-//! may be loaded on devices or be compiled for devices that are not here.
+//! Compiled programs: sizes, costs, serialized bytes, and signature. They may be loaded on devices
+//! or be compiled for absent ones.
 
 use std::{fmt, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     hlo::{Computations, ModuleWithConfig},
     isolate::Boundary,
     plugin::Plugin,
-    signature::Border,
+    signature::CompiledSignature,
     table::{ExtensionTable, Table},
     value::{bytes_of, code_of, from_named, slice_of, text_of, zeroed},
 };
@@ -34,12 +34,11 @@ pub struct CompiledProgram {
     _client: Option<Arc<Shared>>,
 }
 
-/// How one parameter or result is laid over devices: a serialized `OpSharding`; empty is the same
-/// on each.
+/// Sharding of one parameter or result: a serialized `OpSharding`; empty if it is replicated.
 pub type ShardingBytes = Vec<u8>;
 
 impl CompiledProgram {
-    /// Owns `executable`.
+    /// Takes ownership of `executable`.
     pub(crate) fn new(
         plugin: &'static Plugin,
         executable: Handle<PJRT_Executable>,
@@ -57,7 +56,7 @@ impl CompiledProgram {
     /// The name of the module.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn name(&self) -> Result<String> {
         let mut args = PJRT_Executable_Name_Args {
             executable: self.raw(),
@@ -74,8 +73,8 @@ impl CompiledProgram {
         }
     }
 
-    /// Bytes that load it again with this build of the plugin, where the program is for the CPU on
-    /// a processor with the same features. They have a digest and say whose they are.
+    /// Serializes it for loading by the same build of the plugin; programs for the CPU also need a
+    /// processor with the same features. The bytes include a digest and this identity.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the plugin cannot.
@@ -123,7 +122,7 @@ impl CompiledProgram {
     /// Memory it needs on each device.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not say.
+    /// [`ErrorKind::Unsupported`] where the plugin does not report it.
     pub fn memory(&self) -> Result<ProgramMemory> {
         let mut args = PJRT_Executable_GetCompiledMemoryStats_Args {
             executable: self.raw(),
@@ -172,7 +171,7 @@ impl CompiledProgram {
     /// The optimized program, as the name of its format (`hlo_with_config`) and its bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not give it.
+    /// [`ErrorKind::Unsupported`] where the plugin does not return it.
     pub fn optimized(&self) -> Result<(String, Vec<u8>)> {
         const OP: &str = "optimized program";
         let mut program = PJRT_Program::new();
@@ -181,8 +180,8 @@ impl CompiledProgram {
             program: &mut program,
             ..PJRT_Executable_OptimizedProgram_Args::new()
         };
-        // SAFETY: without a place for the code, the first call tells the size; the second fills so
-        // many bytes. The format is a text of the plugin's.
+        // SAFETY: without a buffer for the code, the first call returns the size; the second fills
+        // that many bytes. The format is a string of the plugin.
         unsafe {
             self.call(OP, &mut args)?;
             let mut code = zeroed(self.table().name(), program.code_size)
@@ -198,10 +197,10 @@ impl CompiledProgram {
         }
     }
 
-    /// What the devices send each other in one run.
+    /// The collectives of one run.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not give its optimized program, or in an
+    /// [`ErrorKind::Unsupported`] where the plugin does not return its optimized program, or in an
     /// unknown format.
     pub fn collectives(&self) -> Result<Collectives> {
         const OP: &str = "collectives";
@@ -232,10 +231,10 @@ impl CompiledProgram {
         ))
     }
 
-    /// How many results it has on each device.
+    /// Number of results per device.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn output_count(&self) -> Result<usize> {
         let mut args = PJRT_Executable_NumOutputs_Args {
             executable: self.raw(),
@@ -246,10 +245,10 @@ impl CompiledProgram {
         Ok(args.num_outputs)
     }
 
-    /// How many replicas it runs as.
+    /// Number of replicas.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn replicas(&self) -> Result<usize> {
         let mut args = PJRT_Executable_NumReplicas_Args {
             executable: self.raw(),
@@ -260,10 +259,10 @@ impl CompiledProgram {
         Ok(args.num_replicas)
     }
 
-    /// How many partitions each replica is cut into.
+    /// Number of partitions of each replica.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn partitions(&self) -> Result<usize> {
         let mut args = PJRT_Executable_NumPartitions_Args {
             executable: self.raw(),
@@ -274,7 +273,7 @@ impl CompiledProgram {
         Ok(args.num_partitions)
     }
 
-    /// How each parameter is laid over the devices.
+    /// The sharding of each parameter.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the plugin has no `Shardings` extension.
@@ -297,7 +296,7 @@ impl CompiledProgram {
         }
     }
 
-    /// How each result is laid over the devices.
+    /// The sharding of each result.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the plugin has no `Shardings` extension.
@@ -359,7 +358,7 @@ impl CompiledProgram {
     /// The types of its results on each device. None is a type that halite has no name for.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the plugin does not say.
+    /// [`ErrorKind::Unsupported`] where the plugin does not report it.
     pub fn output_types(&self) -> Result<Vec<Option<TensorType>>> {
         const OP: &str = "output types";
         let mut types = PJRT_Executable_OutputElementTypes_Args {
@@ -399,11 +398,11 @@ impl CompiledProgram {
         Ok(types.iter().zip(ranks).map(read).collect())
     }
 
-    /// The types on the program's border on each device, and which parameters it may overwrite, if
-    /// the plugin shows its optimized program.
-    pub(crate) fn border(&self) -> Option<Border> {
+    /// The signature on each device and the donated parameters, if the plugin returns its optimized
+    /// program.
+    pub(crate) fn compiled_signature(&self) -> Option<CompiledSignature> {
         let (format, bytes) = self.optimized().ok()?;
-        Border::decode(&format, &bytes)
+        CompiledSignature::decode(&format, &bytes)
     }
 
     fn raw(&self) -> *mut PJRT_Executable {

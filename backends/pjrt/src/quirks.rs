@@ -1,7 +1,7 @@
 //! Capabilities and quirks of plugins, by platform and version of the API: the one place that
 //! compares platform names and versions to decide how a plugin is used.
 
-/// What sets a plugin's platform apart from the others.
+/// Capabilities and quirks of a platform in one version of the API.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Quirks {
     /// Programs are machine code for the host's processor.

@@ -29,7 +29,7 @@ pub(crate) fn scan(code: &[u8]) -> ProgramFacts {
     }
 }
 
-/// Whether the code has annotations for Shardy.
+/// Returns whether the code has annotations for Shardy.
 fn uses_shardy(code: &[u8]) -> bool {
     // Also those that XLA keeps in an attribute when it leaves the dialect: `xla.sdy.meshes`.
     let shardy = |name: &[u8]| name.starts_with(b"sdy.") || name.starts_with(b"xla.sdy.");
@@ -58,7 +58,7 @@ fn mesh_sizes(code: &[u8]) -> Vec<usize> {
     definitions.filter_map(size).collect()
 }
 
-/// Whether the code has annotations for GSPMD, the partitioner before Shardy.
+/// Returns whether the code has annotations for GSPMD, the partitioner before Shardy.
 fn uses_gspmd(code: &[u8]) -> bool {
     const NAME: &[u8] = b"mhlo.sharding";
     if is_bytecode(code) {
@@ -68,7 +68,7 @@ fn uses_gspmd(code: &[u8]) -> bool {
     }
 }
 
-/// Whether the code chooses memory layouts of arguments or results.
+/// Returns whether the code chooses memory layouts of arguments or results.
 fn has_layout_mode(code: &[u8]) -> bool {
     const PART: &[u8] = b"layout_mode";
     if is_bytecode(code) {
@@ -78,7 +78,7 @@ fn has_layout_mode(code: &[u8]) -> bool {
     }
 }
 
-/// Whether the code has a convolution.
+/// Returns whether the code has a convolution.
 fn has_convolution(code: &[u8]) -> bool {
     const PART: &[u8] = b".convolution";
     // Bytecode has an operation's name without the dialect's, in portable artifacts followed by a
@@ -90,7 +90,7 @@ fn has_convolution(code: &[u8]) -> bool {
     }
 }
 
-/// Whether the code has a type of `bf16`: `tensor<2x3xbf16>`.
+/// Returns whether the code has a type of `bf16`: `tensor<2x3xbf16>`.
 fn has_bf16(code: &[u8]) -> bool {
     const PART: &[u8] = b"bf16";
     if is_bytecode(code) {
@@ -189,7 +189,7 @@ fn contains(code: &[u8], needle: &[u8]) -> bool {
         .any(|(at, byte)| *byte == needle[0] && code[at..].starts_with(needle))
 }
 
-/// Whether bytecode has exactly this string, which follows the NUL of another one or a length.
+/// Returns whether bytecode has exactly this string, which follows the NUL of another one or a length.
 fn has_string(code: &[u8], string: &[u8]) -> bool {
     let at = |at: usize| {
         let after = at + string.len();
@@ -204,7 +204,7 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
 }
 
-/// Whether one of the names of operations, attributes, types and keywords in a text fulfills
+/// Returns whether one of the names of operations, attributes, types and keywords in a text fulfills
 /// `wanted`. Names that users choose are skipped.
 fn has_name(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = 0;

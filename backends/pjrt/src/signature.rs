@@ -5,15 +5,15 @@ use prost::Message;
 
 use crate::hlo::{HloModule, HloModuleWithConfig, Shape};
 
-/// What a compiled program takes and gives. None is a type that halite has no name for.
+/// Parameters and results of a compiled program. `None` is a type that halite does not have.
 #[derive(Debug)]
-pub(crate) struct Border {
+pub(crate) struct CompiledSignature {
     pub(crate) inputs: Vec<Option<TensorType>>,
     pub(crate) outputs: Vec<Option<TensorType>>,
     pub(crate) donated: Vec<usize>,
 }
 
-impl Border {
+impl CompiledSignature {
     /// Reads it from an optimized program in `format`; `None` for an unknown format or other bytes.
     pub(crate) fn decode(format: &str, bytes: &[u8]) -> Option<Self> {
         let module = match format {
@@ -32,7 +32,7 @@ impl Border {
             .iter()
             .map(|entry| entry.parameter_number)
             .chain(donors.iter().map(|entry| entry.parameter_number));
-        Some(Border {
+        Some(CompiledSignature {
             inputs: shape.parameters.iter().map(Shape::tensor_type).collect(),
             outputs: match shape.result {
                 Some(result) if result.element_type == Shape::TUPLE => {
@@ -47,35 +47,35 @@ impl Border {
         })
     }
 
-    /// Plugins read whatever bytes they are given as what the program wants, so that a signature
-    /// that differs from the program would give wrong numbers without a word.
+    /// Checks that `signature` is that of the program. Plugins reinterpret arguments of another type
+    /// silently, which would give wrong numbers.
     pub(crate) fn check(&self, signature: &Signature) -> Result<(), String> {
         check_types("argument", &self.inputs, &signature.inputs)?;
         check_types("result", &self.outputs, &signature.outputs)
     }
 }
 
-/// Whether a program's types are those of its signature.
+/// Checks that the types of a compiled program are those of its signature.
 pub(crate) fn check_types(
     what: &str,
     real: &[Option<TensorType>],
-    said: &[TensorType],
+    declared: &[TensorType],
 ) -> Result<(), String> {
-    if real.len() != said.len() {
+    if real.len() != declared.len() {
         return Err(format!(
-            "the program has {} {what}s, its signature says {}",
+            "the program has {} {what}s, its signature has {}",
             real.len(),
-            said.len()
+            declared.len()
         ));
     }
-    for (index, (real, said)) in real.iter().zip(said).enumerate() {
-        if real.as_ref() != Some(said) {
+    for (index, (real, declared)) in real.iter().zip(declared).enumerate() {
+        if real.as_ref() != Some(declared) {
             let real = real.as_ref().map_or(
                 "of a type that halite does not have".to_owned(),
                 TensorType::to_string,
             );
             return Err(format!(
-                "{what} {index} of the program is {real} on each device, its signature says {said}"
+                "{what} {index} of the program is {real} on each device, its signature has {declared}"
             ));
         }
     }

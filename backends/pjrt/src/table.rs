@@ -58,7 +58,7 @@ impl Table {
         in_loader().retain(|other| other != path);
         let library = opened.map_err(|error| {
             let message = format!("{shown} cannot be loaded; install the library it lacks, or fetch it again if it is damaged");
-            // The loader's own words stand one level deeper.
+            // The source has the loader's own message.
             let words = std::error::Error::source(&error).unwrap_or(&error).to_string();
             Error::new(ErrorKind::Unavailable, OP, message).caused_by(words)
         })?;
@@ -67,7 +67,7 @@ impl Table {
             Error::invalid(
                 OP,
                 format!(
-                    "{shown} is a library but no PJRT plugin: it has no `{GET_PJRT_API}`; give the path of the plugin itself"
+                    "{shown} is a library but not a PJRT plugin: it has no `{GET_PJRT_API}`; pass the path of the plugin itself"
                 ),
             )
         });
@@ -84,7 +84,7 @@ impl Table {
         let start = NonNull::new(start.cast_mut()).ok_or_else(|| {
             Error::invalid(
                 OP,
-                format!("{shown} gave no table of functions; use another build of it"),
+                format!("{shown} returned no table of functions; use another build of it"),
             )
         })?;
         // SAFETY: every version of the table begins with its size and, 16 bytes on, the version.
@@ -129,7 +129,7 @@ impl Table {
             return Ok(());
         }
         let message = format!(
-            "{} speaks PJRT {major}.{minor}; 0.{OLDEST_MINOR} or newer is needed (0.{API_MINOR} is known in full); {}",
+            "{} uses PJRT {major}.{minor}; 0.{OLDEST_MINOR} or newer is required (0.{API_MINOR} is fully supported); {}",
             path.display(),
             if major == 0 {
                 "install a newer plugin"
@@ -140,7 +140,7 @@ impl Table {
         Err(Error::new(ErrorKind::Unsupported, OP, message))
     }
 
-    /// What nothing works without; the rest is asked for when it is used.
+    /// Checks for the functions that everything depends on. Others are looked up when used.
     fn check_required(&self, path: &Path) -> Result<()> {
         let required = [
             PJRT_Error_Destroy_Args::SLOT,
@@ -233,7 +233,7 @@ impl Table {
         &self.name
     }
 
-    /// Whether the plugin has the function that takes these arguments.
+    /// Returns whether the plugin has the function that takes these arguments.
     pub(crate) fn has<A: Call>(&self) -> bool {
         self.entry(A::SLOT.offset).is_some()
     }
@@ -258,7 +258,7 @@ impl Table {
         if offset + size_of::<usize>() > self.size {
             return None;
         }
-        // SAFETY: the table is `size` bytes long, so the pointer-sized entry at `offset` lies
+        // SAFETY: the table is `size` bytes long, so the pointer-sized entry at `offset` is
         // within.
         let entry = unsafe { self.start.cast::<u8>().add(offset).cast::<*mut ()>().read() };
         NonNull::new(entry)

@@ -1,4 +1,4 @@
-//! How a plugin says that results lie over devices: `OpSharding`, as tilings.
+//! Shardings that plugins report (`OpSharding`), as [`Tiling`]s.
 
 use halite_core::HloSharding;
 use prost::Message;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_by_lists_and_by_counting() {
+    fn tile_assignments_are_lists_or_iotas() {
         let split = OpSharding {
             tile_assignment_devices: vec![0, 1, 2, 3, 4, 5, 6, 7],
             ..tiled(&[2, 4])
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_is_said_by_nothing_and_in_words() {
+    fn replicated_is_empty_or_explicit() {
         assert_eq!(
             tiling_of(&[], 2, 4),
             Some(HloSharding {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_not_guessed() {
+    fn unknown_shardings_are_none() {
         assert_eq!(tiling_of(b"\xff\xff", 1, 8), None, "no message");
         assert_eq!(
             tiling(

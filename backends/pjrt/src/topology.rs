@@ -32,7 +32,7 @@ enum Owner {
     /// It is ours to free.
     Us,
     /// It lives as long as the client.
-    Client(#[allow(dead_code, reason = "held, not looked at")] Arc<Shared>),
+    Client(#[allow(dead_code, reason = "keeps the client alive")] Arc<Shared>),
 }
 
 impl Topology {
@@ -120,10 +120,10 @@ impl Topology {
         &self.platform
     }
 
-    /// The platform's words on its version.
+    /// The version of the platform, as it describes itself.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn platform_version(&self) -> Result<String> {
         let mut args = PJRT_TopologyDescription_PlatformVersion_Args {
             topology: self.raw(),
@@ -167,10 +167,10 @@ impl Topology {
         Ok(devices)
     }
 
-    /// What else the plugin says of it.
+    /// Further attributes.
     ///
     /// # Errors
-    /// If the plugin does not say.
+    /// If the plugin does not report it.
     pub fn attributes(&self) -> Result<Options> {
         let mut args = PJRT_TopologyDescription_Attributes_Args {
             topology: self.raw(),
@@ -230,7 +230,7 @@ impl Topology {
     /// ones.
     ///
     /// # Errors
-    /// What the compiler says; [`OutOfMemory`](halite_core::ErrorKind::OutOfMemory) when the
+    /// Errors of the compiler; [`OutOfMemory`](halite_core::ErrorKind::OutOfMemory) when the
     /// program does not fit the devices.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         const OP: &str = "compile";
@@ -334,8 +334,7 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Whether these are the words for a v5e, of those that write topologies or of the devices
-/// themselves.
+/// Returns whether `kind` names a v5e, as in the name of a topology or the kind of a device.
 fn is_v5e(kind: &str) -> bool {
     let kind: String = kind
         .to_ascii_lowercase()
@@ -345,8 +344,8 @@ fn is_v5e(kind: &str) -> bool {
     ["v5e", "v5lite", "v5litepod"].contains(&kind.strip_prefix("tpu").unwrap_or(&kind))
 }
 
-/// Whether a device stands where no v5e has one: of a topology that came some other way than by its
-/// name.
+/// Returns whether the coordinates of a device exceed those of a v5e, in a topology that was not
+/// created by name.
 fn is_beyond_v5e(device: &DeviceDescription) -> bool {
     let coords = device
         .attributes
@@ -381,7 +380,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_v5e_with_an_axis_over_16_is_refused_before_the_plugin_sees_it() {
+    fn v5e_axes_over_16_are_refused() {
         for name in [
             "v5e:32x32",
             "v5e:17x1",
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v5e_device_beyond_16_is_seen_by_its_place() {
+    fn v5e_devices_beyond_16_are_found_by_coordinates() {
         let device = |kind: &str, coords: OptionValue| DeviceDescription {
             id: DeviceId(0),
             process: 0,

@@ -1,4 +1,4 @@
-//! Named values: options that callers give, attributes that plugins tell.
+//! Named values: options of callers and attributes of plugins.
 
 use std::{
     alloc::{self, Layout},
@@ -14,13 +14,13 @@ use halite_pjrt_sys::base::*;
 pub enum OptionValue {
     /// Text.
     Str(String),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A list of whole numbers.
+    /// A list of integers.
     Ints(Vec<i64>),
     /// A 32-bit float.
     Float(f32),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
 }
 
@@ -63,11 +63,10 @@ macro_rules! from {
 
 from! { &str => Str, String => Str, i64 => Int, u32 => Int, Vec<i64> => Ints, f32 => Float, bool => Bool }
 
-/// Options by name, in the order given.
+/// Options by name, in order.
 pub type Options = Vec<(String, OptionValue)>;
 
-/// Names whose type is known. CPU plugins up to API 0.106 abort the process when the type is
-/// another.
+/// Options with a known type. CPU plugins up to API 0.106 abort the process on another type.
 const KNOWN: &[(&str, &str)] = &[
     ("cpu_device_count", "a whole number"),
     ("asynchronous", "true or false"),
@@ -82,7 +81,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("max_inflight_computations", "a whole number"),
 ];
 
-/// Checks types of known names, and that no name is given twice.
+/// Checks the types of known options, and that names are unique.
 pub(crate) fn check_options(op: &'static str, options: &Options) -> Result<()> {
     for (index, (name, value)) in options.iter().enumerate() {
         if let Some((_, wanted)) = KNOWN.iter().find(|(known, _)| known == name)
@@ -109,7 +108,7 @@ pub(crate) fn check_options(op: &'static str, options: &Options) -> Result<()> {
     {
         return Err(Error::invalid(
             op,
-            format!("option `cpu_device_count` is {count}; 1 to 4096 devices can be made"),
+            format!("option `cpu_device_count` is {count}; expected 1 to 4096"),
         ));
     }
     Ok(())
@@ -171,17 +170,17 @@ pub(crate) fn to_named(options: &Options) -> Vec<PJRT_NamedValue> {
     options.iter().map(named).collect()
 }
 
-/// The longest list that is believed: of devices, attributes, results.
+/// The longest accepted list of devices, attributes or results.
 const MOST_VALUES: usize = 1 << 20;
-/// The longest text that is believed, in bytes.
+/// The longest accepted string in bytes.
 const MOST_TEXT: usize = 1 << 24;
-/// The most bytes of a program that are believed. A protobuf has at most half of this.
+/// The largest accepted program in bytes. A protobuf has at most half of this.
 pub(crate) const MOST_CODE: usize = 1 << 32;
 
-/// Copies a plugin's list. Values of a type newer than ours are left out.
+/// Copies a plugin's list. Values of an unknown type are skipped.
 ///
 /// # Errors
-/// If a size cannot be true.
+/// If a size is implausible.
 ///
 /// # Safety
 ///
@@ -221,10 +220,10 @@ pub(crate) unsafe fn from_named(
         .collect()
 }
 
-/// A plugin's text, which is not ended by NUL.
+/// The bytes of a plugin's string, which is not NUL-terminated.
 ///
 /// # Errors
-/// If the length cannot be true.
+/// If the length is implausible.
 ///
 /// # Safety
 ///
@@ -238,10 +237,10 @@ pub(crate) unsafe fn bytes_of<'a>(
     unsafe { at_most(MOST_TEXT, plugin, start.cast::<u8>(), length) }
 }
 
-/// A plugin's text as a string of ours, which is safe to print.
+/// A plugin's string, escaped for printing.
 ///
 /// # Errors
-/// If the length cannot be true.
+/// If the length is implausible.
 ///
 /// # Safety
 ///
@@ -256,7 +255,7 @@ pub(crate) unsafe fn text_of(plugin: &str, start: *const c_char, length: usize) 
 /// A plugin's list, which may be null when it is empty.
 ///
 /// # Errors
-/// If the length cannot be true.
+/// If the length is implausible.
 ///
 /// # Safety
 ///
@@ -273,7 +272,7 @@ pub(crate) unsafe fn slice_of<'a, T>(
 /// The bytes of a plugin's program.
 ///
 /// # Errors
-/// If the length cannot be true.
+/// If the length is implausible.
 ///
 /// # Safety
 ///
@@ -300,11 +299,11 @@ unsafe fn at_most<'a, T>(
         return Ok(&[]);
     }
     if length > most {
-        return Err(not_believed(plugin, length, most));
+        return Err(implausible(plugin, length, most));
     }
     if !start.is_aligned() {
         let message = format!(
-            "{plugin} gives a list of {length} values at {start:p}, where none can be; {ANOTHER_BUILD}"
+            "{plugin} returned a list of {length} values at the misaligned address {start:p}; {ANOTHER_BUILD}"
         );
         return Err(Error::new(ErrorKind::Internal, READ, message));
     }
@@ -315,11 +314,11 @@ unsafe fn at_most<'a, T>(
 const READ: &str = "read of a plugin";
 const ANOTHER_BUILD: &str = "use another build of it";
 
-/// The error of a length that cannot be true.
+/// The error of an implausible length.
 #[cold]
-pub(crate) fn not_believed(plugin: &str, length: usize, most: usize) -> Error {
+pub(crate) fn implausible(plugin: &str, length: usize, most: usize) -> Error {
     let message = format!(
-        "{plugin} claims a length of {length}, more than the {most} that are believed; {ANOTHER_BUILD}"
+        "{plugin} claims a length of {length}, more than the {most} that are accepted; {ANOTHER_BUILD}"
     );
     Error::new(ErrorKind::Internal, READ, message)
 }
@@ -330,7 +329,7 @@ pub(crate) fn not_believed(plugin: &str, length: usize, most: usize) -> Error {
 /// # Errors
 /// If the size exceeds [`MOST_CODE`], or the host has no address space for it.
 pub(crate) fn zeroed(plugin: &str, length: usize) -> Result<Vec<u8>> {
-    let refused = || not_believed(plugin, length, MOST_CODE);
+    let refused = || implausible(plugin, length, MOST_CODE);
     if length > MOST_CODE {
         return Err(refused());
     }
@@ -415,7 +414,7 @@ mod tests {
             let error = slice_of::<u64>("x.so", std::ptr::without_provenance(9), 2)
                 .unwrap_err()
                 .to_string();
-            assert!(error.contains("where none can be"), "{error}");
+            assert!(error.contains("misaligned address"), "{error}");
             assert_eq!(
                 slice_of::<u64>("x.so", std::ptr::null(), 1 << 50).unwrap(),
                 [0u64; 0]

@@ -1,4 +1,4 @@
-//! The longest time that a client's waits take.
+//! The wait limit of a client.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -14,7 +14,7 @@ pub(crate) struct WaitLimit {
 }
 
 impl WaitLimit {
-    /// What `HALITE_WAIT_LIMIT` says now, in seconds, or a day.
+    /// The seconds in `HALITE_WAIT_LIMIT`, or a day.
     ///
     /// # Errors
     /// If the variable is no positive number.
@@ -46,7 +46,7 @@ mod tests {
     use crate::environment::with_override;
 
     #[test]
-    fn the_wait_limit_is_a_day_or_what_the_environment_says() {
+    fn wait_limit_comes_from_the_environment() {
         assert_eq!(
             WaitLimit::of_environment().unwrap().get(),
             Duration::from_secs(86_400)

@@ -58,7 +58,7 @@ pub(crate) fn with_patient_collectives<R, E>(
     created
 }
 
-/// Whether the plugin is XLA's for the CPU, as far as can be told before it has a client.
+/// Guesses whether the plugin is XLA's for the CPU, before it has a client.
 fn is_for_cpu(path: &Path, options: &Options) -> bool {
     let option = |(name, value): &(String, OptionValue)| {
         name == "cpu_device_count" && matches!(value, OptionValue::Int(_))
@@ -82,7 +82,7 @@ fn raised(users: Option<&OsStr>) -> Option<Vec<u8>> {
     Some(flags)
 }
 
-/// Whether a library has a flag of this name: the name stands in it as a C string.
+/// Returns whether a library has a flag of this name, as a C string among its bytes.
 fn knows(library: &Path, flag: &str) -> io::Result<bool> {
     const CHUNK: u64 = 4 << 20;
     let name = [b"\0", flag.as_bytes(), b"\0"].concat();
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_of_the_user_come_after_the_raised_limit() {
+    fn flags_of_the_user_follow_the_raised_limit() {
         let text = |users: Option<&str>| {
             raised(users.map(OsStr::new)).map(|flags| String::from_utf8(flags).unwrap())
         };
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_found_across_the_border_of_chunks() {
+    fn flags_are_found_across_chunks() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for before in [0, 1, (4 << 20) - 5, 4 << 20, (8 << 20) - 1] {
             let bytes = [vec![7; before], b"\0a_flag\0".to_vec(), vec![7; 9]].concat();

@@ -18,10 +18,7 @@ fn refused(program: &Program, flags: &[(&str, FlagValue)], words: &str) {
     };
     let error = cpu(1).compile(program, &options).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-    assert!(
-        error.message().contains(words),
-        "`{words}` is not said: {error}"
-    );
+    assert!(error.message().contains(words), "`{words}` not in: {error}");
 }
 
 #[test]
@@ -29,8 +26,8 @@ fn type_larger_than_64_bits_count_is_refused() {
     let ty = "tensor<4611686018427387904x4xf32>";
     let code = format!("func.func public @main(%x: {ty}) -> {ty} {{ return %x : {ty} }}");
     let huge = f32s(&[1 << 62, 4]);
-    let border = std::slice::from_ref(&huge);
-    refused(&program(&code, border, border, &[]), &[], "on its border");
+    let types = std::slice::from_ref(&huge);
+    refused(&program(&code, types, types, &[]), &[], "in its signature");
 
     let inside = format!(
         "func.func public @main(%x: tensor<f32>) -> tensor<f32> {{
@@ -56,15 +53,23 @@ fn top_k_of_one_result_is_refused() {
     refused(
         &program(code, &[f32s(&[8])], &[f32s(&[4])], &[]),
         &[],
-        "calls `TopK` for a tensor",
+        "calls `TopK` with one tensor",
     );
 }
 
 #[test]
 fn split_count_below_one_is_refused() {
     let flag = |value| [("xla_cpu_parallel_codegen_split_count", value)];
-    refused(&add(4, false), &flag(FlagValue::Int(-1)), "counts from 1");
-    refused(&add(4, false), &flag(FlagValue::Int(0)), "counts from 1");
+    refused(
+        &add(4, false),
+        &flag(FlagValue::Int(-1)),
+        "must be at least 1",
+    );
+    refused(
+        &add(4, false),
+        &flag(FlagValue::Int(0)),
+        "must be at least 1",
+    );
     assert!(
         cpu(1)
             .compile(&add(4, false), &CompileOptions::default())
@@ -78,6 +83,6 @@ fn size_of_a_signature_is_checked() {
     refused(
         &program("module {}", &[], &[huge], &[]),
         &[],
-        "on its border",
+        "in its signature",
     );
 }

@@ -101,7 +101,8 @@ fn every_wrong_argument_is_refused_by_name() {
         assert_eq!(error.message(), expected);
     }
     let error = run(&add, vec![Arg::Donate(good()), Arg::Donate(good())]).unwrap_err();
-    let expected = "`test`: argument 1 for device 0 (f32[4]) is donated, but the program does not take it over; it donates [0]";
+    let expected =
+        "`test`: argument 1 for device 0 (f32[4]) cannot be donated; the program donates only [0]";
     assert_eq!(error.message(), expected);
 
     // All that, and the program still runs.
@@ -120,27 +121,27 @@ fn a_signature_that_differs_from_the_program_is_refused() {
         (
             vec![four()],
             vec![four()],
-            "the program has 2 arguments, its signature says 1",
+            "the program has 2 arguments, its signature has 1",
         ),
         (
             vec![four(), four()],
             vec![],
-            "the program has 1 results, its signature says 0",
+            "the program has 1 results, its signature has 0",
         ),
         (
             vec![four(), four()],
             vec![four(), four()],
-            "the program has 1 results, its signature says 2",
+            "the program has 1 results, its signature has 2",
         ),
         (
             vec![four(), ty(DType::S32, &[4])],
             vec![four()],
-            "argument 1 of the program is f32[4] on each device, its signature says s32[4]",
+            "argument 1 of the program is f32[4] on each device, its signature has s32[4]",
         ),
         (
             vec![four(), four()],
             vec![f32s(&[2, 2])],
-            "result 0 of the program is f32[4] on each device, its signature says f32[2, 2]",
+            "result 0 of the program is f32[4] on each device, its signature has f32[2, 2]",
         ),
     ] {
         let error = client
@@ -217,10 +218,10 @@ fn devices_and_flags_of_a_compilation_are_checked() {
         client.compile(&program, &CompileOptions { devices, flags })
     };
     for (devices, expected) in [
-        (&[2][..], "no device 2; there are [0, 1]"),
+        (&[2][..], "unknown device 2; expected one of [0, 1]"),
         (
             &[0, 1],
-            "wants 1 devices (1 replicas of 1 partitions), given are 2",
+            "needs 1 devices (1 replicas of 1 partitions), 2 were given",
         ),
     ] {
         assert_eq!(
@@ -317,7 +318,7 @@ fn devices_and_flags_of_a_compilation_are_checked() {
         .unwrap_err();
     assert_eq!(
         error.message(),
-        "`test`: wants 3 devices (1 replicas of 3 partitions), there are 2"
+        "`test`: needs 3 devices (1 replicas of 3 partitions), 2 are available"
     );
     impossible.partitions = usize::MAX;
     impossible.replicas = 2;
@@ -552,7 +553,7 @@ fn what_is_no_serialized_program_is_refused() {
     let error = load(&bytes, compile(&client, &add(5, false)).signature());
     assert_eq!(
         error.message(),
-        "`kept`: argument 0 of the program is f32[4] on each device, its signature says f32[5]"
+        "`kept`: argument 0 of the program is f32[4] on each device, its signature has f32[5]"
     );
 }
 
@@ -648,7 +649,7 @@ fn a_program_is_compiled_for_a_topology_and_loaded_on_a_client() {
     };
     assert_eq!(
         again.compile(&program, &wrong).unwrap_err().message(),
-        "`test`: no device 9; there are [0, 1]"
+        "`test`: unknown device 9; expected one of [0, 1]"
     );
     let error = client.plugin().topology("v5e:32x32", vec![]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);

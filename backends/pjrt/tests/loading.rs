@@ -144,7 +144,7 @@ fn a_library_that_is_no_plugin_is_refused() {
     assert!(
         error
             .message()
-            .contains("no PJRT plugin: it has no `GetPjrtApi`"),
+            .contains("not a PJRT plugin: it has no `GetPjrtApi`"),
         "{error}"
     );
 }
@@ -176,7 +176,7 @@ fn a_plugin_of_another_version_is_refused_with_both_versions() {
         assert!(
             error
                 .message()
-                .contains(&format!("speaks PJRT {major}.{minor}; 0.58 or newer")),
+                .contains(&format!("uses PJRT {major}.{minor}; 0.58 or newer")),
             "{error}"
         );
         assert!(error.message().contains(advice), "{error}");
@@ -201,7 +201,7 @@ fn a_plugin_with_holes_is_refused_with_their_names() {
 
     let none = "void* GetPjrtApi(void) { return 0; }";
     let error = refused(&build(&directory, "null", none));
-    assert!(error.message().contains("gave no table"), "{error}");
+    assert!(error.message().contains("returned no table"), "{error}");
 }
 
 #[test]
@@ -454,6 +454,6 @@ fn a_plugin_finds_what_its_options_set_and_what_the_user_set_stays() {
         },
     )
     .unwrap_err();
-    assert!(error.to_string().contains("gave no table"), "{error}");
+    assert!(error.to_string().contains("returned no table"), "{error}");
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "by us 0");
 }

@@ -85,7 +85,7 @@ fn an_upload_of_the_wrong_size_or_to_a_wrong_place_is_refused() {
     let error = upload(&[0; 12], &three, DeviceId(2).into());
     assert_eq!(
         error.to_string(),
-        "upload on cpu: no device 2; there are [0, 1]"
+        "upload on cpu: unknown device 2; expected one of [0, 1]"
     );
     let huge = TensorType::new(DType::F64, [usize::MAX, 2]);
     assert_eq!(
@@ -146,7 +146,7 @@ fn a_buffer_is_copied_to_devices_and_memories() {
     );
     assert_eq!(
         there.copy_to(DeviceId(3).into()).unwrap_err().to_string(),
-        "copy on cpu: no device 3; there are [0, 1, 2]"
+        "copy on cpu: unknown device 3; expected one of [0, 1, 2]"
     );
 }
 

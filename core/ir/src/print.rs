@@ -18,7 +18,7 @@ use halite_core::{Error, MeshShape, PartitionSpec, Program, Result, Signature, T
 use crate::{Graph, Node};
 use writer::{Name, Writer};
 
-/// What a program is called, and how its inputs and outputs lie on devices.
+/// Name of a program, and names, shardings and donation of its inputs and outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interface {
     /// For people: names dumps, reports and errors.
@@ -32,10 +32,9 @@ pub struct Interface {
     pub outputs: Vec<Port>,
     /// Donated inputs, as `(input, output)`: the output reuses the input's memory.
     pub aliases: Vec<(usize, usize)>,
-    /// How many times the program runs side by side, each run on tensors of its own. At least 1.
+    /// Number of replicas, each with tensors of its own. At least 1.
     pub replicas: usize,
-    /// Whether the text says which line of the user's made each operation, for the compiler's
-    /// errors and for profiles.
+    /// Writes the user's source line of each operation, for errors of the compiler and profiles.
     pub locations: bool,
 }
 
@@ -44,7 +43,7 @@ pub struct Interface {
 pub struct Port {
     /// For people: `model.hidden.weight`.
     pub name: Option<String>,
-    /// How it lies over the mesh; `None` leaves it to the compiler.
+    /// Its sharding over the mesh; `None` leaves it to the compiler.
     pub spec: Option<PartitionSpec>,
 }
 
@@ -87,7 +86,7 @@ impl Default for Interface {
 /// ```
 ///
 /// # Errors
-/// As [`text`]; and if the program is for several devices and an input or output has no
+/// The errors of [`text`]; also if the program is for several devices and an input or output has no
 /// [`Port::spec`], or one that does not divide it.
 pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     let code = text(graph, interface)?;

@@ -116,7 +116,7 @@ fn program_for_too_many_devices_is_rejected() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("wants 5 devices") && error.contains('4'),
+            error.contains("needs 5 devices") && error.contains('4'),
             "{name}: {error}"
         );
         let error = target.mesh([("data", 5)]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What a backend needs to know of a program beside its text.
+//! Facts of a program that backends need beside its text.
 
 use halite_core::{DType, ProgramFacts};
 

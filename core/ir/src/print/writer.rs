@@ -233,7 +233,7 @@ impl Writer {
         self.partial_sharding(spec, rank, false)
     }
 
-    /// As [`sharding`](Self::sharding); if `open`, the compiler may split over further axes:
+    /// Writes like [`sharding`](Self::sharding); if `open`, the compiler may split over further axes:
     /// `<@mesh, [{"data", ?}, {?}]>`.
     pub(super) fn partial_sharding(
         &mut self,
@@ -273,7 +273,7 @@ impl Writer {
         self
     }
 
-    /// As a symbol after `@` of a module: what compilers make file names of.
+    /// Writes the symbol of a module, after its `@`. Compilers derive file names from it.
     pub(super) fn symbol(&mut self, text: &str) -> &mut Self {
         if !text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') {
             self.out.push('_');
