@@ -546,8 +546,8 @@ pub(crate) fn failed(
     ))
 }
 
-/// Returns whether a plugin returned one buffer as several results, or an argument as a result. Each
-/// is owned, and would be freed twice.
+/// Returns whether a plugin returned one buffer as several results, or an argument as a result.
+/// Each is owned, and would be freed twice.
 pub(crate) fn is_shared(results: &[*mut PJRT_Buffer], args: &[*mut PJRT_Buffer]) -> bool {
     let mut seen: HashSet<_> = args.iter().collect();
     results

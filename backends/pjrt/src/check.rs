@@ -61,7 +61,8 @@ pub(crate) fn check_program(
         && facts.convolutions
     {
         return Err(format!(
-            "flag `{name}` on a program with convolutions can end the process; compile it without this flag"
+            "flag `{name}` on a program with convolutions can end the process; compile it without \
+             this flag"
         ));
     }
     if let Some(reason) = refusal(&program.signature, &options.flags) {
@@ -153,7 +154,8 @@ mod tests {
     use super::*;
     use crate::scan::facts_of;
 
-    /// A scan of this code would find annotations of both partitioners and a type that is too large.
+    /// A scan of this code would find annotations of both partitioners and a type that is too
+    /// large.
     #[test]
     fn programs_with_facts_are_not_scanned() {
         let code =

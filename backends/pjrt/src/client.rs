@@ -252,10 +252,10 @@ impl Backend for Pjrt {
     }
 }
 
-/// Number of threads for XLA's CPU client, where its default is too small. It starts one per device,
-/// and a collective blocks its thread until all devices arrive. A device may run two collectives at
-/// once, such as one in a loop and one after it; then no thread is left for the device that the
-/// others wait for, and the plugin ends the process.
+/// Number of threads for XLA's CPU client, where its default is too small. It starts one per
+/// device, and a collective blocks its thread until all devices arrive. A device may run two
+/// collectives at once, such as one in a loop and one after it; then no thread is left for the
+/// device that the others wait for, and the plugin ends the process.
 fn cpu_threads(options: &Options) -> Option<i64> {
     const FOR_EACH_DEVICE: i64 = 2;
 

@@ -65,14 +65,14 @@ pub struct CollectiveUse {
     pub group: usize,
     /// Number of executions, with the trip counts of loops.
     pub count: u64,
-    /// Total size of the full tensors in bytes: of an all-gather the result, of a reduce-scatter the
-    /// operand.
+    /// Total size of the full tensors in bytes: of an all-gather the result, of a reduce-scatter
+    /// the operand.
     pub bytes: u64,
 }
 
 impl CollectiveUse {
-    /// Bytes that each device sends with ring algorithms, which are bandwidth-optimal: Patarasuk and
-    /// Yuan, "Bandwidth optimal all-reduce algorithms" (2009).
+    /// Bytes that each device sends with ring algorithms, which are bandwidth-optimal: Patarasuk
+    /// and Yuan, "Bandwidth optimal all-reduce algorithms" (2009).
     pub fn sent(&self) -> f64 {
         let others = (self.group as f64 - 1.0).max(0.0) / self.group.max(1) as f64;
         let share = match self.kind {

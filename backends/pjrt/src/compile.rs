@@ -212,7 +212,8 @@ pub(crate) fn compile_code(
     let late = || {
         let seconds = deadline.as_secs();
         let message = format!(
-            "{plugin} has not compiled it after {seconds} s and was abandoned; HALITE_COMPILE_DEADLINE=SECONDS raises the limit"
+            "{plugin} has not compiled it after {seconds} s and was abandoned; \
+             HALITE_COMPILE_DEADLINE=SECONDS raises the limit"
         );
         Err(Error::new(ErrorKind::DeadlineExceeded, op, message).on(client.platform_name()))
     };
@@ -270,7 +271,8 @@ mod tests {
 
     #[test]
     fn memory_shortage_of_libtpu_is_parsed() {
-        let words = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO temporaries (29.50G) \
+        let words = "E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory \
+         required for HLO temporaries (29.50G) \
                      exceeds available HBM (15.75G). HLO module: jit_step.";
         let gib = |gib: f64| (gib * f64::from(1 << 30)) as u64;
         assert_eq!(

@@ -245,7 +245,11 @@ impl PjrtExecutable {
         let (devices, inputs) = (self.described.devices.len(), self.inputs.len());
         self.client.invalid(
             OP_LAUNCH,
-            format!("`{}`: got {given:?} arguments per device, expected {inputs} for each of {devices} devices", self.described.name),
+            format!(
+                "`{}`: got {given:?} arguments per device, expected {inputs} for each of \
+             {devices} devices",
+                self.described.name
+            ),
         )
     }
 

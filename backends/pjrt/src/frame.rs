@@ -88,7 +88,8 @@ pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> R
     let version = u32::from_le_bytes(*version);
     if version != VERSION {
         let message = format!(
-            "the serialized program is in version {version} of the format, this halite reads {VERSION}; compile the program again"
+            "the serialized program is in version {version} of the format, this halite reads \
+             {VERSION}; compile the program again"
         );
         return Err(Error::new(ErrorKind::Unsupported, op, message));
     }
@@ -118,16 +119,17 @@ pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> R
     if written_by != identity.as_bytes() {
         let written_by = String::from_utf8_lossy(written_by);
         let message = format!(
-            "the serialized program is machine code of [{written_by}], this is [{identity}]; compile the program here"
+            "the serialized program is machine code of [{written_by}], this is [{identity}]; \
+             compile the program here"
         );
         return Err(Error::invalid(op, message));
     }
     Ok(payload)
 }
 
-/// Identity of a build of a plugin: the size of its file, and the SHA-256 of its first and last MiB,
-/// where a library has its headers, symbols and section tables. All of it
-/// would be hundreds of megabytes at every start.
+/// Identity of a build of a plugin: the size of its file, and the SHA-256 of its first and last
+/// MiB, where a library has its headers, symbols and section tables. All of it would be hundreds of
+/// megabytes at every start.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Build(String);
 

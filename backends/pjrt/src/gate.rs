@@ -40,7 +40,8 @@ impl Gate {
         }
     }
 
-    /// Waits until nobody is inside, at most `deadline`. Returns at once if the caller inside is stuck.
+    /// Waits until nobody is inside, at most `deadline`. Returns at once if the caller inside is
+    /// stuck.
     pub(crate) fn enter(
         &self,
         doing: &'static str,

@@ -147,7 +147,8 @@ mod tests {
         );
         assert_eq!(
             says(
-                "stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> (tensor<2xf32>, tensor<2xi32>)"
+                "stablehlo.custom_call @TopK(%x) : (tensor<4xf32>) -> (tensor<2xf32>, \
+                 tensor<2xi32>)"
             ),
             ""
         );

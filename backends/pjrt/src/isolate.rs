@@ -187,7 +187,8 @@ impl Drop for Boundary<'_> {
     fn drop(&mut self) {
         let Boundary { plugin, function } = self;
         let message = format!(
-            "{plugin}: {function} threw a C++ exception, which no function of a plugin may do; use another build of it, \
+            "{plugin}: {function} threw a C++ exception, which no function of a plugin may do; \
+             use another build of it, \
              and report this to its vendor"
         );
         let op = CALL.get().map_or("call plugin", |(op, _)| op);

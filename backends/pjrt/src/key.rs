@@ -95,8 +95,10 @@ impl EnvironmentFlags {
         {
             let shown = value.display();
             let message = format!(
-                "{XLA_FLAGS} is `{shown}`, which does not begin with `-` and so names a file of flags, and that cannot be \
-                 read: {reason}; want flags such as `--xla_dump_to=DIR`, or the path of a file of them"
+                "{XLA_FLAGS} is `{shown}`, which does not begin with `-` and so names a file of \
+                 flags, and that cannot be \
+                 read: {reason}; want flags such as `--xla_dump_to=DIR`, or the path of a file of \
+                 them"
             );
             return Err(Error::invalid("load plugin", message));
         }
@@ -296,9 +298,9 @@ pub(crate) fn client_variables(plugin: &Plugin) -> String {
         .collect()
 }
 
-/// Identity of a client's compiler. It decides, together with a program and its options, the compiled
-/// code: the build of the plugin, the options of the client, its devices, and the processor where
-/// code is compiled for it.
+/// Identity of a client's compiler. It decides, together with a program and its options, the
+/// compiled code: the build of the plugin, the options of the client, its devices, and the
+/// processor where code is compiled for it.
 pub(crate) fn client_identity(
     plugin: &Plugin,
     platform: &Platform,

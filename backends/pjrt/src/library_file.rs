@@ -59,7 +59,8 @@ fn check_elf(
     let got = read_up_to(file, 0, &mut header).map_err(&unreadable)?;
     if got < 4 || header[..4] != *b"\x7fELF" {
         let message = format!(
-            "{shown} is not a shared library ({length} bytes, no ELF header); is it a plugin's `.so`?"
+            "{shown} is not a shared library ({length} bytes, no ELF header); is it a plugin's \
+             `.so`?"
         );
         return Err(Error::invalid(OP, message));
     }
@@ -181,7 +182,8 @@ fn table(
 
 fn truncated(path: &Path, length: u64, needed: u64) -> Error {
     let message = format!(
-        "{} is truncated: {length} bytes, its headers promise at least {needed}; delete it and fetch it again",
+        "{} is truncated: {length} bytes, its headers promise at least {needed}; delete it and \
+         fetch it again",
         path.display()
     );
     Error::new(ErrorKind::Corrupt, OP, message)

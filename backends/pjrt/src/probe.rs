@@ -81,7 +81,8 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
             _ = child.kill();
             _ = child.wait();
             let message = format!(
-                "{shown} has not started after {} s: its constructors, which run while it is loaded, do not return; it is not \
+                "{shown} has not started after {} s: its constructors, which run while it is \
+                 loaded, do not return; it is not \
                  loaded into this process",
                 deadline.as_secs_f32()
             );
@@ -103,7 +104,8 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
         Some(RAN | NOT_STARTED) => Ok(()),
         _ => {
             let message = format!(
-                "loading {shown} ended the process that tried it ({status}), so it is not loaded into this one; use another \
+                "loading {shown} ended the process that tried it ({status}), so it is not loaded \
+                 into this one; use another \
                  build of it, or set {SWITCH}=off to load it all the same"
             );
             Err(Error::new(ErrorKind::Internal, op, message))

@@ -243,8 +243,8 @@ impl fmt::Debug for Profiling {
     }
 }
 
-/// The length of the message in `bytes`: plugins report one byte more than they wrote. All fields of
-/// an `XSpace` are strings or messages: a tag of wire type 2, a length, and that many bytes.
+/// The length of the message in `bytes`: plugins report one byte more than they wrote. All fields
+/// of an `XSpace` are strings or messages: a tag of wire type 2, a length, and that many bytes.
 fn message_length(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {

@@ -210,7 +210,8 @@ impl CompiledProgram {
             "hlo" => Computations::decode(&*bytes).map(Some),
             _ => {
                 let message = format!(
-                    "the optimized program comes as `{format}`; halite reads hlo and hlo_with_config"
+                    "the optimized program comes as `{format}`; halite reads hlo and \
+                     hlo_with_config"
                 );
                 return Err(Error::new(ErrorKind::Unsupported, OP, message).on(&self.platform));
             }

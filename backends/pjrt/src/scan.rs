@@ -1,5 +1,5 @@
-//! Scans of the code of programs from elsewhere for what the options of their compilation depend on.
-//! Programs of `halite-ir` bring these facts along.
+//! Scans of the code of programs from elsewhere for what the options of their compilation depend
+//! on. Programs of `halite-ir` bring these facts along.
 //!
 //! A program also has names that users choose, of files, functions and fields: in strings
 //! (locations above all), in symbols and in comments. Scans skip these: a file `sdy.rs` has nothing
@@ -189,7 +189,8 @@ fn contains(code: &[u8], needle: &[u8]) -> bool {
         .any(|(at, byte)| *byte == needle[0] && code[at..].starts_with(needle))
 }
 
-/// Returns whether bytecode has exactly this string, which follows the NUL of another one or a length.
+/// Returns whether bytecode has exactly this string, which follows the NUL of another one or a
+/// length.
 fn has_string(code: &[u8], string: &[u8]) -> bool {
     let at = |at: usize| {
         let after = at + string.len();
@@ -204,7 +205,8 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
 }
 
-/// Returns whether one of the names of operations, attributes, types and keywords in a text fulfills
+/// Returns whether one of the names of operations, attributes, types and keywords in a text
+/// fulfills
 /// `wanted`. Names that users choose are skipped.
 fn has_name(code: &[u8], wanted: impl Fn(&[u8]) -> bool) -> bool {
     let mut at = 0;
@@ -276,7 +278,8 @@ mod tests {
 
     #[test]
     fn mesh_sizes_come_from_definitions() {
-        let text = "module @m {\n  sdy.mesh @mesh = <[\"data\"=4, \"model\"=2]>\nsdy.mesh @b = <[\"x=y\"=3], device_ids=[1, 0]>\n\
+        let text = "module @m {\n  sdy.mesh @mesh = <[\"data\"=4, \"model\"=2]>\nsdy.mesh @b = \
+         <[\"x=y\"=3], device_ids=[1, 0]>\n\
                     sdy.mesh @one = <[], device_ids=[5]>\n  // sdy.mesh @no = <[\"a\"=9]>\n";
         assert_eq!(mesh_sizes(text.as_bytes()), [8, 3]);
         assert_eq!(mesh_sizes(b"ML\xefR\xff"), [0usize; 0]);
@@ -440,10 +443,14 @@ mod tests {
 
     #[test]
     fn stripping_locations_restores_the_plain_text() {
-        let plain = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32>, %arg1: tensor<f32>) -> (tensor<f32>) {\n    \
-                     %0 = stablehlo.add %arg0, %arg1 : tensor<f32>\n    return %0 : tensor<f32>\n  }\n}\n";
-        let located = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32> loc(\"w (\\\"a\\\")\"), %arg1: tensor<f32>) \
-                       -> (tensor<f32>) {\n    %0 = stablehlo.add %arg0, %arg1 : tensor<f32> loc(#loc1)\n    return %0 : tensor<f32>\n  \
+        let plain = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32>, \
+         %arg1: tensor<f32>) -> (tensor<f32>) {\n    \
+                     %0 = stablehlo.add %arg0, %arg1 : tensor<f32>\n    return %0 : \
+                     tensor<f32>\n  }\n}\n";
+        let located = "module @\"train step\" {\n  func.func public @main(%arg0: tensor<f32> \
+         loc(\"w (\\\"a\\\")\"), %arg1: tensor<f32>) \
+                       -> (tensor<f32>) {\n    %0 = stablehlo.add %arg0, %arg1 : tensor<f32> \
+                       loc(#loc1)\n    return %0 : tensor<f32>\n  \
                        }\n}\n#loc1 = loc(\"a.rs\":3:4)\n";
         assert_eq!(stripped(plain), plain);
         assert_eq!(stripped(located), plain);

@@ -47,8 +47,8 @@ impl CompiledSignature {
         })
     }
 
-    /// Checks that `signature` is that of the program. Plugins reinterpret arguments of another type
-    /// silently, which would give wrong numbers.
+    /// Checks that `signature` is that of the program. Plugins reinterpret arguments of another
+    /// type silently, which would give wrong numbers.
     pub(crate) fn check(&self, signature: &Signature) -> Result<(), String> {
         check_types("argument", &self.inputs, &signature.inputs)?;
         check_types("result", &self.outputs, &signature.outputs)
@@ -75,7 +75,8 @@ pub(crate) fn check_types(
                 TensorType::to_string,
             );
             return Err(format!(
-                "{what} {index} of the program is {real} on each device, its signature has {declared}"
+                "{what} {index} of the program is {real} on each device, its signature has \
+                 {declared}"
             ));
         }
     }

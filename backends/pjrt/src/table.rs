@@ -57,9 +57,14 @@ impl Table {
         let opened = open(path);
         in_loader().retain(|other| other != path);
         let library = opened.map_err(|error| {
-            let message = format!("{shown} cannot be loaded; install the library it lacks, or fetch it again if it is damaged");
+            let message = format!(
+                "{shown} cannot be loaded; install the library it lacks, or \
+             fetch it again if it is damaged"
+            );
             // The source has the loader's own message.
-            let words = std::error::Error::source(&error).unwrap_or(&error).to_string();
+            let words = std::error::Error::source(&error)
+                .unwrap_or(&error)
+                .to_string();
             Error::new(ErrorKind::Unavailable, OP, message).caused_by(words)
         })?;
         // SAFETY: the symbol has this type in every plugin.
@@ -67,7 +72,8 @@ impl Table {
             Error::invalid(
                 OP,
                 format!(
-                    "{shown} is a library but not a PJRT plugin: it has no `{GET_PJRT_API}`; pass the path of the plugin itself"
+                    "{shown} is a library but not a PJRT plugin: it has no `{GET_PJRT_API}`; pass \
+                     the path of the plugin itself"
                 ),
             )
         });
@@ -129,7 +135,8 @@ impl Table {
             return Ok(());
         }
         let message = format!(
-            "{} uses PJRT {major}.{minor}; 0.{OLDEST_MINOR} or newer is required (0.{API_MINOR} is fully supported); {}",
+            "{} uses PJRT {major}.{minor}; 0.{OLDEST_MINOR} or newer is required (0.{API_MINOR} \
+             is fully supported); {}",
             path.display(),
             if major == 0 {
                 "install a newer plugin"
@@ -186,7 +193,8 @@ impl Table {
             format!(" and {} more", more.len())
         };
         let message = format!(
-            "{} (PJRT {major}.{minor}) lacks {}{more}, without which nothing works; use a complete build of it",
+            "{} (PJRT {major}.{minor}) lacks {}{more}, without which nothing works; use a \
+             complete build of it",
             path.display(),
             some.join(", ")
         );

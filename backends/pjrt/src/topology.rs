@@ -310,7 +310,8 @@ impl Topology {
 
 /// The longest axis of a v5e. The compiler takes longer ones and ends the process.
 const LONGEST_OF_V5E: i64 = 16;
-const BEYOND_V5E: &str = "a v5e has at most 16 chips along each axis, on more the compiler ends the process; take v5e:16x16 or less";
+const BEYOND_V5E: &str = "a v5e has at most 16 chips along each axis, on more the compiler ends \
+ the process; take v5e:16x16 or less";
 
 /// Refuses the names that a plugin takes and cannot compile for.
 fn check_name(name: &str) -> Result<(), String> {

@@ -303,7 +303,8 @@ unsafe fn at_most<'a, T>(
     }
     if !start.is_aligned() {
         let message = format!(
-            "{plugin} returned a list of {length} values at the misaligned address {start:p}; {ANOTHER_BUILD}"
+            "{plugin} returned a list of {length} values at the misaligned address {start:p}; \
+             {ANOTHER_BUILD}"
         );
         return Err(Error::new(ErrorKind::Internal, READ, message));
     }
@@ -318,7 +319,8 @@ const ANOTHER_BUILD: &str = "use another build of it";
 #[cold]
 pub(crate) fn implausible(plugin: &str, length: usize, most: usize) -> Error {
     let message = format!(
-        "{plugin} claims a length of {length}, more than the {most} that are accepted; {ANOTHER_BUILD}"
+        "{plugin} claims a length of {length}, more than the {most} that are accepted; \
+         {ANOTHER_BUILD}"
     );
     Error::new(ErrorKind::Internal, READ, message)
 }

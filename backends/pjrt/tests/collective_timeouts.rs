@@ -199,7 +199,8 @@ fn a_flag_file_of_the_user_is_read() {
 
 #[test]
 fn a_limit_of_the_user_stays() {
-    let flags = "--xla_cpu_collective_call_terminate_timeout_seconds=2 --xla_cpu_collective_call_warn_stuck_timeout_seconds=1";
+    let flags = "--xla_cpu_collective_call_terminate_timeout_seconds=2 \
+     --xla_cpu_collective_call_warn_stuck_timeout_seconds=1";
     // It does not take that long: the process ends after two or three seconds.
     let output = run_child("60", Some(flags));
     let text = printed(&output);

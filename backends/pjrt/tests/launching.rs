@@ -82,11 +82,13 @@ fn every_wrong_argument_is_refused_by_name() {
         ),
         (
             vec![good(), upload(&client, &[1.0f32; 4], &[4], 1)],
-            "`test`: argument 1 for device 0 (f32[4]) is in Device memory of device 1, want Device of 0",
+            "`test`: argument 1 for device 0 (f32[4]) is in Device memory of device 1, want \
+             Device of 0",
         ),
         (
             vec![good(), pinned],
-            "`test`: argument 1 for device 0 (f32[4]) is in PinnedHost memory of device 0, want Device of 0",
+            "`test`: argument 1 for device 0 (f32[4]) is in PinnedHost memory of device 0, want \
+             Device of 0",
         ),
         (
             vec![good(), upload(&other, &[1.0f32; 4], &[4], 0)],
@@ -175,7 +177,8 @@ fn a_program_that_does_not_compile_is_refused_with_the_compilers_words() {
         ("garbage", "custom op 'garbage' is unknown"),
         ("module @m { }", "main"),
         (
-            "func.func public @main(%a: tensor<4xf32>) -> tensor<5xf32> { return %a : tensor<4xf32> }",
+            "func.func public @main(%a: tensor<4xf32>) -> tensor<5xf32> { return %a : \
+             tensor<4xf32> }",
             "doesn't match function result type",
         ),
         (
@@ -186,7 +189,8 @@ fn a_program_that_does_not_compile_is_refused_with_the_compilers_words() {
         ),
     ] {
         let error = client.compile(&program(code, &[], &[], &[]), &CompileOptions::default()).unwrap_err();
-        assert!(error.message().starts_with("`test`: ") && error.message().contains(expected), "{code}: {error}");
+        assert!(error.message().starts_with("`test`: \
+         ") && error.message().contains(expected), "{code}: {error}");
     }
     let error = client
         .compile(
@@ -271,7 +275,8 @@ fn devices_and_flags_of_a_compilation_are_checked() {
     );
 
     // oneDNN is for programs without convolutions.
-    let code = "func.func public @main(%a: tensor<1x4x4x1xf32>, %b: tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32> {
+    let code = "func.func public @main(%a: tensor<1x4x4x1xf32>, %b: tensor<1x1x1x1xf32>) -> \
+     tensor<1x4x4x1xf32> {
         %0 = stablehlo.convolution(%a, %b) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
             window = {stride = [1, 1]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
             : (tensor<1x4x4x1xf32>, tensor<1x1x1x1xf32>) -> tensor<1x4x4x1xf32>
@@ -436,7 +441,8 @@ fn wrong_arguments_of_one_device_among_eight_are_refused() {
     );
     assert_eq!(
         launch(&all(3, good(4))).message(),
-        "`test`: argument 0 for device 3 (f32[2, 4]) is in Device memory of device 4, want Device of 3"
+        "`test`: argument 0 for device 3 (f32[2, 4]) is in Device memory of device 4, want Device \
+         of 3"
     );
     let mut deleted = good(5);
     deleted.delete().unwrap();

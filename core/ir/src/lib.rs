@@ -1,8 +1,7 @@
 //! The operations, programs as graphs of them, and their StableHLO text.
 //!
-//! An [`Op`] is an operation; [`infer()`] computes the types of its results or an error; a
-//! [`Graph`] is a function of operations; [`program`] prints it as the program that every backend
-//! compiles.
+//! An [`Op`] is an operation; [`infer()`] returns its result types, or why the operands do not fit;
+//! a [`Graph`] is a function of operations; [`program`] prints it for backends.
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
@@ -42,15 +41,14 @@
 //!
 //! # Invariants
 //!
-//! * The set of operations is closed: everything that each must have (types, text, a gradient) is a
-//!   `match` that names all of them, so that a new one makes the compiler list the places that must
-//!   handle it.
+//! * The set of operations is closed: each property of operations (types, text, a gradient) is an
+//!   exhaustive `match`, so that the compiler lists the places that a new one must extend.
 //! * A graph built by [`Graph::push`] is valid; [`verify`] checks any graph and names the invalid
 //!   node.
 //! * Text is a pure function of the graph and its [`Interface`]: the same program has the same
 //!   digest.
-//! * Constants arrive bit for bit, NaN and -0 included.
-//! * Nothing here knows gradients, devices or plugins.
+//! * Constants are printed bit-exactly, including NaN and -0.
+//! * Nothing here depends on gradients, devices or plugins.
 #![forbid(unsafe_code)]
 
 mod cost;

@@ -1,7 +1,7 @@
-//! StableHLO text of a graph: what every backend compiles.
+//! Prints a graph as StableHLO text, which every backend compiles.
 //!
-//! One pass writes into one string. Nothing is decided here but form: which values are computed,
-//! and their types, are the graph's.
+//! One pass writes into one string. The graph decides which values are computed, and their types;
+//! printing decides the form alone.
 
 mod attributes;
 mod collectives;
@@ -21,14 +21,14 @@ use writer::{Name, Writer};
 /// Name of a program, and names, shardings and donation of its inputs and outputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interface {
-    /// For people: names dumps, reports and errors.
+    /// Name in dumps, reports and errors.
     pub name: String,
-    /// Axes that the devices of one run are arranged along. `None` or a mesh of one device: the
-    /// program is not partitioned.
+    /// Mesh of the devices that share the work of one run. `None` or a mesh of one device is for a
+    /// program without partitions.
     pub mesh: Option<MeshShape>,
-    /// One per input of the graph; empty if there is nothing to say of any.
+    /// One per input of the graph; empty if none has a name or sharding.
     pub inputs: Vec<Port>,
-    /// One per output of the graph; empty if there is nothing to say of any.
+    /// One per output of the graph; empty if none has a name or sharding.
     pub outputs: Vec<Port>,
     /// Donated inputs, as `(input, output)`: the output reuses the input's memory.
     pub aliases: Vec<(usize, usize)>,
@@ -41,7 +41,7 @@ pub struct Interface {
 /// An input or output of a program.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Port {
-    /// For people: `model.hidden.weight`.
+    /// Name for messages: `model.hidden.weight`.
     pub name: Option<String>,
     /// Its sharding over the mesh; `None` leaves it to the compiler.
     pub spec: Option<PartitionSpec>,
@@ -71,7 +71,7 @@ impl Default for Interface {
     }
 }
 
-/// The graph as a program for a backend: its text, and the types that one device sees.
+/// Prints the graph as a program for a backend: its text, and the types of one device's shards.
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -113,7 +113,7 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     })
 }
 
-/// The graph as StableHLO text.
+/// Prints the graph as StableHLO text.
 ///
 /// # Errors
 /// If the interface does not fit the graph: another number of inputs or outputs, a spec that names
@@ -190,14 +190,15 @@ struct Printer<'a> {
     w: &'a mut Writer,
     mesh: Option<&'a MeshShape>,
     replicas: usize,
-    /// In a `shard_map` over several devices: its manual axes, and whether they are all.
+    /// Inside a `shard_map` over several devices: its manual axes, and whether these are all axes.
     manual: Option<(Vec<Arc<str>>, bool)>,
-    /// Collectives so far that go between partitions.
+    /// Number of collectives between partitions so far.
     channels: usize,
 }
 
 impl Printer<'_> {
-    /// All nodes of `graph`, whose inputs are called `inputs`. Returns what its outputs are called.
+    /// Prints the nodes of `graph`, whose inputs have the names `inputs`. Returns the names of its
+    /// outputs.
     fn nodes(&mut self, graph: &Graph, inputs: Vec<Name>) -> Result<Vec<Name>> {
         let mut names = vec![Name::Argument(u32::MAX); graph.value_count()];
         for (&input, name) in graph.inputs().iter().zip(inputs) {
@@ -233,7 +234,7 @@ impl Printer<'_> {
         }
     }
 
-    /// `{sdy.sharding = .., tf.aliasing_output = 0 : i32}`, if there is something to say.
+    /// Writes `{sdy.sharding = .., tf.aliasing_output = 0 : i32}`, if there is any attribute.
     fn port_attributes(&mut self, ty: &TensorType, port: Option<&Port>, alias: Option<usize>) {
         let spec = port
             .and_then(|port| port.spec.as_ref())
@@ -297,7 +298,7 @@ impl Printer<'_> {
     }
 }
 
-/// The interface fits the graph.
+/// Checks that the interface fits the graph.
 fn check(graph: &Graph, interface: &Interface) -> Result<()> {
     let fail = |message: String| {
         Err(Error::invalid(
@@ -334,7 +335,7 @@ fn check(graph: &Graph, interface: &Interface) -> Result<()> {
     }
     if interface.replicas == 0 || i32::try_from(interface.replicas).is_err() {
         return fail(format!(
-            "{} replicas; it is to be 1 or more",
+            "{} replicas; expected at least 1",
             interface.replicas
         ));
     }
@@ -361,7 +362,7 @@ fn check(graph: &Graph, interface: &Interface) -> Result<()> {
         let (from, to) = (graph.ty(from), graph.ty(to));
         if from != to {
             return fail(format!(
-                "input {input} is {from} and output {output} is {to}; aliases are to be equal"
+                "input {input} is {from} and output {output} is {to}; aliases must have equal types"
             ));
         }
         let spec = |ports: &[Port], i: usize| ports.get(i).and_then(|port| port.spec.clone());
@@ -377,10 +378,10 @@ fn check(graph: &Graph, interface: &Interface) -> Result<()> {
         {
             let say = |spec: &Option<PartitionSpec>| {
                 spec.as_ref()
-                    .map_or("not said".to_string(), |spec| spec.to_string())
+                    .map_or("unspecified".to_string(), |spec| spec.to_string())
             };
             return fail(format!(
-                "input {input} lies as {} and output {output} as {}; aliases are to lie alike",
+                "input {input} is sharded as {} and output {output} as {}; aliases must be sharded alike",
                 say(&input_spec),
                 say(&output_spec)
             ));
@@ -389,7 +390,7 @@ fn check(graph: &Graph, interface: &Interface) -> Result<()> {
     Ok(())
 }
 
-/// The type of an input or output that one device sees.
+/// The type of one device's shard of an input or output.
 fn shard(
     interface: &Interface,
     ty: &TensorType,
@@ -403,7 +404,7 @@ fn shard(
     let Some(spec) = port.and_then(|port| port.spec.as_ref()) else {
         let error = Error::invalid(
             "sharding",
-            format!("{ty} on {mesh:#} has no spec; say one, such as PartitionSpec::replicated()"),
+            format!("{ty} on {mesh:#} has no spec; set one, such as PartitionSpec::replicated()"),
         );
         return Err(error_of_port(interface, what, i, port, error));
     };
@@ -432,7 +433,7 @@ fn error_of_port(
     )
 }
 
-/// Says which line of the user's made the operation.
+/// Adds the user's source line of the operation to an error.
 pub(crate) fn located(error: Error, origin: Option<&'static Location<'static>>) -> Error {
     match origin {
         Some(origin) => Error::new(

@@ -481,12 +481,12 @@ fn interface_errors_have_the_numbers() {
     expect![[r#"
         print: program `test`: 1 input ports for 2 inputs of the graph
         print: program `test`: alias of input 2 and output 0; there are 2 inputs and 2 outputs
-        print: program `test`: input 0 is f32[6] and output 1 is bool[6]; aliases are to be equal
+        print: program `test`: input 0 is f32[6] and output 1 is bool[6]; aliases must have equal types
         print: program `test`: input 0 is aliased twice
         print: program `test`: output 0 is aliased twice
-        print: program `test`: 0 replicas; it is to be 1 or more
+        print: program `test`: 0 replicas; expected at least 1
         print: program `test`: input 0 (`x`): (data) of f32[6], and no mesh
         print: program `test`: input 0 (`x`): dimension 0 of f32[6] is split 4 ways by (data) on mesh(data=4), and 6 is not a multiple of 4
         print: program `test`: input 0 (`x`): (model) names axis `model`, which mesh(data=4) does not have
-        print: program `test`: input 0: f32[6] on mesh(data=4) has no spec; say one, such as PartitionSpec::replicated()"#]].assert_eq(&errors.join("\n"));
+        print: program `test`: input 0: f32[6] on mesh(data=4) has no spec; set one, such as PartitionSpec::replicated()"#]].assert_eq(&errors.join("\n"));
 }

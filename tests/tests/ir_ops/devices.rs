@@ -349,7 +349,7 @@ fn device_mismatch_is_rejected_before_compiling() {
     };
     assert_eq!(
         refused(&unspecified),
-        "print: program `two ways/parallel`: output 0: f32[8, 24] on mesh(data=4, model=2) has no spec; say one, such as \
+        "print: program `two ways/parallel`: output 0: f32[8, 24] on mesh(data=4, model=2) has no spec; set one, such as \
          PartitionSpec::replicated()"
     );
     let elsewhere = Interface {
@@ -358,7 +358,7 @@ fn device_mismatch_is_rejected_before_compiling() {
     };
     assert_eq!(
         refused(&elsewhere),
-        "print: program `two ways/parallel`: input 1 lies as (None, (model, data)) and output 1 as not said; aliases are to lie alike"
+        "print: program `two ways/parallel`: input 1 is sharded as (None, (model, data)) and output 1 as unspecified; aliases must be sharded alike"
     );
     let reduced = crate::support::graph([TensorType::new(DType::F32, [4])], |graph, [x]| {
         vec![

@@ -134,7 +134,7 @@ impl Printer<'_> {
         number
     }
 
-    /// `[b, 0, 1, f]`
+    /// Writes `[b, 0, 1, f]`.
     fn conv_dims(&mut self, dims: &ConvDims, batch: &str, feature: &str) {
         self.w.text("[");
         for dim in 0..dims.spatial.len() + 2 {

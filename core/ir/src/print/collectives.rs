@@ -1,4 +1,4 @@
-//! Operations between devices, and their shardings.
+//! Collectives and sharding constraints.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +149,7 @@ impl Printer<'_> {
         Ok((number, members))
     }
 
-    /// Between partitions a collective has a channel of its own; without, it is between replicas.
+    /// A collective between partitions has a unique channel; one between replicas has none.
     fn channel(&mut self) -> bool {
         if self.manual.is_some() {
             self.channels += 1;
@@ -161,15 +161,15 @@ impl Printer<'_> {
         self.manual.is_some()
     }
 
-    /// The groups, each device in one: replicas, or in a `shard_map` places in the mesh.
+    /// The device groups of replicas, or of positions in the mesh inside a `shard_map`.
     fn groups(&self, op: &'static str, groups: &Groups) -> Result<Vec<Vec<usize>>> {
         let fail = |message: String| Err(Error::invalid(op, message));
         let devices = match (&self.manual, self.mesh) {
             (Some(_), Some(mesh)) => mesh.size(),
             _ if self.partitioned() => {
                 return fail(
-                    "the program is partitioned over a mesh, where the compiler places collectives; use it in a `shard_map`, say \
-                     shardings by a sharding constraint, or run replicas"
+                    "the program is partitioned over a mesh, where the compiler places collectives; use it in a `shard_map`, \
+                     add a sharding constraint, or run replicas"
                         .to_string(),
                 );
             }
@@ -195,7 +195,7 @@ impl Printer<'_> {
         }
     }
 
-    /// `s32`: of several axes the last is the fastest.
+    /// Prints the index along the axes as `s32`; the last axis varies fastest.
     pub(super) fn axis_index(&mut self, cx: Cx<'_>, axes: &Axes) -> Result<Name> {
         let (Some(_), Some(mesh)) = (&self.manual, self.mesh) else {
             return match axes.iter().all(|&(_, size)| size == 1) {
@@ -263,7 +263,7 @@ impl Printer<'_> {
         result
     }
 
-    /// On one device it is equivalent to its body.
+    /// Prints a `shard_map`; on one device, its body alone.
     pub(super) fn shard_map(&mut self, cx: Cx<'_>, map: &ShardMap) -> Result<Printed> {
         let fail = |message: String| Err(Error::invalid("shard_map", message));
         if !self.partitioned() {
@@ -336,15 +336,15 @@ impl Printer<'_> {
     }
 
     pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Printed {
-        // If all axes are manual, no constraint remains.
+        // Where all axes are manual, none is left to constrain.
         let all_manual = matches!(self.manual, Some((_, true)));
         let Some(mesh) = self.mesh.filter(|mesh| mesh.size() > 1 && !all_manual) else {
             return Printed::Same(cx.operands[0]);
         };
-        // Models have constraints for any mesh: an axis that this one lacks is as one of
-        // size 1.
+        // The constraints of a model apply to any mesh: an axis that this one lacks counts as one
+        // of size 1.
         let spec = spec.within(mesh);
-        // A dimension is not split into unequal shards either.
+        // A dimension that does not divide evenly is not sharded.
         let ty = cx.types[0];
         let axes_of = |dim: usize| {
             let parts: usize = spec
@@ -371,8 +371,7 @@ impl Printer<'_> {
     }
 }
 
-/// Places in the mesh that differ along `axes` alone; members in the order of their places, the
-/// last axis the fastest.
+/// Groups of mesh positions that differ along `axes` alone; the last axis varies fastest.
 fn groups_along(mesh: &MeshShape, axes: &Axes) -> Vec<Vec<usize>> {
     let mut groups: BTreeMap<Vec<usize>, Vec<(usize, usize)>> = BTreeMap::new();
     for place in 0..mesh.size() {

@@ -1,4 +1,4 @@
-//! Constants, bit for bit.
+//! Constants, bit-exact.
 
 use half::{bf16, f16};
 use std::fmt;
@@ -11,11 +11,11 @@ use super::{
 };
 use crate::{Literal, Reduction};
 
-/// Above this, elements are written as one block of hexadecimal digits.
+/// Number of elements above which they are written as one block of hexadecimal digits.
 const LISTED: usize = 16;
 
 impl Printer<'_> {
-    /// Writes the constant, and returns its number.
+    /// Writes the constant and returns its number.
     pub(super) fn literal(&mut self, literal: &Literal, origin: Origin) -> u32 {
         let ty = literal.ty();
         let elements = ty.elements();
@@ -75,7 +75,7 @@ impl Printer<'_> {
         number
     }
 
-    /// A scalar constant, and its name.
+    /// Writes a scalar constant and returns its name.
     pub(super) fn scalar(&mut self, dtype: DType, bytes: &[u8], origin: Origin) -> Name {
         let literal = Literal {
             ty: TensorType::scalar(dtype),
@@ -135,8 +135,8 @@ impl Printer<'_> {
         )
     }
 
-    /// In decimal if that reads back (as `f64`, which is how MLIR reads all floats) to the same
-    /// bits, else by its bits.
+    /// Writes a float in decimal if that parses (as `f64`, as MLIR does for all floats) to the same
+    /// bits, else as its bits.
     fn float(
         &mut self,
         decimal: fmt::Arguments<'_>,
@@ -157,7 +157,7 @@ impl Printer<'_> {
     }
 }
 
-/// Bytes of the element that changes nothing when reduced with.
+/// Bytes of the identity element of a reduction.
 pub(super) fn identity(kind: Reduction, dtype: DType) -> [u8; 8] {
     let mut bytes = [0; 8];
     macro_rules! write {

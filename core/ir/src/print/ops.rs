@@ -1,4 +1,4 @@
-//! One line per operation.
+//! Operations that are printed as one line.
 
 use halite_core::{DType, Result, TensorType};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{Comparison, Graph, Node, Op, Unary};
 
-/// The node that is printed.
+/// The node being printed.
 #[derive(Clone, Copy)]
 pub(super) struct Cx<'a> {
     pub(super) graph: &'a Graph,
@@ -24,7 +24,7 @@ pub(super) enum Printed {
     Group(u32),
     /// The operand's name: nothing was printed.
     Same(Name),
-    /// One by one.
+    /// One name for each.
     Each(Vec<Name>),
 }
 
@@ -243,7 +243,7 @@ impl Printer<'_> {
         }))
     }
 
-    /// Begins the line of a node: `%3 = `. Returns the number.
+    /// Starts the line of a node: `%3 = `. Returns the number.
     pub(super) fn begin(&mut self, cx: Cx<'_>) -> u32 {
         let number = self.w.fresh();
         self.w.line().results(number, cx.node.results.len());
@@ -255,13 +255,13 @@ impl Printer<'_> {
         self.w.location(cx.node.origin);
     }
 
-    /// `(t, t) -> t`
+    /// Writes `(t, t) -> t`.
     pub(super) fn function_type(&mut self, cx: Cx<'_>) {
         self.w.text("(").types(cx.types).text(") -> ");
         self.result_types(cx);
     }
 
-    /// `t`, or `(t, t)`
+    /// Writes `t`, or `(t, t)`.
     pub(super) fn result_types(&mut self, cx: Cx<'_>) {
         match cx.node.results[..] {
             [result] => {
@@ -277,7 +277,7 @@ impl Printer<'_> {
         }
     }
 
-    /// An operation whose operands and result have one type.
+    /// Writes an operation whose operands and result have one type.
     fn alike(&mut self, cx: Cx<'_>, op: &str) -> u32 {
         let number = self.begin(cx);
         self.w
@@ -291,7 +291,7 @@ impl Printer<'_> {
         number
     }
 
-    /// An operation without attributes.
+    /// Writes an operation without attributes.
     fn plain(&mut self, cx: Cx<'_>, op: &str) -> u32 {
         let number = self.begin(cx);
         self.w

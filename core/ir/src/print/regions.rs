@@ -31,8 +31,8 @@ impl Printer<'_> {
         number
     }
 
-    /// By pairs of element and index. A NaN wins over all that is none; of equals, and of NaNs, the
-    /// first wins.
+    /// Reduces pairs of element and index. A NaN wins over numbers; among equal elements, and among
+    /// NaNs, the first wins.
     pub(super) fn arg_reduce(&mut self, cx: Cx<'_>, kind: Extreme, dim: usize) -> u32 {
         let x = cx.types[0];
         let dtype = x.dtype();
@@ -241,7 +241,7 @@ impl Printer<'_> {
         number
     }
 
-    /// Only carried values are arguments of the loop; the invariant ones are seen from inside.
+    /// Only carried values are arguments of the loop; the body captures invariant ones.
     pub(super) fn while_loop(
         &mut self,
         cx: Cx<'_>,
@@ -269,8 +269,8 @@ impl Printer<'_> {
         Ok(number)
     }
 
-    /// A `while` of a counter, the carried values, and the stacked results so far. Returns what the
-    /// results are called.
+    /// Prints a `while` over a counter, the carried values and the stacked results. Returns the
+    /// names of the results.
     pub(super) fn scan(&mut self, cx: Cx<'_>, spec: ScanSpec, body: &Graph) -> Result<Vec<Name>> {
         let ScanSpec {
             carried,
@@ -373,7 +373,7 @@ impl Printer<'_> {
             .collect())
     }
 
-    /// The slice of `x`, of type `ty`, at an index of its first dimension, without that dimension.
+    /// Prints the slice of `x: ty` at an index of its first dimension, without that dimension.
     fn slice_at(&mut self, cx: Cx<'_>, x: Name, ty: &TensorType, at: Name, zero: Name) -> Name {
         let row = TensorType::new(ty.dtype(), [&[1], &ty.dims()[1..]].concat());
         let slice = self.w.fresh();
@@ -400,7 +400,7 @@ impl Printer<'_> {
         )
     }
 
-    /// `x`, of type `ty`, with `y` at an index of its first dimension.
+    /// Prints `x: ty` updated with `y` at an index of its first dimension.
     fn put_at(
         &mut self,
         cx: Cx<'_>,
@@ -450,7 +450,7 @@ impl Printer<'_> {
         Name::Single(number)
     }
 
-    /// A binary operation on scalars of this type.
+    /// Prints a binary operation on scalars of this type.
     pub(super) fn elementwise(&mut self, op: &str, a: Name, b: Name, ty: &str) -> Name {
         let number = self.w.fresh();
         self.w
@@ -481,7 +481,7 @@ impl Printer<'_> {
         Ok(number)
     }
 
-    /// The region of a two-operand combination, between the braces; `None` takes the second.
+    /// Prints the region that combines two operands, between the braces; `None` returns the second.
     pub(super) fn combine(&mut self, kind: Option<Reduction>, scalar: &TensorType) {
         let [a, b] = self.block([scalar, scalar]);
         let result = match kind {

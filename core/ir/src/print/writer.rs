@@ -1,4 +1,4 @@
-//! The string that is written into, and the small words of MLIR.
+//! The text under construction, and the small pieces of MLIR syntax.
 
 use std::{collections::HashMap, fmt::Write, panic::Location};
 
@@ -17,22 +17,22 @@ pub(super) enum Name {
     Region(u32),
 }
 
-/// The user's line that made an operation.
+/// The user's source line of an operation.
 pub(super) type Origin = Option<&'static Location<'static>>;
 
-/// Writer of the text. Methods return the writer, so that a line of text is a line of code.
+/// Appends to the text. Methods return the writer, so that a line of text is a line of code.
 pub(super) struct Writer {
     out: String,
     depth: usize,
     next: u32,
-    /// `None`: locations are not written.
+    /// `None` if locations are not written.
     locations: Option<Locations>,
 }
 
-/// Each place once, in the order they were met.
+/// The distinct source lines, in order of first use.
 #[derive(Default)]
 struct Locations {
-    /// By address: one call site has one `Location`.
+    /// Keyed by address: one call site has one `Location`.
     numbers: HashMap<*const Location<'static>, usize>,
     places: Vec<&'static Location<'static>>,
 }
@@ -70,7 +70,7 @@ impl Writer {
         self.out
     }
 
-    /// A number for a name that is not taken.
+    /// Returns the number of an unused name.
     pub(super) fn fresh(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
@@ -84,7 +84,7 @@ impl Writer {
         self.depth -= 1;
     }
 
-    /// Begins a line.
+    /// Starts a line.
     pub(super) fn line(&mut self) -> &mut Self {
         self.out.push('\n');
         for _ in 0..self.depth {
@@ -98,7 +98,7 @@ impl Writer {
         self
     }
 
-    /// A comma before all but the first.
+    /// Writes a comma before all but the first element.
     pub(super) fn comma(&mut self, i: usize) -> &mut Self {
         self.text(if i == 0 { "" } else { ", " })
     }
@@ -121,7 +121,7 @@ impl Writer {
         self
     }
 
-    /// Writes by `Display`; for rare cases.
+    /// Writes a value by its `Display`; slower than the specific methods.
     pub(super) fn display(&mut self, value: impl std::fmt::Display) -> &mut Self {
         write!(self.out, "{value}").expect("a string can be written to");
         self
@@ -140,7 +140,7 @@ impl Writer {
         }
     }
 
-    /// `%1, %2`
+    /// Writes `%1, %2`.
     pub(super) fn names(&mut self, names: &[Name]) -> &mut Self {
         for (i, &name) in names.iter().enumerate() {
             self.comma(i).name(name);
@@ -148,7 +148,7 @@ impl Writer {
         self
     }
 
-    /// `%3 = `, `%3:2 = `, or nothing
+    /// Writes `%3 = `, `%3:2 = `, or nothing.
     pub(super) fn results(&mut self, number: u32, count: usize) -> &mut Self {
         match count {
             0 => self,
@@ -162,7 +162,7 @@ impl Writer {
         }
     }
 
-    /// `tensor<2x3xf32>`
+    /// Writes `tensor<2x3xf32>`.
     pub(super) fn ty(&mut self, ty: &TensorType) -> &mut Self {
         self.text("tensor<");
         for &dim in ty.dims() {
@@ -171,7 +171,7 @@ impl Writer {
         self.text(element(ty.dtype())).text(">")
     }
 
-    /// `t, t`
+    /// Writes `t, t`.
     pub(super) fn types(&mut self, types: &[&TensorType]) -> &mut Self {
         for (i, ty) in types.iter().enumerate() {
             self.comma(i).ty(ty);
@@ -179,7 +179,7 @@ impl Writer {
         self
     }
 
-    /// `[1, 2]`
+    /// Writes `[1, 2]`.
     pub(super) fn list(&mut self, numbers: &[usize]) -> &mut Self {
         self.text("[");
         for (i, &number) in numbers.iter().enumerate() {
@@ -188,7 +188,7 @@ impl Writer {
         self.text("]")
     }
 
-    /// `[1, -2]`
+    /// Writes `[1, -2]`.
     pub(super) fn signed_list(&mut self, numbers: &[i64]) -> &mut Self {
         self.text("[");
         for (i, &number) in numbers.iter().enumerate() {
@@ -197,7 +197,7 @@ impl Writer {
         self.text("]")
     }
 
-    /// `array<i64: 1, 2>`
+    /// Writes `array<i64: 1, 2>`.
     pub(super) fn array(&mut self, numbers: &[usize]) -> &mut Self {
         self.text("array<i64");
         for (i, &number) in numbers.iter().enumerate() {
@@ -206,7 +206,7 @@ impl Writer {
         self.text(">")
     }
 
-    /// `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, of rows that have `width` numbers each.
+    /// `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, whose rows have `width` numbers each.
     pub(super) fn matrix<'r>(
         &mut self,
         rows: impl ExactSizeIterator<Item = &'r [usize]>,
@@ -228,12 +228,13 @@ impl Writer {
             .text("xi64>")
     }
 
-    /// `<@mesh, [{"data"}, {}]>`
+    /// Writes `<@mesh, [{"data"}, {}]>`.
     pub(super) fn sharding(&mut self, spec: &PartitionSpec, rank: usize) -> &mut Self {
         self.partial_sharding(spec, rank, false)
     }
 
-    /// Writes like [`sharding`](Self::sharding); if `open`, the compiler may split over further axes:
+    /// Writes like [`sharding`](Self::sharding); if `open`, the compiler may split over further
+    /// axes:
     /// `<@mesh, [{"data", ?}, {?}]>`.
     pub(super) fn partial_sharding(
         &mut self,
@@ -256,7 +257,7 @@ impl Writer {
         self.text("]>")
     }
 
-    /// In quotes.
+    /// Writes a quoted string.
     pub(super) fn string(&mut self, text: &str) -> &mut Self {
         self.out.push('"');
         for byte in text.bytes() {
@@ -285,7 +286,7 @@ impl Writer {
         self
     }
 
-    /// `0x` and the bytes, in quotes.
+    /// Writes bytes as a quoted `0x` string.
     pub(super) fn hex(&mut self, bytes: &[u8]) -> &mut Self {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         self.out.reserve(bytes.len() * 2 + 4);
@@ -298,7 +299,7 @@ impl Writer {
         self
     }
 
-    /// ` loc(#loc3)`
+    /// Writes ` loc(#loc3)`.
     pub(super) fn location(&mut self, origin: Origin) {
         let (Some(locations), Some(origin)) = (&mut self.locations, origin) else {
             return;
@@ -311,7 +312,7 @@ impl Writer {
     }
 }
 
-/// The element type in MLIR.
+/// The name of a dtype in MLIR.
 pub(super) const fn element(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "i1",
