@@ -37,7 +37,7 @@ const UNIONS: [(&str, &str, &str); 2] = [
 ];
 
 #[test]
-fn every_struct_has_the_offsets_and_sizes_of_the_real_header() {
+fn structs_match_the_real_header() {
     let header = Header::get();
     let mut program = String::new();
     for layout in layouts() {
@@ -138,7 +138,7 @@ fn no_struct_of_the_real_header_is_missing() {
 }
 
 #[test]
-fn the_table_is_the_real_one_followed_by_the_newer_slots() {
+fn table_matches_the_real_header() {
     let header = Header::get();
     let known: Vec<_> = SLOTS
         .iter()

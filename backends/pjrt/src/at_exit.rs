@@ -1,4 +1,4 @@
-//! The end of a process while a thread compiles.
+//! Process exit while a thread compiles.
 //!
 //! Ending a process destroys statics of the plugin. A compiler that uses them at that moment ends
 //! the process with a signal, so the end waits for compilers, and if they take long, leaves with
@@ -57,7 +57,7 @@ impl Drop for Compiling {
     }
 }
 
-/// Lets this thread wait for compilers of other threads, should it end the process.
+/// Makes this thread wait for compilations on other threads if it ends the process.
 pub(crate) fn watch_thread() {
     struct ThreadEnd;
 
@@ -101,7 +101,7 @@ fn register() {
     _ = unsafe { on_exit(wait_or_leave, std::ptr::null_mut()) };
 }
 
-/// Nothing: other C libraries do not say with which status a process ends.
+/// Does nothing: other C libraries do not report the exit status.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn register() {
     _ = wait_or_leave;

@@ -25,7 +25,7 @@ use crate::{
     environment,
     gate::Gate,
     handle::Handle,
-    in_flight::{Described, InFlight, Turn},
+    in_flight::{Described, InFlight, Permit},
     key::{self, program_key},
     owned_client::{Alone, OP_CREATE, Owned, alone},
     plugin::{Plugin, StableHloVersions},
@@ -412,8 +412,8 @@ impl Shared {
     }
 
     /// Blocks until a launch of this program over several devices may be queued.
-    pub(crate) fn turn<'a>(&'a self, program: &'a Arc<Described>) -> Result<Turn<'a>> {
-        self.in_flight.turn(self, program)
+    pub(crate) fn launch_permit<'a>(&'a self, program: &'a Arc<Described>) -> Result<Permit<'a>> {
+        self.in_flight.acquire(self, program)
     }
 
     /// The launches over several devices that are not done, for messages.

@@ -27,13 +27,13 @@ pub struct PjrtDevice {
 /// Description of a device, present or not.
 #[derive(Clone, Debug)]
 pub struct DeviceDescription {
-    /// Its id, unique in the job.
+    /// Id, unique in the job.
     pub id: DeviceId,
     /// The process that drives it.
     pub process: u32,
     /// The model, as the vendor spells it.
     pub kind: String,
-    /// A text for logs.
+    /// Debug string.
     pub debug: String,
     /// `coords`, `device_memory_bytes_limit` and the like.
     pub attributes: Vec<(String, OptionValue)>,

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_set_while_others_read_and_what_is_set_stays() {
+    fn missing_variables_are_set_while_others_read() {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_for_a_while_is_gone_afterwards_and_what_the_user_set_stays() {
+    fn temporary_variables_are_restored() {
         let read = || std::env::var("HALITE_TEST_WHILE").ok();
         assert_eq!(
             with_missing("HALITE_TEST_WHILE", "now", read).as_deref(),

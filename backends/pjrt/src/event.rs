@@ -1,4 +1,4 @@
-//! Events: work of a plugin that completes once.
+//! Completion events of a plugin's work.
 //!
 //! Every wait has a deadline, the client's wait limit. Waiting is done with a callback of the
 //! plugin, because the API's own function for it has no deadline.
@@ -35,7 +35,7 @@ pub struct PjrtEvent {
 }
 
 impl PjrtEvent {
-    /// Owns `event`; `op` is what its errors are named after.
+    /// Takes ownership of `event`; errors name the operation `op`.
     pub(crate) fn new(
         client: &Arc<Shared>,
         op: &'static str,
@@ -48,8 +48,8 @@ impl PjrtEvent {
         }
     }
 
-    /// Runs `then` on any thread when the event has happened, and never before. A plugin that takes
-    /// no callback gives `then` back: what it owns may still be in use.
+    /// Runs `then` on any thread after the event has completed. Returns `then` if the plugin takes
+    /// no callback: what it owns may still be in use.
     pub(crate) fn when_done(&self, then: OnReady) -> Result<(), (Error, OnReady)> {
         register(&self.client, self.op, &self.event, then, None)
     }
@@ -175,7 +175,7 @@ fn wait(
     }
 }
 
-/// The error of work that is done.
+/// The result of completed work.
 fn result_of(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> Result<()> {
     let mut args = PJRT_Event_Await_Args {
         event: event.as_ptr(),
@@ -185,9 +185,9 @@ fn result_of(client: &Shared, op: &'static str, event: &Handle<PJRT_Event>) -> R
     unsafe { client.call(op, &mut args) }
 }
 
-/// Has the plugin call `then` when the event has happened: through `queue`, or on the plugin's
-/// thread without one. `then` runs at once on this thread if the event has happened already. Gives
-/// `then` back if the plugin refuses.
+/// Registers `then` as a callback of the event: it runs on `queue`, or on the plugin's thread
+/// without one, or at once on this thread if the event has completed already. Returns `then` if the
+/// plugin refuses.
 fn register(
     client: &Shared,
     op: &'static str,
@@ -238,12 +238,12 @@ struct Callback {
 
 thread_local! {
     /// The callback that this thread is registering. If the plugin calls it meanwhile, the event
-    /// had happened before.
+    /// had completed before.
     static REGISTERING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Callbacks that plugins still have to call, by the number that plugins have of them. A plugin
-/// that calls back twice finds nothing the second time.
+/// Pending callbacks by their key, which plugins pass back. A second call with one key finds
+/// nothing.
 fn registered() -> MutexGuard<'static, HashMap<usize, Callback>> {
     static REGISTERED: LazyLock<Mutex<HashMap<usize, Callback>>> = LazyLock::new(Mutex::default);
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Programs on the devices of a client: compiling, loading, launching.
+//! Programs on the devices of a client, and their launches.
 
 use std::{
     cell::Cell,
@@ -23,7 +23,7 @@ use crate::{
     compile::of_program,
     device::memory_kind,
     handle::Handle,
-    in_flight::{Described, Turn},
+    in_flight::{Described, Permit},
     loaded::Loaded,
     signature::check_types,
     tiling::tiling_of,
@@ -48,7 +48,7 @@ pub struct PjrtExecutable {
 /// Properties of a parameter that each launch checks.
 struct Input {
     kind: Arc<Kind>,
-    /// The signature lists it as donated.
+    /// True if the signature lists it as donated.
     donated: bool,
     /// The program may overwrite it, so a borrowed buffer must be protected.
     may_overwrite: bool,
@@ -136,8 +136,8 @@ impl PjrtExecutable {
                 names.iter().map(kind).collect()
             })
         };
-        // One for all that is equal, so that a result which is an argument of the next launch is
-        // known at a glance.
+        // Equal kinds share one allocation, so that passing a result as an argument of the next
+        // launch compares a pointer.
         let mut known: Vec<Arc<Kind>> = Vec::new();
         let mut kind_of = |(ty, memory): (&TensorType, MemoryKind)| {
             let kind = Kind {
@@ -253,7 +253,7 @@ impl PjrtExecutable {
         )
     }
 
-    /// Fills `scratch` with the arguments, each checked.
+    /// Checks the arguments and writes them to `scratch`.
     #[inline]
     fn check_args(&self, args: &[Vec<Arg<'_, PjrtBuffer>>], scratch: &mut Scratch) -> Result<()> {
         let inputs = self.inputs.len();
@@ -282,7 +282,7 @@ impl PjrtExecutable {
         Ok(())
     }
 
-    /// Queues the program with the checked arguments, and leaves the results in `scratch`.
+    /// Queues the program with the checked arguments and writes the results to `scratch`.
     #[inline]
     fn execute(&self, scratch: &mut Scratch) -> Result<()> {
         let (devices, inputs, outputs) = (
@@ -303,12 +303,12 @@ impl PjrtExecutable {
             scratch.output_rows.push(outputs);
         }
         // Held until the launch is queued.
-        let turn = if devices > 1 {
-            Some(self.client.turn(&self.described)?)
+        let permit = if devices > 1 {
+            Some(self.client.launch_permit(&self.described)?)
         } else {
             None
         };
-        let wants_events = turn.as_ref().is_some_and(Turn::wants_events);
+        let wants_events = permit.as_ref().is_some_and(Permit::wants_events);
         if wants_events {
             scratch.done.resize(devices, std::ptr::null_mut());
         }
@@ -341,10 +341,10 @@ impl PjrtExecutable {
         // type; the lists have the given lengths, the output lists room for what the program
         // returns, and the events for a device each.
         unsafe { self.client.call(OP_LAUNCH, &mut args) }.map_err(|error| self.explain(error))?;
-        if let Some(turn) = turn {
-            turn.launched(&scratch.done);
+        if let Some(permit) = permit {
+            permit.launched(&scratch.done);
         }
-        // A plugin that does it does it always.
+        // Plugins either always do this or never.
         if !self.results_checked.load(Relaxed) {
             self.check_results(scratch)?;
         }
@@ -354,7 +354,7 @@ impl PjrtExecutable {
     #[cold]
     fn check_results(&self, scratch: &Scratch) -> Result<()> {
         if is_shared(&scratch.outputs, &scratch.args) {
-            // Nobody knows which of them may be freed, so none is.
+            // It is unknown which of them may be freed, so none is.
             let plugin = self.client.table().name();
             let message = format!(
                 "`{}`: {plugin} returned the same buffer twice; use another build of it",
@@ -466,7 +466,7 @@ impl Executable<Pjrt> for PjrtExecutable {
     }
 }
 
-/// Lists that a launch needs for the time of the call, kept for the thread's next one.
+/// Buffers of a launch, reused by the thread's next one.
 #[derive(Default)]
 struct Scratch {
     /// `[device][input]`, flat.

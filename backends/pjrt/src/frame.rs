@@ -1,13 +1,13 @@
-//! The frame around a serialized program: what it is, whose it is, and a digest.
+//! The frame around a serialized program: magic number, identity and digest.
 //!
-//! A serialized program holds machine code, and plugins neither look whether it is theirs nor
-//! whether it is whole: they read it as it is. So it is handed to a plugin only if every bit is as
-//! it was written, and it was written by this very build of the plugin on a processor with the same
-//! features. That finds damage and mistakes, not malice: a digest can be written by anybody.
+//! A serialized program has machine code, and plugins validate neither its origin nor its
+//! integrity. So a plugin receives it only if it is unchanged, and was written by the same build of
+//! the plugin on a processor with the same features. This detects damage and mistakes, not malice:
+//! anybody can write a digest.
 //!
 //! ```text
 //! magic        8 bytes, `HALITEXE`
-//! version      u32, of this layout
+//! version      u32, of this format
 //! identity     u32 length, UTF-8
 //! payload      u64 length, the plugin's bytes
 //! digest       32 bytes, SHA-256 of everything before
@@ -27,7 +27,7 @@ const DIGEST: usize = 32;
 /// Magic, version, length of the identity.
 const HEAD: usize = 8 + 4 + 4;
 
-/// Puts what a plugin serialized into a frame that says that it is of `identity`.
+/// Frames the serialized bytes of a plugin with `identity`.
 pub(crate) fn wrap(identity: &str, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD + identity.len() + 8 + payload.len() + DIGEST);
     bytes.extend_from_slice(MAGIC);
@@ -50,10 +50,10 @@ pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The plugin's bytes in a frame that is whole and of `identity`.
+/// Returns the plugin's bytes in a frame that is intact and has `identity`.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`] for what is no frame, and for one of another identity, with both;
+/// [`ErrorKind::InvalidArgument`] for other bytes, and for another identity, naming both;
 /// [`ErrorKind::Unsupported`] for one of another version; [`ErrorKind::Corrupt`] for a damaged one.
 pub(crate) fn unwrap<'a>(op: &'static str, identity: &str, bytes: &'a [u8]) -> Result<&'a [u8]> {
     let corrupt = |message: String| {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_of_another_plugin_is_refused_with_both_names() {
+    fn frames_of_another_plugin_are_refused() {
         let error = unwrap(OP, "cpu, PJRT 0.115", &wrap("cpu, PJRT 0.106", b"code")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         assert!(
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frame_of_another_version_is_refused_with_both_versions() {
+    fn frames_of_another_version_are_refused() {
         let mut bytes = wrap("me", b"code");
         bytes[8] = 2;
         let error = unwrap(OP, "me", &bytes).unwrap_err();

@@ -1,10 +1,10 @@
-//! Launches over several devices: queued one after the other, and on XLA's CPU plugin few at a
-//! time.
+//! Launches over several devices, which are queued one at a time and limited in number where the
+//! plugin needs it.
 //!
-//! All devices must get launches with collectives in one order. Two host threads that launch at
-//! once could give two devices different orders, and then each waits for the other for ever, on
-//! every platform. So launches over more than one device are queued one after the other
-//! ([`InFlight::turn`]); launches over one device do not come here.
+//! All devices must receive launches with collectives in one order. Two host threads that launch at
+//! once could give two devices different orders, which deadlocks on every platform. So launches
+//! over more than one device are queued one after the other ([`InFlight::acquire`]); launches over
+//! one device do not come here.
 //!
 //! XLA's CPU plugin also lets each device have 32 launches in flight only and makes its threads
 //! wait for a place. When launches of a program with collectives fill them, some devices of one
@@ -35,7 +35,7 @@ pub(crate) struct InFlight {
     /// The most launches in flight, if there is a limit.
     limit: Option<usize>,
     state: Mutex<State>,
-    turn_over: Condvar,
+    released: Condvar,
 }
 
 #[derive(Default)]
@@ -46,11 +46,11 @@ struct State {
     launches: VecDeque<Arc<Launched>>,
     /// The last launch, where their number is not limited: its completion is not observed.
     last: Option<(Arc<Described>, Instant)>,
-    /// Threads that wait for the end of a turn.
+    /// Number of threads that wait for a permit.
     waiting: usize,
 }
 
-/// A program as messages name it.
+/// Name and devices of a program, for messages.
 pub(crate) struct Described {
     pub(crate) name: Arc<str>,
     pub(crate) devices: Vec<DeviceId>,
@@ -64,7 +64,7 @@ impl InFlight {
             plugin,
             limit,
             state: Mutex::default(),
-            turn_over: Condvar::new(),
+            released: Condvar::new(),
         }
     }
 
@@ -72,17 +72,17 @@ impl InFlight {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until a launch of `program` may be queued. Nobody else queues one until the turn is
-    /// dropped.
+    /// Blocks until a launch of `program` may be queued. No other launch is queued until the permit
+    /// is dropped.
     ///
     /// # Errors
     /// [`DeadlineExceeded`](halite_core::ErrorKind::DeadlineExceeded) after the client's wait
     /// limit.
-    pub(crate) fn turn<'a>(
+    pub(crate) fn acquire<'a>(
         &'a self,
         client: &Shared,
         program: &'a Arc<Described>,
-    ) -> Result<Turn<'a>> {
+    ) -> Result<Permit<'a>> {
         let mut state = self.state();
         loop {
             if let Some((other, since)) = &state.queuing {
@@ -96,7 +96,7 @@ impl InFlight {
                     return Err(client.late(OP, limit).with_note(&note));
                 }
                 state.waiting += 1;
-                let woken = self.turn_over.wait_timeout(state, limit - waited);
+                let woken = self.released.wait_timeout(state, limit - waited);
                 state = woken.unwrap_or_else(PoisonError::into_inner).0;
                 state.waiting -= 1;
                 continue;
@@ -110,7 +110,7 @@ impl InFlight {
             }
             if self.limit.is_none_or(|limit| state.launches.len() < limit) {
                 state.queuing = Some((program.clone(), Instant::now()));
-                return Ok(Turn {
+                return Ok(Permit {
                     in_flight: self,
                     program,
                     is_queued: false,
@@ -118,7 +118,7 @@ impl InFlight {
                 });
             }
             let oldest = state.launches[0].clone();
-            // Others look at the launches meanwhile.
+            // Other threads may use the state meanwhile.
             drop(state);
             oldest.wait(client).map_err(|error| {
                 error.with_note(&format!("`{}` waits for a place", program.name))
@@ -160,8 +160,8 @@ fn describe_last(program: &Described, since: Duration) -> String {
     format!("the last launch over several devices was `{name}` on {devices}, {since:.1?} ago")
 }
 
-/// The right to queue one launch.
-pub(crate) struct Turn<'a> {
+/// Permit to queue one launch.
+pub(crate) struct Permit<'a> {
     in_flight: &'a InFlight,
     program: &'a Arc<Described>,
     /// The launch was queued; else it failed.
@@ -169,14 +169,14 @@ pub(crate) struct Turn<'a> {
     launched: Option<Arc<Launched>>,
 }
 
-impl Turn<'_> {
+impl Permit<'_> {
     /// Returns whether the launch must return its completion events.
     pub(crate) fn wants_events(&self) -> bool {
         self.in_flight.limit.is_some()
     }
 
-    /// Ends the turn with a launch that was queued: `events` are those of its completion by device,
-    /// now owned here.
+    /// Releases the permit after its launch was queued. Takes ownership of `events`, the completion
+    /// events by device.
     pub(crate) fn launched(mut self, events: &[*mut PJRT_Event]) {
         self.is_queued = true;
         if events.is_empty() {
@@ -194,7 +194,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         let mut state = self.in_flight.state();
         let queued = state.queuing.take();
@@ -204,15 +204,14 @@ impl Drop for Turn<'_> {
         state.launches.extend(self.launched.take());
         let is_awaited = state.waiting > 0;
         drop(state);
-        // A call of the system, which most launches need not make.
+        // Avoids a system call for most launches.
         if is_awaited {
-            self.in_flight.turn_over.notify_one();
+            self.in_flight.released.notify_one();
         }
     }
 }
 
-/// A launch, with its events of completion by device. They do not hold the client, which holds
-/// them.
+/// A launch, with its completion events by device. They do not hold the client, which owns them.
 struct Launched {
     plugin: &'static Plugin,
     program: Arc<Described>,
@@ -221,7 +220,7 @@ struct Launched {
 }
 
 impl Launched {
-    /// An event that cannot be asked is not worth waiting for.
+    /// Returns whether the launch is done. Events that cannot be polled count as completed.
     fn is_done(&self, client: &Shared) -> bool {
         self.late(client).next().is_none()
     }

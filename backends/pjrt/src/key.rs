@@ -1,8 +1,8 @@
-//! The key of a program in a cache: a digest of all that decides what compiling it gives.
+//! Cache keys of programs: digests of all inputs of a compilation.
 //!
-//! Too much in it costs a compile; too little would give wrong results. So what is not known to be
-//! without effect is in it, and of what the text says only its locations are left out: which file
-//! and line an operation came from is for messages.
+//! A key with too much costs a compilation; one with too little gives wrong results. So it contains
+//! everything that is not known to be irrelevant. Of the text, only the source locations of
+//! operations are left out.
 
 use std::{
     env,
@@ -33,7 +33,7 @@ use crate::{
 /// Version of the digested parts and their order. Another version gives other keys.
 const VERSION: u32 = 3;
 
-/// Variables that compilers read by themselves.
+/// Environment variables that compilers read.
 const VARIABLES: [&str; 4] = [
     XLA_FLAGS,
     LIBTPU_INIT_ARGS,
@@ -57,22 +57,21 @@ const CUDA_DIRECTORY: &str = "xla_gpu_cuda_data_dir";
 /// Largest file of flags, or file that a flag names, that is digested.
 const LARGEST_FILE: u64 = 64 << 20;
 
-/// Variables that a client reads when it is created: over how many threads it lays out programs.
+/// Environment variables that set the number of threads of a client.
 const CLIENT_VARIABLES: [&str; 2] = ["NPROC", "PJRT_NPROC"];
 
-/// A client option that differs between processes which compile alike: the number of this one in
-/// the job.
+/// The client option with the index of the process in the job. It does not affect compilation.
 const NUMBER_IN_JOB: &str = "node_id";
 
 /// Values of [`VARIABLES`] when a plugin was loaded.
 ///
 /// XLA reads its flags once in a process, at a moment between loading the plugin and the first
-/// compilation that no caller can observe. A key therefore exists only while the environment still
-/// says what it said when the plugin was loaded.
+/// compilation that no caller can observe. A key therefore exists only while the environment
+/// is unchanged since the plugin was loaded.
 #[derive(Debug)]
 pub(crate) struct EnvironmentFlags {
     at_load: [Option<String>; VARIABLES.len()],
-    /// By variable: whether another value was seen since.
+    /// Whether each variable has changed since.
     changed: [AtomicBool; VARIABLES.len()],
 }
 
@@ -230,9 +229,9 @@ fn read_regular(path: &Path) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= LARGEST_FILE).then_some(bytes)
 }
 
-/// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for what would not
-/// compile, for what is compiled to have its intermediate forms written to disk, and where the
-/// compiler's flags are not known for certain.
+/// See [`Backend::program_key`](halite_core::Backend::program_key). `None` for programs that
+/// would not compile, for compilations that dump intermediate forms, and where the compiler's flags
+/// are not known for certain.
 pub(crate) fn program_key(
     client: &Arc<Shared>,
     program: &Program,
@@ -333,8 +332,7 @@ pub(crate) fn client_identity(
 }
 
 /// The model and the features of the first processor, as Linux knows them; empty elsewhere.
-/// Compilers know more of them than can be asked for otherwise, and choose what is fast on the
-/// model.
+/// Compilers tune code for the model.
 fn processor_model() -> String {
     const NAMED: [&str; 13] = [
         "vendor_id",

@@ -1,5 +1,5 @@
-//! Looks at a shared library before it is loaded: the dynamic loader maps what the headers promise,
-//! and touching a page that a truncated file does not have kills the process.
+//! Validates a shared library before it is loaded: the dynamic loader maps what the headers
+//! declare, and touching a page beyond the end of a truncated file kills the process.
 
 use std::{
     fs::{self, File},
@@ -11,9 +11,9 @@ use halite_core::{Error, ErrorKind, Result};
 
 const OP: &str = "load plugin";
 
-/// Refuses what cannot be a plugin for this machine.
+/// Refuses files that cannot be a plugin for this machine.
 ///
-/// Elsewhere than on Linux only the file's presence is looked at: there the loader itself checks.
+/// On systems other than Linux it checks only that the file exists: the loader does the rest.
 pub(crate) fn check(path: &Path) -> Result<()> {
     let unreadable = |error: std::io::Error| {
         let kind = if error.kind() == std::io::ErrorKind::NotFound {
@@ -111,7 +111,7 @@ fn check_elf(
     }
 }
 
-/// One of the two tables that an ELF header points at.
+/// One of the two tables of an ELF header.
 struct Table {
     offset: u64,
     entry: usize,

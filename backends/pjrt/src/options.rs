@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_assigned_by_partition_and_then_replica() {
+    fn device_assignment_is_partition_major() {
         for (replicas, ids, expected) in [
             (1, &[3, 1][..], vec![vec![3], vec![1]]),
             (2, &[3, 1], vec![vec![3, 1]]),

@@ -1,4 +1,4 @@
-//! Loading a library in a process of its own, before it is loaded here.
+//! A probe that loads a library in a child process first.
 //!
 //! The system's loader holds a lock while it runs the constructors of a library. One that does not
 //! return blocks every other load and the end of the process, and one that aborts ends the process.
@@ -9,7 +9,7 @@ use std::{path::Path, time::Duration};
 
 use halite_core::Result;
 
-/// Set to `off`, it turns this off.
+/// The variable that disables the probe if it is `off`.
 #[cfg(target_os = "linux")]
 const SWITCH: &str = "HALITE_PLUGIN_PROBE";
 
@@ -33,7 +33,7 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
 
     use crate::isolate::{first_notice, warn_waiting};
 
-    /// The shell's exit status, if it came to run.
+    /// Exit status of the shell, if it started.
     const RAN: i32 = 83;
     /// Exit status of a process that the loader cannot start.
     const NOT_STARTED: i32 = 127;
@@ -113,7 +113,7 @@ pub(crate) fn probe(op: &'static str, path: &Path, deadline: Duration) -> Result
     }
 }
 
-/// Other systems' loaders are not known well enough.
+/// The loaders of other systems are not supported.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn probe(_: &'static str, _: &Path, _: Duration) -> Result<()> {
     Ok(())

@@ -1,5 +1,4 @@
-//! Topologies: which devices there are and how they are wired. A program can be compiled for one
-//! that is not here.
+//! Topologies: devices and their interconnect, for compiling without having them.
 
 use std::{fmt, sync::Arc};
 
@@ -20,7 +19,7 @@ use crate::{
     value::{bytes_of, check_options, from_named, slice_of, text_of, to_named},
 };
 
-/// A description of devices, here or not.
+/// A description of devices, present or absent.
 pub struct Topology {
     plugin: &'static Plugin,
     topology: Handle<PJRT_TopologyDescription>,
@@ -29,9 +28,9 @@ pub struct Topology {
 }
 
 enum Owner {
-    /// It is ours to free.
+    /// The topology is freed on drop.
     Us,
-    /// It lives as long as the client.
+    /// The client frees it.
     Client(#[allow(dead_code, reason = "keeps the client alive")] Arc<Shared>),
 }
 
@@ -320,8 +319,8 @@ fn check_name(name: &str) -> Result<(), String> {
     };
     let beyond = |axis: &str| {
         let digits = axis.trim();
-        // A number that is too long to parse is too large as well. What is none, the plugin refuses
-        // in its own words.
+        // A number that is too long to parse is too large as well. The
+        // plugin itself refuses anything that is not a number.
         !digits.is_empty()
             && digits.bytes().all(|byte| byte.is_ascii_digit())
             && digits

@@ -247,7 +247,7 @@ fn late_wait(meet: bool) -> (halite_core::Error, bool) {
 }
 
 #[test]
-fn a_late_wait_names_the_launch_and_its_late_devices() {
+fn late_wait_names_launch_with_its_devices() {
     let (error, _) = late_wait(false);
     assert_eq!(
         (error.kind(), error.op(), error.platform()),
@@ -271,12 +271,12 @@ fn a_late_wait_names_the_launch_and_its_late_devices() {
 }
 
 #[test]
-fn a_client_whose_work_is_late_is_dropped_at_once() {
+fn client_with_late_work_is_dropped_at_once() {
     assert!(late_wait(false).1);
 }
 
 #[test]
-fn a_launch_that_finds_no_place_in_time_says_why() {
+fn launch_without_a_free_place_fails_with_the_reason() {
     let client = cpu(2);
     let uneven = compile(&client, &uneven(true));
     let count = rounds_for(3.0, &client, &uneven);

@@ -70,7 +70,7 @@ fn the_end_of_a_process_waits_for_a_compiler() {
 }
 
 #[test]
-fn a_compiler_that_takes_long_does_not_hold_the_process() {
+fn slow_compiler_does_not_block_exit() {
     // Far longer than the end waits; were it to wait for the compiler, the runner's limit would end
     // this test.
     let output = end_while_compiling(3_600_000);

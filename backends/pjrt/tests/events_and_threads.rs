@@ -18,7 +18,7 @@ use halite_pjrt::{
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
-fn every_handle_is_send_and_sync() {
+fn handles_are_send_sync() {
     fn check<T: Send + Sync + 'static>() {}
     check::<Plugin>();
     check::<Pjrt>();
@@ -47,7 +47,7 @@ fn slow() -> Program {
 }
 
 #[test]
-fn a_callback_runs_once_also_when_its_event_and_buffer_and_client_are_gone() {
+fn callback_outlives_its_client() {
     let (send, receive) = mpsc::channel();
     {
         let client = cpu(1);
@@ -130,7 +130,7 @@ impl Drop for SendOnDrop {
 }
 
 #[test]
-fn the_last_handle_of_a_client_may_be_dropped_in_a_callback() {
+fn last_handle_can_be_dropped_in_a_callback() {
     let (send, receive) = mpsc::channel();
     for _ in 0..10 {
         let client = cpu(2);
@@ -200,7 +200,7 @@ fn sharded_product() -> Program {
 }
 
 #[test]
-fn a_callback_may_launch_on_many_devices_while_others_wait_for_their_turn() {
+fn callbacks_can_launch_on_many_devices() {
     let client = cpu(8);
     let product = Arc::new(compile(&client, &sharded_product()));
     let (send, receive) = mpsc::channel();
@@ -241,7 +241,7 @@ fn a_callback_may_launch_on_many_devices_while_others_wait_for_their_turn() {
 }
 
 #[test]
-fn a_client_with_launches_under_way_on_many_devices_can_be_dropped() {
+fn client_can_be_dropped_during_launches() {
     for _ in 0..5 {
         let client = cpu(8);
         let product = compile(&client, &sharded_product());

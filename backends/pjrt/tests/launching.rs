@@ -28,7 +28,7 @@ fn a_donated_buffer_gives_its_memory_to_the_result() {
 }
 
 #[test]
-fn a_borrowed_buffer_survives_a_program_that_donates_more_than_its_signature_says() {
+fn borrowed_buffer_survives_undeclared_donation() {
     let client = cpu(1);
     let mut program = add(4, true);
     program.signature.donated.clear();
@@ -115,7 +115,7 @@ fn every_wrong_argument_is_refused_by_name() {
 }
 
 #[test]
-fn a_signature_that_differs_from_the_program_is_refused() {
+fn wrong_signature_is_refused() {
     let client = cpu(1);
     let code = std::str::from_utf8(&add(4, false).code).unwrap().to_owned();
     let four = || f32s(&[4]);
@@ -170,7 +170,7 @@ fn a_signature_that_differs_from_the_program_is_refused() {
 }
 
 #[test]
-fn a_program_that_does_not_compile_is_refused_with_the_compilers_words() {
+fn compile_error_has_the_compilers_message() {
     let client = cpu(1);
     for (code, expected) in [
         ("", "has no code"),
@@ -214,7 +214,7 @@ fn a_program_that_does_not_compile_is_refused_with_the_compilers_words() {
 }
 
 #[test]
-fn devices_and_flags_of_a_compilation_are_checked() {
+fn compile_options_are_checked() {
     let client = cpu(2);
     let program = add(4, false);
     let compile = |devices: &[u32], flags: Vec<(String, FlagValue)>| {
@@ -355,7 +355,7 @@ fn sharded(devices: usize) -> halite_core::Program {
 }
 
 #[test]
-fn a_plugin_counts_and_times_its_calls_if_asked() {
+fn calls_are_timed_on_request() {
     let client = cpu(1);
     let sum = compile(&client, &add(4, false));
     let x = upload(&client, &[1.0f32; 4], &[4], 0);
@@ -412,7 +412,7 @@ fn a_sharded_program_runs_on_eight_devices() {
 }
 
 #[test]
-fn wrong_arguments_of_one_device_among_eight_are_refused() {
+fn wrong_arguments_of_one_device_are_refused() {
     let client = cpu(8);
     let double = compile(&client, &sharded(8));
     let good = |device: u32| upload(&client, &[1.0f32; 8], &[2, 4], device);
@@ -457,7 +457,7 @@ fn wrong_arguments_of_one_device_among_eight_are_refused() {
 }
 
 #[test]
-fn annotations_of_both_partitioners_in_one_program_are_refused() {
+fn mixed_partitioner_annotations_are_refused() {
     let client = cpu(8);
     let mut program = sharded(8);
     let code = std::str::from_utf8(&program.code).unwrap().replace(
@@ -475,7 +475,7 @@ fn annotations_of_both_partitioners_in_one_program_are_refused() {
 }
 
 #[test]
-fn a_serialized_program_keeps_its_donation_and_its_order_of_devices() {
+fn serialized_program_keeps_donation() {
     let client = cpu(4);
     let compiled = compile(&client, &add(4, true));
     let bytes = compiled.serialize().unwrap();
@@ -564,7 +564,7 @@ fn what_is_no_serialized_program_is_refused() {
 }
 
 #[test]
-fn a_program_reports_its_memory_and_shows_its_optimized_form() {
+fn program_reports_memory() {
     let client = cpu(1);
     let compiled = compile(&client, &add(1000, true));
     let memory = compiled.memory().unwrap();
@@ -606,7 +606,7 @@ fn a_program_reports_its_memory_and_shows_its_optimized_form() {
 }
 
 #[test]
-fn a_program_is_compiled_for_a_topology_and_loaded_on_a_client() {
+fn program_compiled_for_a_topology_loads() {
     let client = cpu(2);
     let topology = client.topology().unwrap();
     assert_eq!(&**topology.platform(), "cpu");

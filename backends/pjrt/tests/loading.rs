@@ -159,7 +159,7 @@ fn a_library_that_lacks_another_is_refused() {
 }
 
 #[test]
-fn a_plugin_of_another_version_is_refused_with_both_versions() {
+fn plugin_of_another_version_is_refused() {
     let directory = directory();
     for (major, minor, advice) in [
         (0, 40, "install a newer plugin"),
@@ -250,7 +250,7 @@ fn a_plugin_says_what_it_is() {
 
 /// The real plugin behind a table that ends early, as an older plugin's does.
 #[test]
-fn a_plugin_with_a_shorter_table_works_as_far_as_it_goes() {
+fn shorter_table_of_functions_works() {
     let directory = directory();
     let code = format!(
         "#include <dlfcn.h>
@@ -399,7 +399,7 @@ fn build(directory: &TempDir, name: &str, code: &str) -> PathBuf {
 }
 
 #[test]
-fn a_plugin_that_does_not_come_back_is_given_up_at_the_deadline_by_name() {
+fn hanging_plugin_is_abandoned_at_the_deadline() {
     let directory = directory();
     let code = "#include <unistd.h>
         void* GetPjrtApi(void) { sleep(20); return 0; }";
@@ -429,7 +429,7 @@ fn a_plugin_that_does_not_come_back_is_given_up_at_the_deadline_by_name() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_plugin_finds_what_its_options_set_and_what_the_user_set_stays() {
+fn load_options_set_missing_variables() {
     let directory = directory();
     let code = "#include <stdio.h>
         #include <stdlib.h>

@@ -114,7 +114,7 @@ fn a_callback_counts_although_an_error_follows() {
 }
 
 #[test]
-fn a_wait_for_an_event_that_never_happens_ends() {
+fn wait_for_an_event_that_never_completes_ends() {
     let client = with_on_ready("never", "return 0;");
     client.set_wait_limit(Duration::from_millis(20));
     let there = upload(&client, &[1.0f32], &[1], 0);

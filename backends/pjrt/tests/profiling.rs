@@ -114,7 +114,7 @@ fn the_cpu_plugin_has_no_profiler() {
 }
 
 #[test]
-fn what_was_recorded_comes_whole_whichever_way_the_plugin_hands_it_over() {
+fn recording_is_complete_with_either_protocol() {
     let directory = directory();
     for (name, own) in [("lends", true), ("copies", false)] {
         let profiler = with_profiler(&directory, name, 80, own).profiler().unwrap();

@@ -40,7 +40,7 @@ fn shapes_of_any_rank_come_back_by_both_ways() {
 }
 
 #[test]
-fn a_result_that_the_device_keeps_in_another_order_is_read_row_major() {
+fn column_major_result_is_read_row_major() {
     let client = cpu(1);
     // The result's layout is column-major: without being asked for rows, the plugin would copy its
     // own order.
@@ -66,7 +66,7 @@ fn a_result_that_the_device_keeps_in_another_order_is_read_row_major() {
 }
 
 #[test]
-fn an_upload_of_the_wrong_size_or_to_a_wrong_place_is_refused() {
+fn invalid_upload_is_refused() {
     let client = cpu(2);
     let three = f32s(&[3]);
     let upload = |bytes: &[u8], ty: &TensorType, to: Placement| {
@@ -108,7 +108,7 @@ fn a_read_into_another_size_is_refused() {
 }
 
 #[test]
-fn a_buffer_is_copied_to_devices_and_memories() {
+fn buffer_is_copied_to_any_memory() {
     let client = cpu(3);
     let there = upload(&client, &[1.0f32, 2.0], &[2], 0);
     let place = |device, memory| Placement {
@@ -183,7 +183,7 @@ fn a_deleted_buffer_is_refused_everywhere() {
 }
 
 #[test]
-fn aligned_shared_bytes_are_used_in_place_and_kept_until_the_buffer_is_gone() {
+fn aligned_shared_bytes_are_used_in_place() {
     let client = cpu(1);
     let (host, gone) = Watched::new(AlignedBytes::copy_of(&[7; 4096]), 0);
     let address = host.as_ref().as_ref().as_ptr().addr();
@@ -202,7 +202,7 @@ fn aligned_shared_bytes_are_used_in_place_and_kept_until_the_buffer_is_gone() {
 }
 
 #[test]
-fn unaligned_shared_bytes_are_copied_and_let_go() {
+fn unaligned_shared_bytes_are_copied() {
     let client = cpu(1);
     for offset in [1, 4, 32] {
         let (host, gone) = Watched::new(AlignedBytes::copy_of(&[7; 4096]), offset);
@@ -222,7 +222,7 @@ fn unaligned_shared_bytes_are_copied_and_let_go() {
 }
 
 #[test]
-fn a_buffer_that_failed_gives_its_error_to_every_reader() {
+fn failed_buffer_fails_every_reader() {
     let client = cpu(1);
     let failed = client
         .failed_buffer(
