@@ -57,37 +57,37 @@ fn every_wrong_argument_is_refused_by_name() {
     for (args, expected) in [
         (
             vec![good()],
-            "`test`: arguments per device are [1], want 2 for each of 1 devices",
+            "`test`: got [1] arguments per device, expected 2 for each of 1 devices",
         ),
         (
             vec![good(), good(), good()],
-            "`test`: arguments per device are [3], want 2 for each of 1 devices",
+            "`test`: got [3] arguments per device, expected 2 for each of 1 devices",
         ),
         (
             vec![],
-            "`test`: arguments per device are [0], want 2 for each of 1 devices",
+            "`test`: got [0] arguments per device, expected 2 for each of 1 devices",
         ),
         // Same size in bytes: the plugin would take the bits as they are.
         (
             vec![good(), upload(&client, &[1i32; 4], &[4], 0)],
-            "`test`: argument 1 for device 0 is s32[4], want f32[4]",
+            "`test`: argument 1 for device 0 is s32[4], expected f32[4]",
         ),
         (
             vec![good(), upload(&client, &[1.0f32; 4], &[2, 2], 0)],
-            "`test`: argument 1 for device 0 is f32[2, 2], want f32[4]",
+            "`test`: argument 1 for device 0 is f32[2, 2], expected f32[4]",
         ),
         (
             vec![upload(&client, &[1.0f32; 2], &[2], 0), good()],
-            "`test`: argument 0 for device 0 is f32[2], want f32[4]",
+            "`test`: argument 0 for device 0 is f32[2], expected f32[4]",
         ),
         (
             vec![good(), upload(&client, &[1.0f32; 4], &[4], 1)],
-            "`test`: argument 1 for device 0 (f32[4]) is in Device memory of device 1, want \
+            "`test`: argument 1 for device 0 (f32[4]) is in Device memory of device 1, expected \
              Device of 0",
         ),
         (
             vec![good(), pinned],
-            "`test`: argument 1 for device 0 (f32[4]) is in PinnedHost memory of device 0, want \
+            "`test`: argument 1 for device 0 (f32[4]) is in PinnedHost memory of device 0, expected \
              Device of 0",
         ),
         (
@@ -433,15 +433,15 @@ fn wrong_arguments_of_one_device_are_refused() {
     };
     assert_eq!(
         launch(&all(7, upload(&client, &[1.0f32; 4], &[1, 4], 7))).message(),
-        "`test`: argument 0 for device 7 is f32[1, 4], want f32[2, 4]"
+        "`test`: argument 0 for device 7 is f32[1, 4], expected f32[2, 4]"
     );
     assert_eq!(
         launch(&all(0, upload(&client, &[1i32; 8], &[2, 4], 0))).message(),
-        "`test`: argument 0 for device 0 is s32[2, 4], want f32[2, 4]"
+        "`test`: argument 0 for device 0 is s32[2, 4], expected f32[2, 4]"
     );
     assert_eq!(
         launch(&all(3, good(4))).message(),
-        "`test`: argument 0 for device 3 (f32[2, 4]) is in Device memory of device 4, want Device \
+        "`test`: argument 0 for device 3 (f32[2, 4]) is in Device memory of device 4, expected Device \
          of 3"
     );
     let mut deleted = good(5);
@@ -452,7 +452,7 @@ fn wrong_arguments_of_one_device_are_refused() {
     );
     assert_eq!(
         launch(&[good(0)]).message(),
-        "`test`: arguments per device are [1], want 1 for each of 8 devices"
+        "`test`: got [1] arguments per device, expected 1 for each of 8 devices"
     );
 }
 

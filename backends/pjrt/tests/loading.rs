@@ -350,7 +350,7 @@ fn client_options_of_a_wrong_type_or_name_are_refused() {
         ),
         (
             vec![("cpu_device_count".to_owned(), 0i64.into())],
-            "is 0; 1 to 4096 devices",
+            "is 0; expected 1 to 4096",
         ),
         (
             vec![("cpu_device_count".to_owned(), 2i64.into()); 2],
