@@ -1,18 +1,17 @@
-//! Compiled programs on the disk: what one process compiled, the next one loads.
+//! Cache of compiled programs on the disk: one process compiles, later ones load.
 //!
-//! A directory holds one file for each program, named by its [key](ProgramKey). Files are written
-//! under another name and renamed, so many processes may use one directory at once, and one that is
-//! killed leaves whole files only. Whatever is wrong with a file, it is a miss: the program is
-//! compiled, and the file replaced. A file is never trusted to be what its name says: the key
-//! stands in it too, under a digest.
+//! A directory has one file per program, named by its [key](ProgramKey). A file is written under a
+//! temporary name and renamed, so that several processes can use one directory and a killed process
+//! leaves only complete files. Any problem with a file is a cache miss: the program is compiled and
+//! the file replaced. Each file contains its key and a digest, both of which are checked.
 //!
-//! Serialized programs hold machine code, and a digest can be written by anybody. So the directory
-//! is made for its owner alone, and only files are loaded that belong to the user of this process
-//! and that nobody else may write, except out of a [read-only](Access::ReadOnly) cache, which the
-//! user vouches for by naming it.
+//! Serialized programs contain machine code, and anybody can write a digest. Therefore the
+//! directory is created with access for its owner only, and a file is loaded only if it belongs to
+//! the user of this process and nobody else may write it. The exception is a
+//! [read-only](Access::ReadOnly) cache, which the user trusts by naming it.
 //!
-//! Files of other names than those given here are never read, counted or removed: the directory may
-//! be the user's own.
+//! Files with other names are never read, counted or removed: the directory may contain the user's
+//! own files.
 
 mod entry;
 mod file;
@@ -44,40 +43,41 @@ use loading::{Begun, Loading};
 
 /// The directory within the cache directory.
 const DIRECTORY: &str = "programs";
-/// How the names of kept programs end.
+/// Suffix of cached programs.
 const SUFFIX: &str = ".program";
-/// How names end of what is being written, or was by a process that was killed.
+/// Suffix of files that are being written, or were by a process that was killed.
 const PARTIAL: &str = ".partial";
-/// How names of markers end: of a load under way, or of one that killed its process.
+/// Suffix of markers: of a load in progress, or of one that killed its process.
 const LOADING: &str = ".loading";
-/// How names of notes end, of programs whose load killed a process.
+/// Suffix of notes about programs whose load killed a process.
 const ASIDE: &str = ".aside";
-/// Number of processes that a program's load may kill before it is not kept again.
+/// Number of processes that a program's load may kill before the program is not cached again.
 const DEATHS: u32 = 2;
-/// Time after which notes of deaths are forgotten.
+/// Time after which notes about killed processes are removed.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// What is being written is not for so long.
+/// Age at which a partial file is abandoned.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
-/// So many programs are kept at most, also where they are small: every process that adds one looks
-/// at all.
+/// Maximum number of programs, however small: each insertion lists the directory.
 const MOST: usize = 10_000;
 
-/// Compiled programs in a directory, for any number of processes at once.
+/// A cache of compiled programs in a directory, which any number of processes can use at once.
 ///
-/// Clients that an [`Accelerator`](crate::Accelerator) opens have one. Any other client can be
-/// given one:
+/// Clients that an [`Accelerator`](crate::Accelerator) opens have one. For any other client:
 ///
 /// ```
-/// use halite_backends::{Access, CompileCache, CompileCacheOptions};
+/// use halite_backends::{CompileCache, CompileCacheOptions};
 /// use halite_core::{Client, Null};
 /// use halite_telemetry::ClientMetrics;
 ///
 /// # let directory = tempfile::tempdir()?;
-/// let options = CompileCacheOptions { directory: Some(directory.path().into()), access: Access::ReadWrite, ..Default::default() };
+/// let options = CompileCacheOptions {
+///     directory: Some(directory.path().into()),
+///     ..CompileCacheOptions::default()
+/// };
 /// let client = Client::new(Null::new(1)).measured();
 /// let client = match CompileCache::open(&options, None)? {
 ///     Some(cache) => client.with_program_cache(std::sync::Arc::new(cache)),
-///     None => client, // it is turned off
+///     None => client, // the cache is off
 /// };
 /// assert_eq!(client.counters().snapshot().cache_hits, 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -86,15 +86,14 @@ pub struct CompileCache {
     directory: PathBuf,
     writes: bool,
     limit: u64,
-    /// The library whose programs these are, if it is known; its digest is taken when it is first
-    /// wanted.
+    /// The plugin's library, if it is known. Its digest is computed on first use.
     library: Option<Library>,
-    /// Writing failed, and that was said.
+    /// Whether writing failed, which is logged once.
     broken: AtomicBool,
     stored_bytes: AtomicU64,
-    /// Of those, since the directory was last looked through for what is too much.
+    /// Bytes stored since the limit was last enforced; `None` if it never was.
     unchecked_bytes: Mutex<Option<u64>>,
-    /// Programs that were given out and are being loaded.
+    /// Programs that were found and are being loaded.
     loading: Mutex<HashMap<ProgramKey, Loading>>,
 }
 
@@ -105,30 +104,30 @@ struct Library {
     digest: OnceLock<String>,
 }
 
-/// A program that is kept.
+/// A cached program.
 #[derive(Clone, Debug)]
 pub struct CacheEntry {
-    /// Its key.
+    /// The key.
     pub key: ProgramKey,
     /// The program's name.
     pub name: String,
-    /// The platform it is for.
+    /// The platform that it was compiled for.
     pub platform: String,
-    /// Bytes on the disk.
+    /// Size on the disk in bytes.
     pub bytes: u64,
-    /// How long compiling it took.
+    /// Compile time of the original compilation.
     pub compile_time: Duration,
-    /// When it was last taken out or put in.
+    /// When it was last inserted or loaded.
     pub used: SystemTime,
 }
 
 impl CompileCache {
-    /// Opens the cache that `options` describe, in the directory that they name or else in
-    /// `packages`, the cache directory. Writes nothing yet. `None` if it is turned off, or if there
-    /// is no directory for it.
+    /// Opens the cache described by `options`, in their directory or else in `packages`, the cache
+    /// directory. Writes nothing yet. Returns `None` if the cache is off, or if no cache directory
+    /// is known.
     ///
     /// # Errors
-    /// If a directory that is to be read only is not there.
+    /// If the directory of a read-only cache does not exist.
     pub fn open(options: &CompileCacheOptions, packages: Option<&Path>) -> Result<Option<Self>> {
         let writes = match options.access {
             Access::Off => return Ok(None),
@@ -140,14 +139,14 @@ impl CompileCache {
             None => match Cache::open(packages) {
                 Ok(cache) => cache.root().join(DIRECTORY),
                 Err(error) => {
-                    tracing::debug!("compiled programs are not kept: {error}");
+                    tracing::debug!("compiled programs are not cached: {error}");
                     return Ok(None);
                 }
             },
         };
         if !writes && options.directory.is_some() && !directory.is_dir() {
             let message = format!(
-                "{} is to be read only, and is no directory; name one, or `off`",
+                "the read-only cache {} is not a directory; name a directory, or use `off`",
                 directory.display()
             );
             return Err(Error::new(ErrorKind::Unavailable, OP, message));
@@ -164,8 +163,8 @@ impl CompileCache {
         }))
     }
 
-    /// The same cache, whose keys hold the digest of this library too. It is taken from the table
-    /// of known plugins, or of the file, when a program is first looked for.
+    /// Returns the same cache with the digest of this library as a part of its keys. The digest is
+    /// that of the table of known plugins, or is computed from the file on first use.
     pub fn for_plugin(mut self, located: &Located) -> Self {
         let digest = located
             .plugin
@@ -178,22 +177,22 @@ impl CompileCache {
         self
     }
 
-    /// Where it is.
+    /// The directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Bytes that it may take on the disk.
+    /// Maximum size on the disk in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes that this process put in.
+    /// Bytes that this process inserted.
     pub fn stored_bytes(&self) -> u64 {
         self.stored_bytes.load(Relaxed)
     }
 
-    /// What is kept, the last used first. Files that are no kept programs are left out.
+    /// The cached programs, most recently used first. Other files are omitted.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -226,10 +225,10 @@ impl CompileCache {
         Ok(entries)
     }
 
-    /// Removes everything that is kept; returns how many programs and bytes that were.
+    /// Removes all files of the cache, and returns the number of programs and of bytes.
     ///
     /// # Errors
-    /// If something cannot be removed.
+    /// If a file cannot be removed.
     pub fn clear(&self) -> Result<(usize, u64)> {
         let (mut count, mut bytes) = (0, 0);
         for file in self.files()? {
@@ -245,7 +244,7 @@ impl CompileCache {
         Ok((count, bytes))
     }
 
-    /// What there is besides programs.
+    /// The files of the cache besides programs.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -264,7 +263,7 @@ impl CompileCache {
         Ok(other)
     }
 
-    /// Removes what processes left that were killed while they wrote, an hour ago or more.
+    /// Removes files that killed processes left behind, an hour ago or more.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -279,7 +278,7 @@ impl CompileCache {
         Ok(removed)
     }
 
-    /// Takes all digests again, of programs and of the libraries whose digests are remembered.
+    /// Verifies all digests, of programs and of libraries.
     ///
     /// # Errors
     /// If the directory cannot be read.
@@ -302,7 +301,7 @@ impl CompileCache {
         Ok(verified)
     }
 
-    /// Why a program would not be used.
+    /// The reason why a program would not be used.
     fn verify_program(&self, path: &Path) -> Option<String> {
         let bytes = match file::read_trusted(path, self.limit, self.writes) {
             Ok(bytes) => bytes,
@@ -311,13 +310,13 @@ impl CompileCache {
         let key = Header::of_file(path).map(|header| header.key);
         let is_of_name = |key: &ProgramKey| self.path_of(key) == path;
         match key {
-            Ok(key) if !is_of_name(&key) => Some(format!("it is the program {key}")),
+            Ok(key) if !is_of_name(&key) => Some(format!("it contains the program {key}")),
             Ok(key) => Entry::parse(&bytes, &key).err(),
             Err(reason) => Some(reason),
         }
     }
 
-    /// Our files in the directory: other names are not looked at and never removed.
+    /// The files of the cache; other names are ignored.
     fn files(&self) -> Result<Vec<OnDisk>> {
         let listed = match fs::read_dir(&self.directory) {
             Ok(listed) => listed,
@@ -330,7 +329,7 @@ impl CompileCache {
             .collect())
     }
 
-    /// The key under which a program of this library is kept.
+    /// The key of a program of this library.
     fn key_of(&self, key: &ProgramKey) -> io::Result<ProgramKey> {
         let Some(library) = &self.library else {
             return Ok(*key);
@@ -359,8 +358,8 @@ impl CompileCache {
         self.directory.join(format!("{key}{suffix}"))
     }
 
-    /// Marks the load of a program that is about to be given out. `false` if the last one killed
-    /// its process: the program is gone then, and may be kept once more.
+    /// Marks the load of a program. Returns false if the last load killed its process; the program
+    /// is then removed, and may be inserted once more.
     fn begin_load(&self, key: &ProgramKey, name: &str) -> bool {
         match loading::begin(&self.named(key, LOADING)) {
             Begun::Marked(marker) => {
@@ -375,9 +374,10 @@ impl CompileCache {
                 let note = self.named(key, ASIDE);
                 let times = loading::times_aside(&note) + 1;
                 halite_core::warning!(
-                    "{by} ended while it loaded the compiled program `{name}` ({key}); it is compiled again"
+                    "{by} ended while it loaded the compiled program `{name}` ({key}); the \
+                     program is compiled again"
                 );
-                // Before the marker goes, so that no process finds the program without it.
+                // Before the marker is removed, so that no process finds the program without it.
                 let removed = fs::remove_file(self.path_of(key));
                 if let Err(error) =
                     removed.and_then(|()| file::replace(&note, format!("{times}\n").as_bytes()))
@@ -396,12 +396,12 @@ impl CompileCache {
             .remove(key)
     }
 
-    /// Says once that nothing more will be written, and why.
+    /// Logs once that writing failed; nothing more is written.
     fn give_up(&self, error: &io::Error) {
         if !self.broken.swap(true, Relaxed) {
             halite_core::warning!(
-                "compiled programs are not kept: {}: {error}. Training goes on; HALITE_COMPILE_CACHE=off, or =PATH of another \
-                 directory, ends this message",
+                "compiled programs are not cached: {}: {error}. Training continues; set \
+                 HALITE_COMPILE_CACHE to another directory, or to `off`, to silence this warning",
                 self.directory.display()
             );
         }
@@ -412,8 +412,8 @@ impl CompileCache {
         file::replace(&self.path_of(key), bytes)
     }
 
-    /// Counts what was written, and sees to the limit: at the first time, and whenever it may have
-    /// been passed by much.
+    /// Counts stored bytes, and enforces the limit: at the first insertion, and whenever it may be
+    /// exceeded by more than 1/64.
     fn stored(&self, bytes: u64) {
         self.stored_bytes.fetch_add(bytes, Relaxed);
         let mut unchecked = self
@@ -427,8 +427,8 @@ impl CompileCache {
         }
     }
 
-    /// Removes what was not used for longest, until the rest is within the limits; and what killed
-    /// processes left.
+    /// Removes the least recently used programs until the rest is within the limits, and abandoned
+    /// files.
     fn make_room(&self) {
         let Ok(mut files) = self.files() else { return };
         files.retain(|file| !(file.is_abandoned() && fs::remove_file(&file.path).is_ok()));
@@ -440,11 +440,11 @@ impl CompileCache {
             if size <= self.limit && count <= MOST {
                 break;
             }
-            // One that another process removed at the same time is gone as well.
+            // Another process may have removed it at the same time.
             let gone = fs::remove_file(&file.path)
                 .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
             if gone {
-                tracing::debug!(file = %file.path.display(), "a compiled program makes room");
+                tracing::debug!(file = %file.path.display(), "removed to make room");
                 size -= file.bytes;
                 count -= 1;
             }
@@ -484,8 +484,8 @@ impl ProgramCache for CompileCache {
                     if !self.begin_load(&key, &entry.header.name) {
                         return None;
                     }
-                    // When it was last used decides what makes room. If that cannot be noted, it
-                    // goes earlier.
+                    // The time of the last use decides what is removed first. If it cannot be set,
+                    // the program is removed earlier.
                     _ = file::touch(&path);
                 }
                 Some(CachedProgram {
@@ -512,7 +512,7 @@ impl ProgramCache for CompileCache {
         let Ok(key) = self.key_of(key) else { return };
         if loading::times_aside(&self.named(&key, ASIDE)) >= DEATHS {
             tracing::debug!(
-                "`{}` is not kept: loading it killed {DEATHS} processes",
+                "`{}` is not cached: loading it killed {DEATHS} processes",
                 compiled.name
             );
             return;
@@ -520,7 +520,7 @@ impl ProgramCache for CompileCache {
         let payload = match serialize() {
             Ok(payload) => payload,
             Err(error) => {
-                tracing::debug!("`{}` is not kept: {error}", compiled.name);
+                tracing::debug!("`{}` is not cached: {error}", compiled.name);
                 return;
             }
         };
@@ -531,7 +531,7 @@ impl ProgramCache for CompileCache {
         .to_bytes();
         if bytes.len() as u64 > self.limit {
             tracing::debug!(
-                "`{}` is not kept: {} is more than the whole cache",
+                "`{}` is not cached: its {} exceed the limit of the cache",
                 compiled.name,
                 Bytes(bytes.len() as u64)
             );
@@ -547,7 +547,7 @@ impl ProgramCache for CompileCache {
         if let Ok(key) = self.key_of(key)
             && self.end_load(&key).is_some()
         {
-            // It loads, after all.
+            // The load succeeded, so earlier deaths had another cause.
             _ = fs::remove_file(self.named(&key, ASIDE));
         }
     }
@@ -561,11 +561,11 @@ impl ProgramCache for CompileCache {
 }
 
 impl CompileCache {
-    /// What is damaged goes, so that it is not read again and again.
+    /// Removes a damaged file, so that it is not read repeatedly.
     fn remove(&self, path: &Path, reason: &dyn fmt::Display) {
         tracing::debug!("{} is not used: {reason}", path.display());
         if self.writes {
-            // What cannot be removed is replaced once the program is compiled.
+            // A file that cannot be removed is replaced once the program is compiled.
             _ = fs::remove_file(path);
         }
     }
@@ -582,7 +582,7 @@ impl fmt::Debug for CompileCache {
     }
 }
 
-/// A file of ours in the directory.
+/// A file of the cache.
 struct OnDisk {
     path: PathBuf,
     kind: Kind,
@@ -600,7 +600,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// By the whole form of the name: what only ends as ours does is somebody else's.
+    /// The kind by the complete name: a matching suffix alone is not enough.
     fn of_name(name: &str) -> Option<Self> {
         let stem = |suffix| name.strip_suffix(suffix);
         let keyed = |suffix| stem(suffix).is_some_and(|stem| file::is_hex(stem, 64));
@@ -629,7 +629,7 @@ impl OnDisk {
         })
     }
 
-    /// Whether it is of no use any more.
+    /// Returns whether it can be removed.
     fn is_abandoned(&self) -> bool {
         let age = SystemTime::now()
             .duration_since(self.changed)
@@ -645,37 +645,37 @@ impl OnDisk {
 /// Files of a compile cache besides programs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OtherFiles {
-    /// Remembered digests of plugins' libraries.
+    /// Cached digests of plugins' libraries.
     pub digests: FileCount,
-    /// Programs that are being written, or were by processes that were killed.
+    /// Programs that are being written, or were by killed processes.
     pub partial: FileCount,
-    /// Markers of loads under way, and of loads that killed their process.
+    /// Markers of loads in progress, and of loads that killed their process.
     pub markers: FileCount,
 }
 
-/// Result of taking the digests of a compile cache again.
+/// Result of [`CompileCache::verify`].
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Verified {
-    /// Number of files whose digests were taken.
+    /// Number of files that were verified.
     pub files: usize,
-    /// Those of them that are not used as they are.
+    /// Files that would not be used.
     pub damaged: Vec<DamagedFile>,
 }
 
 /// A file that would not be used.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DamagedFile {
-    /// Its path.
+    /// The path.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub reason: String,
 }
 
 /// Files and their sizes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FileCount {
-    /// How many.
+    /// Number of files.
     pub files: usize,
-    /// Bytes of all of them.
+    /// Sum of their sizes in bytes.
     pub bytes: u64,
 }

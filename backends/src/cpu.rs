@@ -1,4 +1,4 @@
-//! This machine's processor.
+//! The CPU of this machine.
 
 use halite_core::{Error, Result};
 use halite_fetch::{Cache, Progress};
@@ -9,11 +9,11 @@ use crate::{
     locate::{Located, Search},
 };
 
-/// More threads than any machine has processors. XLA's plugin makes 4096 of them in a quarter of a
-/// minute, and more in minutes.
+/// Maximum number of threads, more than any machine has processors. XLA's plugin takes 15 s to
+/// create 4096 of them, and minutes for more.
 const MOST_THREADS: u64 = 4096;
 
-/// Opens the processor as so many virtual devices.
+/// Opens the CPU as `devices` virtual devices.
 pub(crate) fn open(
     devices: u32,
     options: &OpenOptions,
@@ -22,9 +22,9 @@ pub(crate) fn open(
     check_threads()?;
     let cache = Cache::open(options.cache.as_deref())?;
     let search = Search::cpu(&cache);
-    // What is found is tried in turn: a library may need something that this system lacks.
+    // The libraries found are tried in turn: one may need something that this system lacks.
     let open = |located: Located| {
-        // Plugins make four devices when they are not told.
+        // The plugin's default is four devices.
         let client = [("cpu_device_count".to_string(), OptionValue::from(devices))];
         load(
             located,
@@ -43,8 +43,8 @@ pub(crate) fn open(
     }
 }
 
-/// Refuses a number of threads, in the variables that XLA reads, with which its plugin would only
-/// make threads.
+/// Rejects a number of threads in the variables that XLA reads with which its plugin would only
+/// create threads.
 fn check_threads() -> Result<()> {
     for name in ["NPROC", "PJRT_NPROC"] {
         let threads = std::env::var(name)
@@ -52,7 +52,7 @@ fn check_threads() -> Result<()> {
             .and_then(|number| number.trim().parse::<u64>().ok());
         if let Some(threads) = threads.filter(|&threads| threads > MOST_THREADS) {
             let message = format!(
-                "{name}={threads} asks XLA for as many threads; at most {MOST_THREADS} are of any use"
+                "{name}={threads} sets the number of XLA's threads; expected at most {MOST_THREADS}"
             );
             return Err(Error::invalid("open", message));
         }

@@ -1,4 +1,4 @@
-//! NVIDIA GPUs: whether there are any that the plugin can use, and how it is opened.
+//! NVIDIA GPUs: detection, and the options of the CUDA plugin.
 
 mod driver;
 
@@ -15,52 +15,51 @@ use crate::{
 
 pub use driver::{Driver, VisibleGpu};
 
-/// How XLA's CUDA client takes the memory of its devices. What is not set is the plugin's own
-/// default.
+/// Options of XLA's CUDA client. Unset options have the plugin's defaults.
 ///
-/// The same switches in JAX: `XLA_PYTHON_CLIENT_ALLOCATOR`, `XLA_PYTHON_CLIENT_MEM_FRACTION`,
+/// JAX has the same as `XLA_PYTHON_CLIENT_ALLOCATOR`, `XLA_PYTHON_CLIENT_MEM_FRACTION`,
 /// `XLA_PYTHON_CLIENT_PREALLOCATE`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CudaOptions {
-    /// Who hands out device memory.
+    /// The allocator of device memory.
     pub allocator: Option<CudaAllocator>,
-    /// The part of each device's memory to use, above 0 and at most 1.
+    /// Fraction of each device's memory to use, above 0 and at most 1.
     pub memory_fraction: Option<f32>,
-    /// Whether to take it all at once when the client is made.
+    /// Whether to allocate it when the client is created.
     pub preallocate: Option<bool>,
-    /// Bytes set apart for collectives.
+    /// Bytes reserved for collectives.
     pub collective_memory: Option<u64>,
-    /// Which of `node_count` processes this is, and how many there are.
+    /// This process among those of a job. Only a count of 1 is supported.
     pub node: Option<Node>,
 }
 
-/// A process among those that share one job.
+/// A process of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Node {
-    /// Its number, from 0.
+    /// The process's number, from 0.
     pub id: u32,
-    /// How many there are.
+    /// Number of processes.
     pub count: u32,
 }
 
-/// Who hands out device memory.
+/// Allocators of device memory.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum CudaAllocator {
-    /// What the plugin takes by itself.
+    /// The plugin's default.
     Default,
     /// XLA's own pool, best fit with coalescing.
     Bfc,
     /// The driver's pool, `cudaMallocAsync`.
     CudaAsync,
-    /// `cudaMalloc` for each buffer: slow, and gives memory back at once.
+    /// `cudaMalloc` for each buffer: slow, and frees memory at once.
     Platform,
 }
 
 impl CudaAllocator {
     const ALL: [CudaAllocator; 4] = [Self::Default, Self::Bfc, Self::CudaAsync, Self::Platform];
 
-    /// As the plugin and the command line spell it.
+    /// The name in the plugin's options and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -88,17 +87,16 @@ impl FromStr for CudaAllocator {
                 let names = Self::ALL.map(Self::name).join(", ");
                 Error::invalid(
                     "allocator",
-                    format!("there is none named `{text}`; there are {names}"),
+                    format!("unknown allocator `{text}`; expected one of {names}"),
                 )
             })
     }
 }
 
 impl CudaOptions {
-    /// The options of the plugin's client, for these devices of the visible ones; all if there are
-    /// none.
+    /// Options of the plugin's client for these of the visible devices; all if `devices` is empty.
     fn client(&self, devices: &[u32]) -> Result<Vec<(String, OptionValue)>> {
-        let refused = |what: String| Err(Error::invalid("cuda options", what));
+        let invalid = |what: String| Err(Error::invalid("cuda options", what));
         let mut options: Vec<(String, OptionValue)> = vec![("platform_name".into(), "cuda".into())];
         if !devices.is_empty() {
             let devices = devices.iter().map(|&device| i64::from(device)).collect();
@@ -109,8 +107,8 @@ impl CudaOptions {
         }
         if let Some(fraction) = self.memory_fraction {
             if !(fraction > 0.0 && fraction <= 1.0) {
-                return refused(format!(
-                    "`memory_fraction` is {fraction}; it must be above 0 and at most 1"
+                return invalid(format!(
+                    "`memory_fraction` is {fraction}; expected above 0 and at most 1"
                 ));
             }
             options.push(("memory_fraction".into(), OptionValue::Float(fraction)));
@@ -120,20 +118,24 @@ impl CudaOptions {
         }
         if let Some(bytes) = self.collective_memory {
             let Ok(bytes) = i64::try_from(bytes) else {
-                return refused(format!(
-                    "`collective_memory` is {bytes} bytes, more than there can be"
+                return invalid(format!(
+                    "`collective_memory` is {bytes}; expected at most 2^63 - 1"
                 ));
             };
             options.push(("collective_memory_size".into(), OptionValue::Int(bytes)));
         }
         if let Some(Node { id, count }) = self.node {
             if id >= count {
-                return refused(format!("node {id} of {count}: nodes are counted from 0"));
+                return invalid(format!(
+                    "node {id} of {count}; expected 0 to {}",
+                    i64::from(count) - 1
+                ));
             }
             if count > 1 {
-                // Without a store of keys the plugin ends the process.
-                return refused(format!(
-                    "{count} nodes: several processes need a store of keys, which halite does not give yet"
+                // Without a key-value store the plugin aborts the process.
+                return invalid(format!(
+                    "{count} nodes; halite supports one process only, because it has no key-value \
+                     store yet"
                 ));
             }
             options.push(("node_id".into(), OptionValue::Int(id.into())));
@@ -143,56 +145,63 @@ impl CudaOptions {
     }
 }
 
-/// The oldest CUDA of a driver that runs the plugin, which is built for CUDA 13, and the oldest
-/// driver that has it.
+/// The oldest CUDA version that runs the plugin, which is built for CUDA 13, and the oldest driver
+/// with it.
 const OLDEST_CUDA: (u32, u32) = (13, 0);
 const OLDEST_DRIVER: &str = "580";
 
-/// What the driver says of itself and its devices. Takes no device memory.
+/// Queries the driver and its devices. Allocates no device memory.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there is no driver, no device, or the driver is too old, with what
-/// to do. [`ErrorKind::DeadlineExceeded`] if the driver does not answer within a minute; it is not
-/// asked again while it does not.
+/// [`ErrorKind::Unavailable`] if there is no driver or no device, or the driver is too old, with
+/// what to do. [`ErrorKind::DeadlineExceeded`] if the driver does not answer within a minute; it is
+/// not queried again until it does.
 pub fn probe() -> Result<Driver> {
-    judge(driver::ask(), Path::new("/"))
+    check_driver(driver::query(), Path::new("/"))
 }
 
-fn judge(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result<Driver> {
+fn check_driver(answer: Result<Driver, driver::NoDriver>, root: &Path) -> Result<Driver> {
     let unavailable = |message: String| Err(Error::new(ErrorKind::Unavailable, "cuda", message));
     let module = root.join("dev/nvidiactl").exists();
     match answer {
         Err(driver::NoDriver::Missing) if module => unavailable(
-            "the system has NVIDIA's kernel module, but this process finds no libcuda.so.1: in a container, start it with the \
-             GPUs (`--gpus all`); else put the library's folder into LD_LIBRARY_PATH"
+            "the system has NVIDIA's kernel module, but this process finds no libcuda.so.1; start \
+             a container with the GPUs (`--gpus all`), else add the library's directory to \
+             LD_LIBRARY_PATH"
                 .into(),
         ),
         Err(driver::NoDriver::Missing) => unavailable(format!(
-            "no NVIDIA driver (no libcuda.so.1, no /dev/nvidiactl); where there is a GPU, install driver {OLDEST_DRIVER} or newer"
+            "no NVIDIA driver (no libcuda.so.1, no /dev/nvidiactl); if there is a GPU, install \
+             driver {OLDEST_DRIVER} or newer"
         )),
         Err(driver::NoDriver::Silent(waited)) => Err(Error::new(
             ErrorKind::DeadlineExceeded,
             "cuda",
             format!(
-                "NVIDIA's driver has not answered for {} s; a GPU may be stuck: see whether `nvidia-smi` answers",
+                "NVIDIA's driver has not answered for {} s; a GPU may be stuck: check whether \
+                 `nvidia-smi` answers",
                 waited.as_secs()
             ),
         )),
-        Err(driver::NoDriver::Refused(words)) => unavailable(format!("NVIDIA's driver says: {words}")),
+        Err(driver::NoDriver::Failed(message)) => {
+            unavailable(format!("NVIDIA's driver failed: {message}"))
+        }
         Ok(driver) if driver.devices.is_empty() => {
             let hidden = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-            let why = hidden.map_or(String::new(), |value| format!("; CUDA_VISIBLE_DEVICES is `{value}`"));
-            unavailable(format!("NVIDIA's driver shows no devices{why}"))
+            let variable = |value| format!("; CUDA_VISIBLE_DEVICES is `{value}`");
+            let why = hidden.map_or(String::new(), variable);
+            unavailable(format!("NVIDIA's driver reports no devices{why}"))
         }
         Ok(driver) if driver.cuda < OLDEST_CUDA => unavailable(format!(
-            "the driver runs CUDA up to {}.{}, the plugin is built for {}.{}; install driver {OLDEST_DRIVER} or newer",
+            "the driver supports CUDA up to {}.{}, the plugin needs {}.{}; install driver \
+             {OLDEST_DRIVER} or newer",
             driver.cuda.0, driver.cuda.1, OLDEST_CUDA.0, OLDEST_CUDA.1
         )),
         Ok(driver) => Ok(driver),
     }
 }
 
-/// That these devices are there.
+/// Checks that these devices exist.
 fn check_devices(driver: &Driver, devices: &[u32]) -> Result<()> {
     let Some(missing) = devices
         .iter()
@@ -210,13 +219,13 @@ fn check_devices(driver: &Driver, devices: &[u32]) -> Result<()> {
         ErrorKind::Unavailable,
         "cuda",
         format!(
-            "there is no device {missing}; there are {}",
+            "unknown device {missing}; expected one of {}",
             names.join(", ")
         ),
     ))
 }
 
-/// Opens these devices; all if there are none named.
+/// Opens these devices; all if `devices` is empty.
 pub(crate) fn open(
     devices: &[u32],
     options: &OpenOptions,
@@ -259,12 +268,12 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_why_there_is_no_cuda_says_what_to_do() {
+    fn errors_say_how_to_get_cuda() {
         let root = tempfile::tempdir().unwrap();
-        let says = |answer| judge(answer, root.path()).unwrap_err().to_string();
+        let says = |answer| check_driver(answer, root.path()).unwrap_err().to_string();
         assert!(says(Err(driver::NoDriver::Missing)).contains("install driver 580"));
         assert!(
-            says(Err(driver::NoDriver::Refused("no device".into()))).ends_with("says: no device")
+            says(Err(driver::NoDriver::Failed("no device".into()))).ends_with("failed: no device")
         );
         assert!(
             says(Err(driver::NoDriver::Silent(
@@ -272,10 +281,10 @@ mod tests {
             )))
             .contains("not answered for 60 s")
         );
-        assert!(says(Ok(driver((13, 0), 0))).contains("shows no devices"));
+        assert!(says(Ok(driver((13, 0), 0))).contains("reports no devices"));
         assert!(says(Ok(driver((12, 8), 1))).contains("up to 12.8"));
         assert_eq!(
-            judge(Ok(driver((13, 1), 1)), root.path()).unwrap(),
+            check_driver(Ok(driver((13, 1), 1)), root.path()).unwrap(),
             driver((13, 1), 1)
         );
         std::fs::create_dir(root.path().join("dev")).unwrap();
@@ -284,18 +293,18 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_named_with_those_that_are() {
+    fn unknown_device_is_an_error_with_all_devices() {
         let error = check_devices(&driver((13, 0), 2), &[1, 2])
             .unwrap_err()
             .to_string();
         assert_eq!(
             error,
-            "cuda: there is no device 2; there are 0: NVIDIA H100, 1: NVIDIA H100"
+            "cuda: unknown device 2; expected one of 0: NVIDIA H100, 1: NVIDIA H100"
         );
     }
 
     #[test]
-    fn options_are_those_of_the_plugin_and_wrong_ones_are_refused() {
+    fn options_are_checked() {
         let options = CudaOptions {
             allocator: Some("bfc".parse().unwrap()),
             memory_fraction: Some(0.5),
@@ -319,23 +328,23 @@ mod tests {
         ];
         assert_eq!(names[..6], expected);
         assert_eq!(names[6..], ["node_id", "num_nodes"]);
-        let refused = |options: CudaOptions| options.client(&[]).unwrap_err().to_string();
+        let error = |options: CudaOptions| options.client(&[]).unwrap_err().to_string();
         assert!(
-            refused(CudaOptions {
+            error(CudaOptions {
                 memory_fraction: Some(1.5),
                 ..CudaOptions::default()
             })
             .contains("1.5")
         );
         assert!(
-            refused(CudaOptions {
+            error(CudaOptions {
                 memory_fraction: Some(f32::NAN),
                 ..CudaOptions::default()
             })
             .contains("NaN")
         );
         assert!(
-            refused(CudaOptions {
+            error(CudaOptions {
                 node: Some(Node { id: 2, count: 2 }),
                 ..CudaOptions::default()
             })
@@ -351,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_machine_says_of_its_driver_is_an_answer_either_way() {
+    fn probe_of_this_machine_returns() {
         match probe() {
             Ok(driver) => assert!(driver.cuda >= OLDEST_CUDA && !driver.devices.is_empty()),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),

@@ -1,7 +1,7 @@
-//! Targets: devices to compile for that need not be here.
+//! Targets: devices to compile for that need not be present (ahead-of-time compilation).
 //!
-//! The vendors' own compilers are in their plugins, and need no device: a [`Target`] names one
-//! (`tpu:v5e:16x16`, `cuda:h200:2x8`), [`Target::open`] loads the plugin for it, and
+//! Vendors' plugins contain their compilers, which need no device: a [`Target`] names the devices
+//! (`tpu:v5e:16x16`, `cuda:h200:2x8`), [`Target::open`] loads the plugin, and
 //! [`OpenTarget::compile`] compiles. Nothing here runs a program.
 //!
 //! ```no_run
@@ -37,7 +37,7 @@ use crate::{
     accelerator::{MOST_CPU_DEVICES, load_options},
 };
 
-/// Devices to compile for, here or not.
+/// Devices to compile for, present or not.
 ///
 /// ```
 /// use halite_backends::Target;
@@ -51,23 +51,24 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
-    /// This kind of processor, as so many virtual devices: `cpu:8`.
+    /// The CPU of this machine as virtual devices: `cpu:8`.
     Cpu {
-        /// How many.
+        /// Number of devices.
         devices: u32,
     },
-    /// NVIDIA devices: `cuda:h200:2x8`, hosts by devices of each; `cuda:h200` is one.
+    /// NVIDIA devices: `cuda:h200:2x8` is 2 hosts of 8 devices each; `cuda:h200` is one device.
     Cuda(CudaTarget),
     /// A TPU slice: `tpu:v5e:16x16`, or several: `tpu:v6e:16x16,slices=4`.
     Tpu(TpuTarget),
 }
 
-/// What there is to choose from.
-const FORMS: &str = "want tpu:v5e:4x4, tpu:v4:4x4x4,megacore, tpu:v6e:16x16,slices=4, cuda:h100:1x8 (hosts by devices of each) or cpu:8";
+/// Examples of all forms, for errors.
+const FORMS: &str = "expected for instance tpu:v5e:4x4, tpu:v4:4x4x4,megacore, \
+    tpu:v6e:16x16,slices=4, cuda:h100:1x8 (hosts x devices per host) or cpu:8";
 
 impl Target {
-    /// How many devices it has, as the compiler counts them: the cores of a chip are devices of
-    /// their own where the chip has two that do not work as one.
+    /// Number of devices as the compiler counts them: each core is a device where the two cores of
+    /// a chip do not work as one.
     pub fn device_count(&self) -> usize {
         match self {
             Target::Cpu { devices } => *devices as usize,
@@ -76,9 +77,9 @@ impl Target {
         }
     }
 
-    /// How many parts it has that only the data centre's network connects: TPU slices. A mesh may
-    /// be over all of them, best with an axis of this size outermost: the compiler sends what
-    /// crosses slices over that network.
+    /// Number of TPU slices, which only the data center network connects. A mesh can span all
+    /// slices, preferably with an outermost axis of this size: collectives over it use that
+    /// network.
     pub fn slices(&self) -> usize {
         match self {
             Target::Tpu(target) => target.slices as usize,
@@ -86,14 +87,13 @@ impl Target {
         }
     }
 
-    /// Whether parts of it are connected by the data centre's network alone: several slices,
-    /// several machines of GPUs.
+    /// Returns whether only the data center network connects some of its devices: several slices,
+    /// or several GPU hosts.
     pub fn crosses_network(&self) -> bool {
         self.slices() > 1 || matches!(self, Target::Cuda(target) if target.hosts > 1)
     }
 
-    /// What one device can do, as its vendor says; none for a CPU, of which there are too many
-    /// kinds.
+    /// The vendor's specification of one device; `None` for CPUs.
     pub fn spec(&self) -> Option<DeviceSpec> {
         match self {
             Target::Cpu { .. } => None,
@@ -123,11 +123,11 @@ impl Target {
         }
     }
 
-    /// Finds the plugin that compiles for it, installing it where it is missing and `options` allow
+    /// Finds the plugin that compiles for it, and installs it if it is missing and `options` allow
     /// it. Loads nothing.
     ///
     /// # Errors
-    /// If the plugin is not here and cannot be installed.
+    /// If the plugin is missing and cannot be installed.
     pub fn locate(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<Located> {
         let found = Cache::open(options.cache.as_deref())
             .map_err(Error::from)
@@ -142,23 +142,24 @@ impl Target {
         found.map_err(|error| self.failed(&error))
     }
 
-    /// Loads the plugin that compiles for it, installing it where it is missing and `options` allow
+    /// Loads the plugin that compiles for it, and installs it if it is missing and `options` allow
     /// it.
     ///
-    /// Vendors' compilers end the process on some programs, and may take long. What must go on
-    /// whatever happens opens and compiles in a process of its own, as `halite plan` does.
+    /// Vendors' compilers abort the process on some programs, and may take long. A program that
+    /// must continue in any case compiles in a child process, as `halite plan` does.
     ///
-    /// A plugin is loaded once in a process. What libtpu needs to know where there is no TPU is set
-    /// in the environment before that (`TPU_SKIP_MDS_QUERY` and others, unless the user set them),
-    /// and stays: real TPUs are opened by another process.
+    /// A plugin is loaded once per process. Environment variables that libtpu needs without a TPU
+    /// (`TPU_SKIP_MDS_QUERY` and others, unless the user set them) are set before that and stay
+    /// set: open real TPUs in another process.
     ///
     /// # Errors
-    /// If the plugin is not here and cannot be installed, does not start in time, or does not know
-    /// the target.
+    /// If the plugin is missing and cannot be installed, does not start in time, or does not
+    /// support the target.
     pub fn open(&self, options: &OpenOptions, progress: &mut dyn Progress) -> Result<OpenTarget> {
         let opened = self.opened(options, progress);
         let opened = opened.map_err(|error| self.failed(&error))?;
-        tracing::info!(target = %self, file = %opened.located, devices = opened.devices.len(), "opened");
+        let devices = opened.devices.len();
+        tracing::info!(target = %self, file = %opened.located, devices, "opened");
         Ok(opened)
     }
 
@@ -195,7 +196,8 @@ impl Target {
             (located, plugin)
         };
         let topology = match self {
-            // Its topologies have no names; a client's is as good, and the devices cost nothing.
+            // The plugin has no named topologies; that of a client serves, and its devices cost
+            // nothing.
             Target::Cpu { devices } => plugin
                 .client(vec![(
                     "cpu_device_count".to_owned(),
@@ -209,7 +211,7 @@ impl Target {
         let wanted = self.device_count();
         if devices.len() != wanted {
             let message = format!(
-                "the plugin makes {} devices of it, {wanted} were expected; use another build of it",
+                "the plugin has {} devices for it, expected {wanted}; use another build of it",
                 devices.len()
             );
             return Err(Error::new(ErrorKind::Internal, "open", message));
@@ -235,12 +237,12 @@ pub struct OpenTarget {
 }
 
 impl OpenTarget {
-    /// What was opened.
+    /// The target.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The file that the compiler was loaded from, and how it was found.
+    /// The file of the compiler, and how it was found.
     pub fn located(&self) -> &Located {
         &self.located
     }
@@ -250,18 +252,18 @@ impl OpenTarget {
         self.plugin
     }
 
-    /// The devices in id order, neighbours beside each other: the cores of a chip, then chips along
-    /// the first axis of the slice, then along the next, then the slices.
+    /// The devices in id order, with neighbors adjacent: the cores of a chip, then chips along the
+    /// first axis of the slice, then along the next axes, then slices.
     pub fn devices(&self) -> &[DeviceDescription] {
         &self.devices
     }
 
-    /// The model of the devices, as the vendor spells it.
+    /// The model of the devices in the vendor's spelling.
     pub fn device_kind(&self) -> &str {
         self.devices.first().map_or("", |device| &device.kind)
     }
 
-    /// Bytes of memory that programs may use on one device, where the compiler has a limit.
+    /// Bytes of memory that programs can use on one device, where the compiler has a limit.
     pub fn memory_per_device(&self) -> Option<u64> {
         let attributes = &self.devices.first()?.attributes;
         match attributes
@@ -299,16 +301,15 @@ impl OpenTarget {
     /// [`devices`](Self::devices).
     ///
     /// # Errors
-    /// What the compiler says. [`OutOfMemory`](ErrorKind::OutOfMemory) where the program does not
-    /// fit a device; the error's source is a [`Shortage`](halite_core::Shortage) where it is known
-    /// by how much.
+    /// The compiler's error. [`OutOfMemory`](ErrorKind::OutOfMemory) if the program does not fit a
+    /// device, with a [`Shortage`](halite_core::Shortage) as its source where the sizes are known.
     pub fn compile(&self, program: &Program, options: &CompileOptions) -> Result<CompiledProgram> {
         let mut options = options.clone();
         if options.devices.is_empty() {
             options.devices = self.ids().take(program.devices()).collect();
         }
         let compiled = self.topology.compile(program, &options)?;
-        // Only libtpu looks at this by itself.
+        // Only libtpu checks this itself.
         if let (Ok(memory), Some(available)) = (compiled.memory(), self.memory_per_device()) {
             let ProgramMemory {
                 arguments,
@@ -322,8 +323,8 @@ impl OpenTarget {
                 .unwrap_or(arguments + outputs + temporary - aliased.min(outputs));
             if required > available {
                 let message = format!(
-                    "`{}` does not fit {}: its arguments are {}, its results {} (of which {} reuse arguments), and what it computes on \
-                     the way {}",
+                    "`{}` does not fit {}: arguments {}, results {} (of which {} reuse arguments), \
+                     temporary memory {}",
                     program.name,
                     self.device_kind(),
                     Bytes(arguments),
@@ -347,7 +348,7 @@ impl OpenTarget {
     }
 }
 
-/// As it is parsed: `tpu:v6e:16x16,slices=4`.
+/// Formats as it is parsed: `tpu:v6e:16x16,slices=4`.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -370,19 +371,20 @@ impl FromStr for Target {
             ("cpu", Some(count)) => match count.parse() {
                 Ok(devices @ 1..=MOST_CPU_DEVICES) => Ok(Target::Cpu { devices }),
                 _ => Err(format!(
-                    "`{count}` is no number of devices from 1 to {MOST_CPU_DEVICES}; want cpu:8"
+                    "invalid number of devices `{count}`; expected 1 to {MOST_CPU_DEVICES}, as in \
+                     cpu:8"
                 )),
             },
             ("cuda", Some(rest)) => rest.parse().map(Target::Cuda),
             ("tpu", Some(rest)) => rest.parse().map(Target::Tpu),
-            ("cuda" | "tpu", None) => Err(format!("which {platform} devices is not said; {FORMS}")),
-            _ => Err(format!("there is no such target; {FORMS}")),
+            ("cuda" | "tpu", None) => Err(format!("the {platform} devices are missing; {FORMS}")),
+            _ => Err(format!("unknown target; {FORMS}")),
         };
         parsed.map_err(|message| Error::invalid(format!("target {text}"), message))
     }
 }
 
-/// Sizes written with an `x` between them.
+/// Parses sizes separated by `x`.
 fn sizes(text: &str) -> Option<Vec<u32>> {
     text.split('x')
         .map(|size| size.parse().ok().filter(|size| *size > 0))

@@ -1,4 +1,4 @@
-//! Google TPUs: whether this machine has chips, who holds them, and how libtpu is opened.
+//! Google TPUs: detection of chips, of the processes that hold them, and the options of libtpu.
 
 use std::{
     fs,
@@ -14,17 +14,17 @@ use crate::{
     locate::{Located, Search},
 };
 
-/// How libtpu's client is made. What is not set is the plugin's own default. Several processes on a
-/// pod are told of each other by environment variables alone: `TPU_PROCESS_BOUNDS`,
+/// Options of libtpu's client. Unset options have the plugin's defaults. Several processes on a pod
+/// find each other by environment variables only: `TPU_PROCESS_BOUNDS`,
 /// `TPU_CHIPS_PER_PROCESS_BOUNDS`, `TPU_PROCESS_ADDRESSES`, `TPU_PROCESS_PORT`,
 /// `TPU_VISIBLE_CHIPS`, `CLOUD_TPU_TASK_ID`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TpuOptions {
-    /// How many programs may be queued on a device.
+    /// Maximum number of programs queued on a device.
     pub max_inflight_computations: Option<u32>,
-    /// Bytes of host memory to map for transfers when the client is made.
+    /// Bytes of host memory to map for transfers when the client is created.
     pub premapped_buffer_size: Option<u64>,
-    /// Whether devices may set memory apart while programs run.
+    /// Whether devices may allocate memory while programs run.
     pub allow_async_allocations: Option<bool>,
 }
 
@@ -39,7 +39,7 @@ impl TpuOptions {
             if count == 0 {
                 return Err(Error::invalid(
                     "tpu options",
-                    "`max_inflight_computations` is 0; nothing would run",
+                    "`max_inflight_computations` is 0; expected at least 1",
                 ));
             }
             options.push(("max_inflight_computations".into(), count.into()));
@@ -48,7 +48,7 @@ impl TpuOptions {
             let bytes = i64::try_from(bytes).map_err(|_| {
                 Error::invalid(
                     "tpu options",
-                    format!("`premapped_buffer_size` {bytes} is more than there can be"),
+                    format!("`premapped_buffer_size` is {bytes}; expected at most 2^63 - 1"),
                 )
             })?;
             options.push(("premapped_buffer_size".into(), bytes.into()));
@@ -60,40 +60,40 @@ impl TpuOptions {
     }
 }
 
-/// The TPU chips that a machine shows, and who uses them.
+/// The TPU chips of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chips {
-    /// Their device files: `/dev/accel0`, or `/dev/vfio/0`.
+    /// The device files: `/dev/accel0`, or `/dev/vfio/0`.
     pub files: Vec<PathBuf>,
 }
 
 /// A process that has a chip open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// The process id.
     pub process: u32,
-    /// Its command line.
+    /// The command line.
     pub command: String,
     /// The chip's device file.
     pub file: PathBuf,
 }
 
-/// Google's number among the makers of PCI devices.
+/// Google's PCI vendor id.
 const GOOGLE: &str = "0x1ae0";
-/// What libtpu leaves in the temporary directory while it holds the chips.
+/// Name of the file that libtpu creates in the temporary directory while it holds the chips.
 const LOCK_FILE: &str = "libtpu_lockfile";
 
-/// The chips of this machine.
+/// Finds the chips of this machine.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] if there are none; if libtpu would wait for minutes for a metadata
-/// server that is not there.
+/// [`ErrorKind::Unavailable`] if there are none, or if libtpu would wait for minutes for a metadata
+/// server that does not exist.
 pub fn probe() -> Result<Chips> {
     let cloud = |name: &str| std::env::var_os(name).is_some();
     Machine::real().probe(cloud("TPU_SKIP_MDS_QUERY") && cloud("TPU_ACCELERATOR_TYPE"))
 }
 
-/// A machine's file system.
+/// The file system of a machine.
 struct Machine {
     root: PathBuf,
     temporary: PathBuf,
@@ -111,23 +111,24 @@ impl Machine {
         self.root.join(path)
     }
 
-    fn probe(&self, knows_its_place: bool) -> Result<Chips> {
+    fn probe(&self, has_configuration: bool) -> Result<Chips> {
         let unavailable = |message: String| Err(Error::new(ErrorKind::Unavailable, "tpu", message));
         let files = self.chips();
         if files.is_empty() {
             return unavailable(
-                "no TPU devices were found (no /dev/accel*, and no PCI device of Google's behind /dev/vfio); on a TPU VM, in a \
-                 container, start it with `--privileged --net=host`"
+                "no TPU devices were found (no /dev/accel*, and no PCI device of Google behind \
+                 /dev/vfio); start a container on a TPU VM with `--privileged --net=host`"
                     .into(),
             );
         }
         let product = fs::read_to_string(self.at("sys/devices/virtual/dmi/id/product_name"))
             .unwrap_or_default();
-        if !knows_its_place && product.trim() != "Google Compute Engine" {
+        if !has_configuration && product.trim() != "Google Compute Engine" {
             return unavailable(format!(
-                "this machine (`{}`) has {} chips and is not on Google Compute Engine, where libtpu asks the metadata server what \
-                 they are; it would ask for minutes. Set TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE (as in v5litepod-4), \
-                 TPU_WORKER_ID=0 and TPU_WORKER_HOSTNAMES=localhost",
+                "this machine (`{}`) has {} chips and is not on Google Compute Engine; libtpu \
+                 would query its metadata server for minutes. Set TPU_SKIP_MDS_QUERY=1, \
+                 TPU_ACCELERATOR_TYPE (for instance v5litepod-4), TPU_WORKER_ID=0 and \
+                 TPU_WORKER_HOSTNAMES=localhost",
                 product.trim(),
                 files.len()
             ));
@@ -135,7 +136,7 @@ impl Machine {
         Ok(Chips { files })
     }
 
-    /// Device files of the older driver, then those of VFIO, if a PCI device is Google's.
+    /// Device files of the older driver, else those of VFIO if there is a PCI device of Google.
     fn chips(&self) -> Vec<PathBuf> {
         let numbered = |directory: &str, prefix: &str| -> Vec<PathBuf> {
             let entries = fs::read_dir(self.at(directory))
@@ -174,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// Other processes that have one of these files open, as far as this one may see.
+    /// Other processes that have one of these files open, as far as this process can see.
     fn holders(&self, files: &[PathBuf]) -> Vec<Holder> {
         let mut holders = Vec::new();
         let processes = fs::read_dir(self.at("proc"))
@@ -213,7 +214,7 @@ impl Machine {
         holders
     }
 
-    /// What libtpu's error comes from, as far as the machine shows it.
+    /// Adds the cause of libtpu's error, as far as the machine shows it.
     fn explain(&self, chips: &Chips, error: Error) -> Error {
         let holders = self.holders(&chips.files);
         let lock = self.temporary.join(LOCK_FILE);
@@ -224,13 +225,14 @@ impl Machine {
         }) = holders.first()
         {
             format!(
-                "{} is held by process {process} (`{command}`); wait for it, or end it with `kill {process}`",
+                "{} is held by process {process} (`{command}`); wait for it, or end it with \
+                 `kill {process}`",
                 file.display()
             )
         } else if error.to_string().contains("lockfile") && lock.exists() {
             format!(
-                "a process that is gone, or of another user, left the lock file {} behind; if `sudo lsof -w {}` shows nobody, \
-                 remove it",
+                "an ended process, or one of another user, left the lock file {}; if \
+                 `sudo lsof -w {}` shows no process, remove it",
                 lock.display(),
                 chips
                     .files
@@ -238,8 +240,9 @@ impl Machine {
                     .map_or_else(String::new, |file| file.display().to_string())
             )
         } else if error.kind() == ErrorKind::DeadlineExceeded {
-            "libtpu waits for the metadata server, or for the other hosts of its slice, which must all start the same program at \
-             the same time; a single host is opened with TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE, TPU_WORKER_ID=0 and \
+            "libtpu waits for the metadata server, or for the other hosts of its slice, which must \
+             all start the same program at the same time; for a single host, set \
+             TPU_SKIP_MDS_QUERY=1, TPU_ACCELERATOR_TYPE, TPU_WORKER_ID=0 and \
              TPU_WORKER_HOSTNAMES=localhost"
                 .to_string()
         } else {
@@ -249,7 +252,7 @@ impl Machine {
     }
 }
 
-/// What a process that is to use only these chips of its host tells libtpu.
+/// Environment variables for libtpu that restrict a process to these chips of its host.
 fn environment(chips: &[u32]) -> Result<Vec<(&'static str, String)>> {
     let bounds = match chips.len() {
         0 => return Ok(Vec::new()),
@@ -259,7 +262,7 @@ fn environment(chips: &[u32]) -> Result<Vec<(&'static str, String)>> {
         8 => "2,4,1",
         count => {
             let message = format!(
-                "{count} chips make no rectangle that libtpu takes; name 1, 2, 4 or 8, or all with `tpu`"
+                "libtpu does not support {count} chips; expected 1, 2, 4 or 8, or `tpu` for all"
             );
             return Err(Error::invalid("tpu", message));
         }
@@ -272,7 +275,7 @@ fn environment(chips: &[u32]) -> Result<Vec<(&'static str, String)>> {
     ])
 }
 
-/// Opens these chips of this host; all if there are none named.
+/// Opens these chips of this host; all if `chips` is empty.
 pub(crate) fn open(
     chips: &[u32],
     options: &OpenOptions,
@@ -284,7 +287,7 @@ pub(crate) fn open(
         .find(|&&chip| chip as usize >= found.files.len())
     {
         let message = format!(
-            "there is no chip {missing}; this host has {}, counted from 0",
+            "unknown chip {missing}; this host has {}, numbered from 0",
             found.files.len()
         );
         return Err(Error::new(ErrorKind::Unavailable, "tpu", message));
@@ -319,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// A machine with these files, `(path, contents)`.
+    /// Creates a machine with these files, `(path, contents)`.
     fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
         let directory = tempfile::tempdir().unwrap();
         for (path, contents) in files {
@@ -337,7 +340,7 @@ mod tests {
     const PRODUCT: &str = "sys/devices/virtual/dmi/id/product_name";
 
     #[test]
-    fn chips_are_found_behind_both_drivers_in_the_order_of_their_numbers() {
+    fn chips_of_both_drivers_are_found_in_order() {
         let accel: Vec<(String, &str)> = (0..12)
             .map(|index| (format!("dev/accel{index}"), ""))
             .collect();
@@ -366,12 +369,12 @@ mod tests {
                 .unwrap_err()
                 .to_string()
                 .contains("no TPU devices were found"),
-            "other VFIO devices are no TPUs"
+            "other VFIO devices are not TPUs"
         );
     }
 
     #[test]
-    fn off_googles_cloud_nobody_waits_for_its_metadata_server() {
+    fn missing_metadata_server_is_an_error() {
         let (_held, it) = machine(&[("dev/accel0", ""), (PRODUCT, "Laptop 5\n")]);
         let error = it.probe(false).unwrap_err().to_string();
         assert!(
@@ -381,12 +384,12 @@ mod tests {
         assert_eq!(
             it.probe(true).unwrap().files.len(),
             1,
-            "who sets the variables knows"
+            "the variables replace the metadata server"
         );
     }
 
     #[test]
-    fn who_holds_a_chip_is_named() {
+    fn error_names_the_process_that_holds_a_chip() {
         let (held, it) = machine(&[
             ("dev/accel0", ""),
             ("proc/4242/cmdline", "python3\0train.py\0"),
@@ -424,7 +427,7 @@ mod tests {
         fs::write(it.temporary.join(LOCK_FILE), "").unwrap();
         let text = it.explain(&chips, error()).to_string();
         assert!(
-            text.contains("lock file") && text.contains("libtpu_lockfile behind"),
+            text.contains("lock file") && text.contains("libtpu_lockfile"),
             "{text}"
         );
         let late = Error::new(
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn some_chips_of_a_host_are_chosen_by_the_documented_variables() {
+    fn chips_of_a_host_are_selected_by_variables() {
         let one = environment(&[3]).unwrap();
         assert_eq!(one[0], ("TPU_VISIBLE_CHIPS", "3".to_string()));
         assert_eq!(one[1].1, "1,1,1");
@@ -450,12 +453,12 @@ mod tests {
             environment(&[0, 1, 2])
                 .unwrap_err()
                 .to_string()
-                .contains("name 1, 2, 4 or 8")
+                .contains("expected 1, 2, 4 or 8")
         );
     }
 
     #[test]
-    fn options_that_cannot_work_are_refused() {
+    fn invalid_options_are_rejected() {
         let none = TpuOptions {
             max_inflight_computations: Some(0),
             ..TpuOptions::default()
@@ -464,7 +467,7 @@ mod tests {
             none.client()
                 .unwrap_err()
                 .to_string()
-                .contains("nothing would run")
+                .contains("expected at least 1")
         );
         let options = TpuOptions {
             premapped_buffer_size: Some(1 << 30),

@@ -119,7 +119,7 @@ fn eviction_leaves_programs_of_other_names() {
 }
 
 #[test]
-fn a_pipe_under_a_programs_name_is_a_miss() {
+fn pipe_in_place_of_a_program_is_a_miss() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(format!("{}.program", key(1)));
     mkfifo(&path);
@@ -174,7 +174,7 @@ fn run(what: &str, directory: &Path, shell: &str) -> std::process::ExitStatus {
 }
 
 #[test]
-fn a_program_whose_load_kills_is_not_loaded_again() {
+fn program_whose_load_kills_is_not_loaded_again() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     keep(&cache, 1, b"deadly");
@@ -188,7 +188,7 @@ fn a_program_whose_load_kills_is_not_loaded_again() {
 }
 
 #[test]
-fn a_program_that_kills_twice_is_not_kept_again() {
+fn program_that_kills_twice_is_not_cached_again() {
     let directory = tempfile::tempdir().unwrap();
     for _ in 0..2 {
         let cache = open(directory.path());
@@ -207,7 +207,7 @@ fn a_program_that_kills_twice_is_not_kept_again() {
 }
 
 #[test]
-fn a_load_that_comes_back_leaves_no_marker() {
+fn successful_load_leaves_no_marker() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     keep(&cache, 1, b"code");
@@ -227,7 +227,7 @@ fn a_load_that_comes_back_leaves_no_marker() {
 }
 
 #[test]
-fn a_death_is_forgotten_once_the_program_loads() {
+fn successful_load_resets_the_deaths() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     keep(&cache, 1, b"code");
@@ -287,7 +287,7 @@ fn damaged_files_are_named_by_verify() {
 }
 
 #[test]
-fn a_limit_on_file_sizes_does_not_kill_a_write() {
+fn file_size_limit_does_not_kill_a_write() {
     let directory = tempfile::tempdir().unwrap();
     // Blocks of 512 bytes.
     let status = run("keep much", directory.path(), "ulimit -f 64;");

@@ -54,7 +54,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_one_keeps_another_finds() {
+fn cache_is_shared_between_instances() {
     let directory = tempfile::tempdir().unwrap();
     let programs = directory.path().join("not yet/there");
     let cache = open(&programs);
@@ -150,7 +150,7 @@ fn damage_is_a_miss_and_goes() {
 }
 
 #[test]
-fn what_a_backend_refuses_goes() {
+fn rejected_program_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     keep(&cache, 1, b"code");
@@ -159,7 +159,7 @@ fn what_a_backend_refuses_goes() {
 }
 
 #[test]
-fn a_read_only_cache_never_writes() {
+fn read_only_cache_never_writes() {
     let directory = tempfile::tempdir().unwrap();
     let programs = directory.path().join("programs");
     keep(&open(&programs), 1, b"code");
@@ -196,9 +196,7 @@ fn a_read_only_cache_never_writes() {
     let error = CompileCache::open(&missing, None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(
-        error
-            .message()
-            .contains("missing is to be read only, and is no directory"),
+        error.message().contains("missing is not a directory"),
         "{error}"
     );
     let off = CompileCacheOptions {
@@ -209,7 +207,7 @@ fn a_read_only_cache_never_writes() {
 }
 
 #[test]
-fn what_was_not_used_for_longest_makes_room() {
+fn least_recently_used_program_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let limit = 10_500;
     let cache = CompileCache::open(
@@ -258,7 +256,7 @@ fn what_was_not_used_for_longest_makes_room() {
 }
 
 #[test]
-fn what_killed_processes_left_goes_and_strange_files_stay() {
+fn only_abandoned_files_are_removed() {
     let partial = |number: u8| format!("{}.{number}-2-3.partial", key(number));
     let (abandoned, fresh) = (partial(1), partial(2));
     let directory = tempfile::tempdir().unwrap();
@@ -283,7 +281,7 @@ fn what_killed_processes_left_goes_and_strange_files_stay() {
 }
 
 #[test]
-fn what_cannot_be_serialized_is_not_kept_and_however_fast_it_compiled_the_rest_is() {
+fn every_serializable_program_is_cached() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     let compiled = Compiled {
@@ -306,7 +304,7 @@ fn what_cannot_be_serialized_is_not_kept_and_however_fast_it_compiled_the_rest_i
 }
 
 #[test]
-fn a_place_that_cannot_be_written_stops_nothing() {
+fn unwritable_directory_is_not_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, b"").unwrap();
@@ -317,7 +315,7 @@ fn a_place_that_cannot_be_written_stops_nothing() {
 }
 
 #[test]
-fn plugins_with_other_bytes_have_other_keys_and_their_digest_is_remembered() {
+fn library_digest_is_part_of_the_key() {
     let directory = tempfile::tempdir().unwrap();
     let (programs, library) = (
         directory.path().join("programs"),
@@ -369,7 +367,7 @@ const WRITER: &str = "HALITE_TEST_WRITES_PROGRAMS_TO";
 const SIZE: usize = 4 << 20;
 
 /// Not a test by itself: the process that
-/// [`a_process_killed_while_it_writes_leaves_nothing_that_is_used`] kills.
+/// [`partial_file_of_a_killed_process_is_ignored`] kills.
 #[test]
 fn writer() {
     let Some(directory) = std::env::var_os(WRITER) else {
@@ -382,7 +380,7 @@ fn writer() {
 }
 
 #[test]
-fn a_process_killed_while_it_writes_leaves_nothing_that_is_used() {
+fn partial_file_of_a_killed_process_is_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let cache = open(directory.path());
     let mut partial = 0;

@@ -149,7 +149,7 @@ fn said(what: &str, programs: &Path, flags: Option<&str>) -> String {
 }
 
 #[test]
-fn a_file_of_flags_that_is_missing_is_an_error() {
+fn missing_flags_file_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("missing");
     let error = said("fail", directory.path(), Some(file.to_str().unwrap()));
@@ -196,7 +196,7 @@ fn flags_without_effect_on_code_share_programs() {
 }
 
 #[test]
-fn a_file_that_an_option_names_is_part_of_the_key() {
+fn file_named_by_an_option_is_part_of_the_key() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("autotune.txt");
     let option = format!("option {}", file.display());

@@ -44,30 +44,36 @@ fn targets_are_read_and_know_their_size() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_what_would() {
+fn invalid_targets_are_errors_with_examples() {
     for (text, words) in [
-        ("", "want tpu:v5e:4x4"),
-        ("gpu:h100", "there is no such target"),
-        ("tpu", "which tpu devices is not said"),
-        ("cpu:0", "`0` is no number of devices from 1 to 1024"),
-        ("cpu:2000", "want cpu:8"),
+        ("", "expected for instance tpu:v5e:4x4"),
+        ("gpu:h100", "unknown target"),
+        ("tpu", "the tpu devices are missing"),
+        ("cpu:0", "number of devices `0`; expected 1 to 1024"),
+        ("cpu:2000", "as in cpu:8"),
         ("tpu:v5e", "the shape of `v5e` is missing"),
-        ("tpu:v5litepod:2x2", "a v5litepod is a v5e"),
-        ("tpu:v7x:2x2x1", "a v7x is a tpu7x"),
-        ("tpu:v9:2x2", "there are v2, v3, v4, v5e, v5p, v6e, tpu7x"),
-        ("tpu:v5e:4", "`4` has 1 axes, a v5e has 2; want tpu:v5e:4x4"),
+        ("tpu:v5litepod:2x2", "use v5e for a v5litepod"),
+        ("tpu:v7x:2x2x1", "use tpu7x for a v7x"),
+        (
+            "tpu:v9:2x2",
+            "expected one of v2, v3, v4, v5e, v5p, v6e, tpu7x",
+        ),
+        (
+            "tpu:v5e:4",
+            "`4` has 1 axes, a v5e has 2; expected for instance tpu:v5e:4x4",
+        ),
         ("tpu:v5e:2x2x1", "has 3 axes, a v5e has 2"),
         (
             "tpu:v4:4x4",
-            "`4x4` has 2 axes, a v4 has 3; want tpu:v4:4x4x4",
+            "`4x4` has 2 axes, a v4 has 3; expected for instance tpu:v4:4x4x4",
         ),
         (
             "tpu:v5e:axb",
-            "`axb` is no shape of chips; want tpu:v5e:4x4",
+            "invalid shape `axb`; expected for instance tpu:v5e:4x4",
         ),
-        ("tpu:v5e:0x4", "is no shape"),
-        ("tpu:v5e:4x", "is no shape"),
-        ("tpu:v5e:99999999999x1", "is no shape"),
+        ("tpu:v5e:0x4", "invalid shape"),
+        ("tpu:v5e:4x", "invalid shape"),
+        ("tpu:v5e:99999999999x1", "invalid shape"),
         (
             "tpu:v5e:32x32",
             "at most 16 chips along each axis; take tpu:v5e:16x16",
@@ -79,20 +85,20 @@ fn what_cannot_work_is_refused_with_what_would() {
             "tpu:v4:4294967295x4294967295x4294967295",
             "a pod of v4 has 4096",
         ),
-        ("tpu:v5e:3x3", "take tpu:v5e:4x4"),
-        ("tpu:v4:3x2x3", "take tpu:v4:4x2x3"),
-        ("tpu:v5e:4x4,megacore", "megacore is a v4's choice"),
-        ("tpu:v5e:4x4,megachip", "there are megacore and slices=4"),
-        ("tpu:v5e:4x4,slices=0", "0 slices; want 1 to 256"),
-        ("tpu:v5e:4x4,slices=many", "`many` is no number of slices"),
-        ("cuda", "which cuda devices is not said"),
-        ("cuda:v100", "there are a100, h100, h200, b200"),
+        ("tpu:v5e:3x3", "expected for instance tpu:v5e:4x4"),
+        ("tpu:v4:3x2x3", "expected for instance tpu:v4:4x2x3"),
+        ("tpu:v5e:4x4,megacore", "megacore is an option of v4"),
+        ("tpu:v5e:4x4,megachip", "expected megacore or slices=4"),
+        ("tpu:v5e:4x4,slices=0", "0 slices; expected 1 to 256"),
+        ("tpu:v5e:4x4,slices=many", "invalid number of slices `many`"),
+        ("cuda", "the cuda devices are missing"),
+        ("cuda:v100", "expected one of a100, h100, h200, b200"),
         (
             "cuda:h100:8",
-            "`8` is not hosts by devices of each; want cuda:h100:1x8",
+            "invalid shape `8`; expected hosts x devices per host, as in cuda:h100:1x8",
         ),
-        ("cuda:h100:0x8", "is not hosts by devices"),
-        ("cuda:h100:1x64", "1 hosts of 64 devices; want at most"),
+        ("cuda:h100:0x8", "invalid shape `0x8`"),
+        ("cuda:h100:1x64", "1 hosts of 64 devices; expected at most"),
     ] {
         let error = text.parse::<Target>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
@@ -104,7 +110,7 @@ fn what_cannot_work_is_refused_with_what_would() {
     }
 }
 
-/// Texts that are targets, and some that are nearly.
+/// Valid targets, and some that are almost valid.
 fn texts() -> impl Strategy<Value = String> {
     let generation = prop::sample::select(TpuGeneration::ALL.map(TpuGeneration::name).to_vec());
     let shape = prop::collection::vec(1u32..40, 1..4).prop_map(|sizes| {
@@ -135,7 +141,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_read_is_written_back_and_read_as_the_same(text in texts()) {
+    fn targets_round_trip(text in texts()) {
         if let Ok(target) = text.parse::<Target>() {
             prop_assert_eq!(&target.to_string().parse::<Target>().unwrap(), &target);
             prop_assert!(target.device_count() > 0);

@@ -15,7 +15,7 @@ use crate::{
 /// A logical tensor laid over a mesh: one buffer per device.
 ///
 /// It is not `Clone`: moving it into a launch donates its memory, and using it afterwards does not
-/// compile. A copy is asked for by name, with [`copy`](Self::copy).
+/// compile. [`copy`](Self::copy) makes an explicit copy.
 ///
 /// ```
 /// use halite_core::{Array, Client, HostArray, Null, Sharding};
@@ -28,8 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Array {
     ty: TensorType,
-    /// What devices hold: the element type of `ty`, or another float that is converted on the way
-    /// in and out.
+    /// Element type on the devices: that of `ty`, or another float type, which uploads and reads
+    /// convert.
     stored: DType,
     sharding: Arc<Sharding>,
     shards: Vec<DeviceBuffer>,
@@ -85,9 +85,9 @@ impl Array {
         })
     }
 
-    /// Builds an array of type `ty` part by part, so that the whole is never on the host. `part` is
-    /// asked once for each distinct part, by its range in each dimension; devices that hold the
-    /// same part share it.
+    /// Creates an array of type `ty` shard by shard, so that the host never holds the global array.
+    /// `part` is called once per distinct shard, with its range in each dimension; devices with the
+    /// same shard share it.
     ///
     /// ```
     /// use halite_core::{Array, Client, DType, HostArray, Mesh, Null, PartitionSpec, Sharding, TensorType};
@@ -104,7 +104,7 @@ impl Array {
     /// ```
     ///
     /// # Errors
-    /// That of `part`; if a part is of another type than its place; and as
+    /// The error of `part`; if a part has another type than its shard; and as
     /// [`upload`](Self::upload).
     pub fn from_parts(
         client: &Client,
@@ -117,7 +117,7 @@ impl Array {
             let part = part(ranges)?;
             if *part.ty() != wanted {
                 let message = format!(
-                    "the part {ranges:?} of {ty} by {sharding} is {}, want {wanted}",
+                    "the part {ranges:?} of {ty} by {sharding} is {}, expected {wanted}",
                     part.ty()
                 );
                 return Err(Error::invalid("array", message));
@@ -126,12 +126,13 @@ impl Array {
         })
     }
 
-    /// As [`upload_shared`](Self::upload_shared), but devices hold floats of the type `stored`,
-    /// rounded to nearest. The array keeps the type of `host`, and what is read back has it.
+    /// Uploads as [`upload_shared`](Self::upload_shared) does, and stores floats on the devices in
+    /// the type `stored`, rounded to nearest. The array has the type of `host`, also when it is
+    /// read.
     ///
     /// # Errors
     /// As [`upload`](Self::upload); if `stored` is another type than that of `host`, and one of
-    /// both is no float.
+    /// them is not a float type.
     #[track_caller]
     pub fn upload_as(
         client: &Client,
@@ -149,10 +150,10 @@ impl Array {
         })
     }
 
-    /// Takes what each device of `sharding` already holds, in the order of its mesh.
+    /// Creates an array of buffers on the devices of `sharding`, in the order of its mesh.
     ///
     /// # Errors
-    /// If the number of shards, or the type or device of one, is not what `sharding` says of `ty`.
+    /// If the number of shards, or the type or device of one, is not that of `ty` under `sharding`.
     pub fn from_shards(
         ty: TensorType,
         sharding: &Arc<Sharding>,
@@ -162,11 +163,12 @@ impl Array {
         Self::from_shards_as(ty, sharding, shards, stored)
     }
 
-    /// As [`from_shards`](Self::from_shards), where devices hold elements of the type `stored`.
+    /// Creates an array of buffers as [`from_shards`](Self::from_shards) does, whose elements have
+    /// the type `stored` on the devices.
     ///
     /// # Errors
     /// As [`from_shards`](Self::from_shards); if `stored` is another type than that of `ty`, and
-    /// one of both is no float.
+    /// one of them is not a float type.
     pub fn from_shards_as(
         ty: TensorType,
         sharding: &Arc<Sharding>,
@@ -176,7 +178,7 @@ impl Array {
         if stored != ty.dtype() && !(stored.is_float() && ty.dtype().is_float()) {
             return Err(Error::invalid(
                 "array",
-                format!("{ty} kept as {stored}: both must be floats"),
+                format!("{ty} stored as {stored}: both must be floats"),
             ));
         }
         let (devices, shard_type) = (
@@ -196,7 +198,7 @@ impl Array {
         for (shard, device) in shards.iter().zip(devices) {
             if shard.tensor_type() != &shard_type || shard.placement().device != *device {
                 let message = format!(
-                    "a shard of {ty} by {sharding} is {shard:?}, want {shard_type} on device {}",
+                    "a shard of {ty} by {sharding} is {shard:?}, expected {shard_type} on device {}",
                     device.0
                 );
                 return Err(Error::invalid("array", message));
@@ -210,48 +212,46 @@ impl Array {
         })
     }
 
-    /// The element type that devices hold. Mostly that of [`ty`](Self::ty); a
-    /// [`DTypePolicy`](crate::DTypePolicy) can keep parameters in a narrower one.
+    /// The element type on the devices: that of [`ty`](Self::ty), unless a
+    /// [`DTypePolicy`](crate::DTypePolicy) stores parameters in a narrower float type.
     pub fn stored(&self) -> DType {
         self.stored
     }
 
-    /// Element type and dimensions of the whole.
+    /// Global element type and dimensions.
     pub fn ty(&self) -> &TensorType {
         &self.ty
     }
 
-    /// How it lies over devices.
+    /// The sharding over devices.
     pub fn sharding(&self) -> &Arc<Sharding> {
         &self.sharding
     }
 
-    /// What each device holds, in the order of the mesh.
+    /// The buffers, one per device, in the order of the mesh.
     pub fn shards(&self) -> &[DeviceBuffer] {
         &self.shards
     }
 
-    /// Gives up the whole for its parts.
+    /// Converts the array into its buffers.
     pub fn into_shards(self) -> Vec<DeviceBuffer> {
         self.shards
     }
 
-    /// Blocks until the contents are computed on every device. Says so from time to time when that
-    /// takes long.
+    /// Blocks until the contents are computed on every device. Logs long waits.
     ///
     /// # Errors
-    /// The error of the computation; one that is later than
-    /// [`wait::default_limit`](crate::wait::default_limit) is
-    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+    /// The error of the computation; [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) after
+    /// [`wait::default_limit`](crate::wait::default_limit).
     pub fn wait(&self) -> Result<()> {
         self.wait_for(default_limit())
     }
 
-    /// Blocks until the contents are computed on every device, on each at most `limit`.
+    /// Blocks until the contents are computed on every device, for at most `limit` on each.
     ///
     /// # Errors
-    /// The error of the computation; a late one is
-    /// [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded).
+    /// The error of the computation; [`DeadlineExceeded`](crate::ErrorKind::DeadlineExceeded) after
+    /// `limit`.
     pub fn wait_for(&self, limit: Duration) -> Result<()> {
         self.shards
             .iter()
@@ -267,7 +267,7 @@ impl Array {
         let late = |error: Error| match error.kind() {
             ErrorKind::DeadlineExceeded => {
                 let error = error.with_note(&format!(
-                    "it was waited for {} on device {}",
+                    "waited for {} on device {}",
                     self.ty,
                     shard.placement().device.0
                 ));
@@ -281,17 +281,16 @@ impl Array {
         shard.ready()?.pending(name).wait_for(limit).map_err(late)
     }
 
-    /// Blocks until the whole is on the host. Counted as a blocking read. Waits for the contents as
-    /// [`wait`](Self::wait) does.
+    /// Reads the global array; blocks until it is on the host.
     ///
     /// # Errors
-    /// The error of the computation; [`ErrorKind::OutOfMemory`] if the host has no room.
+    /// As [`wait`](Self::wait); [`ErrorKind::OutOfMemory`] if the host does not have enough memory.
     #[track_caller]
     pub fn read(&self) -> Result<HostArray> {
         let mut host = HostArray::try_zeros(self.ty.with_dtype(self.stored))?;
         for (ranges, shard) in self.distinct_shards()? {
-            // A copy into borrowed memory cannot be given up, so that it is begun only when it can
-            // end.
+            // A copy into borrowed memory cannot be cancelled, so it starts only once the contents
+            // are computed.
             if !shard.ready()?.is_ready()
                 && let Err(error) = self.wait_for_shard("read", shard, default_limit())
                 && error.kind() == ErrorKind::DeadlineExceeded
@@ -313,10 +312,10 @@ impl Array {
         }
     }
 
-    /// Queues a copy of the whole to the host.
+    /// Queues a copy of the global array to the host.
     ///
     /// # Errors
-    /// None today; an error of the computation comes with the value.
+    /// None at present; an error of the computation is returned with the value.
     pub fn fetch(&self) -> Result<Pending<HostArray>> {
         let parts = self.distinct_shards()?;
         let (pending, resolve) = Pending::new("fetch");
@@ -339,16 +338,14 @@ impl Array {
         Ok(pending)
     }
 
-    /// A copy that lies by another sharding, on the same or other devices, or those of another
-    /// client.
+    /// Copies the array to another sharding, on devices of this or another client.
     ///
-    /// Where each device's new part is a part that a device of the client has, these are copied
-    /// from device to device, and the host waits for nothing. Otherwise the whole goes through the
-    /// host, with a blocking read; on one mesh, a program does better:
-    /// `halite_nn::ArrayCollectives::reshard`.
+    /// If a device of the client has each new shard already, shards are copied from device to
+    /// device without blocking. Otherwise the global array is read and uploaded; on one mesh,
+    /// `halite_nn::ArrayCollectives::reshard` is faster.
     ///
     /// # Errors
-    /// If a dimension does not divide into its new parts, or a device has no room.
+    /// If a dimension does not divide into its new shards, or a device does not have enough memory.
     pub fn reshard(&self, client: &Client, sharding: &Arc<Sharding>) -> Result<Self> {
         sharding.shard_type(&self.ty)?;
         let mut have: HashMap<Vec<Range<usize>>, Vec<usize>> = HashMap::new();
@@ -362,7 +359,7 @@ impl Array {
             let Some(holders) = have.get(&sharding.shard_ranges(&self.ty, index)?) else {
                 return Self::upload_as(client, &Arc::new(self.read()?), sharding, self.stored);
             };
-            // Its own, if it has it.
+            // Prefers the device's own shard.
             let own = holders
                 .iter()
                 .find(|&&holder| self.shards[holder].placement().device == device);
@@ -379,7 +376,7 @@ impl Array {
     /// Queues a copy on the same devices.
     ///
     /// # Errors
-    /// If the devices have no room.
+    /// If the devices do not have enough memory.
     pub fn copy(&self) -> Result<Self> {
         let shards = self
             .shards
@@ -403,7 +400,7 @@ impl Array {
     ) -> Result<Self> {
         let shard_type = sharding.shard_type(ty)?;
         let devices = sharding.mesh().devices();
-        // Devices that hold the same part share one cut of the host's bytes.
+        // Devices with the same shard share one copy of its host bytes.
         let mut parts: Vec<(Vec<Range<usize>>, Vec<usize>)> = Vec::new();
         let mut known: HashMap<Vec<Range<usize>>, usize> = HashMap::new();
         for index in 0..devices.len() {

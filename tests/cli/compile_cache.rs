@@ -216,13 +216,13 @@ fn a_cache_that_cannot_be_written_is_said_once_and_training_goes_on() {
     assert_eq!(
         ended
             .stderr
-            .matches("compiled programs are not kept")
+            .matches("compiled programs are not cached")
             .count(),
         1,
         "{ended:?}"
     );
     assert!(
-        ended.stderr.contains("HALITE_COMPILE_CACHE=off"),
+        ended.stderr.contains("HALITE_COMPILE_CACHE to another"),
         "{ended:?}"
     );
 }
@@ -234,12 +234,12 @@ fn settings_that_mean_nothing_are_refused() {
         (
             "HALITE_COMPILE_CACHE",
             "yes",
-            "want on, off, readonly, PATH or readonly:PATH",
+            "expected on, off, readonly, PATH or readonly:PATH",
         ),
         (
             "HALITE_COMPILE_CACHE",
             "readonly:/nonexistent",
-            "is to be read only, and is no directory",
+            "/nonexistent is not a directory",
         ),
         ("HALITE_COMPILE_CACHE_LIMIT", "much", "such as 500M or 8G"),
     ] {

@@ -125,7 +125,7 @@ fn threads_that_cannot_be_had_are_an_error() {
 fn million_of_threads_is_refused() {
     let error = fails(halite("devices --accelerator cpu:2").env("NPROC", "1000000"));
     assert!(
-        error.contains("NPROC=1000000 asks XLA for as many threads; at most 4096"),
+        error.contains("NPROC=1000000 sets the number of XLA's threads; expected at most 4096"),
         "{error}"
     );
 }

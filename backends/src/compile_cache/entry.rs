@@ -1,13 +1,13 @@
-//! The file of a kept program.
+//! File format of a cached program.
 //!
 //! ```text
 //! magic         8 bytes, `HALITEPC`
-//! version       u32, of this layout
+//! version       u32, of this format
 //! key           32 bytes
 //! compile time  u64, nanoseconds
 //! name          u32 length, UTF-8
 //! platform      u32 length, UTF-8
-//! payload       u64 length, what the backend serialized
+//! payload       u64 length, the serialized executable
 //! digest        32 bytes, SHA-256 of everything before
 //! ```
 //! Numbers are little-endian.
@@ -21,11 +21,11 @@ use sha2::{Digest, Sha256};
 const MAGIC: &[u8; 8] = b"HALITEPC";
 pub(super) const VERSION: u32 = 1;
 const DIGEST: usize = 32;
-/// Names are cut to this many bytes.
+/// Maximum length of names in bytes; longer ones are truncated.
 const LONGEST_NAME: usize = 200;
 const LONGEST_HEADER: usize = 8 + 4 + 32 + 8 + 2 * (4 + LONGEST_NAME);
 
-/// What a file says of its program.
+/// Header of a file: key and description of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Header {
     pub(super) key: ProgramKey,
@@ -34,7 +34,7 @@ pub(super) struct Header {
     pub(super) compile_time: Duration,
 }
 
-/// A kept program.
+/// A cached program.
 #[derive(Debug, PartialEq)]
 pub(super) struct Entry<'a> {
     pub(super) header: Header,
@@ -52,7 +52,7 @@ impl Header {
         }
     }
 
-    /// Reads the beginning of a file alone, for a list: what it says need not be true.
+    /// Reads only the beginning of a file, for listings. It is not verified.
     pub(super) fn of_file(path: &Path) -> Result<Self, String> {
         let mut start = Vec::new();
         let file = open_regular(path).map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ impl Header {
         Header::of_bytes(&start)
     }
 
-    /// Reads it from the beginning of a file.
+    /// Parses the beginning of a file.
     pub(super) fn of_bytes(mut bytes: &[u8]) -> Result<Self, String> {
         bytes = &bytes[..bytes.len().min(LONGEST_HEADER)];
         Header::parse(&mut bytes)
@@ -70,12 +70,12 @@ impl Header {
 
     fn parse(rest: &mut &[u8]) -> Result<Self, String> {
         if take(rest, MAGIC.len())? != MAGIC {
-            return Err("it is no compiled program".into());
+            return Err("it is not a compiled program".into());
         }
         let version = u32::from_le_bytes(array(rest)?);
         if version != VERSION {
             return Err(format!(
-                "it is in version {version} of the format, want {VERSION}"
+                "it has version {version} of the format, expected {VERSION}"
             ));
         }
         let key = ProgramKey(array(rest)?);
@@ -83,7 +83,7 @@ impl Header {
         let mut text = || {
             let length = u32::from_le_bytes(array(rest)?) as usize;
             String::from_utf8(take(rest, length)?.to_vec())
-                .map_err(|_| "its name is no text".to_owned())
+                .map_err(|_| "its name is not UTF-8".to_owned())
         };
         Ok(Header {
             key,
@@ -95,21 +95,21 @@ impl Header {
 }
 
 impl<'a> Entry<'a> {
-    /// The program in `bytes`, if all of them are as they were written, for this key.
+    /// Parses a complete file, and verifies length, digest and key.
     pub(super) fn parse(bytes: &'a [u8], key: &ProgramKey) -> Result<Self, String> {
         let mut rest = bytes;
         let header = Header::parse(&mut rest)?;
         let length = u64::from_le_bytes(array(&mut rest)?);
         let there = rest.len().checked_sub(DIGEST).ok_or("it is truncated")?;
         if length != there as u64 {
-            return Err(format!("it holds {there} bytes of a program of {length}"));
+            return Err(format!("it has {there} of {length} bytes of a program"));
         }
         let (payload, digest) = rest.split_at(there);
         if Sha256::digest(&bytes[..bytes.len() - DIGEST])[..] != *digest {
-            return Err("it is damaged: its SHA-256 is not the one written with it".into());
+            return Err("it is damaged: its SHA-256 does not match".into());
         }
         if header.key != *key {
-            return Err(format!("it is the program {}", header.key));
+            return Err(format!("it contains the program {}", header.key));
         }
         Ok(Entry { header, payload })
     }
@@ -158,7 +158,7 @@ fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], String> {
 }
 
 fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], String> {
-    Ok(take(rest, N)?.try_into().expect("so many were taken"))
+    Ok(take(rest, N)?.try_into().expect("`take` returns N bytes"))
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_back() {
+    fn entry_round_trips() {
         for payload in [&b""[..], b"x", &[9; 1000]] {
             let bytes = bytes("train step", payload);
             let entry = Entry::parse(&bytes, &KEY).unwrap();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_other_length_is_refused() {
+    fn damaged_entry_is_rejected() {
         let whole = bytes("step", &[0xa5; 50]);
         for bit in 0..whole.len() * 8 {
             let mut damaged = whole.clone();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_under_the_name_of_another_program_is_refused() {
+    fn entry_of_another_program_is_rejected() {
         assert!(
             Entry::parse(&bytes("step", b"code"), &ProgramKey([8; 32]))
                 .unwrap_err()

@@ -1,5 +1,4 @@
-//! Files of the compile cache: who may have written them, replacing them in one step, and digests
-//! that are remembered.
+//! Files of the compile cache: ownership checks, atomic replacement, and cached digests.
 
 use std::{
     fs::{self, File},
@@ -15,18 +14,18 @@ use sha2::{Digest, Sha256};
 
 use super::PARTIAL;
 
-/// How the names of remembered digests end.
+/// Suffix of cached digests.
 pub(super) const DIGEST: &str = ".digest";
 
-/// The whole file, of at most `limit` bytes; with `check_owner` only if nobody but the user of this
+/// Reads a file of at most `limit` bytes; with `check_owner` only if nobody but the user of this
 /// process and root may write it.
 pub(super) fn read_trusted(path: &Path, limit: u64, check_owner: bool) -> io::Result<Vec<u8>> {
     let mut file = open_regular(path)?;
-    // Of the open file: what the name stands for may change meanwhile.
+    // Metadata of the open file, because the name may be replaced meanwhile.
     let metadata = file.metadata()?;
     if metadata.len() > limit {
         return Err(io::Error::other(format!(
-            "it has {} bytes, more than the whole cache may",
+            "it has {} bytes, more than the limit of the cache",
             metadata.len()
         )));
     }
@@ -40,7 +39,7 @@ pub(super) fn read_trusted(path: &Path, limit: u64, check_owner: bool) -> io::Re
     Ok(bytes)
 }
 
-/// Makes a directory that nobody but its owner can look into, unless there is one.
+/// Creates a directory that only its owner can access, unless it exists.
 pub(super) fn create_for_owner(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
@@ -58,10 +57,10 @@ pub(super) fn create_for_owner(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes `bytes` under another name, and gives them this one in one step. Nothing is left of it if
-/// it fails.
+/// Replaces a file atomically: writes a temporary file and renames it. Leaves nothing behind on
+/// failure.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    // Such a write would be ended by a signal, which kills a process that does not ignore it.
+    // Such a write would raise a signal, which kills a process that does not ignore it.
     if file_size_limit().is_some_and(|limit| bytes.len() as u64 > limit) {
         let message = format!(
             "{} bytes are more than a file of this process may have (`ulimit -f`)",
@@ -74,7 +73,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o644);
-    // Not synced: what a power cut leaves is damaged at worst, which is seen.
+    // Not synced: a power cut can only leave a damaged file, which is detected.
     let written = options
         .open(&partial)
         .and_then(|mut file| file.write_all(bytes))
@@ -85,8 +84,8 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// A name that no other process or thread uses: other machines may share the directory, so the time
-/// is in it too.
+/// A name that no other process or thread uses. It includes the time, because other machines may
+/// share the directory.
 fn partial(path: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now()
@@ -100,7 +99,7 @@ fn partial(path: &Path) -> PathBuf {
     ))
 }
 
-/// Whether a name has `digits` hexadecimal digits of lower case.
+/// Returns whether a name consists of `digits` lower-case hexadecimal digits.
 pub(super) fn is_hex(name: &str, digits: usize) -> bool {
     name.len() == digits
         && name
@@ -108,7 +107,7 @@ pub(super) fn is_hex(name: &str, digits: usize) -> bool {
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether a name, without [`PARTIAL`], is one that [`partial`] gives.
+/// Returns whether a name, without [`PARTIAL`], was created by [`partial`].
 pub(super) fn is_partial(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     name.split_once('.').is_some_and(|(stem, unique)| {
@@ -118,11 +117,11 @@ pub(super) fn is_partial(name: &str) -> bool {
     })
 }
 
-/// What is wrong with a remembered digest: takes the digest of the library again, if it is still
-/// the same by place, size and times.
+/// Verifies a cached digest and returns the problem, if any. Computes the digest of the library
+/// again if its path, size and times are unchanged.
 pub(super) fn verify_digest(path: &Path) -> io::Result<Option<String>> {
     let text = String::from_utf8(read_trusted(path, 4096, false)?).unwrap_or_default();
-    // The path may have spaces in it; the numbers behind it are seven words.
+    // The path may contain spaces; the numbers after it are seven words.
     let parts = text
         .trim_end()
         .rsplit_once('\n')
@@ -131,7 +130,7 @@ pub(super) fn verify_digest(path: &Path) -> io::Result<Option<String>> {
             Some((known, digest, Path::new(*words.get(7)?)))
         });
     let Some((known, digest, library)) = parts else {
-        return Ok(Some("it is no digest".to_owned()));
+        return Ok(Some("it is not a digest".to_owned()));
     };
     let same = fs::metadata(library)
         .and_then(|metadata| owner::identity(library, &metadata))
@@ -142,13 +141,13 @@ pub(super) fn verify_digest(path: &Path) -> io::Result<Option<String>> {
     let (found, _) = sha256_of_file(library)?;
     Ok((found != digest).then(|| {
         format!(
-            "{} has SHA-256 {found}, {digest} is noted",
+            "{} has SHA-256 {found}, the cached digest is {digest}",
             library.display()
         )
     }))
 }
 
-/// Notes that a file was used now.
+/// Sets the time of a file's last use to now.
 pub(super) fn touch(path: &Path) -> io::Result<()> {
     File::options()
         .append(true)
@@ -156,12 +155,11 @@ pub(super) fn touch(path: &Path) -> io::Result<()> {
         .set_modified(SystemTime::now())
 }
 
-/// A change so short after another may leave a file with the same times: that is how coarse the
-/// clocks of file systems are.
+/// Resolution of the coarsest file system clocks: two changes within it can leave the same times.
 const COARSEST_CLOCK: Duration = Duration::from_secs(2);
 
-/// The SHA-256 of a library: as remembered in `directory` for a file that is still the same by
-/// place, size and times, or taken now, and remembered if the directory may be written.
+/// The SHA-256 of a library: cached in `directory` for a file with unchanged path, size and times,
+/// or computed now, and cached if the directory may be written.
 pub(super) fn digest_of(library: &Path, directory: &Path, writes: bool) -> io::Result<String> {
     let library = fs::canonicalize(library)?;
     let metadata = fs::metadata(&library)?;
@@ -171,19 +169,19 @@ pub(super) fn digest_of(library: &Path, directory: &Path, writes: bool) -> io::R
         .map(|byte| format!("{byte:02x}"))
         .collect::<String>();
     let path = directory.join(name + DIGEST);
-    let remembered = read_trusted(&path, 4096, writes)
+    let cached = read_trusted(&path, 4096, writes)
         .ok()
         .and_then(|bytes| String::from_utf8(bytes).ok());
-    if let Some((known, digest)) = remembered.as_deref().and_then(|text| text.trim_end().rsplit_once('\n'))
+    if let Some((known, digest)) = cached.as_deref().and_then(|text| text.trim_end().rsplit_once('\n'))
         && known == identity
-        // Else the library may have been changed again since, and look the same.
+        // Otherwise the library may have been changed again and look the same.
         && fs::metadata(&path)?.modified()? >= owner::changed(&metadata)? + COARSEST_CLOCK
     {
         return Ok(digest.to_owned());
     }
     let (digest, _) = sha256_of_file(&library)?;
     if writes {
-        // Only saves the time of taking it again.
+        // A failure only costs the time of computing it again.
         _ = create_for_owner(directory)
             .and_then(|()| replace(&path, format!("{identity}\n{digest}\n").as_bytes()));
     }
@@ -199,7 +197,7 @@ mod owner {
         time::{Duration, SystemTime, UNIX_EPOCH},
     };
 
-    /// What changes when a file does.
+    /// A text that changes when the file does.
     pub(super) fn identity(path: &Path, metadata: &fs::Metadata) -> io::Result<String> {
         let (size, device, inode) = (metadata.size(), metadata.dev(), metadata.ino());
         let (changed, moved) = (
@@ -212,8 +210,8 @@ mod owner {
         ))
     }
 
-    /// When a file was changed last, in whatever way: unlike the time of its contents, nobody can
-    /// set this one.
+    /// Time of the last change of a file or its metadata, which cannot be set, unlike the time of
+    /// its contents.
     pub(super) fn changed(metadata: &fs::Metadata) -> io::Result<SystemTime> {
         Ok(UNIX_EPOCH
             + Duration::new(
@@ -231,7 +229,7 @@ mod owner {
         time::{SystemTime, UNIX_EPOCH},
     };
 
-    /// What changes when a file does.
+    /// A text that changes when the file does.
     pub(super) fn identity(path: &Path, metadata: &fs::Metadata) -> io::Result<String> {
         let changed = metadata
             .modified()?
@@ -240,7 +238,7 @@ mod owner {
         Ok(format!("{} {} {changed:?}", path.display(), metadata.len()))
     }
 
-    /// When a file was changed last.
+    /// Time of the last change of a file.
     pub(super) fn changed(metadata: &fs::Metadata) -> io::Result<SystemTime> {
         metadata.modified()
     }

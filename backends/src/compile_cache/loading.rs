@@ -1,11 +1,10 @@
-//! Markers of loads under way, by which a program is recognized whose load killed the process.
+//! Markers of loads in progress, which identify a program whose load killed its process.
 //!
-//! A serialized program is machine code that the plugin maps and links; where that goes wrong,
-//! there is no error but a signal. So a marker is written before a program is handed out, and
-//! removed once it is loaded. While the load lasts, the marker's file is locked, and the system
-//! unlocks it when the process ends in whatever way: a marker that nobody holds is of a load that
-//! did not come back. A process that was killed for another reason at that moment costs one
-//! compilation.
+//! A serialized program is machine code that the plugin maps and links; a failure there is a signal
+//! instead of an error. So a marker file is written before a load and removed after it. It is
+//! locked during the load, and the system unlocks it when the process ends for any reason: an
+//! unlocked marker belongs to a load that did not return. If the process was killed for another
+//! reason at that moment, the cost is one compilation.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -16,37 +15,37 @@ use std::{
 
 use halite_fetch::{file_size_limit, open_regular};
 
-/// What the markers of loads hold at most, and the notes of programs that were set aside.
+/// Maximum size of markers and of notes about removed programs, in bytes.
 const LONGEST_NOTE: usize = 64;
 
-/// A load under way in this process. Its marker is removed when this is dropped.
+/// A load in progress in this process. Dropping it removes its marker.
 #[derive(Debug)]
 pub(super) struct Loading {
     path: PathBuf,
-    /// Locked.
+    /// Holds the lock.
     _file: File,
 }
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        // While it is locked: who opens it now finds it locked or gone.
+        // While it is locked, so that other processes find it locked or removed.
         _ = fs::remove_file(&self.path);
     }
 }
 
-/// What a marker says at the beginning of a load.
+/// Result of marking a load.
 #[derive(Debug)]
 pub(super) enum Begun {
-    /// The load is marked from now on.
+    /// The load is marked.
     Marked(Loading),
-    /// It cannot be marked: another load of the same program is under way, or markers do not work
+    /// It cannot be marked: another load of the program is in progress, or markers do not work
     /// here.
     Unmarked,
-    /// A process died in its load. The marker is this call's to remove.
+    /// A process died while loading the program. The caller removes the marker.
     Died(Loading, String),
 }
 
-/// Marks the load of a program by the file `path`.
+/// Marks the load of a program with the file `path`.
 pub(super) fn begin(path: &Path) -> Begun {
     if file_size_limit().is_some_and(|limit| limit < LONGEST_NOTE as u64) {
         return Begun::Unmarked;
@@ -75,7 +74,7 @@ pub(super) fn begin(path: &Path) -> Begun {
             _ = Read::by_ref(&mut &file)
                 .take(LONGEST_NOTE as u64)
                 .read_to_string(&mut note);
-            // An empty one is being made by another process, which has not locked it yet.
+            // Another process is creating an empty one, and has not locked it yet.
             return if note.is_empty() {
                 Begun::Unmarked
             } else {
@@ -84,7 +83,7 @@ pub(super) fn begin(path: &Path) -> Begun {
         }
         Err(_) => return Begun::Unmarked,
     };
-    // Locked before there is anything in it.
+    // Locked while it is still empty.
     if file.try_lock().is_err() || writeln!(file, "process {}", process::id()).is_err() {
         _ = fs::remove_file(path);
         return Begun::Unmarked;
@@ -92,7 +91,7 @@ pub(super) fn begin(path: &Path) -> Begun {
     Begun::Marked(loading(file))
 }
 
-/// Whether a file has lost its name: the load that it marked has just ended.
+/// Returns whether a file was removed: the load that it marked has just ended.
 fn is_unlinked(file: &File) -> bool {
     #[cfg(unix)]
     return file
@@ -105,7 +104,8 @@ fn is_unlinked(file: &File) -> bool {
     }
 }
 
-/// Times that a program was set aside, as the note in `path` says.
+/// Number of times that a program was removed because its load killed a process, from the note
+/// `path`.
 pub(super) fn times_aside(path: &Path) -> u32 {
     let mut note = String::new();
     let read = open_regular(path)
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_under_way_is_not_marked_twice() {
+    fn load_in_progress_is_not_marked_twice() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("marker");
         let Begun::Marked(first) = begin(&path) else {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_that_nobody_holds_is_of_a_death() {
+    fn unlocked_marker_means_a_death() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("marker");
         fs::write(&path, "process 4711\n").unwrap();
@@ -143,14 +143,14 @@ mod tests {
         assert_eq!(note, "process 4711");
         assert!(
             matches!(begin(&path), Begun::Unmarked),
-            "one process sees to it"
+            "one process handles it"
         );
         drop(marker);
         assert!(!path.exists());
     }
 
     #[test]
-    fn a_marker_that_is_being_made_is_no_death() {
+    fn empty_marker_is_not_a_death() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("marker");
         fs::write(&path, "").unwrap();

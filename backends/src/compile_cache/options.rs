@@ -1,4 +1,4 @@
-//! Whether, where and how much is kept.
+//! Options of the compile cache, and their environment variables.
 
 use std::{
     env,
@@ -8,7 +8,7 @@ use std::{
 
 use halite_core::{Error, Result};
 
-/// Whether, where and how much a [`CompileCache`](crate::CompileCache) keeps.
+/// Options of a [`CompileCache`](crate::CompileCache): access, directory and limit.
 ///
 /// As text, and in the variable `HALITE_COMPILE_CACHE`: `on`, `off`, `readonly`, a `PATH`, or
 /// `readonly:PATH`.
@@ -22,24 +22,23 @@ use halite_core::{Error, Result};
 /// ```
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CompileCacheOptions {
-    /// What may be done to it.
+    /// Whether it is read and written.
     pub access: Access,
-    /// Where it is; without it, `programs` in the cache directory.
+    /// The directory; by default `programs` in the cache directory.
     pub directory: Option<PathBuf>,
-    /// Bytes on the disk; what was not used for longest makes room.
+    /// Maximum size on the disk in bytes; the least recently used programs are removed.
     pub limit: u64,
 }
 
-/// What may be done to a compile cache.
+/// Access to a compile cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
-    /// Nothing is kept or looked for.
+    /// No access.
     Off,
-    /// Nothing is ever written, not even when something was used: for a directory that others
-    /// share. What is in it is loaded whoever owns it, so name only what you trust as you trust a
-    /// program.
+    /// Only reads, for a shared directory: not even times of use are written. Files are loaded
+    /// whoever owns them, so trust the directory as you trust a program.
     ReadOnly,
-    /// Programs are looked for and kept.
+    /// Reads and writes.
     ReadWrite,
 }
 
@@ -47,11 +46,11 @@ impl CompileCacheOptions {
     /// 2 GiB.
     pub const LIMIT: u64 = 2 << 30;
 
-    /// As `HALITE_COMPILE_CACHE` and `HALITE_COMPILE_CACHE_LIMIT` (bytes, or such as `500M`, `8G`)
-    /// say.
+    /// Reads `HALITE_COMPILE_CACHE` and `HALITE_COMPILE_CACHE_LIMIT` (bytes, or a size such as
+    /// `500M` or `8G`).
     ///
     /// # Errors
-    /// If one of them cannot be understood.
+    /// If one of them is invalid.
     pub fn from_environment() -> Result<Self> {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
         let mut options = match variable("HALITE_COMPILE_CACHE") {
@@ -67,7 +66,7 @@ impl CompileCacheOptions {
         if let Some(value) = variable("HALITE_COMPILE_CACHE_LIMIT") {
             options.limit = value.to_str().and_then(bytes).ok_or_else(|| {
                 let message = format!(
-                    "{} is no size; want bytes, or such as 500M or 8G",
+                    "invalid size `{}`; expected bytes, or a size such as 500M or 8G",
                     value.display()
                 );
                 Error::invalid("HALITE_COMPILE_CACHE_LIMIT", message)
@@ -78,7 +77,7 @@ impl CompileCacheOptions {
 }
 
 impl Default for CompileCacheOptions {
-    /// On, in the cache directory, up to [`LIMIT`](Self::LIMIT).
+    /// Read and write, in the cache directory, up to [`LIMIT`](Self::LIMIT).
     fn default() -> Self {
         CompileCacheOptions {
             access: Access::ReadWrite,
@@ -101,10 +100,11 @@ impl FromStr for CompileCacheOptions {
                 None => (Access::ReadWrite, Some(text)),
             },
         };
-        // A word is a mistake more often than a directory.
+        // A single word is more likely a mistake than a directory.
         if directory.is_some_and(|path| Path::new(path).components().count() < 2) {
             let message = format!(
-                "`{text}` is no setting; want on, off, readonly, PATH or readonly:PATH, where `./x` is a path and `x` is none"
+                "invalid setting `{text}`; expected on, off, readonly, PATH or readonly:PATH \
+                 (write `./{text}` for a directory of this name)"
             );
             return Err(Error::invalid("compile cache", message));
         }
@@ -116,7 +116,7 @@ impl FromStr for CompileCacheOptions {
     }
 }
 
-/// `1048576`, `512K`, `500M`, `8G`, also with `B` or `iB` behind it.
+/// Parses a size: `1048576`, `512K`, `500M`, `8G`, optionally followed by `B` or `iB`.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let digits = text.len()
         - text
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_users_write_is_understood() {
+    fn settings_are_parsed() {
         let options = |text: &str| {
             text.parse::<CompileCacheOptions>()
                 .map(|options| (options.access, options.directory))
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_understood() {
+    fn sizes_are_parsed() {
         for (text, want) in [
             ("0", 0),
             ("12", 12),

@@ -1,8 +1,8 @@
-//! What NVIDIA's driver says, before any plugin is loaded.
+//! Queries of NVIDIA's driver, before any plugin is loaded.
 //!
-//! The driver's library is loaded when it is first asked, by `cudarc`, so nothing is linked and a
-//! machine without it is no error of the loader. `unsafe` is needed here because two of the
-//! driver's questions have no safe form in `cudarc`.
+//! `cudarc` loads the driver's library on first use, so that nothing is linked and a machine
+//! without it is not an error of the loader. `unsafe` is needed because `cudarc` has no safe form
+//! of two queries.
 #![allow(unsafe_code)]
 
 use std::{
@@ -16,75 +16,73 @@ use std::{
 
 use cudarc::driver::{DriverError, result, sys};
 
-/// The driver and the devices that it shows to this process, which `CUDA_VISIBLE_DEVICES` may have
-/// chosen.
+/// The driver and the devices that it shows to this process (see `CUDA_VISIBLE_DEVICES`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Driver {
-    /// The newest CUDA that it runs, as `(major, minor)`.
+    /// The newest CUDA version that it supports, as `(major, minor)`.
     pub cuda: (u32, u32),
-    /// In the order of their numbers.
+    /// The devices by number.
     pub devices: Vec<VisibleGpu>,
 }
 
-/// One GPU.
+/// A GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VisibleGpu {
-    /// `NVIDIA H100 80GB HBM3`
+    /// The model: `NVIDIA H100 80GB HBM3`.
     pub name: String,
-    /// All of its memory, in bytes.
+    /// Size of its memory in bytes.
     pub memory: u64,
-    /// `(9, 0)` for Hopper.
+    /// The compute capability: `(9, 0)` for Hopper.
     pub compute_capability: (u32, u32),
 }
 
-/// Why the driver says nothing.
+/// Reasons why the driver cannot be queried.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum NoDriver {
-    /// There is no library.
+    /// The library is missing.
     Missing,
-    /// It has not answered for so long.
+    /// It has not answered for this time.
     Silent(Duration),
-    /// It refused, in its own words.
-    Refused(String),
+    /// It returned an error, with its text.
+    Failed(String),
 }
 
-/// Asks the driver, which may hang where a device does. Makes no context, so it takes no memory of
-/// any device.
-pub(crate) fn ask() -> Result<Driver, NoDriver> {
-    /// A driver that has to start many devices takes some 20 s.
+/// Queries the driver, which may hang if a device does. Creates no context, so it allocates no
+/// device memory.
+pub(crate) fn query() -> Result<Driver, NoDriver> {
+    /// Limit of the query. A driver takes about 20 s to start many devices.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    static ASKED: Asked = Asked::new();
-    ASKED.ask(PATIENCE, ask_now)
+    static QUERY: Query = Query::new();
+    QUERY.run(PATIENCE, query_driver)
 }
 
-/// A question that one thread asks at a time, and that others do not wait for once it was given up.
-struct Asked {
-    given_up: Mutex<Option<Receiver<Answer>>>,
+/// A query that runs once at a time, and that callers do not wait for once it timed out.
+struct Query {
+    timed_out: Mutex<Option<Receiver<Answer>>>,
 }
 
 type Answer = Result<Driver, NoDriver>;
 
-impl Asked {
+impl Query {
     const fn new() -> Self {
-        Asked {
-            given_up: Mutex::new(None),
+        Query {
+            timed_out: Mutex::new(None),
         }
     }
 
-    /// The answer of `question`, which runs on a thread of its own, or of one that was given up and
+    /// Runs `query` on a new thread, or returns the answer of an earlier query that timed out and
     /// has answered since.
-    fn ask(
-        &self,
-        patience: Duration,
-        question: impl FnOnce() -> Answer + Send + 'static,
-    ) -> Answer {
-        let mut given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(receive) = given_up.take() {
+    fn run(&self, patience: Duration, query: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+        let mut timed_out = self
+            .timed_out
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(receive) = timed_out.take() {
             return match receive.try_recv() {
                 Ok(answer) => answer,
                 Err(TryRecvError::Empty) => {
-                    *given_up = Some(receive);
+                    *timed_out = Some(receive);
                     Err(NoDriver::Silent(patience))
                 }
                 Err(TryRecvError::Disconnected) => Err(panicked()),
@@ -94,18 +92,18 @@ impl Asked {
         let spawned = thread::Builder::new()
             .name("cuda-driver".into())
             .spawn(move || {
-                // Nobody may be waiting any more.
-                _ = send.send(question());
+                // The receiver may be gone after a timeout.
+                _ = send.send(query());
             });
         if let Err(error) = spawned {
-            return Err(NoDriver::Refused(format!(
-                "no thread to ask it on: {error}"
+            return Err(NoDriver::Failed(format!(
+                "cannot create a thread to query it: {error}"
             )));
         }
         match receive.recv_timeout(patience) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => {
-                *given_up = Some(receive);
+                *timed_out = Some(receive);
                 Err(NoDriver::Silent(patience))
             }
             Err(RecvTimeoutError::Disconnected) => Err(panicked()),
@@ -114,26 +112,26 @@ impl Asked {
 }
 
 fn panicked() -> NoDriver {
-    NoDriver::Refused("the thread that asked it panicked".into())
+    NoDriver::Failed("the thread that queried it panicked".into())
 }
 
-fn ask_now() -> Answer {
+fn query_driver() -> Answer {
     // SAFETY: loads `libcuda` from the system's places and runs its initialisers, as opening any
     // CUDA device does.
     if !unsafe { sys::is_culib_present() } {
         return Err(NoDriver::Missing);
     }
-    result::init().map_err(refused)?;
+    result::init().map_err(driver_error)?;
     let mut version = 0;
     // SAFETY: the driver is initialised, and writes one integer.
     unsafe { sys::cuDriverGetVersion(&raw mut version) }
         .result()
-        .map_err(refused)?;
-    let count = result::device::get_count().map_err(refused)?;
+        .map_err(driver_error)?;
+    let count = result::device::get_count().map_err(driver_error)?;
     let devices = (0..count)
         .map(gpu)
         .collect::<Result<_, _>>()
-        .map_err(refused)?;
+        .map_err(driver_error)?;
     let version = version.unsigned_abs();
     Ok(Driver {
         cuda: (version / 1000, version % 1000 / 10),
@@ -145,10 +143,10 @@ fn gpu(ordinal: i32) -> Result<VisibleGpu, DriverError> {
     use sys::CUdevice_attribute as Attribute;
 
     let device = result::device::get(ordinal)?;
-    // SAFETY: the device is the one that the driver gave.
-    let ask = |attribute| unsafe { result::device::get_attribute(device, attribute) };
-    let major = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-    let minor = ask(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    // SAFETY: the driver returned this device.
+    let attribute = |attribute| unsafe { result::device::get_attribute(device, attribute) };
+    let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     // SAFETY: as above.
     let memory = unsafe { result::device::total_mem(device)? } as u64;
     let name = result::device::get_name(device)?;
@@ -159,12 +157,12 @@ fn gpu(ordinal: i32) -> Result<VisibleGpu, DriverError> {
     })
 }
 
-fn refused(error: DriverError) -> NoDriver {
-    let words = error.error_string().map_or_else(
+fn driver_error(error: DriverError) -> NoDriver {
+    let message = error.error_string().map_or_else(
         |_| format!("{error:?}"),
-        |words| words.to_string_lossy().into_owned(),
+        |message| message.to_string_lossy().into_owned(),
     );
-    NoDriver::Refused(words)
+    NoDriver::Failed(message)
 }
 
 #[cfg(test)]
@@ -172,33 +170,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silent_driver_is_given_up_once() {
-        static ASKED: Asked = Asked::new();
+    fn silent_driver_is_timed_out_once() {
+        static QUERY: Query = Query::new();
         let (wake, sleeping) = mpsc::channel::<()>();
         let short = Duration::from_millis(50);
-        let silent = ASKED.ask(short, move || {
+        let silent = QUERY.run(short, move || {
             _ = sleeping.recv();
             Err(NoDriver::Missing)
         });
         assert_eq!(silent, Err(NoDriver::Silent(short)));
-        // Nobody waits for it again, nor is it asked again.
+        // Later callers neither wait for it nor start another query.
         assert_eq!(
-            ASKED.ask(Duration::from_secs(3600), || unreachable!()),
+            QUERY.run(Duration::from_secs(3600), || unreachable!()),
             Err(NoDriver::Silent(Duration::from_secs(3600)))
         );
         drop(wake);
         let answer = loop {
-            match ASKED.ask(short, || unreachable!()) {
+            match QUERY.run(short, || unreachable!()) {
                 Err(NoDriver::Silent(_)) => thread::yield_now(),
                 answer => break answer,
             }
         };
         assert_eq!(answer, Err(NoDriver::Missing));
         assert_eq!(
-            ASKED.ask(Duration::from_secs(60), || Err(NoDriver::Refused(
+            QUERY.run(Duration::from_secs(60), || Err(NoDriver::Failed(
                 "no".into()
             ))),
-            Err(NoDriver::Refused("no".into()))
+            Err(NoDriver::Failed("no".into()))
         );
     }
 }

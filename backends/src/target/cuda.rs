@@ -25,7 +25,7 @@ impl Gpu {
     /// Every model, oldest first.
     pub const ALL: [Gpu; 4] = [Self::A100, Self::H100, Self::H200, Self::B200];
 
-    /// As it is written in a target: `h200`.
+    /// The name in a target: `h200`.
     pub fn name(self) -> &'static str {
         match self {
             Self::A100 => "a100",
@@ -94,13 +94,13 @@ impl Gpu {
     }
 }
 
-/// What XLA asks a device for before it compiles, as the devices answer. Sizes in bytes. (XLA keeps
-/// such answers in `xla/backends/gpu/target_config/specs`.)
+/// Properties of a device that XLA needs to compile for it. Sizes in bytes. (XLA has such
+/// descriptions in `xla/backends/gpu/target_config/specs`.)
 struct Facts {
     name: &'static str,
     /// The major number; the minor one is 0 for all of these.
     compute_capability: u32,
-    /// Whether it has instructions of its own that later ones have not (`sm_90a`).
+    /// Whether it has architecture-specific instructions (`sm_90a`).
     accelerated: bool,
     cores: u32,
     units_per_core: u32,
@@ -155,17 +155,17 @@ impl Facts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CudaTarget {
-    /// Which.
+    /// The model.
     pub gpu: Gpu,
-    /// How many machines.
+    /// Number of hosts.
     pub hosts: u32,
-    /// How many devices each machine has.
+    /// Number of devices of each host.
     pub devices_per_host: u32,
 }
 
-/// More machines than clusters have; the compiler makes all their devices.
+/// Maximum number of hosts, more than clusters have; the compiler creates all their devices.
 const MOST_HOSTS: u32 = 4096;
-/// The largest machine with these devices, a DGX-2 style board of two halves.
+/// Devices of the largest host, a DGX-2 style board of two halves.
 const MOST_PER_HOST: u32 = 16;
 
 impl CudaTarget {
@@ -199,7 +199,7 @@ impl fmt::Display for CudaTarget {
 }
 
 impl FromStr for CudaTarget {
-    /// What is wrong, and what would work.
+    /// The error is a message without the target.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -211,24 +211,21 @@ impl FromStr for CudaTarget {
             .find(|known| known.name() == name)
             .ok_or_else(|| {
                 let known: Vec<_> = Gpu::ALL.iter().map(|known| known.name()).collect();
-                format!(
-                    "there is no GPU `{name}` to compile for; there are {}",
-                    known.join(", ")
-                )
+                format!("unknown GPU `{name}`; expected one of {}", known.join(", "))
             })?;
         let (hosts, devices_per_host) = match shape.map(|shape| (shape, sizes(shape))) {
             None => (1, 1),
             Some((_, Some(sizes))) if sizes.len() == 2 => (sizes[0], sizes[1]),
             Some((shape, _)) => {
                 return Err(format!(
-                    "`{shape}` is not hosts by devices of each; want cuda:{name}:1x8"
+                    "invalid shape `{shape}`; expected hosts x devices per host, as in cuda:{name}:1x8"
                 ));
             }
         };
         if hosts > MOST_HOSTS || devices_per_host > MOST_PER_HOST {
             let most = format!("at most {MOST_HOSTS} hosts of at most {MOST_PER_HOST} devices");
             return Err(format!(
-                "{hosts} hosts of {devices_per_host} devices; want {most}, as in cuda:{name}:2x8"
+                "{hosts} hosts of {devices_per_host} devices; expected {most}, as in cuda:{name}:2x8"
             ));
         }
         Ok(CudaTarget {

@@ -1,66 +1,64 @@
-//! What the vendors say that their devices can do, for estimates.
+//! Vendors' specifications of devices, for roofline estimates.
 
 use super::{Gpu, TpuGeneration};
 
-/// The vendor's numbers for one device, as the compiler counts devices: half a chip where its cores
-/// are two.
+/// The vendor's specification of one device as the compiler counts devices: half a chip where each
+/// of two cores is a device.
 ///
-/// They are limits that programs come near to, not what they reach. How much memory a device has is
-/// not here: the compiler says it (`OpenTarget::memory_per_device`).
+/// The numbers are peaks that programs approach. The size of the memory is reported by the compiler
+/// instead (`OpenTarget::memory_per_device`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceSpec {
-    /// Floating point operations a second in matrix multiplications of bf16, with f32 sums, of
-    /// dense matrices: as published.
+    /// Peak FLOP/s of dense bf16 matrix multiplications with f32 accumulation, as published.
     pub bf16_flops: f64,
-    /// The same of f32 at the compilers' default precision. A GPU rounds to TF32: as published. A
-    /// TPU rounds to bf16; not published, taken as bf16's.
+    /// Peak FLOP/s in f32 at the compiler's default precision. GPUs round to TF32, as published.
+    /// TPUs round to bf16; not published, equal to bf16.
     pub f32_flops: f64,
-    /// The same of f32 at full precision (`HIGHEST`). The ordinary units of a GPU: as published.
-    /// Not published for a TPU; estimated as a sixth of bf16's, for the six bf16 products that XLA
-    /// makes of one.
+    /// Peak FLOP/s in f32 at full precision (`HIGHEST`). CUDA cores of GPUs, as published. Not
+    /// published for TPUs; estimated as a sixth of bf16, because XLA uses six bf16 products for
+    /// one.
     pub f32_highest_flops: f64,
-    /// Bytes a second to and from the device's memory: as published.
+    /// Memory bandwidth in bytes/s, as published.
     pub memory_bandwidth: f64,
-    /// Bytes a second that the device can send to its neighbours on all links at once, in one
-    /// direction: ICI on a TPU, NVLink on a GPU. Half of what is published, which is both
-    /// directions together. What goes between slices or machines goes over other networks, which
-    /// are slower and differ from site to site.
+    /// Interconnect bandwidth in bytes/s over all links in one direction: ICI of TPUs, NVLink of
+    /// GPUs. Half of the published number, which counts both directions. Networks between slices or
+    /// hosts are slower and not included.
     pub interconnect_bandwidth: f64,
-    /// Where the numbers are from.
+    /// Source of the numbers.
     pub source: &'static str,
 }
 
-/// What is published of a TPU's chip.
+/// Published numbers of a TPU chip.
 struct Chip {
     /// TFLOP/s in bf16.
     bf16: f64,
-    /// GB/s of memory.
+    /// Memory bandwidth in GB/s.
     memory: f64,
-    /// GB/s of all links, in both directions together.
+    /// Interconnect bandwidth in GB/s, both directions.
     links: f64,
     source: &'static str,
 }
 
-/// What is published of a GPU.
+/// Published numbers of a GPU.
 struct Board {
-    /// TFLOP/s in bf16, TF32 and f32, without sparsity: data sheets give the first two with it,
-    /// which is twice as much.
+    /// TFLOP/s in bf16, TF32 and f32 without sparsity; data sheets list the first two with
+    /// sparsity, which doubles them.
     bf16: f64,
     tf32: f64,
     f32: f64,
-    /// TB/s of memory.
+    /// Memory bandwidth in TB/s.
     memory: f64,
-    /// GB/s of NVLink, in both directions together.
+    /// NVLink bandwidth in GB/s, both directions.
     links: f64,
     source: &'static str,
 }
 
 impl DeviceSpec {
-    /// Of one of the `devices` that a chip is.
+    /// The specification of one of the `devices` of a chip.
     pub(super) fn of_tpu(generation: TpuGeneration, devices: usize) -> Self {
         let chip = match generation {
-            // The documentation has no bandwidth of links for v2 to v4; the papers have it.
+            // The documentation has no link bandwidth for v2 to v4; the papers do.
             TpuGeneration::V2 => Chip {
                 bf16: 45.0,
                 memory: 700.0,

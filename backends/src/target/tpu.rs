@@ -6,10 +6,10 @@ use halite_pjrt::{OptionValue, Options};
 
 use super::{DeviceSpec, by_x, sizes};
 
-/// What libtpu must find in the environment where there is no TPU: otherwise it asks a metadata
-/// server for minutes, refuses to be loaded by two processes at a time, writes logs to a shared
-/// directory, and complains of this program's alignment on stderr. The type named here does not
-/// matter: topologies say themselves what they are.
+/// Environment variables that libtpu needs without a TPU: otherwise it queries a metadata server
+/// for minutes, cannot be loaded by two processes at once, writes logs to a shared directory, and
+/// warns about this program's alignment on stderr. The accelerator type does not matter, because
+/// topologies specify it.
 pub(super) const ENVIRONMENT: &[(&str, &str)] = &[
     ("TPU_SKIP_MDS_QUERY", "1"),
     ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"),
@@ -47,7 +47,7 @@ impl TpuGeneration {
         Self::Tpu7x,
     ];
 
-    /// As it is written in a target: `v5e`.
+    /// The name in a target: `v5e`.
     pub fn name(self) -> &'static str {
         match self {
             Self::V2 => "v2",
@@ -60,7 +60,7 @@ impl TpuGeneration {
         }
     }
 
-    /// How many axes its network has.
+    /// Number of axes of its network.
     fn axes(self) -> usize {
         match self {
             Self::V2 | Self::V3 | Self::V5e | Self::V6e => 2,
@@ -68,7 +68,7 @@ impl TpuGeneration {
         }
     }
 
-    /// How many chips a pod has, the largest slice there is.
+    /// Number of chips of a pod, the largest slice.
     fn pod(self) -> u64 {
         match self {
             Self::V2 | Self::V5e | Self::V6e => 256,
@@ -79,7 +79,7 @@ impl TpuGeneration {
         }
     }
 
-    /// The longest axis of a pod with two.
+    /// The longest axis of a two-dimensional pod.
     fn longest(self) -> Option<u32> {
         match self {
             Self::V2 | Self::V5e | Self::V6e => Some(16),
@@ -88,7 +88,7 @@ impl TpuGeneration {
         }
     }
 
-    /// How many devices a chip is: its cores, where they do not work as one.
+    /// Number of devices of a chip: its cores, where they do not work as one.
     pub(super) fn devices_per_chip(self) -> usize {
         match self {
             Self::V2 | Self::V3 | Self::V4 | Self::Tpu7x => 2,
@@ -96,7 +96,7 @@ impl TpuGeneration {
         }
     }
 
-    /// A slice that there is, to name in errors.
+    /// An existing slice, as an example in errors.
     fn example(self) -> &'static str {
         if self.axes() == 2 { "4x4" } else { "4x4x4" }
     }
@@ -106,17 +106,17 @@ impl TpuGeneration {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TpuTarget {
-    /// Which TPU.
+    /// The generation.
     pub generation: TpuGeneration,
     /// Chips along each axis of a slice.
     pub chips: Vec<u32>,
-    /// How many such slices, connected by the data centre's network.
+    /// Number of such slices, connected by the data center network.
     pub slices: u32,
     /// Whether the two cores of a v4's chip work as one device.
     pub megacore: bool,
 }
 
-/// More slices than any job had; the compiler makes all their devices.
+/// Maximum number of slices, more than any job had; the compiler creates all their devices.
 const MOST_SLICES: u32 = 256;
 
 impl TpuTarget {
@@ -141,7 +141,7 @@ impl TpuTarget {
         )
     }
 
-    /// As libtpu names it.
+    /// The name of the topology in libtpu.
     pub(super) fn topology(&self) -> String {
         format!("{}:{}", self.generation.name(), by_x(&self.chips))
     }
@@ -160,7 +160,7 @@ impl TpuTarget {
         options
     }
 
-    /// Refuses what is not built, and what libtpu takes by name and then ends the process on.
+    /// Rejects slices that do not exist, some of which libtpu accepts and then aborts on.
     fn check(&self) -> Result<(), String> {
         let generation = self.generation;
         let name = generation.name();
@@ -168,7 +168,8 @@ impl TpuTarget {
         if self.chips.len() != generation.axes() {
             let example = generation.example();
             return Err(format!(
-                "`{shape}` has {} axes, a {name} has {}; want tpu:{name}:{example}",
+                "`{shape}` has {} axes, a {name} has {}; expected for instance \
+                 tpu:{name}:{example}",
                 self.chips.len(),
                 generation.axes()
             ));
@@ -188,11 +189,11 @@ impl TpuTarget {
             .fold(1, u64::saturating_mul);
         if chips > generation.pod() {
             return Err(format!(
-                "`{shape}` is {chips} chips, a pod of {name} has {}; take a smaller slice",
+                "`{shape}` is {chips} chips, a pod of {name} has {}; choose a smaller slice",
                 generation.pod()
             ));
         }
-        // A host has 2x2 chips, or a part of that on slices of one row.
+        // A host has 2x2 chips, or a part of them on slices of one row.
         if self
             .chips
             .iter()
@@ -209,7 +210,8 @@ impl TpuTarget {
                 })
                 .collect();
             return Err(format!(
-                "`{shape}` does not divide into hosts of 2x2 chips: the first two axes are 1 or even; take tpu:{name}:{}",
+                "`{shape}` does not divide into hosts of 2x2 chips: the first two axes are 1 \
+                 or even; expected for instance tpu:{name}:{}",
                 by_x(&even)
             ));
         }
@@ -220,11 +222,14 @@ impl TpuTarget {
                 "are always two"
             };
             return Err(format!(
-                "megacore is a v4's choice, the cores of a {name}'s chip {cores}; leave it out"
+                "megacore is an option of v4, the cores of a {name} chip {cores}; remove it"
             ));
         }
         if !(1..=MOST_SLICES).contains(&self.slices) {
-            return Err(format!("{} slices; want 1 to {MOST_SLICES}", self.slices));
+            return Err(format!(
+                "{} slices; expected 1 to {MOST_SLICES}",
+                self.slices
+            ));
         }
         Ok(())
     }
@@ -245,15 +250,15 @@ impl fmt::Display for TpuTarget {
 }
 
 impl FromStr for TpuTarget {
-    /// What is wrong, and what would work.
+    /// The error is a message without the target.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = text.split(',');
         let slice = words.next().unwrap_or_default();
-        let (name, shape) = slice
-            .split_once(':')
-            .ok_or_else(|| format!("the shape of `{slice}` is missing; want tpu:v5e:4x4"))?;
+        let (name, shape) = slice.split_once(':').ok_or_else(|| {
+            format!("the shape of `{slice}` is missing; expected for instance tpu:v5e:4x4")
+        })?;
         let generation = TpuGeneration::ALL
             .into_iter()
             .find(|known| known.name() == name)
@@ -263,18 +268,18 @@ impl FromStr for TpuTarget {
                     .map(|known| known.name())
                     .collect();
                 let meant = match name {
-                    "v5litepod" | "v5lite" => "; a v5litepod is a v5e",
-                    "v7" | "v7x" => "; a v7x is a tpu7x",
+                    "v5litepod" | "v5lite" => "; use v5e for a v5litepod",
+                    "v7" | "v7x" => "; use tpu7x for a v7x",
                     _ => "",
                 };
                 format!(
-                    "there is no TPU `{name}`; there are {}{meant}",
+                    "unknown TPU `{name}`; expected one of {}{meant}",
                     known.join(", ")
                 )
             })?;
         let chips = sizes(shape).ok_or_else(|| {
             format!(
-                "`{shape}` is no shape of chips; want tpu:{name}:{}",
+                "invalid shape `{shape}`; expected for instance tpu:{name}:{}",
                 generation.example()
             )
         })?;
@@ -288,13 +293,15 @@ impl FromStr for TpuTarget {
             match word.split_once('=') {
                 None if word == "megacore" => target.megacore = true,
                 Some(("slices", count)) => {
-                    target.slices = count
-                        .parse()
-                        .map_err(|_| format!("`{count}` is no number of slices; want slices=4"))?;
+                    target.slices = count.parse().map_err(|_| {
+                        format!(
+                            "invalid number of slices `{count}`; expected for instance slices=4"
+                        )
+                    })?;
                 }
                 _ => {
                     return Err(format!(
-                        "`{word}` is no option of a TPU target; there are megacore and slices=4"
+                        "unknown option `{word}` of a TPU target; expected megacore or slices=4"
                     ));
                 }
             }

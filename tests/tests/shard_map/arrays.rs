@@ -110,7 +110,7 @@ fn upload_sends_each_device_only_its_shard() {
     let error = wrong.unwrap_err().to_string();
     assert!(
         error.contains("the part [0..4, 0..16] of s32[8, 16]")
-            && error.contains("is s32[], want s32[4, 16]"),
+            && error.contains("is s32[], expected s32[4, 16]"),
         "{error}"
     );
 }
