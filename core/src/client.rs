@@ -12,9 +12,9 @@ use std::{
 };
 
 use crate::{
-    Backend, Compilation, CompileCause, CompileOptions, Compiled, Device, DeviceId, Error,
-    ExecutableSource, HostBytes, Observer, Placement, Platform, Program, ProgramCache, Result,
-    Signature, TensorType, Transfer,
+    Backend, CachedProgram, Compilation, CompileCause, CompileOptions, Compiled, Device, DeviceId,
+    Error, ExecutableSource, HostBytes, Observer, Placement, Platform, Program, ProgramCache,
+    ProgramKey, Result, Signature, TensorType, Transfer,
     compile_cause::explain_out_of_memory,
     erased::{AnyBackend, AnyExecutable},
 };
@@ -252,26 +252,14 @@ impl Client {
             .as_deref()
             .and_then(|cache| Some((cache, self.backend.program_key(program, options)?)));
         if let Some((cache, key)) = &cached
-            && let Some(found) = cache.find(key)
+            && let Some((executable, found)) = self.load_cached(*cache, key, program, options)
         {
-            let loaded = self.backend.load(
-                &found.serialized,
-                &program.name,
-                &program.signature,
-                options,
-            );
-            match loaded {
-                Ok(executable) => {
-                    cache.loaded(key);
-                    let duration = started.elapsed();
-                    let source = ExecutableSource::CacheHit {
-                        bytes: found.serialized.len(),
-                        saved: found.compile_time.saturating_sub(duration),
-                    };
-                    return Ok(self.loaded(executable, Some(program), cause, source, duration));
-                }
-                Err(reason) => cache.rejected(key, &reason),
-            }
+            let duration = started.elapsed();
+            let source = ExecutableSource::CacheHit {
+                bytes: found.serialized.len(),
+                saved: found.compile_time.saturating_sub(duration),
+            };
+            return Ok(self.loaded(executable, Some(program), cause, source, duration));
         }
         let started = Instant::now();
         let executable = match self.backend.compile(program, options) {
@@ -293,6 +281,31 @@ impl Client {
             cache.insert(key, &compiled, &|| executable.serialize());
         }
         Ok(self.loaded(executable, Some(program), cause, source, compile_time))
+    }
+
+    /// Looks a program up in the cache and loads it. A program that the backend rejects is a miss.
+    fn load_cached(
+        &self,
+        cache: &dyn ProgramCache,
+        key: &ProgramKey,
+        program: &Program,
+        options: &CompileOptions,
+    ) -> Option<(Box<dyn AnyExecutable>, CachedProgram)> {
+        let found = cache.find(key)?;
+        let (name, signature) = (&program.name, &program.signature);
+        match self
+            .backend
+            .load(&found.serialized, name, signature, options)
+        {
+            Ok(executable) => {
+                cache.loaded(key);
+                Some((executable, found))
+            }
+            Err(reason) => {
+                cache.rejected(key, &reason);
+                None
+            }
+        }
     }
 
     #[cold]

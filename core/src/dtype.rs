@@ -1,8 +1,8 @@
-//! Element types, and the Rust types that stand for them on the host.
+//! Element types, and their Rust types on the host.
 
 use std::fmt;
 
-/// The type of one element of a tensor.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[allow(
     missing_docs,
@@ -25,7 +25,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Every element type, narrow to wide within each family.
+    /// All element types, from narrow to wide within each family.
     pub const ALL: [DType; 13] = [
         DType::Bool,
         DType::S8,
@@ -42,7 +42,7 @@ impl DType {
         DType::F64,
     ];
 
-    /// Bytes of one element on the host and in row-major device memory.
+    /// Size in bytes of one element on the host and in row-major device memory.
     pub const fn size(self) -> usize {
         match self {
             DType::Bool | DType::S8 | DType::U8 => 1,
@@ -52,27 +52,27 @@ impl DType {
         }
     }
 
-    /// `f16`, `bf16`, `f32` or `f64`.
+    /// Returns whether it is `f16`, `bf16`, `f32` or `f64`.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::Bf16 | DType::F32 | DType::F64)
     }
 
-    /// A signed or unsigned integer; not `bool`.
+    /// Returns whether it is a signed or unsigned integer; `bool` is not.
     pub const fn is_integer(self) -> bool {
         self.is_signed_integer() || self.is_unsigned_integer()
     }
 
-    /// `s8` to `s64`.
+    /// Returns whether it is `s8` to `s64`.
     pub const fn is_signed_integer(self) -> bool {
         matches!(self, DType::S8 | DType::S16 | DType::S32 | DType::S64)
     }
 
-    /// `u8` to `u64`.
+    /// Returns whether it is `u8` to `u64`.
     pub const fn is_unsigned_integer(self) -> bool {
         matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
     }
 
-    /// The field's short name: `f32`, `bf16`, `s32`, `u8`, `bool`.
+    /// The usual short name: `f32`, `bf16`, `s32`, `u8`, `bool`.
     pub const fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
@@ -103,13 +103,13 @@ impl fmt::Display for DType {
     }
 }
 
-/// A Rust type that is one element of a tensor, bit for bit.
+/// A Rust type with the same bits as an element of a tensor.
 ///
-/// Reading back checks the bits where not all are valid (`bool`).
+/// Reads check the bits where not all are valid (`bool`).
 pub trait Element:
     bytemuck::NoUninit + bytemuck::CheckedBitPattern + PartialEq + fmt::Debug + Send + Sync
 {
-    /// The element type this Rust type stands for.
+    /// The element type.
     const DTYPE: DType;
 }
 

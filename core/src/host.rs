@@ -1,4 +1,4 @@
-//! Data on the host: bytes aligned so that a device of the same machine can use them in place.
+//! Tensors on the host, aligned for zero-copy uploads.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use crate::{DType, Element, Error, ErrorKind, Result, TensorType};
 
-/// Bytes whose first one is aligned to [`AlignedBytes::ALIGNMENT`], which zero-copy uploads need.
+/// Bytes aligned to [`AlignedBytes::ALIGNMENT`], as zero-copy uploads require.
 pub struct AlignedBytes {
     storage: Vec<u8>,
     offset: usize,
@@ -14,10 +14,10 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// What XLA's CPU plugin asks of memory it is to use in place, in bytes.
+    /// Alignment in bytes that XLA's CPU plugin requires of memory that it uses in place.
     pub const ALIGNMENT: usize = 64;
 
-    /// `len` zero bytes. Without memory for them the process ends; see
+    /// `len` zero bytes. Aborts the process if the host has no memory for them; see
     /// [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(len: usize) -> Self {
         Self::aligned_in(vec![0; len + Self::ALIGNMENT], len)
@@ -63,7 +63,7 @@ impl AlignedBytes {
     }
 
     fn aligned_in(storage: Vec<u8>, len: usize) -> Self {
-        // The heap block does not move when the `Vec` does, so the offset stays true.
+        // The heap block does not move when the `Vec` does, so the offset stays valid.
         let offset = storage.as_ptr().align_offset(Self::ALIGNMENT);
         AlignedBytes {
             storage,
@@ -140,7 +140,7 @@ impl HostArray {
         )
     }
 
-    /// One element.
+    /// A tensor without dimensions, of one element.
     pub fn scalar<T: Element>(value: T) -> Self {
         Self::from_slice(&[value], []).expect("a scalar has one element")
     }
@@ -168,14 +168,14 @@ impl HostArray {
         Ok(HostArray { ty, bytes })
     }
 
-    /// All zero bits: 0, or `false`. Without memory for them the process ends; see
-    /// [`try_zeros`](Self::try_zeros).
+    /// A tensor of zero bits: 0, or `false`. Aborts the process if the host has no memory for them;
+    /// see [`try_zeros`](Self::try_zeros).
     pub fn zeros(ty: TensorType) -> Self {
         let bytes = AlignedBytes::zeroed(ty.bytes());
         HostArray { ty, bytes }
     }
 
-    /// All zero bits: 0, or `false`.
+    /// A tensor of zero bits: 0, or `false`.
     ///
     /// # Errors
     /// [`ErrorKind::OutOfMemory`] if the host has no memory for them.
@@ -192,19 +192,19 @@ impl HostArray {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// If `T` is not the element type, or bits are no value of `T` (a `bool` that is neither 0 nor
-    /// 1).
+    /// If `T` is not the element type, or some bits are not a valid `T` (a `bool` that is neither 0
+    /// nor 1).
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.expect_dtype::<T>()?;
         bytemuck::checked::try_cast_slice(self.bytes.as_ref()).map_err(|e| {
             Error::invalid(
                 "host array",
-                format!("the bytes of {} are no {}: {e}", self.ty, T::DTYPE),
+                format!("the bytes of {} are not valid {}: {e}", self.ty, T::DTYPE),
             )
         })
     }
 
-    /// The one element of a tensor that has one.
+    /// The element of a tensor with a single element.
     ///
     /// # Errors
     /// If it has another number of elements, or another element type.
@@ -222,10 +222,10 @@ impl HostArray {
         }
     }
 
-    /// Floats as floats of another type, rounded to nearest, halves to even.
+    /// Converts floats to another float type, rounded to nearest, ties to even.
     ///
     /// # Errors
-    /// If either type is no float, or the host has no memory for the result.
+    /// If either type is not a float type, or the host has no memory for the result.
     pub fn to_float(&self, dtype: DType) -> Result<Self> {
         fn write<T: Element>(
             values: impl Iterator<Item = f64>,
@@ -275,7 +275,7 @@ impl HostArray {
         self.bytes.as_ref()
     }
 
-    /// The bytes, to be written in place.
+    /// The bytes, for writing in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes.as_mut()
     }
@@ -298,7 +298,7 @@ impl AsRef<[u8]> for HostArray {
 }
 
 impl PartialEq for HostArray {
-    /// Same type and same bits: NaN equals itself, and 0 is not -0.
+    /// Compares types and bits: NaN equals itself, and 0 differs from -0.
     fn eq(&self, other: &Self) -> bool {
         self.ty == other.ty && self.bytes() == other.bytes()
     }
@@ -310,13 +310,13 @@ impl fmt::Debug for HostArray {
     }
 }
 
-/// Host memory handed to an upload: row-major elements in the machine's byte order.
+/// Host memory passed to an upload: row-major elements in the machine's byte order.
 #[derive(Clone)]
 pub enum HostBytes<'a> {
-    /// Read before the call returns.
+    /// Memory that is read before the call returns.
     Borrowed(&'a [u8]),
-    /// Kept alive until the device needs it no more; used in place where the device can (64-byte
-    /// aligned on CPU).
+    /// Memory that is kept alive until the device no longer needs it, and used in place where the
+    /// device can (64-byte aligned on CPU).
     Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_rounded_to_nearest_and_integers_are_refused() {
+    fn floats_are_rounded_to_nearest() {
         let host =
             HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0, -0.0, f32::INFINITY, 1e-40], [6])
                 .unwrap();
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(error, "host array: s32[] as f32: both must be floats");
     }
     #[test]
-    fn memory_that_is_not_there_is_an_error() {
+    fn missing_memory_is_an_error() {
         for bytes in [1 << 60, usize::MAX] {
             assert_eq!(
                 AlignedBytes::try_zeroed(bytes).unwrap_err().kind(),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_a_vector_are_aligned_wherever_it_is() {
+    fn bytes_of_a_vector_are_aligned() {
         for len in 0..300 {
             let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
             let aligned = AlignedBytes::from_vec(bytes.clone()).unwrap();

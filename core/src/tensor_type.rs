@@ -12,7 +12,7 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// A tensor of `dims`, outermost first. No dimensions is a scalar.
+    /// The type of a tensor of `dims`, outermost first; a scalar has none.
     pub fn new(dtype: DType, dims: impl AsRef<[usize]>) -> Self {
         TensorType {
             dtype,
@@ -20,12 +20,12 @@ impl TensorType {
         }
     }
 
-    /// One element, no dimensions.
+    /// The type of a scalar.
     pub fn scalar(dtype: DType) -> Self {
         TensorType::new(dtype, [])
     }
 
-    /// The type of its elements.
+    /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -35,12 +35,12 @@ impl TensorType {
         &self.dims
     }
 
-    /// How many dimensions.
+    /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
     }
 
-    /// How many elements: the product of the dimensions.
+    /// Number of elements, the product of the dimensions.
     ///
     /// # Panics
     /// If the product does not fit `usize`; [`checked_bytes`](Self::checked_bytes) is for sizes
@@ -66,8 +66,8 @@ impl TensorType {
     /// Size in bytes, for dimensions that come from a file or a plugin.
     ///
     /// # Errors
-    /// If the size does not fit `isize`, or a dimension does not fit `i64`, by which drivers count,
-    /// also where another dimension is 0.
+    /// If the size does not fit `isize`, or a dimension does not fit `i64` (as drivers require),
+    /// even where another dimension is 0.
     pub fn checked_bytes(&self) -> Result<usize> {
         let refuse = |why: &str| {
             Error::new(
@@ -78,7 +78,7 @@ impl TensorType {
         };
         if self.dims.iter().any(|&dim| i64::try_from(dim).is_err()) {
             return Err(refuse(
-                "has a dimension that does not fit 64 bits with a sign",
+                "has a dimension that does not fit a signed 64-bit integer",
             ));
         }
         let bytes = self
@@ -105,7 +105,7 @@ impl TensorType {
 }
 
 impl fmt::Display for TensorType {
-    /// `f32[2, 3]`; a scalar is `f32[]`.
+    /// Formats as `f32[2, 3]`; a scalar is `f32[]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.dims)
     }
@@ -129,9 +129,9 @@ mod tests {
                 .unwrap_err()
                 .to_string()
         };
-        assert!(refused(&[usize::MAX, 2]).contains("does not fit 64 bits with a sign"));
+        assert!(refused(&[usize::MAX, 2]).contains("does not fit a signed 64-bit integer"));
         // No bytes, but the dimension would become -1.
-        assert!(refused(&[0, usize::MAX]).contains("does not fit 64 bits with a sign"));
+        assert!(refused(&[0, usize::MAX]).contains("does not fit a signed 64-bit integer"));
         assert!(refused(&[1 << 62, 1 << 62]).contains("address space"));
         assert!(refused(&[1 << 61]).contains("address space"));
         assert_eq!(

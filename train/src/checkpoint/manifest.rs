@@ -392,7 +392,7 @@ mod tests {
             ),
             (
                 &|m| m["arrays"][0]["dims"] = vec![u64::MAX, 2].into(),
-                "does not fit 64 bits with a sign",
+                "does not fit a signed 64-bit integer",
             ),
             (
                 &|m| m["arrays"][0]["dims"] = vec![-1].into(),
