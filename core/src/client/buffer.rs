@@ -2,7 +2,7 @@
 
 use std::{fmt, panic::Location, sync::Arc, time::Instant};
 
-use super::{Client, Session};
+use super::{ClientId, Session};
 use crate::{
     Error, OnFetched, OnReady, Pending, Placement, Result, TensorType, Transfer,
     erased::{AnyBuffer, AnyEvent},
@@ -26,9 +26,9 @@ impl DeviceBuffer {
         self.buffer.placement()
     }
 
-    /// Returns whether this client made it; other clients cannot use it.
-    pub(crate) fn is_of(&self, client: &Client) -> bool {
-        self.session.id == client.id()
+    /// The identity of the client that made it. Other clients cannot use it.
+    pub fn client_id(&self) -> ClientId {
+        self.session.id
     }
 
     /// The completion event of the work that computes the contents.
