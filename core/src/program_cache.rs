@@ -39,7 +39,7 @@ pub struct ProgramKey(pub [u8; 32]);
 
 impl fmt::Display for ProgramKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&crate::hex(&self.0))
     }
 }
 

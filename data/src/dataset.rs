@@ -1,4 +1,4 @@
-//! What a dataset is: samples by index, each a row of named fields.
+//! Datasets: samples by index, each a row of named fields.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field of this name and type.
+    /// Creates a field of this name and type.
     pub fn new(name: impl Into<String>, ty: TensorType) -> Self {
         Self {
             name: name.into(),
@@ -31,11 +31,10 @@ impl Field {
 /// The same index must give the same sample every time: the order and the batches of a run are a
 /// pure function of its seed only if the samples are.
 pub trait Dataset: Send + Sync {
-    /// How many samples.
+    /// Number of samples.
     fn len(&self) -> usize;
 
-    /// What a sample consists of. The order is that of the leaves of the batch that a task asks
-    /// for.
+    /// The fields of a sample, in the order of the leaves of a task's batch.
     fn fields(&self) -> &[Field];
 
     /// Writes sample `index` into `into`: every byte of every field.
@@ -44,24 +43,24 @@ pub trait Dataset: Send + Sync {
     /// If the sample cannot be read. `index` is below [`len`](Self::len).
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()>;
 
-    /// Digest of what the samples are read from, if it is cheap to compute: a run that resumes
-    /// compares it with the saved one. `None`, the default, means unknown.
+    /// Digest of the source of the samples, if it is cheap to compute: a resumed run compares it with
+    /// the saved one. `None`, the default, means unknown.
     fn digest(&self) -> Option<String> {
         None
     }
 
-    /// Whether there are no samples.
+    /// Returns whether there are no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What reports call it; the name of its type, if it has no better one.
+    /// Name in reports; by default that of the type.
     fn name(&self) -> String {
         short_type_name(std::any::type_name::<Self>())
     }
 }
 
-/// `a::b::Crops<c::Images>` as `Crops`.
+/// Shortens `a::b::Crops<c::Images>` to `Crops`.
 fn short_type_name(full: &str) -> String {
     let without_parameters = full.split('<').next().unwrap_or(full);
     without_parameters
@@ -79,11 +78,7 @@ pub(crate) fn digest_of(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> St
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    let hex = |byte: &u8| format!("{byte:02x}");
-    format!(
-        "sha256 {}",
-        hasher.finalize().iter().map(hex).collect::<String>()
-    )
+    format!("sha256 {}", halite_core::hex(&hasher.finalize()))
 }
 
 macro_rules! forward_dataset {
@@ -122,11 +117,10 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Room for `count` samples of these fields, all zero, each array aligned for zero-copy
-    /// uploads.
+    /// Creates `count` samples of zeros, with each array aligned for zero-copy uploads.
     ///
     /// # Errors
-    /// If a size does not fit the address space, or the host has no memory for it.
+    /// If a size exceeds the address space or the memory of the host.
     pub fn zeros(fields: &[Field], count: usize) -> Result<Self> {
         let batched = |field: &Field| {
             let dims: Vec<usize> = std::iter::once(count)
@@ -141,24 +135,24 @@ impl Rows {
         })
     }
 
-    /// How many samples there is room for.
+    /// Number of samples.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// One sample, to be read.
+    /// Returns a sample for reading.
     ///
     /// # Panics
-    /// If there are not more than `row` samples.
+    /// If `row` is not less than the number of samples.
     pub fn sample(&self, row: usize) -> Sample<'_> {
         assert!(row < self.count, "row {row} of {}", self.count);
         Sample { rows: self, row }
     }
 
-    /// One sample, to be written.
+    /// Returns a sample for writing.
     ///
     /// # Panics
-    /// If there are not more than `row` samples.
+    /// If `row` is not less than the number of samples.
     pub fn sample_mut(&mut self, row: usize) -> SampleMut<'_> {
         assert!(row < self.count, "row {row} of {}", self.count);
         SampleMut { rows: self, row }
@@ -169,7 +163,7 @@ impl Rows {
         &self.arrays
     }
 
-    /// Gives up the arrays, in the order of the fields.
+    /// Returns the arrays, in the order of the fields.
     pub fn into_arrays(self) -> Vec<HostArray> {
         self.arrays
     }
@@ -191,7 +185,7 @@ impl<'a> Sample<'a> {
     /// The row-major bytes of a field.
     ///
     /// # Panics
-    /// If there are not more than `field` fields.
+    /// If `field` is not less than the number of fields.
     pub fn bytes(&self, field: usize) -> &'a [u8] {
         &self.rows.arrays[field].bytes()[self.rows.range(field, self.row)]
     }
@@ -202,19 +196,22 @@ impl<'a> Sample<'a> {
     /// If `T` is not its element type.
     ///
     /// # Panics
-    /// If there are not more than `field` fields.
+    /// If `field` is not less than the number of fields.
     pub fn values<T: Element>(&self, field: usize) -> Result<&'a [T]> {
         expect_dtype::<T>(&self.rows.arrays[field])?;
         bytemuck::checked::try_cast_slice(self.bytes(field)).map_err(|error| {
             Error::invalid(
                 "sample",
-                format!("field {field} holds bits that are no {}: {error}", T::DTYPE),
+                format!(
+                    "field {field} has bits that are not a {}: {error}",
+                    T::DTYPE
+                ),
             )
         })
     }
 }
 
-/// One sample among [`Rows`], to be written.
+/// One sample among [`Rows`], for writing.
 #[derive(Debug)]
 pub struct SampleMut<'a> {
     rows: &'a mut Rows,
@@ -222,22 +219,22 @@ pub struct SampleMut<'a> {
 }
 
 impl SampleMut<'_> {
-    /// The row-major bytes of a field, to be overwritten.
+    /// The row-major bytes of a field, for writing.
     ///
     /// # Panics
-    /// If there are not more than `field` fields.
+    /// If `field` is not less than the number of fields.
     pub fn bytes_mut(&mut self, field: usize) -> &mut [u8] {
         let range = self.rows.range(field, self.row);
         &mut self.rows.arrays[field].bytes_mut()[range]
     }
 
-    /// The row-major elements of a field, to be overwritten.
+    /// The row-major elements of a field, for writing.
     ///
     /// # Errors
     /// If `T` is not its element type.
     ///
     /// # Panics
-    /// If there are not more than `field` fields.
+    /// If `field` is not less than the number of fields.
     pub fn values_mut<T: Element + AnyBitPattern>(&mut self, field: usize) -> Result<&mut [T]> {
         expect_dtype::<T>(&self.rows.arrays[field])?;
         Ok(bytemuck::try_cast_slice_mut(self.bytes_mut(field))
@@ -247,10 +244,11 @@ impl SampleMut<'_> {
     /// Copies the row-major elements of a field.
     ///
     /// # Errors
-    /// If `T` is not its element type, or there are fewer or more values than it has elements.
+    /// If `T` is not its element type, or if the number of values differs from its number of
+    /// elements.
     ///
     /// # Panics
-    /// If there are not more than `field` fields.
+    /// If `field` is not less than the number of fields.
     pub fn write<T: Element>(&mut self, field: usize, values: &[T]) -> Result<()> {
         expect_dtype::<T>(&self.rows.arrays[field])?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
@@ -278,10 +276,10 @@ fn expect_dtype<T: Element>(array: &HostArray) -> Result<()> {
     ))
 }
 
-/// What can be made of any dataset.
+/// Adapters for any dataset.
 pub trait DatasetExt: Dataset + Sized {
-    /// Each sample made into one of other fields by `f`, which runs whenever a sample is read, in
-    /// the thread that reads.
+    /// Maps each sample to one with other fields by `f`, which runs at each read in the thread that
+    /// reads.
     ///
     /// ```
     /// use halite_core::{DType, HostArray, TensorType};
@@ -312,7 +310,7 @@ pub trait DatasetExt: Dataset + Sized {
         }
     }
 
-    /// Only these samples, in this order.
+    /// Restricts the dataset to these samples, in this order.
     ///
     /// # Errors
     /// If an index is not below [`len`](Dataset::len).
@@ -330,7 +328,7 @@ pub trait DatasetExt: Dataset + Sized {
         })
     }
 
-    /// Two disjoint parts, drawn by `seed`: `first` samples, and the rest.
+    /// Splits the dataset at random, by `seed`, into `first` samples and the rest.
     ///
     /// # Errors
     /// If there are fewer than `first` samples.
@@ -339,7 +337,7 @@ pub trait DatasetExt: Dataset + Sized {
         if first > len {
             return Err(Error::invalid(
                 "split",
-                format!("{first} samples asked for the first part of a dataset of {len}"),
+                format!("{first} samples requested for the first part of a dataset of {len}"),
             ));
         }
         let order = crate::Permutation::new(len, seed, 0);
@@ -360,7 +358,7 @@ pub struct Map<D, F> {
     inner: D,
     fields: Vec<Field>,
     f: F,
-    /// One sample's room for each thread that reads at the same time, so that no read allocates.
+    /// Buffers of one sample, one for each concurrent reader, so that no read allocates.
     scratch: Mutex<Vec<Rows>>,
 }
 
@@ -390,7 +388,7 @@ where
         Ok(())
     }
 
-    /// That of the inner dataset: the function is not part of it.
+    /// Digest of the inner dataset: the function is not part of it.
     fn digest(&self) -> Option<String> {
         self.inner.digest()
     }

@@ -439,7 +439,7 @@ fn normalized(name: &str) -> String {
 /// The version of halite, and a digest of a program without its source locations.
 fn digest_of_program(code: &[u8]) -> String {
     let digest = Sha256::digest(without_locations(&String::from_utf8_lossy(code)));
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = halite_core::hex(&digest);
     format!("{} sha256 {digest}", env!("CARGO_PKG_VERSION"))
 }
 

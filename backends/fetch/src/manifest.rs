@@ -1,5 +1,4 @@
-//! The commit marker: what was installed, so that a later run can tell quickly that it is still
-//! there.
+//! The commit marker: a list of the installed files, for quick checks by later runs.
 
 use std::{
     fs::{self, File},
@@ -8,6 +7,7 @@ use std::{
     time::UNIX_EPOCH,
 };
 
+use halite_core::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -22,7 +22,7 @@ const FORMAT: u32 = 1;
 pub(crate) struct Manifest {
     format: u32,
     pub(crate) package: String,
-    /// Of all parts, with a space between.
+    /// Digests of the archives of all parts, separated by spaces.
     archive_sha256: String,
     pub(crate) files: Vec<Entry>,
 }
@@ -32,8 +32,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) sha256: String,
-    /// Time of the last change, in nanoseconds since 1970. While it and the size stay, the digest
-    /// is taken as known.
+    /// Modification time, in nanoseconds since 1970. The digest is trusted while it and the size are
+    /// unchanged.
     pub(crate) modified: u64,
 }
 
@@ -79,7 +79,7 @@ impl Manifest {
         file.sync_all()
     }
 
-    /// Whether the marker speaks of just these files with these digests.
+    /// Returns whether the marker lists exactly these files with these digests.
     pub(crate) fn agrees_with(&self, package: &Package) -> bool {
         self.format == FORMAT
             && self.files.len() == package.installed_files().count()
@@ -95,7 +95,7 @@ impl Manifest {
     }
 }
 
-/// Time of the last change in nanoseconds since 1970; 0 for a time before that.
+/// Modification time in nanoseconds since 1970; 0 for an earlier time.
 pub(crate) fn modified(metadata: &fs::Metadata) -> io::Result<u64> {
     let since = metadata
         .modified()?
@@ -124,8 +124,4 @@ pub fn sha256_of_file(path: impl AsRef<Path>) -> io::Result<(String, u64)> {
             Err(error) => return Err(error),
         }
     }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,10 +1,11 @@
-//! What a package is, as data.
+//! Descriptions of packages.
 
 use std::{collections::HashSet, fmt};
 
+use halite_core::hex;
 use sha2::{Digest, Sha256};
 
-use crate::manifest::{MARKER, hex};
+use crate::manifest::MARKER;
 
 /// The program that downloads a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,26 +55,26 @@ impl fmt::Display for Client {
     }
 }
 
-/// One pinned package of a registry, and the files that are wanted of it.
+/// A pinned package of a registry, and the required files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Package {
-    /// Who downloads it.
+    /// The client that downloads it.
     pub client: Client,
     /// The name in the registry.
     pub name: &'static str,
-    /// The exact version. `apt-get` takes the distribution's version, whatever is named here.
+    /// The exact version. `apt-get` ignores it and takes the version of the distribution.
     pub version: &'static str,
-    /// Size of the archive in bytes: exact where `archive_sha256` is given, else only a hint for
-    /// the progress bar.
+    /// Size of the archive in bytes: exact if `archive_sha256` is given, else a hint for the progress
+    /// bar.
     pub archive_size: u64,
-    /// SHA-256 of the archive in lower-case hex. `None` where every distribution builds its own
-    /// archive around the same files (apt, which verifies them against its signed lists); the
-    /// digests of the files decide then.
+    /// SHA-256 of the archive in lower-case hex. `None` if every distribution builds its own archive
+    /// of the same files (apt, which verifies them against its signed lists); then only the digests
+    /// of the files are verified.
     pub archive_sha256: Option<&'static str>,
-    /// The files to take out of the archive. Everything else in it is ignored.
+    /// The files to unpack. Others are ignored.
     pub files: &'static [FileSpec],
-    /// Packages whose files stand in the same directory, for a library that looks for others beside
-    /// itself. All are installed, or none; parts of parts are ignored.
+    /// Packages to install into the same directory, for a library that loads others from there. All
+    /// are installed, or none; parts of parts are ignored.
     pub parts: &'static [Package],
 }
 
@@ -88,24 +89,24 @@ pub struct FileSpec {
     pub size: u64,
     /// SHA-256 of the file after the transform, in lower-case hex.
     pub sha256: &'static str,
-    /// What is done to the bytes on the way out of the archive.
+    /// Conversion while unpacking.
     pub transform: Transform,
 }
 
-/// What is done to a file on the way out of its archive.
+/// Conversion of a file while unpacking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Transform {
-    /// Taken as it is.
+    /// None.
     None,
-    /// Taken as it is; it may be run as a program.
+    /// None; the file is executable.
     Executable,
-    /// Decompressed with gzip.
+    /// Decompression with gzip.
     Gunzip,
 }
 
 impl FileSpec {
-    /// Whether it holds terms, for people: a package works without it.
+    /// Returns whether it is a licence text, which a package works without.
     pub(crate) fn is_notice(&self) -> bool {
         let name = self
             .name
@@ -136,12 +137,12 @@ impl Package {
         self.archives().map(|part| part.archive_size).sum()
     }
 
-    /// Most bytes of an archive without a digest.
+    /// Largest size of an archive without a digest, in bytes.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.archive_size.saturating_mul(4).saturating_add(1 << 20)
     }
 
-    /// Most bytes that an archive may have once it is decompressed.
+    /// Largest size of a decompressed archive, in bytes.
     pub(crate) fn most_bytes_unpacked(&self) -> u64 {
         self.archive_size
             .saturating_mul(16)
@@ -159,7 +160,7 @@ impl Package {
     }
 
     /// The directory name in the cache. It ends in a digest of the whole entry, so that a changed
-    /// table entry never meets the files of an older one.
+    /// table entry never uses the files of an older one.
     pub(crate) fn key(&self) -> String {
         let mut entry = Sha256::new();
         for part in self.archives() {
@@ -203,8 +204,7 @@ impl Package {
 
     /// # Panics
     ///
-    /// When the table entry itself is wrong: that is a mistake in the program, not in what was
-    /// downloaded.
+    /// If the table entry is invalid, which is an error of the program, not of the download.
     pub(crate) fn assert_well_formed(&self) {
         let is_digest = |text: &str| {
             text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))

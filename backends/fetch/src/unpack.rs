@@ -1,4 +1,4 @@
-//! Taking the wanted files out of a verified archive, each with its digest checked on the way.
+//! Unpacking of the required files of a verified archive, with verification of their digests.
 
 use std::{
     fs::{self, File},
@@ -7,17 +7,17 @@ use std::{
 };
 
 use flate2::read::{GzDecoder, MultiGzDecoder};
+use halite_core::hex;
 use sha2::{Digest, Sha256};
 
 use crate::{
     client::{Work, file_name},
     error::{Error, Result},
-    manifest::hex,
     package::{Client, FileSpec, Transform},
     progress::{Progress, Step},
 };
 
-/// Unpacks every wanted file of `archive` into `directory` (synced to disk), or fails.
+/// Unpacks every required file of `archive` into `directory`, synced to disk.
 pub(crate) fn unpack(
     work: &Work<'_>,
     archive: &Path,
@@ -98,7 +98,7 @@ impl Unpacker<'_> {
     fn file(&mut self, file: &FileSpec, content: impl Read) -> Result<()> {
         match file.transform {
             Transform::None | Transform::Executable => self.copy(file, content),
-            // Many tools write gzip files of several members; all of them are the file.
+            // Many tools write gzip files of several members, which together are the file.
             Transform::Gunzip => self.copy(file, MultiGzDecoder::new(content)),
         }
     }
@@ -124,7 +124,7 @@ impl Unpacker<'_> {
             hasher.update(&piece[..count]);
             size += count as u64;
             if size > file.size {
-                // Not read to the end: a small archive can unpack to any size.
+                // Not read to the end, as a small archive can unpack to any size.
                 let found = format!("more than {} bytes", file.size);
                 return Err(self.wrong(file, hex(&hasher.finalize()), found));
             }
@@ -193,7 +193,7 @@ impl Unpacker<'_> {
     }
 }
 
-/// Lets everyone who may read the file run it, where the system has such a permission.
+/// Makes the file executable for everyone who may read it, on systems with such permissions.
 fn make_executable(file: &File) -> io::Result<()> {
     #[cfg(unix)]
     {

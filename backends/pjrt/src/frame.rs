@@ -43,8 +43,8 @@ pub(crate) fn wrap(identity: &str, payload: &[u8]) -> Vec<u8> {
     seal(bytes)
 }
 
-/// Appends the digest of everything before it.
-pub(crate) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+/// Appends the SHA-256 of `bytes` to them.
+pub fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     let digest = Sha256::digest(&bytes);
     bytes.extend_from_slice(&digest);
     bytes
@@ -145,10 +145,7 @@ impl Build {
             size.saturating_sub(ENDS).max(ends.len() as u64),
         ))?;
         file.take(ENDS).read_to_end(&mut ends)?;
-        let digest: String = Sha256::digest(&ends)[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = halite_core::hex(&Sha256::digest(&ends)[..16]);
         Ok(Build(format!("{size} bytes {digest}")))
     }
 }

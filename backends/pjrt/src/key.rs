@@ -197,7 +197,7 @@ fn named_files(flag: &str, value: &str) -> Option<Vec<String>> {
             continue;
         }
         let digest = Sha256::digest(read_regular(Path::new(path))?);
-        digests.push(digest.iter().map(|byte| format!("{byte:02x}")).collect());
+        digests.push(halite_core::hex(&digest));
     }
     Some(digests)
 }

@@ -98,6 +98,8 @@ pub use collectives::{CollectiveKind, CollectiveUse, Collectives};
 pub use device::{DeviceDescription, PjrtDevice};
 pub use event::PjrtEvent;
 pub use executable::PjrtExecutable;
+#[doc(hidden)]
+pub use frame::seal;
 pub use plugin::{Extension, LoadOptions, OLDEST_MINOR, Plugin, StableHloVersions};
 pub use profiler::{Profiler, Profiling};
 pub use program::{CompiledProgram, ShardingBytes};

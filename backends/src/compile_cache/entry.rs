@@ -16,6 +16,7 @@ use std::{io::Read, path::Path, time::Duration};
 
 use halite_core::{Compiled, ProgramKey};
 use halite_fetch::open_regular;
+use halite_pjrt::seal;
 use sha2::{Digest, Sha256};
 
 const MAGIC: &[u8; 8] = b"HALITEPC";
@@ -142,13 +143,6 @@ impl<'a> Entry<'a> {
         bytes.extend_from_slice(self.payload);
         seal(bytes)
     }
-}
-
-/// Appends the digest of everything before it.
-pub(super) fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
-    let digest = Sha256::digest(&bytes);
-    bytes.extend_from_slice(&digest);
-    bytes
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], String> {

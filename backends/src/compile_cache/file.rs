@@ -9,6 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use halite_core::hex;
 use halite_fetch::{file_size_limit, open_regular, sha256_of_file, writable_by_others};
 use sha2::{Digest, Sha256};
 
@@ -164,10 +165,7 @@ pub(super) fn digest_of(library: &Path, directory: &Path, writes: bool) -> io::R
     let library = fs::canonicalize(library)?;
     let metadata = fs::metadata(&library)?;
     let identity = owner::identity(&library, &metadata)?;
-    let name = Sha256::digest(library.as_os_str().as_encoded_bytes())[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
+    let name = hex(&Sha256::digest(library.as_os_str().as_encoded_bytes())[..16]);
     let path = directory.join(name + DIGEST);
     let cached = read_trusted(&path, 4096, writes)
         .ok()

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use halite_core::{Compiled, ProgramKey};
+use halite_pjrt::seal;
 
 use super::{
-    entry::{Entry, Header, seal},
+    entry::{Entry, Header},
     options,
 };
 

@@ -6,14 +6,14 @@ use std::{
     path::Path,
 };
 
-use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType};
+use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, TensorType, hex};
 use safetensors::{
     Dtype,
     tensor::{Metadata, TensorInfo},
 };
 use sha2::{Digest, Sha256};
 
-use super::manifest::{ArrayEntry, FileEntry, corrupt, hex};
+use super::manifest::{ArrayEntry, FileEntry, corrupt};
 use crate::files;
 
 /// Largest header that the format allows, in bytes.

@@ -2,12 +2,12 @@
 
 use std::{fs, path::Path};
 
-use halite_core::{DType, HostArray, TensorType};
+use halite_core::{DType, HostArray, TensorType, hex};
 use sha2::{Digest, Sha256};
 
 use super::{
     RunPosition, arrays,
-    manifest::{ArrayEntry, BestBy, Contents, FileEntry, Manifest, hex},
+    manifest::{ArrayEntry, BestBy, Contents, FileEntry, Manifest},
 };
 
 const FILE: &str = "arrays.safetensors";

@@ -1,8 +1,8 @@
 //! The manifest of a checkpoint and the marker that commits it. Everything read is validated.
 
-use std::{collections::HashSet, fmt::Write as _, path::Path};
+use std::{collections::HashSet, path::Path};
 
-use halite_core::{DType, Error, ErrorKind, Result, TensorType};
+use halite_core::{DType, Error, ErrorKind, Result, TensorType, hex};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -300,15 +300,6 @@ pub(super) fn commit_marker(manifest: &[u8]) -> Vec<u8> {
         hex(&Sha256::digest(manifest))
     )
     .into_bytes()
-}
-
-pub(super) fn hex(digest: &[u8]) -> String {
-    digest
-        .iter()
-        .fold(String::with_capacity(digest.len() * 2), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("writing to a `String` does not fail");
-            text
-        })
 }
 
 pub(super) fn corrupt(message: impl Into<String>) -> Error {

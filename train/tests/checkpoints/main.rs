@@ -249,12 +249,7 @@ fn forge(folder: &Path, change: impl FnOnce(&mut serde_json::Value, &mut Vec<u8>
     let mut manifest: serde_json::Value =
         serde_json::from_slice(&fs::read(&manifest_path).unwrap()).unwrap();
     let mut arrays = fs::read(&arrays_path).unwrap();
-    let hex = |bytes: &[u8]| {
-        Sha256::digest(bytes)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    };
+    let hex = |bytes: &[u8]| halite_core::hex(&Sha256::digest(bytes));
     change(&mut manifest, &mut arrays);
     manifest["files"][0]["bytes"] = arrays.len().into();
     manifest["files"][0]["sha256"] = hex(&arrays).into();

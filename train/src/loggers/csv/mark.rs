@@ -60,12 +60,7 @@ impl RowDigest {
     }
 
     fn sha256(&self) -> String {
-        self.hasher
-            .clone()
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        halite_core::hex(&self.hasher.clone().finalize())
     }
 }
 
