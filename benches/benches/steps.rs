@@ -1,7 +1,7 @@
-//! What a step costs: launching, tracing and printing, uploading, and whole training steps.
+//! Cost of launching, tracing and printing, uploading, and of whole training steps.
 //!
-//! `cargo bench -p halite-benches`. On a backend that does nothing (`null`) what is left is our own
-//! overhead.
+//! `cargo bench -p halite-benches`. On the backend `Null` the measured time is the
+//! overhead of halite.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use halite::{
 use halite_benches::{Bare, Forward, WideCnn, data, labels};
 use halite_core::Null;
 
-/// Steps queued before one is waited for, as a training loop does.
+/// Steps queued before a wait, as in a training loop.
 const QUEUED: usize = 32;
 
 fn tiny(client: &Client) -> Bare<Mlp<()>, Sgd> {
@@ -59,7 +59,7 @@ fn sharded(client: &Client, strategy: &str, axes: &str) -> Bare<Cnn<()>, Adam> {
     .expect("uploads")
 }
 
-/// Time of one of `QUEUED` steps.
+/// Mean time of `QUEUED` steps.
 fn steps<M: Forward, O: Optimizer + Clone>(
     criterion: &mut Criterion,
     name: &str,

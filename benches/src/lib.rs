@@ -1,7 +1,5 @@
-//! The work that benchmarks measure: small models trained by a bare loop over one compiled step,
-//! without a trainer.
-//!
-//! The same work is written for other frameworks in `peers/`.
+//! Workloads of the benchmarks: small models trained by a loop over one compiled step, without a
+//! trainer. `peers/` has the same workloads for other frameworks.
 #![forbid(unsafe_code)]
 
 use std::{collections::HashMap, sync::Arc};
@@ -18,9 +16,9 @@ use halite::{
     tree::{Empty, Family, Leaf},
 };
 
-/// A family of models that give logits.
+/// A family of models that return logits.
 pub trait Forward: Family {
-    /// `x` to logits `[.., classes]`.
+    /// Returns logits `[.., classes]`.
     fn logits<'t>(model: &Self::Of<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t>;
 }
 
@@ -31,7 +29,7 @@ impl Forward for Mlp<()> {
 }
 
 impl Forward for Transformer<()> {
-    /// `x`: token ids `[batch, time]`, to logits `[batch, time, vocabulary]`.
+    /// `x`: token ids `[batch, time]`; returns logits `[batch, time, vocabulary]`.
     fn logits<'t>(model: &Transformer<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
         model.forward(x)
     }
@@ -48,7 +46,7 @@ pub struct WideCnn<L> {
 }
 
 impl WideCnn<Param> {
-    /// For ten classes.
+    /// Creates a model of ten classes.
     #[allow(
         clippy::new_without_default,
         reason = "a model has no default but the one architecture"
@@ -83,8 +81,8 @@ impl Forward for WideCnn<()> {
     }
 }
 
-/// One block of GPT-2's form, and a head: layer norm, causal attention, layer norm, two dense
-/// layers with GELU between.
+/// A GPT-2 block and a head: layer norm, causal attention, layer norm, two dense layers with GELU
+/// between.
 #[derive(Tree, Clone, Debug)]
 pub struct GptBlock<L> {
     attention_norm: LayerNorm<L>,
@@ -99,7 +97,7 @@ pub struct GptBlock<L> {
 }
 
 impl GptBlock<Param> {
-    /// Of this width and number of heads, to so many classes.
+    /// Creates a block of this width, number of heads and number of classes.
     pub fn new(width: usize, heads: usize, classes: usize) -> Self {
         GptBlock {
             attention_norm: LayerNorm::new(width),
@@ -115,7 +113,7 @@ impl GptBlock<Param> {
 }
 
 impl Forward for GptBlock<()> {
-    /// `x: [batch, time, width]` to logits `[batch * time, classes]`.
+    /// `x: [batch, time, width]`; returns logits `[batch * time, classes]`.
     fn logits<'t>(model: &GptBlock<Tensor<'t>>, x: Tensor<'t>) -> Tensor<'t> {
         let [batch, time, width] = x.dims()[..] else {
             panic!("x is [batch, time, width]")
@@ -150,11 +148,10 @@ impl Forward for GptBlock<()> {
 
 type Batch = (Leaf<()>, Leaf<()>);
 
-/// One step of training as a compiled function: from a state and a batch to the next state and the
-/// loss.
+/// A training step as a compiled function from a state and a batch to the next state and the loss.
 pub type Step<M, O> = Jit<State<M, <O as Optimizer>::Slot, ()>, Batch, Leaf<()>>;
 
-/// A model being trained on one batch, again and again.
+/// A model that is trained repeatedly on one batch.
 pub struct Bare<M: Forward, O: Optimizer> {
     /// The compiled step.
     pub step: Step<M, O>,
@@ -167,11 +164,11 @@ impl<M: Forward, O: Optimizer + Clone> Bare<M, O>
 where
     M::Of<Param>: Send + Sync + Clone,
 {
-    /// Puts first weights, `x` and the labels `y` on the first device. Nothing is compiled for the
-    /// step yet.
+    /// Initializes the parameters and uploads `x` and the labels `y` to the first device. The step is
+    /// not compiled yet.
     ///
     /// # Errors
-    /// If the device refuses.
+    /// On errors of the device.
     pub fn new(
         client: &Client,
         model: M::Of<Param>,
@@ -191,10 +188,10 @@ where
         )
     }
 
-    /// As [`new`](Self::new), laid out over a mesh.
+    /// As [`new`](Self::new), sharded over a mesh.
     ///
     /// # Errors
-    /// If the model, or the batch, does not divide; if a device refuses.
+    /// If the model or the batch cannot be split evenly; on errors of a device.
     pub fn over(
         mesh: &Arc<Mesh>,
         strategy: &Strategy,
@@ -267,7 +264,7 @@ where
         })
     }
 
-    /// Tracing and printing the step, without compiling it: the length of its program in bytes.
+    /// Traces and prints the step without compiling it; returns the length of its program in bytes.
     ///
     /// # Errors
     /// If the model has mistakes.
@@ -281,13 +278,13 @@ where
         Ok(self.step.lower(&specs, &batch)?.program.code.len())
     }
 
-    /// The same in another precision; before the first step. Parameters stay in `f32`.
+    /// Sets the precision, before the first step. Parameters stay in `f32`.
     pub fn precision(mut self, policy: DTypePolicy) -> Self {
         self.step = self.step.precision(policy);
         self
     }
 
-    /// How many numbers the model has.
+    /// Number of parameters of the model.
     pub fn parameters(&self) -> usize {
         let state = self
             .state
@@ -317,10 +314,10 @@ where
         Ok(())
     }
 
-    /// Waits for all that is queued, and reads the last loss.
+    /// Waits for all queued steps, and reads the last loss.
     ///
     /// # Errors
-    /// If a step failed on the device, or there was none.
+    /// If a step failed on the device, or no step was queued.
     pub fn loss(&self) -> Result<f32> {
         if let Some(state) = &self.state {
             state.leaves().into_iter().try_for_each(Array::wait)?;
@@ -341,7 +338,7 @@ impl<M: Forward, O: Optimizer> std::fmt::Debug for Bare<M, O> {
     }
 }
 
-/// Numbers that look like standardised data, the same every time: `dims`, f32, in (-1.7, 1.7).
+/// Deterministic pseudo-random data: `dims`, f32, in (-1.7, 1.7).
 pub fn data(dims: &[usize]) -> HostArray {
     let count: usize = dims.iter().product();
     let mut state = 0x9e37_79b9_7f4a_7c15u64;

@@ -1,4 +1,4 @@
-//! Batches: equally many rows every time, with a weight that says which rows count.
+//! Batches of a constant number of rows, with weights that exclude padding rows.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::{Field, Rows};
 /// `weight: f32[batch]`.
 #[derive(Tree, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Labeled<L> {
-    /// What the model is given.
+    /// The input of the model.
     pub input: L,
-    /// What it is to answer.
+    /// The expected output.
     pub target: L,
-    /// 1 for a row that counts, 0 for one that only fills the last batch.
+    /// 1 for a sample, 0 for a padding row of the last batch.
     pub weight: L,
 }
 
 impl Labeled<()> {
-    /// The batch's structure, for [`HostBatch::into_tree`] and [`DeviceBatch::into_tree`].
+    /// The structure of the batch, for [`HostBatch::into_tree`] and [`DeviceBatch::into_tree`].
     pub const TEMPLATE: Self = Self {
         input: (),
         target: (),
@@ -30,12 +30,12 @@ impl Labeled<()> {
     };
 }
 
-/// Where a batch stands in a run: what a checkpoint keeps to resume.
+/// Position of a batch in a run, which a checkpoint saves to resume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The epoch, from 0.
     pub epoch: u64,
-    /// The batch in it, from 0.
+    /// The batch in the epoch, from 0.
     pub batch: usize,
 }
 
@@ -44,9 +44,9 @@ pub struct Position {
 pub struct HostBatch {
     /// The fields in the dataset's order, `[batch, ..]` each, and last the weights, `f32[batch]`.
     pub arrays: Vec<Arc<HostArray>>,
-    /// How many rows count: the sum of the weights.
+    /// Number of rows that are not padding: the sum of the weights.
     pub count: usize,
-    /// Which batch it is.
+    /// Position of the batch.
     pub position: Position,
 }
 
@@ -55,15 +55,15 @@ pub struct HostBatch {
 pub struct DeviceBatch {
     /// The fields in the dataset's order, `[batch, ..]` each, and last the weights, `f32[batch]`.
     pub arrays: Vec<Array>,
-    /// How many rows count: the sum of the weights.
+    /// Number of rows that are not padding: the sum of the weights.
     pub count: usize,
-    /// Which batch it is.
+    /// Position of the batch.
     pub position: Position,
 }
 
 impl HostBatch {
-    /// The arrays as the leaves of `template`: the fields in order, then the weights, which are
-    /// left out where the template has no leaf for them.
+    /// Returns the arrays as the leaves of `template`: the fields in order, then the weights, which
+    /// are omitted if the template has no leaf for them.
     ///
     /// # Errors
     /// If the template has another number of leaves.
@@ -82,8 +82,8 @@ impl DeviceBatch {
     }
 }
 
-/// What a loader gives (the fields in order, then the weights) as the leaves of `template`; the
-/// weights are left out where the template has no leaf for them.
+/// Returns the arrays of a loader (the fields in order, then the weights) as the leaves of
+/// `template`; the weights are omitted if the template has no leaf for them.
 ///
 /// # Errors
 /// If the template has another number of leaves.
@@ -94,8 +94,10 @@ pub fn batch_tree<A, T: Tree>(mut arrays: Vec<A>, template: &T) -> Result<tree::
     }
     template.try_rebuild(arrays).map_err(|_| {
         let paths = template.paths().join(", ");
-        let message =
-            format!("the task's batch has {wanted} leaves ({paths}), the loader gives {} fields and weights", given - 1);
+        let message = format!(
+            "the task's batch has {wanted} leaves ({paths}), the loader has {} fields and weights",
+            given - 1
+        );
         Error::invalid("batch", message)
     })
 }

@@ -1,8 +1,8 @@
 //! Entry points into this crate's parsers for fuzzing. Not part of the public API, and without
 //! stability.
 //!
-//! Each function takes any bytes, returns whether they were accepted, and panics where a property
-//! does not hold.
+//! Each function takes any bytes, returns whether they were accepted, and panics if a property does
+//! not hold.
 
 use std::io::Write as _;
 
@@ -18,7 +18,7 @@ pub fn idx(data: &[u8]) -> bool {
     let Ok(array) = idx::parse(data) else {
         return false;
     };
-    assert!(idx_file(&array) == data, "an idx file has one form");
+    assert!(idx_file(&array) == data, "an idx file has one encoding");
     true
 }
 
@@ -27,7 +27,7 @@ pub fn idx_gzip(data: &[u8]) -> bool {
     let compressed = gzip(data);
     assert!(
         idx::parse_gzip(&compressed) == idx::parse(data).ok(),
-        "compression changes nothing"
+        "compression preserves the content"
     );
     idx::parse_gzip(data).is_some()
 }
@@ -69,7 +69,7 @@ pub fn tokenizer(data: &[u8]) -> bool {
     let again = Tokenizer::from_json(&printed)
         .expect("what is printed is parsed")
         .expect("it has a table");
-    assert_eq!(again.to_json(), printed, "a tokenizer has one form");
+    assert_eq!(again.to_json(), printed, "a tokenizer has one encoding");
     if let Tokenizer::Characters(_) = &tokenizer {
         let tokens: Vec<u16> = (0..tokenizer.vocabulary())
             .map(|token| token as u16)
@@ -77,7 +77,7 @@ pub fn tokenizer(data: &[u8]) -> bool {
         assert_eq!(
             again.encode(&tokenizer.decode(&tokens)).ok(),
             Some(tokens),
-            "each character has its token"
+            "each character has one token"
         );
     }
     true
@@ -109,9 +109,9 @@ pub fn byte_pairs(data: &[u8]) -> bool {
         tokens
             .iter()
             .all(|token| usize::from(*token) < pairs.vocabulary()),
-        "tokens are of the vocabulary"
+        "tokens are in the vocabulary"
     );
-    assert_eq!(pairs.decode(&tokens), text, "text comes back");
+    assert_eq!(pairs.decode(&tokens), text, "decoding restores the text");
     true
 }
 
@@ -133,7 +133,7 @@ fn idx_file(array: &HostArray) -> Vec<u8> {
         DType::S32 => 0x0c,
         DType::F32 => 0x0d,
         DType::F64 => 0x0e,
-        other => panic!("idx has no elements of type {other}"),
+        other => panic!("idx has no element type {other}"),
     };
     let dims = array.ty().dims();
     let mut file = vec![

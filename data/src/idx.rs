@@ -1,8 +1,7 @@
 //! The idx format of MNIST: two zero bytes, element type, rank, big-endian dimensions, big-endian
 //! elements.
 //!
-//! A file may be compressed with gzip. What the header says is checked before memory is taken for
-//! it.
+//! A file may be compressed with gzip. The header is checked before memory is allocated for it.
 
 use std::{
     fs::File,
@@ -16,8 +15,8 @@ use halite_core::{AlignedBytes, DType, Error, ErrorKind, HostArray, Result, Tens
 /// Reads an idx file, compressed or not.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] if it cannot be read; [`ErrorKind::Corrupt`] if it is no idx file, or is
-/// shorter or longer than its header says.
+/// [`ErrorKind::Io`] if it cannot be read; [`ErrorKind::Corrupt`] if it is not an idx file, or its
+/// length differs from that in its header.
 pub fn read(path: impl AsRef<Path>) -> Result<HostArray> {
     read_path(path.as_ref())
 }
@@ -49,10 +48,10 @@ fn read_path(path: &Path) -> Result<HostArray> {
     })
 }
 
-/// Reads an idx file from memory, not compressed.
+/// Reads an uncompressed idx file from memory.
 ///
 /// # Errors
-/// [`ErrorKind::Corrupt`] if it is no idx file, or is shorter or longer than its header says.
+/// [`ErrorKind::Corrupt`] if it is not an idx file, or its length differs from that in its header.
 pub fn parse(bytes: &[u8]) -> Result<HostArray> {
     parse_from(bytes, Some(bytes.len() as u64)).map_err(|error| match error {
         Refused::Corrupt(reason) => Error::new(ErrorKind::Corrupt, "read idx", reason),
@@ -73,27 +72,27 @@ enum Refused {
 impl From<io::Error> for Refused {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            // What a decompressor says of bad input.
+            // The error of the decompressor for invalid input.
             io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
             | io::ErrorKind::UnexpectedEof => {
-                Self::Corrupt(format!("the file is damaged or cut short: {error}"))
+                Self::Corrupt(format!("the file is damaged or truncated: {error}"))
             }
             _ => Self::Io(error),
         }
     }
 }
 
-/// `size` is that of the whole input in bytes, where it is known beforehand.
+/// Reads an array. `size` is that of the whole input in bytes, if it is known.
 fn parse_from(mut reader: impl Read, size: Option<u64>) -> Result<HostArray, Refused> {
     let ty = header(&mut reader)?;
     let header_size = 4 + 4 * ty.rank();
-    let needed = ty
-        .checked_bytes()
-        .map_err(|error| Refused::Corrupt(format!("its header says {ty}: {}", error.message())))?;
+    let needed = ty.checked_bytes().map_err(|error| {
+        Refused::Corrupt(format!("its header declares {ty}: {}", error.message()))
+    })?;
     let wrong_size = |found: &str| {
         Refused::Corrupt(format!(
-            "its header says {ty}, which makes {} bytes; it has {found}",
+            "its header declares {ty}, which needs {} bytes; it has {found}",
             needed as u128 + header_size as u128
         ))
     };
@@ -107,7 +106,7 @@ fn parse_from(mut reader: impl Read, size: Option<u64>) -> Result<HostArray, Ref
             bytes
         }
         None => {
-            // A few compressed bytes can claim any size: memory grows with what really comes.
+            // A few compressed bytes can claim any size, so memory grows with the actual content.
             let mut bytes = Vec::new();
             reader.take(needed as u64 + 1).read_to_end(&mut bytes)?;
             if bytes.len() != needed {
@@ -137,13 +136,13 @@ fn header(reader: &mut impl Read) -> Result<TensorType, Refused> {
         0x0e => DType::F64,
         other => {
             return Err(Refused::Corrupt(format!(
-                "it is no idx file: {other:#04x} is no element type ({magic:02x?})"
+                "it is not an idx file: unknown element type {other:#04x} ({magic:02x?})"
             )));
         }
     };
     if magic[..2] != [0, 0] || magic[3] == 0 {
         return Err(Refused::Corrupt(format!(
-            "it is no idx file: it starts with {magic:02x?}, want 00 00, type, rank"
+            "it is not an idx file: it starts with {magic:02x?}, expected 00 00, type, rank"
         )));
     }
     let mut dims = Vec::with_capacity(magic[3].into());
@@ -174,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// Two zeros, type, rank, dimensions, then so many bytes 0, 1, 2, ..
+    /// Two zeros, type, rank, dimensions, then `bytes` bytes 0, 1, 2, ..
     fn file(dtype: u8, dims: &[u32], data: usize) -> Vec<u8> {
         let mut bytes = vec![0, 0, dtype, dims.len() as u8];
         dims.iter().for_each(|dim| bytes.extend(dim.to_be_bytes()));
@@ -219,15 +218,15 @@ mod tests {
             (&[], "ends within its header"),
             (&[0, 0, 8], "ends within its header"),
             (&file(8, &[5, 5], 0)[..9], "ends within its header"),
-            (&file(8, &[4], 3), "u8[4], which makes 12 bytes; it has 11"),
-            (&file(8, &[4], 5), "u8[4], which makes 12 bytes; it has 13"),
+            (&file(8, &[4], 3), "u8[4], which needs 12 bytes; it has 11"),
+            (&file(8, &[4], 5), "u8[4], which needs 12 bytes; it has 13"),
             (&file(8, &[max, max, max, max], 10), "address space"),
             (&file(8, &[max, 1 << 30], 10), "it has 22"),
             (&file(0xe, &[max, 1 << 27], 10), "it has 22"),
-            (&file(7, &[4], 4), "0x07 is no element type"),
+            (&file(7, &[4], 4), "unknown element type 0x07"),
             (&[1, 0, 8, 1, 0, 0, 0, 0], "starts with [01, 00, 08, 01]"),
-            (&[0, 0, 8, 0], "want 00 00, type, rank"),
-            (b"<!DOCTYPE html>", "no idx file"),
+            (&[0, 0, 8, 0], "expected 00 00, type, rank"),
+            (b"<!DOCTYPE html>", "not an idx file"),
         ];
         for (bytes, words) in cases {
             let error = parse(bytes).unwrap_err();
@@ -235,7 +234,7 @@ mod tests {
                 error.kind() == ErrorKind::Corrupt && error.to_string().contains(words),
                 "{words}: {error}"
             );
-            // The same through gzip, where the size is not known beforehand.
+            // The same through gzip, where the size is unknown.
             let zipped = tempfile(&gzip(bytes));
             let error = read(zipped.path()).unwrap_err();
             assert!(error.kind() == ErrorKind::Corrupt, "{words}: {error}");
@@ -254,7 +253,7 @@ mod tests {
             let error = read(file.path()).unwrap_err();
             let text = error.to_string();
             assert!(
-                text.contains("cut short") || text.contains("ends within its header"),
+                text.contains("truncated") || text.contains("ends within its header"),
                 "{cut}: {text}"
             );
             assert_eq!(error.kind(), ErrorKind::Corrupt);

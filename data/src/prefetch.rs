@@ -1,4 +1,4 @@
-//! Batches moved to the devices ahead of time.
+//! Upload of batches to the devices ahead of time.
 
 use std::{
     fmt,
@@ -23,11 +23,10 @@ use crate::{
     threads::{PATIENCE, Worker},
 };
 
-/// Uploads batches in a thread of its own, so that the next ones are on the devices when a step
-/// ends.
+/// Uploads batches in its own thread, so that the next ones are on the devices when a step ends.
 ///
-/// Dropping it stops the thread and the loader's workers, and waits for them, at most three
-/// seconds: one that hangs in a read or an upload is left running, with a warning.
+/// Dropping it stops the thread and the loader's workers and waits for them for at most three
+/// seconds: a thread that hangs in a read or an upload is abandoned, with a warning.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,21 +55,21 @@ pub struct Prefetch {
     stop: Arc<AtomicBool>,
     schedule: Schedule,
     waited: Duration,
-    /// The part of it that was for the next batch.
+    /// The part of `waited` for the next batch.
     waited_for_next: Duration,
-    /// Whether the first batch is still to come.
+    /// Whether the first batch has not come yet.
     first: bool,
     /// Where waits are recorded, if the client is measured.
     telemetry: Option<(Arc<Metrics>, Arc<InputSource>)>,
 }
 
 impl Prefetch {
-    /// Begins to upload `batches`, at most `depth` (1 or more) ahead of the consumer. `shardings`
-    /// has one for each array of a batch (the fields, then the weights), or one for all.
+    /// Starts to upload `batches`, at most `depth` (1 or more) ahead of the consumer. `shardings` has
+    /// one for each array of a batch (the fields, then the weights), or one for all.
     ///
     /// # Errors
-    /// If there are more or fewer shardings, or one does not divide its array; and if no thread can
-    /// be had.
+    /// If the number of shardings is wrong, a sharding does not divide its array, or no thread can be
+    /// created.
     pub fn new(
         batches: Batches,
         client: &Client,
@@ -103,7 +102,7 @@ impl Prefetch {
         let work = move || {
             for batch in batches {
                 let uploaded = batch.and_then(|batch| upload(&client, batch, &shardings));
-                // The consumer is gone.
+                // The consumer has ended.
                 if sender.send(uploaded).is_err() {
                     return;
                 }
@@ -113,7 +112,7 @@ impl Prefetch {
             Error::new(
                 ErrorKind::Unavailable,
                 "prefetch",
-                format!("no thread: {error}"),
+                format!("cannot create a thread: {error}"),
             )
         })?;
         Ok(Self {
@@ -128,13 +127,13 @@ impl Prefetch {
         })
     }
 
-    /// The batch that comes next: what a checkpoint keeps. Batches that are only uploaded ahead do
-    /// not count.
+    /// Position of the next batch, for a checkpoint. Batches that are only uploaded ahead do not
+    /// count.
     pub fn next_position(&self) -> Position {
         self.schedule.next_position()
     }
 
-    /// How long the consumer has waited for batches so far: time in which nothing could be trained.
+    /// Total time that the consumer has waited for batches.
     pub fn waited(&self) -> Duration {
         self.waited
     }
@@ -158,8 +157,8 @@ fn upload(client: &Client, batch: HostBatch, shardings: &[Arc<Sharding>]) -> Res
 }
 
 impl Prefetch {
-    /// The next batch, if it is there within `limit`; `Ready(None)` after the last. Between two
-    /// calls the consumer can look at whether it is still wanted.
+    /// The next batch, if it is ready within `limit`; `Ready(None)` after the last. Between two calls
+    /// the consumer can check whether it should stop.
     pub fn poll_next(&mut self, limit: Duration) -> Poll<Option<Result<DeviceBatch>>> {
         let mut schedule = self.schedule.clone();
         let Some(position) = schedule.next() else {
@@ -223,7 +222,7 @@ impl Drop for Prefetch {
         self.stop.store(true, Relaxed);
         self.batches = None;
         if let Some(thread) = self.thread.take() {
-            // It waits for the loader's workers itself.
+            // The thread waits for the loader's workers itself.
             thread.join_by(Instant::now() + 3 * PATIENCE);
         }
     }

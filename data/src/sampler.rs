@@ -4,7 +4,7 @@
 //! before it, so a run resumes in the middle of an epoch of any size at once, and the order depends
 //! on nothing but its arguments: not on workers, not on the number of devices or processes.
 //!
-//! How: a balanced Feistel network is a bijection of the numbers of an even number of bits,
+//! Method: a balanced Feistel network is a bijection of the numbers of an even number of bits,
 //! whatever its round function (Luby and Rackoff 1988). Where the network leaves `0..len`, it is
 //! applied again until it comes back ("cycle walking", Black and Rogaway 2002, "Ciphers with
 //! arbitrary finite domains"), which keeps it a bijection of `0..len`. There are fewer than
@@ -19,13 +19,13 @@ pub struct Permutation {
     keys: [u64; ROUNDS],
 }
 
-/// Four make a permutation that looks random from outside; more, because the halves of small
-/// domains are a few bits.
+/// Number of rounds. Four make a pseudo-random permutation; there are more because the halves of
+/// small domains have only a few bits.
 const ROUNDS: usize = 8;
 
 impl Permutation {
-    /// The order of epoch `epoch` under `seed`. Part of what a checkpoint means: it never changes
-    /// between versions.
+    /// The order of epoch `epoch` under `seed`. Checkpoints depend on it, so it never changes between
+    /// versions.
     pub fn new(len: usize, seed: u64, epoch: u64) -> Self {
         let len = len as u64;
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
@@ -40,7 +40,7 @@ impl Permutation {
         }
     }
 
-    /// Which sample is at `position`.
+    /// Index of the sample at `position`.
     ///
     /// # Panics
     /// If `position` is not below `len`.

@@ -1,4 +1,4 @@
-//! Text: books to learn from, tokens, and windows of them.
+//! Text: books, tokenizers, and windows of tokens.
 
 use std::{fs, io, path::Path};
 
@@ -16,8 +16,8 @@ pub use self::{
     windows::TokenWindows,
 };
 
-/// Text of a file, whatever its bytes: UTF-8 if they are that, else Latin-1, in which every byte is
-/// a character. Line ends become `\n`. A file that is not UTF-8 is warned of.
+/// Reads a text file as UTF-8, or else, with a warning, as Latin-1, in which every byte is a
+/// character. Line ends become `\n`.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] if the file cannot be read.
@@ -27,7 +27,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<String> {
     if let Err(error) = std::str::from_utf8(&bytes) {
         let at = error.valid_up_to();
         halite_core::warning!(
-            "{} is not UTF-8, at byte {at}: it is read as Latin-1, a character for each byte",
+            "{} is not UTF-8 at byte {at}; it is read as Latin-1, one character per byte",
             path.display()
         );
     }

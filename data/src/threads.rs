@@ -1,4 +1,4 @@
-//! Threads that are waited for when their work is no longer wanted, but not for ever.
+//! Threads with a deadline for their end.
 
 use std::{
     convert::Infallible,
@@ -9,10 +9,10 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 
-/// How long a thread may take to end after it was asked to.
+/// Longest wait for the end of a thread.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A thread, and when it ended.
+/// A thread whose end can be awaited with a deadline.
 pub(crate) struct Worker {
     name: String,
     thread: JoinHandle<()>,
@@ -21,10 +21,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Runs `work` on a thread of this name.
+    /// Starts `work` on a thread of this name.
     ///
     /// # Errors
-    /// If the system has no thread left.
+    /// If the system cannot create a thread.
     pub(crate) fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let (alive, ended) = bounded(0);
         let work = move || {
@@ -40,14 +40,14 @@ impl Worker {
         })
     }
 
-    /// Waits for its end until `deadline`. A thread that is late, in a read that hangs say, is left
-    /// to itself, with a warning: it ends when its read does.
+    /// Waits for its end until `deadline`. A later thread, for instance one in a read that hangs, is
+    /// abandoned with a warning, and ends after its read.
     pub(crate) fn join_by(self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.ended.recv_timeout(left) {
             Err(RecvTimeoutError::Timeout) => {
                 halite_core::warning!(
-                    "the thread `{}` still reads data that is no longer wanted; it is left running",
+                    "the thread `{}` still reads data after it was stopped; it is abandoned",
                     self.name
                 );
             }

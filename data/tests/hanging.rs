@@ -1,27 +1,19 @@
-//! A dataset whose reads hang, and consumers that no longer want it.
+//! A dataset whose reads hang, and consumers that give up on it.
 
-use std::{
-    sync::{
-        Arc, Condvar, Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    task::Poll,
-    thread,
-    time::Duration,
-};
+#[path = "../../tests/src/hanging.rs"]
+mod hanging;
+
+use std::{sync::Arc, task::Poll, time::Duration};
 
 use halite_core::{Client, HostArray, Null, Result, Sharding};
 use halite_data::{Dataset, Field, InMemory, Loader, LoaderOptions, Prefetch, SampleMut};
+use hanging::{Gate, OpenAtEnd, in_time};
 
-const GENEROUS: Duration = Duration::from_secs(60);
-
-/// Reads hang from the third batch of four on, until `open`.
+/// Reads hang from the third batch of four on, until the gate opens.
 #[derive(Clone)]
 struct Hanging {
     inner: Arc<InMemory>,
-    open: Arc<(Mutex<bool>, Condvar)>,
-    hangs: Arc<AtomicBool>,
+    gate: Gate,
 }
 
 impl Hanging {
@@ -31,8 +23,7 @@ impl Hanging {
         let inner = Arc::new(InMemory::new([("value", values)]).unwrap());
         Hanging {
             inner,
-            open: Arc::default(),
-            hangs: Arc::default(),
+            gate: Gate::default(),
         }
     }
 }
@@ -48,19 +39,10 @@ impl Dataset for Hanging {
 
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()> {
         if index >= 8 {
-            self.hangs.store(true, Ordering::SeqCst);
-            let open = self.open.0.lock().unwrap();
-            drop(self.open.1.wait_while(open, |open| !*open).unwrap());
+            self.gate.pass();
         }
         self.inner.read(index, into)
     }
-}
-
-/// Runs `work` on a thread of its own; panics if that takes too long.
-fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || send.send(work()));
-    receive.recv_timeout(GENEROUS).expect("it hangs")
 }
 
 fn loader(dataset: &Hanging, workers: usize) -> Loader {
@@ -77,23 +59,22 @@ fn loader(dataset: &Hanging, workers: usize) -> Loader {
 #[test]
 fn dropping_batches_leaves_a_reader_that_hangs() {
     let dataset = Hanging::new();
+    let _open = OpenAtEnd(dataset.gate.clone());
     let loader = loader(&dataset, 2);
     in_time(move || {
         let mut batches = loader.epoch(0);
         assert!(batches.next().unwrap().is_ok() && batches.next().unwrap().is_ok());
-        while !dataset.hangs.load(Ordering::SeqCst) {
-            thread::yield_now();
-        }
+        dataset.gate.reached();
         drop(batches);
-        *dataset.open.0.lock().unwrap() = true;
-        dataset.open.1.notify_all();
+        dataset.gate.open();
     });
 }
 
 #[test]
-fn consumer_of_hanging_data_gets_its_turn() {
+fn poll_of_hanging_data_returns_pending() {
     for workers in [0, 2] {
         let dataset = Hanging::new();
+        let _open = OpenAtEnd(dataset.gate.clone());
         let loader = loader(&dataset, workers);
         in_time(move || {
             let client = Client::new(Null::new(1));
@@ -107,9 +88,8 @@ fn consumer_of_hanging_data_gets_its_turn() {
                 Poll::Pending
             ));
             assert_eq!(data.next_position().batch, 2);
-            // The batch that was late comes when the reader goes on.
-            *dataset.open.0.lock().unwrap() = true;
-            dataset.open.1.notify_all();
+            // The late batch comes when the reader continues.
+            dataset.gate.open();
             assert_eq!(data.by_ref().map(Result::unwrap).count(), 8);
             assert!(matches!(data.poll_next(Duration::ZERO), Poll::Ready(None)));
         });
@@ -120,17 +100,15 @@ fn consumer_of_hanging_data_gets_its_turn() {
 fn dropping_a_prefetch_leaves_a_reader_that_hangs() {
     for workers in [0, 2] {
         let dataset = Hanging::new();
+        let _open = OpenAtEnd(dataset.gate.clone());
         let loader = loader(&dataset, workers);
         in_time(move || {
             let client = Client::new(Null::new(1));
             let device = Sharding::single(client.local_devices()[0]);
             let data = Prefetch::new(loader.epoch(0), &client, vec![device], 2).unwrap();
-            while !dataset.hangs.load(Ordering::SeqCst) {
-                thread::yield_now();
-            }
+            dataset.gate.reached();
             drop(data);
-            *dataset.open.0.lock().unwrap() = true;
-            dataset.open.1.notify_all();
+            dataset.gate.open();
         });
     }
 }

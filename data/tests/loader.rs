@@ -120,7 +120,7 @@ fn batches_do_not_depend_on_the_number_of_workers() {
 }
 
 #[test]
-fn a_run_resumed_anywhere_sees_the_rest_of_the_same_epoch() {
+fn resumed_epoch_has_the_same_remaining_batches() {
     let loader = loader(100, LoaderOptions::shuffled(8, 1));
     let whole = all(loader.epoch(2));
     for start in 0..=whole.len() {
@@ -147,7 +147,7 @@ fn a_run_resumed_anywhere_sees_the_rest_of_the_same_epoch() {
 }
 
 #[test]
-fn every_sample_comes_once_in_a_padded_epoch_and_the_weights_say_which_count() {
+fn padded_epoch_has_each_sample_once_at_weight_one() {
     for len in [1, 7, 16, 17, 100] {
         let options = LoaderOptions {
             last: LastBatch::Pad,
@@ -173,7 +173,7 @@ fn every_sample_comes_once_in_a_padded_epoch_and_the_weights_say_which_count() {
 }
 
 #[test]
-fn a_batch_that_is_not_full_is_dropped_on_demand() {
+fn incomplete_batch_can_be_dropped() {
     let options = LoaderOptions {
         last: LastBatch::Drop,
         ..LoaderOptions::new(16)
@@ -190,7 +190,7 @@ fn a_batch_that_is_not_full_is_dropped_on_demand() {
 }
 
 #[test]
-fn the_parts_of_several_processes_make_up_the_same_batches() {
+fn parts_of_processes_make_up_the_same_batches() {
     let options = LoaderOptions {
         last: LastBatch::Pad,
         ..LoaderOptions::shuffled(12, 4)
@@ -230,7 +230,7 @@ fn the_parts_of_several_processes_make_up_the_same_batches() {
 }
 
 #[test]
-fn an_endless_run_is_the_epochs_one_after_the_other() {
+fn endless_run_concatenates_the_epochs() {
     let loader = loader(40, LoaderOptions::shuffled(8, 6));
     let start = Position { epoch: 1, batch: 3 };
     let run: Vec<_> = loader
@@ -253,7 +253,7 @@ fn an_endless_run_is_the_epochs_one_after_the_other() {
 }
 
 #[test]
-fn a_sample_that_cannot_be_read_is_an_error_in_its_place_and_the_run_goes_on() {
+fn unreadable_sample_is_an_error_in_its_place() {
     let broken = |index| {
         if index == 21 {
             Err(Error::new(ErrorKind::Corrupt, "jpeg", "no end marker"))
@@ -285,7 +285,7 @@ fn a_sample_that_cannot_be_read_is_an_error_in_its_place_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_panic_in_a_dataset_is_an_error_and_nobody_hangs() {
+fn panic_in_a_dataset_is_an_error() {
     let panics = |index: usize| {
         if index >= 16 {
             panic!("index {index} is cursed")
@@ -314,7 +314,7 @@ fn a_panic_in_a_dataset_is_an_error_and_nobody_hangs() {
 }
 
 #[test]
-fn dropping_the_batches_stops_the_workers_at_once_and_leaves_no_thread() {
+fn dropping_batches_ends_all_workers() {
     let slow = |_| {
         thread::sleep(Duration::from_millis(20));
         Ok(())
@@ -386,7 +386,7 @@ fn waiting_for_batches_is_measured() {
 }
 
 #[test]
-fn no_more_batches_are_read_ahead_than_asked_for() {
+fn batches_read_ahead_are_limited() {
     let read = Arc::new(Mutex::new(0));
     let count = read.clone();
     let counting = move |_| {
@@ -422,7 +422,7 @@ fn wait_until_read(read: &Mutex<usize>, samples: usize) {
 }
 
 #[test]
-fn options_that_cannot_work_are_refused_with_the_values() {
+fn invalid_options_are_rejected_with_their_values() {
     let refused = |len, options| {
         Loader::new(squares(len, |_| Ok(())), options)
             .unwrap_err()
@@ -430,12 +430,15 @@ fn options_that_cannot_work_are_refused_with_the_values() {
     };
     assert!(refused(0, LoaderOptions::new(8)).contains("no samples"));
     assert!(refused(9, LoaderOptions::new(0)).contains("batch size of 0"));
-    assert!(refused(9, LoaderOptions::shuffled(10, 0)).contains("9 samples fills no batch of 10"));
+    assert!(
+        refused(9, LoaderOptions::shuffled(10, 0))
+            .contains("9 samples does not fill a batch of 10")
+    );
     let shard = |index, of| LoaderOptions {
         shard: Shard { index, of },
         ..LoaderOptions::new(8)
     };
-    assert!(refused(9, shard(0, 3)).contains("8 does not divide into 3"));
+    assert!(refused(9, shard(0, 3)).contains("8 cannot be split into 3"));
     assert!(refused(9, shard(2, 2)).contains("part 2 of 2"));
     assert!(refused(9, LoaderOptions::new(usize::MAX / 2)).contains("address space"));
 }
@@ -466,7 +469,7 @@ fn subsets_and_splits_are_disjoint_and_complete() {
 }
 
 #[test]
-fn arrays_of_different_length_are_no_dataset() {
+fn arrays_of_different_lengths_are_rejected() {
     let of = |len| HostArray::zeros(TensorType::new(DType::U8, [len, 2]));
     let error = InMemory::new([("image", of(5)), ("label", of(4))])
         .unwrap_err()
@@ -523,7 +526,7 @@ fn batches_are_not_reported_as_frequent_uploads() {
 }
 
 #[test]
-fn prefetched_batches_lie_on_the_sharding_in_order_and_fit_the_tasks_tree() {
+fn prefetched_batches_have_sharding_order_structure() {
     let client = Client::new(Null::new(4));
     let mesh = Arc::new(Mesh::new([("data", 4)], client.local_devices()).unwrap());
     let rows = Sharding::new(&mesh, PartitionSpec::first("data")).unwrap();
@@ -571,7 +574,7 @@ fn prefetched_batches_lie_on_the_sharding_in_order_and_fit_the_tasks_tree() {
 }
 
 #[test]
-fn a_batch_that_does_not_fit_the_tasks_tree_is_refused_with_its_leaves() {
+fn batch_of_another_structure_is_rejected() {
     let batch = || {
         loader(8, LoaderOptions::new(8))
             .epoch(0)

@@ -8,7 +8,7 @@ use halite_data::{Dataset, Digits, Rows};
 use halite_fetch::{Cache, Quiet};
 
 #[test]
-fn mnist_is_installed_and_its_first_sample_is_a_five() {
+fn first_sample_of_mnist_is_a_five() {
     let cache = Cache::open(None).unwrap();
     let train = Digits::Mnist.train(&cache, &mut Quiet).unwrap();
     let test = Digits::Mnist.test(&cache, &mut Quiet).unwrap();
@@ -35,7 +35,7 @@ fn mnist_is_installed_and_its_first_sample_is_a_five() {
 }
 
 #[test]
-fn fashion_mnist_is_installed_and_has_6000_of_each_class() {
+fn fashion_mnist_has_6000_of_each_class() {
     if Command::new("apt-get").arg("--version").output().is_err() {
         println!("skipped: there is no apt-get here");
         return;
@@ -52,11 +52,11 @@ fn fashion_mnist_is_installed_and_has_6000_of_each_class() {
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_those_there_are() {
+fn unknown_name_is_rejected_with_the_known_ones() {
     assert_eq!("fashion".parse::<Digits>().unwrap(), Digits::Fashion);
     let error = "cifar".parse::<Digits>().unwrap_err().to_string();
     assert!(
-        error.contains("`cifar`") && error.contains("mnist and fashion"),
+        error.contains("`cifar`") && error.contains("expected mnist or fashion"),
         "{error}"
     );
 }

@@ -19,7 +19,7 @@ fn assert_bijection(len: usize, seed: u64, epoch: u64) {
 }
 
 #[test]
-fn every_sample_comes_once_for_all_small_sizes_and_many_larger_ones() {
+fn every_sample_comes_once_for_many_sizes() {
     (1..=300).for_each(|len| assert_bijection(len, 7, 1));
     for len in [
         1021, 1024, 1025, 4096, 4097, 10_007, 60_000, 65_535, 65_536, 65_537, 1_000_003,
@@ -73,7 +73,7 @@ fn assert_uniform(counts: &[u32], what: &str) {
 }
 
 #[test]
-fn each_sample_is_as_likely_at_each_position() {
+fn samples_are_uniform_over_positions() {
     for len in [2, 3, 5, 10, 17, 64] {
         let mut counts = vec![0; len * len];
         for epoch in 0..20_000 {
@@ -92,7 +92,7 @@ fn each_sample_is_as_likely_at_each_position() {
 }
 
 #[test]
-fn neighbours_in_the_order_are_not_neighbours_in_the_dataset() {
+fn neighbours_in_the_dataset_are_separated() {
     let order = order(60_000, 0, 0);
     // The step from one sample to the next, in 100 bins around the ring.
     let mut steps = vec![0; 100];
@@ -111,7 +111,7 @@ fn neighbours_in_the_order_are_not_neighbours_in_the_dataset() {
 }
 
 #[test]
-fn two_epochs_agree_no_more_than_by_chance() {
+fn epochs_agree_only_by_chance() {
     let mut agreements = 0;
     for epoch in 0..50 {
         let (one, other) = (order(2_000, 9, epoch), order(2_000, 9, epoch + 1));
@@ -125,7 +125,7 @@ fn two_epochs_agree_no_more_than_by_chance() {
 }
 
 #[test]
-fn the_order_is_the_one_that_old_checkpoints_mean() {
+fn order_is_that_of_old_checkpoints() {
     assert_eq!(order(10, 0, 0), GOLDEN_10);
     let order = Permutation::new(60_000, 42, 3);
     assert_eq!(

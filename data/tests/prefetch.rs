@@ -8,7 +8,7 @@ use halite_core::{HostArray, Mesh, PartitionSpec, Sharding};
 use halite_data::{InMemory, Labeled, LastBatch, Loader, LoaderOptions, Prefetch};
 
 #[test]
-fn what_is_on_the_devices_is_what_the_loader_made() {
+fn batches_on_devices_equal_those_of_the_loader() {
     let images: Vec<u8> = (0..1000u32 * 49).map(|i| ((i * i) >> 3) as u8).collect();
     let labels: Vec<i32> = (0..1000).collect();
     let images = HostArray::from_slice(&images, [1000, 7, 7]).unwrap();

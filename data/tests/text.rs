@@ -4,7 +4,7 @@ use halite_data::text::{BytePairs, Tokenizer, books};
 use halite_fetch::{Cache, Quiet};
 
 #[test]
-fn the_books_are_installed_and_every_byte_of_them_is_read() {
+fn all_books_are_read_completely() {
     let books = books(&Cache::open(None).unwrap(), &mut Quiet).unwrap();
     assert_eq!(books.len(), 18);
     let names: Vec<&str> = books.iter().map(|book| book.name.as_str()).collect();

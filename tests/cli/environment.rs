@@ -14,18 +14,11 @@ use halite::{
 };
 
 use crate::support::{
-    cache, checkpoints, fails, halite, halite_alone, name, newest_step, report, run, succeeds,
+    assert_says, cache, checkpoints, fails, halite, halite_alone, name, newest_step, report, run,
+    succeeds,
 };
 
 const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1";
-
-/// That `error` has all `parts`, none of which may be missing.
-#[track_caller]
-fn assert_says(error: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(error.contains(part), "`{part}` is not in: {error}");
-    }
-}
 
 #[test]
 fn accelerators_that_are_not_to_be_had_are_refused_with_those_that_are() {

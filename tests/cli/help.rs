@@ -113,7 +113,7 @@ fn words_it_does_not_know_are_answered_with_those_it_knows() {
         ("train mnist --model rnn", vec!["'rnn'", "cnn, mlp"]),
         (
             "train mnist --data letters",
-            vec!["there is no dataset `letters`", "mnist and fashion"],
+            vec!["unknown dataset `letters`", "expected mnist or fashion"],
         ),
         (
             "train mnist --batch-size many",

@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{Ended, arrays, checkpoints, fails, halite, report, run, succeeds};
+use crate::support::{
+    Ended, arrays, assert_says, checkpoints, fails, halite, report, run, succeeds,
+};
 
 const SONG: &str = "row, row, row your boat\ngently down\n";
 
@@ -26,13 +28,6 @@ fn mnist(out: &Path, more: &str) -> Command {
     let mut command = halite(&format!("{MNIST} {more} --out"));
     command.arg(out);
     command
-}
-
-#[track_caller]
-fn assert_says(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "`{part}` is not in: {text}");
-    }
 }
 
 /// A finished run of one epoch on [`SONG`], and its tokenizer.

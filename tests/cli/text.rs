@@ -73,11 +73,11 @@ fn what_cannot_work_is_told_before_anything_is_trained() {
     for (arguments, part) in [
         (
             "--prompt Zebra",
-            "--prompt \"Zebra\": 'Z' is none of the 16 characters",
+            "--prompt \"Zebra\": 'Z' is not among the 16 characters",
         ),
         (
             "--context 9000",
-            "to train on: 5130 tokens fill no window of 9000 and the one after: take a context of at most 5129",
+            "to train on: 5130 tokens do not fill a window of 9000 + 1; use a context of at most 5129",
         ),
         ("--dropout 1 --prompt row", "dropout 1 is not in 0 to 1"),
         ("--validation 0 --prompt row", "a part of 0 for validation"),
@@ -147,7 +147,7 @@ fn without_a_prompt_a_text_of_other_letters_is_gone_on_with_from_its_beginning()
     assert!(
         ended
             .stderr
-            .contains("latin.txt is not UTF-8, at byte 1: it is read as Latin-1"),
+            .contains("latin.txt is not UTF-8 at byte 1; it is read as Latin-1"),
         "{ended:?}"
     );
 }

@@ -1,6 +1,6 @@
-//! Damaged files of runs and of the cache: an error, a recovery, or the same bits as without the
-//! damage. By hand, with any number of cases:
-//! `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
+//! Damaged files of runs and of the cache lead to an error, a recovery, or the same bits as without
+//! the damage. With any number of cases: `cargo run -p halite-tests --bin corrupt -- --cases 5000
+//! --seed 1`.
 #![cfg(unix)]
 
 use std::{path::PathBuf, time::Duration};
@@ -25,7 +25,7 @@ fn damaged_files_never_give_another_result() {
         "{}\n{summary}",
         summary.failures.join("\n")
     );
-    // Else the damage was not where the command looks.
+    // Else the damage is not in files that the command reads.
     assert!(
         summary.outcomes().iter().all(|count| *count > 10),
         "{summary}"

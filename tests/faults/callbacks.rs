@@ -21,7 +21,7 @@ fn call_that_calls_back_then_fails_is_an_error() {
 #[test]
 fn refused_callback_is_an_error() {
     let plugin = Faulty::new("refuses-callbacks");
-    // Copies to the host are asked whether they are done.
+    // The completion of copies to the host is polled.
     plugin.devices().succeeds();
     plugin.train().fails_with(&["refused on purpose"]);
     plugin

@@ -1,28 +1,22 @@
 //! The commands on faulty plugins.
 
 use std::{
-    io::Read,
-    os::unix::process::ExitStatusExt,
-    path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
 };
 
+use halite_tests::process::{self, Running};
 use tempfile::TempDir;
 
 use crate::library::faulty;
 
-/// No command takes longer, not even on a busy machine; one that does hangs.
+/// A limit that no command reaches unless it hangs, not even on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(150);
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) status: ExitStatus,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
+pub(crate) struct Ended(process::Ended);
 
 /// One faulty plugin, and the commands to run on it.
 pub(crate) struct Faulty {
@@ -38,9 +32,9 @@ impl Faulty {
     pub(crate) fn new(fault: &str) -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let plugin = faulty(directory.path(), fault);
-        // What must not expire is generous.
+        // Deadlines that must not expire are generous.
         let deadline = match fault {
-            // Opening it must be done in time.
+            // The plugin must open within this.
             "destroy:sleep" | "compile:sleep" | "execute:sleep" => "12",
             "never-ready" => "3",
             _ if fault.ends_with(":sleep") => "3",
@@ -92,18 +86,12 @@ impl Faulty {
     }
 
     fn halite(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_halite"));
-        let ours = std::env::vars_os().map(|(name, _)| name).filter(|name| {
-            let name = name.to_string_lossy();
-            name.starts_with("HALITE_") && name != "HALITE_CACHE_DIR"
-        });
-        for name in ours {
-            command.env_remove(name);
+        let mut command = process::command(Path::new(env!("CARGO_BIN_EXE_halite")), "");
+        if let Some(cache) = std::env::var_os("HALITE_CACHE_DIR") {
+            command.env("HALITE_CACHE_DIR", cache);
         }
         command
-            .env_remove("RUST_BACKTRACE")
-            .env("HALITE_COMPILE_CACHE", "off");
-        command
+            .env("HALITE_COMPILE_CACHE", "off")
             .env("HALITE_PLUGIN_DEADLINE", self.deadline)
             .env("HALITE_COMPILE_DEADLINE", self.compile_deadline);
         command
@@ -111,96 +99,50 @@ impl Faulty {
 }
 
 fn run(command: &mut Command) -> Ended {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stdout = text_of(child.stdout.take().expect("stdout is piped"));
-    let stderr = text_of(child.stderr.take().expect("stderr is piped"));
-    let status = end(&mut child);
-    let text = |reader: JoinHandle<String>| reader.join().expect("reading a pipe does not panic");
-    let ended = Ended {
-        status,
-        stdout: text(stdout),
-        stderr: text(stderr),
-    };
+    let ended = Running::start(command).unwrap().end(DEADLINE);
     println!(
         "{command:?}\n{}\n{}{}",
         ended.status, ended.stdout, ended.stderr
     );
-    ended
-}
-
-/// The child's status, which is that of a SIGKILL if it hangs.
-fn end(child: &mut Child) -> ExitStatus {
-    let begun = Instant::now();
-    while begun.elapsed() < DEADLINE {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap()
-}
-
-fn text_of(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+    Ended(ended)
 }
 
 impl Ended {
-    /// It failed with exit code 1, and said these words.
+    /// Asserts exit code 1 and that each of `parts` was printed.
     #[track_caller]
-    pub(crate) fn fails_with(&self, words: &[&str]) -> &Self {
-        assert_eq!(
-            self.status.code(),
-            Some(1),
-            "{} {}",
-            self.status,
-            self.stderr
-        );
-        self.says(words)
+    pub(crate) fn fails_with(&self, parts: &[&str]) -> &Self {
+        assert_eq!(self.0.code(), Some(1), "{}", self.0.summary());
+        self.prints(parts)
     }
 
-    /// It said these words, and nothing that a terminal would act upon.
+    /// Asserts that each of `parts` was printed, and no control character for a terminal.
     #[track_caller]
-    pub(crate) fn says(&self, words: &[&str]) -> &Self {
-        let said = format!("{}{}", self.stdout, self.stderr);
-        for word in words {
-            assert!(said.contains(word), "`{word}` is not said: {said}");
+    pub(crate) fn prints(&self, parts: &[&str]) -> &Self {
+        let printed = format!("{}{}", self.0.stdout, self.0.stderr);
+        for part in parts {
+            assert!(printed.contains(part), "`{part}` is not in: {printed}");
         }
-        let acted_upon = said
+        let control = printed
             .chars()
             .find(|&c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'));
         assert_eq!(
-            acted_upon, None,
-            "a control character reaches the terminal: {said:?}"
+            control, None,
+            "a control character reaches the terminal: {printed:?}"
         );
         self
     }
 
+    /// Asserts exit code 0.
     #[track_caller]
     pub(crate) fn succeeds(&self) -> &Self {
-        assert!(self.status.success(), "{} {}", self.status, self.stderr);
-        self.says(&[])
+        assert!(self.0.succeeded(), "{}", self.0.summary());
+        self.prints(&[])
     }
 
-    /// A signal ended it: what the plugin did itself cannot be contained in process.
+    /// Asserts that a signal ended it: a process cannot contain what a plugin does in it.
     #[track_caller]
     pub(crate) fn dies_of(&self, signal: i32) -> &Self {
-        assert_eq!(
-            self.status.signal(),
-            Some(signal),
-            "{} {}",
-            self.status,
-            self.stderr
-        );
+        assert_eq!(self.0.signal(), Some(signal), "{}", self.0.summary());
         self
     }
 }
@@ -272,9 +214,9 @@ fn lying_counts_are_not_believed() {
 #[test]
 fn lying_program_size_is_not_believed() {
     let plugin = Faulty::new("large-program");
-    // What the optimized program is asked for can be had in other ways.
+    // Everything that the optimized program is read for has other sources.
     plugin.train().succeeds();
-    plugin.check("programs::").says(&[" passed, "]);
+    plugin.check("programs::").prints(&[" passed, "]);
 }
 
 #[test]
@@ -297,9 +239,9 @@ fn odd_error_texts_are_shown_as_text() {
         let ended = plugin.devices();
         ended.fails_with(&[&fault.replace(':', "-"), words]);
         assert!(
-            ended.stderr.len() < 1 << 16,
+            ended.0.stderr.len() < 1 << 16,
             "{} bytes are printed",
-            ended.stderr.len()
+            ended.0.stderr.len()
         );
         plugin.check("").fails_with(&[words]);
     }
@@ -445,7 +387,7 @@ fn hang_while_opening_costs_its_deadline() {
 #[test]
 fn client_that_is_never_destroyed_does_not_block() {
     let plugin = Faulty::new("destroy:sleep");
-    plugin.devices().succeeds().says(&["destroy-sleep.so"]);
+    plugin.devices().succeeds().prints(&["destroy-sleep.so"]);
     plugin.train().succeeds();
 }
 
@@ -498,7 +440,7 @@ fn exception_of_a_launch_names_the_plugin() {
     plugin
         .train()
         .dies_of(SIGABRT)
-        .says(&["execute-throw.so", "PJRT_LoadedExecutable_Execute threw"]);
+        .prints(&["execute-throw.so", "PJRT_LoadedExecutable_Execute threw"]);
     plugin
         .check("donation::state")
         .fails_with(&["PJRT_LoadedExecutable_Execute threw"]);

@@ -1,9 +1,9 @@
-//! Faulty plugins, as a user meets them: each fault under `halite plugins check`, `halite devices`
-//! and a tiny training. What is asserted is that every command ends in time with an error that
-//! names the plugin, and that nothing a plugin claims ends the process by a signal.
+//! Faulty plugins under `halite plugins check`, `halite devices` and a tiny training. Every command
+//! must end in time with an error that names the plugin, and no value that a plugin reports may
+//! crash the process.
 //!
-//! A plugin that calls `abort` or dereferences null in this process cannot be contained by it; the
-//! child processes of `halite plugins check` contain it.
+//! A process cannot contain a plugin that calls `abort` or dereferences null in it; the child
+//! processes of `halite plugins check` do.
 #![cfg(target_os = "linux")]
 
 mod callbacks;

@@ -2,7 +2,6 @@
 
 use std::{
     path::Path,
-    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -12,11 +11,12 @@ use halite::{
     backends::{Accelerator, OpenOptions, pjrt::Plugin},
     fetch::Quiet,
 };
+use halite_tests::hanging::in_time;
 
 use crate::library::faulty;
 
 const SHORT: Duration = Duration::from_millis(500);
-/// What does not end within this hangs.
+/// A limit that nothing reaches unless it hangs.
 const LONG: Duration = Duration::from_secs(120);
 
 fn open(plugin: &Path, deadline: Duration) -> Result<Client> {
@@ -33,7 +33,7 @@ fn cpu() -> Client {
     open(&crate::library::real(), LONG).unwrap()
 }
 
-fn works(client: &Client) {
+fn assert_works(client: &Client) {
     let host = HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap();
     let device = Sharding::single(client.local_devices()[0]);
     assert_eq!(
@@ -43,13 +43,6 @@ fn works(client: &Client) {
             .unwrap(),
         host
     );
-}
-
-/// What `work` gives, if it ends in time.
-fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || _ = send.send(work()));
-    receive.recv_timeout(LONG).expect("it comes to an end")
 }
 
 #[test]
@@ -66,7 +59,7 @@ fn client_that_is_never_made_blocks_no_other_plugin() {
                 .contains("create-sleep.so has been looking for its devices"),
             "{error}"
         );
-        // Not again: it is known to be stuck.
+        // It is known to be stuck, so the second error comes at once.
         let begun = Instant::now();
         let error = open(&hangs, LONG).unwrap_err();
         assert!(
@@ -76,8 +69,8 @@ fn client_that_is_never_made_blocks_no_other_plugin() {
             "{error}"
         );
         assert!(begun.elapsed() < LONG, "it was waited for again");
-        works(&cpu());
-        works(&first);
+        assert_works(&cpu());
+        assert_works(&first);
         drop(first);
     });
 }
@@ -88,11 +81,11 @@ fn client_that_is_never_destroyed_blocks_no_other_plugin() {
     let hangs = faulty(directory.path(), "destroy:sleep");
     in_time(move || {
         let first = cpu();
-        // Long enough to open; as long may destroying take.
+        // Enough to open; the same limit holds for destroying.
         let client = open(&hangs, Duration::from_secs(8)).unwrap();
-        works(&client);
+        assert_works(&client);
         let destroyed = thread::spawn(move || drop(client));
-        works(&cpu());
+        assert_works(&cpu());
         drop(first);
         destroyed.join().unwrap();
         let error = open(&hangs, LONG).unwrap_err();
@@ -121,7 +114,7 @@ fn constructor_that_hangs_blocks_no_other_plugin() {
             );
         }
         assert_eq!(Plugin::stuck_in_loader(), None);
-        works(&cpu());
+        assert_works(&cpu());
     });
 }
 
@@ -155,6 +148,6 @@ fn exceptions_while_compiling_leave_the_client_usable() {
                 "{error}"
             );
         }
-        works(&client);
+        assert_works(&client);
     });
 }

@@ -1,6 +1,6 @@
-//! Training runs that are killed, stopped and hung up at random moments come to the same bits as
-//! runs that are not. By hand, with any number of runs:
-//! `cargo run -p halite-tests --bin kill -- --runs 1000 --seed 1`.
+//! Training runs that are killed, stopped and hung up at random moments give the same bits as
+//! undisturbed ones. With any number of runs: `cargo run -p halite-tests --bin kill --
+//! --runs 1000 --seed 1`.
 #![cfg(unix)]
 
 use std::{path::PathBuf, time::Duration};
@@ -26,7 +26,7 @@ fn twenty_faults_lose_nothing() {
         "{}\n{summary}",
         summary.failures.join("\n")
     );
-    // A run that ends before its fault has none.
+    // A run that ends before its fault counts none.
     assert!(summary.faults() >= 20, "{summary}");
     assert!(summary.in_resume() > 0, "{summary}");
 }

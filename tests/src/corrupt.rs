@@ -1,8 +1,8 @@
-//! Damages files of runs and of the cache, and looks at what the command makes of it: an error, a
-//! recovery, or the same bits as without the damage. Never another result, a panic, a hang, or a
-//! loss of what was not damaged.
+//! Damages files of runs and of the cache, and judges what the command does then: an error, a
+//! recovery, or the same bits as without the damage are right; another result, a panic, a hang, or
+//! a loss of undamaged data are wrong.
 //!
-//! By hand: `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
+//! On the command line: `cargo run -p halite-tests --bin corrupt -- --cases 5000 --seed 1`.
 
 mod damage;
 
@@ -26,39 +26,39 @@ use crate::{
 };
 use damage::Damaged;
 
-/// What to do.
+/// Options of the harness.
 #[derive(Debug)]
 pub struct Options {
     /// The `halite` command.
     pub halite: PathBuf,
-    /// How many cases.
+    /// Number of cases.
     pub cases: u64,
-    /// The first case, so that one can be repeated.
+    /// Number of the first case, to repeat a single one.
     pub first: u64,
-    /// Each case is a function of this and its number.
+    /// Seed; each case is a function of the seed and its number.
     pub seed: u64,
-    /// The longest that a process may take.
+    /// Longest time that a process may take.
     pub deadline: Duration,
-    /// How many cases at once.
+    /// Number of parallel cases.
     pub jobs: usize,
-    /// Print each case.
+    /// Whether to print each case.
     pub verbose: bool,
 }
 
-/// Where the damage is, and what is run then.
+/// The damaged directory, and the command to run on it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Place {
-    /// A run that was stopped; it is resumed.
+    /// A stopped run, to be resumed.
     Stopped,
-    /// A run that came to its end; it is resumed.
+    /// A finished run, to be resumed.
     Finished,
-    /// A run that came to its end; another begins in its directory, without `--resume`.
+    /// A finished run; another one starts in its directory, without `--resume`.
     Overwritten,
-    /// The cache: plugins, compiled programs, locks; a text is trained on.
+    /// Plugins, compiled programs and locks in the cache; trains on a text.
     Cache,
-    /// The cache: images.
+    /// Images in the cache.
     Images,
-    /// Compiled programs and digests of a plugin that is named by its path.
+    /// Compiled programs and digests of a plugin given by its path.
     Digests,
 }
 
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// What the command made of the damage, where that is right.
+/// Right reactions of the command.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Right {
     SameBits,
@@ -83,17 +83,17 @@ enum Right {
     Error,
 }
 
-/// What came of it.
+/// Results of all cases.
 #[derive(Debug, Default)]
 pub struct Summary {
     seed: u64,
     counts: BTreeMap<Place, (BTreeMap<Right, u64>, u64)>,
-    /// What went wrong, each with all that is needed to see it again.
+    /// Failures, each with the seed and number that reproduce it.
     pub failures: Vec<String>,
 }
 
 impl Summary {
-    /// How many cases had each right outcome: the same bits, a recovery with a warning, an error.
+    /// Number of cases with each right reaction: same bits, recovery with a warning, error.
     pub fn outcomes(&self) -> [u64; 3] {
         [Right::SameBits, Right::Recovered, Right::Error].map(|right| {
             self.counts
@@ -132,11 +132,11 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Makes all cases.
+/// Runs the harness.
 ///
 /// # Errors
-/// If they cannot be made at all: no plugin, no place for files, or a run fails that nothing
-/// happens to.
+/// If there is no plugin or no temporary directory, or if an undamaged run fails or leaves no
+/// weights.
 pub fn run(options: &Options) -> Result<Summary, String> {
     let harness = Harness::new(options)?;
     let summary = Mutex::new(Summary {
@@ -177,7 +177,8 @@ pub fn run(options: &Options) -> Result<Summary, String> {
     Ok(summary.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-const TEXT: &str = "train text --model tiny --context 16 --steps 30 --batch-size 4 --epochs 2 --checkpoint-every 5 --sample 20";
+const TEXT: &str = "train text --model tiny --context 16 --steps 30 --batch-size 4 --epochs 2 \
+                    --checkpoint-every 5 --sample 20";
 const DIGITS: &str = "train mnist --model mlp --limit 64 --batch-size 32 --epochs 1";
 
 struct Harness<'a> {
@@ -212,16 +213,22 @@ impl<'a> Harness<'a> {
         ] {
             let ended = harness.ended(&mut harness.command(place, &cache, &base.join(name)))?;
             if !ended.succeeded() {
-                return Err(format!("{name}, undamaged: {}", ended.words()));
+                return Err(format!("{name}, undamaged: {}", ended.summary()));
             }
         }
         harness.text = Outcome::read(&base.join("finished"));
         harness.digits = Outcome::read(&base.join("digits"));
+        // Else a comparison with it would find nothing.
+        for (name, outcome) in [("finished", &harness.text), ("digits", &harness.digits)] {
+            if outcome.weights.is_none() {
+                return Err(format!("{name}, undamaged: no weights"));
+            }
+        }
         if Outcome::read(&base.join("by-path")).weights != harness.text.weights {
             return Err("a plugin named by its path gives other weights".to_owned());
         }
         harness.stop(&cache, &base.join("stopped"))?;
-        // Installers take these; here for them to be damaged.
+        // Installers create these locks; here they exist only to be damaged.
         let locks = cache.join(".locks");
         let packages: Vec<String> = runs::files(&cache)
             .into_iter()
@@ -234,21 +241,21 @@ impl<'a> Harness<'a> {
                 .try_for_each(|name| fs::write(locks.join(name), ""))
         });
         planted.map_err(|error| format!("{}: {error}", locks.display()))?;
-        // Runs of other cases write to `cache` while a case copies its own.
+        // Cases copy this one: runs of other cases write to `cache` meanwhile.
         let whole = base.join("cache-unused");
         process::link_tree(&cache, &whole)
             .map_err(|error| format!("{}: {error}", whole.display()))?;
         Ok(harness)
     }
 
-    /// A run that was stopped between two checkpoints, and not resumed.
+    /// Leaves a run that was stopped between two checkpoints.
     fn stop(&self, cache: &Path, out: &Path) -> Result<(), String> {
         for _ in 0..20 {
             let _ = fs::remove_dir_all(out);
             let mut running = Running::start(&mut self.command(Place::Stopped, cache, out))
                 .map_err(|error| error.to_string())?;
             if running.wait_until(self.options.deadline, || runs::newest_step(out) >= 30) {
-                // Frozen first, so that it is seen to as soon as the step is done.
+                // Frozen first, so that the signal is handled as soon as the step is done.
                 running.signal("STOP");
                 running.signal("TERM");
                 running.signal("CONT");
@@ -287,8 +294,7 @@ impl<'a> Harness<'a> {
             .args(["--quiet", "--out"])
             .arg(out)
             .env("HALITE_CACHE_DIR", cache);
-        // No package can be installed again: without the network, damage is an error or is repaired
-        // from what is here.
+        // No package can be installed again, so damage is an error or is repaired from local data.
         command.env("PATH", "/nonexistent");
         command
     }
@@ -312,12 +318,12 @@ impl<'a> Harness<'a> {
         let directory = self.directory.path().join(format!("case-{index}"));
         let (mut story, judged) = match self.judged(place, &directory, &mut random) {
             Ok(done) => done,
-            Err(error) => ("not made".to_owned(), Err(error)),
+            Err(error) => ("not run".to_owned(), Err(error)),
         };
         if story.is_empty() {
             story.push_str("nothing");
         }
-        // What cannot be removed goes with the harness's directory.
+        // On an error it is removed with the directory of the harness.
         let _ = fs::remove_dir_all(&directory);
         (place, story, judged)
     }
@@ -384,10 +390,10 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// Contents of the files of a run that were not damaged and must not be lost: weights and rows.
+/// Undamaged contents of a run that must not be lost: weights and rows.
 struct Contents {
     files: BTreeSet<(String, Vec<u8>)>,
-    /// Rows of `metrics.csv` without their times.
+    /// Rows of `metrics.csv` without the column of seconds.
     rows: Vec<String>,
     /// The step of the newest checkpoint.
     newest: u64,
@@ -413,7 +419,7 @@ impl Contents {
         }
     }
 
-    /// Files whose content is nowhere any more.
+    /// Returns the files whose content is in no file any more.
     fn lost(&self, out: &Path) -> Vec<&str> {
         let now: BTreeSet<Vec<u8>> = Contents::everywhere(out);
         self.files
@@ -423,8 +429,8 @@ impl Contents {
             .collect()
     }
 
-    /// Those of `lost` that are not tables, and tables with a row that is in no table any more: a
-    /// run that goes on writes rows again, with other times.
+    /// Keeps of `lost` the tables that have a row which no table has any more, and all other files:
+    /// a run that continues writes its rows again, with other times.
     fn lost_rows<'a>(&self, lost: Vec<&'a str>, out: &Path) -> Vec<&'a str> {
         let tables = runs::files(out)
             .into_iter()
@@ -459,30 +465,30 @@ fn judge(
     table_before: &[String],
     expected: &Outcome,
 ) -> Result<Right, String> {
-    if ended.status.is_none() {
-        return Err(format!("it hung: {}", ended.words()));
+    if ended.timed_out {
+        return Err(format!("it hung: {}", ended.summary()));
     }
     if ended.panicked() {
-        return Err(format!("it panicked: {}", ended.words()));
+        return Err(format!("it panicked: {}", ended.summary()));
     }
     if ended.signal().is_some() {
-        return Err(format!("a signal ended it: {}", ended.words()));
+        return Err(format!("a signal ended it: {}", ended.summary()));
     }
     if !ended.succeeded() {
-        let said = ended
+        let has_error = ended
             .stderr
             .split_once("error: ")
             .is_some_and(|(_, error)| !error.trim().is_empty());
-        if !said || ended.code() != Some(1) {
-            return Err(format!("it failed without an error: {}", ended.words()));
+        if !has_error || ended.code() != Some(1) {
+            return Err(format!("it failed without an error: {}", ended.summary()));
         }
-        // A run that went on before it failed keeps its newest checkpoints in place of older ones.
+        // A run that made progress before it failed has removed older checkpoints.
         let lost = before.lost_rows(before.lost(out), out);
         return match lost.is_empty() || runs::newest_step(out) > before.newest {
             true => Ok(Right::Error),
             false => Err(format!(
                 "it failed and destroyed {lost:?}: {}",
-                ended.words()
+                ended.summary()
             )),
         };
     }
@@ -491,19 +497,19 @@ fn judge(
         return Err(format!(
             "other weights: {:?}; {}",
             found.differences(expected),
-            ended.words()
+            ended.summary()
         ));
     }
     if found.texts != expected.texts {
-        return Err(format!("another text: {}", ended.words()));
+        return Err(format!("another text: {}", ended.summary()));
     }
     check_table(&found.table, table_before, &expected.table, &ended.stderr)?;
     if place == Place::Overwritten {
         let lost = before.lost(out);
         if !lost.is_empty() {
             return Err(format!(
-                "it began anew and overwrote {lost:?}: {}",
-                ended.words()
+                "it restarted and overwrote {lost:?}: {}",
+                ended.summary()
             ));
         }
     }
@@ -514,15 +520,15 @@ fn judge(
     })
 }
 
-/// Nobody can tell a changed digit in a table of text, so a row may stay as the damage made it. No
-/// row may change otherwise, and none may be lost without a word.
+/// Checks the rows of `metrics.csv`. A changed digit cannot be detected in a text, so a row may
+/// stay as the damage left it. No row may change otherwise, or be lost without a warning.
 fn check_table(
     found: &[String],
     damaged: &[String],
     expected: &[String],
     stderr: &str,
 ) -> Result<(), String> {
-    // Another digit may be one that the number does not need.
+    // A changed digit may be beyond the precision of the number.
     let number = |cell: &str| {
         cell.parse::<f64>()
             .map_or(cell.to_owned(), |number| number.to_string())
@@ -541,12 +547,12 @@ fn check_table(
     let [found, damaged, expected] = [found, damaged, expected].map(values);
     let changed: Vec<&String> = found.iter().filter(|row| !expected.contains(row)).collect();
     if let Some(row) = changed.iter().find(|row| !damaged.contains(row)) {
-        return Err(format!("a row of metrics.csv is another: {row}"));
+        return Err(format!("a row of metrics.csv has changed: {row}"));
     }
     let missing = expected.iter().filter(|row| !found.contains(row)).count();
     if missing > changed.len() && !stderr.contains("metrics.csv") {
         return Err(format!(
-            "{missing} rows of metrics.csv were lost without a word"
+            "{missing} rows of metrics.csv were lost without a warning"
         ));
     }
     Ok(())

@@ -5,9 +5,10 @@ use halite_nn::{Tensor, Trace, grad};
 
 use crate::eval::Function;
 
-/// A program of `count` points and a direction for each of those in `floats`. Of a scalar made from
-/// what `function` gives at the points, its results are the derivative along the directions, by the
-/// gradient and by the central difference of this `step`, and the same two of that derivative.
+/// Returns a program that takes `count` points and a direction for each of those in `floats`. It
+/// makes a scalar of the results of `function` and returns the derivative of that scalar along the
+/// directions twice, by the gradient and by a central difference of this `step`; and both again for
+/// the second derivative.
 pub fn differences(
     function: impl Function,
     count: usize,
@@ -40,15 +41,15 @@ pub fn differences(
 /// that is larger.
 ///
 /// # Panics
-/// If a derivative is not what was measured, or if the first is 0, which tests nothing.
+/// If a derivative differs from the central difference, or if the first is 0, which tests nothing.
 #[track_caller]
 pub fn check_differences(name: &str, values: &[f64], tolerance: f64) {
     for (order, pair) in values.chunks(2).enumerate() {
-        let (given, measured) = (pair[0], pair[1]);
-        let wrong = (given - measured).abs() / measured.abs().max(1.0);
+        let (gradient, measured) = (pair[0], pair[1]);
+        let error = (gradient - measured).abs() / measured.abs().max(1.0);
         assert!(
-            wrong <= tolerance,
-            "{name}: derivative {} is {given}, measured {measured}",
+            error <= tolerance,
+            "{name}: derivative {} is {gradient}, measured {measured}",
             order + 1
         );
     }
@@ -59,7 +60,7 @@ pub fn check_differences(name: &str, values: &[f64], tolerance: f64) {
     );
 }
 
-/// Says that a closure is a [`Function`], so that its lifetimes are understood.
+/// Makes the compiler infer the lifetimes of a closure as those of a [`Function`].
 fn traced<F: Function>(function: F) -> F {
     function
 }
@@ -84,7 +85,7 @@ impl<'t> Line<'_, 't> {
         self.derivative(loss(cx, function, at), at)
     }
 
-    /// Of a scalar at `at`, along the direction.
+    /// The derivative of a scalar at `at`, along the direction.
     fn derivative(&self, scalar: Tensor<'t>, at: &[Tensor<'t>]) -> Tensor<'t> {
         let wrt: Vec<_> = self.floats.iter().map(|&i| Leaf(at[i])).collect();
         let gradients = grad(scalar, &wrt);
@@ -98,7 +99,7 @@ impl<'t> Line<'_, 't> {
     }
 }
 
-/// A scalar that depends on each element of the results in its own way, and not only linearly.
+/// A scalar that depends on each element of the results with another weight, and not only linearly.
 fn loss<'t>(cx: &'t Trace, function: &impl Function, at: &[Tensor<'t>]) -> Tensor<'t> {
     let mut total = cx.scalar(0.0, DType::F64);
     for (i, result) in function(cx, at).into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Running traced functions on host data, on the real CPU plugin.
+//! Evaluation of traced functions on host data, by the real CPU plugin.
 
 use std::sync::OnceLock;
 
@@ -21,7 +21,7 @@ impl<F: for<'t> Fn(&'t Trace, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 
 {
 }
 
-/// The CPU plugin with eight virtual devices, one for the whole process. It is installed if it is
+/// The CPU plugin with eight virtual devices, shared by the whole process. It is installed if it is
 /// missing.
 pub fn client() -> &'static Client {
     static CLIENT: OnceLock<Client> = OnceLock::new();
@@ -51,10 +51,10 @@ pub fn program(graph: &Graph, interface: &Interface) -> Result<Program> {
     Ok(program)
 }
 
-/// The results of `function` on `inputs`, compiled for one device and run there.
+/// Compiles `function` for one device, runs it on `inputs`, and returns the results.
 ///
 /// # Errors
-/// What tracing, compiling or running says.
+/// Errors of tracing, compiling and running.
 pub fn try_eval(function: impl Function, inputs: &[HostArray]) -> Result<Vec<HostArray>> {
     type Many = Vec<Leaf<()>>;
     fn bare<'t>(inputs: Vec<Leaf<Tensor<'t>>>) -> Vec<Tensor<'t>> {
@@ -74,7 +74,7 @@ pub fn try_eval(function: impl Function, inputs: &[HostArray]) -> Result<Vec<Hos
 /// As [`try_eval`].
 ///
 /// # Panics
-/// With what tracing, compiling or running says.
+/// On errors of tracing, compiling and running.
 #[track_caller]
 pub fn eval(function: impl Function, inputs: &[HostArray]) -> Vec<HostArray> {
     match try_eval(function, inputs) {
@@ -83,11 +83,11 @@ pub fn eval(function: impl Function, inputs: &[HostArray]) -> Vec<HostArray> {
     }
 }
 
-/// The results of `function` run side by side, each run on a device and inputs of its own. The
-/// inputs of all have the same types.
+/// Runs `function` as replicas, each on another device with its own inputs, and returns the results
+/// of each. The inputs of all replicas have the same types.
 ///
 /// # Errors
-/// What tracing, compiling or running says.
+/// Errors of tracing, compiling and running.
 pub fn try_eval_replicas(
     function: &impl Function,
     inputs: &[Vec<HostArray>],
@@ -102,10 +102,10 @@ pub fn try_eval_replicas(
     try_run_replicas(&cx.graph(&traced, &outputs)?, inputs)
 }
 
-/// The results of a graph, run as in [`try_eval_replicas`].
+/// Runs a graph as [`try_eval_replicas`] does.
 ///
 /// # Errors
-/// What printing, compiling or running says.
+/// Errors of printing, compiling and running.
 pub fn try_run_replicas(graph: &Graph, inputs: &[Vec<HostArray>]) -> Result<Vec<Vec<HostArray>>> {
     let program = program(
         graph,
@@ -155,11 +155,10 @@ pub fn try_run_replicas(graph: &Graph, inputs: &[Vec<HostArray>]) -> Result<Vec<
 /// If the number of values is not the product of `dims`.
 #[track_caller]
 pub fn host<T: Element>(values: &[T], dims: &[usize]) -> HostArray {
-    HostArray::from_slice(values, dims).expect("as many values as the dimensions say")
+    HostArray::from_slice(values, dims).expect("one value for each element")
 }
 
-/// Numbers between `low` and `high` that look random, all different in practice, and the same for
-/// each `seed`.
+/// Pseudo-random numbers between `low` and `high`, a function of `seed`; all different in practice.
 pub fn noise(seed: u64, dims: &[usize], low: f64, high: f64) -> HostArray {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
     let mut next = || {

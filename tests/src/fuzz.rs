@@ -1,8 +1,8 @@
 //! Fuzzing of every parser: the targets, a seeded mutator, and campaigns with deadlines and limits
 //! of memory.
 //!
-//! The same targets run under libFuzzer (`fuzz/` in the repository), as bounded tests, and by hand
-//! with any number of inputs: `cargo run --release -p halite-tests --bin fuzz -- TARGET --inputs
+//! The same targets run under libFuzzer (`fuzz/` in the repository), as bounded tests, and on the
+//! command line with any number of inputs: `cargo run --release -p halite-tests --bin fuzz -- TARGET --inputs
 //! 10000000 --seed 1`.
 
 mod mutate;
@@ -23,21 +23,21 @@ pub use targets::{Target, target, targets};
 
 use crate::random::Random;
 
-/// How many inputs, which, and what one of them may cost.
+/// Number and limits of the inputs for one target.
 #[derive(Clone, Copy, Debug)]
 pub struct Campaign {
-    /// How many inputs.
+    /// Number of inputs.
     pub inputs: u64,
-    /// Each input is a function of this and its number.
+    /// Seed; each input is a function of the seed and its number.
     pub seed: u64,
-    /// The longest that one input may take.
+    /// Longest time that one input may take.
     pub deadline: Duration,
-    /// How many bytes the address space of the process may grow.
+    /// Largest growth of the address space of the process, in bytes.
     pub memory: u64,
 }
 
 impl Campaign {
-    /// `inputs` inputs with limits that no correct parser meets, however busy the machine is.
+    /// A campaign with limits that no correct parser reaches, however busy the machine is.
     pub fn new(inputs: u64, seed: u64) -> Self {
         Campaign {
             inputs,
@@ -48,18 +48,18 @@ impl Campaign {
     }
 }
 
-/// What a campaign without a failure came to.
+/// Result of a campaign without a failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Passed {
     /// Inputs that the parser accepted.
     pub accepted: u64,
-    /// Inputs that it refused.
-    pub refused: u64,
+    /// Inputs that it rejected.
+    pub rejected: u64,
     /// Wall time of the campaign.
     pub elapsed: Duration,
 }
 
-/// What a parser did wrong, and with which input.
+/// A failure of a parser, and the input that causes it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     target: &'static str,
@@ -88,9 +88,9 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The input of a campaign with this number.
+/// Returns the input of a campaign with this number.
 pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u8> {
-    // First the seeds themselves, which are valid.
+    // The first inputs are the seeds themselves, which are valid.
     match usize::try_from(index)
         .ok()
         .and_then(|index| seeds.get(index))
@@ -100,11 +100,11 @@ pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u
     }
 }
 
-/// Gives the target all inputs of a campaign, and watches the time and the memory they take.
+/// Runs the target on all inputs of a campaign within its limits of time and memory.
 ///
 /// # Errors
-/// The first input that makes it panic, takes longer than the deadline, or grows the process above
-/// the limit.
+/// With the first input that makes it panic, takes longer than the deadline, or grows the process
+/// above the limit.
 pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Failure>> {
     let began = Instant::now();
     let seeds = Arc::new((target.seeds)());
@@ -135,10 +135,10 @@ pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Fa
         if index != seen.0 {
             seen = (index, Instant::now());
         } else if seen.1.elapsed() > campaign.deadline {
-            // The worker is left behind: a thread cannot be ended.
+            // The worker is abandoned: a thread cannot be ended.
             return Err(failure(
                 index,
-                format!("still at work after {:?}", campaign.deadline),
+                format!("not done after {:?}", campaign.deadline),
             ));
         }
         let grown = address_space().unwrap_or(0).saturating_sub(before);
@@ -146,12 +146,12 @@ pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Fa
             shared.stop.store(true, Relaxed);
             return Err(failure(
                 index,
-                format!("about here the process grew by {grown} bytes"),
+                format!("the process grew by {grown} bytes at about this input"),
             ));
         }
     }
     worker.join().expect("panics of the target are caught");
-    // The peak also shows what was given back at once.
+    // The peak includes memory that was freed at once.
     let grown = peak_address_space().unwrap_or(0).saturating_sub(before);
     if grown > campaign.memory.saturating_mul(2) {
         return Err(failure(
@@ -167,15 +167,15 @@ pub fn run(target: &'static Target, campaign: Campaign) -> Result<Passed, Box<Fa
     {
         return Err(failure(index, what));
     }
-    let (accepted, refused) = (shared.accepted.load(Relaxed), shared.refused.load(Relaxed));
+    let (accepted, rejected) = (shared.accepted.load(Relaxed), shared.rejected.load(Relaxed));
     Ok(Passed {
         accepted,
-        refused,
+        rejected,
         elapsed: began.elapsed(),
     })
 }
 
-/// Gives the target of this name one input, for libFuzzer.
+/// Runs the target of this name on one input, for libFuzzer.
 ///
 /// # Panics
 /// If there is no such target, or one of its properties does not hold.
@@ -188,7 +188,7 @@ pub fn run_libfuzzer(name: &str, data: &[u8]) {
 struct Shared {
     index: AtomicU64,
     accepted: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
     stop: AtomicBool,
     panicked: Mutex<Option<(u64, String)>>,
 }
@@ -202,7 +202,7 @@ fn work(target: &Target, seeds: &[Vec<u8>], campaign: Campaign, shared: &Shared)
         let input = input(target, seeds, campaign.seed, index);
         match catch_unwind(AssertUnwindSafe(|| (target.run)(&input))) {
             Ok(true) => _ = shared.accepted.fetch_add(1, Relaxed),
-            Ok(false) => _ = shared.refused.fetch_add(1, Relaxed),
+            Ok(false) => _ = shared.rejected.fetch_add(1, Relaxed),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text =
@@ -218,12 +218,12 @@ fn work(target: &Target, seeds: &[Vec<u8>], campaign: Campaign, shared: &Shared)
     }
 }
 
-/// Bytes of this process's address space, where Linux tells.
+/// Size of the address space of this process, in bytes; only on Linux.
 fn address_space() -> io::Result<u64> {
     status("VmSize:")
 }
 
-/// The most that it was.
+/// The largest size so far.
 fn peak_address_space() -> io::Result<u64> {
     status("VmPeak:")
 }
@@ -240,7 +240,7 @@ fn status(name: &str) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    /// Without a limit of memory: another test here makes the process grow.
+    /// Without a memory limit, as another test here makes the process grow.
     fn campaign(inputs: u64) -> Campaign {
         Campaign {
             deadline: Duration::from_millis(300),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_reported_with_its_input() {
+    fn panic_is_reported_with_its_input() {
         static PANICS: Target = Target {
             name: "panics",
             run: |data| data.iter().all(|byte| *byte != b'Z') || panic!("a Z"),
@@ -269,12 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_is_reported_with_its_input() {
+    fn hang_is_reported_with_its_input() {
         static HANGS: Target = Target {
             name: "hangs",
             run: |data| {
                 if data == b"abcdef" {
-                    // For as long as a test may take.
                     thread::sleep(Duration::from_secs(3600));
                 }
                 true
@@ -291,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_allocation_is_reported() {
+    fn huge_allocation_is_reported() {
         static GROWS: Target = Target {
             name: "grows",
             run: |data| {
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_campaign_can_be_repeated() {
+    fn campaign_is_a_function_of_its_seed() {
         let target = target("pattern").unwrap();
         let inputs = || {
             (0..1000)

@@ -1,7 +1,7 @@
-//! Kills and stops training runs at random moments, resumes them, and compares what they come to
-//! with a run that nothing happened to: bit for bit.
+//! Kills and stops training runs at random moments, resumes them, and compares the results bit for
+//! bit with those of an undisturbed run.
 //!
-//! By hand: `cargo run -p halite-tests --bin kill -- --runs 1000 --seed 1`.
+//! On the command line: `cargo run -p halite-tests --bin kill -- --runs 1000 --seed 1`.
 
 use std::{
     collections::BTreeMap,
@@ -22,24 +22,26 @@ use crate::{
     runs::{Outcome, newest_step},
 };
 
-/// One kind of training.
+/// A training command.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration {
-    /// What it is called in the table.
+    /// Its name in the table.
     pub name: &'static str,
-    /// Arguments of `halite`; `{text}` stands for a file of text.
+    /// Arguments of `halite`; `{text}` is replaced by the path of a text file.
     arguments: &'static str,
 }
 
-/// The trainings that are killed: short ones, with many checkpoints.
+/// The trainings to kill: short ones, with many checkpoints.
 pub const CONFIGURATIONS: [Configuration; 5] = [
     Configuration {
         name: "mlp",
-        arguments: "train mnist --model mlp --limit 640 --batch-size 32 --epochs 2 --checkpoint-every 5",
+        arguments: "train mnist --model mlp --limit 640 --batch-size 32 --epochs 2 \
+                    --checkpoint-every 5",
     },
     Configuration {
         name: "cnn",
-        arguments: "train mnist --model cnn --limit 96 --batch-size 16 --epochs 2 --checkpoint-every 2",
+        arguments: "train mnist --model cnn --limit 96 --batch-size 16 --epochs 2 \
+                    --checkpoint-every 2",
     },
     Configuration {
         name: "text",
@@ -48,21 +50,23 @@ pub const CONFIGURATIONS: [Configuration; 5] = [
     },
     Configuration {
         name: "eight devices",
-        arguments: "train mnist --model mlp --accelerator cpu:8 --limit 320 --batch-size 32 --epochs 2 --checkpoint-every 5",
+        arguments: "train mnist --model mlp --accelerator cpu:8 --limit 320 --batch-size 32 --epochs 2 \
+                    --checkpoint-every 5",
     },
     Configuration {
         name: "bf16-mixed",
-        arguments: "train mnist --model mlp --precision bf16-mixed --limit 320 --batch-size 32 --epochs 2 --checkpoint-every 5",
+        arguments: "train mnist --model mlp --precision bf16-mixed --limit 320 --batch-size 32 --epochs 2 \
+                    --checkpoint-every 5",
     },
 ];
 
-/// What happens to a process.
+/// A signal that a process gets.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Fault {
     Kill,
     Terminate,
     HangUp,
-    /// Stopped for a while, then continued: as a laptop that sleeps.
+    /// Stopped for a while, then continued, like a laptop that sleeps.
     Stop,
 }
 
@@ -88,31 +92,31 @@ impl Fault {
     }
 }
 
-/// What to do.
+/// Options of the harness.
 #[derive(Debug)]
 pub struct Options {
     /// The `halite` command.
     pub halite: PathBuf,
-    /// How many runs, each with one to three faults.
+    /// Number of runs, each with one to three faults.
     pub runs: u64,
-    /// Each run's faults are a function of this and its number.
+    /// Seed of the faults, which are a function of the seed and the run's number.
     pub seed: u64,
-    /// The longest that a process may take.
+    /// Longest time that a process may take.
     pub deadline: Duration,
-    /// How many runs at once.
+    /// Number of parallel runs.
     pub jobs: usize,
-    /// Only configurations of these names; all if empty.
+    /// Names of the configurations to run; all if empty.
     pub only: Vec<String>,
-    /// Keep the directories of runs that went wrong.
+    /// Whether to keep the directories of runs that failed.
     pub keep: bool,
 }
 
-/// What came of it.
+/// Results of all runs.
 #[derive(Debug, Default)]
 pub struct Summary {
     seed: u64,
     configurations: BTreeMap<&'static str, Counts>,
-    /// What went wrong, each with all that is needed to see it again.
+    /// Failures, each with the seed and number that reproduce it.
     pub failures: Vec<String>,
 }
 
@@ -125,7 +129,7 @@ struct Counts {
 }
 
 impl Summary {
-    /// How many faults there were.
+    /// Number of injected faults.
     pub fn faults(&self) -> u64 {
         self.configurations
             .values()
@@ -133,7 +137,7 @@ impl Summary {
             .sum()
     }
 
-    /// How many of them hit a run that was being resumed.
+    /// Number of faults that hit a resumed run.
     pub fn in_resume(&self) -> u64 {
         self.configurations
             .values()
@@ -159,7 +163,7 @@ impl fmt::Display for Summary {
                 "{name:<14} {:>5} {kill:>5} {terminate:>5} {hang_up:>5} {stop:>5} {:>10}  {}",
                 counts.runs,
                 counts.in_resume,
-                in_words(counts.wrong.iter())
+                list(counts.wrong.iter())
             )?;
             for (what, count) in &counts.wrong {
                 *wrong.entry(what).or_default() += count;
@@ -172,12 +176,12 @@ impl fmt::Display for Summary {
             self.seed,
             self.faults(),
             self.in_resume(),
-            in_words(wrong.iter())
+            list(wrong.iter())
         )
     }
 }
 
-fn in_words<'a, K: fmt::Display + 'a>(counts: impl Iterator<Item = (K, &'a u64)>) -> String {
+fn list<'a, K: fmt::Display + 'a>(counts: impl Iterator<Item = (K, &'a u64)>) -> String {
     let words: Vec<String> = counts
         .map(|(what, count)| format!("{what} {count}"))
         .collect();
@@ -188,11 +192,11 @@ fn in_words<'a, K: fmt::Display + 'a>(counts: impl Iterator<Item = (K, &'a u64)>
     }
 }
 
-/// Makes all runs.
+/// Runs the harness.
 ///
 /// # Errors
-/// If the runs cannot be made at all: no plugin, no place for files, or a run fails that nothing
-/// happens to.
+/// If there is no plugin or no temporary directory, or if an undisturbed run fails or leaves no
+/// weights.
 pub fn run(options: &Options) -> Result<Summary, String> {
     let harness = Harness::new(options)?;
     let summary = Mutex::new(Summary {
@@ -223,15 +227,15 @@ struct Harness<'a> {
     expected: Vec<Expected>,
 }
 
-/// A run that nothing happened to.
+/// Result of an undisturbed run.
 struct Expected {
     configuration: Configuration,
     outcome: Outcome,
-    /// How long it took.
+    /// Duration of the run.
     took: Duration,
 }
 
-/// What came of one run.
+/// Result of one disturbed run.
 struct Done {
     configuration: &'static str,
     faults: Vec<Fault>,
@@ -285,7 +289,10 @@ impl<'a> Harness<'a> {
             let names = CONFIGURATIONS
                 .map(|configuration| configuration.name)
                 .join(", ");
-            return Err(format!("no configuration is named so; there are {names}"));
+            let only = options.only.join(", ");
+            return Err(format!(
+                "unknown configuration {only}; expected one of {names}"
+            ));
         }
         Ok(harness)
     }
@@ -307,7 +314,7 @@ impl<'a> Harness<'a> {
         command
     }
 
-    /// Twice: what is measured must not compile.
+    /// Runs it twice: the duration must be that of a run that compiles nothing.
     fn undisturbed(&self, configuration: Configuration) -> Result<Expected, String> {
         let mut outcomes = Vec::new();
         let mut took = Duration::ZERO;
@@ -325,11 +332,20 @@ impl<'a> Harness<'a> {
                 return Err(format!(
                     "{}, undisturbed: {}",
                     configuration.name,
-                    ended.words()
+                    ended.summary()
                 ));
             }
             took = began.elapsed();
-            outcomes.push(Outcome::read(&out));
+            let outcome = Outcome::read(&out);
+            // Else a comparison with it would find nothing.
+            if outcome.weights.is_none() {
+                return Err(format!(
+                    "{}, undisturbed: no weights in {}",
+                    configuration.name,
+                    out.display()
+                ));
+            }
+            outcomes.push(outcome);
         }
         let outcome = outcomes.pop().expect("there were two runs");
         let differences = outcomes[0].differences(&outcome);
@@ -346,7 +362,7 @@ impl<'a> Harness<'a> {
         }
     }
 
-    /// One run, with faults drawn by its number.
+    /// Runs one training, with faults drawn by its number.
     fn one(&self, index: u64) -> Done {
         let mut random = Random::new(self.options.seed, index);
         let Expected {
@@ -362,11 +378,11 @@ impl<'a> Harness<'a> {
             in_resume: 0,
             wrong: Vec::new(),
         };
-        let mut told = Vec::new();
+        let mut history = Vec::new();
         let last_step = outcome.weights.as_ref().map_or(0, |(step, _)| *step);
         let mut log = Log {
             done: &mut done,
-            told: &mut told,
+            history: &mut history,
             not_saved: Vec::new(),
         };
         let result = self.disturbed(configuration, took, last_step, &out, &mut random, &mut log);
@@ -376,7 +392,7 @@ impl<'a> Harness<'a> {
                 "{} run {index}, seed {}: {what}: {how}; {}",
                 configuration.name,
                 self.options.seed,
-                told.join(", ")
+                history.join(", ")
             );
             done.wrong.push((what, how));
         };
@@ -392,7 +408,7 @@ impl<'a> Harness<'a> {
             }
         }
         if done.wrong.is_empty() || !self.options.keep {
-            // What cannot be removed goes with the harness's directory.
+            // On an error it is removed with the directory of the harness.
             let _ = fs::remove_dir_all(&out);
         } else if let Ok(kept) = tempfile::Builder::new().prefix("halite-kill-").tempdir() {
             let kept = kept.keep();
@@ -424,7 +440,7 @@ impl<'a> Harness<'a> {
         let mut resumes = false;
         while left > 0 {
             let mut running = resumed(resumes)?;
-            // A process that is only stopped goes on, and may get the next fault too.
+            // A process that was only stopped continues, and may get the next fault too.
             loop {
                 let fault = *random.pick(&[
                     Fault::Kill,
@@ -442,15 +458,14 @@ impl<'a> Harness<'a> {
                 }
                 left -= 1;
                 let step = newest_step(out);
-                log.told.push(format!(
+                log.history.push(format!(
                     "{} {moment} (checkpoint of step {step}{})",
                     fault.name(),
                     if resumes { ", resumed" } else { "" }
                 ));
                 log.done.faults.push(fault);
                 log.done.in_resume += u64::from(resumes);
-                // A handler that is being installed may come too late, so it counts if it was there
-                // before.
+                // A handler may be installed just after the signal, so only an earlier one counts.
                 let handled = running.handles(Fault::Terminate.number());
                 running.signal(fault.name());
                 if fault == Fault::Stop {
@@ -469,7 +484,7 @@ impl<'a> Harness<'a> {
                 if by_signal && handled && newest_step(out) < last_step {
                     log.not_saved.push(Wrong {
                         what: "not saved",
-                        how: ended.words(),
+                        how: ended.summary(),
                     });
                 }
                 break;
@@ -479,7 +494,7 @@ impl<'a> Harness<'a> {
         check_end(&resumed(true)?.end(self.options.deadline), None)
     }
 
-    /// At any time, or while a checkpoint is written.
+    /// Waits for a random moment, or until a checkpoint is being written; describes the moment.
     fn wait_for_moment(
         &self,
         running: &mut Running,
@@ -505,11 +520,11 @@ impl<'a> Harness<'a> {
     }
 }
 
-/// What happens to a run.
+/// Record of a disturbed run.
 struct Log<'a> {
     done: &'a mut Done,
-    told: &'a mut Vec<String>,
-    /// Faults that ended a process at once which had set up to save: the run goes on all the same.
+    history: &'a mut Vec<String>,
+    /// Faults that ended a process without a save although its handler was installed.
     not_saved: Vec<Wrong>,
 }
 
@@ -518,15 +533,15 @@ struct Wrong {
     how: String,
 }
 
-/// Whether a process ended as it must after this signal; without one it must succeed.
+/// Checks that a process ended as it must after this signal; without one it must succeed.
 fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> {
     let wrong = |what| {
         Err(Wrong {
             what,
-            how: ended.words(),
+            how: ended.summary(),
         })
     };
-    if ended.status.is_none() {
+    if ended.timed_out {
         return wrong("hung");
     }
     if ended.panicked() {
@@ -547,7 +562,7 @@ fn check_end(ended: &process::Ended, fault: Option<Fault>) -> Result<(), Wrong> 
         {
             Ok(())
         }
-        // As it should be as long as there is nothing to save.
+        // Right as long as there is nothing to save.
         Some(Fault::Terminate | Fault::HangUp) if by_signal == number => Ok(()),
         _ => wrong("other exit status"),
     }

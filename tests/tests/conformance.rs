@@ -1,5 +1,5 @@
-//! The conformance suite on the backends of this repository: nothing at all, and the three CPU
-//! plugins of the table, the default one with one device and with eight.
+//! The conformance suite on the backends of this repository: `Null`, and the three CPU plugins of
+//! the table, the default one with one device and with eight.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use halite_backends::{
 use halite_core::{Client, Null, Result};
 use halite_fetch::{Bar, Cache};
 
-/// The groups of cases, a test each, so that a failure is seen by name and the rest still runs.
+/// A test for each group of cases, so that a failure has a name and the other groups still run.
 macro_rules! on {
     ($module:ident, $subject:expr) => {
         mod $module {
@@ -44,8 +44,8 @@ on!(cpu_alternative_with_eight_devices, || open(
 ));
 on!(cpu_old_with_eight_devices, || open("cpu-old", 8));
 
-/// A plugin of the table, whichever others are installed. Programs are compiled here, not taken
-/// from the compile cache: what an old plugin loaded it cannot always serialize again.
+/// Opens a plugin of the table, regardless of other installed ones. The compile cache is off: an old
+/// plugin cannot always serialize a program that it has loaded.
 fn open(plugin: &str, devices: i64) -> Result<Client> {
     let located = halite_backends::install(
         halite_backends::plugin(plugin)?,
@@ -67,7 +67,7 @@ fn open(plugin: &str, devices: i64) -> Result<Client> {
         .client)
 }
 
-/// Runs the cases of a group, a line each, and fails with all that failed.
+/// Runs the cases of a group, prints a line for each, and fails with all failures.
 fn check(group: &str, open: fn() -> Result<Client>) {
     let subject = Subject::opened_by(open).unwrap();
     let mut outcome = Outcome::default();

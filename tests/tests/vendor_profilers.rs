@@ -1,5 +1,5 @@
-//! The profilers of vendors' plugins. They record on machines without the device too: what the host
-//! does.
+//! The profilers of vendors' plugins, which record the work of the host on machines without the
+//! device too.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use halite_core::{CompileOptions, DType, Program, Signature, TensorType};
 use halite_fetch::Quiet;
 
 #[test]
-fn compiling_for_a_device_that_is_not_here_is_recorded() {
+fn compiling_for_an_absent_device_is_recorded() {
     for target in ["cuda:h100:1x1", "tpu:v5e:1x1"] {
         let open = target
             .parse::<Target>()
@@ -39,7 +39,7 @@ fn compiling_for_a_device_that_is_not_here_is_recorded() {
         };
         open.compile(&program, &CompileOptions::default()).unwrap();
         let recorded = profiling.stop().unwrap();
-        // The first field of an `XSpace` is a plane, and the host's is named so.
+        // The first field of an `XSpace` is a plane; this is the name of the host's.
         assert_eq!(
             recorded.first(),
             Some(&0x0a),

@@ -1,4 +1,4 @@
-//! The cache directory: finding, installing and checking packages.
+//! The cache directory: search, installation and verification of packages.
 
 use std::{
     env, fs, io,
@@ -19,23 +19,22 @@ use crate::{
     unpack,
 };
 
-/// A directory that holds installed packages. Many processes and threads may use one at the same
-/// time.
+/// A directory of installed packages, which many processes and threads may use at the same time.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
     limits: Limits,
 }
 
-/// How long to wait for what.
+/// Deadlines of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// For downloading and opening one archive, however often its client must be run.
+    /// For the download and unpacking of one archive, over all runs of its client.
     pub download: Duration,
-    /// For a client that writes nothing to disk.
+    /// For a client without progress: one that writes nothing to disk.
     pub stall: Duration,
-    /// For another process that installs the same package. `None` for as long as that may take:
-    /// `download` for each of the package's archives, and five minutes.
+    /// For another process that installs the same package. `None` means the longest time that it may
+    /// take: `download` for each of the package's archives, and five minutes.
     pub lock: Option<Duration>,
 }
 
@@ -51,9 +50,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How long another process may hold the lock of a package.
+    /// Longest time that another process may hold the lock of a package.
     fn longest_wait(&self, package: &Package) -> Duration {
-        // To write and sync what was downloaded.
+        // To write and sync the download.
         const BESIDES: Duration = Duration::from_secs(5 * 60);
         let archives = u32::try_from(package.archives().count()).unwrap_or(u32::MAX);
         self.lock.unwrap_or_else(|| {
@@ -64,7 +63,7 @@ impl Limits {
     }
 }
 
-/// A package whose files are there and are the pinned ones.
+/// An installed package with the pinned files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// The directory that holds the files.
@@ -80,7 +79,7 @@ impl Installed {
     }
 }
 
-/// How closely to look at files that are there.
+/// Thoroughness of the verification of existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// Sizes and times of change; the digest of a file whose time has changed since it was
@@ -93,21 +92,20 @@ pub enum Check {
     Full,
 }
 
-/// What the cache holds of a package.
+/// State of a package in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing.
+    /// Not installed.
     Absent,
-    /// Files that are not the ones installed. They are never used; the next [`Cache::ensure`]
+    /// Files that differ from the installed ones. They are never used; the next [`Cache::ensure`]
     /// replaces them.
     Damaged(String),
-    /// All of it.
+    /// Installed.
     Installed(Installed),
 }
 
 impl Cache {
-    /// The cache at `explicit`; without that at `HALITE_CACHE_DIR`; without that at the platform's
-    /// place: `$XDG_CACHE_HOME/halite` or `~/.cache/halite`, `~/Library/Caches/halite` on macOS,
+    /// Opens the cache at `explicit`, else at `HALITE_CACHE_DIR`, else at the platform's place: `$XDG_CACHE_HOME/halite` or `~/.cache/halite`, `~/Library/Caches/halite` on macOS,
     /// `%LOCALAPPDATA%\halite\cache` on Windows. Creates nothing.
     ///
     /// # Errors
@@ -119,7 +117,7 @@ impl Cache {
                 .filter(|value| !value.is_empty())
                 .map(PathBuf::from)
         };
-        // XDG's specification says that a relative path in the variable is to be ignored.
+        // The XDG specification requires that relative paths in the variable are ignored.
         let absolute = |name: &str| variable(name).filter(|path| path.is_absolute());
         let named = explicit
             .map(Path::to_path_buf)
@@ -145,10 +143,10 @@ impl Cache {
         found.map(Self::at).ok_or(Error::NoHome { looked_at })
     }
 
-    /// The cache at `root`, which need not exist yet.
+    /// Opens the cache at `root`, which need not exist yet.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
-        // Clients run in other directories, so a relative path would mean another place to them.
+        // Clients run in other directories, where a relative path would be another directory.
         let root = std::path::absolute(&root).unwrap_or(root);
         Self {
             root,
@@ -156,7 +154,7 @@ impl Cache {
         }
     }
 
-    /// The same cache with other deadlines.
+    /// Sets other deadlines.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -167,17 +165,17 @@ impl Cache {
         &self.root
     }
 
-    /// Where a package is or would be.
+    /// Directory of a package, which may not exist.
     pub fn directory(&self, package: &Package) -> PathBuf {
         self.root.join(package.key())
     }
 
-    /// The package if it is installed, after a quick check. Downloads nothing and needs no
-    /// permission to write.
+    /// Finds an installed package, with a quick check. Downloads nothing and needs no permission to
+    /// write.
     ///
     /// # Errors
     ///
-    /// When the system refuses to read what is there.
+    /// If the system cannot read existing files.
     pub fn find(&self, package: &Package) -> Result<Option<Installed>> {
         Ok(match self.state(package, Check::Quick)? {
             State::Installed(installed) => Some(installed),
@@ -185,21 +183,21 @@ impl Cache {
         })
     }
 
-    /// Makes sure that the package is installed: finds it, or downloads, verifies and installs it.
-    /// When several processes ask at once, one does the work and the others wait for it.
+    /// Ensures that the package is installed: finds it, or downloads, verifies and installs it. Of
+    /// several processes at the same time, one installs it and the others wait.
     ///
     /// # Errors
     ///
-    /// Each kind of [`Error`]. No file of a failed installation is left.
+    /// Any kind of [`Error`]. A failed installation leaves no files.
     ///
     /// # Panics
     ///
-    /// When the table entry is wrong in itself: a name with a `/`, a digest that is not one.
+    /// If the table entry is invalid: a name with a `/`, a malformed digest.
     pub fn ensure(&self, package: &Package, progress: &mut dyn Progress) -> Result<Installed> {
         self.ensure_checked(package, Check::Quick, progress)
     }
 
-    /// As [`ensure`](Self::ensure), looking as closely as `check` says at what is there.
+    /// As [`ensure`](Self::ensure), with this verification of existing files.
     ///
     /// # Errors
     ///
@@ -254,12 +252,12 @@ impl Cache {
         Ok(installed)
     }
 
-    /// Looks at what is there, without changing it. (A quick check that had to take a digest notes
-    /// the file's new time of change in the marker, if it may.)
+    /// Determines the state of a package without changing its files. (A quick check that had to take a
+    /// digest writes the new modification time of the file to the marker, if it may.)
     ///
     /// # Errors
     ///
-    /// When the system refuses to read what is there.
+    /// If the system cannot read existing files.
     pub fn state(&self, package: &Package, check: Check) -> Result<State> {
         let directory = self.directory(package);
         let mut manifest = match Manifest::read(&directory) {
@@ -267,8 +265,7 @@ impl Cache {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !directory.exists() => {
                 return Ok(State::Absent);
             }
-            // A cache below a file holds nothing; that it cannot be written is said when it is to
-            // be.
+            // A cache below a file is empty; an installation reports that it cannot be written.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(State::Absent),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(Error::Io {
@@ -280,9 +277,9 @@ impl Cache {
             Err(error) => return Ok(State::Damaged(format!("{MARKER}: {error}"))),
         };
         if !manifest.agrees_with(package) {
-            return Ok(State::Damaged(format!("{MARKER} speaks of other files")));
+            return Ok(State::Damaged(format!("{MARKER} lists other files")));
         }
-        // What the marker says of times is as good as the protection of the marker.
+        // Times in the marker are as trustworthy as the protection of the marker.
         let is_private = self.is_private(&directory, package);
         let mut touched = false;
         for (entry, file) in manifest.files.iter_mut().zip(package.installed_files()) {
@@ -338,7 +335,7 @@ impl Cache {
             entry.modified = modified;
         }
         if touched {
-            // Only saves work later; a cache that cannot be written works without.
+            // This only saves later work, so a read-only cache is not an error.
             let _ = self.rewrite_marker(&manifest, &directory);
         }
         Ok(State::Installed(Installed {
@@ -347,7 +344,7 @@ impl Cache {
         }))
     }
 
-    /// Whether only the user of this process and root may replace the files of a package.
+    /// Returns whether only the user of this process and root may replace the files of a package.
     fn is_private(&self, directory: &Path, package: &Package) -> bool {
         let private = |path: &Path| {
             fs::symlink_metadata(path).is_ok_and(|metadata| writable_by_others(&metadata).is_none())
@@ -464,17 +461,16 @@ impl Cache {
         self.commit(&context(), &install, &partial.0.join("replaced"))
     }
 
-    /// Gives the finished directory its final name. Until the rename there is nothing under that
-    /// name, after it everything.
+    /// Renames the finished directory to its final name, which either does not exist or is complete.
     fn commit(&self, context: &Context<'_>, install: &Path, replaced: &Path) -> Result<Installed> {
         let directory = self.directory(context.package);
         if directory.symlink_metadata().is_ok() {
-            // It was found damaged. Processes that have its files open keep them.
+            // It is damaged. Processes that have its files open keep them.
             fs::rename(&directory, replaced)
                 .map_err(|error| context.error("move away", &directory, error))?;
         }
         if let Err(error) = fs::rename(install, &directory) {
-            // Without locks another process may have been faster.
+            // Without locks another process may have installed it first.
             return match self.find(context.package)? {
                 Some(installed) => Ok(installed),
                 None => {
@@ -510,8 +506,8 @@ impl Cache {
         self.root.join(".locks").join(key)
     }
 
-    /// Removes what killed processes left: of this package, whose lock the caller holds, and of
-    /// others that nobody installs.
+    /// Removes leftovers of killed processes: of this package, whose lock the caller holds, and of
+    /// others whose lock is free.
     fn remove_leftovers(&self, package: &Package) {
         for entry in fs::read_dir(self.partial()).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -520,7 +516,7 @@ impl Cache {
             };
             let free = key == package.key() || Lock::if_free(&self.lock_of(key)).is_some();
             if free {
-                // What cannot be removed costs space but is never used.
+                // Leftovers that cannot be removed take space but are never used.
                 remove(&entry.path());
             }
         }
@@ -535,7 +531,7 @@ pub(crate) fn key_of_partial(name: &str) -> Option<&str> {
         .then_some(key)
 }
 
-/// Whether a name has the form of [`Package::key`]: client, name, version and 16 digits of a
+/// Returns whether a name has the form of [`Package::key`]: client, name, version and 16 digits of a
 /// digest.
 pub(crate) fn is_key(name: &str) -> bool {
     let is_hex = |text: &str| {
@@ -554,7 +550,7 @@ pub(crate) fn is_key(name: &str) -> bool {
             .is_some_and(|(_, digest)| is_hex(digest))
 }
 
-/// A directory for one installation under way, removed with its owner.
+/// The directory of an installation in progress, which is removed when this is dropped.
 struct Partial(PathBuf);
 
 impl Partial {
@@ -571,7 +567,7 @@ impl Drop for Partial {
     }
 }
 
-/// Makes a directory that only its owner can look into.
+/// Creates a directory that only its owner can read.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -579,7 +575,7 @@ fn create_private(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Takes write permission from all but the owner, whatever this process's umask is.
+/// Removes write permission for all but the owner, regardless of the umask of this process.
 fn protect(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
@@ -592,8 +588,7 @@ fn protect(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a directory in which a client that was just killed may still be creating files for a
-/// moment.
+/// Removes a directory in which a client that was just killed may still create files for a moment.
 pub(crate) fn remove(directory: &Path) {
     for _ in 0..3 {
         if fs::remove_dir_all(directory).is_ok() {
@@ -628,8 +623,8 @@ fn verify_archive(context: &Context<'_>, archive: &Path) -> Result<String> {
     }
 }
 
-/// A name no other process or thread uses: other machines may share the directory, so the time is
-/// in it too.
+/// A name that no other process or thread uses. It includes the time because other machines may
+/// share the directory.
 pub(crate) fn unique() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::SystemTime::now()
@@ -643,10 +638,10 @@ pub(crate) fn unique() -> String {
     )
 }
 
-/// Makes a rename or new names in a directory survive a power cut, where the system can.
+/// Makes a rename or new names in a directory survive a power failure, where the system can.
 fn sync_directory(path: &Path) {
     if cfg!(unix) {
-        // Some file systems refuse to sync a directory; there is nothing to do about it.
+        // Some file systems cannot sync a directory.
         let _ = fs::File::open(path).and_then(|directory| directory.sync_all());
     }
 }

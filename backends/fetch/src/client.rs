@@ -1,4 +1,4 @@
-//! Asking pip, npm or apt-get for one archive.
+//! Download of one archive by pip, npm or apt-get.
 
 use std::{
     fs, io,
@@ -15,22 +15,21 @@ use crate::{
     progress::{Bytes, Progress, Step},
 };
 
-/// The directories of one installation under way. All of them vanish with it.
+/// The directories of an installation in progress, which are removed with it.
 pub(crate) struct Work<'a> {
     pub(crate) context: Context<'a>,
     pub(crate) limits: &'a Limits,
-    /// When work on this archive began.
+    /// Start of the work on this archive.
     pub(crate) started: Instant,
-    /// Where the client puts the archive.
+    /// Directory for the archive.
     pub(crate) download: PathBuf,
-    /// The client's temporary files and caches, so that nothing is left elsewhere and the growing
-    /// file can be seen.
+    /// Directory for temporary files and caches of the client, so that none are left elsewhere and
+    /// the growing file is visible.
     pub(crate) scratch: PathBuf,
 }
 
 impl Work<'_> {
-    /// Downloads the package's archive and returns its path. Nothing about it has been verified
-    /// yet.
+    /// Downloads the package's archive and returns its path. It is not verified yet.
     pub(crate) fn download(&self, progress: &mut dyn Progress) -> Result<PathBuf> {
         match self.context.package.client {
             Client::Pip => self.pip(&[], progress)?,
@@ -54,13 +53,13 @@ impl Work<'_> {
         self.archive()
     }
 
-    /// `tags` choose one of several wheels.
+    /// Downloads a wheel; `tags` select one of several.
     fn pip(&self, tags: &[&str], progress: &mut dyn Progress) -> Result<()> {
         let package = self.context.package;
         let mut tried = Vec::new();
         for python in ["python3", "python"] {
             let mut command = Command::new(python);
-            // Wheels only: to look at a source package, pip runs its code.
+            // Wheels only: pip runs the code of source packages.
             command
                 .args([
                     "-m",
@@ -139,7 +138,7 @@ impl Work<'_> {
             {
                 Err(Error::ClientMissing {
                     package: package.to_string(),
-                    tried: format!("npm is there, but cannot start node ({status})"),
+                    tried: format!("npm is installed, but cannot start node ({status})"),
                     advice: "install Node.js and try again",
                 })
             }
@@ -158,8 +157,8 @@ impl Work<'_> {
         let cache = self.scratch.join("apt-cache");
         let apt = |private: bool, arguments: &[&str]| {
             let mut command = Command::new("apt-get");
-            // What apt cannot verify against signed lists is refused, whatever its configuration
-            // says.
+            // Packages that apt cannot verify against signed lists are refused, regardless of its
+            // configuration.
             command
                 .args(["-q", "-y", "-o", "APT::Get::AllowUnauthenticated=false"])
                 .env("LC_ALL", "C")
@@ -211,7 +210,7 @@ impl Work<'_> {
                     .error("create the directory", &directory, error)
             })?;
         }
-        // `update` exits with 0 or not for reasons that need not matter here: the download decides.
+        // The exit status of `update` is irrelevant: the download decides.
         let _ = self.run(&mut apt(true, &["update"]), progress)?;
         match self.run(&mut apt(true, &["download", package.name]), progress)? {
             Ran::Succeeded => Ok(()),
@@ -237,7 +236,7 @@ impl Work<'_> {
             .arg("--fsys-tarfile")
             .arg(archive)
             .env("LC_ALL", "C");
-        // Its digest is not known, so that it may unpack to any size.
+        // Its digest is unknown, so it may unpack to any size.
         let most = self.context.package.most_bytes_unpacked();
         let stdout = Limited { file, most };
         let ran = self.run_to(&mut command, Some(stdout), &mut crate::progress::Quiet)?;
@@ -252,13 +251,13 @@ impl Work<'_> {
             Ran::Succeeded => Ok(tar),
             Ran::Missing => Err(Error::ClientMissing {
                 package: self.context.package.to_string(),
-                tried: "apt-get is there, but dpkg-deb was not found".into(),
+                tried: "apt-get is installed, but dpkg-deb was not found".into(),
                 advice: "install dpkg and try again",
             }),
             Ran::Failed { output, .. } => Err(Error::ArchiveBroken {
                 package: self.context.package.to_string(),
                 archive: file_name(archive),
-                reason: format!("dpkg-deb says: {}", output.trim()),
+                reason: format!("dpkg-deb: {}", output.trim()),
             }),
         }
     }
@@ -362,7 +361,7 @@ impl Work<'_> {
                 ),
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ran::Missing),
-            // An entry of PATH that cannot be searched or run is the same to the user as none.
+            // For the user, an inaccessible entry of PATH is the same as none.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(Ran::Missing),
             Err(error) => {
                 let program = Path::new(command.get_program());
@@ -388,8 +387,8 @@ enum Ran {
     Failed { status: String, output: String },
 }
 
-/// Adds up the sizes of all files below `directory`, and finds the largest. Files come and go
-/// meanwhile.
+/// Sums the sizes of all files below `directory`, and finds the largest. Files may appear and
+/// vanish meanwhile.
 fn sizes(directory: &Path, all: &mut u64, largest: &mut u64) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.metadata() {

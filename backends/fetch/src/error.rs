@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors of installations, with remedies.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use crate::progress::Bytes;
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a package is not installed. Whatever the reason, nothing half done is left where it would be
+/// The reason why a package is not installed. No partial installation is left where it would be
 /// used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub enum Error {
          cache is ({looked_at}); set HALITE_CACHE_DIR to a directory that can be written"
     )]
     NoHome {
-        /// The variables that were looked at.
+        /// The variables that were read.
         looked_at: &'static str,
     },
 
@@ -35,9 +35,9 @@ pub enum Error {
         path.display()
     )]
     NotWritable {
-        /// The path that was to be created or written.
+        /// The path to create or write.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 
@@ -49,38 +49,38 @@ pub enum Error {
         Bytes(*needed)
     )]
     DiskFull {
-        /// What was being installed.
+        /// The package.
         package: String,
         /// The cache directory.
         path: PathBuf,
-        /// Bytes needed at most: archive and unpacked files together.
+        /// Most bytes needed: archive and unpacked files together.
         needed: u64,
-        /// What the system or the client said.
+        /// The message of the system or the client.
         detail: String,
     },
 
     /// The program that downloads is not installed.
     #[error("cannot download {package}: {tried}; {advice}")]
     ClientMissing {
-        /// What was to be installed.
+        /// The package.
         package: String,
-        /// What was tried, and what came of each.
+        /// The attempted commands and their results.
         tried: String,
-        /// What to install.
+        /// The remedy.
         advice: &'static str,
     },
 
-    /// The client ran and failed: mostly the network, the registry, or a package not built for this
-    /// platform.
+    /// The client failed, mostly because of the network, the registry, or a package that is not built
+    /// for this platform.
     #[error("{what} failed for {package} ({status}). {advice}. The last it said:\n{output}")]
     ClientFailed {
         /// The command.
         what: String,
-        /// What was to be installed.
+        /// The package.
         package: String,
-        /// How the command ended.
+        /// Exit status of the command.
         status: String,
-        /// What to look at.
+        /// The remedy.
         advice: &'static str,
         /// The last lines of its output.
         output: String,
@@ -92,11 +92,11 @@ pub enum Error {
         waited.as_secs()
     )]
     Timeout {
-        /// What was waited for.
+        /// The awaited work.
         what: String,
-        /// How long.
+        /// The deadline.
         waited: Duration,
-        /// How far it got. Empty, or starting with a comma.
+        /// The progress. Empty, or starting with a comma.
         detail: String,
     },
 
@@ -110,7 +110,7 @@ pub enum Error {
         if found_size < expected_size { ", so the download was cut short" } else { "" }
     )]
     ArchiveDigest {
-        /// What was to be installed.
+        /// The package.
         package: String,
         /// File name of the archive.
         archive: String,
@@ -118,9 +118,9 @@ pub enum Error {
         expected: &'static str,
         /// The pinned size in bytes.
         expected_size: u64,
-        /// The digest of what came.
+        /// The digest of the downloaded file.
         found: String,
-        /// The size of what came, in bytes.
+        /// The size of the downloaded file, in bytes.
         found_size: u64,
     },
 
@@ -130,11 +130,11 @@ pub enum Error {
          proxy or mirror in between if it stays so"
     )]
     ArchiveBroken {
-        /// What was to be installed.
+        /// The package.
         package: String,
         /// File name of the archive.
         archive: String,
-        /// What the reader said.
+        /// The error of the reader.
         reason: String,
     },
 
@@ -143,11 +143,11 @@ pub enum Error {
         "{package} holds no file {inside}; it holds {holds}. Nothing was installed: this version of halite expects another package"
     )]
     FileMissing {
-        /// What was to be installed.
+        /// The package.
         package: String,
-        /// The path that was looked for.
+        /// The path of the missing file.
         inside: &'static str,
-        /// The first few paths that are there.
+        /// The first few paths in the archive.
         holds: String,
     },
 
@@ -157,7 +157,7 @@ pub enum Error {
          ({expected_size} bytes), found {found} ({found_size}). Nothing was installed"
     )]
     FileDigest {
-        /// What was to be installed.
+        /// The package.
         package: String,
         /// The path inside the archive.
         inside: &'static str,
@@ -165,9 +165,9 @@ pub enum Error {
         expected: &'static str,
         /// The pinned size in bytes.
         expected_size: u64,
-        /// The digest of what came, up to one byte more than the pinned size.
+        /// The digest of the unpacked file, up to one byte more than the pinned size.
         found: String,
-        /// The size of what came, in words.
+        /// A description of its size.
         found_size: String,
     },
 
@@ -176,27 +176,27 @@ pub enum Error {
         "{package} in the cache is damaged and not used ({reason}), and fetching it again failed: {source}"
     )]
     Damaged {
-        /// Which package.
+        /// The package.
         package: String,
-        /// Which file, and what is wrong with it.
+        /// The file and its damage.
         reason: String,
-        /// Why it could not be replaced.
+        /// The error of the replacement.
         source: Box<Error>,
     },
 
-    /// The system refused something else.
+    /// Any other error of the system.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was being done.
+        /// The failed action.
         action: &'static str,
-        /// To which path.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The same words, with the kind that says what a caller can do.
+/// Converts to the same message with a kind for the caller.
 impl From<Error> for halite_core::Error {
     fn from(error: Error) -> Self {
         fn kind_of(error: &Error) -> ErrorKind {
@@ -219,15 +219,15 @@ impl From<Error> for halite_core::Error {
     }
 }
 
-/// What an `io::Error` of an installation means, given where it happened.
+/// The context in which an `io::Error` of an installation is interpreted.
 pub(crate) struct Context<'a> {
     pub(crate) package: &'a crate::Package,
     pub(crate) root: &'a Path,
 }
 
 impl Context<'_> {
-    /// For paths inside the cache: a full disk and a directory that cannot be written are told
-    /// apart from the rest.
+    /// Converts an error for a path inside the cache: a full disk and a directory that cannot be
+    /// written have their own kinds.
     pub(crate) fn error(&self, action: &'static str, path: &Path, source: io::Error) -> Error {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

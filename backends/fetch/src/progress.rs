@@ -1,4 +1,4 @@
-//! Telling the user what an installation is doing.
+//! Progress reports of installations.
 
 use std::{
     fmt,
@@ -11,43 +11,43 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::package::Package;
 
-/// What an installation is doing now.
+/// A step of an installation.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Step<'a> {
-    /// The package is not in the cache: an installation begins.
+    /// An installation of a package that is not in the cache begins.
     Starting {
-        /// Which package.
+        /// The package.
         package: &'a Package,
-        /// Where its files will be.
+        /// Directory for its files.
         directory: &'a Path,
     },
-    /// Before that: the terms under which its owner gives it, which the user takes by using it.
+    /// Before the installation: the terms of its owner, which the user accepts by using it.
     Terms {
-        /// Which package.
+        /// The package.
         package: &'a Package,
-        /// The terms, or where they are.
+        /// The terms, or their address.
         terms: &'a str,
     },
-    /// What was in the cache is not what was installed there, so it is fetched again.
+    /// The package in the cache is damaged and fetched again.
     Damaged {
-        /// Which package.
+        /// The package.
         package: &'a Package,
-        /// Which file, and what is wrong with it.
+        /// The file and its damage.
         reason: &'a str,
     },
     /// Another process is installing the same package.
     Waiting {
-        /// Which package.
+        /// The package.
         package: &'a Package,
-        /// How long so far.
+        /// Time waited so far.
         waited: Duration,
-        /// Who installs it, as its lock says: `process 4711 on host, for 35 s`.
+        /// The installing process according to its lock: `process 4711 on host, for 35 s`.
         holder: &'a str,
     },
     /// The client is downloading.
     Downloading {
-        /// Which package, or part of one.
+        /// The package, or a part of it.
         package: &'a Package,
         /// Bytes seen on disk so far. Never above `total`.
         done: u64,
@@ -56,18 +56,18 @@ pub enum Step<'a> {
     },
     /// Files are being verified and unpacked.
     Unpacking {
-        /// Which package, or part of one.
+        /// The package, or a part of it.
         package: &'a Package,
         /// Bytes written so far.
         done: u64,
-        /// Bytes of all wanted files.
+        /// Bytes of all required files.
         total: u64,
     },
     /// The package is complete and verified.
     Installed {
-        /// Which package.
+        /// The package.
         package: &'a Package,
-        /// Where its files are.
+        /// Directory of its files.
         directory: &'a Path,
     },
 }
@@ -75,11 +75,11 @@ pub enum Step<'a> {
 /// Receives the steps of an installation, from the thread that called
 /// [`ensure`](crate::Cache::ensure), often.
 pub trait Progress {
-    /// Something changed, or some time passed.
+    /// Reports a step, at each change and periodically.
     fn step(&mut self, step: Step<'_>);
 }
 
-/// Says nothing.
+/// Reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 
@@ -92,15 +92,15 @@ impl Progress for Quiet {
 #[derive(Debug, Default)]
 pub struct Bar {
     bar: Option<ProgressBar>,
-    /// How long another process had been waited for when that was last said.
+    /// Waiting time at the last report of it.
     waiting_said: Option<Duration>,
 }
 
 impl Bar {
-    /// Time between two lines that say what is waited for, where there is no terminal.
+    /// Time between two lines about a wait, if stderr is not a terminal.
     const WAITING: Duration = Duration::from_secs(30);
 
-    /// Says who is waited for: at once, and then now and then.
+    /// Reports the awaited process, at once and then periodically.
     fn waits(&mut self, package: &Package, waited: Duration, holder: &str) {
         if self
             .waiting_said
@@ -109,7 +109,7 @@ impl Bar {
             self.waiting_said = Some(waited);
             let line =
                 format!("halite: waiting for another process to install {package}: {holder}\n");
-            // Nobody may be reading.
+            // stderr may be closed.
             _ = io::stderr().lock().write_all(line.as_bytes());
         }
     }
@@ -125,7 +125,7 @@ impl Bar {
                 .with_style(style)
         });
         bar.set_prefix(package.to_string());
-        // The position first: the old one could lie past the new length.
+        // The position first: the old one could be beyond the new length.
         bar.set_position(done);
         bar.set_length(total);
         bar.set_message(message);
@@ -144,7 +144,7 @@ impl Progress for Bar {
             }
             Step::Terms { package, terms } => {
                 remark(format_args!(
-                    "halite: {package} is given under its owner's terms: {terms}"
+                    "halite: {package} is subject to its owner's terms: {terms}"
                 ));
             }
             Step::Damaged { package, reason } => {
@@ -190,14 +190,14 @@ fn remark(line: fmt::Arguments<'_>) {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        // A bar that is still there belongs to an installation that failed.
+        // A bar that is left belongs to a failed installation.
         if let Some(bar) = self.bar.take() {
             bar.abandon();
         }
     }
 }
 
-/// A number of bytes, for people: `62.7 MB`. Decimal units, as registries show them.
+/// A number of bytes for messages: `62.7 MB`, in decimal units as in registries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 

@@ -1,5 +1,4 @@
-//! Everything that a cache directory holds: to list it, to verify it, and to remove what is not
-//! wanted.
+//! The contents of a cache directory: listing, verification and removal.
 
 use std::{
     fs, io,
@@ -19,32 +18,32 @@ use crate::{
 pub struct Stored {
     /// Its name in the cache.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: StoredKind,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Bytes of all its files.
     pub bytes: u64,
-    /// When it was put there, or changed last.
+    /// Time of installation or of the last change.
     pub changed: SystemTime,
     key: String,
 }
 
-/// What a directory of a cache is.
+/// Kind of a directory in a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoredKind {
-    /// An installed package: its name, version and client, as its marker says.
+    /// An installed package: its name, version and client according to its marker.
     Package(String),
     /// An installation.
     Partial {
-        /// Whether it is under way; else a process that was killed left it.
+        /// Whether it is in progress; otherwise a killed process left it.
         in_use: bool,
     },
 }
 
 impl Cache {
-    /// What is there, packages first. Names that this crate does not give are left out.
+    /// Lists the directories, packages first. Names that this crate does not create are omitted.
     ///
     /// # Errors
     ///
@@ -52,7 +51,7 @@ impl Cache {
     pub fn stored(&self) -> Result<Vec<Stored>> {
         let mut stored = Vec::new();
         for (name, path) in directories(self.root())? {
-            // Without a marker it need not be ours.
+            // Without a marker it may belong to another program.
             if is_key(&name)
                 && let Ok(manifest) = Manifest::read(&path)
             {
@@ -71,8 +70,8 @@ impl Cache {
         Ok(stored)
     }
 
-    /// Removes what [`stored`](Self::stored) listed. `false` if it is in use: being installed by
-    /// another process.
+    /// Removes a directory that [`stored`](Self::stored) has listed. Returns `false` if another process
+    /// is installing it.
     ///
     /// # Errors
     ///
@@ -92,7 +91,7 @@ impl Cache {
         if matches!(stored.kind, StoredKind::Partial { .. }) {
             return fs::remove_dir_all(&stored.path).map_or_else(gone, |()| Ok(true));
         }
-        // By a rename first, so that half a package is never found under its name.
+        // Renamed first, so that a partial package never has its name.
         let aside = self.partial().join(format!("{}.{}", stored.key, unique()));
         let moved =
             fs::create_dir_all(self.partial()).and_then(|()| fs::rename(&stored.path, &aside));
@@ -120,8 +119,8 @@ impl Stored {
         }
     }
 
-    /// Takes the digests of all files of a package, and compares them with those in its marker.
-    /// What is wrong, if anything is; nothing is verified of an installation.
+    /// Compares the digests of all files of a package with those in its marker. Returns the damage, if
+    /// there is any; installations in progress are not verified.
     ///
     /// # Errors
     ///
@@ -191,7 +190,7 @@ fn directories(parent: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// Adds up the sizes of all files below a directory, and finds the last change.
+/// Sums the sizes of all files below a directory, and finds the last change.
 fn add(directory: &Path, bytes: &mut u64, changed: &mut SystemTime) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.metadata() {
@@ -200,7 +199,7 @@ fn add(directory: &Path, bytes: &mut u64, changed: &mut SystemTime) {
                 *bytes += metadata.len();
                 *changed = metadata.modified().unwrap_or(*changed).max(*changed);
             }
-            // It was removed meanwhile.
+            // Removed meanwhile.
             Err(_) => {}
         }
     }

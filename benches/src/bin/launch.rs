@@ -1,13 +1,13 @@
-//! What a launch costs on the calling thread: in the plugin, and in what is ours.
+//! Cost of a launch on the calling thread, in the plugin and in halite.
 //!
-//! `cargo run --release -p halite-benches --bin launch -- 2000`, on a machine that does nothing
-//! else; with other work on it, at high priority, and by the smaller of the numbers.
+//! `cargo run --release -p halite-benches --bin launch -- 2000`, on an idle machine; on a busy one, at
+//! high priority and several times, of which the smallest numbers count.
 //!
-//! A step is launched when the devices have nothing to do, and the whole call is timed. The plugin
-//! counts its own calls (`Plugin::time_calls`); what is left of the step is ours, less the clock:
-//! each timed call looks at it twice, and about once of that is outside of what it measures. Calls
-//! to free handles are the plugin's, as everything behind its table. On the backend that does
-//! nothing, all is ours, but caches stay warm as they do not between real steps.
+//! A step is launched when the devices are idle, and the whole call is timed. `Plugin::time_calls`
+//! measures the calls of the plugin, including those that free handles. The rest of the step is
+//! halite's, except for the clock: each timed call reads it twice, about one of which is outside of
+//! the measured time. On the backend `Null` all of the time is halite's, but caches stay warmer than
+//! between real steps.
 #![forbid(unsafe_code)]
 
 use std::{
@@ -151,11 +151,11 @@ where
 /// One step on the calling thread.
 struct Step {
     whole: Duration,
-    /// Within the plugin's functions.
+    /// Time in the functions of the plugin.
     plugin: Duration,
 }
 
-/// Without the cost of the clock, where a plugin's calls are timed.
+/// Subtracts the cost of the clock, if the plugin's calls are timed.
 fn times<M: Forward, O: Optimizer + Clone>(
     bare: &mut Bare<M, O>,
     plugin: Option<&Plugin>,
@@ -200,7 +200,7 @@ fn called(plugin: &Plugin) -> Vec<(&'static str, u64, Duration)> {
         .collect()
 }
 
-/// How long one look at the clock takes.
+/// Duration of one reading of the clock.
 fn look_at_clock() -> Duration {
     const LOOKS: u32 = 10_000;
     let started = Instant::now();

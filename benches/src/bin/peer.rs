@@ -1,4 +1,4 @@
-//! halite among its peers: trains one workload and speaks the five lines of `peers/README.md`.
+//! The halite peer: trains one workload in the protocol of `peers/README.md`.
 //!
 //! `peer w1` (MLP 784-512-512-10, batch 128, Adam), `peer w2` (CNN, batch 128, SGD with momentum),
 //! `peer w4` (GPT 6x384, 256 tokens, batch 16, Adam), `peer w6` (MLP 32-32-32, batch 8, SGD); and
@@ -17,7 +17,7 @@ use halite::{
 use halite_benches::{Bare, Forward, GptBlock, WideCnn, data, labels};
 
 /// XLA's CPU plugin allocates for every launch, from several threads; with the system's allocator
-/// that was more than half of the time of a tiny step. `override` puts it under the plugin too.
+/// that was more than half of the time of a tiny step. `override` makes the plugin use it too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -130,7 +130,7 @@ where
     Ok(())
 }
 
-/// Seconds since this process was started, as the system counts; 0 where it does not say.
+/// Seconds since the start of this process; 0 if the system does not report it.
 fn since_exec() -> f64 {
     let started = || {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;

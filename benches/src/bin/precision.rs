@@ -1,10 +1,9 @@
-//! What a policy of element types costs on this processor: processor time of a training step under
-//! it, beside `f32`.
+//! Processor time of a training step under a precision policy, relative to `f32`.
 //!
-//! `precision [WORKLOAD..] [--policy bf16-mixed] [--rounds 40] [--seconds 0.3]`. The steps of both,
-//! and of `f32` once more, take turns in one process, a round being `seconds` of processor time of
-//! each; ratios are of one round. Their median and quartiles are printed, and those of `f32` to
-//! itself, which say what the machine's other work makes of equal programs.
+//! `precision [WORKLOAD..] [--policy bf16-mixed] [--rounds 40] [--seconds 0.3]`. The steps of
+//! both, and of a second `f32`, alternate in one process; a round is `seconds` of processor time of
+//! each. Ratios are taken within a round; their median and quartiles are printed, with those of `f32`
+//! to itself as a measure of the noise.
 #![forbid(unsafe_code)]
 
 use std::{fs, process::ExitCode};
@@ -140,7 +139,7 @@ where
     let steps = ((options.seconds / time(&mut exact, 4)?).ceil() as usize).max(1);
     let (mut of_exact, mut of_narrow, mut ratios, mut noise) = (vec![], vec![], vec![], vec![]);
     for round in 0..options.rounds {
-        // Each comes first in a third of the rounds.
+        // Each is first in a third of the rounds.
         let mut taken = [0.0; 3];
         for turn in 0..3 {
             let which = (round + turn) % 3;
@@ -148,7 +147,7 @@ where
         }
         of_exact.push(taken[0]);
         of_narrow.push(taken[2]);
-        // Of both rounds of f32, so that the ratio is no more of one than of the other.
+        // The mean of both measurements of f32, so that neither is preferred.
         ratios.push(2.0 * taken[2] / (taken[0] + taken[1]));
         noise.push(taken[1] / taken[0]);
     }
@@ -162,7 +161,7 @@ where
     Ok(())
 }
 
-/// Processor time of one of so many steps, in seconds.
+/// Mean processor time of a step, in seconds.
 fn time<M: Forward, O: Optimizer + Clone>(bare: &mut Bare<M, O>, steps: usize) -> Result<f64>
 where
     M::Of<Param>: Send + Sync + Clone,
@@ -173,7 +172,7 @@ where
     Ok((processor_seconds()? - before) / steps as f64)
 }
 
-/// Time that this process's threads have run, as the system counts, to a nanosecond.
+/// Processor time of all threads of this process, in nanoseconds.
 fn processor_seconds() -> Result<f64> {
     let read = || -> std::io::Result<f64> {
         let mut sum = 0.0;

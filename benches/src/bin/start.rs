@@ -1,5 +1,5 @@
-//! The start of `halite train mnist`: seconds from the start of the process until its first step is
-//! done, with an empty compile cache (cold) and with a full one (warm).
+//! Start-up time of `halite train mnist`: seconds from the start of the process to the end of its
+//! first step, with an empty compile cache (cold) and with a filled one (warm).
 //!
 //! `cargo build --release && cargo run --release -p halite-benches --bin start --
 //! target/release/halite 10`

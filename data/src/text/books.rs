@@ -8,13 +8,13 @@ use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform}
 pub struct Book {
     /// Author and title: `melville-moby_dick`.
     pub name: String,
-    /// All of it, lines ended by `\n`.
+    /// The text, with lines ended by `\n`.
     pub text: String,
 }
 
 /// 18 English books, 11.8 million characters, in the order of their names: Austen, the Bible,
 /// Blake, Bryant, Burgess, Carroll, Chesterton, Edgeworth, Melville, Milton, Shakespeare, Whitman.
-/// Installed first if they are not in the cache.
+/// They are installed if they are not in the cache.
 ///
 /// # Errors
 /// If the package cannot be installed, or a file cannot be read.

@@ -1,4 +1,4 @@
-//! GPT-2's tokens: byte pairs, put together in the order in which they were found to be frequent.
+//! GPT-2's byte-pair encoding.
 
 use std::{
     collections::HashMap,
@@ -10,26 +10,26 @@ use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform};
 use regex::Regex;
 
-/// An encoder of byte pairs (Sennrich et al. 2016) over bytes, as of GPT-2 (Radford et al. 2019):
-/// text is cut into words, and in each the pair of neighbours that comes first in a table becomes
-/// one token, until there is none.
+/// Byte-level byte-pair encoding (Sennrich et al. 2016) as in GPT-2 (Radford et al. 2019): text is
+/// split into words; in each, the pair of neighbours with the lowest rank in a table is merged until
+/// no pair is in the table.
 ///
-/// Tokens 0 to 255 are the bytes, those after it the pairs in the table's order, and the last is
+/// Tokens 0 to 255 are the bytes, the next ones the pairs in the order of the table, and the last is
 /// the end of a text.
 #[derive(Clone)]
 pub struct BytePairs(Arc<Table>);
 
 struct Table {
-    /// The bytes of each token, but for the end of a text.
+    /// The bytes of each token except the end of a text.
     bytes: Vec<Vec<u8>>,
     /// Tokens 0 to 255 by their byte.
     of_byte: [u16; 256],
-    /// The token that a pair becomes; the smaller came first.
+    /// The merged token of each pair; smaller tokens have a lower rank.
     merged: HashMap<(u16, u16), u16>,
 }
 
 impl BytePairs {
-    /// GPT-2's table, which is installed first if it is not in the cache.
+    /// Loads GPT-2's table, which is installed if it is not in the cache.
     ///
     /// # Errors
     /// If the package cannot be installed.
@@ -42,12 +42,11 @@ impl BytePairs {
         BytePairs::parse(&text)
     }
 
-    /// From a table in GPT-2's form: a line `#version`, then a pair in each line, in which a space
-    /// stands for itself between both and every byte for a visible character.
+    /// Parses a table in GPT-2's format: a line `#version`, then a pair in each line, separated by a
+    /// space, with a visible character for each byte.
     ///
     /// # Errors
-    /// If a line is no pair of tokens that come before it, or there are more tokens than a `u16`
-    /// counts.
+    /// If a line is not a pair of earlier tokens, or if there are more than 65,536 tokens.
     pub fn parse(table: &str) -> Result<Self> {
         let characters = characters_of_bytes();
         let mut of_byte = [0; 256];
@@ -71,7 +70,7 @@ impl BytePairs {
                 .filter(|&token| token < u16::MAX);
             let (Some((left, right)), Some(token)) = (pair, token) else {
                 let message = format!(
-                    "line {}, `{line}`: want two tokens from lines before, and at most 65,535 in all",
+                    "line {}, `{line}`: expected two tokens of earlier lines, and at most 65,535 tokens",
                     number + 1
                 );
                 return Err(Error::new(ErrorKind::Corrupt, "byte pairs", message));
@@ -93,17 +92,17 @@ impl BytePairs {
         })))
     }
 
-    /// How many tokens there are, the end of a text included.
+    /// Vocabulary size, including the end of a text.
     pub fn vocabulary(&self) -> usize {
         self.0.bytes.len() + 1
     }
 
-    /// The token that ends a text. It is never in what a text encodes to.
+    /// The token that ends a text. Encoding never produces it.
     pub fn end_of_text(&self) -> u16 {
         self.0.bytes.len() as u16
     }
 
-    /// The tokens of a text.
+    /// Encodes a text.
     pub fn encode(&self, text: &str) -> Vec<u16> {
         let mut known: HashMap<&str, Vec<u16>> = HashMap::new();
         let mut tokens = Vec::with_capacity(text.len() / 3);
@@ -113,8 +112,7 @@ impl BytePairs {
         tokens
     }
 
-    /// The text of tokens. Bytes that are no UTF-8, and tokens that there are not, become U+FFFD;
-    /// the end of a text is empty.
+    /// Decodes tokens. Invalid UTF-8 and unknown tokens become U+FFFD; the end of a text is empty.
     pub fn decode(&self, tokens: &[u16]) -> String {
         let mut bytes = Vec::new();
         for &token in tokens.iter().filter(|&&token| token != self.end_of_text()) {
@@ -163,8 +161,8 @@ impl fmt::Debug for BytePairs {
     }
 }
 
-/// What a text is cut into: words with the space before them, numbers, other signs, and spaces. Put
-/// together they are the text.
+/// Splits a text into words with the space before them, numbers, punctuation, and spaces, whose
+/// concatenation is the text.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     static WORD: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+")
@@ -174,8 +172,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let word = WORD.find_at(text, at)?;
         let mut end = word.end();
-        // Of several spaces before a word the last belongs to it: `\s+(?!\S)` in the original,
-        // which looks ahead.
+        // The last of several spaces before a word belongs to it: `\s+(?!\S)` in the original, which
+        // looks ahead.
         let last = word.as_str().chars().next_back()?;
         if last.is_whitespace() && end < text.len() && word.len() > last.len_utf8() {
             end -= last.len_utf8();
@@ -185,8 +183,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// For each byte the character that stands for it in tables, in the order of the tokens: itself for
-/// visible ones, and then those from U+0100 on for the others.
+/// The bytes in the order of their tokens, each with its character in tables: itself for visible
+/// ones, and then those from U+0100 on for the others.
 fn characters_of_bytes() -> Vec<(u8, char)> {
     let visible = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let (visible, others): (Vec<u8>, Vec<u8>) = (0..=255).partition(visible);

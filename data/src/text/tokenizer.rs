@@ -1,4 +1,4 @@
-//! From text to tokens and back.
+//! Conversion of text to tokens and back.
 
 use std::{collections::HashMap, fs, path::Path};
 
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::BytePairs;
 
-/// From text to tokens and back. Every token is below [`vocabulary`](Self::vocabulary), and a
-/// `u16`.
+/// Converts text to tokens and back. Every token is less than [`vocabulary`](Self::vocabulary), and
+/// a `u16`.
 ///
 /// ```
 /// use halite_data::text::Tokenizer;
@@ -38,7 +38,7 @@ pub struct Characters {
     places: HashMap<char, u16>,
 }
 
-/// What is written of a tokenizer.
+/// The content of a saved tokenizer.
 #[derive(Deserialize, Serialize)]
 #[serde(tag = "tokenizer", rename_all = "lowercase")]
 enum Saved {
@@ -48,10 +48,10 @@ enum Saved {
 }
 
 impl Tokenizer {
-    /// A token for each character in these texts.
+    /// Creates a tokenizer with a token for each character of these texts.
     ///
     /// # Errors
-    /// If there are none, or more than 65,536 different ones.
+    /// If they have no character, or more than 65,536 different ones.
     pub fn characters_of<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<Self> {
         let mut seen = std::collections::BTreeSet::new();
         for text in texts {
@@ -60,7 +60,7 @@ impl Tokenizer {
         Characters::new(seen.into_iter().collect()).map(Tokenizer::Characters)
     }
 
-    /// GPT-2's byte pairs, whose table is installed first if it is not in the cache.
+    /// Loads GPT-2's byte pairs, whose table is installed if it is not in the cache.
     ///
     /// # Errors
     /// If the package cannot be installed.
@@ -68,7 +68,7 @@ impl Tokenizer {
         BytePairs::gpt2(cache, progress).map(Tokenizer::Gpt2)
     }
 
-    /// How many tokens there are.
+    /// Vocabulary size.
     pub fn vocabulary(&self) -> usize {
         match self {
             Tokenizer::Bytes => 256,
@@ -77,10 +77,10 @@ impl Tokenizer {
         }
     }
 
-    /// The tokens of a text.
+    /// Encodes a text.
     ///
     /// # Errors
-    /// If a character is none of those there are; bytes and byte pairs have all.
+    /// If a character has no token; bytes and byte pairs encode all.
     pub fn encode(&self, text: &str) -> Result<Vec<u16>> {
         match self {
             Tokenizer::Bytes => Ok(text.bytes().map(u16::from).collect()),
@@ -89,7 +89,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of tokens. Bytes that are no UTF-8, and tokens that there are not, become U+FFFD.
+    /// Decodes tokens. Invalid UTF-8 and unknown tokens become U+FFFD.
     pub fn decode(&self, tokens: &[u16]) -> String {
         match self {
             Tokenizer::Bytes => {
@@ -111,7 +111,7 @@ impl Tokenizer {
         }
     }
 
-    /// Writes it as JSON, for what was trained with it: the kind, and the characters in their
+    /// Writes it as JSON, beside a model that was trained with it: the kind, and the characters in
     /// order.
     ///
     /// # Errors
@@ -131,11 +131,11 @@ impl Tokenizer {
         serde_json::to_string_pretty(&saved).expect("names and characters are JSON") + "\n"
     }
 
-    /// The one that was [saved](Self::save). The table of byte pairs is installed first if it is
-    /// not in the cache.
+    /// Reads a [saved](Self::save) tokenizer. The table of byte pairs is installed if it is not in the
+    /// cache.
     ///
     /// # Errors
-    /// If the file cannot be read or is not what was saved; if the package cannot be installed.
+    /// If the file cannot be read or parsed, or if the package cannot be installed.
     pub fn load(path: &Path, cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
         let text =
             fs::read_to_string(path).map_err(|error| super::failed("tokenizer", path, &error))?;
@@ -174,7 +174,7 @@ impl Characters {
         if characters.is_empty() || characters.len() > usize::from(u16::MAX) + 1 {
             let message = match characters.len() {
                 0 => "the text is empty; it must have at least one character".to_string(),
-                count => format!("{count} different characters; there can be 65,536"),
+                count => format!("{count} different characters; at most 65,536 are possible"),
             };
             return Err(Error::invalid("tokenizer", message));
         }
@@ -196,7 +196,7 @@ impl Characters {
         let place = |character: char| {
             self.places.get(&character).copied().ok_or_else(|| {
                 let message = format!(
-                    "{character:?} is none of the {} characters of the text that the tokens are made of",
+                    "{character:?} is not among the {} characters of the tokenizer",
                     self.places.len()
                 );
                 Error::invalid("tokenizer", message)
@@ -237,7 +237,7 @@ mod tests {
         );
     }
 
-    /// Text would be encoded with the second of the tokens, and a model trained on the first.
+    /// Encoding would take the second of the tokens, while a model was trained on the first.
     #[test]
     fn a_saved_alphabet_with_a_character_twice_is_refused() {
         let error = Tokenizer::from_json(r#"{"tokenizer": "characters", "characters": "abcb"}"#)

@@ -1,4 +1,4 @@
-//! Windows of a line of tokens.
+//! Windows of a sequence of tokens.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use halite_core::{DType, Error, Result, TensorType};
 
 use crate::{Dataset, Field, SampleMut, dataset::digest_of};
 
-/// Windows of a line of tokens: sample `i` is the tokens from `i * length` on, one more than
-/// `length`, since each but the last is to tell the next. So every token but the first is told once
-/// in an epoch; what fills no window is left out.
+/// Windows of a sequence of tokens: sample `i` is the `length + 1` tokens from `i * length` on, so
+/// that each token but the last has its successor as target. Every token but the first is a target
+/// once in an epoch; a rest that does not fill a window is omitted.
 ///
 /// The one field is `tokens: u16[length + 1]`.
 ///
@@ -30,7 +30,7 @@ pub struct TokenWindows {
 }
 
 impl TokenWindows {
-    /// Windows in which `length` tokens are told.
+    /// Creates windows of `length` targets.
     ///
     /// # Errors
     /// If `length` is 0, or there are too few tokens for one window.
@@ -42,7 +42,7 @@ impl TokenWindows {
                 _ => {
                     let (count, most) = (tokens.len(), tokens.len().saturating_sub(1));
                     format!(
-                        "{count} tokens fill no window of {length} and the one after: take a context of at most {most}, or more text"
+                        "{count} tokens do not fill a window of {length} + 1; use a context of at most {most}, or more text"
                     )
                 }
             };
@@ -59,8 +59,8 @@ impl TokenWindows {
         })
     }
 
-    /// Windows to train on and to validate on: of each of `documents` the last part, of this size,
-    /// is for validation.
+    /// Creates windows for training and for validation: the last part of each of `documents`, of this
+    /// share, is for validation.
     ///
     /// # Errors
     /// If `validation` is not between 0 and 1, or as [`new`](Self::new) for either.
@@ -71,7 +71,7 @@ impl TokenWindows {
     ) -> Result<[Self; 2]> {
         if !(validation > 0.0 && validation < 1.0) {
             let message = format!(
-                "a part of {validation} for validation; it must be more than 0 and less than 1"
+                "a validation share of {validation}; it must be more than 0 and less than 1"
             );
             return Err(Error::invalid("token windows", message));
         }
@@ -94,7 +94,7 @@ impl TokenWindows {
         ])
     }
 
-    /// The line of tokens.
+    /// The sequence of tokens.
     pub fn tokens(&self) -> &[u16] {
         &self.tokens
     }

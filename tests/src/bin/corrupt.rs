@@ -1,4 +1,4 @@
-//! Damages files of runs and of the cache, and looks at what the command makes of it.
+//! Damages files of runs and of the cache and judges what the command does then.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
@@ -6,7 +6,7 @@ fn main() -> std::process::ExitCode {
     return command::main();
     #[cfg(not(unix))]
     {
-        eprintln!("error: this needs a Unix file system");
+        eprintln!("error: corrupt needs a Unix file system");
         std::process::ExitCode::FAILURE
     }
 }
@@ -21,19 +21,19 @@ mod command {
         process,
     };
 
-    /// Damage files of runs and of the cache: the outcome is an error, a recovery, or the same bits
+    /// Damage files of runs and of the cache; an error, a recovery, or the same bits must follow
     #[derive(Parser)]
     struct Arguments {
         /// Cases, each with one or two damaged files
         #[arg(long, default_value_t = 200)]
         cases: u64,
-        /// The first case: with `--cases 1`, the case of this number alone
+        /// Number of the first case; with `--cases 1`, only this one
         #[arg(long, default_value_t = 0)]
         first: u64,
-        /// Each case is a function of the seed and its number
+        /// Seed; each case is a function of the seed and its number
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Cases at once
+        /// Parallel cases
         #[arg(long, default_value_t = 2)]
         jobs: usize,
         /// Seconds that a process may take

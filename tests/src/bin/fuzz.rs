@@ -11,23 +11,22 @@ use std::{
 use clap::Parser;
 use halite_tests::fuzz::{self, Campaign, Target};
 
-/// Give parsers hostile inputs: none may panic, hang, or take much memory, and what is printed is
-/// parsed again
+/// Run parsers on hostile inputs; none may panic, hang, or take much memory, and printed values
+/// must parse as the same values
 #[derive(Parser)]
 struct Arguments {
-    /// Targets; without any, all of them. `list` shows their names
+    /// Targets [default: all]; `list` prints their names
     targets: Vec<String>,
     /// Inputs for each target
     #[arg(long, default_value_t = 100_000)]
     inputs: u64,
-    /// Each input is a function of the seed and its number
+    /// Seed; each input is a function of the seed and its number
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Seconds that one input may take
     #[arg(long, default_value_t = 10)]
     deadline: u64,
-    /// Only write the valid inputs, into a folder for each target in DIR, where libFuzzer finds
-    /// them
+    /// Only write the valid inputs, into a folder for each target in DIR, for libFuzzer
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
 }
@@ -50,7 +49,7 @@ fn main() -> ExitCode {
         {
             Ok(targets) => targets,
             Err(name) => {
-                eprintln!("error: unknown target `{name}`; `list` shows their names");
+                eprintln!("error: unknown target `{name}`; `list` prints their names");
                 return ExitCode::from(2);
             }
         },
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
     let mut failures = 0;
     println!(
         "{:<20} {:>12} {:>12} {:>12} {:>9}",
-        "target", "inputs", "accepted", "refused", "seconds"
+        "target", "inputs", "accepted", "rejected", "seconds"
     );
     for target in targets {
         let campaign = Campaign {
@@ -82,7 +81,7 @@ fn main() -> ExitCode {
                 let (name, inputs) = (target.name, campaign.inputs);
                 println!(
                     "{name:<20} {inputs:>12} {:>12} {:>12} {seconds:>9.1}",
-                    passed.accepted, passed.refused
+                    passed.accepted, passed.rejected
                 );
             }
             Err(failure) => {

@@ -1,5 +1,4 @@
-//! Kills training runs at random moments, and compares what they come to with runs that nothing
-//! happened to.
+//! Kills training runs at random moments and compares their results with undisturbed runs.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
@@ -7,7 +6,7 @@ fn main() -> std::process::ExitCode {
     return command::main();
     #[cfg(not(unix))]
     {
-        eprintln!("error: this needs Unix signals");
+        eprintln!("error: kill needs Unix signals");
         std::process::ExitCode::FAILURE
     }
 }
@@ -22,17 +21,16 @@ mod command {
         process,
     };
 
-    /// Kill, stop and hang up training runs at random moments; resumed, they must come to the same
-    /// bits
+    /// Kill, stop and hang up training runs at random moments; resumed, they must give the same bits
     #[derive(Parser)]
     struct Arguments {
         /// Runs, each with one to three faults
         #[arg(long, default_value_t = 20)]
         runs: u64,
-        /// Each run's faults are a function of the seed and its number
+        /// Seed of the faults, which are a function of the seed and the run's number
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Runs at once
+        /// Parallel runs
         #[arg(long, default_value_t = 2)]
         jobs: usize,
         /// Seconds that a process may take
@@ -41,7 +39,7 @@ mod command {
         /// Only these configurations: `mlp`, `cnn`, `text`, `eight devices`, `bf16-mixed`
         #[arg(long)]
         only: Vec<String>,
-        /// Keep the directories of runs that went wrong
+        /// Keep the directories of runs that failed
         #[arg(long)]
         keep: bool,
         /// The command to test [default: the one beside this program]

@@ -1,4 +1,4 @@
-//! Trains a tiny model for very many steps, and looks whether memory, files or threads grow.
+//! Trains a tiny model for many steps and checks that memory, open files and threads do not grow.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {
@@ -6,7 +6,7 @@ fn main() -> std::process::ExitCode {
     return command::main();
     #[cfg(not(target_os = "linux"))]
     {
-        eprintln!("error: this needs Linux's /proc");
+        eprintln!("error: soak needs the /proc of Linux");
         std::process::ExitCode::FAILURE
     }
 }
@@ -18,7 +18,7 @@ mod command {
     use clap::Parser;
     use halite_tests::soak::{self, Options};
 
-    /// Train a tiny model for very many steps: memory, open files and threads must stay flat
+    /// Train a tiny model for many steps; memory, open files and threads must not grow
     #[derive(Parser)]
     struct Arguments {
         /// Optimizer steps
@@ -51,9 +51,9 @@ mod command {
                 eprintln!("error: {error}");
                 ExitCode::FAILURE
             }
-            Ok(seen) => {
-                println!("{seen}");
-                let grew = seen.growth(growth);
+            Ok(measured) => {
+                println!("{measured}");
+                let grew = measured.growth(growth);
                 grew.iter().for_each(|what| println!("{what}"));
                 if grew.is_empty() {
                     ExitCode::SUCCESS

@@ -8,15 +8,15 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{process::own, random::Random};
+use crate::{process::unlink, random::Random};
 
-/// What was done to which file.
+/// One kind of damage to one file or folder.
 #[derive(Clone, Debug)]
 pub(super) struct Damaged {
     kind: Kind,
     name: String,
     other: Option<String>,
-    /// The time of the last change is as it was, as bit rot leaves it.
+    /// Whether the modification time is unchanged, as after bit rot.
     unseen: bool,
     detail: String,
 }
@@ -63,7 +63,7 @@ const OF_FOLDERS: [Kind; 6] = [
 ];
 
 impl Damaged {
-    /// Whether this file was damaged, or is below a folder that was.
+    /// Returns whether this file, or a folder that contains it, was damaged.
     pub(super) fn touches(&self, name: &str) -> bool {
         let below = |folder: &str| {
             name == folder
@@ -85,18 +85,18 @@ impl fmt::Display for Damaged {
             f,
             "{}{}",
             self.detail,
-            if self.unseen { " (time kept)" } else { "" }
+            if self.unseen { " (time unchanged)" } else { "" }
         )
     }
 }
 
-/// Damages one of the files or folders `names` below `root`; none if it is gone by earlier damage.
+/// Damages one of the files or folders `names` below `root`; `None` if earlier damage removed it.
 pub(super) fn draw(
     root: &Path,
     names: &[String],
     random: &mut Random,
 ) -> io::Result<Option<Damaged>> {
-    // Each time a plugin is damaged costs a copy of 200 MB.
+    // Damaging a plugin costs a copy of 200 MB, so it is drawn more rarely.
     let mut name = random.pick(names).clone();
     for _ in 0..3 {
         if name.ends_with(".so") {
@@ -104,7 +104,7 @@ pub(super) fn draw(
         }
     }
     let path = root.join(&name);
-    // What earlier damage made of it is damage enough.
+    // Pipes and links are results of earlier damage, which is enough.
     let Some(metadata) = path
         .symlink_metadata()
         .ok()
@@ -138,8 +138,8 @@ pub(super) fn draw(
         return Ok(None);
     }
     let other = takes_other.then(|| (*random.pick(&others)).clone());
-    // A plugin whose time is kept is taken as it is: only its digest tells, and that is not taken
-    // at each start.
+    // A plugin with an unchanged time is trusted: only its digest shows the damage, and digests are
+    // not taken at each start.
     let unseen = !is_folder && !name.ends_with(".so") && random.percent(30);
     let times = (
         metadata.modified()?,
@@ -184,19 +184,19 @@ fn apply(
     };
     match damaged.kind {
         Kind::Truncate => {
-            own(&path)?;
+            unlink(&path)?;
             let length = fs::metadata(&path)?.len();
             let left = random.next_u64() % length.max(1);
             fs::File::options().write(true).open(&path)?.set_len(left)?;
             return Ok(format!(" from {length} to {left} bytes"));
         }
         Kind::FlipBit => {
-            own(&path)?;
+            unlink(&path)?;
             let mut bytes = fs::read(&path)?;
             if bytes.is_empty() {
                 return Ok(" (empty)".to_owned());
             }
-            // Of large files mostly the beginning is read in a short run.
+            // A short run reads mostly the beginning of large files.
             let end = if random.percent(50) {
                 bytes.len()
             } else {
@@ -212,7 +212,7 @@ fn apply(
             fs::write(&path, "")?;
         }
         Kind::Append => {
-            own(&path)?;
+            unlink(&path)?;
             let bytes: Vec<u8> = (0..1 + random.below(64))
                 .map(|_| random.next_u64() as u8)
                 .collect();

@@ -1,8 +1,8 @@
-//! Mutations of valid inputs, of bytes and of the structure that text has.
+//! Mutations of valid inputs, of their bytes and of their textual structure.
 
 use crate::random::Random;
 
-/// Inputs are not longer: parsers are linear, and short inputs find as much in less time.
+/// Longest input: parsers are linear, and short inputs find as much in less time.
 const LONGEST: usize = 1 << 14;
 
 /// Numbers at the borders of types.
@@ -46,7 +46,7 @@ const WORDS: [&str; 12] = [
     "18446744073709551616",
 ];
 
-/// One of the seeds after one to eight mutations; mostly few, so that much of the input stays
+/// Applies one to eight mutations to one of the seeds; mostly few, so that much of the input stays
 /// valid.
 pub(super) fn mutated(seeds: &[Vec<u8>], dictionary: &[&str], random: &mut Random) -> Vec<u8> {
     let mut bytes = random.pick(seeds).clone();
@@ -71,7 +71,7 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
             bytes.drain(at..at + count);
         }
         4 => bytes.truncate(at),
-        // A piece twice, or many times.
+        // Repeats a piece once or many times.
         5 => {
             let count = upto(random, 64);
             let times = if random.percent(10) {
@@ -82,7 +82,7 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
             let piece = bytes[at..at + count].repeat(times);
             bytes.splice(at..at, piece);
         }
-        // A piece of another input.
+        // Inserts a piece of another input.
         6 | 7 => {
             let other = random.pick(seeds);
             let from = random.below(other.len() + 1);
@@ -109,7 +109,7 @@ fn mutate(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], dictionary: &[&str], random: &
     }
 }
 
-/// A number of 1, 2, 4 or 8 bytes in either order.
+/// Overwrites 1, 2, 4 or 8 bytes by a number in either byte order.
 fn binary_number(bytes: &mut [u8], at: usize, random: &mut Random) {
     let width = *random.pick(&[1, 2, 4, 8]);
     let Some(place) = bytes.get_mut(at..at + width) else {
@@ -125,7 +125,7 @@ fn binary_number(bytes: &mut [u8], at: usize, random: &mut Random) {
     place.copy_from_slice(&number[..width]);
 }
 
-/// A run of digits becomes another number.
+/// Replaces a run of digits by another number.
 fn decimal_number(bytes: &mut Vec<u8>, random: &mut Random) {
     let is_start =
         |at: usize| bytes[at].is_ascii_digit() && (at == 0 || !bytes[at - 1].is_ascii_digit());
@@ -144,7 +144,7 @@ fn decimal_number(bytes: &mut Vec<u8>, random: &mut Random) {
     );
 }
 
-/// Two of the pieces between separators change places.
+/// Swaps two of the pieces between separators.
 fn swap_pieces(bytes: &mut Vec<u8>, random: &mut Random) {
     let separator = *random.pick(b",:.\n x=+ ");
     let mut pieces: Vec<Vec<u8>> = bytes

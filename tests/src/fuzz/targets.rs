@@ -15,17 +15,17 @@ use halite_pjrt::fuzz as pjrt;
 /// A parser with valid inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Parses, and panics where a property does not hold. True if the input was accepted.
+    /// Parses an input and panics if a property does not hold. Returns whether it was accepted.
     pub run: fn(&[u8]) -> bool,
-    /// Inputs that mutation starts from.
+    /// Valid inputs to mutate.
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Words of the format.
     pub dictionary: &'static [&'static str],
 }
 
-/// All of them.
+/// All targets.
 pub fn targets() -> &'static [Target] {
     TARGETS
 }
@@ -320,7 +320,7 @@ fn parse<T: FromStr<Err = halite::Error>>(text: &str) -> Option<T> {
     match text.parse() {
         Ok(value) => Some(value),
         Err(error) => {
-            assert!(!error.message().is_empty(), "an error says why");
+            assert!(!error.message().is_empty(), "an error has a message");
             None
         }
     }
@@ -335,9 +335,9 @@ fn survives_printing<T: FromStr<Err = halite::Error> + Display + PartialEq>(data
     match printed.parse::<T>() {
         Ok(again) => assert!(
             again == value,
-            "`{printed}` is parsed as another value, `{again}`"
+            "`{printed}` parses as another value, `{again}`"
         ),
-        Err(error) => panic!("what is printed cannot be parsed: {error}"),
+        Err(error) => panic!("a printed value does not parse: {error}"),
     }
     true
 }
@@ -359,7 +359,7 @@ fn compile_target(data: &[u8]) -> bool {
     true
 }
 
-/// Matching must not take time that is exponential in the pattern.
+/// Matching must not take exponential time in the length of the pattern.
 fn pattern(data: &[u8]) -> bool {
     if !survives_printing::<Pattern>(data) {
         return false;
@@ -369,7 +369,7 @@ fn pattern(data: &[u8]) -> bool {
     let plain = !text.contains(['*', '<', '|']);
     assert!(
         pattern.matches(text) || !plain,
-        "a path without signs matches itself"
+        "a path without wildcards matches itself"
     );
     let long = "a.".repeat(60) + &"a".repeat(60);
     for path in ["", "hidden.1.bias", "blocks.3.attention.key.weight", &long] {
@@ -382,13 +382,13 @@ fn cpu_plugin() -> &'static backends::KnownPlugin {
     backends::plugin("cpu").expect("the table has the CPU plugin")
 }
 
-/// A directory of this thread's alone, in memory where the system has such a place.
+/// A directory that only this thread uses, in memory if the system has such a place.
 fn with_scratch<R>(run: impl FnOnce(&Path) -> R) -> R {
     thread_local! {
         static SCRATCH: tempfile::TempDir = {
             let memory = Path::new("/dev/shm");
             let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-            made.expect("there is a place for temporary files")
+            made.expect("a temporary directory can be created")
         };
     }
     SCRATCH.with(|scratch| run(scratch.path()))

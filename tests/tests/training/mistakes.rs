@@ -237,7 +237,7 @@ fn wrong_number_of_batch_leaves_is_rejected() {
         &error,
         &[
             "the task's batch has 3 leaves (input, target, weight)",
-            "the loader gives 1 fields and weights",
+            "the loader has 1 fields and weights",
         ],
     );
     let error = fit(|| {

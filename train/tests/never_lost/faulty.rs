@@ -20,7 +20,7 @@ use halite_core::{
     TensorType,
 };
 
-use crate::stops::Gate;
+use crate::hanging::Gate;
 
 /// The CPU plugin with faults.
 pub(crate) struct Faulty {

@@ -3,6 +3,8 @@
 
 mod accessories;
 mod faulty;
+#[path = "../../../tests/src/hanging.rs"]
+mod hanging;
 mod memory;
 mod stops;
 

@@ -1,10 +1,6 @@
 //! Requests to stop while data, a compiler or a device hangs.
 
-use std::{
-    sync::{Arc, Condvar, Mutex, mpsc},
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
 use halite_backends::Accelerator;
 use halite_core::{Client, DType, ErrorKind, Null, Result, tree::Leaf};
@@ -15,63 +11,13 @@ use halite_train::{
     signals::{StopFlag, StopReason},
 };
 
-use crate::{BATCH, SAMPLES, altered, faulty::Faulty, fit, on, out_in, points, saved, watched};
-
-/// No test of a stop takes as long, not even on a busy machine.
-const GENEROUS: Duration = Duration::from_secs(60);
-
-/// A place where threads hang until the test ends.
-#[derive(Clone, Default)]
-pub(crate) struct Gate(Arc<(Mutex<GateState>, Condvar)>);
-
-#[derive(Default)]
-struct GateState {
-    waiting: bool,
-    open: bool,
-}
-
-impl Gate {
-    /// Hangs until the gate is opened.
-    pub(crate) fn pass(&self) {
-        let mut state = self.0.0.lock().unwrap();
-        state.waiting = true;
-        self.0.1.notify_all();
-        while !state.open {
-            state = self.0.1.wait(state).unwrap();
-        }
-    }
-
-    /// Blocks until a thread hangs here.
-    fn reached(&self) {
-        let mut state = self.0.0.lock().unwrap();
-        while !state.waiting {
-            let (next, timeout) = self.0.1.wait_timeout(state, GENEROUS).unwrap();
-            assert!(!timeout.timed_out(), "nobody came to the gate");
-            state = next;
-        }
-    }
-
-    pub(crate) fn open(&self) {
-        self.0.0.lock().unwrap().open = true;
-        self.0.1.notify_all();
-    }
-}
-
-impl Drop for OpenAtEnd {
-    fn drop(&mut self) {
-        self.0.open();
-    }
-}
-
-/// Opens a gate when the test ends, also when it fails.
-struct OpenAtEnd(Gate);
-
-/// Runs `work` on another thread, and panics if it takes too long.
-fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || send.send(work()));
-    receive.recv_timeout(GENEROUS).expect("it hangs")
-}
+use crate::{
+    BATCH, SAMPLES, altered,
+    faulty::Faulty,
+    fit,
+    hanging::{Gate, OpenAtEnd, in_time},
+    on, out_in, points, saved, watched,
+};
 
 /// Sets the flag once a thread hangs at the gate.
 fn stop_at(gate: &Gate, stop: &StopFlag) {
