@@ -164,8 +164,8 @@ impl<M: Forward, O: Optimizer + Clone> Bare<M, O>
 where
     M::Of<Param>: Send + Sync + Clone,
 {
-    /// Initializes the parameters and uploads `x` and the labels `y` to the first device. The step is
-    /// not compiled yet.
+    /// Initializes the parameters and uploads `x` and the labels `y` to the first device. The step
+    /// is not compiled yet.
     ///
     /// # Errors
     /// On errors of the device.

@@ -43,8 +43,8 @@ pub trait Dataset: Send + Sync {
     /// If the sample cannot be read. `index` is below [`len`](Self::len).
     fn read(&self, index: usize, into: &mut SampleMut<'_>) -> Result<()>;
 
-    /// Digest of the source of the samples, if it is cheap to compute: a resumed run compares it with
-    /// the saved one. `None`, the default, means unknown.
+    /// Digest of the source of the samples, if it is cheap to compute: a resumed run compares it
+    /// with the saved one. `None`, the default, means unknown.
     fn digest(&self) -> Option<String> {
         None
     }

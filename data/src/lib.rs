@@ -1,7 +1,7 @@
 //! Datasets, samplers, loaders and prefetch.
 //!
-//! A [`Dataset`] reads samples by index into buffers of the caller. A [`Loader`] assembles batches of
-//! a constant number of rows in worker threads; rows that pad the last batch have weight 0.
+//! A [`Dataset`] reads samples by index into buffers of the caller. A [`Loader`] assembles batches
+//! of a constant number of rows in worker threads; rows that pad the last batch have weight 0.
 //! [`Prefetch`] uploads batches ahead of time. The order is a pure function of (seed, epoch,
 //! position): see [`Permutation`]. Nothing here knows a model.
 //!

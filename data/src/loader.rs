@@ -1,9 +1,9 @@
 //! Batches in order, assembled by worker threads ahead of time.
 //!
 //! Jobs (one per batch) go to the workers through one channel and come back through another, in any
-//! order; the consumer restores the order. At most `ahead` batches are in progress or waiting: a new
-//! job is sent when a batch is taken. So neither the batches nor their order depend on the number of
-//! workers.
+//! order; the consumer restores the order. At most `ahead` batches are in progress or waiting: a
+//! new job is sent when a batch is taken. So neither the batches nor their order depend on the
+//! number of workers.
 
 use std::{
     collections::HashMap,
@@ -46,7 +46,8 @@ pub struct LoaderOptions {
 }
 
 impl LoaderOptions {
-    /// Batches of `batch_size` in the dataset's order with padding, two workers, four batches ahead.
+    /// Batches of `batch_size` in the dataset's order with padding, two workers, four batches
+    /// ahead.
     pub fn new(batch_size: usize) -> Self {
         Self {
             batch_size,
@@ -223,8 +224,8 @@ impl Loader {
         Batches::start(self, start, Some(start.epoch))
     }
 
-    /// All batches from `start` on in an endless sequence of epochs, so that the first batches of the
-    /// next epoch are read during the last steps of this one.
+    /// All batches from `start` on in an endless sequence of epochs, so that the first batches of
+    /// the next epoch are read during the last steps of this one.
     pub fn endless(&self, start: Position) -> Batches {
         Batches::start(self, start, None)
     }
@@ -326,8 +327,8 @@ impl Batches {
         }
     }
 
-    /// Position of the next batch, for a checkpoint. After the last batch of an epoch it is the first
-    /// of the next epoch.
+    /// Position of the next batch, for a checkpoint. After the last batch of an epoch it is the
+    /// first of the next epoch.
     pub fn next_position(&self) -> Position {
         self.schedule.next_position()
     }

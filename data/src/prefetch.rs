@@ -64,12 +64,12 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// Starts to upload `batches`, at most `depth` (1 or more) ahead of the consumer. `shardings` has
-    /// one for each array of a batch (the fields, then the weights), or one for all.
+    /// Starts to upload `batches`, at most `depth` (1 or more) ahead of the consumer. `shardings`
+    /// has one for each array of a batch (the fields, then the weights), or one for all.
     ///
     /// # Errors
-    /// If the number of shardings is wrong, a sharding does not divide its array, or no thread can be
-    /// created.
+    /// If the number of shardings is wrong, a sharding does not divide its array, or no thread can
+    /// be created.
     pub fn new(
         batches: Batches,
         client: &Client,
@@ -157,8 +157,8 @@ fn upload(client: &Client, batch: HostBatch, shardings: &[Arc<Sharding>]) -> Res
 }
 
 impl Prefetch {
-    /// The next batch, if it is ready within `limit`; `Ready(None)` after the last. Between two calls
-    /// the consumer can check whether it should stop.
+    /// The next batch, if it is ready within `limit`; `Ready(None)` after the last. Between two
+    /// calls the consumer can check whether it should stop.
     pub fn poll_next(&mut self, limit: Duration) -> Poll<Option<Result<DeviceBatch>>> {
         let mut schedule = self.schedule.clone();
         let Some(position) = schedule.next() else {

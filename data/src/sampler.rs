@@ -24,8 +24,8 @@ pub struct Permutation {
 const ROUNDS: usize = 8;
 
 impl Permutation {
-    /// The order of epoch `epoch` under `seed`. Checkpoints depend on it, so it never changes between
-    /// versions.
+    /// The order of epoch `epoch` under `seed`. Checkpoints depend on it, so it never changes
+    /// between versions.
     pub fn new(len: usize, seed: u64, epoch: u64) -> Self {
         let len = len as u64;
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();

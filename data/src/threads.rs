@@ -40,8 +40,8 @@ impl Worker {
         })
     }
 
-    /// Waits for its end until `deadline`. A later thread, for instance one in a read that hangs, is
-    /// abandoned with a warning, and ends after its read.
+    /// Waits for its end until `deadline`. A later thread, for instance one in a read that hangs,
+    /// is abandoned with a warning, and ends after its read.
     pub(crate) fn join_by(self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.ended.recv_timeout(left) {

@@ -2,8 +2,8 @@
 //! of memory.
 //!
 //! The same targets run under libFuzzer (`fuzz/` in the repository), as bounded tests, and on the
-//! command line with any number of inputs: `cargo run --release -p halite-tests --bin fuzz -- TARGET --inputs
-//! 10000000 --seed 1`.
+//! command line with any number of inputs: `cargo run --release -p halite-tests --bin fuzz --
+//! TARGET --inputs 10000000 --seed 1`.
 
 mod mutate;
 mod targets;

@@ -1,5 +1,5 @@
-//! Seeded pseudo-random numbers for tests with drawn cases: a case is a function of the seed and its
-//! number.
+//! Seeded pseudo-random numbers for tests with drawn cases: a case is a function of the seed and
+//! its number.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]

@@ -87,7 +87,8 @@ impl Measured {
         })
     }
 
-    /// Describes what grew too much: memory by more than `bytes`, files or threads by more than two.
+    /// Describes what grew too much: memory by more than `bytes`, files or threads by more than
+    /// two.
     pub fn growth(&self, bytes: u64) -> Vec<String> {
         let [first, last] = self.quarters();
         let values = [

@@ -1,5 +1,5 @@
-//! Files that are not a usable plugin. Each is an error with the file, the reason and a remedy; none
-//! ends or blocks the process.
+//! Files that are not a usable plugin. Each is an error with the file, the reason and a remedy;
+//! none ends or blocks the process.
 #![cfg(target_os = "linux")]
 
 use std::{

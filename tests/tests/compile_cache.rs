@@ -1,5 +1,5 @@
-//! The compile cache on the real plugin: which programs have the same key, and the behaviour of loaded
-//! programs.
+//! The compile cache on the real plugin: which programs have the same key, and the behaviour of
+//! loaded programs.
 
 use std::{
     collections::HashMap,

@@ -44,8 +44,8 @@ on!(cpu_alternative_with_eight_devices, || open(
 ));
 on!(cpu_old_with_eight_devices, || open("cpu-old", 8));
 
-/// Opens a plugin of the table, regardless of other installed ones. The compile cache is off: an old
-/// plugin cannot always serialize a program that it has loaded.
+/// Opens a plugin of the table, regardless of other installed ones. The compile cache is off: an
+/// old plugin cannot always serialize a program that it has loaded.
 fn open(plugin: &str, devices: i64) -> Result<Client> {
     let located = halite_backends::install(
         halite_backends::plugin(plugin)?,

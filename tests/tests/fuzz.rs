@@ -1,5 +1,5 @@
-//! Every parser on mutated inputs: none panics, hangs or takes much memory, and printed values parse
-//! as the same values.
+//! Every parser on mutated inputs: none panics, hangs or takes much memory, and printed values
+//! parse as the same values.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -33,8 +33,8 @@ pub struct Limits {
     pub download: Duration,
     /// For a client without progress: one that writes nothing to disk.
     pub stall: Duration,
-    /// For another process that installs the same package. `None` means the longest time that it may
-    /// take: `download` for each of the package's archives, and five minutes.
+    /// For another process that installs the same package. `None` means the longest time that it
+    /// may take: `download` for each of the package's archives, and five minutes.
     pub lock: Option<Duration>,
 }
 
@@ -105,7 +105,8 @@ pub enum State {
 }
 
 impl Cache {
-    /// Opens the cache at `explicit`, else at `HALITE_CACHE_DIR`, else at the platform's place: `$XDG_CACHE_HOME/halite` or `~/.cache/halite`, `~/Library/Caches/halite` on macOS,
+    /// Opens the cache at `explicit`, else at `HALITE_CACHE_DIR`, else at the platform's place:
+    /// `$XDG_CACHE_HOME/halite` or `~/.cache/halite`, `~/Library/Caches/halite` on macOS,
     /// `%LOCALAPPDATA%\halite\cache` on Windows. Creates nothing.
     ///
     /// # Errors
@@ -252,8 +253,8 @@ impl Cache {
         Ok(installed)
     }
 
-    /// Determines the state of a package without changing its files. (A quick check that had to take a
-    /// digest writes the new modification time of the file to the marker, if it may.)
+    /// Determines the state of a package without changing its files. (A quick check that had to
+    /// take a digest writes the new modification time of the file to the marker, if it may.)
     ///
     /// # Errors
     ///
@@ -461,7 +462,8 @@ impl Cache {
         self.commit(&context(), &install, &partial.0.join("replaced"))
     }
 
-    /// Renames the finished directory to its final name, which either does not exist or is complete.
+    /// Renames the finished directory to its final name, which either does not exist or is
+    /// complete.
     fn commit(&self, context: &Context<'_>, install: &Path, replaced: &Path) -> Result<Installed> {
         let directory = self.directory(context.package);
         if directory.symlink_metadata().is_ok() {
@@ -531,8 +533,8 @@ pub(crate) fn key_of_partial(name: &str) -> Option<&str> {
         .then_some(key)
 }
 
-/// Returns whether a name has the form of [`Package::key`]: client, name, version and 16 digits of a
-/// digest.
+/// Returns whether a name has the form of [`Package::key`]: client, name, version and 16 digits of
+/// a digest.
 pub(crate) fn is_key(name: &str) -> bool {
     let is_hex = |text: &str| {
         text.len() == 16

@@ -70,8 +70,8 @@ pub enum Error {
         advice: &'static str,
     },
 
-    /// The client failed, mostly because of the network, the registry, or a package that is not built
-    /// for this platform.
+    /// The client failed, mostly because of the network, the registry, or a package that is not
+    /// built for this platform.
     #[error("{what} failed for {package} ({status}). {advice}. The last it said:\n{output}")]
     ClientFailed {
         /// The command.

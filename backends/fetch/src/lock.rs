@@ -62,7 +62,8 @@ impl Lock {
         }
     }
 
-    /// Acquires the lock if it is free. Creates no file: without one, nobody has ever held the lock.
+    /// Acquires the lock if it is free. Creates no file: without one, nobody has ever held the
+    /// lock.
     pub(crate) fn if_free(path: &Path) -> Option<Option<Self>> {
         match open_regular_with(
             OpenOptions::new().read(true).write(true),

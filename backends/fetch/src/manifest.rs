@@ -32,8 +32,8 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) size: u64,
     pub(crate) sha256: String,
-    /// Modification time, in nanoseconds since 1970. The digest is trusted while it and the size are
-    /// unchanged.
+    /// Modification time, in nanoseconds since 1970. The digest is trusted while it and the size
+    /// are unchanged.
     pub(crate) modified: u64,
 }
 

@@ -64,12 +64,12 @@ pub struct Package {
     pub name: &'static str,
     /// The exact version. `apt-get` ignores it and takes the version of the distribution.
     pub version: &'static str,
-    /// Size of the archive in bytes: exact if `archive_sha256` is given, else a hint for the progress
-    /// bar.
+    /// Size of the archive in bytes: exact if `archive_sha256` is given, else a hint for the
+    /// progress bar.
     pub archive_size: u64,
-    /// SHA-256 of the archive in lower-case hex. `None` if every distribution builds its own archive
-    /// of the same files (apt, which verifies them against its signed lists); then only the digests
-    /// of the files are verified.
+    /// SHA-256 of the archive in lower-case hex. `None` if every distribution builds its own
+    /// archive of the same files (apt, which verifies them against its signed lists); then only the
+    /// digests of the files are verified.
     pub archive_sha256: Option<&'static str>,
     /// The files to unpack. Others are ignored.
     pub files: &'static [FileSpec],

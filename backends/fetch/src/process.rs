@@ -28,8 +28,8 @@ pub(crate) struct Deadline {
     pub(crate) stall: Duration,
 }
 
-/// A file for output, with a limit in bytes; of longer output, one byte more is written, and then the
-/// pipe of the command is closed.
+/// A file for output, with a limit in bytes; of longer output, one byte more is written, and then
+/// the pipe of the command is closed.
 pub(crate) struct Limited {
     pub(crate) file: File,
     pub(crate) most: u64,

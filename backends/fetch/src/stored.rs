@@ -70,8 +70,8 @@ impl Cache {
         Ok(stored)
     }
 
-    /// Removes a directory that [`stored`](Self::stored) has listed. Returns `false` if another process
-    /// is installing it.
+    /// Removes a directory that [`stored`](Self::stored) has listed. Returns `false` if another
+    /// process is installing it.
     ///
     /// # Errors
     ///
@@ -119,8 +119,8 @@ impl Stored {
         }
     }
 
-    /// Compares the digests of all files of a package with those in its marker. Returns the damage, if
-    /// there is any; installations in progress are not verified.
+    /// Compares the digests of all files of a package with those in its marker. Returns the damage,
+    /// if there is any; installations in progress are not verified.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
 //! Cost of a launch on the calling thread, in the plugin and in halite.
 //!
-//! `cargo run --release -p halite-benches --bin launch -- 2000`, on an idle machine; on a busy one, at
-//! high priority and several times, of which the smallest numbers count.
+//! `cargo run --release -p halite-benches --bin launch -- 2000`, on an idle machine; on a busy one,
+//! at high priority and several times, of which the smallest numbers count.
 //!
 //! A step is launched when the devices are idle, and the whole call is timed. `Plugin::time_calls`
 //! measures the calls of the plugin, including those that free handles. The rest of the step is
 //! halite's, except for the clock: each timed call reads it twice, about one of which is outside of
-//! the measured time. On the backend `Null` all of the time is halite's, but caches stay warmer than
-//! between real steps.
+//! the measured time. On the backend `Null` all of the time is halite's, but caches stay warmer
+//! than between real steps.
 #![forbid(unsafe_code)]
 
 use std::{

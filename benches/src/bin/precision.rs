@@ -1,9 +1,9 @@
 //! Processor time of a training step under a precision policy, relative to `f32`.
 //!
-//! `precision [WORKLOAD..] [--policy bf16-mixed] [--rounds 40] [--seconds 0.3]`. The steps of
-//! both, and of a second `f32`, alternate in one process; a round is `seconds` of processor time of
-//! each. Ratios are taken within a round; their median and quartiles are printed, with those of `f32`
-//! to itself as a measure of the noise.
+//! `precision [WORKLOAD..] [--policy bf16-mixed] [--rounds 40] [--seconds 0.3]`. The steps of both,
+//! and of a second `f32`, alternate in one process; a round is `seconds` of processor time of each.
+//! Ratios are taken within a round; their median and quartiles are printed, with those of `f32` to
+//! itself as a measure of the noise.
 #![forbid(unsafe_code)]
 
 use std::{fs, process::ExitCode};

@@ -11,11 +11,11 @@ use halite_fetch::{Cache, Check, Client, FileSpec, Package, Progress, Transform}
 use regex::Regex;
 
 /// Byte-level byte-pair encoding (Sennrich et al. 2016) as in GPT-2 (Radford et al. 2019): text is
-/// split into words; in each, the pair of neighbours with the lowest rank in a table is merged until
-/// no pair is in the table.
+/// split into words; in each, the pair of neighbours with the lowest rank in a table is merged
+/// until no pair is in the table.
 ///
-/// Tokens 0 to 255 are the bytes, the next ones the pairs in the order of the table, and the last is
-/// the end of a text.
+/// Tokens 0 to 255 are the bytes, the next ones the pairs in the order of the table, and the last
+/// is the end of a text.
 #[derive(Clone)]
 pub struct BytePairs(Arc<Table>);
 
@@ -42,8 +42,8 @@ impl BytePairs {
         BytePairs::parse(&text)
     }
 
-    /// Parses a table in GPT-2's format: a line `#version`, then a pair in each line, separated by a
-    /// space, with a visible character for each byte.
+    /// Parses a table in GPT-2's format: a line `#version`, then a pair in each line, separated by
+    /// a space, with a visible character for each byte.
     ///
     /// # Errors
     /// If a line is not a pair of earlier tokens, or if there are more than 65,536 tokens.
@@ -172,8 +172,8 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let word = WORD.find_at(text, at)?;
         let mut end = word.end();
-        // The last of several spaces before a word belongs to it: `\s+(?!\S)` in the original, which
-        // looks ahead.
+        // The last of several spaces before a word belongs to it: `\s+(?!\S)` in the original,
+        // which looks ahead.
         let last = word.as_str().chars().next_back()?;
         if last.is_whitespace() && end < text.len() && word.len() > last.len_utf8() {
             end -= last.len_utf8();

@@ -131,8 +131,8 @@ impl Tokenizer {
         serde_json::to_string_pretty(&saved).expect("names and characters are JSON") + "\n"
     }
 
-    /// Reads a [saved](Self::save) tokenizer. The table of byte pairs is installed if it is not in the
-    /// cache.
+    /// Reads a [saved](Self::save) tokenizer. The table of byte pairs is installed if it is not in
+    /// the cache.
     ///
     /// # Errors
     /// If the file cannot be read or parsed, or if the package cannot be installed.

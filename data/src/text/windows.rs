@@ -59,8 +59,8 @@ impl TokenWindows {
         })
     }
 
-    /// Creates windows for training and for validation: the last part of each of `documents`, of this
-    /// share, is for validation.
+    /// Creates windows for training and for validation: the last part of each of `documents`, of
+    /// this share, is for validation.
     ///
     /// # Errors
     /// If `validation` is not between 0 and 1, or as [`new`](Self::new) for either.

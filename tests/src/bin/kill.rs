@@ -21,7 +21,8 @@ mod command {
         process,
     };
 
-    /// Kill, stop and hang up training runs at random moments; resumed, they must give the same bits
+    /// Kill, stop and hang up training runs at random moments; resumed, they must give the same
+    /// bits
     #[derive(Parser)]
     struct Arguments {
         /// Runs, each with one to three faults
