@@ -80,7 +80,7 @@ fn what_cannot_work_is_told_before_anything_is_trained() {
             "to train on: 5130 tokens do not fill a window of 9000 + 1; use a context of at most 5129",
         ),
         ("--dropout 1 --prompt row", "dropout 1 is not in 0 to 1"),
-        ("--validation 0 --prompt row", "a part of 0 for validation"),
+        ("--validation 0 --prompt row", "a validation share of 0"),
     ] {
         let error = fails(
             halite("train text --model tiny")
