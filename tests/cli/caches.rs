@@ -62,7 +62,7 @@ fn flip_a_bit(path: &Path) {
 }
 
 #[test]
-fn bit_rot_in_data_is_found_told_mended() {
+fn bit_rot_in_data_is_detected() {
     let package = Digits::Mnist.package();
     let place = Place::with(&[package], "-a");
     assert!(
@@ -132,7 +132,7 @@ fn a_plugin_without_its_licence_is_used_offline() {
 }
 
 #[test]
-fn who_waits_off_a_terminal_is_told_at_once() {
+fn waiting_is_reported_without_a_terminal() {
     let place = Place::with(&[], "-a");
     let locks = place.root().join(".locks");
     fs::create_dir(&locks).unwrap();

@@ -55,7 +55,7 @@ impl Place {
 }
 
 #[test]
-fn the_second_process_compiles_nothing_and_learns_the_same_bits() {
+fn second_process_compiles_nothing() {
     for devices in ["", "--accelerator cpu:4"] {
         let place = Place::new();
         succeeds(&mut place.run("first", devices));
@@ -93,7 +93,7 @@ fn the_second_process_compiles_nothing_and_learns_the_same_bits() {
 }
 
 #[test]
-fn another_learning_rate_or_schedule_is_the_same_program_and_learns_otherwise() {
+fn other_learning_rates_share_the_program() {
     let place = Place::new();
     succeeds(&mut place.run("first", ""));
     for (name, change) in [
@@ -125,7 +125,7 @@ fn another_learning_rate_or_schedule_is_the_same_program_and_learns_otherwise() 
 }
 
 #[test]
-fn four_processes_at_once_all_succeed_and_leave_whole_programs() {
+fn four_processes_share_the_compile_cache() {
     let place = Place::new();
     let running: Vec<Running> = (0..4)
         .map(|i| Running::start(&mut place.run(&i.to_string(), "")))
@@ -172,7 +172,7 @@ fn damaged_programs_are_compiled_again() {
 }
 
 #[test]
-fn a_read_only_cache_is_used_and_stays_as_it_is() {
+fn read_only_cache_is_not_modified() {
     let place = Place::new();
     succeeds(&mut place.run("first", ""));
     let state = || {
@@ -204,7 +204,7 @@ fn a_read_only_cache_is_used_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_said_once_and_training_goes_on() {
+fn unwritable_compile_cache_is_one_warning() {
     let place = Place::new();
     fs::write(place.programs(), "a file").unwrap();
     let ended = succeeds(
@@ -249,7 +249,7 @@ fn settings_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn kept_programs_are_listed_and_removed() {
+fn cached_programs_can_be_listed() {
     let place = Place::new();
     succeeds(&mut place.run("first", ""));
     let cache = |arguments: &str| {

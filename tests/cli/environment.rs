@@ -21,7 +21,7 @@ use crate::support::{
 const RUN: &str = "train mnist --model mlp --limit 640 --batch-size 64 --epochs 1";
 
 #[test]
-fn accelerators_that_are_not_to_be_had_are_refused_with_those_that_are() {
+fn unavailable_accelerators_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
     fs::write(&text, "not a library").unwrap();
@@ -70,7 +70,7 @@ fn accelerators_that_are_not_to_be_had_are_refused_with_those_that_are() {
 }
 
 #[test]
-fn a_plugin_that_is_missing_cut_short_or_changed_is_refused_wherever_it_is_named() {
+fn unusable_plugins_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let known = plugin("cpu").expect("there is a default for the CPU");
@@ -128,7 +128,7 @@ fn a_plugin_that_is_missing_cut_short_or_changed_is_refused_wherever_it_is_named
 }
 
 #[test]
-fn a_machine_without_python_and_npm_is_told_what_to_install_and_keeps_an_empty_cache() {
+fn missing_python_is_an_error_with_advice() {
     let dir = tempfile::tempdir().unwrap();
     let empty = dir.path().join("cache");
     let out = dir.path().join("run");
@@ -158,7 +158,7 @@ fn a_machine_without_python_and_npm_is_told_what_to_install_and_keeps_an_empty_c
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_named_with_the_variable_that_moves_it() {
+fn unwritable_cache_error_names_the_variable() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
@@ -275,7 +275,7 @@ fn all_devices_are_the_default() {
 }
 
 #[test]
-fn numbers_that_cannot_work_are_refused_with_those_that_would() {
+fn invalid_numbers_are_errors_with_valid_ones() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let base = "train mnist --model mlp --epochs 1";
@@ -374,7 +374,7 @@ fn numbers_that_cannot_work_are_refused_with_those_that_would() {
 }
 
 #[test]
-fn a_run_that_diverges_says_at_which_step_and_leaves_no_checkpoint_of_it() {
+fn divergence_names_the_step() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     let error = fails(
@@ -398,7 +398,7 @@ fn a_run_that_diverges_says_at_which_step_and_leaves_no_checkpoint_of_it() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_disk_that_is_full_or_read_only_ends_the_run_with_one_clear_error() {
+fn full_disk_ends_the_run_with_one_error() {
     // What is mounted in a namespace of its own goes with the process, however that ends: this same
     // test is run again there.
     const INSIDE: &str = "HALITE_TEST_MAY_MOUNT";
@@ -419,8 +419,7 @@ fn a_disk_that_is_full_or_read_only_ends_the_run_with_one_clear_error() {
             );
             return;
         }
-        let test =
-            "environment::a_disk_that_is_full_or_read_only_ends_the_run_with_one_clear_error";
+        let test = "environment::full_disk_ends_the_run_with_one_error";
         let mut command = unshared(&std::env::current_exe().unwrap());
         let output = command
             .args(["--exact", test, "--nocapture"])

@@ -7,7 +7,7 @@ use expect_test::expect;
 use crate::support::{halite_alone, run, succeeds};
 
 #[test]
-fn without_arguments_it_says_what_it_can_do() {
+fn no_arguments_prints_help() {
     let ended = succeeds(&mut halite_alone(""));
     let first: Vec<&str> = ended.stdout.lines().take(14).collect();
     expect![[r#"
@@ -35,7 +35,7 @@ fn without_arguments_it_says_what_it_can_do() {
 }
 
 #[test]
-fn every_command_explains_itself_and_each_of_its_options() {
+fn every_command_documents_its_options() {
     let mut commands = vec![String::new()];
     while let Some(command) = commands.pop() {
         let ended = succeeds(&mut halite_alone(&format!("{command} --help")));
@@ -84,7 +84,7 @@ fn every_command_explains_itself_and_each_of_its_options() {
 }
 
 #[test]
-fn words_it_does_not_know_are_answered_with_those_it_knows() {
+fn unknown_words_list_the_known_ones() {
     for (arguments, parts) in [
         (
             "trian mnist",

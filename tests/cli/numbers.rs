@@ -12,7 +12,7 @@ const EXTREMES: [&str; 6] = [
 ];
 
 #[track_caller]
-fn assert_is_told(arguments: &str, ended: &Ended) {
+fn assert_reported(arguments: &str, ended: &Ended) {
     let text = format!("{}{}", ended.stdout, ended.stderr);
     for word in ["panicked", "ended its process", "overflow"] {
         assert!(!text.contains(word), "{arguments}: {ended:?}");
@@ -52,7 +52,7 @@ fn plan_refuses_sizes_that_overflow() {
         ),
     ] {
         let ended = run(&mut halite(&format!("plan {arguments} --offline")));
-        assert_is_told(arguments, &ended);
+        assert_reported(arguments, &ended);
         assert_eq!(ended.status.code(), Some(1), "{arguments}: {ended:?}");
         assert!(ended.stderr.contains(part), "{arguments}: {ended:?}");
     }
@@ -63,7 +63,7 @@ fn plan_survives_extreme_numbers() {
     for option in ["--context", "--batch-size", "--deadline"] {
         for value in EXTREMES {
             let arguments = format!("plan tiny --target cpu:1 {option} {value} --offline");
-            assert_is_told(&arguments, &run(&mut halite(&arguments)));
+            assert_reported(&arguments, &run(&mut halite(&arguments)));
         }
     }
     for target in [
@@ -73,10 +73,10 @@ fn plan_survives_extreme_numbers() {
         "cuda:h100:0x8",
     ] {
         let arguments = format!("plan tiny --target {target} --offline");
-        assert_is_told(&arguments, &run(&mut halite(&arguments)));
+        assert_reported(&arguments, &run(&mut halite(&arguments)));
     }
     let arguments = "plan tiny --target cpu:8 --mesh data=4294967296,model=4294967296 --offline";
-    assert_is_told(arguments, &run(&mut halite(arguments)));
+    assert_reported(arguments, &run(&mut halite(arguments)));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn mnist_survives_extreme_numbers() {
             let arguments =
                 format!("train mnist --model mlp --epochs 1 --quiet {others} {option} {value}");
             let out = dir.path().join(format!("{option}{value}"));
-            assert_is_told(&arguments, &run(halite(&arguments).arg("--out").arg(out)));
+            assert_reported(&arguments, &run(halite(&arguments).arg("--out").arg(out)));
         }
     }
     for mesh in [
@@ -110,7 +110,7 @@ fn mnist_survives_extreme_numbers() {
         "data=0",
     ] {
         let arguments = format!("train mnist --model mlp --limit 64 --batch-size 32 --mesh {mesh}");
-        assert_is_told(
+        assert_reported(
             &arguments,
             &run(halite(&arguments).arg("--out").arg(dir.path().join("mesh"))),
         );
@@ -160,7 +160,7 @@ fn text_survives_extreme_numbers() {
             let arguments =
                 format!("train text --model tiny --quiet --prompt row {others} {option} {value}");
             let out = dir.path().join(format!("{option}{value}"));
-            assert_is_told(
+            assert_reported(
                 &arguments,
                 &run(halite(&arguments)
                     .arg("--data")

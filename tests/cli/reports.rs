@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::{halite, run, succeeds};
 
 #[test]
-fn a_run_explains_its_compiles_and_leaves_metrics_programs_and_a_trace_where_they_are_asked_for() {
+fn debug_variables_write_their_outputs() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let mut command =
@@ -95,7 +95,7 @@ fn a_run_explains_its_compiles_and_leaves_metrics_programs_and_a_trace_where_the
 }
 
 #[test]
-fn a_trace_that_cannot_be_written_is_an_error_before_anything_runs() {
+fn unwritable_trace_is_an_error_at_the_start() {
     let ended = run(halite("devices --profile /nonexistent/trace.json").env("HALITE_DEBUG", "1"));
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(

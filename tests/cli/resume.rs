@@ -63,7 +63,7 @@ fn assert_is_as_expected(out: &Path) {
 }
 
 #[test]
-fn ctrl_c_and_sigterm_save_exit_as_a_shell_expects_and_lose_nothing() {
+fn ctrl_c_saves_the_run() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let dir = tempfile::tempdir().unwrap();
         let [endless, short] = ["endless", "short"].map(|name| dir.path().join(name));
@@ -118,7 +118,7 @@ fn ctrl_c_and_sigterm_save_exit_as_a_shell_expects_and_lose_nothing() {
 }
 
 #[test]
-fn ctrl_c_while_the_step_is_compiled_and_again_and_again_loses_nothing() {
+fn repeated_ctrl_c_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     let mut stops = 0;
@@ -240,7 +240,7 @@ fn sigkill_at_any_moment_loses_nothing() {
 }
 
 #[test]
-fn a_run_that_is_done_says_again_what_it_came_to_and_changes_nothing() {
+fn resuming_a_finished_run_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     succeeds(&mut command(out));
@@ -256,7 +256,7 @@ fn a_run_that_is_done_says_again_what_it_came_to_and_changes_nothing() {
 }
 
 #[test]
-fn a_run_is_resumed_only_as_what_it_was_and_every_difference_is_told() {
+fn resume_of_another_run_lists_every_difference() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     let begin = "train mnist --model mlp --limit 640 --batch-size 32 --epochs 1";
@@ -293,7 +293,7 @@ fn a_run_is_resumed_only_as_what_it_was_and_every_difference_is_told() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_what_to_do() {
+fn damaged_checkpoints_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path();
     let mut running = Running::start(&mut command(out));
@@ -343,7 +343,7 @@ fn a_damaged_checkpoint_is_passed_over_with_a_warning_and_if_all_are_it_says_wha
 }
 
 #[test]
-fn resuming_where_there_is_nothing_begins_anew_and_says_so() {
+fn resume_without_checkpoints_starts_a_new_run() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("new");
     let ended = succeeds(

@@ -19,7 +19,7 @@ const RUN: &str =
     "train text --model tiny --batch-size 8 --epochs 2 --steps 10 --quiet --prompt row --sample 20";
 
 #[test]
-fn a_run_leaves_what_its_tokens_mean_and_a_sample_and_resumes_to_the_same_bits() {
+fn text_run_resumes_to_the_same_bits() {
     let dir = tempfile::tempdir().unwrap();
     let data = text(dir.path());
     let out = |name: &str| dir.path().join(name);
@@ -67,7 +67,7 @@ fn a_run_leaves_what_its_tokens_mean_and_a_sample_and_resumes_to_the_same_bits()
 }
 
 #[test]
-fn what_cannot_work_is_told_before_anything_is_trained() {
+fn invalid_text_options_fail_before_training() {
     let dir = tempfile::tempdir().unwrap();
     let data = text(dir.path());
     for (arguments, part) in [
@@ -124,7 +124,7 @@ fn what_cannot_work_is_told_before_anything_is_trained() {
 }
 
 #[test]
-fn without_a_prompt_a_text_of_other_letters_is_gone_on_with_from_its_beginning() {
+fn default_prompt_is_the_beginning_of_the_text() {
     let dir = tempfile::tempdir().unwrap();
     let song = "Брка, брка\n".repeat(60);
     fs::write(dir.path().join("song.txt"), &song).unwrap();

@@ -23,7 +23,7 @@ fn number(out: &Path, name: &str) -> f64 {
 }
 
 #[test]
-fn a_run_reads_nothing_back_compiles_once_and_leaves_table_plot_report_and_checkpoints() {
+fn run_never_blocks_on_the_device() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let ended = train(&out, "--epochs 2");
@@ -101,7 +101,7 @@ fn a_run_reads_nothing_back_compiles_once_and_leaves_table_plot_report_and_check
 }
 
 #[test]
-fn rows_of_the_table_come_every_fifty_steps_also_where_an_epoch_ends_there() {
+fn metrics_rows_come_every_fifty_steps() {
     let dir = tempfile::tempdir().unwrap();
     succeeds(
         halite("train mnist --model mlp --limit 1600 --batch-size 16 --epochs 1 --quiet --out")
@@ -127,7 +127,7 @@ fn quiet_prints_only_the_result() {
 }
 
 #[test]
-fn the_number_of_workers_does_not_change_a_bit_and_the_seed_does() {
+fn number_of_workers_does_not_change_bits() {
     let dir = tempfile::tempdir().unwrap();
     let out = |name: &str| dir.path().join(name);
     for workers in ["0", "1", "3"] {
@@ -143,7 +143,7 @@ fn the_number_of_workers_does_not_change_a_bit_and_the_seed_does() {
 }
 
 #[test]
-fn eight_devices_come_to_what_one_does_and_resume_to_the_same_bits() {
+fn eight_devices_have_the_losses_of_one() {
     let dir = tempfile::tempdir().unwrap();
     let [one, eight, resumed, grid] =
         ["one", "eight", "resumed", "grid"].map(|name| dir.path().join(name));

@@ -22,7 +22,7 @@ use halite_core::{
 };
 use halite_data::{Loader, Position};
 use halite_nn::{ArraySpec, Optimizer};
-use halite_telemetry::Activity;
+use halite_telemetry::{Activity, ClientMetrics};
 
 use self::meter::Meter;
 pub(crate) use self::start::FitInputs;

@@ -20,31 +20,30 @@ use serde_json::{Value, json};
 use super::child;
 use crate::cli::{process, say_part};
 
-/// Say what a plugin is, and whether it does what every backend must do
+/// Describe a plugin and run the conformance tests on it
 ///
-/// Prints the version of the plugin and of PJRT's API, the versions of StableHLO it takes, its
-/// extensions, the functions it lacks, and its devices. Then it runs the conformance cases on it:
-/// transfers of every type, donation, events, wrong input, threads, many devices. Each is a line:
-/// `ok`, `skipped` with the reason, or `FAILED` with what was seen and what was wanted.
+/// Prints the versions of the plugin, of PJRT's API and of StableHLO, its extensions, the missing
+/// functions, and its devices. Then it runs the conformance cases: transfers of every type, donation,
+/// events, invalid input, threads, many devices. Each case is a line: `ok`, `skipped` with the
+/// reason, or `FAILED` with the actual and the expected result.
 ///
-/// The plugin is loaded in a process of its own: one that ends the process, as plugins do on some
-/// input, fails the case that was running, and the rest still runs. After three cases that hang,
-/// the rest is left out.
+/// The plugin is loaded in a child process: if it ends the process, the running case fails, and the
+/// others still run. After three cases that hang, the others are skipped.
 ///
 /// The exit code is 0 if no case failed, else 1.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  halite plugins check cpu                       the plugin that `--accelerator cpu` uses, installed if it is missing
-  halite plugins check ./my_plugin.so            any plugin, by its path
-  halite plugins check cpu --devices 8           with eight virtual devices, for the cases on many devices
+  halite plugins check cpu                       the plugin of `--accelerator cpu`, installed if it is missing
+  halite plugins check ./my_plugin.so            any plugin, by path
+  halite plugins check cpu --devices 8           with eight virtual devices, for cases on many devices
   halite plugins check cpu --only donation       the cases whose name contains a word
-  halite plugins check cpu --json                the same as data")]
+  halite plugins check cpu --json                as JSON")]
 pub(super) struct Check {
     /// A name of `halite plugins list`, or the path of a plugin's library
     #[arg(value_name = "NAME-OR-PATH")]
     target: PathBuf,
-    /// How many virtual devices to make, on a plugin for CPUs [default: what the plugin makes]
+    /// Number of virtual devices, for a plugin for CPUs [default: the plugin's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     devices: Option<u32>,
     /// Run only the cases whose name contains this, such as `transfers` or `donation::`
@@ -55,10 +54,10 @@ pub(super) struct Check {
         value_name = "TEXT"
     )]
     only: String,
-    /// How long one case may take before it counts as hung [default: 120, or what the case needs]
+    /// Timeout of one case [default: 120, or more if the case needs it]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     deadline: Option<u64>,
-    /// Print JSON instead of text, when all is done
+    /// Print JSON instead of text, at the end
     #[arg(long)]
     json: bool,
     /// This is the process that loads the plugin; the number of cases to leave out.
@@ -119,7 +118,7 @@ fn locate(target: &Path, cache: &fetch::Cache) -> Result<(PathBuf, String)> {
             if !shown.contains(['/', '\\', '.']) && !target.exists() {
                 let names: Vec<_> = PLUGINS.iter().map(|plugin| plugin.name).collect();
                 let message = format!(
-                    "there is no plugin or file `{shown}`; give the path of a library, or one of: {}",
+                    "no plugin or file `{shown}`; expected the path of a library, or one of {}",
                     names.join(", ")
                 );
                 return Err(Error::invalid("plugins check", message));
