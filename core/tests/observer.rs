@@ -40,7 +40,7 @@ impl Observer for Recorder {
         self.add(format!(
             "uploaded {} at {}",
             transfer.bytes,
-            transfer.caller.line()
+            transfer.caller.unwrap().line()
         ));
     }
 
@@ -48,7 +48,7 @@ impl Observer for Recorder {
         self.add(format!(
             "read {} at {}",
             transfer.bytes,
-            transfer.caller.line()
+            transfer.caller.unwrap().line()
         ));
     }
 
@@ -80,6 +80,7 @@ fn identity(client: &Client, partitions: usize) -> Result<Loaded> {
         },
         partitions,
         replicas: 1,
+        facts: None,
     };
     client.compile(&program, &CompileOptions::default())
 }
