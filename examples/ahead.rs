@@ -1,5 +1,5 @@
-//! One training step compiled for accelerators that are not here: what it needs on each device, and
-//! what the devices send each other.
+//! Ahead-of-time compilation of a training step for accelerators that this machine does not have:
+//! memory on each device, and collectives between them.
 //!
 //! `cargo run --release --example ahead -- tpu:v5e:4x4 cuda:h100:1x8` installs the vendors'
 //! compilers where they are missing: libtpu (205 MB), and XLA's CUDA plugin with NVIDIA's tools
@@ -15,54 +15,35 @@ use halite::{
 fn main() -> Result<()> {
     let mut targets: Vec<String> = std::env::args().skip(1).collect();
     if targets.is_empty() {
-        targets.push("cpu:8".to_owned());
+        targets.push("cpu:8".into());
     }
     for target in targets {
-        let target = target
-            .parse::<Target>()?
-            .open(&OpenOptions::default(), &mut Bar::default())?;
+        let target: Target = target.parse()?;
+        let target = target.open(&OpenOptions::default(), &mut Bar::default())?;
         let devices = target.devices().len();
         let mesh = target.mesh([("data", devices)])?;
 
-        // 64 images for each device. Nothing of this size is made: the step is traced from types
-        // alone.
+        // 64 images for each device. The step is traced from types alone, without data.
         let batch = [
             TensorType::new(DType::U8, [64 * devices, 28, 28]),
             TensorType::new(DType::U8, [64 * devices]),
         ];
-        let task = Classify::<Mlp<()>>::new();
+        let (task, model) = (Classify::<Mlp<()>>::new(), Mlp::new(&[784, 2048, 2048, 10]));
         let options = LowerOptions::new(&mesh, Strategy::fsdp());
-        let step = lower_step(
-            task,
-            Mlp::new(&[784, 2048, 2048, 10]),
-            Adam::new(1e-3),
-            &batch,
-            &options,
-        )?;
+        let step = lower_step(task, model, Adam::new(1e-3), &batch, &options)?;
 
         let compiled = target.compile(&step.program, &Default::default())?;
         let memory = compiled.memory()?;
         println!("{}: {devices} x {}", target.target(), target.device_kind());
-        println!(
-            "  on each: arguments {}, temporary {}",
-            Bytes(memory.arguments),
-            Bytes(memory.temporary)
-        );
+        let (arguments, temporary) = (Bytes(memory.arguments), Bytes(memory.temporary));
+        println!("  on each device: arguments {arguments}, temporary {temporary}");
         if let Some(limit) = target.memory_per_device() {
-            println!(
-                "  at its peak {} of {}",
-                Bytes(memory.peak.unwrap_or_default()),
-                Bytes(limit)
-            );
+            let peak = Bytes(memory.peak.unwrap_or_default());
+            println!("  peak {peak} of {}", Bytes(limit));
         }
         for one in compiled.collectives()?.uses {
-            println!(
-                "  {} x {} over groups of {}: {}",
-                one.count,
-                one.kind,
-                one.group,
-                Bytes(one.bytes)
-            );
+            let (count, kind, group, bytes) = (one.count, one.kind, one.group, Bytes(one.bytes));
+            println!("  {count} x {kind} over groups of {group}: {bytes}");
         }
         println!("  serialized {}", Bytes(compiled.serialize()?.len() as u64));
     }

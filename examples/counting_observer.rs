@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use halite::{Compilation, LaunchObserver, Observer, QueuedLaunch, prelude::*};
+use halite::{Compilation, LaunchObserver, Observer, QueuedLaunch, nn, prelude::*};
 
 #[derive(Clone, Debug, Default)]
 struct Launches(Arc<AtomicU64>);
@@ -27,11 +27,10 @@ impl LaunchObserver for Launches {
 fn main() -> Result<()> {
     let launches = Launches::default();
     let client = Accelerator::cpu().open()?.with_observer(launches.clone());
-    let square = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(&client, |_, Leaf(x)| Leaf(x * x));
-    let device = halite::Sharding::single(client.local_devices()[0]);
+    let square = nn::jit(&client, |_cx, [x]| [x * x]);
     for x in [1.0f32, 2.0, 3.0] {
-        let Leaf(y) = square.run(&Leaf(Array::scalar(&client, x, &device)?))?;
-        println!("{x} squared is {}", y.read()?.item::<f32>()?);
+        let [y] = square.run([&Array::scalar(&client, x)?])?;
+        println!("{x} squared is {}", y.item::<f32>()?);
     }
     println!("{} launches", launches.0.load(Relaxed));
     assert_eq!(launches.0.load(Relaxed), 3);

@@ -1,5 +1,5 @@
-//! The same training over eight devices: each takes its part of every batch. On the CPU they are
-//! virtual.
+//! Data-parallel training over eight devices: each takes its shard of every batch. On the CPU the
+//! devices are virtual.
 //!
 //! `cargo run --release --example devices`
 use std::sync::Arc;
@@ -34,25 +34,14 @@ fn main() -> Result<()> {
     let client = "cpu:8".parse::<Accelerator>()?.open()?;
     let devices = client.local_devices();
 
-    // How a batch lies over the devices: rows along the mesh's one axis.
+    // The sharding of a batch: rows along the mesh's one axis.
     let mesh = Arc::new(Mesh::new([("data", 8)], devices.iter().copied())?);
     let by_rows = Sharding::new(&mesh, PartitionSpec::first("data"))?;
-    let batch = Array::upload(
-        &client,
-        &HostArray::zeros(TensorType::new(DType::F32, [64, 4])),
-        &by_rows,
-    )?;
-    for shard in &batch.shards()[..2] {
-        println!(
-            "{} of the batch {} on device {}",
-            shard.tensor_type(),
-            batch.ty(),
-            shard.placement().device.0
-        );
-    }
+    let zeros = HostArray::zeros(TensorType::new(DType::F32, [64, 4]));
+    let batch = Array::upload(&client, &zeros, &by_rows)?;
+    println!("batch {}, shards {:?}", batch.ty(), &batch.shards()[..2]);
 
-    // The trainer does that by itself; the compiler puts in the sum of the gradients over the
-    // devices.
+    // The trainer shards batches by itself; the compiler adds the all-reduce of the gradients.
     let model = Plane {
         weight: Param::new([4, 1], Init::Zeros),
         offset: Param::new([1], Init::Zeros),
@@ -64,27 +53,19 @@ fn main() -> Result<()> {
             .batch_size(64)
             .quiet(true)
             .build()?;
-        let fitted = trainer.fit(
-            Fit,
-            model.clone(),
-            Sgd::new(0.1).momentum(0.9),
-            plane(4096)?,
-            plane(512)?,
-        )?;
-        let weight = fitted.model.weight.read()?;
-        println!(
-            "{count} device(s): loss {:.2e}, weight {:.4?}",
-            fitted.report.metrics["loss"],
-            weight.as_slice::<f32>()?
-        );
+        let (sgd, model) = (Sgd::new(0.1).momentum(0.9), model.clone());
+        let fitted = trainer.fit(Fit, model, sgd, plane(4096)?, plane(512)?)?;
+        let loss = fitted.report.metrics["loss"];
+        let weight: Vec<f32> = fitted.model.weight.to_vec()?;
+        println!("{count} device(s): loss {loss:.2e}, weight {weight:.4?}");
     }
     println!("true: weight [1.0, -2.0, 3.0, -4.0]");
     Ok(())
 }
 
-/// `count` points of a plane.
+/// Points of a plane.
 fn plane(count: usize) -> Result<InMemory> {
-    // Any numbers between -1 and 1 that do not follow a pattern will do.
+    // Pseudo-random numbers between -1 and 1.
     let x: Vec<f32> = (0..4 * count)
         .map(|i| (i as f32 * 12.9898).sin() * 43758.547 % 1.0)
         .collect();

@@ -2,35 +2,34 @@
 //! minimum.
 //!
 //! `cargo run --release --example jit`
-use halite::{Sharding, prelude::*};
+use halite::prelude::*;
 
 /// `x⁴ - 3x² + x`: a valley left, a flatter one right.
 fn height(x: Tensor<'_>) -> Tensor<'_> {
-    x.square().square() - x.square() * 3.0 + x
+    x.square().square() - 3.0 * x.square() + x
 }
 
 fn main() -> Result<()> {
     let client = Accelerator::cpu().open()?;
+    let mut x = Array::scalar(&client, 2.0f64)?;
 
-    // Traced once: height, slope and curvature are one program. The state (the position) is moved
-    // in and out.
-    let newton =
-        Jit::<Leaf<()>, Empty<()>, (Leaf<()>, Leaf<()>)>::new(&client, |_cx, Leaf(x), _| {
-            let y = height(x);
-            let Leaf(slope) = grad(y, &Leaf(x));
-            let Leaf(curvature) = grad(slope, &Leaf(x)); // the gradient of a gradient
-            (Leaf(x - slope / curvature), (Leaf(y), Leaf(slope)))
-        });
-
-    let device = Sharding::single(client.local_devices()[0]);
-    let mut x = Leaf(Array::upload(&client, &HostArray::scalar(2.0f64), &device)?);
+    // Traced once: height, slope and curvature are one program, which updates the position in place.
+    let newton = jit_step(&client, &x, |_cx, x, []| {
+        let y = height(x);
+        let slope = grad(y, &x);
+        let curvature = grad(slope, &x); // the gradient of a gradient
+        (x - slope / curvature, [y, slope])
+    });
     for step in 0..6 {
-        let (next, (y, slope)) = newton.call(x, &Empty::new())?; // queued; `x` is gone, its memory reused
-        let [y, slope] = [y.0.read()?.item::<f64>()?, slope.0.read()?.item::<f64>()?];
-        println!("step {step}: height {y:10.6}, slope {slope:10.2e}");
+        let (next, [y, slope]) = newton.call(x, ())?; // queued; `x` is gone, its memory reused
+        println!(
+            "step {step}: height {:10.6}, slope {:10.2e}",
+            y.item::<f64>()?,
+            slope.item::<f64>()?
+        );
         x = next;
     }
-    println!("minimum at x = {:.12}", x.0.read()?.item::<f64>()?);
+    println!("minimum at x = {x}");
 
     let counted = client.counters().snapshot();
     println!(
@@ -38,22 +37,16 @@ fn main() -> Result<()> {
         counted.compiles, counted.launches, counted.blocking_reads
     );
 
-    // What does not fit is told before anything is compiled: all mistakes at once, each with its
-    // line.
-    let wrong = Jit::<Empty<()>, (Leaf<()>, Leaf<()>), Leaf<()>>::function(
-        &client,
-        |_cx, (Leaf(a), Leaf(b))| {
-            let product = a.matmul(b);
-            let sum = a + b;
-            Leaf(product + sum)
-        },
-    );
-    let zeros = |dims: [usize; 2]| {
-        let host = HostArray::zeros(TensorType::new(DType::F32, dims));
-        Array::upload(&client, &host, &device).map(Leaf)
-    };
+    // Shape errors are reported before anything is compiled: all at once, each with its line.
+    let wrong = jit(&client, |_cx, [a, b]| {
+        let product = a.matmul(b);
+        let sum = a + b;
+        [product + sum]
+    });
+    let a = Array::from_slice(&client, &[0.0f32; 6], [2, 3])?;
+    let b = Array::from_slice(&client, &[0.0f32; 20], [4, 5])?;
     let error = wrong
-        .run(&(zeros([2, 3])?, zeros([4, 5])?))
+        .run([&a, &b])
         .expect_err("these have neither a product nor a sum");
     println!("\n{error}");
     Ok(())

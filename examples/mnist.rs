@@ -37,13 +37,10 @@ impl Task for Classify {
         batch: &Labeled<Tensor<'t>>,
     ) -> Mean<'t> {
         let logits = model.forward(batch.input);
-        cx.metric(
-            "accuracy",
-            Mean::weighted(correct(logits, batch.target, 1), batch.weight),
-        );
-        CrossEntropy::new()
-            .weights(batch.weight)
-            .loss(logits, batch.target)
+        let correct = correct(logits, batch.target, 1);
+        cx.metric("accuracy", Mean::weighted(correct, batch.weight));
+        let cross_entropy = CrossEntropy::new().weights(batch.weight);
+        cross_entropy.loss(logits, batch.target)
     }
 }
 

@@ -1,5 +1,4 @@
-//! A dataset and a model of your own: a small network learns `sin(x)` from noisy points, and is
-//! asked what it learnt.
+//! A custom dataset and model: a small network learns `sin(x)` from noisy points, and predicts it.
 //!
 //! `cargo run --release --example regression`
 use halite::prelude::*;
@@ -13,11 +12,8 @@ struct Curve<L> {
 impl<'t> Curve<Tensor<'t>> {
     /// `x: f32[batch, 1]` to `f32[batch, 1]`.
     fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
-        self.out.forward(
-            self.hidden
-                .iter()
-                .fold(x, |x, layer| layer.forward(x).tanh()),
-        )
+        let hidden = |x, layer: &Linear<Tensor<'t>>| layer.forward(x).tanh();
+        self.out.forward(self.hidden.iter().fold(x, hidden))
     }
 }
 
@@ -46,23 +42,18 @@ impl Predict for Fit {
         _cx: &'t Trace,
         model: &Curve<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
-    ) -> Leaf<Tensor<'t>> {
-        Leaf(model.forward(batch.input))
+    ) -> Tensor<'t> {
+        model.forward(batch.input)
     }
 }
 
-/// `count` points of the curve from -3 to 3, moved up and down by up to `noise`.
+/// Points of the curve from -3 to 3, with noise of up to `noise`.
 fn points(count: usize, noise: f32) -> Result<InMemory> {
-    let x: Vec<f32> = (0..count)
-        .map(|i| 6.0 * i as f32 / (count - 1) as f32 - 3.0)
-        .collect();
-    // Any numbers between -1 and 1 that do not follow a pattern will do.
-    let wobble = |i: usize| (i as f32 * 12.9898).sin() * 43758.547 % 1.0;
-    let y: Vec<f32> = x
-        .iter()
-        .enumerate()
-        .map(|(i, x)| x.sin() + noise * wobble(i))
-        .collect();
+    let step = 6.0 / (count - 1) as f32;
+    let x: Vec<f32> = (0..count).map(|i| step * i as f32 - 3.0).collect();
+    // Pseudo-random numbers between -1 and 1.
+    let wobble = |x: f32| (x * 1298.98).sin() * 43758.547 % 1.0;
+    let y: Vec<f32> = x.iter().map(|x| x.sin() + noise * wobble(*x)).collect();
     InMemory::new([
         ("x", HostArray::from_slice(&x, [count, 1])?),
         ("y", HostArray::from_slice(&y, [count, 1])?),
@@ -82,22 +73,15 @@ fn main() -> Result<()> {
         .batch_size(50)
         .quiet(true)
         .build()?;
-    let fitted = trainer.fit(
-        Fit,
-        model,
-        Adam::new(1e-2),
-        points(1000, 0.2)?,
-        points(101, 0.0)?,
-    )?;
-    println!(
-        "mean squared error against the true curve: {:.5}",
-        fitted.report.metrics["loss"]
-    );
+    let (train, validation) = (points(1000, 0.2)?, points(101, 0.0)?);
+    let fitted = trainer.fit(Fit, model, Adam::new(1e-2), train, validation)?;
+    let loss = fitted.report.metrics["loss"];
+    println!("mean squared error against the true curve: {loss:.5}");
 
-    let Leaf(answers) = trainer.predict(Fit, &fitted.model, points(7, 0.0)?)?;
-    for (i, y) in answers.as_slice::<f32>()?.iter().enumerate() {
+    let curve = trainer.predict(Fit, &fitted.model, points(7, 0.0)?)?;
+    for (i, y) in curve.as_slice::<f32>()?.iter().enumerate() {
         let x = i as f32 - 3.0;
-        println!("x = {x:4.1}   learnt {y:6.3}   sin(x) {:6.3}", x.sin());
+        println!("x = {x:4.1}   learned {y:6.3}   sin(x) {:6.3}", x.sin());
     }
     Ok(())
 }

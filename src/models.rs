@@ -175,8 +175,8 @@ impl<M: ImageModel> Predict for Classify<M> {
         _cx: &'t Trace,
         model: &M::Of<Tensor<'t>>,
         batch: &Labeled<Tensor<'t>>,
-    ) -> Leaf<Tensor<'t>> {
-        Leaf(M::logits(model, normalized(batch.input)).argmax(1))
+    ) -> Tensor<'t> {
+        M::logits(model, normalized(batch.input)).argmax(1)
     }
 }
 

@@ -273,8 +273,8 @@ where
             .state
             .as_ref()
             .expect("a step that failed ends the benchmark");
-        let specs = Tree::as_ref(state).map(|_, array| ArraySpec::of(array));
-        let batch = Tree::as_ref(&self.batch).map(|_, array| ArraySpec::of(array));
+        let specs = Tree::leaf_refs(state).map_leaves(|_, array| ArraySpec::of(array));
+        let batch = Tree::leaf_refs(&self.batch).map_leaves(|_, array| ArraySpec::of(array));
         Ok(self.step.lower(&specs, &batch)?.program.code.len())
     }
 
@@ -308,7 +308,7 @@ where
                 .state
                 .take()
                 .expect("a step that failed ends the benchmark");
-            let (state, Leaf(loss)) = self.step.call(state, &self.batch)?;
+            let (state, loss) = self.step.call(state, &self.batch)?;
             (self.state, self.loss) = (Some(state), Some(loss));
         }
         Ok(())

@@ -1,7 +1,8 @@
-//! A logical tensor over a mesh of devices.
+//! Logical tensors sharded over a mesh of devices.
 
 use std::{
     collections::HashMap,
+    fmt,
     ops::Range,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -18,11 +19,10 @@ use crate::{
 /// compile. [`copy`](Self::copy) makes an explicit copy.
 ///
 /// ```
-/// use halite_core::{Array, Client, HostArray, Null, Sharding};
+/// use halite_core::{Array, Client, Null};
 ///
 /// let client = Client::new(Null::new(1));
-/// let host = HostArray::from_slice(&[1.0f32, 2.0], [2]).unwrap();
-/// let array = Array::upload(&client, &host, &Sharding::single(client.local_devices()[0])).unwrap();
+/// let array = Array::from_slice(&client, &[1.0f32, 2.0], [2]).unwrap();
 /// assert_eq!(array.ty().dims(), [2]);
 /// ```
 #[derive(Debug)]
@@ -36,10 +36,10 @@ pub struct Array {
 }
 
 impl Array {
-    /// Queues copies of `host` to the devices of `sharding`: to each only the part that it holds.
+    /// Queues copies of `host` to the devices of `sharding`, to each only its own shard.
     ///
     /// # Errors
-    /// If a dimension does not divide into its parts, or a device cannot be uploaded to.
+    /// If a dimension is not divisible by its number of shards, or an upload fails.
     #[track_caller]
     pub fn upload(client: &Client, host: &HostArray, sharding: &Arc<Sharding>) -> Result<Self> {
         Self::upload_parts(client, host.ty(), sharding, &mut |ranges| {
@@ -54,17 +54,53 @@ impl Array {
         })
     }
 
-    /// One number on every device of `sharding`: an input that is another at each call, as the
-    /// temperature of a sampler.
+    /// Queues a copy of `values`, row-major with dimensions `dims`, to the client's first device.
+    ///
+    /// ```
+    /// use halite_core::{Array, Client, Null};
+    ///
+    /// # fn main() -> halite_core::Result<()> {
+    /// let client = Client::new(Null::new(1)); // computes nothing, and reads back zeros
+    /// let array = Array::from_slice(&client, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3])?;
+    /// let values: Vec<f32> = array.to_vec()?;
+    /// assert_eq!(values.len(), 6);
+    /// println!("{array}"); // values, type and device
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the number of values is not the product of `dims`; as [`upload`](Self::upload).
+    #[track_caller]
+    pub fn from_slice<T: Element>(
+        client: &Client,
+        values: &[T],
+        dims: impl AsRef<[usize]>,
+    ) -> Result<Self> {
+        Self::on_first_device(client, &HostArray::from_slice(values, dims)?)
+    }
+
+    /// Queues a copy of one number to the client's first device, for an input that changes from
+    /// call to call, such as a sampling temperature.
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
     #[track_caller]
-    pub fn scalar<T: Element>(client: &Client, value: T, sharding: &Arc<Sharding>) -> Result<Self> {
-        Self::upload(client, &HostArray::scalar(value), sharding)
+    pub fn scalar<T: Element>(client: &Client, value: T) -> Result<Self> {
+        Self::on_first_device(client, &HostArray::scalar(value))
     }
 
-    /// As [`upload`](Self::upload), but the device may use the host's memory in place, and keeps it
+    #[track_caller]
+    fn on_first_device(client: &Client, host: &HostArray) -> Result<Self> {
+        let devices = client.local_devices();
+        let device = *devices.first().ok_or_else(|| {
+            let message = format!("{client:?} has no local device");
+            Error::new(ErrorKind::Unavailable, "upload", message)
+        })?;
+        Self::upload(client, host, &Sharding::single(device))
+    }
+
+    /// Like [`upload`](Self::upload), but the device may use the host's memory in place, and keeps it
     /// alive while it does.
     ///
     /// # Errors
@@ -281,7 +317,7 @@ impl Array {
         shard.ready()?.pending(name).wait_for(limit).map_err(late)
     }
 
-    /// Reads the global array; blocks until it is on the host.
+    /// Reads the global array; blocks until it is on the host. Counted as a blocking read.
     ///
     /// # Errors
     /// As [`wait`](Self::wait); [`ErrorKind::OutOfMemory`] if the host does not have enough memory.
@@ -310,6 +346,25 @@ impl Array {
         } else {
             host.to_float(self.ty.dtype())
         }
+    }
+
+    /// Blocks until the global array is on the host, and copies its elements, row-major, to a `Vec`.
+    /// Counted as a blocking read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); if `T` is not the element type.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        Ok(self.read()?.as_slice()?.to_vec())
+    }
+
+    /// Blocks until the only element is on the host. Counted as a blocking read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); if it has another number of elements, or another element type.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        self.read()?.item()
     }
 
     /// Queues a copy of the global array to the host.
@@ -449,6 +504,21 @@ impl Array {
             }
         }
         Ok(parts)
+    }
+}
+
+/// The values, shortened like NumPy's, with type and devices. Blocks until they are on the host,
+/// which is counted as a blocking read; `{:?}` prints the type without reading.
+impl fmt::Display for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.read() {
+            Ok(host) => write!(f, "{host} {}", self.ty)?,
+            Err(error) => write!(f, "{} (cannot be read: {error})", self.ty)?,
+        }
+        match self.sharding.mesh().devices() {
+            [device] => write!(f, " on device {}", device.0),
+            _ => write!(f, " on {}", self.sharding),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The error type of the whole stack.
 
-use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc};
+use std::{borrow::Cow, error::Error as StdError, fmt, io, sync::Arc};
 
 /// `Result` with halite's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -111,6 +111,14 @@ impl Error {
     }
 }
 
+/// An [`ErrorKind::Io`] whose source is the error, so that `?` works on calls of the standard
+/// library.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Error::new(ErrorKind::Io, "io", error.kind().to_string()).caused_by(error)
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Parts {
@@ -179,3 +187,23 @@ impl fmt::Display for Shortage {
 }
 
 impl StdError for Shortage {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn question_mark_converts_io_errors() {
+        fn read() -> Result<Vec<u8>> {
+            Ok(std::fs::read("/no/such/file")?)
+        }
+        let error = read().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(
+            error
+                .source()
+                .is_some_and(|source| source.is::<io::Error>())
+        );
+        assert!(error.to_string().contains("No such file"), "{error}");
+    }
+}

@@ -34,6 +34,7 @@ mod backend;
 mod client;
 mod collective;
 mod compile_cause;
+mod display;
 mod dtype;
 mod erased;
 mod error;

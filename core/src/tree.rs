@@ -30,7 +30,7 @@
 //! assert_eq!(sizes.leaves(), [&64, &8, &80]);
 //!
 //! // Leaves of another type, in the same struct.
-//! let zeros: Mlp<Vec<f32>> = sizes.as_ref().map(|_path, &size| vec![0.0; size]);
+//! let zeros: Mlp<Vec<f32>> = sizes.leaf_refs().map_leaves(|_path, &size| vec![0.0; size]);
 //! assert_eq!(zeros.out.weight.len(), 80);
 //!
 //! // Two trees of one structure, leaf by leaf.
@@ -42,10 +42,15 @@
 //! Leaves come in one order everywhere: fields as written, then by index. Their paths are unique
 //! within a tree. The leaf itself needs no trait and no `'static`; only the [`Family`] is
 //! `'static`.
+//!
+//! A tensor or an array is a tree by itself, with one leaf, and so are tuples, arrays, vectors and
+//! options of trees: `(Array, Mlp<Array>)`. [`Leaf`] stands for that leaf where its type changes:
+//! mapping the leaf of an `Array` gives `Leaf<usize>`, for instance, since `usize` is not a tree.
 
 mod containers;
 mod error;
 mod path;
+mod single;
 #[doc(hidden)]
 pub mod support;
 
@@ -64,6 +69,16 @@ pub use self::{
 pub trait Family: 'static {
     /// The struct with leaves `L`.
     type Of<L>: Tree<Leaf = L, Family = Self>;
+
+    /// The struct with leaves `L` as users write it: a single leaf is `L` instead of [`Leaf<L>`],
+    /// also inside tuples, arrays, vectors and options.
+    type Bare<L>;
+
+    /// Converts a tree to the form without [`Leaf`].
+    fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L>;
+
+    /// Converts the form without [`Leaf`] to a tree.
+    fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L>;
 }
 
 /// The tree `T` with leaves `L` instead of its own.
@@ -71,49 +86,51 @@ pub type Of<T, L> = <<T as Tree>::Family as Family>::Of<L>;
 
 /// A struct whose leaves can be visited, named by path, and replaced by leaves of another type.
 ///
-/// Derive it. By hand, [`as_ref`](Tree::as_ref), [`as_mut`](Tree::as_mut) and
-/// [`try_map`](Tree::try_map) must meet the same leaves in the same order under the same, unique
-/// paths.
-///
-/// Some containers have methods of the same names (`Vec::as_ref`, `Option::map`); there, write
-/// `Tree::as_ref(&layers)`.
+/// Derive it. A manual implementation must meet the same leaves in the same order under the same,
+/// unique paths in [`leaf_refs`](Tree::leaf_refs), [`leaf_refs_mut`](Tree::leaf_refs_mut) and
+/// [`try_map_at`](Tree::try_map_at).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree of leaves",
     label = "`Tree` is not implemented here",
     note = "a struct with one type parameter for its leaves becomes a tree with `#[derive(Tree)]`",
-    note = "a single value as a tree is `tree::Leaf(value)`, a tree without leaves is `tree::Empty`"
+    note = "tensors and arrays are trees, and so are tuples, arrays, vectors and options of trees"
 )]
 pub trait Tree: Sized {
-    /// What stands at the leaves.
+    /// The type of the leaves.
     type Leaf;
 
     /// This struct with its leaf type left open.
-    type Family: Family<Of<Self::Leaf> = Self>;
+    type Family: Family;
 
     /// The same tree with references at its leaves. Static fields are cloned.
-    fn as_ref(&self) -> Of<Self, &Self::Leaf>;
+    fn leaf_refs(&self) -> Of<Self, &Self::Leaf>;
 
     /// The same tree with mutable references at its leaves. Static fields are cloned.
-    fn as_mut(&mut self) -> Of<Self, &mut Self::Leaf>;
+    fn leaf_refs_mut(&mut self) -> Of<Self, &mut Self::Leaf>;
 
-    /// Replaces every leaf by what `f` makes of it, below the path `at`, which is as before when
-    /// this returns.
+    /// Replaces every leaf by the result of `f`, below the path `at`, which is unchanged when this
+    /// returns. For implementors; users call [`try_map_leaves`](Tree::try_map_leaves).
     ///
     /// # Errors
     /// The first error of `f`; no later leaf is visited.
     #[expect(
         clippy::type_complexity,
-        reason = "a name for it would hide what `f` gets and gives"
+        reason = "a name for it would hide the parameters and the result of `f`"
     )]
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, Self::Leaf) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E>;
 
-    /// Visits every leaf below the path `at`, which is as before when this returns.
+    /// Converts the family's struct with this tree's leaves to this tree. The two are one type,
+    /// except for single leaves: `Leaf<Array>` and `Array`.
+    fn from_tree(tree: Of<Self, Self::Leaf>) -> Self;
+
+    /// Visits every leaf below the path `at`, which is unchanged when this returns. For
+    /// implementors; users call [`for_each`](Tree::for_each).
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a Self::Leaf)) {
-        let visited = self.as_ref().try_map(at, &mut |at, leaf| {
+        let visited = self.leaf_refs().try_map_at(at, &mut |at, leaf| {
             f(at, leaf);
             Ok::<(), Infallible>(())
         });
@@ -123,15 +140,24 @@ pub trait Tree: Sized {
         }
     }
 
-    /// Replaces every leaf by what `f` makes of its path and itself.
-    fn map<L>(self, mut f: impl FnMut(&Path, Self::Leaf) -> L) -> Of<Self, L> {
-        let mapped = self.try_map(&mut Path::new(), &mut |at, leaf| {
-            Ok::<L, Infallible>(f(at, leaf))
-        });
+    /// Replaces every leaf by the result of `f` for its path and itself.
+    fn map_leaves<L>(self, mut f: impl FnMut(&Path, Self::Leaf) -> L) -> Of<Self, L> {
+        let mapped = self.try_map_leaves(|at, leaf| Ok::<L, Infallible>(f(at, leaf)));
         match mapped {
             Ok(tree) => tree,
             Err(never) => match never {},
         }
+    }
+
+    /// Replaces every leaf by the result of `f` for its path and itself.
+    ///
+    /// # Errors
+    /// The first error of `f`; no later leaf is visited.
+    fn try_map_leaves<L, E>(
+        self,
+        mut f: impl FnMut(&Path, Self::Leaf) -> Result<L, E>,
+    ) -> Result<Of<Self, L>, E> {
+        self.try_map_at(&mut Path::new(), &mut f)
     }
 
     /// Calls `f` with the path of every leaf and the leaf.
@@ -153,10 +179,10 @@ pub trait Tree: Sized {
         leaves
     }
 
-    /// All leaves, in order, taken out of the tree.
+    /// All leaves, in order, moved out of the tree.
     fn into_leaves(self) -> Vec<Self::Leaf> {
         let mut leaves = Vec::new();
-        self.map(|_, leaf| leaves.push(leaf));
+        self.map_leaves(|_, leaf| leaves.push(leaf));
         leaves
     }
 
@@ -172,6 +198,15 @@ pub trait Tree: Sized {
         let mut named = Vec::new();
         self.for_each(|at, leaf| named.push((at.to_string(), leaf)));
         named
+    }
+
+    /// This tree with other leaves of the same type, in order. Static fields are cloned.
+    ///
+    /// # Panics
+    /// If the number of `leaves` is not [`leaf_count`](Tree::leaf_count).
+    #[track_caller]
+    fn with_leaves(&self, leaves: impl IntoIterator<Item = Self::Leaf>) -> Self {
+        Self::from_tree(self.rebuild(leaves))
     }
 
     /// This tree with `leaves`, in order, instead of its own. Static fields are cloned.
@@ -197,7 +232,7 @@ pub trait Tree: Sized {
     ) -> Result<Of<Self, M>, TreeError> {
         let mut leaves = leaves.into_iter();
         let mut taken = 0;
-        let rebuilt = self.as_ref().try_map(&mut Path::new(), &mut |_, _| {
+        let rebuilt = self.leaf_refs().try_map_leaves(|_, _| {
             let leaf = leaves.next().ok_or(())?;
             taken += 1;
             Ok(leaf)
@@ -284,7 +319,7 @@ pub fn try_zip<A: Tree, B: Tree<Family = A::Family>>(
 ) -> Result<Of<A, (A::Leaf, B::Leaf)>, TreeError> {
     same_structure(&left, &right)?;
     let mut right = right.into_leaves().into_iter();
-    Ok(left.map(|_, leaf| {
+    Ok(left.map_leaves(|_, leaf| {
         (
             leaf,
             right
@@ -297,7 +332,7 @@ pub fn try_zip<A: Tree, B: Tree<Family = A::Family>>(
 /// Two trees from one tree of pairs: the inverse of [`zip`]. Static fields are cloned.
 pub fn unzip<T: Tree<Leaf = (A, B)>, A, B>(pairs: T) -> (Of<T, A>, Of<T, B>) {
     let mut rights = Vec::new();
-    let left = pairs.map(|_, (left, right)| {
+    let left = pairs.map_leaves(|_, (left, right)| {
         rights.push(right);
         left
     });

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use halite_core::tree::{
     Empty, Family, Leaf, Of, Path, Segment, Tree, TreeError, same_structure, try_zip, unzip, zip,
 };
+use halite_core::{DType, HostArray, TensorType};
 
 #[derive(Tree, Clone, Debug, PartialEq)]
 struct Linear<L = f32> {
@@ -153,7 +154,7 @@ fn leaves_come_in_the_order_of_fields_under_their_paths() {
     assert_eq!(tree.named()[11], ("part.bias".to_owned(), &11));
     let mut mapped = Vec::new();
     tree.clone()
-        .map(|at, leaf| mapped.push((at.to_string(), leaf)));
+        .map_leaves(|at, leaf| mapped.push((at.to_string(), leaf)));
     assert_eq!(
         mapped,
         names
@@ -167,7 +168,7 @@ fn leaves_come_in_the_order_of_fields_under_their_paths() {
 
 #[test]
 fn mapping_changes_the_leaf_type_and_keeps_static_fields() {
-    let texts: Everything<String> = everything().map(|at, leaf| format!("{at}={leaf}"));
+    let texts: Everything<String> = everything().map_leaves(|at, leaf| format!("{at}={leaf}"));
     assert_eq!(texts.parts[1].bias.as_deref(), Some("parts.1.bias=14"));
     assert_eq!(
         (
@@ -178,14 +179,14 @@ fn mapping_changes_the_leaf_type_and_keeps_static_fields() {
         ),
         ("kept", "first", 3, "kept too")
     );
-    assert_eq!(everything().map(|_, leaf| leaf), everything());
+    assert_eq!(everything().map_leaves(|_, leaf| leaf), everything());
 }
 
 #[test]
 fn references_at_the_leaves_read_and_write_the_tree() {
     let mut tree = everything();
-    let doubled: Everything<i64> = tree.as_ref().map(|_, leaf| leaf * 2);
-    tree.as_mut().map(|_, leaf| *leaf *= 2);
+    let doubled: Everything<i64> = tree.leaf_refs().map_leaves(|_, leaf| leaf * 2);
+    tree.leaf_refs_mut().map_leaves(|_, leaf| *leaf *= 2);
     assert_eq!(tree, doubled);
     assert_eq!(tree.named[0].1.1.weight, 36);
 }
@@ -195,7 +196,7 @@ fn the_first_error_ends_a_map_and_the_path_is_as_before() {
     let mut at = Path::new();
     let mut outer = at.field("model");
     let mut seen = 0;
-    let failed = everything().try_map(&mut outer, &mut |at, leaf| {
+    let failed = everything().try_map_at(&mut outer, &mut |at, leaf| {
         seen += 1;
         if leaf == 16 {
             Err(at.to_string())
@@ -216,7 +217,12 @@ fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
         Wrapper(1, linear(2, Some(3)), 9).paths(),
         ["0", "1.weight", "1.bias"]
     );
-    assert_eq!(NoLeaves::<i64>(PhantomData).map(|_, _| "").leaf_count(), 0);
+    assert_eq!(
+        NoLeaves::<i64>(PhantomData)
+            .map_leaves(|_, _| "")
+            .leaf_count(),
+        0
+    );
     assert_eq!(Elsewhere(1).leaves(), [&1]);
     let grid = Grid {
         cells: [[1, 2, 3], [4, 5, 6]],
@@ -233,7 +239,7 @@ fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
         ]
     );
     assert_eq!(
-        grid.map(|_, leaf| leaf * 10),
+        grid.map_leaves(|_, leaf| leaf * 10),
         Grid {
             cells: [[10, 20, 30], [40, 50, 60]]
         }
@@ -246,7 +252,7 @@ fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
         })),
     };
     assert_eq!(chain.paths(), ["here", "next.here"]);
-    assert_eq!(chain.clone().map(|_, leaf| leaf), chain);
+    assert_eq!(chain.clone().map_leaves(|_, leaf| leaf), chain);
     let odd = shadowed::Odd {
         at: 1,
         f: Some(2),
@@ -264,10 +270,10 @@ fn the_variant_of_an_enum_is_part_of_the_structure_and_not_of_the_path() {
     ];
     for (pool, paths) in table {
         assert_eq!(pool.paths(), paths);
-        assert_eq!(pool.as_ref().map(|_, &leaf| leaf), pool);
+        assert_eq!(pool.leaf_refs().map_leaves(|_, &leaf| leaf), pool);
     }
     assert_eq!(
-        Pool::Learned { weight: 1, size: 2 }.map(|_, w| w as f32),
+        Pool::Learned { weight: 1, size: 2 }.map_leaves(|_, w| w as f32),
         Pool::Learned {
             weight: 1.0,
             size: 2
@@ -288,11 +294,13 @@ fn containers_of_trees_are_trees() {
         tree.paths(),
         ["0.0.weight", "0.0.bias", "1.0", "1.1", "2", "4"]
     );
-    assert_eq!(tree.clone().map(|_, leaf| leaf), tree);
+    assert_eq!(tree.clone().map_leaves(|_, leaf| leaf), tree);
     assert_eq!(tree.clone().into_leaves(), [1, 2, 3, 4, 5, 6]);
-    let failed = tree.try_map(&mut Path::new(), &mut |at, leaf| {
-        if leaf == 4 { Err(at.clone()) } else { Ok(leaf) }
-    });
+    let failed = tree.try_map_leaves(
+        |at, leaf| {
+            if leaf == 4 { Err(at.clone()) } else { Ok(leaf) }
+        },
+    );
     assert_eq!(
         failed.unwrap_err().segments(),
         [Segment::Index(1), Segment::Index(1)]
@@ -319,18 +327,18 @@ fn leaves_need_no_clone_and_no_static_lifetime() {
         weight: Borrowed(&text),
         bias: None,
     };
-    let (left, right) = unzip(tree.map(|_, leaf| (Borrowed(leaf.0), leaf.0.len())));
+    let (left, right) = unzip(tree.map_leaves(|_, leaf| (Borrowed(leaf.0), leaf.0.len())));
     assert_eq!((left.weight.0, right.weight), ("local", 5));
 }
 
 #[test]
 fn code_generic_over_a_family_names_the_same_struct_with_other_leaves() {
     fn scaled<F: Family>(tree: &F::Of<i64>, by: i64) -> F::Of<f64> {
-        tree.as_ref().map(|_, &leaf| (leaf * by) as f64)
+        tree.leaf_refs().map_leaves(|_, &leaf| (leaf * by) as f64)
     }
     fn counted<T: Tree>(tree: T) -> (Of<T, usize>, usize) {
         let mut count = 0;
-        let numbered = tree.map(|_, _| {
+        let numbered = tree.map_leaves(|_, _| {
             count += 1;
             count - 1
         });
@@ -440,4 +448,78 @@ fn public_types_cross_threads() {
     crosses::<Leaf<i64>>();
     crosses::<Empty<*const u8>>();
     crosses::<Everything<i64>>();
+}
+
+/// A wrapper of any layer.
+#[derive(Tree, Clone, Debug, PartialEq)]
+#[tree(subtrees(M))]
+struct Residual<M> {
+    layer: M,
+    branches: Vec<M>,
+    scale: u8,
+}
+
+/// Trees and leaves beside each other.
+#[derive(Tree, Clone, Debug, PartialEq)]
+#[tree(subtrees(A, B))]
+struct Pair<A, L, B> {
+    first: A,
+    gain: L,
+    second: Option<B>,
+}
+
+fn weight_only(weight: i32) -> Linear<i32> {
+    Linear { weight, bias: None }
+}
+
+#[test]
+fn generic_wrappers_derive_tree() {
+    let residual = Residual {
+        layer: weight_only(1),
+        branches: vec![weight_only(2)],
+        scale: 3,
+    };
+    assert_eq!(residual.paths(), ["layer.weight", "branches.0.weight"]);
+    let doubled: Residual<Linear<f64>> = residual.clone().map_leaves(|_, leaf| f64::from(2 * leaf));
+    assert_eq!(doubled.branches[0].weight, 4.0);
+    assert_eq!(residual.with_leaves([5, 6]).layer, weight_only(5));
+
+    let pair = Pair {
+        first: weight_only(1),
+        gain: 2,
+        second: Some(residual),
+    };
+    assert_eq!(pair.paths()[..2], ["first.weight", "gain"]);
+    let text: Pair<Linear<String>, String, Residual<Linear<String>>> =
+        pair.map_leaves(|path, leaf| format!("{path}={leaf}"));
+    assert_eq!(text.gain, "gain=2");
+    assert_eq!(text.second.unwrap().layer.weight, "second.layer.weight=1");
+}
+
+#[test]
+fn arrays_are_trees_of_one_leaf() {
+    let ty = |size: usize| TensorType::new(DType::F32, [size]);
+    let host = |size: usize| HostArray::zeros(ty(size));
+    let both = (
+        host(1),
+        Linear {
+            weight: host(2),
+            bias: Some(host(3)),
+        },
+    );
+    assert_eq!(both.paths(), ["0", "1.weight", "1.bias"]);
+    let types = both.leaf_refs().map_leaves(|_, host| host.ty().clone());
+    assert_eq!(types.0, Leaf(ty(1)));
+    let shorter: (HostArray, Linear<HostArray>) = both.with_leaves([host(4), host(5), host(6)]);
+    assert_eq!(shorter.0.ty(), &ty(4));
+    assert_eq!(host(7).with_leaves([host(8)]), host(8));
+}
+
+#[test]
+fn bare_form_has_no_leaf_wrapper() {
+    type Inputs = ([Leaf<()>; 2], Vec<Option<Leaf<()>>>, Box<Linear<()>>);
+    let bare = ([1, 2], vec![Some(3), None], Box::new(weight_only(4)));
+    let tree = <Inputs as Family>::from_bare(bare.clone());
+    assert_eq!(tree.leaves(), [&1, &2, &3, &4]);
+    assert_eq!(<Inputs as Family>::into_bare(tree), bare);
 }

@@ -57,8 +57,8 @@ fn nodes() -> impl Strategy<Value = Node<u32>> {
 proptest! {
     #[test]
     fn mapping_by_the_identity_changes_nothing(tree in nodes()) {
-        prop_assert_eq!(tree.clone().map(|_, leaf| leaf), tree.clone());
-        prop_assert_eq!(tree.as_ref().map(|_, leaf| *leaf), tree);
+        prop_assert_eq!(tree.clone().map_leaves(|_, leaf| leaf), tree.clone());
+        prop_assert_eq!(tree.leaf_refs().map_leaves(|_, leaf| *leaf), tree);
     }
 
     #[test]
@@ -66,13 +66,13 @@ proptest! {
         let named: Vec<(String, u32)> = tree.named().into_iter().map(|(name, leaf)| (name, *leaf)).collect();
         prop_assert_eq!(named.iter().map(|(name, _)| name).collect::<HashSet<_>>().len(), named.len());
         prop_assert_eq!(tree.leaf_count(), named.len());
-        let by_reference: Vec<_> = tree.as_ref().named().into_iter().map(|(name, leaf)| (name, **leaf)).collect();
+        let by_reference: Vec<_> = tree.leaf_refs().named().into_iter().map(|(name, leaf)| (name, **leaf)).collect();
         prop_assert_eq!(&by_reference, &named);
         let by_mutable_reference: Vec<_> =
-            tree.as_mut().named().into_iter().map(|(name, leaf)| (name, **leaf)).collect();
+            tree.leaf_refs_mut().named().into_iter().map(|(name, leaf)| (name, **leaf)).collect();
         prop_assert_eq!(&by_mutable_reference, &named);
         let mut mapped = Vec::new();
-        tree.clone().map(|at, leaf| mapped.push((at.to_string(), leaf)));
+        tree.clone().map_leaves(|at, leaf| mapped.push((at.to_string(), leaf)));
         prop_assert_eq!(&mapped, &named);
         let (names, leaves): (Vec<_>, Vec<_>) = named.into_iter().unzip();
         prop_assert_eq!(tree.paths(), names);
@@ -90,7 +90,7 @@ proptest! {
 
     #[test]
     fn unzip_undoes_zip(tree in nodes()) {
-        let names = tree.as_ref().map(|at, _| at.to_string());
+        let names = tree.leaf_refs().map_leaves(|at, _| at.to_string());
         let (left, right) = unzip(zip(tree.clone(), names.clone()));
         prop_assert_eq!(left, tree);
         prop_assert_eq!(right, names);
@@ -109,7 +109,7 @@ proptest! {
         let failing = at.index(paths.len());
         let mut seen = 0;
         let mut path = Path::new();
-        let failed = tree.try_map(&mut path, &mut |at, leaf| {
+        let failed = tree.try_map_at(&mut path, &mut |at, leaf| {
             seen += 1;
             if seen == failing + 1 { Err(at.to_string()) } else { Ok(leaf) }
         });

@@ -512,7 +512,7 @@ fn batches_are_not_reported_as_frequent_uploads() {
     // What a line of the user uploads is found, and it is the line that is named.
     let line = line!() + 2;
     for _ in 0..160 {
-        Array::scalar(&client, 1.0f32, &device).unwrap();
+        Array::scalar(&client, 1.0f32).unwrap();
     }
     let found = findings(&client);
     let place = format!(

@@ -244,7 +244,7 @@ impl Trace {
 
     /// The value that [`update`](Self::update) last gave to `state`, or `state` itself.
     ///
-    /// The next model of a training step of your own is `model.map(|_, leaf| cx.updated(leaf))`,
+    /// The next model of a training step of your own is `model.map_leaves(|_, leaf| cx.updated(leaf))`,
     /// after the optimizer. An update of a training step that is not read here would be lost,
     /// so [`Jit`](crate::Jit) makes it a mistake.
     pub fn updated<'t>(&'t self, state: Tensor<'t>) -> Tensor<'t> {
@@ -280,7 +280,7 @@ impl Trace {
                 .map_or("a state".to_string(), |name| format!("`{name}`"));
             let message = format!(
                 "{state} has a new value after this step, which the function does not return; return it in the \
-                 next state, as by `model.map(|_, leaf| cx.updated(leaf))`"
+                 next state, as by `model.map_leaves(|_, leaf| cx.updated(leaf))`"
             );
             self.fail_at(update.location, "update", message, None);
         }

@@ -51,9 +51,9 @@ impl Trace {
         let results = self.loop_over(
             &initial,
             location,
-            |carried| condition(&init.rebuild(carried.iter().copied())),
+            |carried| condition(&init.with_leaves(carried.iter().copied())),
             |carried| {
-                let next = body(init.rebuild(carried.iter().copied()));
+                let next = body(init.with_leaves(carried.iter().copied()));
                 self.same_types(
                     "while",
                     ["the initial state", "the body's result"],
@@ -63,7 +63,7 @@ impl Trace {
                 )
             },
         );
-        init.rebuild(results)
+        init.with_leaves(results)
     }
 
     /// Runs `on_true` or `on_false` and returns its result. Both return tensors of the same types.
@@ -154,13 +154,13 @@ impl Trace {
         }
         let first = first.expect("there is at least one branch");
         if let Some(error) = wrong.or(index.is_error().then_some(index)) {
-            return first.map(|_, leaf| error.trace.error_like(Some(leaf.ty())));
+            return error.trace.errors_like(&first);
         }
         if first.leaf_count() == 0 {
             return first;
         }
         let results = self.push_case(index, &[], regions, location);
-        first.rebuild(results)
+        first.with_leaves(results)
     }
 
     /// Records a case of `regions`, which take `inputs` and the captured values.
@@ -316,6 +316,12 @@ impl Trace {
     ) -> Vec<Tensor<'t>> {
         let _site = self.called_from(location);
         self.push(op, operands)
+    }
+
+    /// The tree with an error tensor of the same type at each leaf.
+    fn errors_like<'t, T: Tree<Leaf = Tensor<'t>>>(&'t self, tree: &T) -> T {
+        let leaves = tree.leaves().into_iter();
+        tree.with_leaves(leaves.map(|leaf| self.error_like(Some(leaf.ty()))))
     }
 
     /// The leaves of `tree`, checked to be usable in the open scope.

@@ -68,7 +68,7 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
         let error = loss.mistake("grad", || {
             format!("the loss is {ty}; it must be a scalar of floats: {advice}")
         });
-        return wrt.rebuild(
+        return wrt.with_leaves(
             wrt.leaves()
                 .into_iter()
                 .map(|leaf| error.trace.error_like(Some(leaf.ty()))),
@@ -103,7 +103,7 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
             listed(integers)
         );
         cx.fail("grad", message, None);
-        return wrt.rebuild(
+        return wrt.with_leaves(
             leaves
                 .into_iter()
                 .map(|leaf| cx.error_like(Some(leaf.ty()))),
@@ -111,7 +111,7 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
     }
     let Ok(gradients) = checked_pull_back(cx, &[loss], &[loss.ones_like()], &leaves, location)
     else {
-        return wrt.rebuild(
+        return wrt.with_leaves(
             leaves
                 .into_iter()
                 .map(|leaf| cx.error_like(Some(leaf.ty()))),
@@ -128,13 +128,13 @@ pub fn grad<'t, M: Tree<Leaf = Tensor<'t>>>(loss: Tensor<'t>, wrt: &M) -> M {
             listed(names().map(|(name, _)| name).collect())
         );
         cx.fail("grad", message, None);
-        return wrt.rebuild(
+        return wrt.with_leaves(
             leaves
                 .into_iter()
                 .map(|leaf| cx.error_like(Some(leaf.ty()))),
         );
     }
-    wrt.rebuild(or_zeros(cx, &leaves, gradients, &is_used, location))
+    wrt.with_leaves(or_zeros(cx, &leaves, gradients, &is_used, location))
 }
 
 /// The first few of many names.
@@ -208,10 +208,10 @@ pub fn vjp<'t, M: Tree<Leaf = Tensor<'t>>>(
         .or(leaves.first())
         .map(|tensor| tensor.trace)
     else {
-        return wrt.rebuild(leaves);
+        return wrt.with_leaves(leaves);
     };
     let location = Location::caller();
-    wrt.rebuild(
+    wrt.with_leaves(
         match checked_pull_back(trace, outputs, cotangents, &leaves, location) {
             Ok(gradients) => {
                 let is_used = used(trace, outputs, &leaves, &gradients);

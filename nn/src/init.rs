@@ -241,7 +241,7 @@ pub fn init<'t, M: Tree<Leaf = Param>>(
     // All keys at once: a few operations on vectors instead of a hundred on scalars for each leaf.
     let keys = (!hashes.is_empty()).then(|| rng::fold_in_many(key, &hashes));
     let mut drawn = 0;
-    Tree::as_ref(model).map(|_, param| {
+    Tree::leaf_refs(model).map_leaves(|_, param| {
         let next = || {
             let keys = keys.expect("keys exist if a leaf is random");
             drawn += 1;

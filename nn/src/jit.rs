@@ -42,11 +42,11 @@ use crate::{AxisRoles, Function, Trace, Traced};
 /// Static fields of the trees, such as a dropout rate, and Rust numbers in the traced code are
 /// constants of the program: they are read when it is traced, and later calls whose arguments have
 /// the same types reuse that program. A number that changes from call to call is an input,
-/// `Leaf(Array::scalar(..))`; one that changes from run to run, such as a learning rate, is a
+/// `Array::scalar(..)`; one that changes from run to run, such as a learning rate, is a
 /// [hyperparameter](Trace::hyperparameter). Neither is compiled again for another value.
 ///
 /// ```
-/// use halite_core::{Array, Client, DType, Null, Sharding, tree::Leaf};
+/// use halite_core::{Array, Client, DType, Null, tree::Leaf};
 /// use halite_nn::Jit;
 ///
 /// # fn main() -> halite_core::Result<()> {
@@ -55,10 +55,9 @@ use crate::{AxisRoles, Function, Trace, Traced};
 ///     let sum = sum + x;
 ///     (Leaf(sum), Leaf(sum / 2.0))
 /// });
-/// let device = Sharding::single(client.local_devices()[0]);
-/// let scalar = |value: f32| Array::scalar(&client, value, &device);
-/// let (state, half) = count.call(Leaf(scalar(0.0)?), &Leaf(scalar(3.0)?))?;
-/// assert_eq!(half.0.ty().dtype(), DType::F32);
+/// let scalar = |value: f32| Array::scalar(&client, value);
+/// let (state, half) = count.call(scalar(0.0)?, &scalar(3.0)?)?;
+/// assert_eq!(half.ty().dtype(), DType::F32);
 /// # drop(state);
 /// # Ok(())
 /// # }
@@ -197,22 +196,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         self
     }
 
-    /// Queues one run, after compiling if the types or shardings are new.
-    ///
-    /// # Errors
-    /// All mistakes of the traced code at once; an error of the compiler; a state or input on
-    /// another mesh than the rest. The state is lost in these cases; [`prepare`](Self::prepare)
-    /// returns the same errors without taking a state.
-    #[track_caller]
-    pub fn call(
-        &self,
-        state: S::Of<Array>,
-        inputs: &I::Of<Array>,
-    ) -> Result<(S::Of<Array>, O::Of<Array>)> {
-        self.call_with(state, Tree::as_ref(inputs))
-    }
-
-    /// Like [`call`](Self::call), for inputs that are in several places: a tree of references.
+    /// Like [`call`](Self::call), for code that is generic over the families: trees of arrays, and
+    /// of references to arrays.
     ///
     /// # Errors
     /// As [`call`](Self::call).
@@ -238,7 +223,7 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
             .iter()
             .map(|_| Vec::with_capacity(count))
             .collect();
-        let state_shape = state.map(|_, array| {
+        let state_shape = state.map_leaves(|_, array| {
             for (row, shard) in args.iter_mut().zip(array.into_shards()) {
                 row.push(Arg::Donate(shard));
             }
@@ -268,9 +253,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
                 .collect();
             Array::from_shards_as(spec.ty.clone(), &spec.sharding, shards, spec.stored)
         };
-        let state = state_shape.try_map(&mut Path::new(), &mut next)?;
-        let outputs = Tree::as_ref(&signature.shape)
-            .try_map(&mut Path::new(), &mut |path, _| next(path, ()))?;
+        let state = state_shape.try_map_at(&mut Path::new(), &mut next)?;
+        let outputs = Tree::leaf_refs(&signature.shape).try_map_leaves(|path, _| next(path, ()))?;
         Ok((state, outputs))
     }
 
@@ -316,16 +300,7 @@ impl<I: Family, O: Family> Jit<Empty<()>, I, O> {
         Function::stateless(function).jit(client)
     }
 
-    /// Queues one run, after compiling if the types or shardings are new.
-    ///
-    /// # Errors
-    /// As [`call`](Self::call).
-    #[track_caller]
-    pub fn run(&self, inputs: &I::Of<Array>) -> Result<O::Of<Array>> {
-        self.run_with(Tree::as_ref(inputs))
-    }
-
-    /// Like [`run`](Self::run), for inputs that are in several places: a tree of references.
+    /// Like [`run`](Self::run), for code that is generic over the families.
     ///
     /// # Errors
     /// As [`call`](Self::call).

@@ -6,8 +6,8 @@
 //! `Mlp<Array>` is on devices.
 //!
 //! ```
-//! use halite_core::{Array, Client, HostArray, Null, Sharding, Tree, tree::{Empty, Leaf}};
-//! use halite_nn::{Jit, Linear, Param, Tensor, grad, init, mse, rng, summary};
+//! use halite_core::{Array, Client, Null, Tree, tree};
+//! use halite_nn::{Jit, Linear, Tensor, grad, init, jit_step, mse, rng, summary};
 //!
 //! #[derive(Tree, Clone)]
 //! struct Mlp<L> {
@@ -27,35 +27,32 @@
 //! assert!(summary(&model).contains("hidden.weight  f32[4, 8]"));
 //!
 //! let client = Client::new(Null::new(1)); // computes nothing; a real one comes from `halite_backends::Accelerator`
-//! let device = Sharding::single(client.local_devices()[0]);
+//! // Initialization: a function from a random key to the parameters.
+//! let key = Array::from_slice(&client, &rng::key(42), [2])?;
+//! let initialize = Jit::<tree::Empty<()>, tree::Leaf<()>, Mlp<()>>::function(
+//!     &client,
+//!     move |cx, tree::Leaf(key)| init(cx, &model, key),
+//! );
+//! let parameters: Mlp<Array> = initialize.run(&key)?;
 //!
-//! // First values: a function of nothing but the key.
-//! let first = Jit::<Empty<()>, Empty<()>, Mlp<()>>::function(&client, move |cx, _| {
-//!     init(cx, &model, rng::constant_key(cx, rng::key(42)))
-//! });
-//! let parameters: Mlp<Array> = first.run(&Empty::new())?;
-//!
-//! // A step: parameters are moved in and come out changed; `x` and `y` are read only.
-//! let step = Jit::<Mlp<()>, (Leaf<()>, Leaf<()>), Leaf<()>>::new(&client, |_cx, model, (Leaf(x), Leaf(y))| {
+//! // A step of gradient descent: the parameters are moved in and updated in place.
+//! let step = jit_step(&client, &parameters, |_cx, model, [x, y]| {
 //!     let loss = mse(model.forward(x), y).value();
 //!     let gradients = grad(loss, &model);
-//!     let next = halite_core::tree::zip(model, gradients).map(|_path, (value, slope)| value - slope * 0.1);
-//!     (next, Leaf(loss))
+//!     let next = tree::zip(model, gradients).map_leaves(|_path, (value, slope)| value - 0.1 * slope);
+//!     (next, [loss])
 //! });
-//! let zeros = |dims: [usize; 2]| {
-//!     let host = HostArray::from_slice(&vec![0.0f32; dims[0] * dims[1]], dims)?;
-//!     Array::upload(&client, &host, &device).map(Leaf)
-//! };
-//! let data = (zeros([16, 4])?, zeros([16, 1])?);
-//! let (parameters, Leaf(_loss)) = step.call(parameters, &data)?;
-//! let (_parameters, Leaf(loss)) = step.call(parameters, &data)?;
+//! let x = Array::from_slice(&client, &[0.0f32; 16 * 4], [16, 4])?;
+//! let y = Array::from_slice(&client, &[0.0f32; 16], [16, 1])?;
+//! let (parameters, [_loss]) = step.call(parameters, [&x, &y])?;
+//! let (_parameters, [loss]) = step.call(parameters, [&x, &y])?;
 //! assert_eq!(loss.ty().to_string(), "f32[]");
 //! assert_eq!(step.compiles(), 1);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! What does not fit is told when the function is traced, all of it at once, each with the user's
+//! Shape and type errors are reported when the function is traced, all at once, each with the user's
 //! line:
 //!
 //! ```
@@ -71,18 +68,17 @@
 //! assert!(cx.check().unwrap_err().to_string().contains("f32[2, 3]"));
 //! ```
 //!
-//! # What holds here
+//! # Guarantees
 //!
-//! * Nothing runs while it is traced, and there is no hidden graph: a tensor belongs to its trace
-//!   and cannot outlive it.
+//! * Tracing runs nothing and hides no graph: a tensor belongs to its trace and cannot outlive it.
 //! * A program is traced once per combination of input types; compiling one again is logged with
 //!   the input that changed, and at most [`Jit::max_programs`] of them are kept.
-//! * Likely errors in traced code are mistakes (a loss that depends on no parameter, a layer that
-//!   does not know its mode) or [warnings](Trace::warnings) (a parameter without a gradient, a
-//!   metric that nobody takes).
-//! * A number that people try several values of is an argument, as a learning rate: see
-//!   [`Trace::hyperparameter`].
-//! * Every [`Op`](halite_ir::Op) has a gradient, or says why it has none; none is silently zero.
+//! * Likely errors in traced code are mistakes (a loss that depends on no parameter, dropout without
+//!   a mode) or [warnings](Trace::warnings) (a parameter without a gradient, an unused metric).
+//! * Hyperparameters, such as a learning rate, are arguments of the program, which is not compiled
+//!   again for other values: see [`Trace::hyperparameter`].
+//! * Every [`Op`](halite_ir::Op) has a gradient or an error that explains why not; none is silently
+//!   zero.
 //! * Random numbers are a function of their key ([`rng`]), the same bits on every backend.
 //! * Nothing here knows PJRT, a dataset or a file.
 #![forbid(unsafe_code)]
@@ -94,6 +90,7 @@ mod collectives;
 mod context;
 mod control;
 mod conv;
+mod function;
 mod grad;
 mod hyperparameter;
 mod index;
@@ -124,6 +121,7 @@ pub use collectives::Over;
 pub use context::ClassTarget;
 pub use control::ScanOptions;
 pub use conv::{ConvOptions, Padding};
+pub use function::{ArrayFunction, Inputs, jit, jit_like, jit_step};
 pub use grad::{grad, vjp};
 pub use init::{Distribution, Fan, Init, init};
 pub use jit::{ArraySpec, Jit, Stages};

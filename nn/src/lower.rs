@@ -158,13 +158,13 @@ fn trace<S: Family, I: Family, O: Family>(
         tensors.push(tensor);
         tensor
     };
-    let traced_state = Tree::as_ref(state).map(&mut input);
-    let traced_inputs = Tree::as_ref(inputs).map(&mut input);
+    let traced_state = Tree::leaf_refs(state).map_leaves(&mut input);
+    let traced_inputs = Tree::leaf_refs(inputs).map_leaves(&mut input);
     let (next, outputs) = (function.body)(&cx, traced_state, traced_inputs);
     check_state::<S>(&cx, state, &next);
     cx.check_taken();
 
-    let shape = Tree::as_ref(&outputs).map(|_, _| ());
+    let shape = Tree::leaf_refs(&outputs).map_leaves(|_, _| ());
     let mut output_types: Vec<_> = state.leaves().into_iter().cloned().collect();
     for (path, tensor) in outputs.named() {
         let ty = function.output_type(&path, tensor.ty());

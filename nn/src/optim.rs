@@ -82,7 +82,10 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
     optimizer: &O,
     model: &M,
 ) -> SlotsOf<M, O, Param> {
-    Slots::new(Tree::as_ref(model).map(|_, param| param.trainable.then(|| optimizer.slot(param))))
+    Slots::new(
+        Tree::leaf_refs(model)
+            .map_leaves(|_, param| param.trainable.then(|| optimizer.slot(param))),
+    )
 }
 
 /// New parameters and slots of a whole model.
@@ -134,7 +137,7 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     let (mut params, mut grads) = (params.into_iter(), grads.into_iter());
     let mut slots = slots.into_inner().into_leaves().into_iter();
     let mut next_params = Vec::new();
-    let next_slots = Tree::as_ref(model).map(|path, description| {
+    let next_slots = Tree::leaf_refs(model).map_leaves(|path, description| {
         let matching = "parameters, gradients and slots have the leaves of the model";
         let (param, grad) = (params.next().expect(matching), grads.next().expect(matching));
         let slot = slots.next().expect(matching);

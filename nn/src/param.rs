@@ -31,6 +31,8 @@ pub struct Param {
     pub stacked: usize,
 }
 
+halite_core::impl_single_leaf!(Param);
+
 impl Param {
     /// A trained parameter of these dimensions, in `f32`.
     pub fn new(dims: impl AsRef<[usize]>, init: Init) -> Self {
@@ -198,8 +200,8 @@ mod tests {
     #[test]
     fn summary_counts_state_separately() {
         let model = vec![
-            halite_core::tree::Leaf(Param::new([3, 4], Init::Ones)),
-            halite_core::tree::Leaf(Param::state([4], Init::Zeros)),
+            Param::new([3, 4], Init::Ones),
+            Param::state([4], Init::Zeros),
         ];
         let table = summary(&model);
         let lines: Vec<&str> = table.lines().collect();

@@ -156,7 +156,7 @@ impl Trace {
                 format!("the inputs and their specs differ: {error}"),
                 None,
             );
-            return out_specs.rebuild(wanted.iter().map(|_| error));
+            return O::from_tree(out_specs.rebuild(wanted.iter().map(|_| error)));
         }
         let paths = inputs.paths();
         let name = |input: usize| format!("input `{}`", paths[input]);
@@ -169,7 +169,7 @@ impl Trace {
             &wanted,
             location,
             |parts| {
-                let outputs = body(inputs.rebuild(parts.iter().copied()));
+                let outputs = body(inputs.with_leaves(parts.iter().copied()));
                 match same_structure(out_specs, &outputs) {
                     Ok(()) => Ok(outputs.into_leaves()),
                     Err(error) => Err(self.fail_at(
@@ -181,7 +181,7 @@ impl Trace {
                 }
             },
         );
-        out_specs.rebuild(results)
+        O::from_tree(out_specs.rebuild(results))
     }
 
     /// Records the operation; returns as many results as `out_specs`.

@@ -66,6 +66,8 @@ impl<'t> Tensor<'t> {
     }
 }
 
+halite_core::impl_single_leaf!(Tensor<'t>, 't);
+
 impl fmt::Debug for Tensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

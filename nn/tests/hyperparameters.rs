@@ -38,9 +38,10 @@ fn lower(
 fn update<O: Optimizer>(optimizer: O) -> Lowered<Leaf<()>> {
     lower(move |cx, step, x| {
         let model = Linear::new(2, 2);
-        let params = Tree::as_ref(&model).map(|_, param| x.sum_all().broadcast_to(param.ty.dims()));
+        let params = Tree::leaf_refs(&model)
+            .map_leaves(|_, param| x.sum_all().broadcast_to(param.ty.dims()));
         let slots = optim::slots(&optimizer, &model)
-            .map(|_, slot| x.sum_all().broadcast_to(slot.ty.dims()));
+            .map_leaves(|_, slot| x.sum_all().broadcast_to(slot.ty.dims()));
         let gradients = params.clone();
         let (next, _) = optim::update(&optimizer, cx, step, &model, params, gradients, slots);
         next.weight

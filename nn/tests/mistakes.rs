@@ -9,7 +9,7 @@ use halite_nn::{
 
 /// The model's leaves as inputs of the trace, named by their paths.
 fn traced<'t, M: Tree<Leaf = Param>>(cx: &'t Trace, model: &M) -> Of<M, Tensor<'t>> {
-    Tree::as_ref(model).map(|path, param| cx.input(param.ty.clone(), path.to_string()))
+    Tree::leaf_refs(model).map_leaves(|path, param| cx.input(param.ty.clone(), path.to_string()))
 }
 
 /// That `call` makes one mistake, in this file, which says all of `parts`.

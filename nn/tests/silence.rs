@@ -108,10 +108,10 @@ fn gradient_by_integers_is_a_mistake() {
 /// Two layers, of which the loss uses the first alone; the updated model.
 fn train_one_of_two<'t>(cx: &'t Trace, clip: bool) -> (u32, Vec<Tensor<'t>>) {
     let model = vec![Linear::new(3, 2), Linear::new(3, 2)];
-    let params =
-        Tree::as_ref(&model).map(|path, param| cx.input(param.ty.clone(), path.to_string()));
+    let params = Tree::leaf_refs(&model)
+        .map_leaves(|path, param| cx.input(param.ty.clone(), path.to_string()));
     let adam = AdamW::new(1e-2);
-    let slots = optim::slots(&adam, &model).map(|_, slot| cx.input(slot.ty, "slot"));
+    let slots = optim::slots(&adam, &model).map_leaves(|_, slot| cx.input(slot.ty, "slot"));
     let loss = params[0]
         .forward(input(cx, "x", DType::F32, &[4, 3]))
         .square()
@@ -119,7 +119,7 @@ fn train_one_of_two<'t>(cx: &'t Trace, clip: bool) -> (u32, Vec<Tensor<'t>>) {
     let (line, gradients) = (line!(), grad(loss, &params));
     // What users do to gradients before the update.
     let gradients = gradients
-        .map(|_, gradient| -(gradient * 0.5).convert(DType::F64).convert(DType::F32) / 2.0);
+        .map_leaves(|_, gradient| -(gradient * 0.5).convert(DType::F64).convert(DType::F32) / 2.0);
     let gradients = if clip {
         clip_global_norm(cx, &model, gradients, 1.0).0
     } else {
@@ -159,16 +159,17 @@ fn unused_parameters_stay_and_are_named_once() {
 fn update_without_any_gradient_is_a_mistake() {
     let cx = Trace::new();
     // The loss depends on the frozen layer alone.
-    let frozen = Linear::new(3, 2).map(|_, param| param.frozen());
+    let frozen = Linear::new(3, 2).map_leaves(|_, param| param.frozen());
     let model = vec![frozen, Linear::new(3, 2)];
-    let params =
-        Tree::as_ref(&model).map(|path, param| cx.input(param.ty.clone(), path.to_string()));
+    let params = Tree::leaf_refs(&model)
+        .map_leaves(|path, param| cx.input(param.ty.clone(), path.to_string()));
     let loss = params[0]
         .forward(input(&cx, "x", DType::F32, &[4, 3]))
         .square()
         .mean_all();
     let (line, gradients) = (line!(), grad(loss, &params));
-    let slots = optim::slots(&Sgd::new(0.1), &model).map(|_, slot| cx.input(slot.ty, "slot"));
+    let slots =
+        optim::slots(&Sgd::new(0.1), &model).map_leaves(|_, slot| cx.input(slot.ty, "slot"));
     let step = input(&cx, "step", DType::U32, &[]);
     optim::update(&Sgd::new(0.1), &cx, step, &model, params, gradients, slots);
     check(
@@ -188,7 +189,7 @@ fn parameters_with_a_zero_gradient_are_updated() {
     let Leaf(w) = Leaf(input(&cx, "w", DType::F32, &[3]));
     let sgd = Sgd::new(0.1).weight_decay(0.1);
     let gradient = grad(w.floor().sum_all(), &Leaf(w));
-    let slots = optim::slots(&sgd, &model).map(|_, slot| cx.input(slot.ty, "slot"));
+    let slots = optim::slots(&sgd, &model).map_leaves(|_, slot| cx.input(slot.ty, "slot"));
     let (Leaf(next), _) = optim::update(
         &sgd,
         &cx,
@@ -230,7 +231,7 @@ fn dropout_without_a_mode_is_a_mistake() {
 #[test]
 fn batch_norm_without_a_mode_is_a_mistake() {
     let cx = Trace::new();
-    let norm = BatchNorm::new(3).map(|path, param| cx.input(param.ty, path.to_string()));
+    let norm = BatchNorm::new(3).map_leaves(|path, param| cx.input(param.ty, path.to_string()));
     let x = input(&cx, "x", DType::F32, &[4, 3]);
     let (line, _) = (line!(), norm.forward(x));
     check(
@@ -264,9 +265,9 @@ fn step_of_norm(
     let step = Jit::<BatchNorm<()>, Leaf<()>, Leaf<()>>::new(&client, move |cx, norm, Leaf(x)| {
         cx.set_mode(training, None);
         let y = norm.forward(x);
-        (norm.map(|_, leaf| next(cx, leaf)), Leaf(y))
+        (norm.map_leaves(|_, leaf| next(cx, leaf)), Leaf(y))
     });
-    let norm = BatchNorm::new(3).map(|_, param| spec(&client, param.ty.dims()));
+    let norm = BatchNorm::new(3).map_leaves(|_, param| spec(&client, param.ty.dims()));
     step.lower(&norm, &Leaf(spec(&client, &[4, 3])))
         .map(drop)
         .map_err(|error| error.to_string())
@@ -330,12 +331,12 @@ fn metrics_that_nobody_takes_are_a_warning() {
 fn unused_parameters_are_logged_once_by_a_jit() {
     let client = Client::new(Null::new(1));
     let described = vec![Linear::new(3, 2), Linear::new(3, 2)];
-    let specs = Tree::as_ref(&described).map(|_, param| spec(&client, param.ty.dims()));
+    let specs = Tree::leaf_refs(&described).map_leaves(|_, param| spec(&client, param.ty.dims()));
     let step =
         Jit::<Vec<Linear<()>>, Leaf<()>, Leaf<()>>::new(&client, move |cx, layers, Leaf(x)| {
             let loss = layers[0].forward(x).square().mean_all();
             let (sgd, gradients) = (Sgd::new(0.1), grad(loss, &layers));
-            let slots = optim::slots(&sgd, &described).map(|_, slot| cx.full(0.0, &slot.ty));
+            let slots = optim::slots(&sgd, &described).map_leaves(|_, slot| cx.full(0.0, &slot.ty));
             let step = cx.scalar(0.0, DType::U32);
             let (layers, _) = optim::update(&sgd, cx, step, &described, layers, gradients, slots);
             (layers, Leaf(loss))

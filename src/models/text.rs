@@ -158,7 +158,7 @@ pub fn generate(
         &HostArray::from_slice(&tokens, [total])?,
         &sharding,
     )?);
-    let Leaf(tokens) = program.run_with((Tree::as_ref(model), Tree::as_ref(&tokens)))?;
+    let Leaf(tokens) = program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&tokens)))?;
     let tokens = tokens.read()?;
     Ok(tokens
         .as_slice::<i32>()?

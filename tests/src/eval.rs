@@ -68,7 +68,7 @@ pub fn try_eval(function: impl Function, inputs: &[HostArray]) -> Result<Vec<Hos
     let upload = |input: &HostArray| Array::upload(client(), input, &device).map(Leaf);
     let arrays = inputs.iter().map(upload).collect::<Result<Vec<_>>>()?;
     let (_, outputs) = jit.on(device.mesh()).call(Empty::new(), &arrays)?;
-    outputs.iter().map(|Leaf(output)| output.read()).collect()
+    outputs.iter().map(Array::read).collect()
 }
 
 /// As [`try_eval`].

@@ -30,7 +30,7 @@ fn child_launches_a_long_program() {
         // XLA's CPU plugin runs programs of fewer than a thousand operations in the call.
         Leaf((0..1200).fold(x, |x, i| (x + i as f32).sin()))
     });
-    let Leaf(result) = long.run(&Leaf(limit)).unwrap();
+    let result = long.run(&limit).unwrap();
     println!(
         "done at return: {}",
         result.shards()[0].ready().unwrap().is_ready()

@@ -123,7 +123,7 @@ fn every_device_of_a_shard_map_has_them() {
         });
     let x = host(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], &[8]);
     let x = Array::upload(halite_tests::eval::client(), &x, &rows).unwrap();
-    let Leaf(sum) = jit.run(&Leaf(x)).unwrap();
+    let sum = jit.run(&x).unwrap();
     assert_eq!(sum.read().unwrap().as_slice::<f32>().unwrap(), [4.25, 5.25]);
 }
 
@@ -134,13 +134,13 @@ fn three_updates<'t>(
     given: &[Tensor<'t>],
 ) -> Vec<Tensor<'t>> {
     let dtype = given[0].dtype();
-    let description = Linear::new(3, 2).map(|_, param| Param {
+    let description = Linear::new(3, 2).map_leaves(|_, param| Param {
         ty: param.ty.with_dtype(dtype),
         ..param
     });
     let mut model = description.rebuild(given[..2].iter().copied());
     let described = optim::slots(optimizer, &description);
-    let mut slots = Tree::as_ref(&described).map(|_, slot| cx.full(0.0, &slot.ty));
+    let mut slots = Tree::leaf_refs(&described).map_leaves(|_, slot| cx.full(0.0, &slot.ty));
     for step in 0..3 {
         let target = cx.scalar(1.0, DType::S32).broadcast_to([8]);
         let loss = CrossEntropy::new()
@@ -259,14 +259,14 @@ fn train<O: Optimizer + Clone>(client: &Client, optimizer: O) -> (Vec<f32>, [u64
     let mut state = first.run(&Leaf(key)).unwrap();
     let before = client.counters().snapshot();
     step.prepare(
-        &Tree::as_ref(&state).map(|_, array| ArraySpec::of(array)),
-        &Tree::as_ref(&batch).map(|_, array| ArraySpec::of(array)),
+        &Tree::leaf_refs(&state).map_leaves(|_, array| ArraySpec::of(array)),
+        &Tree::leaf_refs(&batch).map_leaves(|_, array| ArraySpec::of(array)),
     )
     .unwrap();
     let after = client.counters().snapshot();
     let mut losses = Vec::new();
     for _ in 0..20 {
-        let (next, Leaf(loss)) = step.call(state, &batch).unwrap();
+        let (next, loss) = step.call(state, &batch).unwrap();
         losses.push(loss.read().unwrap().item().unwrap());
         state = next;
     }

@@ -160,7 +160,7 @@ fn normalisation_of_a_constant_is_finite_with_a_finite_slope() {
             let layer = first(cx, &LayerNorm::new(4)).forward(x);
             let norm = first(cx, &BatchNorm::new(4));
             let batch = norm.forward(x);
-            let _statistics = norm.map(|_, leaf| cx.updated(leaf));
+            let _statistics = norm.map_leaves(|_, leaf| cx.updated(leaf));
             let slopes = [layer, batch].map(|y| grad((y * y + y).sum_all(), &Leaf(x)).0);
             vec![layer, batch, slopes[0], slopes[1]]
         },
@@ -220,9 +220,10 @@ fn state_and_frozen_leaves_have_no_slots_and_are_not_updated() {
             let params = first(cx, &model());
             let adam = Adam::new(Schedule::constant(0.1));
             let slots = first(cx, &optim::slots(&adam, &model()));
-            let grads = Tree::as_ref(&params).map(|_, param| param.ones_like());
-            let before: Vec<Tensor<'_>> =
-                Tree::as_ref(&params).map(|_, param| *param).into_leaves();
+            let grads = Tree::leaf_refs(&params).map_leaves(|_, param| param.ones_like());
+            let before: Vec<Tensor<'_>> = Tree::leaf_refs(&params)
+                .map_leaves(|_, param| *param)
+                .into_leaves();
             let step = cx.scalar(0.0, DType::S32);
             let (after, slots) = optim::update(&adam, cx, step, &model(), params, grads, slots);
             let mut outputs: Vec<Tensor<'_>> = after
@@ -353,7 +354,7 @@ fn types_of_results_follow_the_input() {
     let cx = Trace::new();
     for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
         let x = cx.input(TensorType::new(dtype, [2, 3, 4]), "x");
-        let layer = LayerNorm::new(4).map(|_, param| cx.full(1.0, &param.ty));
+        let layer = LayerNorm::new(4).map_leaves(|_, param| cx.full(1.0, &param.ty));
         assert_eq!(layer.forward(x).ty(), x.ty());
         assert_eq!(x.gelu().ty(), x.ty());
         assert_eq!(x.softplus().ty(), x.ty());

@@ -309,7 +309,7 @@ fn halves_and_doubles_are_drawn_too() {
         |cx, _| {
             let key = rng::constant_key(cx, rng::key(13));
             let half = rng::normal(key, [1000], DType::Bf16).convert(DType::F32);
-            let model = Conv2d::new(3, 4, 5).map(|_, param| param.with_dtype(DType::F64));
+            let model = Conv2d::new(3, 4, 5).map_leaves(|_, param| param.with_dtype(DType::F64));
             vec![
                 half,
                 rng::normal(key, [1000], DType::F32),

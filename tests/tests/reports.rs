@@ -66,7 +66,7 @@ fn varying_batch_is_found_with_input_types_line() {
         let batch = batch(&client, 32 - step);
         let result = loss.run(&batch).unwrap();
         line = line!() - 1;
-        result.0.wait().unwrap();
+        result.wait().unwrap();
     }
     let activity = client.metrics().activity();
     let findings = activity.findings();
@@ -121,7 +121,7 @@ fn read_in_each_step_is_found_with_its_line() {
     let (loss, batch) = (loss(&client), batch(&client, 8));
     let (mut line, mut sum) = (0, 0.0);
     for _ in 0..30 {
-        let Leaf(result) = loss.run(&batch).unwrap();
+        let result = loss.run(&batch).unwrap();
         sum += result.read().unwrap().item::<f32>().unwrap();
         line = line!() - 1;
     }
@@ -403,7 +403,6 @@ fn trace_has_a_track_for_each_thread_of_a_run() {
     loss(&client)
         .run(&batch(&client, 3))
         .unwrap()
-        .0
         .read()
         .unwrap();
     trace.finish().unwrap();

@@ -195,7 +195,7 @@ fn sharded_stack_computes_the_same() {
                 .run(&arrays)
                 .unwrap()
                 .iter()
-                .map(|Leaf(output)| output.read().unwrap())
+                .map(|output| output.read().unwrap())
                 .collect()
         })
         .into();
@@ -273,7 +273,7 @@ fn dropout_mask_differs_between_layers() {
     let results = eval(
         |cx, x| {
             cx.set_mode(true, Some(rng::constant_key(cx, rng::key(5))));
-            let stack = Stack::<Vec<Leaf<Param>>>::new(8, vec![]).map(|_, _| x[0]);
+            let stack = Stack::<Vec<Leaf<Param>>>::new(8, vec![]).map_leaves(|_, _| x[0]);
             let before = cx.next_key();
             let mut given = vec![];
             for remat in [None, Some(Remat::Full)] {
@@ -403,7 +403,8 @@ struct Measured {
 /// Of the gradients of `layers` blocks of this width on this many rows.
 fn measured(layers: usize, width: usize, rows: usize, run: Run) -> Measured {
     let cx = Trace::new();
-    let model = Deep::new(layers, width).map(|path, param| cx.input(param.ty, path.to_string()));
+    let model =
+        Deep::new(layers, width).map_leaves(|path, param| cx.input(param.ty, path.to_string()));
     let x = cx.input(TensorType::new(DType::F32, [rows, width]), "x");
     let loss = model.loss(&cx, x, run);
     let slopes = grad(loss, &model).into_leaves();
@@ -474,7 +475,7 @@ fn cost_counts_iterations_with_rematerialization() {
     let of = |run: Option<Remat>| {
         let cx = &Trace::new();
         let stack = Stack::new(layers, Linear::new(width, width).without_bias());
-        let stack = stack.map(|path, param: Param| cx.input(param.ty, path.to_string()));
+        let stack = stack.map_leaves(|path, param: Param| cx.input(param.ty, path.to_string()));
         let x = cx.input(TensorType::new(DType::F32, [rows, width]), "x");
         let y = stack.scan_with(cx, run, x, |layer, x| layer.forward(x).tanh());
         let inputs: Vec<Tensor<'_>> = stack.leaves().into_iter().copied().chain([x]).collect();

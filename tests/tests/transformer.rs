@@ -33,7 +33,7 @@ fn tokens() -> HostArray {
 fn drawn<'t>(cx: &'t Trace, config: &TransformerConfig) -> Transformer<Tensor<'t>> {
     cx.set_mode(false, None);
     let described = Transformer::new(config).unwrap();
-    init(cx, &described, rng::constant_key(cx, rng::key(7))).map(|path, leaf| {
+    init(cx, &described, rng::constant_key(cx, rng::key(7))).map_leaves(|path, leaf| {
         if path.to_string().ends_with("scale") {
             leaf
         } else {
@@ -232,7 +232,7 @@ fn program_size_is_independent_of_depth() {
     let size = |layers: usize| {
         let cx = &Trace::new();
         let described = Transformer::new(&TransformerConfig { layers, ..config() }).unwrap();
-        let model = described.map(|path, param| cx.input(param.ty, path.to_string()));
+        let model = described.map_leaves(|path, param| cx.input(param.ty, path.to_string()));
         let tokens = cx.input(TensorType::new(DType::S32, [2, 8]), "tokens");
         cx.set_mode(true, Some(rng::constant_key(cx, rng::key(0))));
         let outputs = outputs(&model, model.forward(tokens), tokens);
@@ -348,11 +348,12 @@ fn errors_name_invalid_values() {
     let _ = attention(q, q, q, Mask::Add(float(&[3, 5])), none);
     let _ = Rotary::default().rotation(cx, 5, 7);
     let _ = Rotary::default().rotation(cx, 4, 8).forward(q);
-    let layer = Attention::new(16, 4, 8).map(|path, param| cx.input(param.ty, path.to_string()));
+    let layer =
+        Attention::new(16, 4, 8).map_leaves(|path, param| cx.input(param.ty, path.to_string()));
     let _ = layer.forward(float(&[2, 5, 12]), Mask::Causal, None);
     let model = Transformer::new(&config())
         .unwrap()
-        .map(|path, param| cx.input(param.ty, path.to_string()));
+        .map_leaves(|path, param| cx.input(param.ty, path.to_string()));
     let _ = model.forward(cx.input(TensorType::new(DType::S32, [2, 9]), "ids"));
     let _ = model.forward(float(&[2, 8]));
     let mistakes: Vec<String> = cx

@@ -82,6 +82,8 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     stop: StopFlag,
     before: Activity,
     started: Instant,
+    /// Initial parameters, if they are given.
+    values: Option<ModelArrays<K>>,
 }
 
 /// One run: the parts that change.
@@ -314,7 +316,7 @@ where
     fn step(&mut self, now: &mut LoopState<K, O>, batch: BatchArrays<K>) -> Result<()> {
         let _span = tracing::trace_span!("step", step = now.run.step + 1).entered();
         let (state, window) = now.live.take().ok_or_else(lost)?;
-        let (state, Leaf(window)) = self.programs.step.call(state, &(batch, Leaf(window)))?;
+        let (state, window) = self.programs.step.call(state, (&batch, &window))?;
         if now.run.step == now.first
             && let Some(shard) = window.shards().first()
         {
@@ -404,7 +406,7 @@ where
         let model = &now.live()?.0.model;
         let window = Leaf(evaluate_metrics.spec(&self.trainer.mesh));
         let inputs = (
-            Tree::as_ref(model).map(|_, array| ArraySpec::of(array)),
+            Tree::leaf_refs(model).map_leaves(|_, array| ArraySpec::of(array)),
             (self.trainer.batch_specs::<K>(&self.validation)?, window),
         );
         evaluate.prepare_in_background(&Empty::new(), &inputs)?;

@@ -83,6 +83,7 @@ mod fit;
 pub mod fuzz;
 mod identity;
 mod in_flight;
+mod load;
 pub mod loggers;
 mod loss_scale;
 mod lower;

@@ -9,7 +9,7 @@ use std::{collections::HashMap, panic::Location, sync::Arc};
 
 use halite_core::{
     Array, Client, DType, Error, Mesh, Result,
-    tree::{Empty, Family, Leaf, Path, Tree},
+    tree::{Empty, Family, Leaf, Tree},
 };
 use halite_nn::{
     ArraySpec, Function, Jit, Optimizer, Param, ShardedType, Tensor, Trace, init, optim, rng,
@@ -81,7 +81,7 @@ where
             state,
             metrics: train_metrics,
         } = Step::new(parts, mesh, &batch_types::<K>(batch))?;
-        let types = Tree::as_ref(&**params).map(|_, param| param.ty.clone());
+        let types = Tree::leaf_refs(&**params).map_leaves(|_, param| param.ty.clone());
         let validation_types = batch_types::<K>(validation);
         let evaluate_metrics =
             discover(&**parts.task, &types, &validation_types, false).map_err(|error| {
@@ -101,7 +101,7 @@ where
                 .precision(precision),
             train_metrics,
             evaluate_metrics,
-            state: state.try_map(&mut Path::new(), &mut |_, ty| ty.on(mesh))?,
+            state: state.try_map_leaves(|_, ty| ty.on(mesh))?,
         })
     }
 
@@ -124,7 +124,7 @@ where
 
 /// Types of a batch, without the devices it is on.
 pub(crate) fn batch_types<K: Task>(batch: &<K::Batch as Family>::Of<ArraySpec>) -> BatchTypes<K> {
-    Tree::as_ref(batch).map(|_, spec| ShardedType::from(spec))
+    Tree::leaf_refs(batch).map_leaves(|_, spec| ShardedType::from(spec))
 }
 
 /// Initialization, from the run's key to the first state. Its outputs have the shardings of the
@@ -194,7 +194,7 @@ pub(crate) fn predict_program<K: Predict>(
     let task = task.clone();
     Jit::function(client, move |cx: &Trace, (model, batch)| {
         cx.set_mode(false, None);
-        task.predict(cx, &model, &batch)
+        K::Output::from_bare(task.predict(cx, &model, &batch))
     })
     .named("predict")
     .axis_roles(strategy.axis_roles(mesh))

@@ -1,19 +1,51 @@
 //! The training state: parameters, optimizer slots, step, random key.
 
-use std::fmt;
+use std::{fmt, panic::Location};
 
-use halite_core::tree::{Family, Path, Tree};
-use halite_nn::optim::Slots;
+use halite_core::{
+    Array, Client, DType, Result,
+    tree::{Empty, Family, Leaf, Path, Tree},
+};
+use halite_nn::{
+    Jit, Optimizer, Param, Tensor, Trace, init,
+    optim::{self, Slots},
+    rng,
+};
 
 use crate::Scaling;
 
-/// State that a training step updates.
+/// Everything that a training step changes: model, optimizer slots, step count and random key.
+///
+/// ```
+/// use halite_core::{Array, Client, Null};
+/// use halite_nn::{Adam, Linear, grad, jit_step, mse};
+/// use halite_train::State;
+///
+/// # fn main() -> halite_core::Result<()> {
+/// # let client = Client::new(Null::new(1));
+/// let (net, adam) = (Linear::new(3, 1), Adam::new(1e-3));
+/// let mut state = State::new(&client, &net, &adam, 0)?;
+/// let step = jit_step(&client, &state, move |cx, state, [x, y]| {
+///     state.set_training_mode(cx);
+///     let loss = mse(state.model.forward(x), y).value();
+///     let gradients = grad(loss, &state.model);
+///     (state.update(cx, &adam, &net, gradients), [loss])
+/// });
+/// let x = Array::from_slice(&client, &[0.0f32; 12], [4, 3])?;
+/// let y = Array::from_slice(&client, &[0.0f32; 4], [4, 1])?;
+/// let (next, [loss]) = step.call(state, [&x, &y])?;
+/// state = next;
+/// # assert_eq!(loss.ty().to_string(), "f32[]");
+/// # let _ = state;
+/// # Ok(())
+/// # }
+/// ```
 pub struct State<F: Family, S: Family, L> {
-    /// Parameters and other arrays of the model, such as running statistics.
+    /// Parameters, and the model's other state (running statistics).
     pub model: F::Of<L>,
-    /// Optimizer state of each parameter.
+    /// Optimizer slots of each parameter.
     pub slots: Slots<F, S, L>,
-    /// Updates made so far: a `u32` scalar.
+    /// The number of updates so far: a `u32` scalar.
     pub step: L,
     /// Key of the random numbers of every step: `u32[2]`.
     pub key: L,
@@ -21,45 +53,129 @@ pub struct State<F: Family, S: Family, L> {
     pub scale: Option<Scaling<L>>,
 }
 
+impl<F: Family, S: Family> State<F, S, Array> {
+    /// Initializes the training state of `net` on the client's first device. The same `seed` gives
+    /// the same parameters as a run of the [`Trainer`](crate::Trainer).
+    ///
+    /// # Errors
+    /// If a parameter cannot be initialized, or the device has too little memory.
+    #[track_caller]
+    pub fn new<M, O>(client: &Client, net: &M, optimizer: &O, seed: u64) -> Result<Self>
+    where
+        M: Tree<Leaf = Param, Family = F> + Clone + Send + Sync + 'static,
+        O: Optimizer<Slot = S> + Clone,
+    {
+        let (net, optimizer) = (net.clone(), optimizer.clone());
+        let key = Array::from_slice(client, &rng::key(seed), [2])?;
+        Jit::<Empty<()>, Leaf<()>, State<F, S, ()>>::function(client, move |cx, Leaf(key)| {
+            State::initialize(cx, &net, &optimizer, key)
+        })
+        .named("init")
+        .of_line(Location::caller())
+        .run(&key)
+    }
+}
+
+impl<'t, F: Family, S: Family> State<F, S, Tensor<'t>> {
+    /// The initial state, in a traced function. `key` is `u32[2]`.
+    pub(crate) fn initialize<M, O>(cx: &'t Trace, net: &M, optimizer: &O, key: Tensor<'t>) -> Self
+    where
+        M: Tree<Leaf = Param, Family = F>,
+        O: Optimizer<Slot = S>,
+    {
+        State {
+            model: init(cx, net, rng::fold_in(key, 0)),
+            slots: init(cx, &optim::slots(optimizer, net), rng::fold_in(key, 1)),
+            step: cx.scalar(0.0, DType::U32),
+            key: rng::fold_in(key, 2),
+            scale: None,
+        }
+    }
+
+    /// Sets the trace to training mode, with random numbers that differ in each step. Call it before
+    /// the model's forward pass; dropout and batch norm need it.
+    pub fn set_training_mode(&self, cx: &'t Trace) {
+        cx.set_mode(true, Some(rng::fold_in(self.key, self.step)));
+    }
+
+    /// Returns the next state: parameters and slots after an update along `gradients`, the running
+    /// statistics that layers computed in this step, and the step count plus 1.
+    ///
+    /// # Panics
+    /// If `net`, `gradients` and the state are trees of different structures.
+    #[track_caller]
+    #[must_use = "the state after the update is the result"]
+    pub fn update<M, O>(
+        self,
+        cx: &'t Trace,
+        optimizer: &O,
+        net: &M,
+        gradients: F::Of<Tensor<'t>>,
+    ) -> Self
+    where
+        M: Tree<Leaf = Param, Family = F>,
+        O: Optimizer<Slot = S>,
+    {
+        let (model, slots) = optim::update(
+            optimizer, cx, self.step, net, self.model, gradients, self.slots,
+        );
+        State {
+            model: model.map_leaves(|_, leaf| cx.updated(leaf)),
+            slots,
+            step: self.step + 1,
+            ..self
+        }
+    }
+}
+
 impl<F: Family, S: Family> Family for State<F, S, ()> {
     type Of<L> = State<F, S, L>;
+    type Bare<L> = State<F, S, L>;
+
+    fn into_bare<L>(tree: State<F, S, L>) -> State<F, S, L> {
+        tree
+    }
+
+    fn from_bare<L>(bare: State<F, S, L>) -> State<F, S, L> {
+        bare
+    }
 }
 
 impl<F: Family, S: Family, L> Tree for State<F, S, L> {
     type Leaf = L;
     type Family = State<F, S, ()>;
 
-    fn as_ref(&self) -> State<F, S, &L> {
+    fn leaf_refs(&self) -> State<F, S, &L> {
         State {
-            model: Tree::as_ref(&self.model),
-            slots: Tree::as_ref(&self.slots),
+            model: Tree::leaf_refs(&self.model),
+            slots: Tree::leaf_refs(&self.slots),
             step: &self.step,
             key: &self.key,
-            scale: Tree::as_ref(&self.scale),
+            scale: Tree::leaf_refs(&self.scale),
         }
     }
 
-    fn as_mut(&mut self) -> State<F, S, &mut L> {
+    fn leaf_refs_mut(&mut self) -> State<F, S, &mut L> {
         State {
-            model: Tree::as_mut(&mut self.model),
-            slots: Tree::as_mut(&mut self.slots),
+            model: Tree::leaf_refs_mut(&mut self.model),
+            slots: Tree::leaf_refs_mut(&mut self.slots),
             step: &mut self.step,
             key: &mut self.key,
-            scale: Tree::as_mut(&mut self.scale),
+            scale: Tree::leaf_refs_mut(&mut self.scale),
         }
     }
 
-    fn try_map<M, E>(
+    fn try_map_at<M, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, L) -> Result<M, E>,
     ) -> Result<State<F, S, M>, E> {
-        // One statement each: a scope ends, and its name with it, at the end of the statement.
-        let model = self.model.try_map(&mut at.field("model"), f)?;
-        let slots = self.slots.try_map(&mut at.field("slots"), f)?;
+        // One statement each: a path scope ends at the end of its statement.
+        let model = self.model.try_map_at(&mut at.field("model"), f)?;
+        let slots = self.slots.try_map_at(&mut at.field("slots"), f)?;
         let step = f(&at.field("step"), self.step)?;
         let key = f(&at.field("key"), self.key)?;
-        let scale = self.scale.try_map(&mut at.field("scale"), f)?;
+        let scale = self.scale.try_map_at(&mut at.field("scale"), f)?;
         Ok(State {
             model,
             slots,
@@ -67,6 +183,10 @@ impl<F: Family, S: Family, L> Tree for State<F, S, L> {
             key,
             scale,
         })
+    }
+
+    fn from_tree(tree: Self) -> Self {
+        tree
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a L)) {

@@ -1,7 +1,7 @@
 //! The traits of tasks: training and inference.
 
 use halite_core::tree::Family;
-use halite_nn::{Mean, Trace, Traced};
+use halite_nn::{Mean, Tensor, Trace, Traced};
 
 /// A model, its batches, and the loss to minimize.
 ///
@@ -50,14 +50,15 @@ pub trait Task: Send + Sync + 'static {
 
 /// A task that supports inference.
 pub trait Predict: Task {
-    /// Output for a batch, with the samples along the first dimension of every leaf.
+    /// Output for a batch: `Leaf<()>` for one tensor. The first dimension of every leaf counts the
+    /// samples.
     type Output: Family;
 
-    /// Computes the output for a batch, in evaluation mode.
+    /// Computes the output for a batch, traced in evaluation mode.
     fn predict<'t>(
         &self,
         cx: &'t Trace,
         model: &Traced<'t, Self::Model>,
         batch: &Traced<'t, Self::Batch>,
-    ) -> Traced<'t, Self::Output>;
+    ) -> <Self::Output as Family>::Bare<Tensor<'t>>;
 }

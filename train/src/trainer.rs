@@ -273,7 +273,7 @@ impl TrainerBuilder {
 pub type MetricValues = Vec<(Arc<str>, f64)>;
 
 /// Outputs of a model for a whole dataset.
-pub type Answers<K> = <<K as Predict>::Output as Family>::Of<HostArray>;
+pub type Answers<K> = <<K as Predict>::Output as Family>::Bare<HostArray>;
 
 impl Trainer {
     /// Returns a builder with the default options.
@@ -333,6 +333,29 @@ impl Trainer {
     where
         ModelParams<K>: Send + Sync,
     {
+        self.run(
+            Location::caller(),
+            task,
+            model,
+            optimizer,
+            train,
+            validation,
+        )?
+        .fit()
+    }
+
+    pub(crate) fn run<K: Task, O: Optimizer>(
+        &self,
+        line: &'static Location<'static>,
+        task: K,
+        model: ModelParams<K>,
+        optimizer: O,
+        train: impl Dataset + 'static,
+        validation: impl Dataset + 'static,
+    ) -> Result<Fit<'_, K, O>>
+    where
+        ModelParams<K>: Send + Sync,
+    {
         let training = LoaderOptions {
             workers: self.options.workers,
             ..LoaderOptions::shuffled(self.options.batch_size, self.options.seed)
@@ -347,9 +370,9 @@ impl Trainer {
             optimizer: Arc::new(optimizer),
             train,
             validation,
-            line: Location::caller(),
+            line,
         };
-        Fit::new(self, inputs)?.fit()
+        Fit::new(self, inputs)
     }
 
     /// Computes the metrics of `model` over every sample of `dataset`, exactly: padding of the last
@@ -404,8 +427,8 @@ impl Trainer {
                 return Ok(None);
             }
             window = program.run_with((
-                Tree::as_ref(model),
-                (Tree::as_ref(&batch), Tree::as_ref(&window)),
+                Tree::leaf_refs(model),
+                (Tree::leaf_refs(&batch), Tree::leaf_refs(&window)),
             ))?;
             in_flight.push(number, &window.0, stop)?;
         }
@@ -443,9 +466,9 @@ impl Trainer {
             let batch = batch?;
             let count = batch.count;
             let batch = self.batch_tree::<K>(batch)?;
-            let output = program.run_with((Tree::as_ref(model), Tree::as_ref(&batch)))?;
+            let output = program.run_with((Tree::leaf_refs(model), Tree::leaf_refs(&batch)))?;
             samples += count;
-            let types = Tree::as_ref(&output).map(|_, array| array.ty().clone());
+            let types = Tree::leaf_refs(&output).map_leaves(|_, array| array.ty().clone());
             answers.resize_with(types.leaf_count(), Vec::new);
             for (all, array) in answers.iter_mut().zip(output.leaves()) {
                 if array.ty().dims().first() != Some(&batch_size) {
@@ -468,7 +491,7 @@ impl Trainer {
             dims[0] = samples;
             arrays.push(HostArray::from_bytes(&bytes, ty.with_dims(dims))?);
         }
-        Ok(shape.rebuild(arrays))
+        Ok(K::Output::into_bare(shape.rebuild(arrays)))
     }
 
     /// A loader of every sample once, in the dataset's order.

@@ -1,5 +1,5 @@
-//! Writes the two impls. Generated names begin with two underscores, so that they meet no name of
-//! the user.
+//! Generates the two impls. Generated names begin with two underscores, so that they differ from
+//! the user's names.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -12,16 +12,39 @@ use crate::{
 
 pub(crate) fn expand(input: &Input) -> TokenStream {
     let Input {
-        leaf, crate_path, ..
+        parameters,
+        crate_path,
+        ..
     } = input;
     let tree = quote!(#crate_path::tree);
-    let where_clause = &input.generics.where_clause;
     let constants: Vec<_> = input.generics.const_params().map(without_default).collect();
-    let family = input.with_leaf(quote!(()));
-    let of_mapped = input.with_leaf(quote!(__Mapped));
-    let of_leaf = input.with_leaf(leaf);
-    let of_ref = input.with_leaf(quote!(&#leaf));
-    let of_mut = input.with_leaf(quote!(&mut #leaf));
+    let subtrees = &parameters.subtrees;
+    // A wrapper without a leaf of its own has that of its subtrees.
+    let leaf = match &parameters.leaf {
+        Some(leaf) => quote!(#leaf),
+        None => quote!(__Leaf),
+    };
+    let predicates = input.generics.where_clause.as_ref();
+    let predicates: Vec<_> = predicates
+        .iter()
+        .flat_map(|clause| &clause.predicates)
+        .collect();
+    let of = |leaf: TokenStream| {
+        input.with_arguments(&leaf, |subtree| quote!(#tree::Of<#subtree, #leaf>))
+    };
+    let self_family = input.with_arguments(quote!(()), |subtree| quote!(#subtree));
+    let family_of = input.with_arguments(
+        quote!(__Mapped),
+        |subtree| quote!(<#subtree as #tree::Family>::Of<__Mapped>),
+    );
+    let family = input.with_arguments(
+        quote!(()),
+        |subtree| quote!(<#subtree as #tree::Tree>::Family),
+    );
+    let self_type = input.with_arguments(&leaf, |subtree| quote!(#subtree));
+    let of_mapped = of(quote!(__Mapped));
+    let of_ref = of(quote!(&#leaf));
+    let of_mut = of(quote!(&mut #leaf));
 
     let as_ref = arms(input, |variant| {
         variant.rebuilt(|shape, value| borrowed(shape, value, &tree, Borrow::Shared))
@@ -39,25 +62,48 @@ pub(crate) fn expand(input: &Input) -> TokenStream {
 
     quote! {
         #[automatically_derived]
-        impl<#(#constants),*> #tree::Family for #family #where_clause {
-            type Of<__Mapped> = #of_mapped;
+        impl<#(#subtrees: #tree::Family,)* #(#constants),*> #tree::Family for #self_family
+        where
+            #(#predicates,)*
+        {
+            type Of<__Mapped> = #family_of;
+            type Bare<__Mapped> = #family_of;
+
+            fn into_bare<__Mapped>(__tree: #family_of) -> #family_of {
+                __tree
+            }
+
+            fn from_bare<__Mapped>(__bare: #family_of) -> #family_of {
+                __bare
+            }
         }
 
         #[automatically_derived]
         #[allow(unused_variables, clippy::all, clippy::pedantic)]
-        impl<#leaf, #(#constants),*> #tree::Tree for #of_leaf #where_clause {
+        impl<#leaf, #(#subtrees,)* #(#constants),*> #tree::Tree for #self_type
+        where
+            #(
+                #subtrees: #tree::Tree<Leaf = #leaf>,
+                <#subtrees as #tree::Tree>::Family: #tree::Family<Of<#leaf> = #subtrees>,
+            )*
+            #(#predicates,)*
+        {
             type Leaf = #leaf;
             type Family = #family;
 
-            fn as_ref(&self) -> #of_ref {
+            fn from_tree(__tree: Self) -> Self {
+                __tree
+            }
+
+            fn leaf_refs(&self) -> #of_ref {
                 match self { #as_ref }
             }
 
-            fn as_mut(&mut self) -> #of_mut {
+            fn leaf_refs_mut(&mut self) -> #of_mut {
                 match self { #as_mut }
             }
 
-            fn try_map<__Mapped, __Error>(
+            fn try_map_at<__Mapped, __Error>(
                 self,
                 __at: &mut #tree::Path,
                 __f: &mut dyn ::core::ops::FnMut(
@@ -235,8 +281,8 @@ fn borrowed(shape: &Shape, value: TokenStream, tree: &TokenStream, borrow: Borro
             })
         }
         Shape::Tree(span) => match borrow {
-            Borrow::Shared => quote_spanned!(*span=> #tree::Tree::as_ref(#value)),
-            Borrow::Mutable => quote_spanned!(*span=> #tree::Tree::as_mut(#value)),
+            Borrow::Shared => quote_spanned!(*span=> #tree::Tree::leaf_refs(#value)),
+            Borrow::Mutable => quote_spanned!(*span=> #tree::Tree::leaf_refs_mut(#value)),
         },
     }
 }
@@ -295,7 +341,7 @@ fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream 
             })
         }
         Shape::Tree(span) => {
-            or_return(quote_spanned!(*span=> #tree::Tree::try_map(#value, __at, __f)))
+            or_return(quote_spanned!(*span=> #tree::Tree::try_map_at(#value, __at, __f)))
         }
     }
 }

@@ -1,23 +1,25 @@
-//! Parses what the derive stands on, and refuses what cannot be a tree.
+//! Parses the deriving type, and rejects what cannot be a tree.
+
+use std::fmt::Display;
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{
     Attribute, Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, LitStr,
-    Member, Token,
+    Member, Token, token,
 };
 
 use crate::{
     crate_path,
-    shape::{Shape, mentions},
+    shape::{Parameters, Shape, mentions},
 };
 
 /// A struct or enum that can be a tree.
 pub(crate) struct Input {
     pub(crate) name: Ident,
     pub(crate) generics: Generics,
-    /// The type parameter that is the leaf.
-    pub(crate) leaf: Ident,
+    /// The roles of its type parameters.
+    pub(crate) parameters: Parameters,
     /// One for each variant of an enum; a struct is its only variant.
     pub(crate) variants: Vec<Variant>,
     /// The crate with the module `tree`.
@@ -39,18 +41,19 @@ impl Input {
             );
             return Err(Error::new(data.union_token.span, message));
         }
-        let leaf = leaf_of(&name, &input.generics)?;
+        let options = type_options(&input.attrs)?;
+        let parameters = parameters_of(&name, &input.generics, options.subtrees)?;
         let variants = match &input.data {
             Data::Struct(data) => vec![Variant {
                 name: None,
-                fields: shapes(&data.fields, &leaf)?,
+                fields: shapes(&data.fields, &parameters)?,
             }],
             Data::Enum(data) => {
                 let mut variants = Vec::new();
                 let mut errors = Errors::default();
                 for variant in &data.variants {
                     errors.keep(refuse_attributes(&variant.attrs, "a variant"));
-                    if let Some(fields) = errors.keep(shapes(&variant.fields, &leaf)) {
+                    if let Some(fields) = errors.keep(shapes(&variant.fields, &parameters)) {
                         variants.push(Variant {
                             name: Some(variant.ident.clone()),
                             fields,
@@ -61,21 +64,22 @@ impl Input {
             }
             Data::Union(_) => unreachable!("refused above"),
         };
-        let crate_path = match crate_attribute(&input.attrs)? {
-            Some(path) => path,
-            None => crate_path::detect(),
-        };
+        let crate_path = options.crate_path.unwrap_or_else(crate_path::detect);
         Ok(Input {
             name,
             generics: input.generics,
-            leaf,
+            parameters,
             variants,
             crate_path,
         })
     }
 
-    /// The type with `leaf` at its leaves: `Mlp<leaf, N>`.
-    pub(crate) fn with_leaf(&self, leaf: impl ToTokens) -> TokenStream {
+    /// The type with other arguments: `Mlp<leaf, subtree(M), N>`.
+    pub(crate) fn with_arguments(
+        &self,
+        leaf: impl ToTokens,
+        subtree: impl Fn(&Ident) -> TokenStream,
+    ) -> TokenStream {
         let name = &self.name;
         let arguments = self
             .generics
@@ -83,14 +87,21 @@ impl Input {
             .iter()
             .map(|parameter| match parameter {
                 GenericParam::Const(constant) => constant.ident.to_token_stream(),
+                GenericParam::Type(ty) if self.parameters.subtrees.contains(&ty.ident) => {
+                    subtree(&ty.ident)
+                }
                 GenericParam::Type(_) | GenericParam::Lifetime(_) => leaf.to_token_stream(),
             });
         quote!(#name<#(#arguments),*>)
     }
 }
 
-/// The one type parameter, which must be free to stand for any type.
-fn leaf_of(name: &Ident, generics: &Generics) -> Result<Ident, Error> {
+/// The roles of the type parameters. They must be free to stand for any type or tree.
+fn parameters_of(
+    name: &Ident,
+    generics: &Generics,
+    subtrees: Vec<Ident>,
+) -> Result<Parameters, Error> {
     if let Some(lifetime) = generics.lifetimes().next() {
         let message = format!(
             "derive(Tree): `{name}` has the lifetime `{0}`, and a family of trees has none; make the leaf the thing that \
@@ -99,22 +110,36 @@ fn leaf_of(name: &Ident, generics: &Generics) -> Result<Ident, Error> {
         );
         return Err(Error::new_spanned(lifetime, message));
     }
-    let parameters: Vec<_> = generics.type_params().collect();
-    let [leaf] = parameters[..] else {
-        return Err(wrong_number_of_parameters(name, generics, &parameters));
-    };
-    if let Some(bound) = leaf.bounds.first() {
-        return Err(bounded(bound, &leaf.ident));
+    let declared = |ident: &Ident| generics.type_params().any(|ty| ty.ident == *ident);
+    if let Some(unknown) = subtrees.iter().find(|ident| !declared(ident)) {
+        let message = format!("derive(Tree): `{name}` has no type parameter `{unknown}`");
+        return Err(Error::new_spanned(unknown, message));
     }
+    let leaves: Vec<_> = generics
+        .type_params()
+        .filter(|ty| !subtrees.contains(&ty.ident))
+        .collect();
+    if leaves.len() > 1 || leaves.is_empty() && subtrees.is_empty() {
+        return Err(wrong_number_of_parameters(name, generics, &leaves));
+    }
+    for ty in generics.type_params() {
+        if let Some(bound) = ty.bounds.first() {
+            return Err(bounded(bound, &ty.ident));
+        }
+    }
+    let parameters = Parameters {
+        leaf: leaves.first().map(|leaf| leaf.ident.clone()),
+        subtrees,
+    };
     if let Some(clause) = &generics.where_clause
         && let Some(predicate) = clause
             .predicates
             .iter()
-            .find(|predicate| mentions(predicate, &leaf.ident))
+            .find(|predicate| mentions(predicate, &parameters))
     {
-        return Err(bounded(predicate, &leaf.ident));
+        return Err(bounded(predicate, &parameters));
     }
-    Ok(leaf.ident.clone())
+    Ok(parameters)
 }
 
 fn wrong_number_of_parameters(
@@ -125,7 +150,7 @@ fn wrong_number_of_parameters(
     if parameters.is_empty() {
         let message = format!(
             "derive(Tree): `{name}` needs one type parameter for its leaves, e.g. `struct {name}<L> {{ weight: L }}` (a \
-             struct without leaves needs no Tree: as a field of a tree it is kept as it is)"
+             struct without leaves needs no Tree: as a field of a tree it is copied unchanged)"
         );
         return Error::new_spanned(name, message);
     }
@@ -134,15 +159,15 @@ fn wrong_number_of_parameters(
         .map(|parameter| format!("`{}`", parameter.ident))
         .collect();
     let message = format!(
-        "derive(Tree): `{name}` has {} type parameters ({}), and only one, for its leaves, is possible; use concrete types \
-         for the others",
+        "derive(Tree): `{name}` has {} type parameters ({}), and one is its leaf; mark those that stand for trees with \
+         `#[tree(subtrees(..))]`, and use concrete types for the others",
         names.len(),
         names.join(", ")
     );
     Error::new_spanned(&generics.params, message)
 }
 
-fn bounded(bound: &impl ToTokens, leaf: &Ident) -> Error {
+fn bounded(bound: &impl ToTokens, leaf: &impl Display) -> Error {
     let message = format!(
         "derive(Tree): any type can stand at the leaves, so `{leaf}` can have no bounds here; put them on the `impl` blocks \
          that need them"
@@ -150,8 +175,8 @@ fn bounded(bound: &impl ToTokens, leaf: &Ident) -> Error {
     Error::new_spanned(bound, message)
 }
 
-/// The shapes of all fields, or what is wrong with all fields.
-fn shapes(fields: &Fields, leaf: &Ident) -> Result<Vec<(Member, Shape)>, Error> {
+/// The shapes of all fields, or the errors of all fields.
+fn shapes(fields: &Fields, leaf: &Parameters) -> Result<Vec<(Member, Shape)>, Error> {
     let mut shapes = Vec::new();
     let mut errors = Errors::default();
     for (member, field) in fields.members().zip(fields) {
@@ -162,7 +187,7 @@ fn shapes(fields: &Fields, leaf: &Ident) -> Result<Vec<(Member, Shape)>, Error> 
     errors.finish(shapes)
 }
 
-fn shape_of(field: &Field, leaf: &Ident) -> Result<Shape, Error> {
+fn shape_of(field: &Field, leaf: &Parameters) -> Result<Shape, Error> {
     let is_static = static_attribute(&field.attrs)?;
     if is_static && mentions(&field.ty, leaf) {
         let message = format!(
@@ -173,7 +198,7 @@ fn shape_of(field: &Field, leaf: &Ident) -> Result<Shape, Error> {
     Shape::of(&field.ty, leaf)
 }
 
-/// Whether `#[tree(static)]` is there.
+/// Returns `true` if the field has `#[tree(static)]`.
 fn static_attribute(attributes: &[Attribute]) -> Result<bool, Error> {
     let mut found = false;
     for attribute in attributes
@@ -191,20 +216,33 @@ fn static_attribute(attributes: &[Attribute]) -> Result<bool, Error> {
     Ok(found)
 }
 
-/// The path in `#[tree(crate = "path")]`.
-fn crate_attribute(attributes: &[Attribute]) -> Result<Option<syn::Path>, Error> {
-    let mut found = None;
+/// Options of the type: `#[tree(crate = "path", subtrees(A, B))]`.
+#[derive(Default)]
+struct TypeOptions {
+    crate_path: Option<syn::Path>,
+    subtrees: Vec<Ident>,
+}
+
+fn type_options(attributes: &[Attribute]) -> Result<TypeOptions, Error> {
+    let mut options = TypeOptions::default();
     for attribute in attributes
         .iter()
         .filter(|attribute| attribute.path().is_ident("tree"))
     {
         attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("crate") || !meta.input.peek(Token![=]) {
-                return Err(
-                    meta.error("derive(Tree): a type has one option: `#[tree(crate = \"path\")]`")
-                );
+            if meta.path.is_ident("subtrees") && meta.input.peek(token::Paren) {
+                return meta.parse_nested_meta(|name| {
+                    options.subtrees.push(name.path.require_ident()?.clone());
+                    Ok(())
+                });
             }
-            found = Some(
+            if !meta.path.is_ident("crate") || !meta.input.peek(Token![=]) {
+                return Err(meta.error(
+                    "derive(Tree): a type has two options: `#[tree(crate = \"path\")]` and \
+                     `#[tree(subtrees(M))]`",
+                ));
+            }
+            options.crate_path = Some(
                 meta.value()?
                     .parse::<LitStr>()?
                     .parse_with(syn::Path::parse_mod_style)?,
@@ -212,7 +250,7 @@ fn crate_attribute(attributes: &[Attribute]) -> Result<Option<syn::Path>, Error>
             Ok(())
         })?;
     }
-    Ok(found)
+    Ok(options)
 }
 
 fn refuse_attributes(attributes: &[Attribute], place: &str) -> Result<(), Error> {

@@ -11,7 +11,7 @@
 //! }
 //!
 //! let described = Layer { weight: "f32[4, 3]", bias: Some("f32[3]"), width: 3 };
-//! let counted: Layer<usize> = described.map(|_path, ty| ty.len());
+//! let counted: Layer<usize> = described.map_leaves(|_path, ty| ty.len());
 //! assert_eq!(counted.named(), [("weight".to_string(), &9), ("bias".to_string(), &6)]);
 //! assert_eq!(counted.width, 3);
 //! ```
@@ -28,8 +28,8 @@ mod shape;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-/// Makes a struct or enum with one type parameter, its leaf, a `Tree`, and the same with `()` for
-/// the leaf its `Family`.
+/// Implements `Tree` for a struct or enum with one type parameter, its leaf, and `Family` for the
+/// same with `()` for the leaf.
 ///
 /// ```
 /// # use halite_core::Tree;
@@ -60,7 +60,7 @@ use syn::{DeriveInput, parse_macro_input};
 ///     block.paths(),
 ///     ["scale", "q_k_v.0", "q_k_v.1", "q_k_v.2", "out.weight", "experts.0.0.weight", "experts.0.1"],
 /// );
-/// assert_eq!(block.map(|_path, leaf| leaf as i32).heads, 8);
+/// assert_eq!(block.map_leaves(|_path, leaf| leaf as i32).heads, 8);
 /// ```
 ///
 /// The leaf parameter may have any name and a default (`struct Linear<L = Array>`), but no bounds:
@@ -71,6 +71,9 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// # Attributes
 /// - `#[tree(static)]` on a field says that it is no leaf, where a reader might think so.
+/// - `#[tree(subtrees(M))]` on the type: the type parameter `M` stands for a tree, not for a leaf.
+///   A wrapper of any layer is `#[derive(Tree)] #[tree(subtrees(M))] struct Residual<M> { layer: M }`.
+///   The other type parameter, if there is one, is the leaf of all of them.
 /// - `#[tree(crate = "path")]` on the type says where the module `tree` is found. Without it, the
 ///   package's `Cargo.toml` decides: `halite-core` if it is a dependency, else `halite`, under the
 ///   names given there.

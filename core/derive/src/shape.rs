@@ -1,6 +1,6 @@
-//! What a field's type is made of, seen from the leaf: by its syntax, since a macro knows no types.
+//! Structure of a field's type around the leaf, by its syntax, since a macro knows no types.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -8,7 +8,7 @@ use syn::{
     Error, GenericArgument, Ident, PathArguments, PathSegment, Type, TypePath, spanned::Spanned,
 };
 
-/// How a value of some type is taken apart and put together again with other leaves.
+/// Structure of a type, which decides how a value is rebuilt with other leaves.
 pub(crate) enum Shape {
     /// Exactly the leaf parameter.
     Leaf,
@@ -26,14 +26,39 @@ pub(crate) enum Shape {
     Tree(Span),
 }
 
+/// The type parameters of the type that derives `Tree`.
+pub(crate) struct Parameters {
+    /// Stands for the leaf.
+    pub(crate) leaf: Option<Ident>,
+    /// Stand for trees: `#[tree(subtrees(M))]`.
+    pub(crate) subtrees: Vec<Ident>,
+}
+
+impl Parameters {
+    fn contain(&self, ident: &Ident) -> bool {
+        self.leaf.as_ref() == Some(ident) || self.subtrees.contains(ident)
+    }
+}
+
+/// Name for messages: that of the leaf if there is one.
+impl fmt::Display for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.leaf
+            .iter()
+            .chain(&self.subtrees)
+            .next()
+            .map_or(Ok(()), |name| name.fmt(f))
+    }
+}
+
 impl Shape {
-    /// Whether there may be leaves in it.
+    /// Returns `true` if there may be leaves in it.
     pub(crate) fn has_leaves(&self) -> bool {
         !matches!(self, Shape::Static(_) | Shape::Phantom)
     }
 
-    /// The shape of `ty`, where `leaf` is the leaf parameter.
-    pub(crate) fn of(ty: &Type, leaf: &Ident) -> Result<Shape, Error> {
+    /// The shape of `ty`.
+    pub(crate) fn of(ty: &Type, leaf: &Parameters) -> Result<Shape, Error> {
         if !mentions(ty, leaf) {
             return Ok(Shape::Static(ty.span()));
         }
@@ -75,14 +100,21 @@ impl Shape {
         }
     }
 
-    fn of_path(ty: &TypePath, leaf: &Ident) -> Result<Shape, Error> {
+    fn of_path(ty: &TypePath, leaf: &Parameters) -> Result<Shape, Error> {
         let last = ty
             .path
             .segments
             .last()
             .expect("a path has at least one segment");
-        if ty.qself.is_none() && ty.path.is_ident(leaf) {
-            return Ok(Shape::Leaf);
+        if ty.qself.is_none()
+            && let Some(ident) = ty.path.get_ident()
+            && leaf.contain(ident)
+        {
+            return Ok(if leaf.leaf.as_ref() == Some(ident) {
+                Shape::Leaf
+            } else {
+                Shape::Tree(ty.span())
+            });
         }
         let before_last = ty.path.segments.iter().rev().skip(1);
         if ty.qself.is_some()
@@ -112,16 +144,16 @@ impl Shape {
     }
 }
 
-/// Whether `leaf`, or `Self`, which has it inside, is among the tokens of a type. `module::leaf` is
-/// something else.
-pub(crate) fn mentions(ty: &impl ToTokens, leaf: &Ident) -> bool {
-    fn among(tokens: TokenStream, leaf: &Ident) -> bool {
+/// Returns `true` if a type parameter, or `Self`, is among the tokens of a type. A path such as
+/// `module::L` is something else.
+pub(crate) fn mentions(ty: &impl ToTokens, leaf: &Parameters) -> bool {
+    fn among(tokens: TokenStream, leaf: &Parameters) -> bool {
         let mut colons = 0;
         tokens.into_iter().any(|token| match token {
             TokenTree::Ident(ident) => {
                 let of_a_module = colons == 2;
                 colons = 0;
-                !of_a_module && (ident == *leaf || ident == "Self")
+                !of_a_module && (leaf.contain(&ident) || ident == "Self")
             }
             TokenTree::Punct(punct) => {
                 colons = if punct.as_char() == ':' {
@@ -141,8 +173,8 @@ pub(crate) fn mentions(ty: &impl ToTokens, leaf: &Ident) -> bool {
     among(ty.to_token_stream(), leaf)
 }
 
-/// Why a well-known type cannot hold leaves, and what can.
-fn reason_against(name: &str, leaf: &Ident) -> Option<String> {
+/// The reason why a well-known type cannot hold leaves, with an alternative.
+fn reason_against(name: &str, leaf: &Parameters) -> Option<String> {
     let reason = match name {
         "HashMap" | "HashSet" | "IndexMap" | "IndexSet" => {
             format!(
@@ -212,16 +244,23 @@ mod tests {
     use quote::format_ident;
     use syn::{Type, parse_str};
 
-    use super::Shape;
+    use super::{Parameters, Shape};
+
+    fn leaf() -> Parameters {
+        Parameters {
+            leaf: Some(format_ident!("L")),
+            subtrees: vec![],
+        }
+    }
 
     #[test]
-    fn a_type_that_belongs_to_the_leaf_is_refused() {
+    fn associated_type_of_leaf_is_rejected() {
         for (ty, written) in [
             ("L::Item", "L::Item"),
             ("Vec<<L as Iterator>::Item>", "<L as Iterator>::Item"),
             ("Linear<L>::Part", "Linear<L>::Part"),
         ] {
-            let error = Shape::of(&parse_str(ty).unwrap(), &format_ident!("L"))
+            let error = Shape::of(&parse_str(ty).unwrap(), &leaf())
                 .err()
                 .unwrap()
                 .to_string();
@@ -232,13 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn a_type_of_a_module_that_is_called_like_the_leaf_is_static() {
+    fn path_ending_in_leaf_name_is_static() {
         for ty in ["sizes::L", "Vec<crate::sizes::L>", "usize", "[f32; 4]"] {
             let ty: Type = parse_str(ty).unwrap();
-            assert!(matches!(
-                Shape::of(&ty, &format_ident!("L")),
-                Ok(Shape::Static(_))
-            ));
+            assert!(matches!(Shape::of(&ty, &leaf()), Ok(Shape::Static(_))));
         }
     }
 }

@@ -2,32 +2,47 @@ use std::{fmt, marker::PhantomData};
 
 use super::{Family, Of, Path, Tree, support::try_map_array};
 
-/// A single value as a tree. Its path adds no segment.
+/// A single value of any type as a tree. Its path adds no segment.
+///
+/// Tensors and arrays are trees without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Leaf<L>(pub L);
 
 impl Family for Leaf<()> {
     type Of<L> = Leaf<L>;
+    type Bare<L> = L;
+
+    fn into_bare<L>(tree: Leaf<L>) -> L {
+        tree.0
+    }
+
+    fn from_bare<L>(bare: L) -> Leaf<L> {
+        Leaf(bare)
+    }
 }
 
 impl<A> Tree for Leaf<A> {
     type Leaf = A;
     type Family = Leaf<()>;
 
-    fn as_ref(&self) -> Leaf<&A> {
+    fn leaf_refs(&self) -> Leaf<&A> {
         Leaf(&self.0)
     }
 
-    fn as_mut(&mut self) -> Leaf<&mut A> {
+    fn leaf_refs_mut(&mut self) -> Leaf<&mut A> {
         Leaf(&mut self.0)
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
     ) -> Result<Leaf<L>, E> {
         Ok(Leaf(f(at, self.0)?))
+    }
+
+    fn from_tree(tree: Self) -> Self {
+        tree
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a A)) {
@@ -45,7 +60,7 @@ impl<L> Empty<L> {
     }
 }
 
-// By hand, since a derive would ask the same of `L`.
+// Manual implementations: a derive would require the same traits of `L`.
 impl<L> Clone for Empty<L> {
     fn clone(&self) -> Self {
         *self
@@ -76,21 +91,30 @@ impl<L> fmt::Debug for Empty<L> {
 
 impl Family for Empty<()> {
     type Of<L> = Empty<L>;
+    type Bare<L> = Empty<L>;
+
+    fn into_bare<L>(tree: Empty<L>) -> Empty<L> {
+        tree
+    }
+
+    fn from_bare<L>(bare: Empty<L>) -> Empty<L> {
+        bare
+    }
 }
 
 impl<A> Tree for Empty<A> {
     type Leaf = A;
     type Family = Empty<()>;
 
-    fn as_ref(&self) -> Empty<&A> {
+    fn leaf_refs(&self) -> Empty<&A> {
         Empty::new()
     }
 
-    fn as_mut(&mut self) -> Empty<&mut A> {
+    fn leaf_refs_mut(&mut self) -> Empty<&mut A> {
         Empty::new()
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         _: &mut Path,
         _: &mut dyn FnMut(&Path, A) -> Result<L, E>,
@@ -98,34 +122,51 @@ impl<A> Tree for Empty<A> {
         Ok(Empty::new())
     }
 
+    fn from_tree(tree: Self) -> Self {
+        tree
+    }
+
     fn visit<'a>(&'a self, _: &mut Path, _: &mut dyn FnMut(&Path, &'a A)) {}
 }
 
 impl<F: Family> Family for Vec<F> {
     type Of<L> = Vec<F::Of<L>>;
+    type Bare<L> = Vec<F::Bare<L>>;
+
+    fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L> {
+        tree.into_iter().map(F::into_bare).collect()
+    }
+
+    fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L> {
+        bare.into_iter().map(F::from_bare).collect()
+    }
 }
 
 impl<T: Tree> Tree for Vec<T> {
     type Leaf = T::Leaf;
     type Family = Vec<T::Family>;
 
-    fn as_ref(&self) -> Of<Self, &T::Leaf> {
-        self.iter().map(Tree::as_ref).collect()
+    fn leaf_refs(&self) -> Of<Self, &T::Leaf> {
+        self.iter().map(Tree::leaf_refs).collect()
     }
 
-    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
-        self.iter_mut().map(Tree::as_mut).collect()
+    fn leaf_refs_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        self.iter_mut().map(Tree::leaf_refs_mut).collect()
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
         self.into_iter()
             .enumerate()
-            .map(|(index, tree)| tree.try_map(&mut at.index(index), f))
+            .map(|(index, tree)| tree.try_map_at(&mut at.index(index), f))
             .collect()
+    }
+
+    fn from_tree(tree: Of<Self, T::Leaf>) -> Self {
+        tree.into_iter().map(T::from_tree).collect()
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
@@ -137,26 +178,39 @@ impl<T: Tree> Tree for Vec<T> {
 
 impl<F: Family, const N: usize> Family for [F; N] {
     type Of<L> = [F::Of<L>; N];
+    type Bare<L> = [F::Bare<L>; N];
+
+    fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L> {
+        tree.map(F::into_bare)
+    }
+
+    fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L> {
+        bare.map(F::from_bare)
+    }
 }
 
 impl<T: Tree, const N: usize> Tree for [T; N] {
     type Leaf = T::Leaf;
     type Family = [T::Family; N];
 
-    fn as_ref(&self) -> Of<Self, &T::Leaf> {
-        self.each_ref().map(Tree::as_ref)
+    fn leaf_refs(&self) -> Of<Self, &T::Leaf> {
+        self.each_ref().map(Tree::leaf_refs)
     }
 
-    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
-        self.each_mut().map(Tree::as_mut)
+    fn leaf_refs_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        self.each_mut().map(Tree::leaf_refs_mut)
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
-        try_map_array(self, |index, tree| tree.try_map(&mut at.index(index), f))
+        try_map_array(self, |index, tree| tree.try_map_at(&mut at.index(index), f))
+    }
+
+    fn from_tree(tree: Of<Self, T::Leaf>) -> Self {
+        tree.map(T::from_tree)
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
@@ -168,6 +222,15 @@ impl<T: Tree, const N: usize> Tree for [T; N] {
 
 impl<F: Family> Family for Option<F> {
     type Of<L> = Option<F::Of<L>>;
+    type Bare<L> = Option<F::Bare<L>>;
+
+    fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L> {
+        tree.map(F::into_bare)
+    }
+
+    fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L> {
+        bare.map(F::from_bare)
+    }
 }
 
 /// `None` has no leaves. The path adds no segment.
@@ -175,23 +238,27 @@ impl<T: Tree> Tree for Option<T> {
     type Leaf = T::Leaf;
     type Family = Option<T::Family>;
 
-    fn as_ref(&self) -> Of<Self, &T::Leaf> {
-        Option::as_ref(self).map(Tree::as_ref)
+    fn leaf_refs(&self) -> Of<Self, &T::Leaf> {
+        Option::as_ref(self).map(Tree::leaf_refs)
     }
 
-    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
-        Option::as_mut(self).map(Tree::as_mut)
+    fn leaf_refs_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        Option::as_mut(self).map(Tree::leaf_refs_mut)
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
         match self {
-            Some(tree) => tree.try_map(at, f).map(Some),
+            Some(tree) => tree.try_map_at(at, f).map(Some),
             None => Ok(None),
         }
+    }
+
+    fn from_tree(tree: Of<Self, T::Leaf>) -> Self {
+        tree.map(T::from_tree)
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
@@ -203,6 +270,15 @@ impl<T: Tree> Tree for Option<T> {
 
 impl<F: Family> Family for Box<F> {
     type Of<L> = Box<F::Of<L>>;
+    type Bare<L> = Box<F::Bare<L>>;
+
+    fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L> {
+        Box::new(F::into_bare(*tree))
+    }
+
+    fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L> {
+        Box::new(F::from_bare(*bare))
+    }
 }
 
 /// The path adds no segment.
@@ -210,20 +286,24 @@ impl<T: Tree> Tree for Box<T> {
     type Leaf = T::Leaf;
     type Family = Box<T::Family>;
 
-    fn as_ref(&self) -> Of<Self, &T::Leaf> {
-        Box::new(T::as_ref(self))
+    fn leaf_refs(&self) -> Of<Self, &T::Leaf> {
+        Box::new(T::leaf_refs(self))
     }
 
-    fn as_mut(&mut self) -> Of<Self, &mut T::Leaf> {
-        Box::new(T::as_mut(self))
+    fn leaf_refs_mut(&mut self) -> Of<Self, &mut T::Leaf> {
+        Box::new(T::leaf_refs_mut(self))
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, T::Leaf) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
-        (*self).try_map(at, f).map(Box::new)
+        (*self).try_map_at(at, f).map(Box::new)
+    }
+
+    fn from_tree(tree: Of<Self, T::Leaf>) -> Self {
+        Box::new(T::from_tree(*tree))
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a T::Leaf)) {
@@ -235,6 +315,15 @@ macro_rules! tuple_of_trees {
     ($First:ident 0 $(, $Other:ident $index:tt)*) => {
         impl<$First: Family $(, $Other: Family)*> Family for ($First, $($Other,)*) {
             type Of<L> = ($First::Of<L>, $($Other::Of<L>,)*);
+            type Bare<L> = ($First::Bare<L>, $($Other::Bare<L>,)*);
+
+            fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L> {
+                ($First::into_bare(tree.0), $($Other::into_bare(tree.$index),)*)
+            }
+
+            fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L> {
+                ($First::from_bare(bare.0), $($Other::from_bare(bare.$index),)*)
+            }
         }
 
         #[diagnostic::do_not_recommend] // eight tuples would hide what a message is about
@@ -242,23 +331,27 @@ macro_rules! tuple_of_trees {
             type Leaf = $First::Leaf;
             type Family = ($First::Family, $($Other::Family,)*);
 
-            fn as_ref(&self) -> Of<Self, &$First::Leaf> {
-                (self.0.as_ref(), $(self.$index.as_ref(),)*)
+            fn leaf_refs(&self) -> Of<Self, &$First::Leaf> {
+                (self.0.leaf_refs(), $(self.$index.leaf_refs(),)*)
             }
 
-            fn as_mut(&mut self) -> Of<Self, &mut $First::Leaf> {
-                (self.0.as_mut(), $(self.$index.as_mut(),)*)
+            fn leaf_refs_mut(&mut self) -> Of<Self, &mut $First::Leaf> {
+                (self.0.leaf_refs_mut(), $(self.$index.leaf_refs_mut(),)*)
             }
 
-            fn try_map<L, E>(
+            fn try_map_at<L, E>(
                 self,
                 at: &mut Path,
                 f: &mut dyn FnMut(&Path, $First::Leaf) -> Result<L, E>,
             ) -> Result<Of<Self, L>, E> {
                 Ok((
-                    { self.0.try_map(&mut at.index(0), f)? },
-                    $({ self.$index.try_map(&mut at.index($index), f)? },)*
+                    { self.0.try_map_at(&mut at.index(0), f)? },
+                    $({ self.$index.try_map_at(&mut at.index($index), f)? },)*
                 ))
+            }
+
+            fn from_tree(tree: Of<Self, $First::Leaf>) -> Self {
+                ($First::from_tree(tree.0), $($Other::from_tree(tree.$index),)*)
             }
 
             fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a $First::Leaf)) {

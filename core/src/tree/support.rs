@@ -1,4 +1,4 @@
-//! What `#[derive(Tree)]` calls. Not a public interface.
+//! Functions that `#[derive(Tree)]` calls. Not a public interface.
 
 /// `array.map` for a function that can fail. The first error wins and later elements are dropped.
 pub fn try_map_array<T, U, E, const N: usize>(

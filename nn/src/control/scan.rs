@@ -97,8 +97,8 @@ impl Trace {
             location,
             |carried, slices| {
                 let (next, ys) = body(
-                    init.rebuild(carried.iter().copied()),
-                    xs.rebuild(slices.iter().copied()),
+                    init.with_leaves(carried.iter().copied()),
+                    xs.with_leaves(slices.iter().copied()),
                 );
                 let next = self.same_types(
                     "scan",
@@ -117,15 +117,16 @@ impl Trace {
             Ok(results) => {
                 let (state, stacked) = results.split_at(initial.len());
                 (
-                    init.rebuild(state.iter().copied()),
-                    ys.rebuild(stacked.iter().copied()),
+                    init.with_leaves(state.iter().copied()),
+                    ys.with_leaves(stacked.iter().copied()),
                 )
             }
             Err(_) => {
-                let state = init.map(|_, leaf| self.error_like(Some(leaf.ty())));
+                let stacked = |y: &Tensor<'t>| stack(&y.ty(), length.unwrap_or(0));
+                let leaves = ys.leaves().into_iter();
                 (
-                    state,
-                    ys.map(|_, y| self.error_like(Some(stack(&y.ty(), length.unwrap_or(0))))),
+                    self.errors_like(&init),
+                    ys.with_leaves(leaves.map(|y| self.error_like(Some(stacked(y))))),
                 )
             }
         }
@@ -149,7 +150,7 @@ impl Trace {
         let results = self.scan_leaves(length, false, &initial, vec![], location, |carried, _| {
             let next = body(
                 carried[counter],
-                init.rebuild(carried[..counter].iter().copied()),
+                init.with_leaves(carried[..counter].iter().copied()),
             );
             let mut next = self.same_types(
                 "repeat",
@@ -162,8 +163,8 @@ impl Trace {
             Ok((next, vec![]))
         });
         match results {
-            Ok(results) => init.rebuild(results.into_iter().take(counter)),
-            Err(_) => init.map(|_, leaf| self.error_like(Some(leaf.ty()))),
+            Ok(results) => init.with_leaves(results.into_iter().take(counter)),
+            Err(_) => self.errors_like(&init),
         }
     }
 
@@ -201,7 +202,7 @@ impl Trace {
         });
         let mut outputs = match outputs {
             Ok(outputs) => outputs,
-            Err(_) => return result.map(|_, leaf| self.error_like(Some(leaf.ty()))),
+            Err(_) => return self.errors_like(&result),
         };
         let given = outputs.len();
         outputs.extend(side.leaves().map(|id| self.tensor(id)));
@@ -231,7 +232,7 @@ impl Trace {
             }),
             states.into_iter(),
         );
-        result.rebuild(results)
+        result.with_leaves(results)
     }
 
     /// Reports the side outputs of a body outside of it.

@@ -50,8 +50,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
     ) -> Result<Lowered<O::Of<()>>> {
         let lowered = lower(
             &self.function,
-            &Tree::as_ref(state).map(|_, spec| ShardedType::from(spec)),
-            &Tree::as_ref(inputs).map(|_, spec| ShardedType::from(spec)),
+            &Tree::leaf_refs(state).map_leaves(|_, spec| ShardedType::from(spec)),
+            &Tree::leaf_refs(inputs).map_leaves(|_, spec| ShardedType::from(spec)),
             mesh,
             &Narrowing::on(&self.client.platform().name),
         )?;
@@ -65,8 +65,8 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         state: &S::Of<Array>,
         inputs: &I::Of<&Array>,
     ) -> Result<Arc<Compiled<O>>> {
-        let state = Tree::as_ref(state).map(|_, array| ArraySpec::of(array));
-        let inputs = Tree::as_ref(inputs).map(|_, array| ArraySpec::of(array));
+        let state = Tree::leaf_refs(state).map_leaves(|_, array| ArraySpec::of(array));
+        let inputs = Tree::leaf_refs(inputs).map_leaves(|_, array| ArraySpec::of(array));
         self.compile(&state, &inputs)
     }
 

@@ -23,7 +23,7 @@ use crate::{Dropout, Init, Param, Tensor, Trace, check::check, special::wide};
 ///
 /// use halite_core::Tree;
 /// let cx = Trace::new();
-/// let attention = attention.map(|path, param| cx.input(param.ty, path.to_string()));
+/// let attention = attention.map_leaves(|path, param| cx.input(param.ty, path.to_string()));
 /// let x = cx.input(TensorType::new(DType::F32, [4, 10, 64]), "x");
 /// assert_eq!(attention.forward(x, Mask::Causal, None).ty(), x.ty());
 /// ```

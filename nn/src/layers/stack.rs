@@ -1,6 +1,6 @@
 use std::panic::Location;
 
-use halite_core::tree::{Empty, Family, Leaf, Of, Path, Tree};
+use halite_core::tree::{Empty, Family, Of, Path, Tree};
 use halite_ir::Remat;
 
 use crate::{Param, ScanOptions, Tensor, Trace};
@@ -24,7 +24,7 @@ use crate::{Param, ScanOptions, Tensor, Trace};
 /// assert_eq!(model.blocks.stacked().weight.ty.to_string(), "f32[24, 64, 64]");
 ///
 /// let cx = &Trace::new();
-/// let model = model.map(|path, param: Param| cx.input(param.ty, path.to_string()));
+/// let model = model.map_leaves(|path, param: Param| cx.input(param.ty, path.to_string()));
 /// let x = cx.input(TensorType::new(DType::F32, [8, 64]), "x");
 /// let y = model.blocks.scan(cx, x, |layer, x| layer.forward(x).gelu());
 /// let slopes = grad(y.mean_all(), &model);
@@ -41,7 +41,7 @@ impl<M: Tree<Leaf = Param>> Stack<M> {
     /// Stacks `layers` layers, each as `layer` describes and initialized separately.
     pub fn new(layers: usize, layer: M) -> Self {
         Stack {
-            stacked: layer.map(|_, param| param.stacked(layers)),
+            stacked: M::from_tree(layer.map_leaves(|_, param| param.stacked(layers))),
             layers,
         }
     }
@@ -83,14 +83,8 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
         x: Tensor<'t>,
         layer: impl FnOnce(&M, Tensor<'t>) -> Tensor<'t>,
     ) -> Tensor<'t> {
-        let (Leaf(y), _) = self.scan_over(
-            cx,
-            remat,
-            Leaf(x),
-            Empty::new(),
-            |block, Leaf(x), none: Empty<Tensor<'t>>| (Leaf(layer(block, x)), none),
-        );
-        y
+        let layer = |block: &M, x, nothing: Empty<Tensor<'t>>| (layer(block, x), nothing);
+        self.scan_over(cx, remat, x, Empty::new(), layer).0
     }
 
     /// Carries a state through all layers, with per-layer inputs `xs` and per-layer outputs, such as
@@ -114,7 +108,9 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
             length: Some(self.layers),
             reverse: false,
         };
-        let stacked: M = Tree::as_ref(&self.stacked).map(|_, &leaf| leaf);
+        let stacked = self
+            .stacked
+            .with_leaves(self.stacked.leaves().into_iter().copied());
         cx.scan_with(
             options,
             init,
@@ -133,12 +129,23 @@ impl<'t, M: Tree<Leaf = Tensor<'t>>> Stack<M> {
     #[track_caller]
     pub fn layer(&self, index: usize) -> M {
         assert!(index < self.layers, "layer {index} of {}", self.layers);
-        Tree::as_ref(&self.stacked).map(|_, leaf| leaf.index(0, index))
+        let leaves = self.stacked.leaves().into_iter();
+        self.stacked
+            .with_leaves(leaves.map(|leaf| leaf.index(0, index)))
     }
 }
 
 impl<F: Family> Family for Stack<F> {
     type Of<L> = Stack<F::Of<L>>;
+    type Bare<L> = Stack<F::Of<L>>;
+
+    fn into_bare<L>(tree: Self::Of<L>) -> Self::Bare<L> {
+        tree
+    }
+
+    fn from_bare<L>(bare: Self::Bare<L>) -> Self::Of<L> {
+        bare
+    }
 }
 
 /// Adds no segment to paths.
@@ -146,29 +153,36 @@ impl<M: Tree> Tree for Stack<M> {
     type Leaf = M::Leaf;
     type Family = Stack<M::Family>;
 
-    fn as_ref(&self) -> Of<Self, &M::Leaf> {
+    fn leaf_refs(&self) -> Of<Self, &M::Leaf> {
         Stack {
-            stacked: Tree::as_ref(&self.stacked),
+            stacked: Tree::leaf_refs(&self.stacked),
             layers: self.layers,
         }
     }
 
-    fn as_mut(&mut self) -> Of<Self, &mut M::Leaf> {
+    fn leaf_refs_mut(&mut self) -> Of<Self, &mut M::Leaf> {
         Stack {
-            stacked: Tree::as_mut(&mut self.stacked),
+            stacked: Tree::leaf_refs_mut(&mut self.stacked),
             layers: self.layers,
         }
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, M::Leaf) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
         Ok(Stack {
-            stacked: self.stacked.try_map(at, f)?,
+            stacked: self.stacked.try_map_at(at, f)?,
             layers: self.layers,
         })
+    }
+
+    fn from_tree(tree: Of<Self, M::Leaf>) -> Self {
+        Stack {
+            stacked: M::from_tree(tree.stacked),
+            layers: tree.layers,
+        }
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a M::Leaf)) {

@@ -87,7 +87,7 @@ pub fn clip_value<'t, G: Tree<Leaf = Tensor<'t>>>(
     max: f64,
 ) -> Of<G, Tensor<'t>> {
     let _site = cx.called_from(Location::caller());
-    grads.map(|_, grad| {
+    grads.map_leaves(|_, grad| {
         if !grad.dtype().is_float() {
             return grad;
         }

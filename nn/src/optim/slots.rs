@@ -34,38 +34,51 @@ impl<F: Family, S: Family, L> Slots<F, S, L> {
 
 impl<F: Family, S: Family> Family for SlotsFamily<F, S> {
     type Of<L> = Slots<F, S, L>;
+    type Bare<L> = Slots<F, S, L>;
+
+    fn into_bare<L>(tree: Slots<F, S, L>) -> Slots<F, S, L> {
+        tree
+    }
+
+    fn from_bare<L>(bare: Slots<F, S, L>) -> Slots<F, S, L> {
+        bare
+    }
 }
 
 impl<F: Family, S: Family, A> Tree for Slots<F, S, A> {
     type Leaf = A;
     type Family = SlotsFamily<F, S>;
 
-    fn as_ref(&self) -> Slots<F, S, &A> {
+    fn leaf_refs(&self) -> Slots<F, S, &A> {
         Slots(
             self.0
-                .as_ref()
-                .map(|_, slot| slot.as_ref().map(Tree::as_ref)),
+                .leaf_refs()
+                .map_leaves(|_, slot| slot.as_ref().map(Tree::leaf_refs)),
         )
     }
 
-    fn as_mut(&mut self) -> Slots<F, S, &mut A> {
+    fn leaf_refs_mut(&mut self) -> Slots<F, S, &mut A> {
         Slots(
             self.0
-                .as_mut()
-                .map(|_, slot| slot.as_mut().map(Tree::as_mut)),
+                .leaf_refs_mut()
+                .map_leaves(|_, slot| slot.as_mut().map(Tree::leaf_refs_mut)),
         )
     }
 
-    fn try_map<L, E>(
+    fn try_map_at<L, E>(
         self,
         at: &mut Path,
         f: &mut dyn FnMut(&Path, A) -> Result<L, E>,
     ) -> Result<Of<Self, L>, E> {
-        let slots = self.0.try_map(at, &mut |at, slot: Option<S::Of<A>>| {
-            slot.map(|slot| slot.try_map(&mut at.clone(), &mut *f))
+        let slots = self.0.try_map_at(at, &mut |at, slot: Option<S::Of<A>>| {
+            slot.map(|slot| slot.try_map_at(&mut at.clone(), &mut *f))
                 .transpose()
         });
         slots.map(Slots)
+    }
+
+    fn from_tree(tree: Self) -> Self {
+        tree
     }
 
     fn visit<'a>(&'a self, at: &mut Path, f: &mut dyn FnMut(&Path, &'a A)) {

@@ -1,17 +1,17 @@
-//! A tensor is a value of the program that is being traced: it cannot be kept for after.
+//! A tensor is a value of the program that is being traced; it cannot be stored beyond the trace.
 
 use std::cell::Cell;
 
-use halite_core::{Client, Null, tree::Leaf};
-use halite_nn::{Jit, Tensor};
+use halite_core::{Client, Null};
+use halite_nn::{Tensor, jit};
 
 thread_local! {
-    static KEPT: Cell<Option<Tensor<'static>>> = const { Cell::new(None) };
+    static ESCAPED: Cell<Option<Tensor<'static>>> = const { Cell::new(None) };
 }
 
 fn main() {
-    let _ = Jit::<Leaf<()>, Leaf<()>, Leaf<()>>::new(&Client::new(Null::new(1)), |_cx, Leaf(sum), Leaf(x)| {
-        KEPT.set(Some(x));
-        (Leaf(sum + x), Leaf(x))
+    let _ = jit(&Client::new(Null::new(1)), |_cx, [sum, x]| {
+        ESCAPED.set(Some(x));
+        [sum + x]
     });
 }

@@ -125,7 +125,7 @@ fn or(g: &Given<'_>, name: &str, default: f64) -> f64 {
 /// A dense layer's parameters after as many updates as there are gradients.
 fn train<'t>(g: &Given<'t>, optimizer: &impl Optimizer) -> Vec<Tensor<'t>> {
     let dtype = g.input("weight").dtype();
-    let model = Linear::new(3, 4).map(|_, param| param.with_dtype(dtype));
+    let model = Linear::new(3, 4).map_leaves(|_, param| param.with_dtype(dtype));
     let mut params = Linear {
         weight: g.input("weight"),
         bias: Some(g.input("bias")),

@@ -73,7 +73,7 @@ fn described(g: &Given<'_>) -> Transformer<Param> {
 }
 
 fn given<'t>(g: &Given<'t>, described: &Transformer<Param>) -> Transformer<Tensor<'t>> {
-    described.clone().map(|path, param| {
+    described.clone().map_leaves(|path, param| {
         let value = g.input(&path.to_string());
         assert_eq!(value.ty(), param.ty, "{path}");
         value

@@ -212,7 +212,7 @@ fn plugin_reports_requested_output_shardings() {
         let wanted: PartitionSpec = spec.parse().unwrap();
         let jit = Jit::<_, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + 1))
             .output_specs(move |_, _| wanted.clone());
-        let Leaf(output) = jit.run(&Leaf(upload(&whole, "(data)"))).unwrap();
+        let output = jit.run(&upload(&whole, "(data)")).unwrap();
         assert_eq!(
             output.read().unwrap().as_slice::<i32>().unwrap()[127],
             128,
@@ -514,9 +514,9 @@ fn a_barrier_names_the_devices_that_are_late() {
         ])
         .unwrap()
     };
-    queue(1).0.wait().unwrap();
+    queue(1).wait().unwrap();
     let started = Instant::now();
-    queue(200).0.wait().unwrap();
+    queue(200).wait().unwrap();
     let turn = started.elapsed() / 200;
     let result =
         queue((Duration::from_millis(10 * patience).as_nanos() / turn.as_nanos().max(1)) as i32);
@@ -528,6 +528,6 @@ fn a_barrier_names_the_devices_that_are_late() {
         format!("waited {patience:?} for devices [{}] of 8", late.0)
     );
     assert_eq!(error.op(), "barrier `epoch 3`");
-    result.0.wait().unwrap();
+    result.wait().unwrap();
     across.barrier("epoch 3", Duration::from_secs(60)).unwrap();
 }

@@ -51,7 +51,7 @@ pub(crate) fn try_run(
     jit.on(mesh)
         .run(&arrays)?
         .iter()
-        .map(|Leaf(output)| output.read())
+        .map(|output| output.read())
         .collect()
 }
 

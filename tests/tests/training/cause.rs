@@ -314,7 +314,7 @@ fn integer_state_needs_no_gradient() {
 fn model_without_trained_parameters_is_refused() {
     let trainer = trainer().batch_size(BATCH).build().unwrap();
     let model = Net {
-        out: Linear::new(2, 3).map(|_, param| param.frozen()),
+        out: Linear::new(2, 3).map_leaves(|_, param| param.frozen()),
     };
     let error = error_of(trainer.fit(
         Points,

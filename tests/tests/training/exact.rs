@@ -39,7 +39,7 @@ fn validation_accuracy_is_exact() {
     for batch_size in [100, 128, 4096, 16_384] {
         let trainer = trainer().batch_size(batch_size).build().unwrap();
         let metrics = trainer.validate(task(), &fitted.model, data()).unwrap();
-        let Leaf(answers) = trainer.predict(task(), &fitted.model, data()).unwrap();
+        let answers = trainer.predict(task(), &fitted.model, data()).unwrap();
         let answers = answers.as_slice::<i32>().unwrap();
         assert_eq!(answers.len(), 10_007);
         let right = answers

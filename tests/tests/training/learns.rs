@@ -51,7 +51,7 @@ fn two_epochs_of_mnist_reach_ninety_percent() {
             ("accuracy", report.metrics["accuracy"])
         ]
     );
-    let Leaf(answers) = trainer
+    let answers = trainer
         .predict(task(), &fitted.model, digits(false, 0..100))
         .unwrap();
     assert_eq!(answers.ty().to_string(), "s32[100]");

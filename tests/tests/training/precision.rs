@@ -252,21 +252,11 @@ fn matmuls_round_operands_but_accumulate_in_f32() {
             .unwrap(),
         )
     };
-    let inputs = (upload(&x, [8, 64]), upload(&w, [64, 16]));
+    let inputs = [upload(&x, [8, 64]), upload(&w, [64, 16])];
     let product = |policy| {
-        let jit = Jit::<Empty<()>, (Leaf<()>, Leaf<()>), Leaf<()>>::function(
-            client(),
-            |_, (Leaf(x), Leaf(w))| Leaf(x.matmul(w)),
-        );
-        jit.precision(policy)
-            .run(&inputs)
-            .unwrap()
-            .0
-            .read()
-            .unwrap()
-            .as_slice::<f32>()
-            .unwrap()
-            .to_vec()
+        let jit = jit(client(), |_, [x, w]| [x.matmul(w)]).precision(policy);
+        let [product] = jit.run(&inputs).unwrap();
+        product.to_vec::<f32>().unwrap()
     };
     let exact = |round: &dyn Fn(f32) -> f64| -> Vec<f64> {
         let at = |row: usize, column: usize| {
@@ -321,7 +311,7 @@ fn narrow_storage_is_read_back_in_the_declared_dtype() {
     );
     // A program under any policy accepts it with its declared dtype.
     let double = Jit::<Empty<()>, Leaf<()>, Leaf<()>>::function(client(), |_, Leaf(x)| Leaf(x + x));
-    let twice = double.run(&Leaf(array)).unwrap().0;
+    let twice = double.run(&array).unwrap();
     assert_eq!(
         (twice.ty().dtype(), twice.stored()),
         (DType::F32, DType::F32)

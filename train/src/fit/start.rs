@@ -27,8 +27,9 @@ use crate::{
     callbacks::{Callbacks, NanCheck},
     checkpoint::{RunPosition, Saved},
     in_flight::InFlight,
+    load::placed,
     measured::Measured,
-    programs::{ModelParams, Programs, RunState, StepOptions, StepParts},
+    programs::{ModelArrays, ModelParams, Programs, RunState, StepOptions, StepParts},
     resume::{self, Metadata},
     run_files,
     signals::Interrupts,
@@ -112,7 +113,14 @@ where
             stop,
             before,
             started,
+            values: None,
         })
+    }
+
+    /// Begins with these parameters instead of initialized ones.
+    pub(crate) fn start_from(mut self, values: ModelArrays<K>) -> Self {
+        self.values = Some(values);
+        self
     }
 
     /// The state of the loop before the first step of a new run.
@@ -191,7 +199,16 @@ where
         if !self.is_compiled(init, "init")? {
             return Err(self.stopped_before("the program `init`"));
         }
-        let state = init.run(&Leaf(key))?;
+        let mut state = init.run(&key)?;
+        if let Some(values) = self.values.take() {
+            let mut specs = self.programs.state.model.leaves().into_iter();
+            state.model = values.try_map_leaves(|_, array| {
+                let spec = specs
+                    .next()
+                    .expect("the values have the structure of the model");
+                placed(client, array, spec)
+            })?;
+        }
         let window = self.programs.train_metrics.upload(client, mesh)?;
         Ok(self.loop_state(state, window))
     }

@@ -70,7 +70,7 @@ where
         } = parts;
         let precision = &options.precision;
         let state = state_specs::<K::Model, O>(mesh, strategy, params, &***optimizer, precision)?;
-        let types = Tree::as_ref(&***params).map(|_, param| param.ty.clone());
+        let types = Tree::leaf_refs(&***params).map_leaves(|_, param| param.ty.clone());
         let metrics = discover(&***task, &types, batch, true)?.of_step(precision);
         Ok(Step {
             function: step_function(parts, &metrics).axis_roles(strategy.axis_roles(mesh)),
@@ -86,7 +86,8 @@ where
         batch: &BatchTypes<K>,
         capabilities: &Narrowing,
     ) -> Result<Lowered<Leaf<()>>> {
-        let batch: BatchTypes<K> = Tree::as_ref(batch).map(|_, ty: &ShardedType| ty.clone());
+        let batch: BatchTypes<K> =
+            Tree::leaf_refs(batch).map_leaves(|_, ty: &ShardedType| ty.clone());
         let inputs = (batch, Leaf(self.metrics.sharded_type()));
         lower(&self.function, &self.state, &inputs, mesh, capabilities)
     }
@@ -153,7 +154,7 @@ where
             };
             let (next, slots) =
                 optim::update(&*optimizer, cx, step, &*params, model, gradients, slots);
-            let model = next.map(|_, leaf| cx.updated(leaf));
+            let model = next.map_leaves(|_, leaf| cx.updated(leaf));
             if let Some(scale) = &scale {
                 cx.metric(LOSS_SCALE, scale.metric());
             }
@@ -204,7 +205,7 @@ fn gradients_of<'t, M: Tree<Leaf = Tensor<'t>>>(
             leaf.zeros_like()
         }
     });
-    model.rebuild(all.collect::<Vec<_>>())
+    model.with_leaves(all.collect::<Vec<_>>())
 }
 
 /// The next state under a scaled loss: if a gradient was not `finite`, the model and the slots keep
@@ -230,8 +231,8 @@ fn rescaled<'t, F: Family, S: Family>(
                 .expect("the next state has the leaves of the state"),
         )
     };
-    let model = next.model.map(|_, new| chosen(new));
-    let slots = next.slots.map(|_, new| chosen(new));
+    let model = next.model.map_leaves(|_, new| chosen(new));
+    let slots = next.slots.map_leaves(|_, new| chosen(new));
     State {
         model,
         slots,

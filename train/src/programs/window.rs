@@ -99,7 +99,7 @@ impl Window {
         model: &ModelArrays<K>,
         batch: &<K::Batch as Family>::Of<ArraySpec>,
     ) -> Result<Self> {
-        let types = Tree::as_ref(model).map(|_, array| array.ty().clone());
+        let types = Tree::leaf_refs(model).map_leaves(|_, array| array.ty().clone());
         discover(task, &types, &batch_types::<K>(batch), false)
     }
 
@@ -196,9 +196,9 @@ pub(crate) fn discover<K: Task>(
         training.then(|| cx.input(TensorType::new(DType::U32, [2]), "key")),
     );
     let model: Traced<'_, K::Model> =
-        Tree::as_ref(model).map(|path, ty| cx.input(ty.clone(), path.to_string()));
+        Tree::leaf_refs(model).map_leaves(|path, ty| cx.input(ty.clone(), path.to_string()));
     let mut batch_names = Vec::new();
-    let batch = Tree::as_ref(batch).map(|path, spec| {
+    let batch = Tree::leaf_refs(batch).map_leaves(|path, spec| {
         let name = format!("batch.{path}");
         let tensor = cx.input(spec.ty.clone(), name.as_str());
         batch_names.push(name);

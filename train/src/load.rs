@@ -1,0 +1,140 @@
+//! Parameters from checkpoints, and training from given parameters.
+
+use std::{panic::Location, path::Path, sync::Arc};
+
+use halite_core::{
+    Array, Client, Error, ErrorKind, HostArray, Result, Sharding, Tree,
+    tree::{Of, same_structure},
+};
+use halite_data::Dataset;
+use halite_nn::{ArraySpec, Optimizer, Param};
+
+use crate::{
+    Fitted, Task, Trainer,
+    checkpoint::CheckpointStore,
+    programs::{ModelArrays, ModelParams},
+};
+
+impl Trainer {
+    /// Loads the parameters of `net` from the run in `dir`: from its best checkpoint, or the newest
+    /// if none is marked as best. They are sharded by the trainer's strategy.
+    ///
+    /// ```no_run
+    /// // no_run: needs an accelerator and a finished run
+    /// # use halite_nn::{Linear, jit_like};
+    /// # fn predict(trainer: halite_train::Trainer, client: halite_core::Client, x: halite_core::Array)
+    /// # -> halite_core::Result<()> {
+    /// let net = trainer.load(&Linear::new(784, 10), "runs/mnist")?;
+    /// let predict = jit_like(&client, (&net, &x), |_cx, (net, x)| [net.forward(x).softmax(1)]);
+    /// let [probabilities] = predict.run((&net, &x))?;
+    /// println!("{probabilities}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no checkpoint, it cannot be read, or its parameters differ from those of `net`:
+    /// one error lists all differences.
+    pub fn load<M: Tree<Leaf = Param>>(
+        &self,
+        net: &M,
+        dir: impl AsRef<Path>,
+    ) -> Result<Of<M, Array>> {
+        let dir = dir.as_ref();
+        let inside = dir.join("checkpoints");
+        let store = CheckpointStore::open_read_only(if inside.is_dir() { &inside } else { dir })?;
+        let saved = match store.load_best()? {
+            Some(best) => Some(best),
+            None => store.latest()?,
+        };
+        let mut saved = saved.ok_or_else(|| {
+            let message = format!("no checkpoint in {}", dir.display());
+            Error::new(ErrorKind::Unavailable, "load", message)
+        })?;
+        let types = net
+            .named()
+            .into_iter()
+            .map(|(path, param)| (format!("model.{path}"), param.ty.clone()));
+        let hosts = saved.take_some(&types.collect::<Vec<_>>())?;
+        let specs = self.model_specs(net)?;
+        let upload = |(host, spec): (HostArray, &ArraySpec)| {
+            Array::upload_as(&self.client, &Arc::new(host), &spec.sharding, spec.stored)
+        };
+        let arrays = hosts.into_iter().zip(specs.leaves()).map(upload);
+        Ok(net.rebuild(arrays.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// Types and shardings of the parameters of `net` in training.
+    fn model_specs<M: Tree<Leaf = Param>>(&self, net: &M) -> Result<Of<M, ArraySpec>> {
+        let partition = self.strategy().specs(self.mesh(), net)?;
+        let spec = |(param, spec): (&Param, &halite_core::PartitionSpec)| {
+            let sharding = Sharding::new(self.mesh(), spec.clone())?;
+            let declared = param.ty.dtype();
+            let stored = if param.trainable {
+                self.precision().stored(declared)
+            } else {
+                declared
+            };
+            Ok(ArraySpec::new(param.ty.clone(), &sharding).stored_as(stored))
+        };
+        let specs = net.leaves().into_iter().zip(partition.leaves()).map(spec);
+        Ok(net.rebuild(specs.collect::<Result<Vec<_>>>()?))
+    }
+
+    /// Trains like [`fit`](Self::fit), from the parameters `values` instead of initialized ones, as
+    /// for fine-tuning. A resumed run continues from its checkpoint.
+    ///
+    /// # Errors
+    /// If `values` do not have the structure and types of `model`; as [`fit`](Self::fit).
+    #[track_caller]
+    pub fn fit_from<K: Task, O: Optimizer>(
+        &self,
+        task: K,
+        model: ModelParams<K>,
+        values: ModelArrays<K>,
+        optimizer: O,
+        train: impl Dataset + 'static,
+        validation: impl Dataset + 'static,
+    ) -> Result<Fitted<K>>
+    where
+        ModelParams<K>: Send + Sync,
+    {
+        same_structure(&model, &values).map_err(|error| {
+            Error::invalid("fit", "the values do not fit the model").caused_by(error)
+        })?;
+        let types = model.named().into_iter().zip(values.leaves());
+        let wrong: Vec<String> = types
+            .filter(|((_, param), array)| param.ty != *array.ty())
+            .map(|((path, param), array)| format!("`{path}` is {}, given {}", param.ty, array.ty()))
+            .collect();
+        if !wrong.is_empty() {
+            return Err(Error::invalid("fit", wrong.join("; ")));
+        }
+        self.run(
+            Location::caller(),
+            task,
+            model,
+            optimizer,
+            train,
+            validation,
+        )?
+        .start_from(values)
+        .fit()
+    }
+}
+
+/// Places an array as `spec` says; arrays that are in place are moved.
+pub(crate) fn placed(client: &Client, array: Array, spec: &ArraySpec) -> Result<Array> {
+    if array.stored() != spec.stored {
+        Array::upload_as(
+            client,
+            &Arc::new(array.read()?),
+            &spec.sharding,
+            spec.stored,
+        )
+    } else if array.sharding() != &spec.sharding {
+        array.reshard(client, &spec.sharding)
+    } else {
+        Ok(array)
+    }
+}
