@@ -1,7 +1,7 @@
 //! A training loop without the trainer: a compiled step and an optimizer separate two spirals.
 //!
 //! `cargo run --release --example loop`
-use halite::{prelude::*, train::State};
+use halite::prelude::*;
 
 #[derive(Tree, Clone)]
 struct Net<L> {

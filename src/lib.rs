@@ -44,7 +44,7 @@
 //!     points(256)?,
 //!     points(100)?,
 //! )?;
-//! let slope: f32 = fitted.model.slope.read()?.item()?;
+//! let slope: f32 = fitted.model.slope.item()?;
 //! assert!((slope - 3.0).abs() < 0.01, "{slope}");
 //! assert_eq!(fitted.report.blocking_reads, 0); // training never waited for the device
 //! # Ok(())
@@ -100,7 +100,7 @@ pub mod prelude {
     pub use halite_data::{Dataset, Digits, InMemory, Labeled};
     pub use halite_nn::*;
     pub use halite_telemetry::ClientMetrics;
-    pub use halite_train::{Predict, Task, Trainer};
+    pub use halite_train::{Predict, State, Task, Trainer};
 }
 
 /// The program in the README compiles.

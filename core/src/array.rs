@@ -60,11 +60,10 @@ impl Array {
     /// use halite_core::{Array, Client, Null};
     ///
     /// # fn main() -> halite_core::Result<()> {
-    /// let client = Client::new(Null::new(1)); // computes nothing, and reads back zeros
-    /// let array = Array::from_slice(&client, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3])?;
-    /// let values: Vec<f32> = array.to_vec()?;
-    /// assert_eq!(values.len(), 6);
-    /// println!("{array}"); // values, type and device
+    /// let client = Client::new(Null::new(1)); // stores nothing, and reads back zeros
+    /// let array = Array::from_slice(&client, &[1, 2, 3, 4, 5, 6], [2, 3])?;
+    /// assert_eq!(array.to_vec::<i32>()?, [0; 6]);
+    /// assert_eq!(array.to_string(), "[[0, 0, 0],\n [0, 0, 0]] s32[2, 3] on device 0");
     /// # Ok(())
     /// # }
     /// ```
@@ -651,10 +650,10 @@ fn for_each_run(ty: &TensorType, ranges: &[Range<usize>], mut visit: impl FnMut(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DType;
+    use crate::{DType, Mesh, PartitionSpec};
 
     #[test]
-    fn cutting_and_pasting_every_part_gives_the_whole_back() {
+    fn cut_parts_paste_to_the_whole() {
         let values: Vec<i32> = (0..4 * 6 * 5).collect();
         let host = HostArray::from_slice(&values, [4, 6, 5]).unwrap();
         for split in [
@@ -690,7 +689,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_can_hold_floats_of_another_type_than_the_array_reports() {
+    fn stored_type_may_differ_from_the_reported_type() {
         let client = Client::new(crate::Null::new(1));
         let device = Sharding::single(client.local_devices()[0]);
         let host = HostArray::from_slice(&[1.0f32, 2.0, 3.0], [3]).unwrap();
@@ -711,13 +710,46 @@ mod tests {
     }
 
     #[test]
-    fn a_scalar_is_one_run() {
+    fn slices_and_scalars_are_uploaded_to_the_first_device() {
+        let client = Client::new(crate::Null::new(2));
+        let array = Array::from_slice(&client, &[1.5f64, -2.0], [2]).unwrap();
+        assert_eq!(
+            array.sharding().mesh().devices(),
+            &client.local_devices()[..1]
+        );
+        assert_eq!(
+            array.to_vec::<f64>().unwrap(),
+            [0.0; 2],
+            "Null stores nothing"
+        );
+        assert!(array.to_vec::<f32>().is_err());
+        let one = Array::scalar(&client, true).unwrap();
+        assert!(one.item::<bool>().is_ok());
+        assert!(array.item::<f64>().is_err(), "two elements");
+        assert!(Array::from_slice(&client, &[1u8; 3], [2]).is_err());
+    }
+
+    #[test]
+    fn text_of_a_sharded_array_names_the_mesh() {
+        let client = Client::new(crate::Null::new(2));
+        let mesh = Arc::new(Mesh::new([("data", 2)], client.local_devices()).unwrap());
+        let rows = Sharding::new(&mesh, PartitionSpec::first("data")).unwrap();
+        let host = HostArray::from_slice(&[1i32, 2], [2]).unwrap();
+        let text = Array::upload(&client, &host, &rows).unwrap().to_string();
+        assert!(
+            text.starts_with("[0, 0] s32[2] on ") && text.contains("data"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn scalar_is_one_contiguous_run() {
         let host = HostArray::scalar(7.0f32);
         assert_eq!(cut(&host, &[]).unwrap(), host);
     }
 
     #[test]
-    fn array_that_does_not_fit_the_host_is_an_error() {
+    fn read_beyond_host_memory_is_an_error() {
         const HUGE: usize = 1 << 60;
         let client = Client::new(crate::Null::new(1));
         let ty = TensorType::new(DType::U8, [HUGE]);

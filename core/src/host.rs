@@ -1,4 +1,4 @@
-//! Tensors on the host, aligned for zero-copy uploads.
+//! Arrays on the host, aligned so that a device of the same machine can use them in place.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use half::{bf16, f16};
 
 use crate::{DType, Element, Error, ErrorKind, Result, TensorType};
 
-/// Bytes aligned to [`AlignedBytes::ALIGNMENT`], as zero-copy uploads require.
+/// Byte buffer aligned to [`AlignedBytes::ALIGNMENT`], as zero-copy uploads need.
 pub struct AlignedBytes {
     storage: Vec<u8>,
     offset: usize,
@@ -14,19 +14,19 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// Alignment in bytes that XLA's CPU plugin requires of memory that it uses in place.
+    /// Alignment in bytes that XLA's CPU plugin needs to use host memory in place.
     pub const ALIGNMENT: usize = 64;
 
-    /// `len` zero bytes. Aborts the process if the host has no memory for them; see
+    /// Allocates `len` zero bytes. Aborts the process if memory is exhausted; see
     /// [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(len: usize) -> Self {
         Self::aligned_in(vec![0; len + Self::ALIGNMENT], len)
     }
 
-    /// `len` zero bytes.
+    /// Allocates `len` zero bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] if the host has no memory for them.
+    /// [`ErrorKind::OutOfMemory`] if the host has too little memory.
     pub fn try_zeroed(len: usize) -> Result<Self> {
         let storage = len
             .checked_add(Self::ALIGNMENT)
@@ -39,7 +39,7 @@ impl AlignedBytes {
     /// Takes `bytes` without a copy if they are aligned, and copies them otherwise.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] if a copy is needed, and the host has no memory for it.
+    /// [`ErrorKind::OutOfMemory`] if a copy is needed, and the host has too little memory.
     pub fn from_vec(bytes: Vec<u8>) -> Result<Self> {
         if bytes.as_ptr().align_offset(Self::ALIGNMENT) == 0 {
             let len = bytes.len();
@@ -52,10 +52,10 @@ impl AlignedBytes {
         Self::try_copy_of(&bytes)
     }
 
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] if the host has no memory for it.
+    /// [`ErrorKind::OutOfMemory`] if the host has too little memory.
     pub fn try_copy_of(bytes: &[u8]) -> Result<Self> {
         let mut copy = Self::try_zeroed(bytes.len())?;
         copy.as_mut().copy_from_slice(bytes);
@@ -72,7 +72,7 @@ impl AlignedBytes {
         }
     }
 
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut copy = Self::zeroed(bytes.len());
         copy.as_mut().copy_from_slice(bytes);
@@ -84,7 +84,7 @@ fn no_memory(bytes: usize) -> Error {
     Error::new(
         ErrorKind::OutOfMemory,
         "host array",
-        format!("the host has no memory for {bytes} bytes"),
+        format!("the host cannot allocate {bytes} bytes"),
     )
 }
 
@@ -140,7 +140,7 @@ impl HostArray {
         )
     }
 
-    /// A tensor without dimensions, of one element.
+    /// Creates an array of one element without dimensions.
     pub fn scalar<T: Element>(value: T) -> Self {
         Self::from_slice(&[value], []).expect("a scalar has one element")
     }
@@ -148,7 +148,7 @@ impl HostArray {
     /// Copies row-major `bytes` of a tensor of type `ty`.
     ///
     /// # Errors
-    /// If the number of bytes is not that of `ty`, or the host has no memory for the copy.
+    /// If the number of bytes does not match `ty`, or the host has too little memory.
     pub fn from_bytes(bytes: &[u8], ty: TensorType) -> Result<Self> {
         Self::from_aligned(AlignedBytes::try_copy_of(bytes)?, ty)
     }
@@ -156,7 +156,7 @@ impl HostArray {
     /// Takes row-major `bytes` of a tensor of type `ty`.
     ///
     /// # Errors
-    /// If the number of bytes is not that of `ty`.
+    /// If the number of bytes does not match `ty`.
     pub fn from_aligned(bytes: AlignedBytes, ty: TensorType) -> Result<Self> {
         let needed = ty.checked_bytes()?;
         if bytes.len != needed {
@@ -168,17 +168,17 @@ impl HostArray {
         Ok(HostArray { ty, bytes })
     }
 
-    /// A tensor of zero bits: 0, or `false`. Aborts the process if the host has no memory for them;
-    /// see [`try_zeros`](Self::try_zeros).
+    /// Creates an array of zero bits: 0, or `false`. Aborts the process if memory is exhausted; see
+    /// [`try_zeros`](Self::try_zeros).
     pub fn zeros(ty: TensorType) -> Self {
         let bytes = AlignedBytes::zeroed(ty.bytes());
         HostArray { ty, bytes }
     }
 
-    /// A tensor of zero bits: 0, or `false`.
+    /// Creates an array of zero bits: 0, or `false`.
     ///
     /// # Errors
-    /// [`ErrorKind::OutOfMemory`] if the host has no memory for them.
+    /// [`ErrorKind::OutOfMemory`] if the host has too little memory.
     pub fn try_zeros(ty: TensorType) -> Result<Self> {
         let bytes = AlignedBytes::try_zeroed(ty.checked_bytes()?)?;
         Ok(HostArray { ty, bytes })
@@ -192,8 +192,8 @@ impl HostArray {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// If `T` is not the element type, or some bits are not a valid `T` (a `bool` that is neither 0
-    /// nor 1).
+    /// If `T` is not the element type, or bits are invalid for `T` (a `bool` that is neither 0 nor
+    /// 1).
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.expect_dtype::<T>()?;
         bytemuck::checked::try_cast_slice(self.bytes.as_ref()).map_err(|e| {
@@ -204,7 +204,7 @@ impl HostArray {
         })
     }
 
-    /// The element of a tensor with a single element.
+    /// The only element.
     ///
     /// # Errors
     /// If it has another number of elements, or another element type.
@@ -225,7 +225,7 @@ impl HostArray {
     /// Converts floats to another float type, rounded to nearest, ties to even.
     ///
     /// # Errors
-    /// If either type is not a float type, or the host has no memory for the result.
+    /// If either type is not a float, or the host has too little memory.
     pub fn to_float(&self, dtype: DType) -> Result<Self> {
         fn write<T: Element>(
             values: impl Iterator<Item = f64>,
@@ -275,7 +275,7 @@ impl HostArray {
         self.bytes.as_ref()
     }
 
-    /// The bytes, for writing in place.
+    /// The bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.bytes.as_mut()
     }
@@ -298,7 +298,7 @@ impl AsRef<[u8]> for HostArray {
 }
 
 impl PartialEq for HostArray {
-    /// Compares types and bits: NaN equals itself, and 0 differs from -0.
+    /// Compares type and bits: NaN equals itself, and 0 differs from -0.
     fn eq(&self, other: &Self) -> bool {
         self.ty == other.ty && self.bytes() == other.bytes()
     }
@@ -310,13 +310,13 @@ impl fmt::Debug for HostArray {
     }
 }
 
-/// Host memory passed to an upload: row-major elements in the machine's byte order.
+/// Host memory for an upload: row-major elements in the machine's byte order.
 #[derive(Clone)]
 pub enum HostBytes<'a> {
     /// Memory that is read before the call returns.
     Borrowed(&'a [u8]),
-    /// Memory that is kept alive until the device no longer needs it, and used in place where the
-    /// device can (64-byte aligned on CPU).
+    /// Kept alive until the device no longer needs it; used in place if the device can (64-byte
+    /// aligned on CPU).
     Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_rounded_to_nearest() {
+    fn to_float_rounds_to_nearest() {
         let host =
             HostArray::from_slice(&[1.0f32, 1.0 / 3.0, 257.0, -0.0, f32::INFINITY, 1e-40], [6])
                 .unwrap();
@@ -351,7 +351,7 @@ mod tests {
             .iter()
             .map(|value| value.to_bits())
             .collect();
-        // 257 is between 256 and 258, and goes to the one whose last bit is 0.
+        // 257 is between 256 and 258, and rounds to even.
         assert_eq!(bits, [0x3f80, 0x3eab, 0x4380, 0x8000, 0x7f80, 0x0001]);
         assert_eq!(
             narrow
@@ -377,7 +377,7 @@ mod tests {
         assert_eq!(error, "host array: s32[] as f32: both must be floats");
     }
     #[test]
-    fn missing_memory_is_an_error() {
+    fn allocation_failure_is_an_error() {
         for bytes in [1 << 60, usize::MAX] {
             assert_eq!(
                 AlignedBytes::try_zeroed(bytes).unwrap_err().kind(),
@@ -389,12 +389,12 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "host array: the host has no memory for 1152921504606846976 bytes"
+            "host array: the host cannot allocate 1152921504606846976 bytes"
         );
     }
 
     #[test]
-    fn bytes_of_a_vector_are_aligned() {
+    fn from_vec_aligns_bytes() {
         for len in 0..300 {
             let bytes: Vec<u8> = (0..len).map(|i| i as u8).collect();
             let aligned = AlignedBytes::from_vec(bytes.clone()).unwrap();

@@ -1,7 +1,7 @@
-//! What must not compile, and what the compiler says about it. `TRYBUILD=overwrite` writes the
-//! expected texts.
+//! Code that must not compile, with the compiler's errors. `TRYBUILD=overwrite` writes the expected
+//! texts.
 
 #[test]
-fn mistakes_with_derived_trees_are_explained() {
+fn derive_errors_are_explained() {
     trybuild::TestCases::new().compile_fail("tests/ui/derive_tree/*.rs");
 }

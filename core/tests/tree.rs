@@ -13,7 +13,7 @@ struct Linear<L = f32> {
     bias: Option<L>,
 }
 
-/// One field of every kind the derive knows.
+/// One field of every kind that the derive supports.
 #[derive(Tree, Clone, Debug, PartialEq)]
 struct Everything<L> {
     one: L,
@@ -42,7 +42,7 @@ struct Wrapper<L>(L, Linear<L>, u8);
 #[derive(Tree, Clone, Copy, Debug, PartialEq)]
 struct NoLeaves<L>(PhantomData<L>);
 
-/// The leaf may have any name, and const parameters stand beside it in any order.
+/// The leaf may have any name, and const parameters may come in any order.
 #[derive(Tree, Clone, Debug, PartialEq)]
 struct Grid<Value, const ROWS: usize, const COLUMNS: usize = 2> {
     cells: [[Value; COLUMNS]; ROWS],
@@ -61,8 +61,7 @@ enum Pool<L> {
     Both(L, Linear<L>),
 }
 
-// A field named like what the derive writes, in a scope where the names of the prelude mean
-// something else.
+// A field named like generated variables, in a scope where names of the prelude are shadowed.
 mod shadowed {
     #![allow(dead_code, non_camel_case_types)]
     use halite_core::Tree;
@@ -83,7 +82,7 @@ mod shadowed {
     }
 }
 
-/// Where another crate re-exports `tree`.
+/// A crate that re-exports `tree`.
 mod facade {
     pub(crate) use halite_core::tree;
 }
@@ -96,7 +95,7 @@ fn linear(weight: i64, bias: Option<i64>) -> Linear<i64> {
     Linear { weight, bias }
 }
 
-/// Leaves 0, 1, 2 .. in the order in which they must come.
+/// Leaves 0, 1, 2 .. in the expected order.
 fn everything() -> Everything<i64> {
     Everything {
         one: 0,
@@ -120,7 +119,7 @@ fn everything() -> Everything<i64> {
 }
 
 #[test]
-fn leaves_come_in_the_order_of_fields_under_their_paths() {
+fn leaves_follow_the_order_of_fields() {
     let tree = everything();
     let names = [
         "one",
@@ -167,7 +166,7 @@ fn leaves_come_in_the_order_of_fields_under_their_paths() {
 }
 
 #[test]
-fn mapping_changes_the_leaf_type_and_keeps_static_fields() {
+fn map_leaves_keeps_static_fields() {
     let texts: Everything<String> = everything().map_leaves(|at, leaf| format!("{at}={leaf}"));
     assert_eq!(texts.parts[1].bias.as_deref(), Some("parts.1.bias=14"));
     assert_eq!(
@@ -183,7 +182,7 @@ fn mapping_changes_the_leaf_type_and_keeps_static_fields() {
 }
 
 #[test]
-fn references_at_the_leaves_read_and_write_the_tree() {
+fn leaf_references_read_or_write_the_tree() {
     let mut tree = everything();
     let doubled: Everything<i64> = tree.leaf_refs().map_leaves(|_, leaf| leaf * 2);
     tree.leaf_refs_mut().map_leaves(|_, leaf| *leaf *= 2);
@@ -192,7 +191,7 @@ fn references_at_the_leaves_read_and_write_the_tree() {
 }
 
 #[test]
-fn the_first_error_ends_a_map_and_the_path_is_as_before() {
+fn first_error_ends_a_map() {
     let mut at = Path::new();
     let mut outer = at.field("model");
     let mut seen = 0;
@@ -212,7 +211,7 @@ fn the_first_error_ends_a_map_and_the_path_is_as_before() {
 }
 
 #[test]
-fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
+fn unusual_structs_derive_tree() {
     assert_eq!(
         Wrapper(1, linear(2, Some(3)), 9).paths(),
         ["0", "1.weight", "1.bias"]
@@ -262,7 +261,7 @@ fn tuple_structs_const_parameters_recursion_and_no_leaves_derive_too() {
 }
 
 #[test]
-fn the_variant_of_an_enum_is_part_of_the_structure_and_not_of_the_path() {
+fn enum_variants_are_not_in_paths() {
     let table: [(Pool<i64>, &[&str]); 3] = [
         (Pool::Max, &[]),
         (Pool::Learned { weight: 1, size: 2 }, &["weight"]),
@@ -320,7 +319,7 @@ fn containers_of_trees_are_trees() {
 }
 
 #[test]
-fn leaves_need_no_clone_and_no_static_lifetime() {
+fn leaves_need_neither_clone_nor_static() {
     struct Borrowed<'t>(&'t str);
     let text = String::from("local");
     let tree = Linear {
@@ -332,7 +331,7 @@ fn leaves_need_no_clone_and_no_static_lifetime() {
 }
 
 #[test]
-fn code_generic_over_a_family_names_the_same_struct_with_other_leaves() {
+fn generic_code_names_other_leaf_types() {
     fn scaled<F: Family>(tree: &F::Of<i64>, by: i64) -> F::Of<f64> {
         tree.leaf_refs().map_leaves(|_, &leaf| (leaf * by) as f64)
     }
@@ -371,7 +370,7 @@ fn code_generic_over_a_family_names_the_same_struct_with_other_leaves() {
 }
 
 #[test]
-fn a_wrong_number_of_leaves_is_refused_with_both_numbers() {
+fn wrong_leaf_count_names_both_counts() {
     let tree = linear(1, Some(2));
     let refused = |leaves: Vec<u8>| tree.try_rebuild(leaves).unwrap_err().to_string();
     assert_eq!(
@@ -398,7 +397,7 @@ fn a_wrong_number_of_leaves_is_refused_with_both_numbers() {
 }
 
 #[test]
-fn trees_of_different_structure_are_not_zipped_and_the_first_difference_is_named() {
+fn zip_names_the_first_difference() {
     let tree = |biases: &[Option<i64>]| {
         biases
             .iter()
@@ -459,7 +458,7 @@ struct Residual<M> {
     scale: u8,
 }
 
-/// Trees and leaves beside each other.
+/// Subtrees and leaves side by side.
 #[derive(Tree, Clone, Debug, PartialEq)]
 #[tree(subtrees(A, B))]
 struct Pair<A, L, B> {

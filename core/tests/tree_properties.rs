@@ -1,4 +1,4 @@
-//! What holds for every tree, shown on many random ones.
+//! Properties of trees, checked on random ones.
 
 use std::collections::HashSet;
 
@@ -56,13 +56,13 @@ fn nodes() -> impl Strategy<Value = Node<u32>> {
 
 proptest! {
     #[test]
-    fn mapping_by_the_identity_changes_nothing(tree in nodes()) {
+    fn identity_map_changes_nothing(tree in nodes()) {
         prop_assert_eq!(tree.clone().map_leaves(|_, leaf| leaf), tree.clone());
         prop_assert_eq!(tree.leaf_refs().map_leaves(|_, leaf| *leaf), tree);
     }
 
     #[test]
-    fn every_way_to_visit_meets_the_same_leaves_under_the_same_unique_paths(mut tree in nodes()) {
+    fn all_visitors_see_the_same_paths(mut tree in nodes()) {
         let named: Vec<(String, u32)> = tree.named().into_iter().map(|(name, leaf)| (name, *leaf)).collect();
         prop_assert_eq!(named.iter().map(|(name, _)| name).collect::<HashSet<_>>().len(), named.len());
         prop_assert_eq!(tree.leaf_count(), named.len());
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tree_is_rebuilt_from_its_leaves_and_from_no_other_number_of_them(tree in nodes(), extra in 1..3usize) {
+    fn rebuild_needs_the_exact_leaf_count(tree in nodes(), extra in 1..3usize) {
         let leaves = tree.clone().into_leaves();
         prop_assert_eq!(tree.rebuild(leaves.clone()), tree.clone());
         prop_assert!(tree.try_rebuild(leaves.iter().chain(std::iter::repeat_n(&0, extra))).is_err());
@@ -97,14 +97,14 @@ proptest! {
     }
 
     #[test]
-    fn two_trees_zip_exactly_if_their_paths_are_the_same(left in nodes(), right in nodes()) {
+    fn trees_zip_iff_their_paths_agree(left in nodes(), right in nodes()) {
         let same = left.paths() == right.paths();
         prop_assert_eq!(same_structure(&left, &right).is_ok(), same);
         prop_assert_eq!(try_zip(left, right).is_ok(), same);
     }
 
     #[test]
-    fn a_map_that_fails_says_where_and_leaves_the_path_as_it_was(tree in nodes(), at in any::<prop::sample::Index>()) {
+    fn failed_map_restores_the_path(tree in nodes(), at in any::<prop::sample::Index>()) {
         let paths = tree.paths();
         let failing = at.index(paths.len());
         let mut seen = 0;

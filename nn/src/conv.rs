@@ -1,4 +1,4 @@
-//! Convolutions and pooling. Channels are last: XLA's CPU code is up to 1.3 times faster so.
+//! Convolutions and pooling, channels last, for which XLA's CPU code is up to 1.3 times faster.
 
 use std::panic::Location;
 
@@ -9,36 +9,35 @@ use crate::{
     check::{Checked, check},
 };
 
-/// How a window meets the edges.
+/// Padding of a window at the edges.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Padding {
-    /// Not over them: elements that no whole window covers are left out.
+    /// No padding: elements that no whole window covers are left out.
     #[default]
     Valid,
-    /// Padded so that there are `ceil(size / stride)` windows, the odd one after.
+    /// Pads so that there are `ceil(size / stride)` windows; an odd element goes after.
     Same,
-    /// So many elements `(before, after)` per spatial dimension.
+    /// The number of elements `(before, after)` per spatial dimension.
     Explicit(Vec<(i64, i64)>),
 }
 
-/// How a kernel moves over its input. An empty list is 1 for every spatial dimension.
+/// Options of a convolution. An empty list means 1 for every spatial dimension.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ConvOptions {
-    /// Step of the window, per spatial dimension.
+    /// Stride of the window, per spatial dimension.
     pub strides: Vec<usize>,
-    /// What is added at the edges.
+    /// Padding at the edges.
     pub padding: Padding,
-    /// 1 + zeros between elements of the input: more than 1 is a transposed convolution.
+    /// Dilation of the input: values above 1 make a transposed convolution.
     pub input_dilation: Vec<usize>,
-    /// 1 + zeros between elements of the kernel: more than 1 is a dilated convolution.
+    /// Dilation of the kernel: values above 1 make a dilated convolution.
     pub kernel_dilation: Vec<usize>,
-    /// Features are convolved in so many separate groups; 0 counts as 1.
+    /// Number of separate groups of features; 0 counts as 1.
     pub groups: usize,
 }
 
 impl Padding {
-    /// `(before, after)` per dimension, for inputs of `sizes` under windows that reach over
-    /// `extents`.
+    /// Padding `(before, after)` per dimension, for inputs of `sizes` and windows that span `extents`.
     fn resolve(
         &self,
         sizes: &[usize],
@@ -69,7 +68,7 @@ impl Padding {
 }
 
 impl<'t> Tensor<'t> {
-    /// `[batch, spatial.., in]` with a kernel `[spatial.., in / groups, out]` to
+    /// Convolves `[batch, spatial.., in]` with a kernel `[spatial.., in / groups, out]` to
     /// `[batch, spatial.., out]`.
     #[track_caller]
     pub fn conv(self, kernel: Tensor<'t>, options: &ConvOptions) -> Tensor<'t> {
@@ -81,7 +80,7 @@ impl<'t> Tensor<'t> {
         if x.rank() < 2 || x.rank() != k.rank() {
             let names = self.trace.names(&[self, kernel]);
             let message = format!(
-                "{x} with kernel {k}: want [batch, spatial.., in] and [spatial.., in, out]{names}"
+                "{x} with kernel {k}; expected [batch, spatial.., in] and [spatial.., in, out]{names}"
             );
             return self.trace.fail("convolution", message, Some(x));
         }
@@ -138,10 +137,9 @@ impl<'t> Tensor<'t> {
             .push_one(Op::Convolution(convolution), &[self, kernel])
     }
 
-    /// The largest element of each window: `[batch, spatial.., features]` keeps its order of
-    /// dimensions. `window` and `strides` are per spatial dimension; no strides are the window. The
-    /// first of equal largest elements gets the gradient; NaN is larger than any number, and the
-    /// first one gets it.
+    /// Maximum of each window, for `[batch, spatial.., features]`. `window` and `strides` are per
+    /// spatial dimension; without strides, they equal the window. The gradient goes to the first of
+    /// equal maxima; NaN counts as larger than any number.
     #[track_caller]
     pub fn max_pool(
         self,
@@ -159,8 +157,8 @@ impl<'t> Tensor<'t> {
         )
     }
 
-    /// The mean of each window, of floats; else as [`max_pool`](Self::max_pool). Padding counts as
-    /// zeros.
+    /// Mean of each window, for floats; otherwise like [`max_pool`](Self::max_pool). Padding counts
+    /// as zeros.
     #[track_caller]
     pub fn avg_pool(
         self,
@@ -192,7 +190,9 @@ impl<'t> Tensor<'t> {
     ) -> Tensor<'t> {
         let ty = self.ty();
         if ty.rank() < 2 {
-            return self.mistake(op, || format!("{ty}: want [batch, spatial.., features]"));
+            return self.mistake(op, || {
+                format!("{ty}; expected [batch, spatial.., features]")
+            });
         }
         let spatial = ty.rank() - 2;
         check!(self.check_count(op, "window sizes", window.len(), spatial));
@@ -234,8 +234,8 @@ impl<'t> Tensor<'t> {
         self.reduce_window(kind, window)
     }
 
-    /// Windows that do not overlap: each spatial dimension becomes (windows, within), and `within`
-    /// is reduced away. The gradient is then a broadcast.
+    /// Pools windows that do not overlap: each spatial dimension is split into (windows, within), and
+    /// `within` is reduced. The gradient is then a broadcast.
     #[track_caller]
     fn pool_tiles(self, kind: Reduction, window: &[usize]) -> Tensor<'t> {
         let dims = self.dims();
@@ -251,7 +251,7 @@ impl<'t> Tensor<'t> {
         whole.reshape(tiled).reduce(kind, within)
     }
 
-    /// `values`, or 1 for each of `count` if there are none.
+    /// Returns `values`, or 1 for each of `count` if there are none.
     #[track_caller]
     fn per_dimension(self, what: &str, values: &[usize], count: usize) -> Checked<'t, Vec<usize>> {
         if values.is_empty() {

@@ -1,4 +1,4 @@
-//! Layers: structs of parameters, and what they compute.
+//! Layers: structs of parameters with a forward pass.
 //!
 //! A layer is a struct generic over its leaf with `#[derive(Tree)]`. `X<Param>` describes it and
 //! has the constructors, `X<Tensor>` has `forward`. A model is a struct of layers, so this folder

@@ -1,7 +1,7 @@
-//! Losses. They are computed in `f32` (`f64` for `f64`), whatever the model computes in.
+//! Losses, computed in `f32` (`f64` for `f64`), whatever the compute dtype of the model.
 //!
-//! A loss is a [`Mean`], not a number: over a last batch that is filled up, or over many batches,
-//! its two sums give the exact mean of all samples. A training task returns it as it is.
+//! A loss is a [`Mean`], not a number: its two sums give the exact mean of all samples over many
+//! batches, and over a padded last batch. A training task returns the `Mean`.
 //!
 //! ```
 //! use halite_core::{DType, TensorType};
@@ -25,15 +25,15 @@ use crate::{Mean, Tensor, special::wide};
 /// Mean over the batch of `-log softmax(logits)[target]`, in nats. `logits: [.., classes]`,
 /// `target: [..]` of integers.
 ///
-/// A target that is no class gives NaN, so that wrong data is not learned in silence.
-/// [`CrossEntropy`] has the options.
+/// A target out of range gives NaN, so that wrong labels are noticed. [`CrossEntropy`] has the
+/// options.
 #[track_caller]
 pub fn cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     let _site = logits.trace().called_from(Location::caller());
     CrossEntropy::new().loss(logits, target)
 }
 
-/// Cross entropy with options, as `torch.nn.CrossEntropyLoss`.
+/// Cross entropy with options, like `torch.nn.CrossEntropyLoss`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CrossEntropy<'t> {
     label_smoothing: f64,
@@ -43,36 +43,36 @@ pub struct CrossEntropy<'t> {
 }
 
 impl<'t> CrossEntropy<'t> {
-    /// Without options: [`cross_entropy`].
+    /// Cross entropy with default options: [`cross_entropy`].
     pub fn new() -> Self {
         CrossEntropy::default()
     }
 
-    /// The target is mixed with this part of all classes alike (Szegedy et al. 2015): 0 to 1.
+    /// Mixes the target with the uniform distribution, by this fraction (Szegedy et al. 2015).
     pub fn label_smoothing(mut self, part: f64) -> Self {
         self.label_smoothing = part;
         self
     }
 
-    /// Samples with this target do not count: -100, or the id of padding.
+    /// Ignores samples with this target: -100, or the id of padding.
     pub fn ignore(mut self, target: i32) -> Self {
         self.ignore = Some(target);
         self
     }
 
-    /// A weight for each class, `[classes]`. The mean is weighted by that of each sample's class.
+    /// Sets a weight for each class, `[classes]`. The mean is weighted by that of each sample's class.
     pub fn class_weights(mut self, weights: Tensor<'t>) -> Self {
         self.class_weights = Some(weights);
         self
     }
 
-    /// A weight for each sample, `[..]` like the target: 0 leaves it out.
+    /// Sets a weight for each sample, `[..]` like the target; 0 leaves it out.
     pub fn weights(mut self, weights: Tensor<'t>) -> Self {
         self.weights = Some(weights);
         self
     }
 
-    /// The mean over the batch. `logits: [.., classes]`, `target: [..]` of integers.
+    /// Computes the mean over the batch. `logits: [.., classes]`, `target: [..]` of integers.
     #[track_caller]
     pub fn loss(&self, logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
         let cx = logits.trace();
@@ -81,7 +81,7 @@ impl<'t> CrossEntropy<'t> {
             return Mean::failed(error);
         }
         if !(0.0..=1.0).contains(&self.label_smoothing) {
-            let message = format!("label smoothing {} is not in 0 to 1", self.label_smoothing);
+            let message = format!("label smoothing {}; expected 0 to 1", self.label_smoothing);
             let error = cx.fail(
                 "cross entropy",
                 message,
@@ -93,7 +93,7 @@ impl<'t> CrossEntropy<'t> {
         let last = logits.rank() - 1;
         let (dims, dtype) = (logits.dims(), logits.dtype());
         let classes = dims[last];
-        // No broadcasting: weights [n, 1] of targets [n] would be a mean of n² products.
+        // No broadcasting: weights [n, 1] with targets [n] would be a mean of n² products.
         for (what, weights, dims) in [
             ("weights", self.weights, &dims[..last]),
             ("class weights", self.class_weights, &dims[last..]),
@@ -101,7 +101,7 @@ impl<'t> CrossEntropy<'t> {
             let Some(weights) = weights else { continue };
             if !weights.is_error() && weights.dims() != dims {
                 let message = format!(
-                    "{what} {} of logits {}: want dimensions {dims:?}",
+                    "{what} {} for logits {}; expected dimensions {dims:?}",
                     weights.ty(),
                     logits.ty()
                 );
@@ -115,25 +115,25 @@ impl<'t> CrossEntropy<'t> {
         cx.expect_classes(target, classes, self.ignore);
         let target = target.convert(DType::S32);
         let hit = is_class(target, classes);
-        // The loss is that of logits less any number; less their largest, nothing overflows and
-        // small losses keep their digits.
+        // Subtracting the largest logit does not change the loss; it avoids overflow and keeps the
+        // precision of small losses.
         let logits = logits - logits.max_keep([last]).stop_gradient();
-        let normaliser = logits.exp().sum([last]).log();
+        let log_sum_exp = logits.exp().sum([last]).log();
         let class_weights = self.class_weights.map(|weights| weights.convert(dtype));
         let own_weight =
             class_weights.map(|weights| hit.select(weights.broadcast_to(&dims), 0.0).sum([last]));
 
-        let mut loss = normaliser - hit.select(logits, 0.0).sum([last]);
+        let mut loss = log_sum_exp - hit.select(logits, 0.0).sum([last]);
         if let Some(weight) = own_weight {
             loss = loss * weight;
         }
         if self.label_smoothing > 0.0 {
             let uniform = match class_weights {
                 Some(weights) => {
-                    (normaliser * weights.sum_all() - (logits * weights).sum([last]))
+                    (log_sum_exp * weights.sum_all() - (logits * weights).sum([last]))
                         / classes as f64
                 }
-                None => normaliser - logits.mean([last]),
+                None => log_sum_exp - logits.mean([last]),
             };
             let part = |name, value| cx.hyperparameter(name, value, dtype);
             loss = loss * part("1 - label_smoothing", 1.0 - self.label_smoothing)
@@ -157,7 +157,7 @@ impl<'t> CrossEntropy<'t> {
                 weight: weight.sum_all(),
             },
             (Some(share), weight) => {
-                // What does not count may be anything, also NaN.
+                // Values of samples with weight 0 may be NaN.
                 let total = share
                     .eq(0.0)
                     .select(loss.zeros_like(), loss * share)
@@ -191,7 +191,7 @@ pub fn soft_cross_entropy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t
 }
 
 /// Mean over the batch of the Kullback-Leibler divergence of softmax(`logits`) from the
-/// distribution `target`, in nats. Both `[.., classes]`. A target of 0 counts 0.
+/// distribution `target`, in nats. Both `[.., classes]`. A target of 0 contributes 0.
 #[track_caller]
 pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     let _site = logits.trace().called_from(Location::caller());
@@ -201,7 +201,7 @@ pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     }
     let target = target.convert(cross.total.dtype());
     let positive = target.gt(0.0);
-    // The logarithm of what is not selected must be finite, or its gradient is NaN.
+    // The logarithm in the unselected branch must be finite, or its gradient is NaN.
     let log = positive.select(target, 1.0).log();
     Mean {
         total: cross.total + (target * log).sum_all(),
@@ -209,14 +209,14 @@ pub fn kl_divergence<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     }
 }
 
-/// Mean over all elements of the cross entropy of `sigmoid(logits)` with `target`, in nats: for
-/// labels that do not exclude each other. Equal dimensions; `target` from 0 to 1.
+/// Mean over all elements of the binary cross entropy of `sigmoid(logits)` with `target`, in nats,
+/// for labels that do not exclude each other. Equal dimensions; `target` from 0 to 1.
 #[track_caller]
 pub fn bce_with_logits<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     Mean::of(bce_with_logits_each(logits, target))
 }
 
-/// [`bce_with_logits`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+/// [`bce_with_logits`] of each element, for [`Mean::weighted`].
 #[track_caller]
 pub fn bce_with_logits_each<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("bce with logits", logits, target, |logits, target| {
@@ -230,7 +230,7 @@ pub fn mse<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     Mean::of(mse_each(prediction, target))
 }
 
-/// [`mse`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+/// [`mse`] of each element, for [`Mean::weighted`].
 #[track_caller]
 pub fn mse_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("mse", prediction, target, |prediction, target| {
@@ -244,7 +244,7 @@ pub fn mae<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     Mean::of(mae_each(prediction, target))
 }
 
-/// [`mae`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+/// [`mae`] of each element, for [`Mean::weighted`].
 #[track_caller]
 pub fn mae_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>) -> Tensor<'t> {
     elementwise("mae", prediction, target, |prediction, target| {
@@ -260,7 +260,7 @@ pub fn huber<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Mean
     Mean::of(huber_each(prediction, target, delta))
 }
 
-/// [`huber`] of each element; [`Mean::weighted`] makes a weighted mean of it.
+/// [`huber`] of each element, for [`Mean::weighted`].
 #[track_caller]
 pub fn huber_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) -> Tensor<'t> {
     elementwise("huber", prediction, target, |prediction, target| {
@@ -272,7 +272,7 @@ pub fn huber_each<'t>(prediction: Tensor<'t>, target: Tensor<'t>, delta: f64) ->
     })
 }
 
-/// Both in the element type of sums, if they have equal dimensions and are floats.
+/// Converts both to the element type of sums, if they are floats of equal dimensions.
 fn paired<'t>(
     loss: &str,
     prediction: Tensor<'t>,
@@ -282,9 +282,9 @@ fn paired<'t>(
     if prediction.is_error() || target.is_error() {
         return Err(prediction.trace().error_like(Some(a)));
     }
-    // No broadcasting: [n] beside [n, 1] would be a loss of n² pairs.
+    // No broadcasting: [n] with [n, 1] would be a loss of n² pairs.
     if a.dims() != b.dims() || !a.dtype().is_float() {
-        let message = format!("prediction {a} and target {b}: want floats, and equal dimensions");
+        let message = format!("prediction {a} and target {b}; expected floats of equal dimensions");
         return Err(prediction.trace().fail(loss, message, Some(a)));
     }
     let wide = wide(a.dtype());
@@ -305,7 +305,7 @@ fn elementwise<'t>(
     }
 }
 
-/// Whether each class is the target: `[..]` to `[.., classes]`, `bool`.
+/// One-hot encoding of the target: `[..]` to `bool[.., classes]`.
 pub(crate) fn is_class(target: Tensor<'_>, classes: usize) -> Tensor<'_> {
     let mut dims = target.dims();
     dims.push(classes);
@@ -316,8 +316,8 @@ pub(crate) fn is_class(target: Tensor<'_>, classes: usize) -> Tensor<'_> {
     target.unsqueeze(last).broadcast_to(dims).eq(class)
 }
 
-/// That `logits: [.., classes]` are floats and `target: [..]` integers; the error tensor, a scalar,
-/// if not.
+/// Checks that `logits: [.., classes]` are floats and `target: [..]` integers; otherwise returns the
+/// error tensor, a scalar.
 pub(crate) fn classified<'t>(
     name: &str,
     logits: Tensor<'t>,
@@ -332,6 +332,7 @@ pub(crate) fn classified<'t>(
     if fits && a.dtype().is_float() && b.dtype().is_integer() {
         return Ok(());
     }
-    let message = format!("logits {a} and target {b}: want floats [.., classes] and integers [..]");
+    let message =
+        format!("logits {a} and target {b}; expected floats [.., classes] and integers [..]");
     Err(cx.fail(name, message, Some(like)))
 }

@@ -1,4 +1,4 @@
-//! Weighted means that can be put together over many batches without loss.
+//! Weighted means that combine exactly over many batches.
 
 use std::panic::Location;
 
@@ -6,10 +6,10 @@ use halite_core::TensorType;
 
 use crate::{Tensor, special::wide};
 
-/// A weighted mean as its two sums, so that means of several batches become the exact mean of all
+/// Weighted mean as two sums, so that means of several batches combine to the exact mean of all
 /// samples.
 ///
-/// Both are summed in `f32`, or `f64` for values in `f64`.
+/// Both sums are in `f32`, or in `f64` for values in `f64`.
 #[derive(Clone, Copy, Debug)]
 pub struct Mean<'t> {
     /// Sum of value times weight: a scalar.
@@ -19,7 +19,8 @@ pub struct Mean<'t> {
 }
 
 impl<'t> Mean<'t> {
-    /// `values` and `weights` of the same dimensions; a weight of 0 leaves a sample out.
+    /// Weighted mean of `values` and `weights` of the same dimensions; a weight of 0 leaves a sample
+    /// out.
     #[track_caller]
     pub fn weighted(values: Tensor<'t>, weights: Tensor<'t>) -> Self {
         let cx = values.trace();
@@ -29,10 +30,10 @@ impl<'t> Mean<'t> {
         if values.is_error() || weights.is_error() {
             return Mean::failed(cx.error_like(Some(like)));
         }
-        // No broadcasting: [n] beside [n, 1] would be a mean of n² products.
+        // No broadcasting: [n] with [n, 1] would be a mean of n² products.
         if values.dims() != weights.dims() {
             let message = format!(
-                "values {} and weights {}: want equal dimensions",
+                "values {} and weights {}; expected equal dimensions",
                 values.ty(),
                 weights.ty()
             );
@@ -45,7 +46,7 @@ impl<'t> Mean<'t> {
         }
     }
 
-    /// All values count the same.
+    /// Mean with equal weights.
     #[track_caller]
     pub fn of(values: Tensor<'t>) -> Self {
         let _site = values.trace().called_from(Location::caller());
@@ -57,7 +58,7 @@ impl<'t> Mean<'t> {
         }
     }
 
-    /// Of something wrong elsewhere.
+    /// Mean after a mistake elsewhere.
     pub(crate) fn failed(error: Tensor<'t>) -> Self {
         Mean {
             total: error,
@@ -65,7 +66,7 @@ impl<'t> Mean<'t> {
         }
     }
 
-    /// The mean: a scalar; 0 if nothing counts.
+    /// The mean, a scalar; 0 if all weights are 0.
     #[track_caller]
     pub fn value(self) -> Tensor<'t> {
         let nothing = self.weight.eq(self.weight * 0.0);
@@ -75,7 +76,7 @@ impl<'t> Mean<'t> {
 }
 
 impl<'t> From<Tensor<'t>> for Mean<'t> {
-    /// A scalar counts as one sample; of a larger tensor every element does.
+    /// Every element counts as one sample.
     fn from(values: Tensor<'t>) -> Self {
         Mean::of(values)
     }

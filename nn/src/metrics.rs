@@ -1,4 +1,4 @@
-//! Metrics: what is reported of a step beside the loss.
+//! Metrics that a step reports beside the loss.
 
 use std::panic::Location;
 
@@ -9,7 +9,7 @@ use crate::{
     losses::{classified, is_class},
 };
 
-/// The part of samples whose largest logit is the target's. `logits: [.., classes]`, `target: [..]`
+/// Fraction of samples whose largest logit is the target's. `logits: [.., classes]`, `target: [..]`
 /// of integers.
 ///
 /// With padded batches: `Mean::weighted(correct(logits, target, 1), weight)`.
@@ -18,15 +18,15 @@ pub fn accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>) -> Mean<'t> {
     Mean::of(correct(logits, target, 1))
 }
 
-/// The part of samples whose target is among the `k` largest logits. `logits: [.., classes]`,
+/// Fraction of samples whose target is among the `k` largest logits. `logits: [.., classes]`,
 /// `target: [..]` of integers.
 #[track_caller]
 pub fn top_k_accuracy<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Mean<'t> {
     Mean::of(correct(logits, target, k))
 }
 
-/// 1 for each sample whose target is among the `k` largest logits, else 0, as `f32[..]`. Of equal
-/// logits the first come first. Wrong if the target's logit is NaN, or the target is no class.
+/// 1 for each sample whose target is among the `k` largest logits, else 0, as `f32[..]`. Equal
+/// logits rank by class. A target that is out of range, or whose logit is NaN, counts as wrong.
 #[track_caller]
 pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'t> {
     let cx = logits.trace();
@@ -44,7 +44,7 @@ pub fn correct<'t>(logits: Tensor<'t>, target: Tensor<'t>, k: usize) -> Tensor<'
         target.unsqueeze(last).broadcast_to(&dims),
     );
     let class = cx.iota(&TensorType::new(DType::S32, &dims), last);
-    // Counting who is before the target needs no sorting.
+    // Counting the classes that rank before the target needs no sorting.
     let before = logits
         .gt(own_everywhere)
         .or(logits.eq(own_everywhere).and(class.lt(target_everywhere)));

@@ -1,13 +1,13 @@
-//! Optimizers: from gradients to new parameters, as part of the step's program.
+//! Optimizers, traced as part of the step's program.
 //!
-//! An [`Optimizer`] says what it keeps for one parameter, and how one parameter changes. [`slots`]
-//! and [`update`] do that for a whole model. Nothing is read back: rates come from the step's
-//! number on the device.
+//! An [`Optimizer`] defines the state (*slot*) and the update rule of one parameter; [`slots`] and
+//! [`update`] apply it to a whole model. Nothing is read back: learning rates are computed from the
+//! step count on the device.
 //!
 //! Learning rates, the numbers of schedules, decays, momenta, betas and limits are
 //! [hyperparameters](Trace::hyperparameter): arguments of the program, which is not compiled again
-//! for other values. What turns a term on is part of the program: a weight decay or momentum that
-//! is 0 is left out. An optimizer of your own asks `cx.hyperparameter("name", value, dtype)`.
+//! for other values. A weight decay or momentum of 0 removes its term from the program. A custom
+//! optimizer calls `cx.hyperparameter("name", value, dtype)`.
 //!
 //! ```
 //! use halite_core::Tree;
@@ -38,21 +38,21 @@ pub use self::{
 };
 use crate::{Init, Param, Tensor, Trace, special::wide};
 
-/// How parameters change along their gradients.
+/// Update rule of parameters.
 ///
-/// What is kept of a parameter between updates is a *slot*: a tree such as [`Moments`].
+/// The optimizer state of a parameter is its *slot*: a tree such as [`Moments`].
 pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
-    /// What is kept for one parameter.
+    /// Optimizer state of one parameter.
     type Slot: Family;
 
-    /// The slot of this parameter, described: types and first values.
+    /// Describes the slot of this parameter: types and initialization.
     fn slot(&self, param: &Param) -> <Self::Slot as Family>::Of<Param>;
 
-    /// New value and new slot of one parameter.
+    /// Computes the new value and the new slot of one parameter.
     ///
     /// `step` is the number of updates made before: a scalar of `f64` for a parameter in `f64`,
     /// otherwise of `f32`, so that rates and bias corrections have the precision of the parameter.
-    /// `grad` has the type of `param`. `named` is for rules that treat some parameters differently.
+    /// `grad` has the type of `param`. `named` is for rules that depend on the parameter.
     fn update<'t>(
         &self,
         cx: &'t Trace,
@@ -67,17 +67,17 @@ pub trait Optimizer: fmt::Debug + Send + Sync + 'static {
 /// A parameter's path and description.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// Such as `blocks.attention.q.weight`.
+    /// Path, such as `blocks.attention.q.weight`.
     pub path: &'a str,
-    /// What it is.
+    /// Description.
     pub param: &'a Param,
 }
 
 /// The slots of a model for an optimizer, with leaves `L`: `Slots<Mlp<()>, Moments<()>, Array>`.
 pub type SlotsOf<M, O, L> = Slots<<M as Tree>::Family, <O as Optimizer>::Slot, L>;
 
-/// The slots of all trained parameters of `model`, described: [`init`](crate::init()) makes their
-/// first values.
+/// Describes the slots of all trained parameters of `model`; [`init`](crate::init()) initializes
+/// them.
 pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
     optimizer: &O,
     model: &M,
@@ -88,16 +88,15 @@ pub fn slots<M: Tree<Leaf = Param>, O: Optimizer>(
     )
 }
 
-/// New parameters and slots of a whole model.
+/// Computes the new parameters and slots of a whole model.
 ///
 /// `step` is the number of updates made before, an integer scalar. `grads` has a leaf for every
-/// leaf of the model; those of leaves that are not trained are not looked at, and these leaves stay
-/// as they are.
+/// leaf of the model; leaves that are not trained ignore theirs and do not change.
 ///
-/// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It stays
-/// as it is, with its slots, also under weight decay and momentum, as in PyTorch; a
-/// [warning](Trace::warnings) names all of them. That no trained parameter has a gradient is a
-/// mistake.
+/// A parameter that the loss does not depend on has no gradient ([`grad`](crate::grad())). It and
+/// its slots do not change, also under weight decay and momentum, as in PyTorch; a
+/// [warning](Trace::warnings) names all of them. It is a mistake if no trained parameter has a
+/// gradient.
 ///
 /// # Panics
 /// If `params`, `grads` or `slots` are not trees of the structure of `model`.
@@ -113,9 +112,9 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
 ) -> (Of<M, Tensor<'t>>, SlotsOf<M, O, Tensor<'t>>) {
     let _site = cx.called_from(Location::caller());
     let step_in = |param: Tensor<'t>| step.convert(wide(param.dtype()));
-    // Updates wait until all gradients are there. Else an update may be put before a gradient that
-    // still needs the old parameter, and the compiler copies the parameter first: 8 % of the
-    // processor time of an MLP's step was such copies.
+    // Updates wait for all gradients. Otherwise the compiler may schedule an update before a
+    // gradient that still needs the old parameter, and copy the parameter first: such copies took
+    // 8 % of the CPU time of an MLP's step.
     let (mut params, mut grads) = (params.into_leaves(), grads.into_leaves());
     let trained = with_gradient(cx, model, &grads);
     let mut is_trained = trained.iter().copied();
@@ -171,8 +170,8 @@ pub fn update<'t, M: Tree<Leaf = Param>, O: Optimizer>(
     (model.rebuild(next_params), Slots::new(next_slots))
 }
 
-/// Whether each leaf of `model` is trained and has a gradient. A warning names those that have
-/// none; if none has one, that is a mistake.
+/// Determines for each leaf of `model` whether it is trained and has a gradient. A warning names
+/// those without one; it is a mistake if none has one.
 fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'_>]) -> Vec<bool> {
     let none = cx.without_gradient();
     let mut unused = Vec::new();
@@ -213,7 +212,7 @@ fn with_gradient<M: Tree<Leaf = Param>>(cx: &Trace, model: &M, grads: &[Tensor<'
     with_gradient
 }
 
-/// A slot of zeros beside `param`, in `f32`; in `f64` for a parameter in `f64`.
+/// Slot of zeros for `param`, in `f32`, or in `f64` for a parameter in `f64`.
 fn zeros(param: &Param) -> Param {
     Param {
         ty: param.ty.with_dtype(wide(param.ty.dtype())),

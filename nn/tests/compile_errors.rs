@@ -1,7 +1,7 @@
-//! What must not compile, and what the compiler says about it. `TRYBUILD=overwrite` writes the
-//! expected texts.
+//! Code that must not compile, with the compiler's errors. `TRYBUILD=overwrite` writes the expected
+//! texts.
 
 #[test]
-fn a_tensor_stays_in_its_trace_and_a_donated_array_is_gone() {
+fn misuse_of_tensors_does_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
 }

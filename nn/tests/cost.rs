@@ -1,17 +1,17 @@
-//! What gradients cost, beside counts by hand.
+//! Cost of gradients, compared with manual counts.
 
 use halite_core::{DType, TensorType, tree::Leaf};
 use halite_ir::{cost, optimize};
 use halite_nn::{ConvOptions, Padding, Trace, grad};
 
 #[test]
-fn the_gradients_of_a_convolution_cost_what_it_does_itself() {
-    // Each product of an element and a tap is one of each gradient, too.
+fn convolution_gradients_cost_as_much_as_forward() {
+    // Each multiplication of the forward pass has one in each gradient.
     for (strides, groups, expected) in [
-        // 5 places a dimension, the first and the last with 2 of 3 taps: 13. Two images, 4 features
+        // 5 positions per dimension, the first and the last with 2 of 3 taps: 13. Two images, 4 features
         // to 8.
         (1, 1, 2 * 13 * 13 * 4 * 8),
-        // 3 places, at 0, 2, 4: 7 taps.
+        // 3 positions, at 0, 2, 4: 7 taps.
         (2, 1, 2 * 7 * 7 * 4 * 8),
         // Each of 8 results sees 2 of 4 features.
         (2, 2, 2 * 7 * 7 * 2 * 8),

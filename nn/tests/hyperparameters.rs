@@ -1,4 +1,4 @@
-//! Which numbers are arguments of a program, and which are part of it.
+//! Hyperparameters as arguments of a program, and constants as part of it.
 
 use halite_core::{
     Client, DType, Null, Sharding, TensorType,
@@ -17,7 +17,7 @@ fn spec(client: &Client, dtype: DType, dims: &[usize]) -> ArraySpec {
     )
 }
 
-/// `function` of the number of a step and of `x: f32[4]`.
+/// Traces `function` of the step count and of `x: f32[4]`.
 fn lower(
     function: impl for<'t> Fn(&'t Trace, Tensor<'t>, Tensor<'t>) -> Tensor<'t> + Send + Sync + 'static,
 ) -> Lowered<Leaf<()>> {
@@ -34,7 +34,7 @@ fn lower(
     jit.lower(&Empty::new(), &inputs).unwrap()
 }
 
-/// An update of a linear layer, with its numbers.
+/// An update of a linear layer, with its hyperparameters.
 fn update<O: Optimizer>(optimizer: O) -> Lowered<Leaf<()>> {
     lower(move |cx, step, x| {
         let model = Linear::new(2, 2);
@@ -56,7 +56,7 @@ fn values(lowered: &Lowered<Leaf<()>>) -> Vec<f32> {
         .collect()
 }
 
-/// That both are one program, given other values.
+/// Checks that both are one program with other values.
 #[track_caller]
 fn same([left, right]: [Lowered<Leaf<()>>; 2]) {
     let text = |lowered: &Lowered<_>| String::from_utf8(lowered.program.code.to_vec()).unwrap();
@@ -70,7 +70,7 @@ fn same([left, right]: [Lowered<Leaf<()>>; 2]) {
 }
 
 #[test]
-fn the_numbers_of_an_optimizer_are_no_part_of_the_program() {
+fn optimizer_hyperparameters_are_arguments() {
     same([1e-3, 2e-3].map(|rate| update(Sgd::new(rate))));
     same([0.9, 0.5].map(|momentum| update(Sgd::new(0.1).momentum(momentum).nesterov())));
     same([0.1, 0.2].map(|dampening| update(Sgd::new(0.1).momentum(0.9).dampening(dampening))));
@@ -100,7 +100,7 @@ fn the_numbers_of_an_optimizer_are_no_part_of_the_program() {
 }
 
 #[test]
-fn the_numbers_of_a_schedule_are_no_part_of_the_program() {
+fn schedule_hyperparameters_are_arguments() {
     let schedules: [[Schedule; 2]; 9] = [
         [Schedule::constant(1.0), Schedule::constant(2.0)],
         [Schedule::warmup(1.0, 10), Schedule::warmup(2.0, 20)],
@@ -125,7 +125,7 @@ fn the_numbers_of_a_schedule_are_no_part_of_the_program() {
             Schedule::piecewise(1.0, [(10, 0.5), (20, 0.1)]),
             Schedule::piecewise(1.0, [(10, 1.0), (10, 1.0)]),
         ],
-        // The length of the first is where the second begins, and may be that of the second.
+        // The second part begins at the length of the first, which may equal that of the second.
         [
             Schedule::warmup(1.0, 10).then(Schedule::cosine(1.0, 90)),
             Schedule::warmup(2.0, 10).then(Schedule::cosine(3.0, 10)),
@@ -137,7 +137,7 @@ fn the_numbers_of_a_schedule_are_no_part_of_the_program() {
 }
 
 #[test]
-fn what_the_code_decides_by_a_number_is_part_of_the_program() {
+fn values_that_decide_structure_are_in_the_program() {
     let plain = update(Sgd::new(0.1));
     for other in [
         update(Sgd::new(0.1).weight_decay(0.1)),
@@ -152,7 +152,7 @@ fn what_the_code_decides_by_a_number_is_part_of_the_program() {
 }
 
 #[test]
-fn one_name_and_value_is_one_number_and_each_element_type_has_an_array() {
+fn hyperparameters_share_one_array_per_dtype() {
     let lowered = lower(|cx, _, x| {
         let same = [0, 1].map(|_| cx.hyperparameter("rate", 0.1, DType::F32));
         let double = cx
@@ -179,10 +179,10 @@ fn one_name_and_value_is_one_number_and_each_element_type_has_an_array() {
 }
 
 #[test]
-fn a_graph_has_them_as_constants_and_gradients_flow_into_them() {
+fn gradients_flow_into_hyperparameters() {
     let cx = Trace::new();
     let x = cx.input(TensorType::new(DType::F32, [4]), "x");
-    // First asked for in a body, used behind it.
+    // First requested in a body, used after it.
     let y = cx.repeat(3, Leaf(x), |_, Leaf(x)| {
         Leaf(x * cx.hyperparameter("scale", 0.5, DType::F32))
     });
@@ -202,7 +202,7 @@ fn a_graph_has_them_as_constants_and_gradients_flow_into_them() {
 }
 
 #[test]
-fn a_number_that_the_element_type_does_not_have_is_a_mistake() {
+fn unrepresentable_hyperparameter_is_a_mistake() {
     let cx = Trace::new();
     assert!(cx.hyperparameter("count", 0.5, DType::U8).is_error());
     assert_eq!(

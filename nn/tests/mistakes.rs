@@ -1,5 +1,4 @@
-//! Mistakes in calls of layers and losses: where they are said to be, and what is said. No program
-//! is run.
+//! Mistakes in calls of layers and losses: their lines and messages. No program runs.
 
 use halite_core::{DType, TensorType, Tree, tree::Of};
 use halite_nn::{
@@ -12,7 +11,7 @@ fn traced<'t, M: Tree<Leaf = Param>>(cx: &'t Trace, model: &M) -> Of<M, Tensor<'
     Tree::leaf_refs(model).map_leaves(|path, param| cx.input(param.ty.clone(), path.to_string()))
 }
 
-/// That `call` makes one mistake, in this file, which says all of `parts`.
+/// Checks that `call` makes one mistake, in this file, whose message contains all of `parts`.
 #[track_caller]
 fn check(call: impl for<'t> FnOnce(&'t Trace), parts: &[&str]) {
     let cx = Trace::new();
@@ -39,7 +38,7 @@ fn s32<'t>(cx: &'t Trace, dims: &[usize]) -> Tensor<'t> {
 }
 
 #[test]
-fn a_wrong_shape_names_the_users_line_both_shapes_and_the_parameter() {
+fn layer_shape_error_names_line_shapes_parameter() {
     check(
         |cx| {
             let _ = traced(cx, &vec![Linear::new(4, 5)])[0].forward(f32(cx, &[2, 3]));
@@ -96,7 +95,7 @@ fn a_wrong_shape_names_the_users_line_both_shapes_and_the_parameter() {
 }
 
 #[test]
-fn losses_refuse_what_broadcasting_would_hide() {
+fn losses_do_not_broadcast() {
     check(
         |cx| {
             let _ = mse(f32(cx, &[8, 1]), f32(cx, &[8]));
@@ -138,7 +137,7 @@ fn losses_refuse_what_broadcasting_would_hide() {
 }
 
 #[test]
-fn settings_out_of_range_are_mistakes_not_panics() {
+fn options_out_of_range_are_mistakes() {
     check(
         |cx| {
             let _ = Dropout::new(-0.1).forward(f32(cx, &[2]));
@@ -191,7 +190,7 @@ fn settings_out_of_range_are_mistakes_not_panics() {
 }
 
 #[test]
-fn layers_without_parameters_features_or_batch_do_not_panic() {
+fn empty_layers_do_not_panic() {
     let cx = Trace::new();
     cx.set_mode(false, None);
     for dims in [&[0, 4][..], &[4], &[2, 3, 4]] {

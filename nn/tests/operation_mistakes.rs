@@ -1,5 +1,4 @@
-//! What a user who makes mistakes is told: where, which operation, which values, what would work;
-//! and all at once.
+//! Messages of mistakes: line, operation, values, and what would work; all reported at once.
 
 use expect_test::{Expect, expect};
 use halite_core::{
@@ -11,8 +10,7 @@ use halite_nn::{
     ConvOptions, CrossEntropy, Mean, Over, Padding, ScanOptions, Tensor, Trace, grad, rng, vjp,
 };
 
-/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no
-/// columns.
+/// Checks the mistakes of `traced`, with lines relative to the call of `check`, without columns.
 #[track_caller]
 fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
     let first = std::panic::Location::caller().line();
@@ -39,7 +37,7 @@ fn input<'t>(cx: &'t Trace, name: &str, dims: &[usize]) -> Tensor<'t> {
 }
 
 #[test]
-fn a_wrong_shape_names_the_line_the_op_both_shapes_and_the_parameter() {
+fn shape_error_names_line_op_shapes_parameter() {
     check(
         |cx| {
             let x = input(cx, "x", &[8, 784]);
@@ -53,7 +51,7 @@ fn a_wrong_shape_names_the_line_the_op_both_shapes_and_the_parameter() {
 }
 
 #[test]
-fn all_mistakes_are_told_and_none_of_what_follows_from_them() {
+fn only_root_causes_are_reported() {
     check(
         |cx| {
             let x = input(cx, "x", &[2, 3]);
@@ -77,7 +75,7 @@ fn all_mistakes_are_told_and_none_of_what_follows_from_them() {
 }
 
 #[test]
-fn dimensions_that_are_not_there_are_mistakes_not_panics() {
+fn missing_dimensions_are_mistakes() {
     check(
         |cx| {
             let x = input(cx, "x", &[2, 3]);
@@ -131,7 +129,7 @@ fn dimensions_that_are_not_there_are_mistakes_not_panics() {
 }
 
 #[test]
-fn indices_windows_and_convolutions_say_what_they_want() {
+fn index_errors_name_what_is_expected() {
     check(
         |cx| {
             let x = input(cx, "x", &[2, 3]);
@@ -183,7 +181,7 @@ fn indices_windows_and_convolutions_say_what_they_want() {
             +20: convolution: f32[1, 8, 8, 3] has 3 features (dimension 3) in 1 group, the kernel f32[3, 3, 4, 16] takes 4 (dimension 2) (operand 0 is `image`, operand 1 is `conv.kernel`)
             +21: window: 1 strides given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
             +28: window: strides [0, 1]: each must be at least 1 (operand 0 is `image`)
-            +35: convolution: f32[2, 3] with kernel f32[3, 3, 4, 16]: want [batch, spatial.., in] and [spatial.., in, out] (operand 0 is `x`, operand 1 is `conv.kernel`)
+            +35: convolution: f32[2, 3] with kernel f32[3, 3, 4, 16]; expected [batch, spatial.., in] and [spatial.., in, out] (operand 0 is `x`, operand 1 is `conv.kernel`)
             +36: max pool: 1 window sizes given for f32[1, 8, 8, 3], which needs 2 (operand 0 is `image`)
             +37: window: sizes [2, 0]: each must be at least 1 (operand 0 is `image`)
             +38: average pool: padding of 1 dimensions given for 2 spatial dimensions (operand 0 is `image`)
@@ -195,7 +193,7 @@ fn indices_windows_and_convolutions_say_what_they_want() {
 }
 
 #[test]
-fn bodies_and_branches_say_which_leaf_differs() {
+fn control_flow_errors_name_the_leaf() {
     check(
         |cx| {
             let x = input(cx, "x", &[2]);
@@ -229,7 +227,7 @@ fn bodies_and_branches_say_which_leaf_differs() {
 }
 
 #[test]
-fn a_tensor_of_a_closed_body_cannot_be_used() {
+fn tensor_of_a_closed_body_is_a_mistake() {
     check(
         |cx| {
             let x = input(cx, "x", &[2]);
@@ -263,7 +261,7 @@ fn a_tensor_of_a_closed_body_cannot_be_used() {
 }
 
 #[test]
-fn scans_say_what_does_not_fit_and_what_cannot_come_out() {
+fn scan_errors_are_explained() {
     check(
         |cx| {
             let (x, xs) = (input(cx, "x", &[2]), input(cx, "xs", &[4, 2]));
@@ -316,7 +314,7 @@ fn scans_say_what_does_not_fit_and_what_cannot_come_out() {
 }
 
 #[test]
-fn a_program_is_complete_or_an_error() {
+fn incomplete_program_is_an_error() {
     let cx = Trace::new();
     let (x, y) = (input(&cx, "x", &[2]), input(&cx, "y", &[2]));
     let sum = x + y;
@@ -342,7 +340,7 @@ fn a_program_is_complete_or_an_error() {
 }
 
 #[test]
-fn what_has_no_gradient_says_so_and_what_to_do() {
+fn missing_gradients_are_explained() {
     check(
         |cx| {
             let x = input(cx, "x", &[2]);
@@ -377,7 +375,7 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
                 x.all_reduce(Reduction::Product, Over::ALL).sum_all(),
                 &Leaf(x),
             );
-            // Cut off, they are constants.
+            // With the gradient stopped, they are constants.
             let loss = (looped.stop_gradient() * x + called.stop_gradient()).sum_all();
             assert!(!grad(loss, &Leaf(x)).0.is_error());
         },
@@ -396,7 +394,7 @@ fn what_has_no_gradient_says_so_and_what_to_do() {
 }
 
 #[test]
-fn the_gradient_is_zero_for_what_the_loss_does_not_use() {
+fn unused_inputs_have_zero_gradients() {
     check(
         |cx| {
             let (x, y) = (input(cx, "x", &[2]), input(cx, "y", &[3]));
@@ -412,7 +410,7 @@ fn the_gradient_is_zero_for_what_the_loss_does_not_use() {
 }
 
 #[test]
-fn operations_of_a_layer_and_of_the_gradient_have_the_users_line() {
+fn gradient_operations_have_the_users_line() {
     #[track_caller]
     fn layer<'t>(x: Tensor<'t>, weight: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(std::panic::Location::caller());
@@ -441,7 +439,7 @@ fn operations_of_a_layer_and_of_the_gradient_have_the_users_line() {
 }
 
 #[test]
-fn a_number_that_the_element_type_does_not_have_is_a_mistake() {
+fn unrepresentable_number_is_a_mistake() {
     check(
         |cx| {
             let labels = cx.input(TensorType::new(DType::U8, [2]), "labels");
@@ -468,7 +466,7 @@ fn a_number_that_the_element_type_does_not_have_is_a_mistake() {
 }
 
 #[test]
-fn weights_of_other_dimensions_are_mistakes_and_not_a_mean_of_all_pairs() {
+fn loss_weights_do_not_broadcast() {
     check(
         |cx| {
             let losses = input(cx, "losses", &[4]);
@@ -484,15 +482,15 @@ fn weights_of_other_dimensions_are_mistakes_and_not_a_mean_of_all_pairs() {
                 .loss(logits, target);
         },
         expect![[r#"
-            +4: weighted mean: values f32[4] and weights f32[4, 1]: want equal dimensions
-            +9: cross entropy: weights f32[4, 1] of logits f32[4, 3]: want dimensions [4]
-            +12: cross entropy: class weights f32[4] of logits f32[4, 3]: want dimensions [3]
+            +4: weighted mean: values f32[4] and weights f32[4, 1]; expected equal dimensions
+            +9: cross entropy: weights f32[4, 1] for logits f32[4, 3]; expected dimensions [4]
+            +12: cross entropy: class weights f32[4] for logits f32[4, 3]; expected dimensions [3]
         "#]],
     );
 }
 
 #[test]
-fn a_draw_that_no_memory_holds_is_one_mistake_and_not_a_panic() {
+fn oversized_random_draw_is_one_mistake() {
     check(
         |cx| {
             let key = rng::constant_key(cx, rng::key(0));
@@ -516,7 +514,7 @@ fn a_draw_that_no_memory_holds_is_one_mistake_and_not_a_panic() {
 }
 
 #[test]
-fn windows_that_reach_beyond_any_number_are_mistakes_and_not_panics() {
+fn overflowing_windows_are_mistakes() {
     check(
         |cx| {
             let image = input(cx, "image", &[1, 8, 8, 3]);

@@ -1,4 +1,4 @@
-//! What a user who makes mistakes with `shard_map` is told, and what is accepted.
+//! Messages of mistakes in `shard_map`, and accepted programs.
 
 use expect_test::{Expect, expect};
 use halite_core::{DType, DeviceId, Mesh, PartitionSpec, TensorType, tree::Leaf};
@@ -17,8 +17,7 @@ fn input<'t>(cx: &'t Trace, name: &str, dims: &[usize]) -> Tensor<'t> {
     cx.input(TensorType::new(DType::F32, dims), name)
 }
 
-/// The mistakes of `traced`, with lines counted from the one that `check` is called at, and no
-/// columns.
+/// Checks the mistakes of `traced`, with lines relative to the call of `check`, without columns.
 #[track_caller]
 fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
     let first = std::panic::Location::caller().line();
@@ -40,7 +39,7 @@ fn check(traced: impl for<'t> FnOnce(&'t Trace), expected: Expect) {
     expected.assert_eq(&told);
 }
 
-/// `body` on `x: f32[8, 16]` that lies by `taken`; the result lies by `given`.
+/// Runs `body` on `x: f32[8, 16]` with the input sharding `taken` and the output sharding `given`.
 #[track_caller]
 fn one<'t>(
     cx: &'t Trace,
@@ -58,7 +57,7 @@ fn one<'t>(
 }
 
 #[test]
-fn specs_that_do_not_fit() {
+fn wrong_specs_are_explained() {
     check(
         |cx| {
             one(cx, "(rows)", "()", |x| x);
@@ -103,7 +102,7 @@ fn specs_that_do_not_fit() {
 }
 
 #[test]
-fn counts_that_do_not_fit() {
+fn wrong_counts_are_explained() {
     check(
         |cx| {
             let x = input(cx, "x", &[8]);
@@ -136,7 +135,7 @@ fn counts_that_do_not_fit() {
 }
 
 #[test]
-fn axes_are_known_inside_and_collectives_fit_the_mesh() {
+fn collectives_name_axes_of_the_mesh() {
     check(
         |cx| {
             let _ = input(cx, "x", &[8]).all_reduce(Reduction::Sum, "data");
@@ -218,7 +217,7 @@ fn axes_are_known_inside_and_collectives_fit_the_mesh() {
 }
 
 #[test]
-fn what_is_to_be_the_same_is_checked_to_be() {
+fn replicated_results_are_checked() {
     check(
         |cx| {
             one(cx, "(data, model)", "(data)", |x| {
@@ -230,7 +229,7 @@ fn what_is_to_be_the_same_is_checked_to_be() {
             one(cx, "()", "()", |x| {
                 x.reduce_scatter(Reduction::Sum, 0, "data")
             });
-            // Devices that turn another number of times have other results.
+            // Devices with different trip counts have different results.
             one(cx, "()", "()", |x| {
                 cx.while_loop(
                     Leaf(x),
@@ -239,7 +238,7 @@ fn what_is_to_be_the_same_is_checked_to_be() {
                 )
                 .0
             });
-            // In one turn the first takes what the second was.
+            // Each iteration, the first takes the previous value of the second.
             one(cx, "(data)", "()", |x| {
                 let start = [Leaf(x.zeros_like()), Leaf(x.zeros_like()), Leaf(x)];
                 cx.while_loop(start, |s| s[0].0.sum_all().lt(9.0), |[_, b, c]| [b, c, c])[0].0
@@ -262,7 +261,7 @@ fn what_is_to_be_the_same_is_checked_to_be() {
             +25: shard_map: output 0 must be the same along `data`, which () leaves out, but devices compute different values there: reduce or gather over `data`, or name it in the spec (`Manual::unchecked` if they are the same)
         "#]],
     );
-    // And these are the same.
+    // These results are replicated.
     check(
         |cx| {
             one(cx, "(data, model)", "(data)", |x| x.all_gather(1, "model"));
@@ -289,7 +288,7 @@ fn what_is_to_be_the_same_is_checked_to_be() {
 }
 
 #[test]
-fn a_part_does_not_leave_its_device() {
+fn shard_does_not_leave_its_device() {
     check(
         |cx| {
             let mut kept = None;
@@ -306,7 +305,7 @@ fn a_part_does_not_leave_its_device() {
 }
 
 #[test]
-fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
+fn backward_pass_saves_expensive_values() {
     let cx = &Trace::new();
     let (x, w) = (input(cx, "x", &[8, 16]), input(cx, "w", &[16, 4]));
     let loss = cx.shard_map(
@@ -322,7 +321,7 @@ fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
         },
     )[0];
     let gradients = grad(loss, &[Leaf(x), Leaf(w)]);
-    // A second way back through the same uses what is kept already.
+    // A second backward pass uses the residuals that are saved already.
     let again = grad(loss, &[Leaf(x), Leaf(w)]);
     let outputs: Vec<Tensor<'_>> = [loss]
         .into_iter()
@@ -349,7 +348,7 @@ fn the_way_back_keeps_what_is_dear_and_computes_scalars_again() {
 }
 
 #[test]
-fn a_collective_that_not_all_come_to_is_found_before_it_hangs() {
+fn divergent_collective_is_a_mistake() {
     check(
         |cx| {
             fn choose<'t>(
@@ -377,7 +376,7 @@ fn a_collective_that_not_all_come_to_is_found_before_it_hangs() {
                 )
                 .0
             });
-            // All who take part decide alike.
+            // All participants decide alike.
             one(cx, "(data)", "(data)", |x| choose(cx, x, x, "model"));
             one(cx, "(data)", "(data)", |x| {
                 choose(cx, x, x.all_reduce(Reduction::Sum, "data"), "data")

@@ -1,5 +1,4 @@
-//! What PyTorch refuses, or what is hardly meant, is a mistake or a warning at the user's line.
-//! Nothing is run.
+//! Likely errors that are mistakes or warnings at the user's line. Nothing runs.
 
 use halite_core::{
     Array, Client, DType, Null, Sharding, TensorType, Tree,
@@ -18,7 +17,7 @@ fn input<'t>(cx: &'t Trace, name: &str, dtype: DType, dims: &[usize]) -> Tensor<
     cx.input(TensorType::new(dtype, dims), name)
 }
 
-/// That there is one of them, in this file on `line`, which says all of `parts`.
+/// Checks that there is one, in this file on `line`, whose message contains all of `parts`.
 #[track_caller]
 fn check(said: &[Mistake], line: u32, parts: &[&str]) {
     assert_eq!(said.len(), 1, "{said:?}");
@@ -105,7 +104,7 @@ fn gradient_by_integers_is_a_mistake() {
     assert_eq!((zeros.ty(), cx.mistakes()), (ids.ty(), vec![]));
 }
 
-/// Two layers, of which the loss uses the first alone; the updated model.
+/// Updates a model of two layers of which the loss uses only the first.
 fn train_one_of_two<'t>(cx: &'t Trace, clip: bool) -> (u32, Vec<Tensor<'t>>) {
     let model = vec![Linear::new(3, 2), Linear::new(3, 2)];
     let params = Tree::leaf_refs(&model)
@@ -117,7 +116,7 @@ fn train_one_of_two<'t>(cx: &'t Trace, clip: bool) -> (u32, Vec<Tensor<'t>>) {
         .square()
         .mean_all();
     let (line, gradients) = (line!(), grad(loss, &params));
-    // What users do to gradients before the update.
+    // Typical processing of gradients before the update.
     let gradients = gradients
         .map_leaves(|_, gradient| -(gradient * 0.5).convert(DType::F64).convert(DType::F32) / 2.0);
     let gradients = if clip {
@@ -158,7 +157,7 @@ fn unused_parameters_stay_and_are_named_once() {
 #[test]
 fn update_without_any_gradient_is_a_mistake() {
     let cx = Trace::new();
-    // The loss depends on the frozen layer alone.
+    // The loss depends only on the frozen layer.
     let frozen = Linear::new(3, 2).map_leaves(|_, param| param.frozen());
     let model = vec![frozen, Linear::new(3, 2)];
     let params = Tree::leaf_refs(&model)
@@ -209,7 +208,7 @@ fn dropout_without_a_mode_is_a_mistake() {
     let x = input(&cx, "x", DType::F32, &[4]);
     let dropout = Dropout::new(0.5);
     let (line, y) = (line!(), dropout.forward(x));
-    // The second is the same mistake.
+    // The second call repeats the mistake.
     let _ = dropout.forward(y);
     check(
         &cx.mistakes(),
@@ -242,7 +241,7 @@ fn batch_norm_without_a_mode_is_a_mistake() {
 }
 
 #[test]
-fn asking_for_a_mode_that_is_not_set_is_a_mistake() {
+fn unset_mode_is_a_mistake() {
     let cx = Trace::new();
     let (line, training) = (line!(), cx.is_training());
     assert!(!training);
@@ -256,7 +255,7 @@ fn spec(client: &Client, dims: &[usize]) -> ArraySpec {
     )
 }
 
-/// What tracing a step with batch norm says: in this mode, returning what `next` says of a leaf.
+/// Traces a step with batch norm in this mode, returning `next` of each leaf; returns the mistakes.
 fn step_of_norm(
     training: bool,
     next: for<'t> fn(&'t Trace, Tensor<'t>) -> Tensor<'t>,
@@ -274,7 +273,7 @@ fn step_of_norm(
 }
 
 #[test]
-fn running_statistics_that_are_not_returned_are_a_mistake() {
+fn dropped_running_statistics_are_a_mistake() {
     let error = step_of_norm(true, |_, leaf| leaf).unwrap_err();
     assert!(
         error.contains("2 mistakes") && error.contains(OWN),
@@ -301,7 +300,7 @@ fn reporting<'t>(cx: &'t Trace, x: Tensor<'t>) -> Tensor<'t> {
 }
 
 #[test]
-fn metrics_that_nobody_takes_are_a_warning() {
+fn unused_metrics_are_a_warning() {
     for (taken, written) in [(false, 1), (true, 0)] {
         let client = Client::new(Null::new(1));
         let step = Jit::<_, Leaf<()>, Vec<Leaf<()>>>::function(&client, move |cx, Leaf(x)| {
@@ -312,7 +311,7 @@ fn metrics_that_nobody_takes_are_a_warning() {
             outputs
         });
         let (warnings, said) = logged(|| {
-            // Traced twice, warned of once.
+            // Traced twice, logged once.
             for _ in 0..2 {
                 step.lower(&Empty::new(), &Leaf(spec(&client, &[4])))
                     .unwrap();
@@ -356,7 +355,7 @@ fn unused_parameters_are_logged_once_by_a_jit() {
 }
 
 #[test]
-fn targets_of_classes_are_found_through_what_moves_them() {
+fn class_targets_are_found_through_reshapes() {
     let cx = Trace::new();
     let logits = input(&cx, "logits", DType::F32, &[8, 10]);
     let target = input(&cx, "batch.target", DType::U8, &[2, 5]);
@@ -382,13 +381,13 @@ fn call(jit: &Jit<Empty<()>, Leaf<()>, Leaf<()>>, client: &Client, elements: usi
 }
 
 #[test]
-fn least_recently_used_program_makes_room() {
+fn least_recently_used_program_is_evicted() {
     let client = Client::new(Null::new(1));
     let jit = Jit::function(&client, |_, Leaf(x): Leaf<Tensor<'_>>| Leaf(x * 2.0))
         .named("double")
         .max_programs(3);
     let (_, said) = logged(|| [1, 2, 3, 1, 4, 5].map(|elements| call(&jit, &client, elements)));
-    // 2 and 3 made room for 4 and 5; 1 was used in between.
+    // 2 and 3 were evicted for 4 and 5; 1 was used in between.
     assert_eq!((jit.compiles(), jit.evictions()), (5, 2));
     assert_eq!(
         said.matches("is compiled for more than 3 combinations")
@@ -413,7 +412,7 @@ fn least_recently_used_program_makes_room() {
     );
 }
 
-/// Warnings that `run` logs through `tracing` on this thread: how many, and their text.
+/// Warnings that `run` logs through `tracing` on this thread: their number and text.
 fn logged<R>(run: impl FnOnce() -> R) -> (usize, String) {
     use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Warnings in a program that has no subscriber of `tracing`, seen from outside its process.
+//! Warnings of a program without a `tracing` subscriber, observed from outside its process.
 
 use std::{
     env,
@@ -33,7 +33,7 @@ fn child_compiles_twice() {
     }
 }
 
-/// Runs [`child_compiles_twice`] in a process of its own.
+/// Runs [`child_compiles_twice`] in a separate process.
 fn run(filter: Option<&str>, stderr: Stdio) -> (ExitStatus, String) {
     let mut command = Command::new(env::current_exe().unwrap());
     command
@@ -61,7 +61,7 @@ fn run(filter: Option<&str>, stderr: Stdio) -> (ExitStatus, String) {
 }
 
 #[test]
-fn recompile_is_warned_of_without_a_subscriber() {
+fn recompile_warns_without_a_subscriber() {
     let (status, stderr) = run(None, Stdio::piped());
     assert!(status.success());
     let line = stderr
@@ -76,7 +76,7 @@ fn recompile_is_warned_of_without_a_subscriber() {
 }
 
 #[test]
-fn filter_of_the_environment_holds_without_a_subscriber() {
+fn log_filter_applies_without_a_subscriber() {
     for (filter, warns) in [
         ("off", false),
         ("error", false),
@@ -93,8 +93,8 @@ fn filter_of_the_environment_holds_without_a_subscriber() {
 }
 
 #[test]
-fn stderr_that_cannot_be_written_is_no_error() {
-    // Open for reading alone: every write fails.
+fn closed_stderr_is_not_an_error() {
+    // Opened for reading only: every write fails.
     let read_only = File::open(env::current_exe().unwrap()).unwrap();
     let (status, _) = run(None, Stdio::from(read_only));
     assert!(status.success());

@@ -1,5 +1,4 @@
-//! What layers, losses, metrics and optimizers do at the edges, where PyTorch is no guide, on the
-//! CPU plugin.
+//! Edge cases of layers, losses, metrics and optimizers on the CPU plugin.
 
 use halite_core::{DType, HostArray, TensorType, Tree, tree::Leaf};
 use halite_nn::{
@@ -12,7 +11,7 @@ fn floats(array: &HostArray) -> &[f32] {
     array.as_slice().expect("it is f32")
 }
 
-/// Values of a model's first state.
+/// Initial values of a model.
 fn first<'t, M: Tree<Leaf = Param>>(
     cx: &'t Trace,
     model: &M,
@@ -29,7 +28,7 @@ fn row<'t>(cx: &'t Trace, values: &[f64]) -> Tensor<'t> {
 }
 
 #[test]
-fn a_target_that_is_no_class_makes_the_loss_nan_unless_it_is_ignored_or_weighs_nothing() {
+fn invalid_target_makes_the_loss_nan() {
     let logits = host(&[0.0f32, 1.0, 2.0, 3.0, 4.0, 5.0], &[2, 3]);
     let (wrong, right) = (host(&[7i32, 1], &[2]), host(&[1i32, 1], &[2]));
     let results = eval(
@@ -67,7 +66,7 @@ fn a_target_that_is_no_class_makes_the_loss_nan_unless_it_is_ignored_or_weighs_n
 }
 
 #[test]
-fn a_loss_in_bf16_is_summed_in_f32_and_large_logits_do_not_overflow() {
+fn bf16_loss_is_summed_in_f32() {
     let results = eval(
         |_, given| {
             let wide = cross_entropy(given[0], given[1]).value();
@@ -89,7 +88,7 @@ fn a_loss_in_bf16_is_summed_in_f32_and_large_logits_do_not_overflow() {
 }
 
 #[test]
-fn accuracy_counts_ties_in_order_and_never_nan() {
+fn accuracy_ranks_ties_by_class() {
     let logits = [
         [1.0f32, 3.0, 2.0],
         [2.0, 2.0, 1.0],
@@ -109,7 +108,7 @@ fn accuracy_counts_ties_in_order_and_never_nan() {
 }
 
 #[test]
-fn relu_has_slope_0_at_0_and_keeps_nan() {
+fn relu_has_zero_slope_at_zero() {
     let results = eval(
         |_, given| {
             let y = given[0].relu();
@@ -123,7 +122,7 @@ fn relu_has_slope_0_at_0_and_keeps_nan() {
 }
 
 #[test]
-fn batch_norm_used_twice_in_a_step_learns_from_both_batches_and_not_in_evaluation() {
+fn reused_batch_norm_updates_for_each_batch() {
     let results = eval(
         |cx, given| {
             let layer = first(cx, &BatchNorm::new(1).momentum(0.5));
@@ -152,7 +151,7 @@ fn batch_norm_used_twice_in_a_step_learns_from_both_batches_and_not_in_evaluatio
 }
 
 #[test]
-fn normalisation_of_a_constant_is_finite_with_a_finite_slope() {
+fn norm_of_a_constant_has_finite_gradients() {
     let results = eval(
         |cx, given| {
             let x = given[0];
@@ -192,7 +191,7 @@ fn model() -> Model<Param> {
 }
 
 #[test]
-fn state_and_frozen_leaves_have_no_slots_and_are_not_updated() {
+fn frozen_leaves_are_not_updated() {
     let slots = optim::slots(&Adam::new(0.1), &model());
     assert_eq!(
         slots.paths(),
@@ -256,7 +255,7 @@ fn state_and_frozen_leaves_have_no_slots_and_are_not_updated() {
 }
 
 #[test]
-fn bf16_parameters_are_updated_in_f32_with_f32_slots() {
+fn bf16_parameters_have_f32_updates() {
     let results = eval(
         |cx, _| {
             let model = Leaf(Param::new([2, 2], Init::Constant(1.0)).with_dtype(DType::Bf16));
@@ -283,7 +282,7 @@ fn bf16_parameters_are_updated_in_f32_with_f32_slots() {
 }
 
 #[test]
-fn clipping_leaves_small_gradients_alone_scales_large_ones_and_does_not_hide_infinity() {
+fn clipping_scales_large_gradients_only() {
     let results = eval(
         |cx, given| {
             let model = [given[0], given[1]]
@@ -316,7 +315,7 @@ fn clipping_leaves_small_gradients_alone_scales_large_ones_and_does_not_hide_inf
 }
 
 #[test]
-fn a_small_model_learns_xor() {
+fn small_model_learns_xor() {
     let results = eval(
         |cx, given| {
             let description = vec![Linear::new(2, 16), Linear::new(16, 2)];
@@ -350,7 +349,7 @@ fn a_small_model_learns_xor() {
 }
 
 #[test]
-fn types_of_results_follow_the_input() {
+fn result_types_follow_the_input() {
     let cx = Trace::new();
     for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
         let x = cx.input(TensorType::new(dtype, [2, 3, 4]), "x");
@@ -369,7 +368,7 @@ fn types_of_results_follow_the_input() {
 }
 
 #[test]
-fn means_of_narrow_types_are_counted_in_f32() {
+fn means_of_small_types_use_f32() {
     let results = eval(
         |_, given| {
             let narrow = [DType::F16, DType::Bf16, DType::U8, DType::Bool]
@@ -392,7 +391,7 @@ fn means_of_narrow_types_are_counted_in_f32() {
 }
 
 #[test]
-fn one_hot_of_narrow_classes_does_not_begin_anew_at_256() {
+fn one_hot_of_u8_does_not_wrap() {
     let results = eval(
         |_, given| vec![given[0].one_hot(600, DType::F32)],
         &[host(&[3u8, 255], &[2])],

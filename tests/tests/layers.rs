@@ -1,5 +1,5 @@
-//! Layers, losses, optimizers and schedules on the CPU plugin, beside what PyTorch computes
-//! (`tests/golden/pytorch/make.py`), and their gradients beside differences of their values.
+//! Layers, losses, optimizers and schedules on the CPU plugin, compared with PyTorch
+//! (`tests/golden/pytorch/make.py`), and gradients compared with finite differences.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -73,7 +73,7 @@ fn close(what: &str, got: &HostArray, expected: &Packed, tolerance: f64) {
     }
 }
 
-/// Leaves for a described model, in the order of its leaves.
+/// Builds a model from tensors in the order of its leaves.
 fn with<'t, M: Tree<Leaf = Param>>(
     model: &M,
     leaves: &[Tensor<'t>],
@@ -81,8 +81,8 @@ fn with<'t, M: Tree<Leaf = Param>>(
     model.rebuild(leaves.iter().copied())
 }
 
-/// Runs all cases that begin with `prefix` in one program; checks values, gradients, and
-/// differences of values.
+/// Runs all cases that begin with `prefix` in one program; checks values, gradients and finite
+/// differences.
 fn check(
     prefix: &str,
     function: impl for<'t> Fn(&'t Trace, &str, &[Tensor<'t>]) -> Vec<Tensor<'t>> + Send + Sync + 'static,
@@ -115,7 +115,7 @@ fn check(
                 let slopes = grad((outputs[0] * cotangent).sum_all(), &wrt);
                 all.extend(slopes.iter().map(|slope| slope.0));
 
-                // The same along one direction: half the difference of the values on both sides.
+                // The directional derivative as a central difference.
                 let mut along = cx.scalar(0.0, DType::F64);
                 let (mut before, mut after) = (inputs.clone(), inputs.clone());
                 for (&index, slope) in indices.iter().zip(&slopes) {
@@ -145,8 +145,8 @@ fn check(
                 .expect("there are as many results as were returned")
         };
         for (index, output) in case.outputs.iter().enumerate() {
-            // One pass over data that is far from its running mean costs digits of the variance:
-            // see `BatchNorm`.
+            // One pass over data far from its running mean loses precision of the variance: see
+            // `BatchNorm`.
             let tolerance = if name == "batch_norm.offset" {
                 1e-9
             } else {
@@ -175,7 +175,7 @@ fn check(
         let (along, difference) = (next(), next());
         let number = |host: &HostArray| host.as_slice::<f64>().expect("the check is in f64")[0];
         let (along, difference) = (number(&along), number(&difference));
-        // At a kink the difference is the mean of both slopes.
+        // At a kink the central difference is the mean of both slopes.
         if !has_kink(name) {
             assert!(
                 (along - difference).abs() <= 1e-5 * (1.0 + along.abs()),
@@ -195,7 +195,7 @@ fn has_kink(name: &str) -> bool {
 }
 
 #[test]
-fn activations_have_the_values_and_slopes_of_pytorch() {
+fn activations_match_pytorch() {
     check("activation.", |_, name, inputs| {
         let x = inputs[0];
         vec![match name
@@ -225,7 +225,7 @@ fn activations_have_the_values_and_slopes_of_pytorch() {
 }
 
 #[test]
-fn linear_and_embedding_have_the_values_and_gradients_of_pytorch() {
+fn linear_layers_match_pytorch() {
     check("linear", |_, name, inputs| {
         let layer = match name {
             "linear" => Linear::new(4, 5),
@@ -244,7 +244,7 @@ fn linear_and_embedding_have_the_values_and_gradients_of_pytorch() {
 }
 
 #[test]
-fn convolutions_have_the_values_and_gradients_of_pytorch() {
+fn convolutions_match_pytorch() {
     check("conv", |_, name, inputs| {
         let (x, leaves) = (inputs[0], &inputs[1..]);
         vec![match name {
@@ -272,7 +272,7 @@ fn convolutions_have_the_values_and_gradients_of_pytorch() {
 }
 
 #[test]
-fn pools_have_the_values_and_gradients_of_pytorch() {
+fn pooling_matches_pytorch() {
     for prefix in ["max_pool", "avg_pool", "global_"] {
         check(prefix, |_, name, inputs| {
             let x = inputs[0];
@@ -290,7 +290,7 @@ fn pools_have_the_values_and_gradients_of_pytorch() {
 }
 
 #[test]
-fn batch_norm_has_the_values_gradients_and_running_statistics_of_pytorch() {
+fn batch_norm_matches_pytorch() {
     check("batch_norm", |cx, name, inputs| {
         let features = inputs[1].dims()[0];
         let layer = match name {
@@ -309,7 +309,7 @@ fn batch_norm_has_the_values_gradients_and_running_statistics_of_pytorch() {
 }
 
 #[test]
-fn normalisations_of_samples_have_the_values_and_gradients_of_pytorch() {
+fn sample_norms_match_pytorch() {
     for prefix in ["layer_norm", "group_norm", "rms_norm"] {
         check(prefix, |_, name, inputs| {
             let (x, leaves) = (inputs[0], &inputs[1..]);
@@ -327,7 +327,7 @@ fn normalisations_of_samples_have_the_values_and_gradients_of_pytorch() {
 }
 
 #[test]
-fn losses_have_the_values_and_gradients_of_pytorch() {
+fn losses_match_pytorch() {
     for prefix in [
         "cross_entropy",
         "soft_cross_entropy",
@@ -374,13 +374,13 @@ fn losses_have_the_values_and_gradients_of_pytorch() {
     }
 }
 
-/// Six updates of a matrix and a vector; both after each, and the norm before if gradients are
-/// clipped.
+/// Checks six updates of a matrix and a vector: both after each, and the norm before clipping if
+/// gradients are clipped.
 fn check_optimizer<O: Optimizer>(name: &str, optimizer: O, clip: Option<f64>) {
     check_optimizer_without(None, name, optimizer, clip);
 }
 
-/// The same, where the loss does not depend on one of both.
+/// Like [`check_optimizer`], with a loss that depends on only one of the two.
 fn check_optimizer_without<O: Optimizer>(
     unused: Option<usize>,
     name: &str,
@@ -436,7 +436,7 @@ fn check_optimizer_without<O: Optimizer>(
 }
 
 #[test]
-fn optimizers_make_the_updates_of_pytorch() {
+fn optimizers_match_pytorch() {
     check_optimizer("sgd", Sgd::new(0.1), None);
     check_optimizer("sgd.momentum", Sgd::new(0.1).momentum(0.9), None);
     check_optimizer(
@@ -472,7 +472,7 @@ fn optimizers_make_the_updates_of_pytorch() {
 }
 
 #[test]
-fn parameters_without_a_gradient_are_skipped_as_in_pytorch() {
+fn optimizers_skip_parameters_without_gradient() {
     let sgd = Sgd::new(0.1).momentum(0.9).weight_decay(0.1);
     check_optimizer_without(Some(1), "sgd.unused", sgd, None);
     check_optimizer_without(
@@ -486,7 +486,7 @@ fn parameters_without_a_gradient_are_skipped_as_in_pytorch() {
 }
 
 #[test]
-fn frozen_parameters_have_no_part_in_the_clipping_norm() {
+fn clipping_norm_ignores_frozen_parameters() {
     let results = eval(
         |cx, given| {
             let frozen = Param::new([1], Init::Zeros).frozen();
@@ -512,7 +512,7 @@ fn frozen_parameters_have_no_part_in_the_clipping_norm() {
 }
 
 #[test]
-fn schedules_have_the_rates_of_pytorch_on_host_and_device() {
+fn schedules_match_pytorch() {
     let schedules = [
         ("step", Schedule::step_decay(0.1, 0.5, 7)),
         (

@@ -1,5 +1,4 @@
-//! Random numbers and first values on the CPU plugin: JAX's bits, and the properties that make them
-//! random.
+//! Random numbers and initialization on the CPU plugin: JAX's bits, and statistical properties.
 
 use std::collections::HashSet;
 
@@ -17,7 +16,7 @@ fn words(array: &HostArray) -> &[u32] {
 
 /// The values of `jax.random` (JAX 0.10.2, defaults) for `jax.random.PRNGKey(42)`.
 #[test]
-fn draws_are_those_of_jax() {
+fn random_numbers_match_jax() {
     let results = eval(
         |cx, _| {
             let key = rng::constant_key(cx, rng::key(42));
@@ -88,7 +87,7 @@ fn draws_are_those_of_jax() {
 }
 
 #[test]
-fn keys_made_from_one_key_are_all_different() {
+fn derived_keys_differ() {
     let results = eval(
         |cx, _| {
             let key = rng::constant_key(cx, rng::key(1));
@@ -110,7 +109,7 @@ fn keys_made_from_one_key_are_all_different() {
     assert!(!split.contains(words(&results[2])) && !folded.contains(words(&results[2])));
 }
 
-/// Mean, standard deviation, least and largest.
+/// Mean, standard deviation, minimum and maximum.
 fn statistics(values: &[f32]) -> [f64; 4] {
     let count = values.len() as f64;
     let values = || values.iter().map(|&value| f64::from(value));
@@ -125,7 +124,7 @@ fn statistics(values: &[f32]) -> [f64; 4] {
 }
 
 #[test]
-fn first_values_have_the_mean_deviation_and_bounds_of_their_distribution() {
+fn initializers_have_the_right_moments() {
     const DIMS: [usize; 2] = [300, 200];
     // Initialiser, standard deviation, bounds.
     let cases = [
@@ -208,7 +207,7 @@ fn first_values_have_the_mean_deviation_and_bounds_of_their_distribution() {
 }
 
 #[test]
-fn a_leaf_keeps_its_first_value_when_others_come_and_go() {
+fn initialization_depends_on_the_path_only() {
     let results = eval(
         |cx, _| {
             let key = || rng::constant_key(cx, rng::key(5));
@@ -238,7 +237,7 @@ fn a_leaf_keeps_its_first_value_when_others_come_and_go() {
 }
 
 #[test]
-fn dropout_drops_its_part_in_training_keeps_the_mean_and_draws_anew_each_time() {
+fn dropout_preserves_the_mean() {
     let results = eval(
         |cx, _| {
             let x = cx.full(2.0, &halite_core::TensorType::new(DType::F32, [200, 100]));
@@ -279,7 +278,7 @@ fn dropout_drops_its_part_in_training_keeps_the_mean_and_draws_anew_each_time() 
 }
 
 #[test]
-fn draws_of_classes_have_the_probabilities_of_their_logits() {
+fn categorical_follows_the_logits() {
     let results = eval(
         |cx, _| {
             let key = rng::constant_key(cx, rng::key(11));
@@ -304,7 +303,7 @@ fn draws_of_classes_have_the_probabilities_of_their_logits() {
 }
 
 #[test]
-fn halves_and_doubles_are_drawn_too() {
+fn all_float_types_can_be_drawn() {
     let results = eval(
         |cx, _| {
             let key = rng::constant_key(cx, rng::key(13));
@@ -335,7 +334,7 @@ fn halves_and_doubles_are_drawn_too() {
 }
 
 #[test]
-fn every_turn_of_a_while_draws_keys_of_its_own() {
+fn while_iterations_have_distinct_keys() {
     const TURNS: usize = 6;
     let results = eval(
         |cx, _| {
@@ -345,7 +344,7 @@ fn every_turn_of_a_while_draws_keys_of_its_own() {
             let start = [Leaf(cx.scalar(0.0, DType::S32)), Leaf(none)];
             let [_, drawn] = cx.while_loop(
                 start,
-                // What the condition draws is never above the largest there is.
+                // The condition's draw never exceeds the maximum.
                 |[turn, _]| {
                     let drawn = rng::bits(cx.next_key(), [], DType::U32).le(f64::from(u32::MAX));
                     turn.0.lt(TURNS as f64).and(drawn)

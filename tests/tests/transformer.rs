@@ -363,13 +363,13 @@ fn errors_name_invalid_values() {
         .collect();
     let parts = [
         "attention: queries f32[2, 5, 4, 8], keys f32[2, 6, 3, 8]",
-        "attention: a mask of f32[5, 5]: want bool that broadcast to [2, 4, 5, 5]",
-        "attention: a mask of f32[3, 5]: want floats that broadcast to [2, 4, 5, 5]",
-        "rotary: heads of width 7 have no pairs",
-        "rotary: f32[2, 5, 4, 8] turned for 4 positions of width 8",
-        "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`q.weight`)",
-        "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`k.weight`)",
-        "to heads: f32[2, 5, 12] by a weight of f32[16, 4, 8] (`v.weight`)",
+        "attention: a mask of f32[5, 5]; expected bool that broadcast to [2, 4, 5, 5]",
+        "attention: a mask of f32[3, 5]; expected floats that broadcast to [2, 4, 5, 5]",
+        "rotary: heads of size 7; expected an even size",
+        "rotary: f32[2, 5, 4, 8] rotated for 4 positions of size 8",
+        "to heads: f32[2, 5, 12] with a weight of f32[16, 4, 8] (`q.weight`)",
+        "to heads: f32[2, 5, 12] with a weight of f32[16, 4, 8] (`k.weight`)",
+        "to heads: f32[2, 5, 12] with a weight of f32[16, 4, 8] (`v.weight`)",
         "transformer: tokens are s32[2, 9]; expected integers [batch, time], time at most 8",
         "transformer: tokens are f32[2, 8]",
     ];

@@ -1,19 +1,19 @@
 //! Finds the crate that holds the module `tree`, by reading the `Cargo.toml` of the package being
 //! compiled.
 //!
-//! The package `proc-macro-crate` does this with a whole TOML parser, which every user would build
-//! first. All that is needed here is the keys of the dependency tables, and a user whose manifest
-//! is stranger than that has `#[tree(crate = "path")]`.
+//! The package `proc-macro-crate` does this with a full TOML parser, which every user would have to
+//! build. Only the keys of the dependency tables are needed here; for unusual manifests there is
+//! `#[tree(crate = "path")]`.
 
 use std::{env, fs, path::Path};
 
 use proc_macro2::Span;
 use syn::Ident;
 
-/// The packages that have the module `tree`, the one to prefer first.
+/// Packages with the module `tree`, in order of preference.
 const PACKAGES: [&str; 2] = ["halite-core", "halite"];
 
-/// `::halite_core`, `::halite`, or what the package being compiled calls them.
+/// `::halite_core`, `::halite`, or their names in the package being compiled.
 pub(crate) fn detect() -> syn::Path {
     let manifest = env::var_os("CARGO_MANIFEST_DIR")
         .and_then(|folder| fs::read_to_string(Path::new(&folder).join("Cargo.toml")).ok())
@@ -33,9 +33,8 @@ fn name_in(manifest: &str) -> String {
             Some(found?.name.clone())
         })
     };
-    // A dependency of tests only is not there when the library is compiled, so it comes second.
-    // Without any, this is halite-core itself (which names itself `halite_core`) or a build without
-    // Cargo.
+    // A dev-dependency is missing when the library is compiled, so it comes second. Without either,
+    // this is halite-core itself (which has the alias `halite_core`) or a build without Cargo.
     let name = find(false)
         .or_else(|| find(true))
         .unwrap_or_else(|| PACKAGES[0].to_owned());
@@ -49,14 +48,14 @@ struct Dependency {
     for_tests: bool,
 }
 
-/// What the lines of a manifest are about.
+/// Section of a manifest.
 enum Section {
     Other,
     /// `[dependencies]`: every line is one.
     Dependencies {
         for_tests: bool,
     },
-    /// `[dependencies.NAME]`: the lines say more about one that was already pushed.
+    /// `[dependencies.NAME]`: the lines describe the dependency that was pushed last.
     OneDependency,
 }
 
@@ -156,7 +155,7 @@ mod tests {
     use super::name_in;
 
     #[test]
-    fn the_crate_is_found_under_the_name_the_manifest_gives_it() {
+    fn crate_is_found_by_its_manifest_name() {
         let table = [
             (
                 "halite_core",
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_no_dependencies_of_the_code_do_not_count() {
+    fn other_manifest_tables_are_ignored() {
         let table = [
             "",
             "[package]\nname = \"halite\"\n",

@@ -168,7 +168,7 @@ impl<'a> BoundVariant<'a> {
         }
     }
 
-    /// The same variant with what `make` writes for each field.
+    /// Rebuilds the variant with the code of `make` for each field.
     fn rebuilt(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
         let BoundVariant {
             constructor,
@@ -181,7 +181,7 @@ impl<'a> BoundVariant<'a> {
         quote!(#constructor { #(#made),* })
     }
 
-    /// Like `rebuilt`, where what `make` writes finds `__at` inside the field.
+    /// Like `rebuilt`, with `__at` inside the field.
     fn rebuilt_at_paths(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
         let BoundVariant {
             constructor,
@@ -194,7 +194,7 @@ impl<'a> BoundVariant<'a> {
         quote!(#constructor { #(#made),* })
     }
 
-    /// What `make` writes for each field, one after the other, with `__at` inside the field.
+    /// Statements of `make` for each field, with `__at` inside the field.
     fn each_at_path(&self, make: impl Fn(&Shape, TokenStream) -> TokenStream) -> TokenStream {
         let made = self
             .fields
@@ -232,7 +232,7 @@ enum Borrow {
     Mutable,
 }
 
-/// From `value`, a reference to something of `shape`, the same with references at its leaves.
+/// Code that turns `value`, a reference to data of `shape`, into data with references at its leaves.
 fn borrowed(shape: &Shape, value: TokenStream, tree: &TokenStream, borrow: Borrow) -> TokenStream {
     let inner = |shape| borrowed(shape, quote!(__item), tree, borrow);
     match shape {
@@ -287,8 +287,8 @@ fn borrowed(shape: &Shape, value: TokenStream, tree: &TokenStream, borrow: Borro
     }
 }
 
-/// From `value`, something of `shape`, the same with what `__f` makes of its leaves. Returns from
-/// the function on errors.
+/// Code that replaces the leaves of `value`, data of `shape`, by the results of `__f`. It returns
+/// from the function on errors.
 fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream {
     let inner = |shape| mapped(shape, quote!(__item), tree);
     match shape {
@@ -346,7 +346,7 @@ fn mapped(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream 
     }
 }
 
-/// Statements that show every leaf of `value`, a reference to something of `shape`, to `__f`.
+/// Statements that call `__f` with every leaf of `value`, a reference to data of `shape`.
 fn visited(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream {
     let inner = |shape| visited(shape, quote!(__item), tree);
     match shape {
@@ -384,8 +384,8 @@ fn visited(shape: &Shape, value: TokenStream, tree: &TokenStream) -> TokenStream
     }
 }
 
-/// The value of a `Result`; an error is returned as it is. (`?` would also convert it, to a type
-/// nobody says.)
+/// Unwraps a `Result` and returns errors unchanged. (`?` would also convert them, to an unknown
+/// type.)
 fn or_return(result: TokenStream) -> TokenStream {
     quote!(match #result {
         ::core::result::Result::Ok(__ok) => __ok,
@@ -393,7 +393,7 @@ fn or_return(result: TokenStream) -> TokenStream {
     })
 }
 
-/// Names for the elements of a tuple, and what `make` writes for each.
+/// Names for the elements of a tuple, and the code of `make` for each.
 fn tuple(
     shapes: &[Shape],
     make: impl Fn(&Shape, TokenStream) -> TokenStream,
@@ -406,7 +406,7 @@ fn tuple(
     named.unzip()
 }
 
-/// Like `tuple`, where what `make` writes finds `__at` inside the element.
+/// Like `tuple`, with `__at` inside the element.
 fn tuple_at_paths(
     shapes: &[Shape],
     make: impl Fn(&Shape, TokenStream) -> TokenStream,

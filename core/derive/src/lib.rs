@@ -7,7 +7,7 @@
 //! struct Layer<L> {
 //!     weight: L,
 //!     bias: Option<L>,
-//!     width: usize, // does not mention `L`: carried along
+//!     width: usize, // does not mention `L`: a static field
 //! }
 //!
 //! let described = Layer { weight: "f32[4, 3]", bias: Some("f32[3]"), width: 3 };
@@ -16,7 +16,7 @@
 //! assert_eq!(counted.width, 3);
 //! ```
 //!
-//! It reads the struct it stands on, and the package's `Cargo.toml` for the name of the crate; it
+//! It reads the deriving struct, and the package's `Cargo.toml` for the name of the crate, and
 //! expands to safe code.
 #![forbid(unsafe_code)]
 
@@ -41,11 +41,11 @@ use syn::{DeriveInput, parse_macro_input};
 /// #[derive(Tree)]
 /// struct Block<L> {
 ///     scale: L,                     // a leaf: `scale`
-///     bias: Option<L>,              // a leaf if it is there: `bias`
+///     bias: Option<L>,              // an optional leaf: `bias`
 ///     q_k_v: [L; 3],                // leaves: `q_k_v.0`, `q_k_v.1`, `q_k_v.2`
 ///     out: Linear<L>,               // another tree: `out.weight`
 ///     experts: Vec<(Linear<L>, L)>, // `experts.0.0.weight`, `experts.0.1` ..
-///     heads: usize,                 // does not mention `L`: static, kept (moved, or cloned), not a leaf
+///     heads: usize,                 // does not mention `L`: static (moved or cloned), not a leaf
 /// }
 ///
 /// let block = Block {
@@ -64,17 +64,17 @@ use syn::{DeriveInput, parse_macro_input};
 /// ```
 ///
 /// The leaf parameter may have any name and a default (`struct Linear<L = Array>`), but no bounds:
-/// every type can stand at the leaves. Const parameters are allowed, lifetimes are not. `Option`,
-/// `Vec`, `Box`, arrays, tuples and `PhantomData` are known by name and may be nested; every other
+/// leaves can have any type. Const parameters are allowed, lifetimes are not. `Option`,
+/// `Vec`, `Box`, arrays, tuples and `PhantomData` are recognized by name and may be nested; every other
 /// type that mentions the leaf must be a `Tree` itself, with that leaf. A type that does not
 /// mention the leaf needs `Clone`. An enum's variants are not part of the paths.
 ///
 /// # Attributes
-/// - `#[tree(static)]` on a field says that it is no leaf, where a reader might think so.
+/// - `#[tree(static)]` on a field states that it is not a leaf, for readers.
 /// - `#[tree(subtrees(M))]` on the type: the type parameter `M` stands for a tree, not for a leaf.
 ///   A wrapper of any layer is `#[derive(Tree)] #[tree(subtrees(M))] struct Residual<M> { layer: M }`.
 ///   The other type parameter, if there is one, is the leaf of all of them.
-/// - `#[tree(crate = "path")]` on the type says where the module `tree` is found. Without it, the
+/// - `#[tree(crate = "path")]` on the type sets the path of the crate with the module `tree`. Without it, the
 ///   package's `Cargo.toml` decides: `halite-core` if it is a dependency, else `halite`, under the
 ///   names given there.
 #[proc_macro_derive(Tree, attributes(tree))]

@@ -4,7 +4,7 @@ use halite_core::DType;
 
 use crate::{Tensor, check::check};
 
-/// A function applied to every element, by name: for models whose activation is a setting.
+/// Activation function as a value, for models whose activation is a setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Activation {
     /// x
@@ -14,9 +14,9 @@ pub enum Activation {
     Relu,
     /// [`Tensor::relu6`]
     Relu6,
-    /// [`Tensor::leaky_relu`] of this slope.
+    /// [`Tensor::leaky_relu`] with this slope.
     LeakyRelu(f64),
-    /// [`Tensor::elu`] of this scale.
+    /// [`Tensor::elu`] with this scale.
     Elu(f64),
     /// [`Tensor::selu`]
     Selu,
@@ -41,7 +41,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// Every element of `x` through it.
+    /// Applies the function to every element of `x`.
     #[track_caller]
     pub fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
         match *self {
@@ -71,7 +71,7 @@ impl<'t> Tensor<'t> {
         self.clamp(0.0, 6.0)
     }
 
-    /// x where it is positive, else `slope` x.
+    /// `x` where positive, else `slope * x`.
     #[track_caller]
     pub fn leaky_relu(self, slope: f64) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
@@ -79,27 +79,27 @@ impl<'t> Tensor<'t> {
         self.gt(0.0).select(self, self * slope)
     }
 
-    /// x where it is positive, else `scale` (e^x - 1).
+    /// `x` where positive, else `scale * (e^x - 1)`.
     #[track_caller]
     pub fn elu(self, scale: f64) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("elu"));
         let positive = self.gt(0.0);
-        // What is not selected must be finite too, or its gradient is NaN.
+        // The unselected branch must be finite too, or its gradient is NaN.
         positive.select(
             self,
             positive.select(self.zeros_like(), self).exp_m1() * scale,
         )
     }
 
-    /// The [`elu`](Self::elu) that keeps mean 0 and variance 1 (Klambauer et al. 2017).
+    /// Scaled [`elu`](Self::elu), which preserves mean 0 and variance 1 (Klambauer et al. 2017).
     #[track_caller]
     pub fn selu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         self.elu(1.673_263_242_354_377_2) * 1.050_700_987_355_480_5
     }
 
-    /// x times the part of a normal distribution below x: `x (1 + erf(x / sqrt(2))) / 2`.
+    /// Gaussian error linear unit: `x (1 + erf(x / sqrt(2))) / 2`.
     #[track_caller]
     pub fn gelu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
@@ -107,7 +107,7 @@ impl<'t> Tensor<'t> {
         self * ((self * std::f64::consts::FRAC_1_SQRT_2).erf() + 1.0) * 0.5
     }
 
-    /// [`gelu`](Self::gelu) by a tanh, as in GPT-2:
+    /// Tanh approximation of [`gelu`](Self::gelu), as in GPT-2:
     /// `x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x³))) / 2`.
     #[track_caller]
     pub fn gelu_tanh(self) -> Tensor<'t> {
@@ -137,7 +137,7 @@ impl<'t> Tensor<'t> {
     pub fn softplus(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         check!(self.check_float("softplus"));
-        // Beyond this the result is x to the last digit, and below it e^x is finite.
+        // Beyond the bound the result rounds to x, and below it e^x is finite.
         let bound = if self.dtype() == DType::F16 {
             10.0
         } else {
@@ -171,8 +171,8 @@ impl<'t> Tensor<'t> {
         self * self.hard_sigmoid()
     }
 
-    /// One half of the last dimension times the [`sigmoid`](Self::sigmoid) of the other:
-    /// `[.., 2 n]` to `[.., n]`.
+    /// Gated linear unit: the first half of the last dimension times the
+    /// [`sigmoid`](Self::sigmoid) of the second, `[.., 2 n]` to `[.., n]`.
     #[track_caller]
     pub fn glu(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());

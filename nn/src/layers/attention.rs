@@ -1,8 +1,7 @@
-//! Attention: every position takes a mean of values, weighted by how well its query fits their
-//! keys.
+//! Multi-head attention and rotary position embeddings.
 //!
-//! Heads are a dimension of their own, in weights and activations, and are never mixed with another
-//! by a reshape: a partitioner can split them over devices, and each device has whole heads.
+//! Heads are a separate dimension in weights and activations, and are never merged with another by
+//! a reshape, so that a partitioner can shard them: each device has whole heads.
 
 use std::panic::Location;
 
@@ -11,8 +10,8 @@ use halite_ir::{Dot, Literal, Op};
 
 use crate::{Dropout, Init, Param, Tensor, Trace, check::check, special::wide};
 
-/// Multi-head attention of a sequence to itself (Vaswani et al. 2017), with as many heads of keys
-/// and values as of queries, or fewer that groups of query heads share (Ainslie et al. 2023).
+/// Multi-head self-attention (Vaswani et al. 2017), with grouped-query attention as an option
+/// (Ainslie et al. 2023).
 ///
 /// ```
 /// use halite_core::{DType, TensorType};
@@ -29,19 +28,19 @@ use crate::{Dropout, Init, Param, Tensor, Trace, check::check, special::wide};
 /// ```
 #[derive(Clone, Debug, Tree)]
 pub struct Attention<L> {
-    /// To queries.
+    /// Query projection.
     pub q: ToHeads<L>,
-    /// To keys.
+    /// Key projection.
     pub k: ToHeads<L>,
-    /// To values.
+    /// Value projection.
     pub v: ToHeads<L>,
-    /// From the heads' results back to features.
+    /// Output projection.
     pub o: FromHeads<L>,
-    /// Of the weights by which values are averaged.
+    /// Dropout of the attention weights.
     pub dropout: Dropout,
 }
 
-/// From features to heads, each of some width: a dense layer.
+/// Dense layer from features to heads.
 #[derive(Clone, Debug, Tree)]
 pub struct ToHeads<L> {
     /// `[in, heads, width]`
@@ -50,7 +49,7 @@ pub struct ToHeads<L> {
     pub bias: Option<L>,
 }
 
-/// From heads, each of some width, to features: a dense layer.
+/// Dense layer from heads to features.
 #[derive(Clone, Debug, Tree)]
 pub struct FromHeads<L> {
     /// `[heads, width, out]`
@@ -59,24 +58,23 @@ pub struct FromHeads<L> {
     pub bias: Option<L>,
 }
 
-/// Which positions of the source a position may look at.
+/// Source positions that each position attends to.
 #[derive(Clone, Copy, Debug)]
 pub enum Mask<'t> {
-    /// All of them.
+    /// All positions.
     None,
-    /// Those that are not after it. Of more sources than positions, the last source belongs to the
-    /// last position.
+    /// Positions up to its own. With more source positions than queries, the last ones are aligned.
     Causal,
-    /// Where this is true: `bool`, broadcast to `[batch, heads, time, source]`. A position that may
-    /// look at none gets 0.
+    /// Positions where this is true: `bool`, broadcast to `[batch, heads, time, source]`. A fully
+    /// masked position gives 0.
     Where(Tensor<'t>),
-    /// This is added to the scores, broadcast to `[batch, heads, time, source]`; -inf leaves out.
+    /// Bias that is added to the scores, broadcast to `[batch, heads, time, source]`; -inf masks.
     Add(Tensor<'t>),
 }
 
 impl Attention<Param> {
-    /// Of `features`, with so many heads of `width` each, and biases. First values are uniform
-    /// within `1 / sqrt(inputs)`.
+    /// Creates self-attention over `features`, with `heads` heads of size `width`, and biases.
+    /// Initialized uniformly within `1 / sqrt(inputs)`.
     pub fn new(features: usize, heads: usize, width: usize) -> Self {
         let projection = || ToHeads::new(features, heads, width);
         let o = FromHeads::new(heads, width, features);
@@ -89,7 +87,7 @@ impl Attention<Param> {
         }
     }
 
-    /// So many heads of keys and values; the heads of queries are to be a multiple.
+    /// Sets the number of key and value heads, which must divide the number of query heads.
     pub fn kv_heads(mut self, heads: usize) -> Self {
         for projection in [&mut self.k, &mut self.v] {
             for leaf in [Some(&mut projection.weight), projection.bias.as_mut()]
@@ -105,7 +103,7 @@ impl Attention<Param> {
         self
     }
 
-    /// Without biases.
+    /// Removes the biases.
     pub fn without_bias(mut self) -> Self {
         for projection in [&mut self.q, &mut self.k, &mut self.v] {
             projection.bias = None;
@@ -114,7 +112,7 @@ impl Attention<Param> {
         self
     }
 
-    /// Drops this part of the weights by which values are averaged.
+    /// Sets the dropout rate of the attention weights.
     pub fn dropout(mut self, rate: f64) -> Self {
         self.dropout = Dropout::new(rate);
         self
@@ -122,8 +120,8 @@ impl Attention<Param> {
 }
 
 impl<'t> Attention<Tensor<'t>> {
-    /// `x: [batch, time, features]` to the same. Queries and keys are turned by `rotation`, if
-    /// there is one.
+    /// Maps `x: [batch, time, features]` to the same type. `rotation` applies rotary position
+    /// embeddings to queries and keys.
     #[track_caller]
     pub fn forward(
         &self,
@@ -132,10 +130,10 @@ impl<'t> Attention<Tensor<'t>> {
         rotation: Option<Rotation<'t>>,
     ) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
-        let turned = |x: Tensor<'t>| rotation.map_or(x, |rotation| rotation.forward(x));
+        let rotated = |x: Tensor<'t>| rotation.map_or(x, |rotation| rotation.forward(x));
         let (q, k, v) = (
-            turned(self.q.forward(x)),
-            turned(self.k.forward(x)),
+            rotated(self.q.forward(x)),
+            rotated(self.k.forward(x)),
             self.v.forward(x),
         );
         self.o.forward(attention(q, k, v, mask, self.dropout))
@@ -143,7 +141,7 @@ impl<'t> Attention<Tensor<'t>> {
 }
 
 impl ToHeads<Param> {
-    /// From `inputs` features to so many heads of `width`, with a bias. First values as of
+    /// Maps `inputs` features to `heads` heads of size `width`, with a bias. Initialized like
     /// [`Linear`](crate::Linear).
     pub fn new(inputs: usize, heads: usize, width: usize) -> Self {
         let init = Init::torch_default(inputs);
@@ -155,7 +153,7 @@ impl ToHeads<Param> {
 }
 
 impl<'t> ToHeads<Tensor<'t>> {
-    /// `x: [.., in]` to `[.., heads, width]`.
+    /// Maps `x: [.., in]` to `[.., heads, width]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
@@ -165,7 +163,7 @@ impl<'t> ToHeads<Tensor<'t>> {
 }
 
 impl FromHeads<Param> {
-    /// From so many heads of `width` to `outputs` features, with a bias. First values as of
+    /// Maps `heads` heads of size `width` to `outputs` features, with a bias. Initialized like
     /// [`Linear`](crate::Linear).
     pub fn new(heads: usize, width: usize, outputs: usize) -> Self {
         let init = Init::torch_default(heads * width);
@@ -177,7 +175,7 @@ impl FromHeads<Param> {
 }
 
 impl<'t> FromHeads<Tensor<'t>> {
-    /// `x: [.., heads, width]` to `[.., out]`.
+    /// Maps `x: [.., heads, width]` to `[.., out]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
@@ -186,36 +184,36 @@ impl<'t> FromHeads<Tensor<'t>> {
     }
 }
 
-/// The last `count` dimensions of `x` summed over with the first ones of a weight of three
+/// Contracts the last `count` dimensions of `x` with the first ones of a weight of three
 /// dimensions.
 #[track_caller]
 fn contracted<'t>(layer: &str, x: Tensor<'t>, weight: Tensor<'t>, count: usize) -> Tensor<'t> {
     let (a, b) = (x.ty(), weight.ty());
-    let kept = a.rank().saturating_sub(count);
-    let mut dims = a.dims()[..kept].to_vec();
+    let free = a.rank().saturating_sub(count);
+    let mut dims = a.dims()[..free].to_vec();
     dims.extend(b.dims().iter().skip(count));
     if x.is_error() || weight.is_error() {
         return x.trace().error_like(Some(a.with_dims(dims)));
     }
-    if a.dims()[kept..] != b.dims()[..count.min(b.rank())] || b.rank() != 3 {
+    if a.dims()[free..] != b.dims()[..count.min(b.rank())] || b.rank() != 3 {
         let name = weight
             .name()
             .map_or(String::new(), |name| format!(" (`{name}`)"));
         let message = format!(
-            "{a} by a weight of {b}{name}: its first {count} of three dimensions are to be the last of the input"
+            "{a} with a weight of {b}{name}; its first {count} of three dimensions must be the last of the input"
         );
         return x.trace().fail(layer, message, Some(a.with_dims(dims)));
     }
-    let pairs: Vec<(usize, usize)> = (0..count).map(|place| (kept + place, place)).collect();
+    let pairs: Vec<(usize, usize)> = (0..count).map(|place| (free + place, place)).collect();
     x.tensordot(weight, &pairs)
 }
 
-/// Attention by scaled products: `softmax(q · k / sqrt(width)) · v`, where softmax is taken over
-/// the source, in `f32`.
+/// Scaled dot-product attention: `softmax(q · k / sqrt(width)) · v`, with the softmax over the
+/// source in `f32`.
 ///
 /// `q: [batch, time, heads, width]`, `k: [batch, source, kv_heads, width]`,
-/// `v: [batch, source, kv_heads, any]`, to `[batch, time, heads, any]`. Query head `h` looks at
-/// head `h / (heads / kv_heads)`. `dropout` is that of the weights.
+/// `v: [batch, source, kv_heads, any]`, to `[batch, time, heads, any]`. Query head `h` uses
+/// key head `h / (heads / kv_heads)`. `dropout` applies to the attention weights.
 #[track_caller]
 pub fn attention<'t>(
     q: Tensor<'t>,
@@ -239,12 +237,12 @@ pub fn attention<'t>(
         && qd[2].is_multiple_of(kd[2])
         && q.dtype().is_float();
     if !fits {
-        let want = "want floats [batch, time, heads, width], [batch, source, kv heads, width] and [batch, source, kv heads, any], \
+        let want = "expected floats [batch, time, heads, width], [batch, source, kv heads, width] and [batch, source, kv heads, any], \
                     with heads a multiple of kv heads";
         return cx.fail(
             "attention",
             format!(
-                "queries {}, keys {}, values {}: {want}",
+                "queries {}, keys {}, values {}; {want}",
                 q.ty(),
                 k.ty(),
                 v.ty()
@@ -254,8 +252,7 @@ pub fn attention<'t>(
     }
     let (time, heads, width, source, kv_heads) = (qd[1], qd[2], qd[3], kd[1], kd[2]);
     let groups = heads / kv_heads;
-    // Query heads that share keys side by side: a split of the heads' dimension, its slower part
-    // first.
+    // Query heads that share keys are adjacent: the heads' dimension is split, groups last.
     let q = if groups == 1 {
         q
     } else {
@@ -263,8 +260,8 @@ pub fn attention<'t>(
     };
     let rank = q.rank();
 
-    // [batch, kv heads, (groups,) time, source]. The order of a product is batch, free dimensions
-    // of left, of right.
+    // [batch, kv heads, (groups,) time, source]: batch dimensions, then free dimensions of left and
+    // right.
     let score_dtype = wide(q.dtype());
     let dot = Dot {
         left_batch: vec![0, 2],
@@ -295,7 +292,7 @@ pub fn attention<'t>(
         .reshape([qd[0], time, heads, vd[3]])
 }
 
-/// Scores `[batch, kv heads, time, (groups,) source]` with what may not be looked at at -inf.
+/// Sets masked scores `[batch, kv heads, time, (groups,) source]` to -inf.
 fn masked<'t>(
     scores: Tensor<'t>,
     mask: Mask<'t>,
@@ -339,12 +336,11 @@ fn masked<'t>(
             "floats"
         };
         let message = format!(
-            "a mask of {ty}: want {want} that broadcast to {wanted:?}, which is [batch, heads, time, source]"
+            "a mask of {ty}; expected {want} that broadcast to {wanted:?}, which is [batch, heads, time, source]"
         );
         return Err(cx.fail("attention", message, Some(scores.ty())));
     }
-    // Four dimensions, the heads split as those of the queries, and then in the order of the
-    // scores.
+    // Four dimensions, with the heads split like those of the queries, in the order of the scores.
     let mut shape = vec![1; 4 - ty.rank()];
     shape.extend(ty.dims());
     let mut given = given.reshape(&shape);
@@ -364,29 +360,29 @@ fn masked<'t>(
     })
 }
 
-/// Softmax over the last dimension, where -inf is weight 0, and only -inf is weight 0 everywhere.
+/// Softmax over the last dimension, where rows of only -inf give 0 everywhere.
 fn safe_softmax(x: Tensor<'_>) -> Tensor<'_> {
     let last = x.rank() - 1;
     let max = x.max_keep([last]).stop_gradient();
     let max = max.eq(f64::NEG_INFINITY).select(max.zeros_like(), max);
-    let unnormalised = (x - max).exp();
-    // The sum is at least 1, unless all are left out.
-    unnormalised / unnormalised.sum_keep([last]).maximum(1e-30)
+    let unnormalized = (x - max).exp();
+    // The sum is at least 1, unless all positions are masked.
+    unnormalized / unnormalized.sum_keep([last]).maximum(1e-30)
 }
 
-/// Rotary position embedding (Su et al. 2021): features of queries and keys are turned in pairs, by
-/// angles that grow with the position, so that products depend on distances.
+/// Rotary position embedding (Su et al. 2021): rotates pairs of features of queries and keys by
+/// angles proportional to the position, so that attention scores depend on relative positions.
 ///
 /// Feature `i` is paired with feature `i + width / 2`, as in Llama's weights for Hugging Face
-/// ("halves"); the original pairs neighbours. Pair `i` turns by `theta^(-2 i / width)` radians for
-/// each position.
+/// ("halves"); the original pairs neighbors. Pair `i` rotates by `theta^(-2 i / width)` radians
+/// per position.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rotary {
-    /// The base of the wave lengths: 10,000.
+    /// Base of the wavelengths: 10,000.
     pub theta: f64,
 }
 
-/// What [`Rotary`] turns by: cosines and sines, `f32[time, width / 2]`.
+/// Cosines and sines of [`Rotary`], `f32[time, width / 2]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation<'t> {
     cos: Tensor<'t>,
@@ -400,14 +396,14 @@ impl Default for Rotary {
 }
 
 impl Rotary {
-    /// For `time` positions from 0, and heads of `width`, which is even.
+    /// The rotation for `time` positions from 0, and heads of an even size `width`.
     #[track_caller]
     pub fn rotation<'t>(&self, cx: &'t Trace, time: usize, width: usize) -> Rotation<'t> {
         let _site = cx.called_from(Location::caller());
         if !width.is_multiple_of(2) {
             let error = cx.fail(
                 "rotary",
-                format!("heads of width {width} have no pairs of features; want an even width"),
+                format!("heads of size {width}; expected an even size"),
                 None,
             );
             return Rotation {
@@ -431,7 +427,7 @@ impl Rotary {
 }
 
 impl<'t> Rotation<'t> {
-    /// `x: [batch, time, heads, width]` to the same, turned. Computed in `f32`.
+    /// Rotates `x: [batch, time, heads, width]`, in `f32`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let cx = x.trace();
@@ -444,7 +440,7 @@ impl<'t> Rotation<'t> {
         if dims.len() != 4 || dims[1] != table[0] || dims[3] != 2 * table[1] {
             let message = || {
                 format!(
-                    "{} turned for {} positions of width {}: want [batch, time, heads, width]",
+                    "{} rotated for {} positions of size {}; expected [batch, time, heads, width]",
                     x.ty(),
                     table[0],
                     2 * table[1]

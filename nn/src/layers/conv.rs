@@ -4,27 +4,27 @@ use halite_core::Tree;
 
 use crate::{ConvOptions, Init, Padding, Param, Tensor};
 
-/// A convolution over `N` spatial dimensions, features last.
+/// Convolution over `N` spatial dimensions, features last.
 #[derive(Clone, Debug, Tree)]
 pub struct Conv<L, const N: usize> {
     /// `[window.., in / groups, out]`
     pub weight: L,
     /// `[out]`
     pub bias: Option<L>,
-    /// How the window moves.
+    /// Stride, padding, dilation and groups.
     pub options: ConvOptions,
 }
 
-/// A convolution of sequences: `[batch, time, features]`.
+/// Convolution of sequences: `[batch, time, features]`.
 pub type Conv1d<L> = Conv<L, 1>;
 
-/// A convolution of images: `[batch, height, width, features]`.
+/// Convolution of images: `[batch, height, width, features]`.
 pub type Conv2d<L> = Conv<L, 2>;
 
-/// A convolution of volumes or videos: `[batch, depth, height, width, features]`.
+/// Convolution of volumes or videos: `[batch, depth, height, width, features]`.
 pub type Conv3d<L> = Conv<L, 3>;
 
-/// A number for each of `N` spatial dimensions: one for all (`3`), or `[3, 5]`.
+/// One number for each of `N` spatial dimensions: `3` for all, or `[3, 5]`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Each<const N: usize>(pub [usize; N]);
 
@@ -41,8 +41,8 @@ impl<const N: usize> From<[usize; N]> for Each<N> {
 }
 
 impl<const N: usize> Conv<Param, N> {
-    /// From `inputs` to `outputs` features with this window, stride 1, no padding, and a bias.
-    /// First values are uniform within `1 / sqrt(inputs * window)`, as in PyTorch.
+    /// Maps `inputs` to `outputs` features with this window, stride 1, no padding, and a bias.
+    /// Initialized uniformly within `1 / sqrt(inputs * window)`, as in PyTorch (Kaiming uniform).
     pub fn new(inputs: usize, outputs: usize, window: impl Into<Each<N>>) -> Self {
         let Each(window) = window.into();
         let mut dims = window.to_vec();
@@ -56,35 +56,35 @@ impl<const N: usize> Conv<Param, N> {
         }
     }
 
-    /// Steps of the window.
+    /// Sets the stride of the window.
     pub fn stride(mut self, stride: impl Into<Each<N>>) -> Self {
         self.options.strides = stride.into().0.to_vec();
         self
     }
 
-    /// Zeros at both edges of each dimension.
+    /// Pads each dimension with this number of zeros at both ends.
     pub fn padding(mut self, padding: impl Into<Each<N>>) -> Self {
         let edges = padding.into().0.map(|size| (size as i64, size as i64));
         self.options.padding = Padding::Explicit(edges.to_vec());
         self
     }
 
-    /// Zeros at the edges so that with stride 1 the output has the size of the input:
+    /// Pads with zeros so that with stride 1 the output has the size of the input:
     /// [`Padding::Same`].
     pub fn same(mut self) -> Self {
         self.options.padding = Padding::Same;
         self
     }
 
-    /// Distance between elements of the window; 1 is dense.
+    /// Sets the distance between elements of the window; 1 is dense.
     pub fn dilation(mut self, dilation: impl Into<Each<N>>) -> Self {
         self.options.kernel_dilation = dilation.into().0.to_vec();
         self
     }
 
-    /// Convolves the features in so many separate groups; as many groups as inputs is a depthwise
-    /// convolution. Both numbers of features must be divisible by it. First values are again those
-    /// of [`new`](Self::new), for the smaller window.
+    /// Convolves the features in separate groups; as many groups as inputs is a depthwise
+    /// convolution. Both numbers of features must be divisible by it. The initialization is that of
+    /// [`new`](Self::new) for the smaller fan-in.
     pub fn groups(mut self, groups: usize) -> Self {
         let (before, groups) = (self.options.groups.max(1), groups.max(1));
         let mut dims = self.weight.ty.dims().to_vec();
@@ -99,19 +99,19 @@ impl<const N: usize> Conv<Param, N> {
         self.bias_init(init)
     }
 
-    /// Without a bias.
+    /// Removes the bias.
     pub fn without_bias(mut self) -> Self {
         self.bias = None;
         self
     }
 
-    /// First values of the weight.
+    /// Sets the initialization of the weight.
     pub fn weight_init(mut self, init: Init) -> Self {
         self.weight.init = init;
         self
     }
 
-    /// First values of the bias, if there is one.
+    /// Sets the initialization of the bias, if there is one.
     pub fn bias_init(mut self, init: Init) -> Self {
         self.bias.iter_mut().for_each(|bias| bias.init = init);
         self
@@ -119,7 +119,7 @@ impl<const N: usize> Conv<Param, N> {
 }
 
 impl<'t, const N: usize> Conv<Tensor<'t>, N> {
-    /// `x: [batch, spatial.., in]` to `[batch, spatial.., out]`.
+    /// Maps `x: [batch, spatial.., in]` to `[batch, spatial.., out]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
@@ -132,14 +132,14 @@ impl<'t, const N: usize> Conv<Tensor<'t>, N> {
 }
 
 impl<'t> Tensor<'t> {
-    /// The mean over all spatial dimensions: `[batch, spatial.., features]` to `[batch, features]`.
+    /// Mean over all spatial dimensions: `[batch, spatial.., features]` to `[batch, features]`.
     #[track_caller]
     pub fn global_avg_pool(self) -> Tensor<'t> {
         let _site = self.trace().called_from(Location::caller());
         self.mean((1..self.rank().saturating_sub(1)).collect::<Vec<_>>())
     }
 
-    /// The largest over all spatial dimensions: `[batch, spatial.., features]` to
+    /// Maximum over all spatial dimensions: `[batch, spatial.., features]` to
     /// `[batch, features]`.
     #[track_caller]
     pub fn global_max_pool(self) -> Tensor<'t> {

@@ -2,25 +2,24 @@ use std::panic::Location;
 
 use crate::{Tensor, rng};
 
-/// Sets elements to 0 at random while training, and divides the others by the part that stays
-/// (Srivastava et al. 2014, "inverted"). In evaluation it does nothing.
+/// Inverted dropout (Srivastava et al. 2014): sets random elements to 0 in training, and divides
+/// the others by `1 - rate`. The identity in evaluation.
 ///
-/// The function that it is traced in sets the mode: [`Trace::set_mode`](crate::Trace::set_mode).
-///
-/// It has no parameters: a model keeps it as a static field.
+/// The traced function sets the mode: [`Trace::set_mode`](crate::Trace::set_mode). It has no
+/// parameters, so a model has it as a static field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// The part of elements that becomes 0: from 0 to 1.
+    /// Dropout probability, from 0 to 1.
     pub rate: f64,
 }
 
 impl Dropout {
-    /// Drops this part of the elements: from 0 to 1.
+    /// Drops elements with this probability, from 0 to 1.
     pub const fn new(rate: f64) -> Self {
         Dropout { rate }
     }
 
-    /// `x` of any dimensions. Takes a random key of the step:
+    /// Maps `x` of any dimensions to the same type. Uses a random key of the step:
     /// [`Trace::next_key`](crate::Trace::next_key).
     #[track_caller]
     pub fn forward<'t>(&self, x: Tensor<'t>) -> Tensor<'t> {
@@ -29,7 +28,7 @@ impl Dropout {
         if !(0.0..=1.0).contains(&self.rate) {
             return cx.fail(
                 "dropout",
-                format!("rate {} is not in 0 to 1", self.rate),
+                format!("rate {}; expected 0 to 1", self.rate),
                 Some(x.ty()),
             );
         }
@@ -39,7 +38,7 @@ impl Dropout {
         if self.rate == 1.0 {
             return x.zeros_like();
         }
-        let kept = 1.0 - self.rate;
-        rng::bernoulli(cx.next_key(), x.dims(), kept).select(x * (1.0 / kept), 0.0)
+        let keep = 1.0 - self.rate;
+        rng::bernoulli(cx.next_key(), x.dims(), keep).select(x * (1.0 / keep), 0.0)
     }
 }

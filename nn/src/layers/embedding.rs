@@ -4,16 +4,16 @@ use halite_core::Tree;
 
 use crate::{Init, Param, Tensor};
 
-/// A vector for each number: words, classes, positions.
+/// Embedding table: a vector for each token, class or position.
 #[derive(Clone, Debug, Tree)]
 pub struct Embedding<L> {
-    /// `[count, width]`
+    /// `[count, features]`
     pub table: L,
 }
 
 impl Embedding<Param> {
-    /// `count` vectors of `width`. First values are normal with standard deviation 1, as in
-    /// PyTorch.
+    /// Creates a table of `count` vectors of `width` features, initialized from the standard normal
+    /// distribution, as in PyTorch.
     pub fn new(count: usize, width: usize) -> Self {
         Embedding {
             table: Param::new(
@@ -26,7 +26,7 @@ impl Embedding<Param> {
         }
     }
 
-    /// First values of the table.
+    /// Sets the initialization of the table.
     pub fn table_init(mut self, init: Init) -> Self {
         self.table.init = init;
         self
@@ -34,16 +34,15 @@ impl Embedding<Param> {
 }
 
 impl<'t> Embedding<Tensor<'t>> {
-    /// `ids: [..]`, integers below `count`, to `[.., width]`. An id out of range counts as the
-    /// nearest that is in range.
+    /// Maps integers `ids: [..]` below `count` to `[.., features]`. An id out of range is clamped.
     #[track_caller]
     pub fn forward(&self, ids: Tensor<'t>) -> Tensor<'t> {
         let _site = ids.trace().called_from(Location::caller());
         self.table.take(ids, 0)
     }
 
-    /// `x: [.., width]` by each vector of the table, to `[.., count]`: an output layer with the
-    /// weights of the input layer.
+    /// Multiplies `x: [.., features]` with each vector of the table, giving `[.., count]`: an output
+    /// layer with tied weights.
     #[track_caller]
     pub fn attend(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());

@@ -4,7 +4,7 @@ use halite_core::Tree;
 
 use crate::{Init, Param, Tensor};
 
-/// `x · weight + bias`: a dense layer.
+/// Dense layer: `x · weight + bias`.
 #[derive(Clone, Debug, Tree)]
 pub struct Linear<L> {
     /// `[in, out]`
@@ -14,8 +14,8 @@ pub struct Linear<L> {
 }
 
 impl Linear<Param> {
-    /// From `inputs` to `outputs` features, with a bias. First values are uniform within
-    /// `1 / sqrt(inputs)`, as in PyTorch.
+    /// Maps `inputs` to `outputs` features, with a bias. Initialized uniformly within
+    /// `1 / sqrt(inputs)`, as in PyTorch (Kaiming uniform).
     pub fn new(inputs: usize, outputs: usize) -> Self {
         let bias = Param::new([outputs], Init::torch_default(inputs));
         Linear {
@@ -24,19 +24,19 @@ impl Linear<Param> {
         }
     }
 
-    /// Without a bias.
+    /// Removes the bias.
     pub fn without_bias(mut self) -> Self {
         self.bias = None;
         self
     }
 
-    /// First values of the weight.
+    /// Sets the initialization of the weight.
     pub fn weight_init(mut self, init: Init) -> Self {
         self.weight.init = init;
         self
     }
 
-    /// First values of the bias, if there is one.
+    /// Sets the initialization of the bias, if there is one.
     pub fn bias_init(mut self, init: Init) -> Self {
         self.bias.iter_mut().for_each(|bias| bias.init = init);
         self
@@ -44,7 +44,7 @@ impl Linear<Param> {
 }
 
 impl<'t> Linear<Tensor<'t>> {
-    /// `x: [.., in]` to `[.., out]`.
+    /// Maps `x: [.., in]` to `[.., out]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());

@@ -1,5 +1,4 @@
-//! Layers that give their input mean 0 and variance 1, over one set of dimensions or another.
-//! Statistics are in `f32`.
+//! Normalization layers. Statistics are computed in `f32`, or in `f64` for inputs in `f64`.
 
 use std::panic::Location;
 
@@ -7,14 +6,15 @@ use halite_core::Tree;
 
 use crate::{Init, Param, Tensor, special::wide};
 
-/// Normalises each feature over the batch and space (Ioffe and Szegedy 2015), features last.
+/// Batch normalization over the batch and spatial dimensions (Ioffe and Szegedy 2015), features
+/// last.
 ///
-/// In training, by the statistics of the batch; running means of these are kept as state. In
-/// evaluation, by the running means. The batch is read once for both statistics, which in `f32`
-/// wants inputs that are less than some hundred deviations away from their running mean.
+/// Training uses the statistics of the batch and updates their running averages, which are state;
+/// evaluation uses the running averages. One pass over the batch computes both statistics; in
+/// `f32` it needs inputs within a few hundred standard deviations of their running mean.
 ///
-/// The function that it is traced in sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)),
-/// and returns the new running means of a training step: [`Trace::updated`](crate::Trace::updated).
+/// The traced function sets the mode ([`Trace::set_mode`](crate::Trace::set_mode)) and returns the
+/// new running statistics of a training step: [`Trace::updated`](crate::Trace::updated).
 #[derive(Clone, Debug, Tree)]
 pub struct BatchNorm<L> {
     /// `[features]`
@@ -23,15 +23,15 @@ pub struct BatchNorm<L> {
     pub bias: L,
     /// Running mean, `[features]`: state.
     pub mean: L,
-    /// Running variance, of samples (divided by the count less one), `[features]`: state.
+    /// Running variance, unbiased (divided by the count minus 1), `[features]`: state.
     pub variance: L,
-    /// Weight of a new batch in the running means: 0.1.
+    /// Weight of a new batch in the running averages: 0.1.
     pub momentum: f64,
     /// Added to the variance: 1e-5.
     pub eps: f64,
 }
 
-/// Normalises the last dimension of each sample (Ba et al. 2016).
+/// Layer normalization over the last dimension (Ba et al. 2016).
 #[derive(Clone, Debug, Tree)]
 pub struct LayerNorm<L> {
     /// `[features]`
@@ -42,20 +42,21 @@ pub struct LayerNorm<L> {
     pub eps: f64,
 }
 
-/// Normalises groups of features, over space, in each sample (Wu and He 2018), features last.
+/// Group normalization over groups of features and space, per sample (Wu and He 2018), features
+/// last.
 #[derive(Clone, Debug, Tree)]
 pub struct GroupNorm<L> {
     /// `[features]`
     pub scale: L,
     /// `[features]`
     pub bias: L,
-    /// How many groups; features are divisible by it.
+    /// Number of groups; it divides the number of features.
     pub groups: usize,
     /// Added to the variance: 1e-5.
     pub eps: f64,
 }
 
-/// Divides the last dimension by its root mean square (Zhang and Sennrich 2019).
+/// Root-mean-square normalization of the last dimension (Zhang and Sennrich 2019).
 #[derive(Clone, Debug, Tree)]
 pub struct RmsNorm<L> {
     /// `[features]`
@@ -65,7 +66,7 @@ pub struct RmsNorm<L> {
 }
 
 impl BatchNorm<Param> {
-    /// For so many features.
+    /// Creates the layer for this number of features.
     pub fn new(features: usize) -> Self {
         BatchNorm {
             scale: Param::new([features], Init::Ones),
@@ -77,20 +78,20 @@ impl BatchNorm<Param> {
         }
     }
 
-    /// Weight of a new batch in the running means.
+    /// Sets the weight of a new batch in the running averages.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = momentum;
         self
     }
 
-    /// Added to the variance.
+    /// Sets the constant that is added to the variance.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
     }
 
-    /// First values of the scale; zeros at the end of a residual branch make a block begin as the
-    /// identity.
+    /// Sets the initialization of the scale; zeros at the end of a residual branch initialize the
+    /// block as the identity.
     pub fn scale_init(mut self, init: Init) -> Self {
         self.scale.init = init;
         self
@@ -98,7 +99,7 @@ impl BatchNorm<Param> {
 }
 
 impl<'t> BatchNorm<Tensor<'t>> {
-    /// `x: [batch, .., features]`.
+    /// Normalizes `x: [batch, .., features]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let cx = x.trace();
@@ -112,9 +113,8 @@ impl<'t> BatchNorm<Tensor<'t>> {
             (self.mean.convert(wide), self.variance.convert(wide));
         let (mean, variance) = if cx.training_for("batch norm") {
             let dims: Vec<usize> = (0..x.rank() - 1).collect();
-            // One pass over the data for both sums. The difference of means of squares loses digits
-            // when the mean is large beside the deviation, so the running mean, a good guess, is
-            // taken away first.
+            // One pass over the data computes both sums. E[x²] - E[x]² cancels when the mean is
+            // large compared to the deviation, so the running mean is subtracted first.
             let guess = running_mean.stop_gradient();
             let shifted = value - guess;
             let (offset, square) = (shifted.mean(&dims), shifted.square().mean(&dims));
@@ -122,8 +122,8 @@ impl<'t> BatchNorm<Tensor<'t>> {
             let mean = guess + offset;
             let count = x.dims()[..x.rank() - 1].iter().product::<usize>() as f64;
             let sample_variance = variance * (count / (count - 1.0).max(1.0));
-            self.keep(self.mean, mean);
-            self.keep(self.variance, sample_variance);
+            self.update_running(self.mean, mean);
+            self.update_running(self.variance, sample_variance);
             (mean, variance)
         } else {
             (running_mean, running_variance)
@@ -132,10 +132,10 @@ impl<'t> BatchNorm<Tensor<'t>> {
         ((value - mean) * scale + self.bias.convert(wide)).convert(x.dtype())
     }
 
-    /// Mixes the value of a batch into running state.
-    fn keep(&self, state: Tensor<'t>, batch: Tensor<'t>) {
+    /// Updates a running average with the value of a batch.
+    fn update_running(&self, state: Tensor<'t>, batch: Tensor<'t>) {
         let cx = state.trace();
-        // A layer that is used twice in a step has been updated already.
+        // A layer that is used twice in a step continues from its first update.
         let old = cx.updated(state);
         let new = old * (1.0 - self.momentum)
             + batch.stop_gradient().convert(state.dtype()) * self.momentum;
@@ -144,7 +144,7 @@ impl<'t> BatchNorm<Tensor<'t>> {
 }
 
 impl LayerNorm<Param> {
-    /// For so many features, with a bias.
+    /// Creates the layer for this number of features, with a bias.
     pub fn new(features: usize) -> Self {
         let bias = Some(Param::new([features], Init::Zeros));
         LayerNorm {
@@ -154,13 +154,13 @@ impl LayerNorm<Param> {
         }
     }
 
-    /// Without a bias.
+    /// Removes the bias.
     pub fn without_bias(mut self) -> Self {
         self.bias = None;
         self
     }
 
-    /// Added to the variance.
+    /// Sets the constant that is added to the variance.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -168,7 +168,7 @@ impl LayerNorm<Param> {
 }
 
 impl<'t> LayerNorm<Tensor<'t>> {
-    /// `x: [.., features]`.
+    /// Normalizes `x: [.., features]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
@@ -176,14 +176,14 @@ impl<'t> LayerNorm<Tensor<'t>> {
             return x.trace().error_like(Some(x.ty()));
         }
         let wide = wide(x.dtype());
-        let y = normalised(x.convert(wide), &[x.rank() - 1], self.eps) * self.scale.convert(wide);
+        let y = normalized(x.convert(wide), &[x.rank() - 1], self.eps) * self.scale.convert(wide);
         let y = self.bias.map_or(y, |bias| y + bias.convert(wide));
         y.convert(x.dtype())
     }
 }
 
 impl GroupNorm<Param> {
-    /// For so many groups of features.
+    /// Creates the layer for this number of groups and features.
     pub fn new(groups: usize, features: usize) -> Self {
         let (scale, bias) = (
             Param::new([features], Init::Ones),
@@ -197,7 +197,7 @@ impl GroupNorm<Param> {
         }
     }
 
-    /// Added to the variance.
+    /// Sets the constant that is added to the variance.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -205,7 +205,7 @@ impl GroupNorm<Param> {
 }
 
 impl<'t> GroupNorm<Tensor<'t>> {
-    /// `x: [batch, .., features]`.
+    /// Normalizes `x: [batch, .., features]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let cx = x.trace();
@@ -217,7 +217,7 @@ impl<'t> GroupNorm<Tensor<'t>> {
         let features = dims[dims.len() - 1];
         if dims.len() < 2 || self.groups == 0 || !features.is_multiple_of(self.groups) {
             let message = format!(
-                "{} groups of {}: want [batch, .., features], divisible by the groups",
+                "{} groups of {}; expected [batch, .., features], divisible by the groups",
                 self.groups,
                 x.ty()
             );
@@ -227,13 +227,13 @@ impl<'t> GroupNorm<Tensor<'t>> {
         let grouped =
             x.convert(wide)
                 .reshape([dims[0], space, self.groups, features / self.groups]);
-        let y = normalised(grouped, &[1, 3], self.eps).reshape(&dims);
+        let y = normalized(grouped, &[1, 3], self.eps).reshape(&dims);
         (y * self.scale.convert(wide) + self.bias.convert(wide)).convert(x.dtype())
     }
 }
 
 impl RmsNorm<Param> {
-    /// For so many features.
+    /// Creates the layer for this number of features.
     pub fn new(features: usize) -> Self {
         RmsNorm {
             scale: Param::new([features], Init::Ones),
@@ -241,7 +241,7 @@ impl RmsNorm<Param> {
         }
     }
 
-    /// Added to the mean square.
+    /// Sets the constant that is added to the mean square.
     pub fn eps(mut self, eps: f64) -> Self {
         self.eps = eps;
         self
@@ -249,7 +249,7 @@ impl RmsNorm<Param> {
 }
 
 impl<'t> RmsNorm<Tensor<'t>> {
-    /// `x: [.., features]`.
+    /// Normalizes `x: [.., features]`.
     #[track_caller]
     pub fn forward(&self, x: Tensor<'t>) -> Tensor<'t> {
         let _site = x.trace().called_from(Location::caller());
@@ -263,13 +263,13 @@ impl<'t> RmsNorm<Tensor<'t>> {
     }
 }
 
-/// `x` less its mean, divided by its standard deviation, over `dims`.
-fn normalised<'t>(x: Tensor<'t>, dims: &[usize], eps: f64) -> Tensor<'t> {
-    let centred = x - x.mean_keep(dims);
-    centred * (centred.square().mean_keep(dims) + eps).rsqrt()
+/// Subtracts the mean of `x` and divides by its standard deviation, over `dims`.
+fn normalized<'t>(x: Tensor<'t>, dims: &[usize], eps: f64) -> Tensor<'t> {
+    let centered = x - x.mean_keep(dims);
+    centered * (centered.square().mean_keep(dims) + eps).rsqrt()
 }
 
-/// Whether `x` is of floats and its last dimension has the features of `scale`; a mistake if not.
+/// Checks that `x` has floats and as many features as `scale`; a mistake if not.
 #[track_caller]
 fn fits(layer: &str, x: Tensor<'_>, scale: Tensor<'_>) -> bool {
     let (ty, features) = (x.ty(), scale.ty());
@@ -284,7 +284,9 @@ fn fits(layer: &str, x: Tensor<'_>, scale: Tensor<'_>) -> bool {
         .map_or(String::new(), |name| format!(" (`{name}`)"));
     x.trace().fail(
         layer,
-        format!("{ty} by a scale of {features}{name}: want floats [.., features], features last"),
+        format!(
+            "{ty} with a scale of {features}{name}; expected floats [.., features], features last"
+        ),
         Some(ty),
     );
     false

@@ -3,7 +3,7 @@ use halite_core::Tree;
 use super::{Decay, Named, Optimizer, zeros};
 use crate::{Param, Schedule, Tensor, Trace, special::wide};
 
-/// Adam (Kingma and Ba 2014), as `torch.optim.Adam`. With `t` the number of this update, from 1:
+/// Adam (Kingma and Ba 2014), like `torch.optim.Adam`. For update `t`, counted from 1:
 ///
 /// ```text
 /// g = grad + weight_decay * param
@@ -16,10 +16,10 @@ use crate::{Param, Schedule, Tensor, Trace, special::wide};
 #[derive(Clone, Debug)]
 pub struct Adam(Rule);
 
-/// Adam with decoupled weight decay (Loshchilov and Hutter 2017), as `torch.optim.AdamW`: first
+/// Adam with decoupled weight decay (Loshchilov and Hutter 2017), like `torch.optim.AdamW`: first
 /// `param -= rate * weight_decay * param`, then [`Adam`]'s update with `g = grad`.
 ///
-/// By default `weight_decay = 0.01`, for every parameter, biases included; the rest as [`Adam`].
+/// By default `weight_decay = 0.01`, for every parameter, biases included; the rest like [`Adam`].
 /// `.decay(Decay::Matrices)` exempts biases and normalization scales.
 #[derive(Clone, Debug)]
 pub struct AdamW(Rule);
@@ -34,31 +34,31 @@ struct Rule {
     decay: Decay,
 }
 
-/// What [`Adam`] keeps of a parameter.
+/// Optimizer state of [`Adam`] for a parameter.
 #[derive(Clone, Debug, Tree)]
 pub struct Moments<L> {
-    /// Running mean of the gradients.
+    /// Exponential moving average of the gradients.
     pub first: L,
-    /// Running mean of their squares.
+    /// Exponential moving average of their squares.
     pub second: L,
 }
 
 macro_rules! builders {
     ($Adam:ident, $weight_decay:expr, $(#[$doc:meta])*) => {
         impl $Adam {
-            /// With this learning rate: a number or a [`Schedule`].
+            /// Creates the optimizer with this learning rate: a number or a [`Schedule`].
             pub fn new(rate: impl Into<Schedule>) -> Self {
                 let (rate, weight_decay, decay) = (rate.into(), $weight_decay, Decay::default());
                 $Adam(Rule { rate, b1: 0.9, b2: 0.999, eps: 1e-8, weight_decay, decay })
             }
 
-            /// The parts that the running means keep of themselves at each update: 0.9 and 0.999.
+            /// Sets the decay rates of the moving averages: 0.9 and 0.999 by default.
             pub fn betas(mut self, b1: f64, b2: f64) -> Self {
                 (self.0.b1, self.0.b2) = (b1, b2);
                 self
             }
 
-            /// Added to the root of the second moment: 1e-8.
+            /// Sets the constant that is added to the root of the second moment: 1e-8 by default.
             pub fn eps(mut self, eps: f64) -> Self {
                 self.0.eps = eps;
                 self
@@ -70,7 +70,7 @@ macro_rules! builders {
                 self
             }
 
-            /// The parameters that decay; by default all.
+            /// Selects the parameters that decay; by default all.
             pub fn decay(mut self, decay: Decay) -> Self {
                 self.0.decay = decay;
                 self

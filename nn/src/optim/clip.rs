@@ -1,23 +1,19 @@
-//! Limits on gradients. Nothing is read back: the limit is applied on the device.
+//! Gradient clipping, on the device: nothing is read back.
 
 use std::panic::Location;
 
-use halite_core::{
-    DType, TensorType, Tree,
-    tree::{Leaf, Of},
-};
+use halite_core::{DType, TensorType, Tree, tree::Of};
 
 use crate::{Param, Tensor, Trace};
 
-/// The gradients scaled down so that all of them together have at most the norm `max_norm`, and the
-/// norm before that, as [`global_norm`] gives it. As `torch.nn.utils.clip_grad_norm_`: the factor
-/// is `min(1, max_norm / (norm + 1e-6))`.
+/// Scales the gradients down to a global norm of at most `max_norm`; returns them with the norm
+/// before clipping ([`global_norm`]). As in `torch.nn.utils.clip_grad_norm_`, the factor is
+/// `min(1, max_norm / (norm + 1e-6))`.
 ///
-/// Only gradients of trained parameters count and are scaled: leaves that `model` describes as
-/// frozen or as state have no part in an update, so they have none in its norm. Their gradients are
-/// returned as they are.
+/// Only gradients of trained parameters count and are scaled. Those of leaves that `model` describes
+/// as frozen or as state are returned unchanged.
 ///
-/// A norm that is not finite makes the gradients so too; it is not hidden.
+/// A norm that is not finite makes all gradients not finite.
 ///
 /// # Panics
 /// If `grads` is not a tree of the structure of `model`.
@@ -40,10 +36,7 @@ pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
         .iter()
         .zip(&descriptions)
         .filter(|(_, description)| description.trainable);
-    let norm = global_norm(
-        cx,
-        &trained.map(|(grad, _)| Leaf(*grad)).collect::<Vec<_>>(),
-    );
+    let norm = global_norm(cx, &trained.map(|(grad, _)| *grad).collect::<Vec<_>>());
     let max_norm = cx.hyperparameter("max_norm", max_norm, norm.dtype());
     let factor = (max_norm / (norm + 1e-6)).minimum(1.0);
     let scaled = grads
@@ -59,8 +52,8 @@ pub fn clip_global_norm<'t, M: Tree<Leaf = Param>>(
     (model.rebuild(scaled), norm)
 }
 
-/// Square root of the sum of the squares of all elements: a scalar of `f64` if a gradient is `f64`,
-/// otherwise of `f32`. Sums are in that type.
+/// L2 norm of all elements together: a scalar of `f64` if a gradient is `f64`, otherwise of `f32`.
+/// Sums are in that type.
 #[track_caller]
 pub fn global_norm<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: &G) -> Tensor<'t> {
     let _site = cx.called_from(Location::caller());
@@ -79,7 +72,7 @@ pub fn global_norm<'t, G: Tree<Leaf = Tensor<'t>>>(cx: &'t Trace, grads: &G) -> 
         .sqrt()
 }
 
-/// The gradients with every element in `[-max, max]`.
+/// Clamps every element of the gradients to `[-max, max]`.
 #[track_caller]
 pub fn clip_value<'t, G: Tree<Leaf = Tensor<'t>>>(
     cx: &'t Trace,

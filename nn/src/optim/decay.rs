@@ -1,4 +1,4 @@
-//! Which parameters weight decay is for.
+//! Selection of the parameters that weight decay applies to.
 
 use std::{fmt, sync::Arc};
 
@@ -6,7 +6,7 @@ use halite_core::TensorType;
 
 use super::Named;
 
-/// Says of a parameter, by path and type, whether it decays. The type is that of one layer: see
+/// Predicate for the parameters that decay, by path and type. The type is that of one layer: see
 /// [`Param::layer_type`](crate::Param::layer_type).
 pub type DecayRule = Arc<dyn Fn(&str, &TensorType) -> bool + Send + Sync>;
 
@@ -20,17 +20,17 @@ pub enum Decay {
     /// Parameters of two dimensions or more: matrices and kernels, but neither biases nor the
     /// scales of normalization layers.
     Matrices,
-    /// Those for which this says so, given path and type.
+    /// Parameters for which the predicate is true, given path and type.
     Rule(DecayRule),
 }
 
 impl Decay {
-    /// Parameters for which `rule` says so, given path and type.
+    /// Selects the parameters for which `rule` is true, given path and type.
     pub fn rule(rule: impl Fn(&str, &TensorType) -> bool + Send + Sync + 'static) -> Self {
         Decay::Rule(Arc::new(rule))
     }
 
-    /// Whether this parameter decays.
+    /// Returns `true` if this parameter decays.
     pub fn applies(&self, named: Named<'_>) -> bool {
         let (path, ty) = (named.path, &named.param.layer_type());
         match self {

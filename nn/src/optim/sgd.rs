@@ -4,7 +4,7 @@ use super::{Decay, Named, Optimizer, zeros};
 use crate::{Param, Schedule, Tensor, Trace, special::wide};
 
 /// Stochastic gradient descent, with momentum (Polyak 1964) or Nesterov's (Sutskever et al. 2013),
-/// as `torch.optim.SGD`:
+/// like `torch.optim.SGD`:
 ///
 /// ```text
 /// g = grad + weight_decay * param
@@ -12,7 +12,7 @@ use crate::{Param, Schedule, Tensor, Trace, special::wide};
 /// param -= rate * (g + momentum * v  if nesterov,  else v)
 /// ```
 ///
-/// Without momentum, nothing is kept and `v` is `g`.
+/// Without momentum there is no state, and `v` is `g`.
 #[derive(Clone, Debug)]
 pub struct Sgd {
     rate: Schedule,
@@ -23,15 +23,15 @@ pub struct Sgd {
     decay: Decay,
 }
 
-/// What [`Sgd`] keeps of a parameter: with momentum, its velocity.
+/// Optimizer state of [`Sgd`] for a parameter: with momentum, its velocity.
 #[derive(Clone, Debug, Tree)]
 pub struct Velocity<L> {
-    /// The sum of gradients, older ones counting less.
+    /// Exponentially decaying sum of the gradients.
     pub velocity: Option<L>,
 }
 
 impl Sgd {
-    /// Plain gradient descent with this learning rate: a number or a [`Schedule`].
+    /// Creates plain gradient descent with this learning rate: a number or a [`Schedule`].
     pub fn new(rate: impl Into<Schedule>) -> Self {
         Sgd {
             rate: rate.into(),
@@ -43,19 +43,19 @@ impl Sgd {
         }
     }
 
-    /// The velocity keeps this part of itself at each update: 0.9.
+    /// Sets the momentum, such as 0.9; 0 by default.
     pub fn momentum(mut self, momentum: f64) -> Self {
         self.momentum = momentum;
         self
     }
 
-    /// Looks ahead along the velocity. Without momentum it changes nothing.
+    /// Enables Nesterov momentum. It has no effect without momentum.
     pub fn nesterov(mut self) -> Self {
         self.nesterov = true;
         self
     }
 
-    /// This part of a gradient does not go into the velocity: 0.
+    /// Sets the dampening of the momentum; 0 by default.
     pub fn dampening(mut self, dampening: f64) -> Self {
         self.dampening = dampening;
         self
@@ -68,7 +68,7 @@ impl Sgd {
         self
     }
 
-    /// The parameters that decay; by default all.
+    /// Selects the parameters that decay; by default all.
     pub fn decay(mut self, decay: Decay) -> Self {
         self.decay = decay;
         self
@@ -106,7 +106,7 @@ impl Optimizer for Sgd {
             let fresh = if self.dampening == 0.0 {
                 grad
             } else {
-                // The first gradient is taken whole.
+                // The first gradient is not dampened.
                 let [one, rest] = [
                     cx.scalar(1.0, wide),
                     cx.hyperparameter("1 - dampening", 1.0 - self.dampening, wide),

@@ -1,4 +1,4 @@
-//! The slots of all parameters, as one tree.
+//! Optimizer slots of all parameters, as one tree.
 
 use std::{fmt, marker::PhantomData};
 
@@ -7,26 +7,26 @@ use halite_core::{
     tree::{Of, Path},
 };
 
-/// A tree with a slot for each trained parameter: where the model of family `F` has a leaf, a tree
-/// of family `S`, or nothing. Its own leaves are `L`; their paths are those of the parameters,
-/// continued: `out.weight.first`.
+/// Tree with a slot for each trained parameter: in place of each leaf of the model's family `F` it
+/// has a tree of family `S`, or nothing. Its leaves are `L`; their paths continue those of the
+/// parameters: `out.weight.first`.
 pub struct Slots<F: Family, S: Family, L>(F::Of<Option<S::Of<L>>>);
 
 /// [`Slots`] with the leaf left open.
 pub struct SlotsFamily<F, S>(PhantomData<fn() -> (F, S)>);
 
 impl<F: Family, S: Family, L> Slots<F, S, L> {
-    /// Slots as the leaves of a model.
+    /// Creates slots from a model with slots as its leaves.
     pub fn new(slots: F::Of<Option<S::Of<L>>>) -> Self {
         Slots(slots)
     }
 
-    /// The model that has slots as its leaves.
+    /// The model with slots as its leaves.
     pub fn inner(&self) -> &F::Of<Option<S::Of<L>>> {
         &self.0
     }
 
-    /// The model that has slots as its leaves.
+    /// The model with slots as its leaves, owned.
     pub fn into_inner(self) -> F::Of<Option<S::Of<L>>> {
         self.0
     }

@@ -12,3 +12,4 @@ mod precision;
 mod resume;
 mod support;
 mod text;
+mod values;
