@@ -77,7 +77,7 @@ impl Metric {
     }
 }
 
-/// Metrics of one client: see [`ClientMetrics::metrics`].
+/// Metrics of one client: see [`ClientMetrics::metrics`](crate::ClientMetrics::metrics).
 ///
 /// When the client, its programs and its buffers are dropped, it prints and writes what its
 /// [`TelemetryOptions`] request at the end.

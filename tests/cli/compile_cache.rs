@@ -277,7 +277,7 @@ fn cached_programs_can_be_listed() {
     );
 
     let read_only = format!("readonly:{}", place.programs().display());
-    assert!(fails(cache("clear").env("HALITE_COMPILE_CACHE", read_only)).contains("is read only"));
+    assert!(fails(cache("clear").env("HALITE_COMPILE_CACHE", read_only)).contains("is read-only"));
     assert!(
         succeeds(&mut cache("clear"))
             .stdout

@@ -352,7 +352,7 @@ fn resume_without_checkpoints_starts_a_new_run() {
     );
     assert!(
         ended.stderr.contains(&format!(
-            "nothing to resume in {}: a new run begins",
+            "nothing to resume in {}: starting a new run",
             out.display()
         )),
         "{ended:?}"

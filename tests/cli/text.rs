@@ -79,7 +79,7 @@ fn invalid_text_options_fail_before_training() {
             "--context 9000",
             "to train on: 5130 tokens do not fill a window of 9000 + 1; use a context of at most 5129",
         ),
-        ("--dropout 1 --prompt row", "dropout 1 is not in 0 to 1"),
+        ("--dropout 1 --prompt row", "`dropout` 1 is not in [0, 1)"),
         ("--validation 0 --prompt row", "a validation share of 0"),
     ] {
         let error = fails(

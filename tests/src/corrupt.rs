@@ -288,7 +288,8 @@ impl<'a> Harness<'a> {
             let plugin = base
                 .join("cache")
                 .join(found.expect("the cache has the plugin"));
-            command.args(["--accelerator", &format!("plugin:{}", plugin.display())]);
+            command.args(["--devices", "1", "--accelerator"]);
+            command.arg(format!("plugin:{}", plugin.display()));
         }
         command
             .args(["--quiet", "--out"])

@@ -173,6 +173,11 @@ where
                 .prepare_in_background(&self.programs.state, &inputs)?;
         }
         let progress = &self.callbacks.progress_bar.0;
+        let options = &self.trainer.options;
+        if let (Some(out), true, None) = (&options.out, options.resume, &self.saved) {
+            let out = out.display();
+            progress.message(&format!("nothing to resume in {out}: starting a new run"));
+        }
         progress.waiting_for("compiling the training step");
         let now = match self.saved.take() {
             Some(saved) => self.restore(saved)?,
