@@ -386,7 +386,7 @@ fn missing_gradients_are_explained() {
             +6: grad: 1 outputs and 0 cotangents; there must be one for each
             +8: grad: `while` has no gradient here: it has a dynamic trip count and cannot be differentiated in reverse mode; use `scan` or `repeat`, or take the gradient inside its body; or apply `stop_gradient`
             +17: grad: `custom_call` has no gradient here: the derivative of `magic` is unknown; give it to `vjp` in two parts, with its own backward call between them; or apply `stop_gradient`
-            +19: grad: the loss, computed at nn/tests/operation_mistakes.rs:366:59, depends on none of `x` (f32[2]): every path is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
+            +19: grad: the loss, computed at nn/tests/operation_mistakes.rs:364:59, depends on none of `x` (f32[2]): every path is cut, as by `stop_gradient`, `argmax`, a comparison or a conversion to integers; nothing would be learned
             +25: grad: `bitcast_convert` has no gradient here: the bits of a number have no derivative; use `convert` to keep the value; or apply `stop_gradient`
             +31: grad: `all_reduce` has no gradient here: products over devices are not supported; sum logarithms instead; or apply `stop_gradient`
         "#]],

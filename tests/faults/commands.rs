@@ -287,13 +287,13 @@ fn read_without_an_event_is_an_error() {
     let plugin = Faulty::new("no-read-event");
     plugin
         .devices()
-        .fails_with(&["no-read-event.so", "gave no event"]);
+        .fails_with(&["no-read-event.so", "returned no event"]);
     plugin
         .train()
-        .fails_with(&["no-read-event.so", "gave no event"]);
+        .fails_with(&["no-read-event.so", "returned no event"]);
     plugin
         .check("transfers::every_type")
-        .fails_with(&["gave no event"]);
+        .fails_with(&["returned no event"]);
 }
 
 #[test]
