@@ -53,7 +53,7 @@ impl TelemetryOptions {
     /// Reads the variables of [`from_env`](Self::from_env) from `get`.
     pub fn from_variables(get: impl Fn(&str) -> Option<OsString>) -> Self {
         let path = |name| get(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let level = |name| {
+        let level = |name, expected| {
             let value = get(name).unwrap_or_default();
             match value.to_str().map(str::trim) {
                 Some("" | "0") => Verbosity::Quiet,
@@ -61,16 +61,16 @@ impl TelemetryOptions {
                 Some("2") => Verbosity::Launches,
                 _ => {
                     let value = value.display();
-                    halite_core::warning!("{name}=`{value}` is ignored; expected 0, 1 or 2");
+                    halite_core::warning!("{name}=`{value}` is ignored; expected {expected}");
                     Verbosity::Quiet
                 }
             }
         };
         TelemetryOptions {
-            verbosity: level("HALITE_DEBUG"),
+            verbosity: level("HALITE_DEBUG", "0, 1 or 2"),
             dump_dir: path("HALITE_DUMP_DIR"),
             metrics_file: path("HALITE_METRICS_FILE"),
-            blocking_launches: level("HALITE_SYNC") > Verbosity::Quiet,
+            blocking_launches: level("HALITE_SYNC", "0 or 1") > Verbosity::Quiet,
         }
     }
 

@@ -204,7 +204,7 @@ fn other_libraries_are_rejected() {
         &[
             "is a library but not a PJRT plugin",
             "GetPjrtApi",
-            "give the path",
+            "pass the path",
         ],
     );
     let needs = library(
