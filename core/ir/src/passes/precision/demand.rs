@@ -145,6 +145,7 @@ impl Demands {
             | CastRule::FullPrecision(Conditioning::Damps) => Demand::Any,
             CastRule::FollowInputs | CastRule::DataMovement => self.on_results(node),
             CastRule::PerOperand => self.of(node.results[place]),
+            CastRule::FullPrecision(Conditioning::Keeps) => Demand::Full,
             CastRule::FullPrecision(Conditioning::Amplifies) | CastRule::Unchanged => {
                 Demand::FullTerms
             }

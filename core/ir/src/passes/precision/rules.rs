@@ -32,6 +32,9 @@ pub(super) enum CastRule {
 pub(super) enum Conditioning {
     /// A small error of the operand may be a large one of the result: `exp`, `log`, `floor`.
     Amplifies,
+    /// The relative error of the result is that of the operand, and its own rounding: a convert to
+    /// another float, as of a parameter that is stored in the compute dtype.
+    Keeps,
     /// The relative error of the result is at most half of the operand's: roots.
     Damps,
 }
@@ -156,6 +159,8 @@ fn of_convert(cast: Cast<'_>, from: DType, to: DType) -> CastRule {
         CastRule::DataMovement
     } else if casts(from) && casts(to) {
         CastRule::FollowInputs
+    } else if from.is_float() && to.is_float() {
+        CastRule::FullPrecision(Conditioning::Keeps)
     } else {
         CastRule::FullPrecision(Conditioning::Amplifies)
     }
