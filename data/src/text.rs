@@ -1,6 +1,10 @@
 //! Text: books, tokenizers, and windows of tokens.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
 
 use halite_core::{Error, ErrorKind, Result};
 
@@ -34,6 +38,27 @@ pub fn read(path: impl AsRef<Path>) -> Result<String> {
     Ok(text_of(bytes))
 }
 
+/// Writes a text file in place of what is at `path`: at any moment there is the old file or the
+/// new one. A pipe or a link there is replaced too, not written to.
+///
+/// # Errors
+/// [`ErrorKind::Io`] if the file cannot be written.
+pub fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
+    let path = path.as_ref();
+    replace(path, text).map_err(|error| failed("write text", path, &error))
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => File::create_new(&temporary)?.write_all(text.as_bytes())?,
+    }
+    fs::rename(&temporary, path)
+}
+
 fn bytes_of(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| failed("read text", path, &error))
 }
@@ -60,6 +85,21 @@ fn failed(doing: &'static str, path: &Path, error: &io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn write_replaces_pipes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sample.txt");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        // Opening the pipe to write to it would block for ever.
+        write(&path, "text").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+        write(&path, "other").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "other");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn text_is_utf_8_or_else_latin_1_with_one_kind_of_line_end() {

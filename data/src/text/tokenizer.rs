@@ -1,6 +1,6 @@
 //! Conversion of text to tokens and back.
 
-use std::{collections::HashMap, fs, path::Path};
+use std::{collections::HashMap, fs, io, path::Path};
 
 use halite_core::{Error, ErrorKind, Result};
 use halite_fetch::{Cache, Progress};
@@ -117,7 +117,8 @@ impl Tokenizer {
     /// # Errors
     /// If the file cannot be written.
     pub fn save(&self, path: &Path) -> Result<()> {
-        fs::write(path, self.to_json()).map_err(|error| super::failed("tokenizer", path, &error))
+        super::replace(path, &self.to_json())
+            .map_err(|error| super::failed("tokenizer", path, &error))
     }
 
     pub(crate) fn to_json(&self) -> String {
@@ -137,8 +138,12 @@ impl Tokenizer {
     /// # Errors
     /// If the file cannot be read or parsed, or if the package cannot be installed.
     pub fn load(path: &Path, cache: &Cache, progress: &mut dyn Progress) -> Result<Self> {
-        let text =
-            fs::read_to_string(path).map_err(|error| super::failed("tokenizer", path, &error))?;
+        // A pipe could be waited for without end.
+        let plain = fs::metadata(path).and_then(|found| match found.is_file() {
+            true => fs::read_to_string(path),
+            false => Err(io::Error::other("it is not a plain file")),
+        });
+        let text = plain.map_err(|error| super::failed("tokenizer", path, &error))?;
         let corrupt = |error: String| {
             Error::new(
                 ErrorKind::Corrupt,

@@ -1,17 +1,13 @@
 //! `halite train text`: language modeling.
 
-use std::{
-    fmt, fs,
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{fmt, fs, path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 use halite::{
-    Error, ErrorKind, Result,
+    Error, Result,
     data::{
         Dataset, DatasetExt,
-        text::{TokenWindows, Tokenizer, books, read},
+        text::{TokenWindows, Tokenizer, books, read, write},
     },
     fetch,
     models::{LanguageModel, Sampling, TrainingOptions, TrainingStep, generate},
@@ -187,7 +183,7 @@ impl Text {
             let tokens = generate(&client, &fitted.model, &prompt, self.sampling());
             spinner.finish_and_clear();
             let text = tokenizer.decode(&tokens?);
-            save_sample(&out, &text)?;
+            write(out.join("sample.txt"), &text)?;
             say!("\n{text}");
         }
         Ok(code)
@@ -247,14 +243,6 @@ impl Text {
             seed: self.run.seed,
         }
     }
-}
-
-fn save_sample(out: &Path, text: &str) -> Result<()> {
-    let path = out.join("sample.txt");
-    fs::write(&path, text).map_err(|error| {
-        let message = format!("{}: {error}", path.display());
-        Error::new(ErrorKind::Io, "train text", message)
-    })
 }
 
 /// Describes the meaning of the tokens: runs with other tokens do not resume each other.
