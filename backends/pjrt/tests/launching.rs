@@ -1,6 +1,6 @@
-//! Programs: what is wrong is refused in so many words before the plugin sees it; donation by
-//! address; topologies. What every backend must do is in the conformance suite; here is what is
-//! PJRT's own.
+//! Programs: invalid arguments are rejected with an explanation before they reach the plugin;
+//! donation by address; topologies. The conformance suite has the requirements of every backend;
+//! these tests are specific to PJRT.
 
 mod common;
 

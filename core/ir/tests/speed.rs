@@ -74,8 +74,8 @@ fn now() -> f64 {
     )
 }
 
-/// Seconds to trace, verify, optimize and print a step of so many layers, together: the mean of
-/// three.
+/// Mean time of three runs, in seconds, to trace, verify, optimize and print a step of `layers`
+/// layers.
 fn seconds(layers: usize) -> f64 {
     const TIMES: u32 = 3;
     let start = now();

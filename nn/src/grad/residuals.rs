@@ -64,7 +64,7 @@ impl Policy {
         input >= self.carried()
     }
 
-    /// The invariant inputs of a scan, of so many inputs.
+    /// Range of the loop-invariant inputs among the `inputs` of a scan.
     pub(super) fn invariant(&self, inputs: usize) -> Range<usize> {
         match self {
             Policy::Scan { carried, scanned } => *carried..inputs - scanned,

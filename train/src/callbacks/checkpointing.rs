@@ -16,7 +16,7 @@ use crate::{
 /// Name of its state in a checkpoint.
 pub(crate) const NAME: &str = "checkpointing";
 
-/// Saves after each epoch, and every so many steps, in the background.
+/// Saves checkpoints in the background: after each epoch, and at a fixed interval of steps.
 pub(crate) struct Checkpointing {
     store: CheckpointStore,
     seed: u64,

@@ -271,7 +271,7 @@ fn background_error_comes_from_the_next_call() {
         );
         assert_eq!(names_in(dir.path()), [".lock"]);
         store.save(snapshot(2)).unwrap();
-        assert_eq!(step_of(store.latest()), 2, "an error is told once");
+        assert_eq!(step_of(store.latest()), 2, "an error is reported once");
     }
 }
 
