@@ -20,7 +20,7 @@ use halite_core::{
     Array, Error, ErrorKind, Result,
     tree::{Empty, Leaf, Tree},
 };
-use halite_data::{Loader, Position};
+use halite_data::{Loader, Position, Prefetch};
 use halite_nn::{ArraySpec, Optimizer};
 use halite_telemetry::{Activity, ClientMetrics};
 
@@ -40,9 +40,6 @@ use crate::{
     since_start::since_start,
     waits::{Limits, NextBatch, next_batch},
 };
-
-/// Time that copies of the state may still take when a device is given up.
-const LAST_COPIES: Duration = Duration::from_secs(5);
 
 /// A trained model, and the report of its training.
 pub struct Fitted<K: Task> {
@@ -68,7 +65,7 @@ impl<K: Task> fmt::Debug for Fitted<K> {
     }
 }
 
-/// One run: the parts that do not change.
+/// What the steps of a run share.
 pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     trainer: &'a Trainer,
     programs: Programs<K, O>,
@@ -80,6 +77,7 @@ pub(crate) struct Fit<'a, K: Task, O: Optimizer> {
     saved: Option<Saved>,
     interrupts: Interrupts,
     stop: StopFlag,
+    /// Activity of the client before the run.
     before: Activity,
     started: Instant,
     /// Initial parameters, if they are given.
@@ -93,16 +91,16 @@ struct LoopState<K: Task, O: Optimizer> {
     run: Run,
     meter: Meter,
     in_flight: InFlight,
-    /// The step this process started at.
+    /// Steps that earlier processes of the run did.
     first: u64,
     /// Position of the newest checkpoint, which may still be written.
     saved_at: Option<RunPosition>,
     /// Time in which a step could have been queued and its batch was not there.
     input_wait: Duration,
-    /// Time in epochs, validation and compiling excluded.
+    /// Time in the steps of epochs; not in validation, nor in compiling.
     training: Duration,
     /// Time until the first step was done, since the start of the run and of the process.
-    first_step: Arc<OnceLock<(Duration, Option<Duration>)>>,
+    time_to_first_step: Arc<OnceLock<(Duration, Option<Duration>)>>,
     /// A save after an error is under way.
     has_failed: bool,
     /// Measurements of the process before, which are reported if this one has no step to do.
@@ -139,7 +137,10 @@ impl<K: Task, O: Optimizer> Fit<'_, K, O>
 where
     ModelParams<K>: Send + Sync,
 {
-    /// Runs to the end, or to the first error; every checkpoint is on the disk before it returns.
+    /// Runs to the end, or to the first error.
+    ///
+    /// Every checkpoint is on the disk before it returns, unless the run was stopped or failed and
+    /// the copies of the state did not arrive in time.
     pub(crate) fn fit(mut self) -> Result<Fitted<K>> {
         let mut now = self.begin().inspect_err(|error| {
             // Dropping a program waits for its compiler, which may be what hangs.
@@ -155,21 +156,17 @@ where
         let is_late = result
             .as_ref()
             .is_err_and(|error| error.kind() == ErrorKind::DeadlineExceeded);
-        if let (true, Some(checkpointing)) = (is_late, &self.callbacks.checkpointing) {
-            // A save may wait for the device that hangs.
-            let grace = now.in_flight.limits().grace().min(LAST_COPIES);
-            checkpointing.give_up_waiting(grace);
+        if is_late {
+            self.give_up_device(&now);
         }
         let saved = self.callbacks.finish_saving();
-        // The first error is the cause of the others.
-        let report = match (result, saved) {
-            (Ok(report), Ok(())) => report,
-            (Err(error), _) if is_late => {
-                let error = error.with_note(&self.callbacks.newest_checkpoint());
-                self.callbacks.fail(&now.run, &error);
-                return Err(error);
-            }
-            (Err(error), _) | (Ok(_), Err(error)) => {
+        // The first error is the cause of the second.
+        let report = match result.and_then(|report| saved.map(|()| report)) {
+            Ok(report) => report,
+            Err(mut error) => {
+                if is_late {
+                    error = error.with_note(&self.callbacks.newest_checkpoint());
+                }
                 self.callbacks.fail(&now.run, &error);
                 return Err(error);
             }
@@ -196,13 +193,14 @@ where
             };
             validation = Some(metrics);
         }
-        if validation.is_none() && !is_stopped {
-            // A run that was finished, and is resumed: it is validated for the report.
+        if validation.is_none() && !is_stopped && now.run.epoch >= now.run.epochs {
+            // All epochs were done before the resume: validated for the report.
             let progress = &self.callbacks.progress_bar.0;
             progress.waiting_for("validating");
-            validation = self.validate(now)?;
-            is_stopped = validation.is_none();
+            let validated = self.validate(now);
             self.callbacks.progress_bar.0.done_waiting();
+            validation = validated?;
+            is_stopped = validation.is_none();
         }
         self.callbacks.finish_saving()?;
         let interrupted = is_stopped || now.run.epoch < now.run.epochs;
@@ -261,43 +259,30 @@ where
     fn steps(&mut self, now: &mut LoopState<K, O>) -> Result<Ended> {
         let (begun, compiled) = (Instant::now(), self.compile_time());
         self.notify(now, |callback, run| callback.on_epoch_start(run))?;
-        let mut ended = Ended::Complete;
+        let mut prefetch = None;
         if now.run.batch < now.run.batches_per_epoch {
             let start = Position {
                 epoch: now.run.epoch,
                 batch: now.run.batch,
             };
-            let mut prefetch = self.trainer.prefetch(&self.train, start)?;
-            let mut limits = Limits::new(self.trainer.options.wait_limit);
-            let stop = self.stop.clone();
-            loop {
-                let next = next_batch("training", &mut prefetch, &mut limits, &|| stop.is_set());
-                let batch = match next {
-                    Ok(NextBatch::Batch(batch)) => self.trainer.batch_tree::<K>(batch),
-                    Ok(NextBatch::End) => break,
-                    Ok(NextBatch::Stopped) => {
-                        ended = Ended::Stopped;
-                        break;
-                    }
-                    Err(error) => Err(error),
-                };
-                let batch = match batch {
-                    Ok(batch) => batch,
-                    Err(error) => return Err(self.save_before(now, error)),
-                };
-                self.step(now, batch)?;
-                if self.interrupts.reason().is_some() || now.run.stop_requested {
-                    ended = Ended::Stopped;
-                    break;
-                }
-                self.save_if_requested(now)?;
+            prefetch = Some(self.trainer.prefetch(&self.train, start)?);
+        }
+        let mut limits = Limits::new(self.trainer.options.wait_limit);
+        let mut ended = Ended::Complete;
+        while let Some(prefetch) = &mut prefetch {
+            if self.is_asked_to_stop(now) {
+                ended = Ended::Stopped;
+                break;
             }
-            now.input_wait += prefetch.waited();
-            if ended == Ended::Stopped {
-                // Before the reader is waited for, which may hang.
-                self.save_stopped(now)?;
+            self.save_if_requested(now)?;
+            match self.next_batch(prefetch, &mut limits) {
+                Ok(NextBatch::Batch(batch)) => self.step(now, batch)?,
+                Ok(NextBatch::End) => break,
+                Ok(NextBatch::Stopped) => ended = Ended::Stopped,
+                Err(error) => return Err(self.save_before(now, error)),
             }
         }
+        now.input_wait += prefetch.as_ref().map_or(Duration::ZERO, Prefetch::waited);
         if ended == Ended::Complete {
             self.send_window(now)?;
             self.collect_all(now)?;
@@ -305,7 +290,31 @@ where
         now.training += begun
             .elapsed()
             .saturating_sub(self.compile_time() - compiled);
+        if ended == Ended::Stopped {
+            // Before `prefetch` is dropped, which waits for a reader that may hang.
+            self.save_stopped(now)?;
+        }
         Ok(ended)
+    }
+
+    /// The next batch of the training data as a tree.
+    fn next_batch(
+        &self,
+        prefetch: &mut Prefetch,
+        limits: &mut Limits,
+    ) -> Result<NextBatch<BatchArrays<K>>> {
+        Ok(
+            match next_batch("training", prefetch, limits, &|| self.stop.is_set())? {
+                NextBatch::Batch(batch) => NextBatch::Batch(self.trainer.batch_tree::<K>(batch)?),
+                NextBatch::End => NextBatch::End,
+                NextBatch::Stopped => NextBatch::Stopped,
+            },
+        )
+    }
+
+    /// Returns whether a signal, the stop flag or a callback requested a stop.
+    fn is_asked_to_stop(&self, now: &LoopState<K, O>) -> bool {
+        self.interrupts.reason().is_some() || now.run.stop_requested
     }
 
     fn compile_time(&self) -> Duration {
@@ -317,22 +326,20 @@ where
         let _span = tracing::trace_span!("step", step = now.run.step + 1).entered();
         let (state, window) = now.live.take().ok_or_else(lost)?;
         let (state, window) = self.programs.step.call(state, (&batch, &window))?;
+        let (_, window) = now.live.insert((state, window));
         if now.run.step == now.first
             && let Some(shard) = window.shards().first()
         {
-            let (started, first_step) = (self.started, now.first_step.clone());
+            let (started, time) = (self.started, now.time_to_first_step.clone());
             shard.ready()?.on_ready(Box::new(move |_| {
-                _ = first_step.set((started.elapsed(), since_start()))
+                _ = time.set((started.elapsed(), since_start()))
             }));
         }
         now.run.step += 1;
         now.run.batch += 1;
-        let queued = now
-            .in_flight
-            .push(now.run.step, &window, &|| self.stop.is_set());
-        now.live = Some((state, window));
         self.trainer.client.metrics().step();
-        queued?;
+        now.in_flight
+            .push(now.run.step, window, &|| self.stop.is_set())?;
         self.notify(now, |callback, run| callback.on_step_end(run))?;
         if now.run.step.is_multiple_of(self.trainer.options.log_every) {
             self.send_window(now)?;
@@ -410,7 +417,7 @@ where
             (self.trainer.batch_specs::<K>(&self.validation)?, window),
         );
         evaluate.prepare_in_background(&Empty::new(), &inputs)?;
-        if !self.is_compiled(evaluate, "evaluate")? {
+        if !self.wait_until_compiled(evaluate, "evaluate")? {
             evaluate.abandon_background();
             return Ok(None);
         }

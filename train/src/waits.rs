@@ -97,8 +97,8 @@ pub(crate) fn wait<T>(
 }
 
 /// Result of waiting for the next batch.
-pub(crate) enum NextBatch {
-    Batch(DeviceBatch),
+pub(crate) enum NextBatch<B> {
+    Batch(B),
     /// The epoch has no more batches.
     End,
     /// The run is asked to stop before the batch has arrived.
@@ -115,7 +115,7 @@ pub(crate) fn next_batch(
     prefetch: &mut Prefetch,
     limits: &mut Limits,
     stop: &dyn Fn() -> bool,
-) -> Result<NextBatch> {
+) -> Result<NextBatch<DeviceBatch>> {
     let position = prefetch.next_position();
     let name = || {
         format!(

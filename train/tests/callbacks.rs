@@ -264,6 +264,66 @@ fn callback_stops_the_run_after_a_step() {
     assert_eq!(run(), (9, None, 9));
 }
 
+/// Requests a stop when the run or its first epoch starts.
+struct StoppingAtStart {
+    of_run: bool,
+}
+
+impl Callback for StoppingAtStart {
+    fn on_fit_start(&mut self, run: &mut Run) -> Result<()> {
+        if self.of_run {
+            run.stop();
+        }
+        Ok(())
+    }
+
+    fn on_epoch_start(&mut self, run: &mut Run) -> Result<()> {
+        run.stop();
+        Ok(())
+    }
+}
+
+#[test]
+fn callback_stops_the_run_before_the_first_step() {
+    let client = client();
+    for of_run in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let trainer = on(&client, dir.path()).callback(StoppingAtStart { of_run });
+        let fitted = fit(trainer).unwrap();
+        assert_eq!(fitted.report.steps, 0);
+        assert_eq!(fitted.stopped_by, Some(StopReason::Callback));
+        // A model that was not trained is not validated.
+        assert!(fitted.report.metrics.is_empty());
+        assert!(saved(dir.path()).is_empty());
+    }
+}
+
+#[test]
+fn stop_at_the_last_step_keeps_the_measurements() {
+    struct StopAtLast;
+
+    impl Callback for StopAtLast {
+        fn on_step_end(&mut self, run: &mut Run) -> Result<()> {
+            if run.step() == 3 {
+                run.stop();
+            }
+            Ok(())
+        }
+    }
+
+    let dir = tempfile::tempdir().unwrap();
+    let client = client();
+    let stopped = fit(on(&client, dir.path()).callback(StopAtLast)).unwrap();
+    assert_eq!(stopped.report.steps, 3);
+    let finished = fit(on(&client, dir.path()).resume(true)).unwrap().report;
+    assert!(finished.training_seconds > 0.0);
+    assert_eq!(finished.training_seconds, stopped.report.training_seconds);
+    assert_eq!(
+        finished.samples_per_second,
+        stopped.report.samples_per_second
+    );
+}
+
 #[test]
 fn state_that_a_callback_rejects_is_an_error() {
     struct Rejecting;

@@ -15,8 +15,13 @@ use crate::{
     waits::Limits,
 };
 
-/// Shortest time that copies of the state may take after a request to stop or an error of the data.
+/// Shortest time that copies of the state may take after a request to stop or an error of the data:
+/// the device works.
 const STOPPED_COPIES: Duration = Duration::from_secs(60);
+
+/// Longest time that copies of the state may take after a step missed its deadline: the device
+/// probably hangs.
+const LAST_COPIES: Duration = Duration::from_secs(5);
 
 impl<K: Task, O: Optimizer> Fit<'_, K, O>
 where
@@ -50,7 +55,15 @@ where
     }
 
     fn give_up_copies(&self, now: &LoopState<K, O>) {
-        let grace = now.in_flight.limits().grace().max(STOPPED_COPIES);
+        self.give_up_waiting(now.in_flight.limits().grace().max(STOPPED_COPIES));
+    }
+
+    /// Gives up copies of the state from a device that missed its deadline.
+    pub(super) fn give_up_device(&self, now: &LoopState<K, O>) {
+        self.give_up_waiting(now.in_flight.limits().grace().min(LAST_COPIES));
+    }
+
+    fn give_up_waiting(&self, grace: Duration) {
         if let Some(checkpointing) = &self.callbacks.checkpointing {
             checkpointing.give_up_waiting(grace);
         }
@@ -80,7 +93,7 @@ where
         if self.callbacks.checkpointing.is_none() || now.saved_at == Some(position) {
             return Ok(());
         }
-        // The checkpoint before is waited for below, and itself waits for what these steps compute.
+        // Checkpointing, a callback, waits for the previous checkpoint, which waits for its steps.
         if let Some(saved) = now.saved_at {
             now.in_flight.settle(saved.step, &|| self.stop.is_set())?;
         }

@@ -12,6 +12,7 @@ use std::{
 use halite_core::{
     Array, Error, ErrorKind, HostArray, Result, Sharding,
     tree::{Empty, Family, Leaf, Tree},
+    wait::{default_limit, wait_until},
 };
 use halite_data::Loader;
 use halite_nn::{ArraySpec, Jit, Optimizer, Param, rng};
@@ -33,7 +34,7 @@ use crate::{
     resume::{self, Metadata},
     run_files,
     signals::Interrupts,
-    waits::{Limits, wait},
+    waits::Limits,
 };
 
 /// Time between two looks at a compiler's thread.
@@ -149,7 +150,7 @@ where
             saved_at: None,
             input_wait: Duration::ZERO,
             training: Duration::ZERO,
-            first_step: Arc::default(),
+            time_to_first_step: Arc::default(),
             has_failed: false,
             measured: Measured::default(),
         }
@@ -184,7 +185,7 @@ where
             None => self.initialize()?,
         };
         if has_steps {
-            if !self.is_compiled(&self.programs.step, "train step")? {
+            if !self.wait_until_compiled(&self.programs.step, "train step")? {
                 return Err(self.stopped_before("the program `train step`"));
             }
             // Collects the compiled step: errors of the compiler come before the state is donated,
@@ -201,7 +202,7 @@ where
         let key = Array::upload(client, &key, &Sharding::replicated(mesh))?;
         let init = &self.programs.init;
         init.prepare_in_background(&Empty::new(), &Leaf(ArraySpec::of(&key)))?;
-        if !self.is_compiled(init, "init")? {
+        if !self.wait_until_compiled(init, "init")? {
             return Err(self.stopped_before("the program `init`"));
         }
         let mut state = init.run(&key)?;
@@ -284,7 +285,7 @@ where
     }
 
     /// Waits until `program` is compiled; `false` if the run is asked to stop first.
-    pub(super) fn is_compiled<S: Family, I: Family, P: Family>(
+    pub(super) fn wait_until_compiled<S: Family, I: Family, P: Family>(
         &self,
         program: &Jit<S, I, P>,
         name: &str,
@@ -296,10 +297,10 @@ where
             }
             compiled.then_some(())
         };
-        // The time that steps take tells nothing about a compiler.
-        let limits = Limits::new(None);
         let name = || format!("the compiler, which has `{name}`");
-        Ok(wait(name, &limits, &|| self.stop.is_set(), poll)?.is_some())
+        let late = |error: Error| error.with_note("set a longer limit with HALITE_WAIT_LIMIT");
+        let waited = wait_until(name, default_limit(), || self.stop.is_set(), poll);
+        Ok(waited.map_err(late)?.is_some())
     }
 
     fn stopped_before(&self, what: &str) -> Error {

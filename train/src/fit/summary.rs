@@ -34,7 +34,7 @@ where
         let busy = busy.map(|mean| mean.as_secs_f64() * queued);
         let training = now.training.as_secs_f64();
         let samples = queued * self.trainer.options.batch_size as f64;
-        let (first_step, of_process) = now.first_step.get().copied().unwrap_or_default();
+        let (first_step, of_process) = now.time_to_first_step.get().copied().unwrap_or_default();
         Measured {
             train_metrics,
             samples_per_second: Exact(if training > 0.0 {
