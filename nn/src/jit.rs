@@ -72,8 +72,8 @@ pub struct Jit<S: Family, I: Family, O: Family> {
     made_by_library: bool,
     cache: Cache<O>,
     background: Background<O>,
-    /// Held while compiling, so that threads that need the same program wait for it instead of
-    /// compiling it twice.
+    /// Held while compiling, so that a program that several threads need is compiled once. Threads
+    /// that need another program of this function wait, too.
     compiling: Mutex<()>,
     /// Warnings of the traced code that have been logged.
     warned: Mutex<HashSet<String>>,

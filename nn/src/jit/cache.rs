@@ -63,13 +63,13 @@ impl<O: Family> CallSignature<O> {
         state: &S,
         inputs: &I,
     ) -> bool {
-        matches(&self.state, state, |known, spec| known == spec)
-            && matches(&self.inputs, inputs, |known, spec| known == spec)
+        leaves_match(&self.state, state, |known, spec| known == spec)
+            && leaves_match(&self.inputs, inputs, |known, spec| known == spec)
     }
 }
 
 /// True if the leaves of `tree` have the paths of `arguments`, and `is` holds for each pair.
-fn matches<T: Tree>(
+fn leaves_match<T: Tree>(
     arguments: &[Argument],
     tree: &T,
     is: impl Fn(&ArraySpec, &T::Leaf) -> bool,
@@ -112,26 +112,28 @@ impl<O: Family> Cache<O> {
         state: &S::Of<Array>,
         inputs: &I::Of<&Array>,
     ) -> Option<Arc<Compiled<O>>> {
-        let mut programs = self.programs();
-        let index = programs.iter().rposition(|compiled| {
-            let signature = &compiled.signature;
-            matches(&signature.state, state, ArraySpec::is)
-                && matches(&signature.inputs, inputs, |spec, array| spec.is(array))
-        })?;
-        programs[index..].rotate_left(1);
-        programs.last().cloned()
+        self.find_where(|signature| {
+            leaves_match(&signature.state, state, ArraySpec::is)
+                && leaves_match(&signature.inputs, inputs, |spec, array| spec.is(array))
+        })
     }
 
-    /// The program for arrays of these specs.
+    /// The program for arrays of these specs, which becomes the most recently used one.
     pub(super) fn find<S: Tree<Leaf = ArraySpec>, I: Tree<Leaf = ArraySpec>>(
         &self,
         state: &S,
         inputs: &I,
     ) -> Option<Arc<Compiled<O>>> {
-        self.programs()
+        self.find_where(|signature| signature.accepts(state, inputs))
+    }
+
+    fn find_where(&self, accepts: impl Fn(&CallSignature<O>) -> bool) -> Option<Arc<Compiled<O>>> {
+        let mut programs = self.programs();
+        let index = programs
             .iter()
-            .find(|compiled| compiled.signature.accepts(state, inputs))
-            .cloned()
+            .rposition(|compiled| accepts(&compiled.signature))?;
+        programs[index..].rotate_left(1);
+        programs.last().cloned()
     }
 
     /// The most recently used program.

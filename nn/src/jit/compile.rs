@@ -211,8 +211,12 @@ impl<S: Family, I: Family, O: Family> Jit<S, I, O> {
         for other in specs.iter().map(|spec| spec.sharding.mesh()) {
             if other != mesh {
                 let message = format!(
-                    "`{}` has inputs on {mesh} {:?} and on {other} {:?}",
+                    "`{}` {} {mesh} {:?}, but has inputs on {other} {:?}",
                     self.function.name,
+                    match self.mesh {
+                        Some(_) => "runs on",
+                        None => "has inputs on",
+                    },
                     mesh.devices(),
                     other.devices()
                 );

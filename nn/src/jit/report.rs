@@ -29,8 +29,8 @@ where
         .filter(|((_, old), (_, new))| old != *new)
         .map(|((_, old), (path, new))| InputChange {
             path,
-            from: (old.ty.clone(), old.sharding.clone()),
-            to: (new.ty.clone(), new.sharding.clone()),
+            from: (on_device(old), old.sharding.clone()),
+            to: (on_device(new), new.sharding.clone()),
         })
         .collect();
     if changes.is_empty() {
@@ -38,6 +38,11 @@ where
     } else {
         Reason::InputChanged(changes)
     }
+}
+
+/// The type of an array as its device stores it.
+fn on_device(spec: &ArraySpec) -> TensorType {
+    spec.ty.with_dtype(spec.stored)
 }
 
 /// The largest tensors of a program, largest first: its inputs, as one device sees them, and the
@@ -80,4 +85,38 @@ pub(super) fn largest<'a>(
         line,
     };
     all.into_iter().take(NAMED).map(buffer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use halite_core::{
+        DType, DeviceId, Sharding,
+        tree::{Empty, Leaf},
+    };
+
+    use super::{super::cache::arguments, *};
+
+    #[test]
+    fn change_of_the_stored_dtype_is_named() {
+        let sharding = Arc::new(Sharding::single(DeviceId(0)));
+        let full = ArraySpec::new(TensorType::new(DType::F32, [4]), &sharding);
+        let half = ArraySpec {
+            stored: DType::Bf16,
+            ..full.clone()
+        };
+        let last = CallSignature::<Leaf<()>> {
+            state: Vec::new(),
+            inputs: arguments(&Leaf(full)),
+            outputs: Vec::new(),
+            shape: Leaf(()),
+            hyperparameters: Vec::new(),
+        };
+        let reason = changes(&last, &Empty::new(), &Leaf(half)).to_string();
+        assert!(
+            reason.contains("f32[4]") && reason.contains("bf16[4]"),
+            "{reason}"
+        );
+    }
 }

@@ -1,3 +1,5 @@
+//! Types and shardings of a program's arguments and results.
+
 use std::{fmt, sync::Arc};
 
 use halite_core::{Array, DType, Sharding, TensorType};
