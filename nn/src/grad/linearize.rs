@@ -3,7 +3,7 @@
 //!
 //! The bodies of `scan`, `checkpoint`, `case` and `shard_map` are differentiated this way: the body
 //! is recorded in a trace of its own and pulled back through there. The backward pass then uses
-//! values of the forward pass. Its [`Policy`] decides which of these are *residuals*, which the
+//! values of the forward pass. Its [`ResidualPolicy`] decides which of these are *residuals*, which the
 //! forward pass gives as further outputs; the backward pass recomputes the others from residuals
 //! and from inputs of the body.
 
@@ -11,7 +11,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use halite_ir::{Graph, Op};
 
-use super::{Step, Tape, pull_back_through, residuals::Policy};
+use super::{
+    Step, Tape, pull_back_through,
+    residuals::{ResidualPolicy, Residuals},
+};
 use crate::{
     Tensor, Trace,
     trace::{Id, Recorded, Region},
@@ -26,12 +29,43 @@ pub(super) struct Linearized {
     /// Computes from the invariant inputs of a scan what all iterations of the backward pass use.
     /// Gives nothing for other operations.
     pub(super) hoisted: Graph,
-    /// Takes the inputs `primals` of the function, the outputs of `hoisted`, the residuals, and the
-    /// cotangents of the outputs `from`; gives the cotangents of the inputs `to`.
+    /// Maps [`BackwardInputs`] to the cotangents of the active inputs.
     pub(super) backward: Graph,
+    /// Inputs of the function whose values the backward pass uses.
     pub(super) primals: Vec<usize>,
-    pub(super) from: Vec<usize>,
-    pub(super) to: Vec<usize>,
+    /// Outputs with cotangents, ascending.
+    pub(super) seeded_outputs: Vec<usize>,
+    /// Inputs with cotangents, ascending.
+    pub(super) active_inputs: Vec<usize>,
+}
+
+/// The inputs of a backward pass, in its order.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BackwardInputs<'a, 't> {
+    pub(super) primals: &'a [Tensor<'t>],
+    pub(super) hoisted: &'a [Tensor<'t>],
+    pub(super) residuals: &'a [Tensor<'t>],
+    pub(super) cotangents: &'a [Tensor<'t>],
+}
+
+impl Linearized {
+    /// Records the backward pass, and returns the cotangents of the active inputs.
+    pub(super) fn pull_back<'t>(
+        &self,
+        trace: &'t Trace,
+        inputs: BackwardInputs<'_, 't>,
+    ) -> Vec<Tensor<'t>> {
+        let BackwardInputs {
+            primals,
+            hoisted,
+            residuals,
+            cotangents,
+        } = inputs;
+        trace.inline(
+            &self.backward,
+            &[primals, hoisted, residuals, cotangents].concat(),
+        )
+    }
 }
 
 impl<'t> Step<'_, 't> {
@@ -44,7 +78,7 @@ impl<'t> Step<'_, 't> {
         &self,
         body: &Graph,
         first: usize,
-        policy: Policy,
+        policy: ResidualPolicy,
     ) -> Result<Linearized, ()> {
         let trace = Trace::new();
         trace.enter_manual(self.trace.manual());
@@ -56,9 +90,9 @@ impl<'t> Step<'_, 't> {
         linearized
     }
 
-    /// The residuals as results of the operation, which is recorded again as `widened` if some of
-    /// them are not yet among its results.
-    pub(super) fn residuals(
+    /// Makes the operation return the residuals, and returns them. Unless all of them are results of
+    /// it already, it is widened: recorded again as `widened`, with further results.
+    pub(super) fn save_residuals(
         &self,
         linear: &Linearized,
         widened: impl FnOnce(Graph) -> Op,
@@ -85,18 +119,25 @@ struct Function<'t> {
     trace: &'t Trace,
     inputs: Vec<Tensor<'t>>,
     outputs: Vec<Tensor<'t>>,
-    policy: Policy,
+    policy: ResidualPolicy,
 }
 
 /// The backward pass as recorded: it uses values of the forward pass freely.
 struct Transposed {
     region: Region,
-    from: Vec<usize>,
-    to: Vec<usize>,
+    seeded_outputs: Vec<usize>,
+    active_inputs: Vec<usize>,
+}
+
+/// The backward pass without what is cut off: it uses residuals and inputs, and recomputes the rest.
+struct Cut {
+    nodes: Vec<Arc<Recorded>>,
+    residuals: Residuals,
+    primals: Vec<usize>,
 }
 
 impl<'t> Function<'t> {
-    fn new(trace: &'t Trace, body: &Graph, policy: Policy) -> Self {
+    fn new(trace: &'t Trace, body: &Graph, policy: ResidualPolicy) -> Self {
         let inputs: Vec<Tensor<'t>> = body
             .input_types()
             .into_iter()
@@ -112,57 +153,70 @@ impl<'t> Function<'t> {
 
     /// Linearizes with respect to the `active` inputs, for cotangents of the `seeded` outputs.
     fn linearize(&self, active: Vec<bool>, seeded: Vec<bool>) -> Result<Linearized, ()> {
-        let Transposed { region, from, to } = self.transpose(active, seeded)?;
-        let trace = self.trace;
+        let Transposed {
+            region,
+            seeded_outputs,
+            active_inputs,
+        } = self.transpose(active, seeded)?;
+        let (trace, policy) = (self.trace, &self.policy);
         let inputs: Vec<Id> = self.inputs.iter().map(|input| input.id).collect();
         let outputs: Vec<Id> = self.outputs.iter().map(|output| output.id).collect();
         let forward = trace.visible_nodes();
-        let backward = needed(region.nodes(), &region.outputs, &HashSet::new());
+        let Cut {
+            nodes: backward,
+            residuals: Residuals { saved, hoisted },
+            primals,
+        } = self.cut(&forward, &inputs, &region);
 
-        let policy = &self.policy;
-        let used = free_values(&backward, &region);
-        let mut plan = policy.choose(trace, &forward, &inputs, &used);
-        let is_primal = |input: &usize| policy.gives_input(*input);
-        let primals = (0..inputs.len()).filter(is_primal);
-        let known = primals.clone().map(|input| inputs[input]);
-        let known: HashSet<Id> = known.chain(plan.all()).collect();
-        let backward: Vec<_> = forward.iter().chain(&backward).cloned().collect();
-        let backward = needed(&backward, &region.outputs, &known);
-
-        // The choice may contain values that the backward pass turns out not to use.
-        let operands = backward.iter().flat_map(|node| &node.operands);
-        let used: HashSet<Id> = operands.chain(&region.outputs).copied().collect();
-        plan.retain(|id| used.contains(&id));
-        let primals: Vec<usize> = primals.filter(|&at| used.contains(&inputs[at])).collect();
-
-        let mut all_outputs = outputs.clone();
-        let residuals = plan.saved.iter().map(|&id| {
+        let mut forward_outputs = outputs.clone();
+        let residuals = saved.iter().map(|&id| {
             let is_known = |&at: &usize| outputs[at] == id && policy.saves_output(at);
             (0..outputs.len()).find(is_known).unwrap_or_else(|| {
-                all_outputs.push(id);
-                all_outputs.len() - 1
+                forward_outputs.push(id);
+                forward_outputs.len() - 1
             })
         });
         let residuals = residuals.collect();
         let invariant = &inputs[policy.invariant(inputs.len())];
-        let hoisted = needed(
-            &forward,
-            &plan.hoisted,
-            &invariant.iter().copied().collect(),
-        );
-        let given: Vec<Id> = (primals.iter().map(|&at| inputs[at]))
-            .chain(plan.hoisted.iter().chain(&plan.saved).copied())
+        let invariant_ids = invariant.iter().copied().collect();
+        let hoisted_nodes = needed(&forward, &hoisted, &invariant_ids);
+        let backward_inputs: Vec<Id> = (primals.iter().map(|&at| inputs[at]))
+            .chain(hoisted.iter().chain(&saved).copied())
             .chain(region.inputs.iter().copied())
             .collect();
         Ok(Linearized {
-            forward: trace.subgraph(&forward, &inputs, &all_outputs),
+            forward: trace.subgraph(&forward, &inputs, &forward_outputs),
             residuals,
-            hoisted: trace.subgraph(&hoisted, invariant, &plan.hoisted),
-            backward: trace.subgraph(&backward, &given, &region.outputs),
+            hoisted: trace.subgraph(&hoisted_nodes, invariant, &hoisted),
+            backward: trace.subgraph(&backward, &backward_inputs, &region.outputs),
             primals,
-            from,
-            to,
+            seeded_outputs,
+            active_inputs,
         })
+    }
+
+    /// Chooses the residuals, and cuts the backward pass off the forward pass there.
+    fn cut(&self, forward: &[Arc<Recorded>], inputs: &[Id], region: &Region) -> Cut {
+        let recorded = needed(region.nodes(), &region.outputs, &HashSet::new());
+        let used = free_values(&recorded, region);
+        let mut residuals = self.policy.choose(self.trace, forward, inputs, &used);
+        let primals = (0..inputs.len()).filter(|&input| self.policy.gives_input(input));
+        let given = primals.clone().map(|input| inputs[input]);
+        let given: HashSet<Id> = given.chain(residuals.all()).collect();
+        // With the operations of the forward pass that recompute values.
+        let nodes: Vec<_> = forward.iter().chain(&recorded).cloned().collect();
+        let nodes = needed(&nodes, &region.outputs, &given);
+
+        // The choice may contain values that the backward pass turns out not to use.
+        let operands = nodes.iter().flat_map(|node| &node.operands);
+        let used: HashSet<Id> = operands.chain(&region.outputs).copied().collect();
+        residuals.retain(|id| used.contains(&id));
+        let primals = primals.filter(|&at| used.contains(&inputs[at])).collect();
+        Cut {
+            nodes,
+            residuals,
+            primals,
+        }
     }
 
     /// Pulls back through the function. The cotangent of a carried output of a scan is that of the
@@ -178,25 +232,32 @@ impl<'t> Function<'t> {
         loop {
             // Operations in the body may have been widened by the last attempt.
             let nodes = trace.visible_nodes();
-            let from: Vec<usize> = (0..seeded.len()).filter(|&output| seeded[output]).collect();
-            let outputs = from.iter().map(|&output| self.outputs[output]);
+            let seeded_outputs: Vec<usize> =
+                (0..seeded.len()).filter(|&output| seeded[output]).collect();
+            let outputs = seeded_outputs.iter().map(|&output| self.outputs[output]);
             let types: Vec<_> = outputs.clone().map(|output| output.ty()).collect();
             let (region, gradients) = trace.region(&types, |cotangents| {
                 let seeds: Vec<_> = outputs.zip(cotangents.iter().copied()).collect();
                 pull_back_through(trace, &nodes, &seeds, &wrt_tensors)
             });
-            let (to, gradients): (Vec<usize>, Vec<Tensor<'t>>) = (wrt.iter().zip(gradients))
-                .filter_map(|(&input, gradient)| Some((input, gradient?)))
-                .unzip();
+            let (active_inputs, gradients): (Vec<usize>, Vec<Tensor<'t>>) =
+                (wrt.iter().zip(gradients))
+                    .filter_map(|(&input, gradient)| Some((input, gradient?)))
+                    .unzip();
             if gradients.iter().any(|gradient| gradient.is_error()) {
                 return Err(());
             }
-            match to.iter().find(|&&input| input < carried && !seeded[input]) {
-                Some(&input) => seeded[input] = true,
-                None => {
-                    let region = region.giving(&gradients);
-                    return Ok(Transposed { region, from, to });
-                }
+            let mut is_fixed_point = true;
+            for &input in active_inputs.iter().filter(|&&input| input < carried) {
+                is_fixed_point &= seeded[input];
+                seeded[input] = true;
+            }
+            if is_fixed_point {
+                return Ok(Transposed {
+                    region: region.giving(&gradients),
+                    seeded_outputs,
+                    active_inputs,
+                });
             }
         }
     }
@@ -215,9 +276,13 @@ impl<'t> Function<'t> {
             let outputs: Vec<bool> = (self.outputs.iter())
                 .map(|output| tape.is_active(output.id))
                 .collect();
-            match (0..self.policy.carried()).find(|&at| outputs[at] && !active[at]) {
-                Some(at) => active[at] = true,
-                None => return (active, outputs),
+            let mut is_fixed_point = true;
+            for carried in (0..self.policy.carried()).filter(|&at| outputs[at]) {
+                is_fixed_point &= active[carried];
+                active[carried] = true;
+            }
+            if is_fixed_point {
+                return (active, outputs);
             }
         }
     }

@@ -2,17 +2,21 @@
 
 use halite_ir::{Graph, Op, Remat};
 
-use super::{Back, Step, linearize::Linearized, residuals::Policy};
+use super::{
+    Back, Step,
+    linearize::{BackwardInputs, Linearized},
+    residuals::ResidualPolicy,
+};
 use crate::Tensor;
 
 impl<'t> Step<'_, 't> {
     /// Recomputes the body and pulls back through it.
     #[track_caller]
     pub(super) fn checkpoint(&self, body: &Graph, remat: Remat) -> Back<'t> {
-        let Ok(linear) = self.linearize(body, 0, Policy::Recompute(remat)) else {
+        let Ok(linear) = self.linearize(body, 0, ResidualPolicy::Recompute(remat)) else {
             return self.broken();
         };
-        let residuals = self.residuals(&linear, |forward| Op::Checkpoint {
+        let residuals = self.save_residuals(&linear, |forward| Op::Checkpoint {
             body: Box::new(forward),
             remat,
         });
@@ -24,10 +28,15 @@ impl<'t> Step<'_, 't> {
             given = self.trace.optimization_barrier(&given);
         }
         let (primals, cotangents) = given.split_at(linear.primals.len());
-        let given = [primals, &residuals, cotangents].concat();
+        let inputs = BackwardInputs {
+            primals,
+            residuals: &residuals,
+            cotangents,
+            ..BackwardInputs::default()
+        };
         let mut back = self.nothing();
-        let gradients = self.trace.inline(&linear.backward, &given);
-        for (&input, gradient) in linear.to.iter().zip(gradients) {
+        let gradients = linear.pull_back(self.trace, inputs);
+        for (&input, gradient) in linear.active_inputs.iter().zip(gradients) {
             back[input] = Some(gradient);
         }
         back
@@ -45,15 +54,23 @@ impl<'t> Step<'_, 't> {
             .collect();
         let mut regions = Vec::with_capacity(branches.len());
         for branch in branches {
-            let Ok(linear) = self.linearize(branch, 1, Policy::Recompute(Remat::Full)) else {
+            let Ok(linear) = self.linearize(branch, 1, ResidualPolicy::Recompute(Remat::Full))
+            else {
                 return self.broken();
             };
             let (region, gradients) = self.trace.region(&types, |inputs| {
-                let primals = linear.primals.iter().map(|&at| inputs[at]);
-                let given: Vec<_> = primals.chain(self.cotangents_of(&linear)).collect();
-                let gradients = self.trace.inline(&linear.backward, &given);
+                let primals: Vec<_> = linear.primals.iter().map(|&at| inputs[at]).collect();
+                let given = BackwardInputs {
+                    primals: &primals,
+                    cotangents: &self.cotangents_of(&linear),
+                    ..BackwardInputs::default()
+                };
+                let gradients = linear.pull_back(self.trace, given);
                 let gradient = |&input: &usize| {
-                    let at = linear.to.iter().position(|&to| to == input);
+                    let at = linear
+                        .active_inputs
+                        .iter()
+                        .position(|&active| active == input);
                     at.map_or_else(|| inputs[input].zeros_like(), |at| gradients[at])
                 };
                 wanted.iter().map(gradient).collect::<Vec<_>>()
@@ -71,7 +88,10 @@ impl<'t> Step<'_, 't> {
 
     /// The cotangents that a backward pass takes.
     pub(super) fn cotangents_of(&self, linear: &Linearized) -> Vec<Tensor<'t>> {
-        let cotangents = linear.from.iter().map(|&output| self.cotangents[output]);
+        let cotangents = linear
+            .seeded_outputs
+            .iter()
+            .map(|&output| self.cotangents[output]);
         cotangents.flatten().collect()
     }
 }

@@ -7,20 +7,16 @@ use halite_ir::{Binary, Op, Remat, Unary};
 
 use crate::{
     Trace,
+    control::ScanSpec,
     trace::{Id, Recorded},
 };
 
 /// How an operation with a body saves residuals.
-pub(super) enum Policy {
+pub(super) enum ResidualPolicy {
     /// A scan saves a value per iteration, stacked. It saves few bytes, and only what is expensive
     /// to recompute from the slices of its scanned inputs; its carried inputs exist in no other
     /// place. What is the same in all iterations is computed once, outside of the backward scan.
-    Scan {
-        /// Number of carried inputs, which come first.
-        carried: usize,
-        /// Number of scanned inputs, which come last.
-        scanned: usize,
-    },
+    Scan(ScanSpec),
     /// A checkpoint or branch recomputes everything but what [`Remat`] names.
     Recompute(Remat),
     /// A `shard_map` saves, on each device, what is expensive to recompute. Scalars are always
@@ -50,12 +46,12 @@ impl Residuals {
     }
 }
 
-impl Policy {
+impl ResidualPolicy {
     /// Number of inputs that an iteration takes from the outputs of the one before.
     pub(super) fn carried(&self) -> usize {
         match self {
-            Policy::Scan { carried, .. } => *carried,
-            Policy::Recompute(_) | Policy::ShardMap { .. } => 0,
+            ResidualPolicy::Scan(spec) => spec.carried,
+            ResidualPolicy::Recompute(_) | ResidualPolicy::ShardMap { .. } => 0,
         }
     }
 
@@ -67,17 +63,17 @@ impl Policy {
     /// Range of the loop-invariant inputs among the `inputs` of a scan.
     pub(super) fn invariant(&self, inputs: usize) -> Range<usize> {
         match self {
-            Policy::Scan { carried, scanned } => *carried..inputs - scanned,
-            Policy::Recompute(_) | Policy::ShardMap { .. } => 0..0,
+            ResidualPolicy::Scan(spec) => spec.carried..inputs - spec.scanned,
+            ResidualPolicy::Recompute(_) | ResidualPolicy::ShardMap { .. } => 0..0,
         }
     }
 
     /// Whether an output of the body is in the form of a residual.
     pub(super) fn saves_output(&self, output: usize) -> bool {
         match self {
-            Policy::Scan { carried, .. } => output >= *carried,
-            Policy::Recompute(_) => true,
-            Policy::ShardMap { per_device } => per_device[output],
+            ResidualPolicy::Scan(spec) => output >= spec.carried,
+            ResidualPolicy::Recompute(_) => true,
+            ResidualPolicy::ShardMap { per_device } => per_device[output],
         }
     }
 
@@ -90,16 +86,16 @@ impl Policy {
         used: &[Id],
     ) -> Residuals {
         match self {
-            Policy::Scan { carried, .. } => {
-                let (carried, given) = inputs.split_at(*carried);
+            ResidualPolicy::Scan(spec) => {
+                let (carried, given) = inputs.split_at(spec.carried);
                 let invariant = &inputs[self.invariant(inputs.len())];
                 Iterations::new(trace, nodes, invariant).choose(carried, given, used)
             }
-            Policy::Recompute(remat) => save_first(nodes, used, |node, _| match remat {
+            ResidualPolicy::Recompute(remat) => save_first(nodes, used, |node, _| match remat {
                 Remat::Full => false,
                 Remat::SaveDots => matches!(node.op, Op::Dot(_) | Op::Convolution(_)),
             }),
-            Policy::ShardMap { .. } => save_first(nodes, used, |node, wanted| {
+            ResidualPolicy::ShardMap { .. } => save_first(nodes, used, |node, wanted| {
                 let has_scalar = || wanted.iter().any(|&id| trace.type_of(id).rank() == 0);
                 !is_cheap(&node.op) && !has_scalar()
             }),
@@ -158,14 +154,14 @@ impl<'a> Iterations<'a> {
     }
 
     fn choose(&self, carried: &[Id], given: &[Id], used: &[Id]) -> Residuals {
-        let needed = self.cheapest(given, used);
+        let needed = self.needed_values(given, used);
         let mut chosen = Residuals {
             saved: (carried.iter().copied())
                 .filter(|id| needed.contains(id))
                 .collect(),
             hoisted: vec![],
         };
-        // Forwards: whatever can be recomputed cheaply from known values is.
+        // Forward: what is cheap to recompute from known values is recomputed.
         let mut known: HashSet<Id> = given.iter().chain(&chosen.saved).copied().collect();
         for node in self.nodes {
             if is_cheap(&node.op) && node.operands.iter().all(|id| known.contains(id)) {
@@ -184,10 +180,13 @@ impl<'a> Iterations<'a> {
         chosen
     }
 
-    /// The values that would be saved, and those that are computed from them: backwards, the
-    /// operands of a cheap operation replace its result if they have no more bytes.
-    fn cheapest(&self, given: &[Id], used: &[Id]) -> HashSet<Id> {
+    /// The values `used`, and the operands of cheap operations among them that have no more bytes
+    /// than the result: saving such operands instead lets the backward pass recompute the result.
+    /// Operations are judged one at a time, in backward order; operands that two of them share are
+    /// counted for both.
+    fn needed_values(&self, given: &[Id], used: &[Id]) -> HashSet<Id> {
         let bytes = |id: Id| self.trace.type_of(id).bytes();
+        let given: HashSet<Id> = given.iter().copied().collect();
         let mut needed: HashSet<Id> = used.iter().copied().collect();
         for node in self.nodes.iter().rev().filter(|node| is_cheap(&node.op)) {
             if !needed.contains(&node.results[0]) {

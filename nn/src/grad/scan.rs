@@ -1,9 +1,15 @@
 //! The gradient of a scan: a scan in the other direction over the residuals of the iterations.
 
+use std::collections::HashMap;
+
 use halite_core::TensorType;
 use halite_ir::Graph;
 
-use super::{Back, Step, linearize::Linearized, residuals::Policy};
+use super::{
+    Back, Step,
+    linearize::{BackwardInputs, Linearized},
+    residuals::ResidualPolicy,
+};
 use crate::{Tensor, control::ScanSpec, special::wide};
 
 impl<'t> Step<'_, 't> {
@@ -17,8 +23,7 @@ impl<'t> Step<'_, 't> {
             back[..spec.carried].copy_from_slice(&self.cotangents[..spec.carried]);
             return back;
         }
-        let (carried, scanned) = (spec.carried, spec.scanned);
-        let Ok(linear) = self.linearize(body, 0, Policy::Scan { carried, scanned }) else {
+        let Ok(linear) = self.linearize(body, 0, ResidualPolicy::Scan(spec)) else {
             return self.broken();
         };
         let backward = BackwardScan::new(self, spec, &linear);
@@ -41,24 +46,27 @@ struct BackwardScan<'a, 't> {
     step: &'a Step<'a, 't>,
     spec: ScanSpec,
     linear: &'a Linearized,
-    /// Carried outputs with cotangents, which are also inputs.
+    /// Carried values with cotangents, by their positions, which are the same among the inputs and
+    /// the outputs.
     carried: &'a [usize],
-    /// Stacked outputs with cotangents.
+    /// Stacked outputs with cotangents, by their positions among the outputs.
     stacked: &'a [usize],
-    /// Invariant inputs with cotangents.
+    /// Invariant inputs with cotangents, which are summed over the iterations.
     summed: Vec<usize>,
-    /// Scanned inputs with cotangents.
+    /// Scanned inputs with cotangents, which are stacked.
     sliced: Vec<usize>,
-    /// Scanned inputs that the backward pass takes.
+    /// Scanned inputs whose values the backward pass uses.
     primals: Vec<usize>,
+    /// Position of the first scanned input, after the carried and the invariant ones.
     first_scanned: usize,
 }
 
 impl<'a, 't> BackwardScan<'a, 't> {
     fn new(step: &'a Step<'a, 't>, spec: ScanSpec, linear: &'a Linearized) -> Self {
         let first_scanned = step.node.operands.len() - spec.scanned;
-        let split = linear.from.partition_point(|&output| output < spec.carried);
-        let (carried, stacked) = linear.from.split_at(split);
+        let outputs = &linear.seeded_outputs;
+        let (carried, stacked) =
+            outputs.split_at(outputs.partition_point(|&output| output < spec.carried));
         let among = |inputs: &[usize], from: usize, to: usize| -> Vec<usize> {
             let within = inputs.iter().copied().filter(|at| (from..to).contains(at));
             within.collect()
@@ -69,8 +77,8 @@ impl<'a, 't> BackwardScan<'a, 't> {
             linear,
             carried,
             stacked,
-            summed: among(&linear.to, spec.carried, first_scanned),
-            sliced: among(&linear.to, first_scanned, usize::MAX),
+            summed: among(&linear.active_inputs, spec.carried, first_scanned),
+            sliced: among(&linear.active_inputs, first_scanned, usize::MAX),
             primals: among(&linear.primals, first_scanned, usize::MAX),
             first_scanned,
         }
@@ -91,7 +99,7 @@ impl<'a, 't> BackwardScan<'a, 't> {
         }
         let (step, trace) = (self.step, self.step.trace);
         let widened = |forward| self.spec.op(forward);
-        let residuals = step.residuals(self.linear, widened);
+        let residuals = step.save_residuals(self.linear, widened);
         let hoisted = self.hoisted();
         let initial = self.initial();
         let mut scanned: Vec<Tensor<'t>> = Vec::new();
@@ -106,8 +114,8 @@ impl<'a, 't> BackwardScan<'a, 't> {
             .map(|x| TensorType::new(x.dtype(), &x.dims()[1..]));
         let types: Vec<TensorType> = initial.iter().map(|x| x.ty()).chain(slices).collect();
         let (region, outputs) = trace.region(&types, |inputs| {
-            let (carried, slices) = inputs.split_at(initial.len());
-            self.iteration(&hoisted, carried, slices)
+            let (carry, slices) = inputs.split_at(initial.len());
+            self.iteration(&hoisted, carry, slices)
         });
         if outputs.iter().any(|output| output.is_error()) {
             return None;
@@ -155,14 +163,14 @@ impl<'a, 't> BackwardScan<'a, 't> {
     fn iteration(
         &self,
         hoisted: &[Tensor<'t>],
-        carried: &[Tensor<'t>],
+        carry: &[Tensor<'t>],
         slices: &[Tensor<'t>],
     ) -> Vec<Tensor<'t>> {
-        let (carried, sums) = carried.split_at(self.carried.len());
+        let (carried, sums) = carry.split_at(self.carried.len());
         let (stacked, slices) = slices.split_at(self.stacked.len());
         let (primals, residuals) = slices.split_at(self.primals.len());
         let mut primals = primals.iter().copied();
-        let mut given: Vec<Tensor<'t>> = (self.linear.primals.iter())
+        let primals: Vec<Tensor<'t>> = (self.linear.primals.iter())
             .map(|&input| match input < self.first_scanned {
                 true => self.step.x(input),
                 false => primals
@@ -170,13 +178,16 @@ impl<'a, 't> BackwardScan<'a, 't> {
                     .expect("a slice of each scanned input in use"),
             })
             .collect();
-        given.extend([hoisted, residuals, carried, stacked].concat());
-
-        let gradients = self.step.trace.inline(&self.linear.backward, &given);
-        let gradient = |input: usize| {
-            let at = self.linear.to.iter().position(|&to| to == input);
-            at.map(|at| gradients[at])
+        let given = BackwardInputs {
+            primals: &primals,
+            hoisted,
+            residuals,
+            cotangents: &[carried, stacked].concat(),
         };
+        let gradients = self.linear.pull_back(self.step.trace, given);
+        let gradients: HashMap<usize, Tensor<'t>> =
+            (self.linear.active_inputs.iter().copied().zip(gradients)).collect();
+        let gradient = |input: usize| gradients.get(&input).copied();
         let known = "inputs with cotangents";
         let mut outputs: Vec<Tensor<'t>> = (self.carried.iter().zip(carried))
             .map(|(&input, cotangent)| gradient(input).unwrap_or_else(|| cotangent.zeros_like()))

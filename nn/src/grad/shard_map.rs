@@ -3,7 +3,7 @@
 use halite_core::PartitionSpec;
 use halite_ir::{Graph, Op, Reduction, ShardMap};
 
-use super::{Back, Step, linearize::Linearized, residuals::Policy};
+use super::{Back, Step, linearize::Linearized, residuals::ResidualPolicy};
 use crate::Tensor;
 
 impl<'t> Step<'_, 't> {
@@ -17,16 +17,16 @@ impl<'t> Step<'_, 't> {
     #[track_caller]
     pub(super) fn shard_map(&self, map: &ShardMap) -> Back<'t> {
         let per_device = PartitionSpec::replicated().split(0, &map.manual);
-        let policy = Policy::ShardMap {
+        let policy = ResidualPolicy::ShardMap {
             per_device: map.outputs.iter().map(|spec| *spec == per_device).collect(),
         };
         let Ok(linear) = self.linearize(&map.body, 0, policy) else {
             return self.broken();
         };
-        if linear.to.is_empty() {
+        if linear.active_inputs.is_empty() {
             return self.nothing();
         }
-        let residuals = self.residuals(&linear, |forward: Graph| {
+        let residuals = self.save_residuals(&linear, |forward: Graph| {
             let mut outputs = map.outputs.clone();
             outputs.resize(forward.outputs().len(), per_device.clone());
             let body = Box::new(forward);
@@ -48,13 +48,18 @@ impl<'t> Step<'_, 't> {
         let mut inputs: Vec<PartitionSpec> = primals.map(|&at| map.inputs[at].clone()).collect();
         inputs.extend(residuals.iter().map(|_| per_device.clone()));
         operands.extend(residuals);
-        inputs.extend(linear.from.iter().map(|&at| map.outputs[at].clone()));
+        inputs.extend(
+            linear
+                .seeded_outputs
+                .iter()
+                .map(|&at| map.outputs[at].clone()),
+        );
         operands.extend(self.cotangents_of(&linear));
         let mut backward = ShardMap {
             mesh: map.mesh.clone(),
             manual: map.manual.clone(),
             inputs,
-            outputs: (linear.to.iter())
+            outputs: (linear.active_inputs.iter())
                 .map(|&input| map.inputs[input].clone())
                 .collect(),
             body: Box::default(),
@@ -62,7 +67,7 @@ impl<'t> Step<'_, 't> {
         let (region, origin) = (region.giving(&gradients), self.node.origin);
         let results = (self.trace).push_shard_map(&mut backward, &operands, region, origin);
         let mut back = self.nothing();
-        for (&input, gradient) in linear.to.iter().zip(results) {
+        for (&input, gradient) in linear.active_inputs.iter().zip(results) {
             back[input] = Some(gradient);
         }
         back
@@ -76,9 +81,9 @@ impl<'t> Step<'_, 't> {
         linear: &Linearized,
         parts: &[Tensor<'t>],
     ) -> Vec<Tensor<'t>> {
-        let (given, cotangents) = parts.split_at(parts.len() - linear.from.len());
+        let (given, cotangents) = parts.split_at(parts.len() - linear.seeded_outputs.len());
         let mut given = given.to_vec();
-        for (&output, &cotangent) in linear.from.iter().zip(cotangents) {
+        for (&output, &cotangent) in linear.seeded_outputs.iter().zip(cotangents) {
             let axes = map.axes_not_in(&map.outputs[output]);
             let copies: usize = axes.iter().map(|(_, size)| size).product();
             given.push(if copies == 1 {
@@ -96,6 +101,11 @@ impl<'t> Step<'_, 't> {
                 gradient.all_reduce(Reduction::Sum, shared)
             }
         };
-        linear.to.iter().zip(gradients).map(summed).collect()
+        linear
+            .active_inputs
+            .iter()
+            .zip(gradients)
+            .map(summed)
+            .collect()
     }
 }
