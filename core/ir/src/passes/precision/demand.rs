@@ -15,8 +15,9 @@ pub(super) enum Demand {
     /// The value may be rounded to the compute dtype.
     #[default]
     Any,
-    /// The value must stay in full precision. If it is a sum of many terms, these may be rounded:
-    /// their errors average out. Gradients on their way to the update.
+    /// The value must stay in full precision, except a [saved state](Demands::rounds_saved_state).
+    /// If it is a sum of many terms, these may be rounded: their errors average out. Gradients on
+    /// their way to the update.
     Full,
     /// The value must stay in full precision, and so must the terms of the sums that it is made of:
     /// what is computed from it amplifies errors, or it is part of a scalar, such as the loss.
@@ -67,9 +68,11 @@ impl Demands {
         self.values[value.index()]
     }
 
-    /// Whether a result of the node must stay in full precision.
-    pub(super) fn must_stay_full(&self, node: &Node) -> bool {
-        self.on_results(node) >= Demand::Full
+    /// The demand on the results of a node: the join of those on each.
+    pub(super) fn on_results(&self, node: &Node) -> Demand {
+        (node.results.iter().map(|&result| self.of(result)))
+            .max()
+            .unwrap_or_default()
     }
 
     /// The demands inside the scan that is the node at this position.
@@ -124,12 +127,6 @@ impl Demands {
             && !graph.outputs().contains(&result)
             && users.peek().is_some()
             && users.all(is_backward_pass)
-    }
-
-    fn on_results(&self, node: &Node) -> Demand {
-        (node.results.iter().map(|&result| self.of(result)))
-            .max()
-            .unwrap_or_default()
     }
 
     fn join(&mut self, value: Value, demand: Demand) {

@@ -17,9 +17,11 @@
 //! carried values of a scan form a cycle: the demand on their outputs is joined with that on their
 //! inputs, and the body is swept again until nothing changes.
 //!
-//! A scan over stacked values takes and returns them in the dtype that its body computes, so that
-//! residuals of a scan need no more memory than those of unrolled iterations. Carried values keep
-//! their dtype, for they may accumulate over all iterations. Regions of other operations are
+//! A scan takes stacked operands in the dtype in which they were computed, and its body converts
+//! the slices that it needs in another one, such as weights. It returns stacked results in the
+//! dtype in which its body computes them, so that residuals of a scan need no more memory than
+//! those of unrolled iterations. Carried values keep their dtype, for they may accumulate over all
+//! iterations. Regions of other operations are
 //! rewritten on their own, between inputs and outputs of unchanged dtype. Checkpoints are inlined:
 //! they matter to differentiation alone.
 
@@ -33,7 +35,7 @@ use halite_core::{DType, DTypePolicy, Narrowing};
 
 use super::without_checkpoints;
 use crate::{Graph, Node, Op, Value};
-use demand::Demands;
+use demand::{Demand, Demands};
 use rewrite::{OutputDType, Rewrite};
 use source::{Source, Sources};
 
@@ -123,11 +125,12 @@ impl Cast<'_> {
     }
 
     /// Whether the result of a contraction in the compute dtype, which is summed in full precision,
-    /// is rounded to the compute dtype.
-    fn rounds_result(self, must_stay_full: bool) -> bool {
-        match must_stay_full {
-            true => self.policy.output == self.policy.compute,
-            false => self.narrowing.between,
+    /// is rounded to the compute dtype. A policy whose outputs have the compute dtype rounds also
+    /// what must stay in full precision.
+    fn rounds_result(self, demand: Demand) -> bool {
+        match demand {
+            Demand::Any => self.narrowing.between,
+            Demand::Full | Demand::FullTerms => self.policy.output == self.policy.compute,
         }
     }
 }
@@ -140,7 +143,7 @@ fn multiplications(graph: &Graph, node: &Node) -> u64 {
         Op::Dot(dot) => (dot.left_contract.iter())
             .map(|&dim| graph.ty(left).dims()[dim] as u64)
             .product(),
-        // Each result sums over a kernel's window and input features.
+        // Each result is a sum over the kernel's elements for one output feature.
         Op::Convolution(conv) => {
             elements(right) / (graph.ty(right).dims()[conv.kernel.batch] as u64).max(1)
         }

@@ -46,7 +46,8 @@ pub(super) struct Rewrite<'a> {
     sources: &'a Sources,
     new: Graph,
     /// For each value of the old graph, its copies in the new one, by dtype. The first is the one
-    /// that it was computed as; converts start from it.
+    /// that it was computed as; converts start from it. It has the compute dtype if the value's
+    /// source is [`Source::Compute`], and otherwise only if it was stored or rounded so.
     copies: Vec<Vec<(DType, Value)>>,
 }
 
@@ -74,6 +75,7 @@ impl<'a> Rewrite<'a> {
             let value = self.new.input(self.old.ty(input).with_dtype(dtype));
             self.copies[input.index()].push((dtype, value));
         }
+        // Converts of inputs come first, so that they are in one place in the program's text.
         for &input in self.old.inputs() {
             if let Some(compute) = self.cast.compute_dtype(self.declared(input)) {
                 self.copy(input, compute);
@@ -179,7 +181,7 @@ impl<'a> Rewrite<'a> {
             .new
             .push_typed(op, operands, vec![ty.clone()], node.origin)[0];
         let mut dtype = full;
-        if self.cast.rounds_result(self.demands.must_stay_full(node)) {
+        if self.cast.rounds_result(self.demands.on_results(node)) {
             dtype = compute;
             let types = vec![ty.with_dtype(compute)];
             value = self
@@ -219,12 +221,14 @@ impl<'a> Rewrite<'a> {
                 (other.clone(), operands.collect())
             }
         };
-        let is_computed = !node.operands.is_empty()
+        // Then the copy in the compute dtype is the original.
+        let are_operands_narrow = !node.operands.is_empty()
             && (node.operands.iter()).all(|&operand| self.computed_dtype(operand) == compute);
         let types = vec![self.old.ty(result).with_dtype(compute)];
         let value = self.new.push_typed(op, operands, types, node.origin)[0];
         let copies = &mut self.copies[result.index()];
-        copies.insert(if is_computed { 0 } else { copies.len() }, (compute, value));
+        let place = if are_operands_narrow { 0 } else { copies.len() };
+        copies.insert(place, (compute, value));
     }
 
     fn per_operand(&mut self, node: &Node) {

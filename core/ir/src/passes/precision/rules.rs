@@ -27,7 +27,8 @@ pub(super) enum CastRule {
     Unchanged,
 }
 
-/// What an operation does to the rounding error of its operand.
+/// What an operation does to the rounding error of its operand. It is a convention, close to what
+/// PyTorch's autocast does: a difference may amplify an error, too, and follows its inputs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Conditioning {
     /// A small error of the operand may be a large one of the result: `exp`, `log`, `floor`.
@@ -59,8 +60,7 @@ pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule 
         | Op::Transpose { .. }
         | Op::Reverse { .. }
         | Op::AllGather { .. }
-        | Op::ShardingConstraint(_)
-        | Op::StopGradient => DataMovement,
+        | Op::ShardingConstraint(_) => DataMovement,
         Op::Unary(unary) => of_unary(*unary),
         Op::Binary(binary) => of_binary(*binary),
         Op::Compare(_) => Predicate,
@@ -90,11 +90,10 @@ pub(super) fn cast_rule(cast: Cast<'_>, graph: &Graph, node: &Node) -> CastRule 
         Op::Iota { .. } | Op::ArgReduce { .. } | Op::Sort { .. } => {
             FullPrecision(Conditioning::Amplifies)
         }
-        // Scans have a transfer function of their own.
-        Op::Scan { .. }
-        | Op::BitcastConvert(_)
+        // Scans have a transfer function of their own; the other two are removed before the pass.
+        Op::Scan { .. } | Op::Checkpoint { .. } | Op::StopGradient => Unchanged,
+        Op::BitcastConvert(_)
         | Op::While { .. }
-        | Op::Checkpoint { .. }
         | Op::Case { .. }
         | Op::CustomCall(_)
         | Op::ShardMap(_)

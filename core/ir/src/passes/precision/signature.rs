@@ -5,8 +5,8 @@ use halite_core::DType;
 use super::super::Rewriter;
 use crate::{Graph, Op, Value};
 
-/// Returns the graph with the given dtypes for its float inputs and outputs: inputs are converted
-/// to the dtypes that the graph computes with, and results to those of the outputs.
+/// Returns the graph with the given dtypes, one for each input and output: inputs are converted to
+/// the dtypes that the graph computes with, and results to those of the outputs.
 ///
 /// # Panics
 /// If the number of dtypes differs from that of the inputs or outputs.

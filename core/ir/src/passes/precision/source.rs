@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     Cast,
-    demand::Demands,
+    demand::{Demand, Demands},
     rewrite::rounded,
     rules::{CastRule, cast_rule},
 };
@@ -12,7 +12,8 @@ use crate::{Graph, Node, Op, Value};
 
 /// What a value is computed from. A lattice: a chain from the bottom up, whose join is the larger
 /// element. An operation that follows its inputs is in the compute dtype if and only if the join
-/// over its operands is [`Compute`](Source::Compute).
+/// over its operands is [`Compute`](Source::Compute): operands below `Compute` are converted to it,
+/// those above keep the operation in full precision.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Source {
     /// Constants alone, which the compute dtype can hold.
@@ -84,7 +85,7 @@ impl Sources {
             .filter(|operand| cast.compute_dtype(graph.ty(**operand).dtype()).is_some())
             .map(|&operand| self.of(operand))
             .max();
-        join == Some(Source::Compute) && !demands.must_stay_full(node)
+        join == Some(Source::Compute) && demands.on_results(node) == Demand::Any
     }
 
     /// Whether a node only moves elements of inputs and constants, so that a convert can stand on
@@ -113,8 +114,10 @@ impl Sources {
         };
         let is_compute = match cast_rule(cast, graph, node) {
             CastRule::Contract => {
-                let exact = demands.must_stay_full(node);
-                cast.contraction_dtype(graph, node).is_some() && !exact && cast.rounds_result(exact)
+                let demand = demands.on_results(node);
+                cast.contraction_dtype(graph, node).is_some()
+                    && demand == Demand::Any
+                    && cast.rounds_result(demand)
             }
             CastRule::DataMovement if self.moves_input(node) => {
                 return match &node.op {
