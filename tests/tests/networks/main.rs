@@ -4,8 +4,8 @@
 //!
 //! `HALITE_NETWORKS` says how many networks are checked and `HALITE_NETWORKS_SEED` the seed of the
 //! first; each following one has the next seed. Compiling takes about two CPU-seconds for each. One
-//! in `HALITE_NETWORKS_BARRIERS` is also compiled with barriers. `HALITE_NETWORKS_SHRINK` limits
-//! the attempts to make a failing network smaller.
+//! in `HALITE_NETWORKS_VARIANTS` is also compiled with barriers, and one in mixed precision.
+//! `HALITE_NETWORKS_SHRINK` limits the attempts to make a failing network smaller.
 
 mod build;
 mod description;
@@ -23,7 +23,7 @@ use std::{
 
 use crate::{
     description::{Block, Network},
-    run::{Evaluated, check},
+    run::{Evaluated, Variants, check},
 };
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -66,11 +66,15 @@ fn in_parallel<R: Send>(count: u64, work: impl Fn(u64) -> R + Sync) -> BTreeMap<
 fn random_networks_have_right_gradients() {
     let count = setting("HALITE_NETWORKS", 30);
     let first = setting("HALITE_NETWORKS_SEED", 1);
-    let one_in = setting("HALITE_NETWORKS_BARRIERS", 15).max(1);
+    let one_in = setting("HALITE_NETWORKS_VARIANTS", 15).max(1);
+    let variants = |seed: u64| Variants {
+        barriers: seed.is_multiple_of(one_in),
+        mixed: (seed + one_in / 2).is_multiple_of(one_in),
+    };
     let started = Instant::now();
     let outcomes = in_parallel(count, |number| {
         let seed = first + number;
-        let outcome = check(&Network::draw(seed), seed.is_multiple_of(one_in));
+        let outcome = check(&Network::draw(seed), variants(seed));
         if let Err(reason) = &outcome {
             eprintln!("seed {seed}: {reason}");
         }
@@ -100,9 +104,8 @@ fn random_networks_have_right_gradients() {
     {
         let seed = first + number;
         let attempts = setting("HALITE_NETWORKS_SHRINK", 30);
-        let smallest = Network::draw(seed).shrink(attempts, |network| {
-            check(network, seed.is_multiple_of(one_in)).is_err()
-        });
+        let smallest =
+            Network::draw(seed).shrink(attempts, |network| check(network, variants(seed)).is_err());
         let text = serde_json::to_string(&smallest).expect("plain data");
         panic!(
             "gradients of {wrong} of {count} networks are wrong; the first: HALITE_NETWORKS_SEED={seed} \
