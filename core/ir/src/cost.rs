@@ -7,7 +7,7 @@ use std::panic::Location;
 use halite_core::{DType, TensorType};
 
 use crate::{
-    Binary, Convolution, Graph, Node, Op, Unary,
+    Binary, Convolution, Graph, Node, Op, Scatter, Unary,
     op::{device_index_op, marker_op},
 };
 
@@ -95,94 +95,106 @@ pub fn cost(graph: &Graph) -> Cost {
     sum
 }
 
+/// What one operation does, by the field of [`Cost`] that counts it.
+enum Work {
+    /// Computed where it is used, or not moved.
+    Nothing,
+    /// Reads and writes memory.
+    Copy,
+    Elementwise(f64),
+    Transcendental(f64),
+    Dot(f64),
+    Convolution(f64),
+    Unknown(String),
+    /// The work of its regions.
+    Regions(Cost),
+}
+
 fn of_node(graph: &Graph, node: &Node) -> Cost {
+    let mut cost = Cost::default();
+    match work(graph, node) {
+        Work::Nothing => return cost,
+        Work::Regions(cost) => return cost,
+        Work::Copy => {}
+        Work::Elementwise(count) => cost.elementwise = count,
+        Work::Transcendental(count) => cost.transcendental = count,
+        Work::Dot(count) => cost.dot = count,
+        Work::Convolution(count) => cost.convolution = count,
+        Work::Unknown(name) => cost.unknown = vec![name],
+    }
+    let values = node.operands.iter().chain(&node.results);
+    cost.unfused_bytes = values.map(|&value| bytes(graph.ty(value))).sum();
+    if matches!(node.op, Op::Dot(_) | Op::Convolution(_)) {
+        cost.contraction_bytes = cost.unfused_bytes;
+        let operand = graph.ty(node.operands[0]);
+        if matches!(operand.dtype(), DType::Bf16 | DType::F16) {
+            cost.in_16_bits = cost.contractions();
+        }
+    }
+    cost
+}
+
+fn work(graph: &Graph, node: &Node) -> Work {
     let operand = |index: usize| graph.ty(node.operands[index]);
     let result = |index: usize| graph.ty(node.results[index]);
-    let elementwise = |count: f64| Cost {
-        elementwise: count,
-        ..Cost::default()
-    };
-    let mut cost = match &node.op {
-        // Values computed where they are used, or not moved.
-        Op::Constant(_)
-        | Op::Iota { .. }
-        | Op::Reshape { .. }
-        | marker_op!()
-        | device_index_op!() => {
-            return Cost::default();
-        }
-        Op::Unary(unary) if is_transcendental(*unary) => Cost {
-            transcendental: elements(result(0)),
-            ..Cost::default()
-        },
-        Op::Binary(Binary::Power | Binary::Atan2) => Cost {
-            transcendental: elements(result(0)),
-            ..Cost::default()
-        },
-        Op::Unary(_)
-        | Op::Binary(_)
-        | Op::Compare(_)
-        | Op::Select
-        | Op::Clamp
-        | Op::Convert(_)
-        | Op::ReducePrecision { .. } => elementwise(elements(result(0))),
-        // Bytes alone.
-        Op::BitcastConvert(_)
-        | Op::Broadcast { .. }
-        | Op::Transpose { .. }
-        | Op::Reverse { .. }
-        | Op::Concatenate { .. }
-        | Op::Slice { .. }
-        | Op::DynamicSlice { .. }
-        | Op::DynamicUpdateSlice
-        | Op::Pad { .. }
-        | Op::Gather(_)
-        | Op::AllGather { .. }
-        | Op::AllToAll { .. }
-        | Op::CollectivePermute { .. } => Cost::default(),
-        Op::Scatter(scatter) => elementwise(if scatter.combine.is_some() {
-            elements(operand(2))
-        } else {
-            0.0
-        }),
-        Op::Dot(dot) => {
-            let depth: f64 = dot
-                .left_contract
-                .iter()
-                .map(|&dim| operand(0).dims()[dim] as f64)
-                .product();
-            Cost {
-                dot: 2.0 * elements(result(0)) * depth,
-                ..Cost::default()
-            }
-        }
-        Op::Convolution(convolution) => {
-            let count = 2.0 * multiplications(convolution, operand(0), operand(1), result(0));
-            Cost {
-                convolution: count,
-                ..Cost::default()
-            }
-        }
-        Op::Reduce { .. } => elementwise(elements(operand(0)) - elements(result(0))),
-        Op::ArgReduce { .. } => elementwise(2.0 * (elements(operand(0)) - elements(result(0)))),
+    let reduced = || elements(operand(0)) - elements(result(0));
+    match &node.op {
+        Op::Constant(_) | Op::Iota { .. } | Op::Reshape { .. } => Work::Nothing,
+        marker_op!() | device_index_op!() => Work::Nothing,
+        Op::BitcastConvert(_) | Op::Broadcast { .. } | Op::Transpose { .. } => Work::Copy,
+        Op::Reverse { .. } | Op::Concatenate { .. } | Op::Slice { .. } => Work::Copy,
+        Op::DynamicSlice { .. } | Op::DynamicUpdateSlice | Op::Pad { .. } => Work::Copy,
+        Op::Gather(_) => Work::Copy,
+        Op::Scatter(Scatter { combine: None, .. }) => Work::Copy,
+        Op::AllGather { .. } | Op::AllToAll { .. } | Op::CollectivePermute { .. } => Work::Copy,
+        Op::Unary(unary) if is_transcendental(*unary) => Work::Transcendental(elements(result(0))),
+        Op::Binary(Binary::Power | Binary::Atan2) => Work::Transcendental(elements(result(0))),
+        Op::Unary(_) | Op::Binary(_) | Op::Compare(_) => Work::Elementwise(elements(result(0))),
+        Op::Select | Op::Clamp | Op::Convert(_) => Work::Elementwise(elements(result(0))),
+        Op::ReducePrecision { .. } => Work::Elementwise(elements(result(0))),
+        Op::Scatter(_) => Work::Elementwise(elements(operand(2))),
+        Op::Reduce { .. } => Work::Elementwise(reduced()),
+        Op::ArgReduce { .. } => Work::Elementwise(2.0 * reduced()),
         Op::ReduceWindow { window, .. } => {
-            elementwise(elements(result(0)) * (window.sizes.iter().product::<usize>() as f64 - 1.0))
+            let places = window.sizes.iter().product::<usize>() as f64;
+            Work::Elementwise(elements(result(0)) * (places - 1.0))
         }
         Op::SelectAndScatter { window, .. } => {
-            elementwise(elements(operand(1)) * window.sizes.iter().product::<usize>() as f64)
+            let places = window.sizes.iter().product::<usize>() as f64;
+            Work::Elementwise(elements(operand(1)) * places)
         }
         Op::Sort { dim, .. } => {
             let length = operand(0).dims().get(*dim).copied().unwrap_or(1).max(2) as f64;
-            elementwise(elements(operand(0)) * length.log2().ceil())
+            Work::Elementwise(elements(operand(0)) * length.log2().ceil())
         }
-        Op::AllReduce { .. } | Op::ReduceScatter { .. } => elementwise(elements(operand(0))),
+        Op::AllReduce { .. } | Op::ReduceScatter { .. } => Work::Elementwise(elements(operand(0))),
+        Op::Dot(dot) => {
+            let depth = dot.left_contract.iter();
+            let depth: f64 = depth.map(|&dim| operand(0).dims()[dim] as f64).product();
+            Work::Dot(2.0 * elements(result(0)) * depth)
+        }
+        Op::Convolution(convolution) => {
+            Work::Convolution(2.0 * multiplications(convolution, operand(0), operand(1), result(0)))
+        }
+        Op::CustomCall(call) => Work::Unknown(call.target.clone()),
+        Op::While { .. }
+        | Op::Scan { .. }
+        | Op::Checkpoint { .. }
+        | Op::Case { .. }
+        | Op::ShardMap(_) => Work::Regions(of_regions(graph, node)),
+    }
+}
+
+/// Cost of an operation that runs graphs.
+fn of_regions(graph: &Graph, node: &Node) -> Cost {
+    let mut sum = Cost::default();
+    match &node.op {
         Op::While {
             condition, body, ..
         } => {
-            let mut once = cost(condition);
-            once.add(cost(body), 1.0);
-            once.counted_once.push(node.origin);
-            return once;
+            sum.add(cost(condition), 1.0);
+            sum.add(cost(body), 1.0);
+            sum.counted_once.push(node.origin);
         }
         Op::Scan {
             carried,
@@ -191,55 +203,34 @@ fn of_node(graph: &Graph, node: &Node) -> Cost {
             body,
             ..
         } => {
-            let mut iterations = Cost::default();
-            iterations.add(cost(body), *length as f64);
+            sum.add(cost(body), *length as f64);
             // Slices are copied to the body, results of iterations to the stacked results.
-            let sliced = node.operands[node.operands.len() - scanned..]
-                .iter()
-                .chain(&node.results[*carried..]);
-            iterations.unfused_bytes += sliced
+            let sliced = &node.operands[node.operands.len() - scanned..];
+            let copied = sliced.iter().chain(&node.results[*carried..]);
+            sum.unfused_bytes += copied
                 .map(|&value| 2.0 * bytes(graph.ty(value)))
                 .sum::<f64>();
-            return iterations;
         }
-        Op::Checkpoint { body, .. } => return cost(body),
         Op::Case { branches } => {
             let costs = branches.iter().map(cost);
-            return costs
-                .max_by(|a, b| a.flops().total_cmp(&b.flops()))
-                .unwrap_or_default();
+            let largest = costs.max_by(|a, b| a.flops().total_cmp(&b.flops()));
+            sum.add(largest.unwrap_or_default(), 1.0);
         }
         // The body is the work of one device.
         Op::ShardMap(map) => {
-            let mut all = Cost::default();
-            all.add(
-                cost(&map.body),
-                map.manual_axes()
-                    .iter()
-                    .map(|&(_, size)| size as f64)
-                    .product(),
-            );
-            return all;
+            let devices = map
+                .manual_axes()
+                .iter()
+                .map(|&(_, size)| size as f64)
+                .product();
+            sum.add(cost(&map.body), devices);
         }
-        Op::CustomCall(call) => Cost {
-            unknown: vec![call.target.clone()],
-            ..Cost::default()
-        },
-    };
-    let bytes: f64 = node
-        .operands
-        .iter()
-        .chain(&node.results)
-        .map(|&value| bytes(graph.ty(value)))
-        .sum();
-    cost.unfused_bytes = bytes;
-    if matches!(node.op, Op::Dot(_) | Op::Convolution(_)) {
-        cost.contraction_bytes = bytes;
-        if matches!(operand(0).dtype(), DType::Bf16 | DType::F16) {
-            cost.in_16_bits = cost.contractions();
-        }
+        op => op
+            .regions()
+            .into_iter()
+            .for_each(|region| sum.add(cost(region), 1.0)),
     }
-    cost
+    sum
 }
 
 fn elements(ty: &TensorType) -> f64 {

@@ -119,107 +119,109 @@ impl Walk<'_> {
 
     /// Masks of the outputs of `graph`, given those of its inputs.
     fn masks(&mut self, graph: &Graph, inputs: Vec<Mask>) -> Vec<Mask> {
-        let axes = self.axes;
         let mut known: Vec<Mask> = vec![0; graph.value_count()];
         for (input, mask) in graph.inputs().iter().zip(inputs) {
             known[input.index()] = mask;
         }
-        let all = mask_of(axes, axes.iter());
         for node in graph.nodes() {
-            let operands: Vec<Mask> = node
-                .operands
-                .iter()
-                .map(|operand| known[operand.index()])
-                .collect();
-            let any = operands.iter().fold(0, |mask, operand| mask | operand);
-            let results: Vec<Mask> = match &node.op {
-                // Members of a group get the same value; different groups get different ones.
-                Op::AllReduce { groups, .. } | Op::AllGather { groups, .. } => match groups {
-                    Groups::Axes(_) | Groups::All => vec![any & !self.over(groups)],
-                    Groups::Lists(lists) if lists.len() == 1 => vec![0],
-                    Groups::Lists(_) => vec![if any == 0 { 0 } else { all }],
-                },
-                Op::ReduceScatter { groups, .. }
-                | Op::AllToAll { groups, .. }
-                | Op::CollectivePermute { groups, .. } => {
-                    vec![any | self.over(groups)]
-                }
-                Op::PartitionId => vec![all],
-                Op::AxisIndex(over) => vec![mask_of(axes, over.iter())],
-                Op::While {
-                    carried,
-                    condition,
-                    body,
-                } => {
-                    // The fixed point over iterations.
-                    let mut state = operands;
-                    loop {
-                        let stop = self.masks(condition, state.clone())[0];
-                        let next = self.masks(body, state.clone());
-                        let grown: Vec<Mask> = state
-                            .iter()
-                            .zip(next)
-                            .map(|(old, new)| old | new | stop)
-                            .collect();
-                        if grown == state[..*carried] {
-                            self.conditional(stop, "while", condition);
-                            self.conditional(stop, "while", body);
-                            break grown;
-                        }
-                        state.splice(..*carried, grown);
-                    }
-                }
-                Op::Scan { carried, body, .. } => {
-                    let mut state = operands;
-                    loop {
-                        let results = self.masks(body, state.clone());
-                        let grown: Vec<Mask> = state
-                            .iter()
-                            .zip(&results)
-                            .take(*carried)
-                            .map(|(old, new)| old | new)
-                            .collect();
-                        if grown == state[..*carried] {
-                            break grown
-                                .into_iter()
-                                .chain(results.into_iter().skip(*carried))
-                                .collect();
-                        }
-                        state.splice(..*carried, grown);
-                    }
-                }
-                Op::Checkpoint { body, .. } => self.masks(body, operands),
-                Op::Case { branches } => {
-                    branches
-                        .iter()
-                        .for_each(|branch| self.conditional(operands[0], "case", branch));
-                    let results = branches
-                        .iter()
-                        .map(|branch| self.masks(branch, operands[1..].to_vec()));
-                    let either =
-                        |a: Vec<Mask>, b: Vec<Mask>| a.iter().zip(b).map(|(a, b)| a | b).collect();
-                    results
-                        .reduce(either)
-                        .unwrap_or_default()
-                        .into_iter()
-                        .map(|mask| mask | operands[0])
-                        .collect()
-                }
-                local_op!() | Op::ReplicaId | Op::ShardMap(_) => vec![any; node.results.len()],
-                marker_op!() => operands,
-                // A custom call is conservatively treated as varying over all devices.
-                Op::CustomCall(_) => vec![all; node.results.len()],
-            };
+            let operands = node.operands.iter();
+            let operands = operands.map(|operand| known[operand.index()]).collect();
+            let results = self.results(&node.op, operands, node.results.len());
             for (result, mask) in node.results.iter().zip(results) {
                 known[result.index()] = mask;
             }
         }
-        graph
-            .outputs()
-            .iter()
-            .map(|output| known[output.index()])
-            .collect()
+        let outputs = graph.outputs().iter();
+        outputs.map(|output| known[output.index()]).collect()
     }
+
+    /// Masks of the `count` results of an operation, given those of its operands.
+    fn results(&mut self, op: &Op, operands: Vec<Mask>, count: usize) -> Vec<Mask> {
+        let all = mask_of(self.axes, self.axes.iter());
+        let any = operands.iter().fold(0, |mask, operand| mask | operand);
+        match op {
+            // Members of a group get the same value; different groups get different ones.
+            Op::AllReduce { groups, .. } | Op::AllGather { groups, .. } => match groups {
+                Groups::Axes(_) | Groups::All => vec![any & !self.over(groups)],
+                Groups::Lists(lists) if lists.len() == 1 => vec![0],
+                Groups::Lists(_) => vec![if any == 0 { 0 } else { all }],
+            },
+            Op::ReduceScatter { groups, .. }
+            | Op::AllToAll { groups, .. }
+            | Op::CollectivePermute { groups, .. } => vec![any | self.over(groups)],
+            Op::PartitionId => vec![all],
+            Op::AxisIndex(over) => vec![mask_of(self.axes, over.iter())],
+            Op::While {
+                carried,
+                condition,
+                body,
+            } => self.while_loop(operands, *carried, condition, body),
+            Op::Scan { carried, body, .. } => self.scan(operands, *carried, body),
+            Op::Checkpoint { body, .. } => self.masks(body, operands),
+            Op::Case { branches } => self.case(operands, branches),
+            local_op!() | Op::ReplicaId | Op::ShardMap(_) => vec![any; count],
+            marker_op!() => operands,
+            // A custom call is conservatively treated as varying over all devices.
+            Op::CustomCall(_) => vec![all; count],
+        }
+    }
+
+    /// The fixed point over iterations of the carried values, which also vary with the condition.
+    fn while_loop(
+        &mut self,
+        mut state: Vec<Mask>,
+        carried: usize,
+        condition: &Graph,
+        body: &Graph,
+    ) -> Vec<Mask> {
+        loop {
+            let stop = self.masks(condition, state.clone())[0];
+            let next = self.masks(body, state.clone());
+            let stopped: Vec<Mask> = next.iter().map(|mask| mask | stop).collect();
+            if !grow(&mut state[..carried], &stopped) {
+                self.conditional(stop, "while", condition);
+                self.conditional(stop, "while", body);
+                state.truncate(carried);
+                return state;
+            }
+        }
+    }
+
+    /// The fixed point over iterations of the carried values; stacked results follow from it.
+    fn scan(&mut self, mut state: Vec<Mask>, carried: usize, body: &Graph) -> Vec<Mask> {
+        loop {
+            let mut results = self.masks(body, state.clone());
+            if !grow(&mut state[..carried], &results[..carried]) {
+                results[..carried].copy_from_slice(&state[..carried]);
+                return results;
+            }
+        }
+    }
+
+    /// The union over the branches; results also vary with the index.
+    fn case(&mut self, operands: Vec<Mask>, branches: &[Graph]) -> Vec<Mask> {
+        let (index, inputs) = (operands[0], &operands[1..]);
+        for branch in branches {
+            self.conditional(index, "case", branch);
+        }
+        let mut results: Vec<Mask> = Vec::new();
+        for branch in branches {
+            let branch = self.masks(branch, inputs.to_vec());
+            results.resize(branch.len(), index);
+            grow(&mut results, &branch);
+        }
+        results
+    }
+}
+
+/// Joins `with` into `masks`, one by one. Returns whether any of them grew.
+fn grow(masks: &mut [Mask], with: &[Mask]) -> bool {
+    let mut grew = false;
+    for (mask, with) in masks.iter_mut().zip(with) {
+        grew |= with & !*mask != 0;
+        *mask |= with;
+    }
+    grew
 }
 
 /// The groups of a collective.

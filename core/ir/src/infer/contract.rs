@@ -52,7 +52,6 @@ impl Infer<'_> {
                 "{x} and the kernel {kernel} must have the same rank, 2 or more"
             ));
         }
-        let spatial = x.rank() - 2;
         for (what, dims) in [
             ("input", &conv.input),
             ("kernel", &conv.kernel),
@@ -60,6 +59,20 @@ impl Infer<'_> {
         ] {
             self.conv_dims(what, dims, x.rank())?;
         }
+        self.conv_windows(conv, x)?;
+        self.conv_groups(conv, x, kernel)?;
+        let mut dims = vec![0; x.rank()];
+        dims[conv.output.batch] = x.dims()[conv.input.batch] / conv.batch_groups;
+        dims[conv.output.feature] = kernel.dims()[conv.kernel.batch];
+        for (i, &dim) in conv.output.spatial.iter().enumerate() {
+            dims[dim] = self.conv_positions(conv, x, kernel, i)?;
+        }
+        Ok(vec![TensorType::new(conv.result, dims)])
+    }
+
+    /// Strides, paddings and dilations: one for each spatial dimension, and printable.
+    fn conv_windows(self, conv: &Convolution, x: &TensorType) -> Result<()> {
+        let spatial = x.rank() - 2;
         let lists = [
             ("strides", conv.strides.len()),
             ("paddings", conv.padding.len()),
@@ -75,80 +88,81 @@ impl Infer<'_> {
         self.positive("strides", &conv.strides)?;
         self.positive("input dilations", &conv.input_dilation)?;
         self.positive("kernel dilations", &conv.kernel_dilation)?;
-        for &value in conv
-            .strides
-            .iter()
-            .chain(&conv.input_dilation)
-            .chain(&conv.kernel_dilation)
-        {
+        let steps = [&conv.strides, &conv.input_dilation, &conv.kernel_dilation];
+        for &value in steps.into_iter().flatten() {
             self.printable("stride or dilation", value)?;
         }
+        Ok(())
+    }
 
+    /// Groups divide the batch and the features.
+    fn conv_groups(self, conv: &Convolution, x: &TensorType, kernel: &TensorType) -> Result<()> {
         let (feature_groups, batch_groups) = (conv.feature_groups, conv.batch_groups);
         if feature_groups == 0 || batch_groups == 0 || (feature_groups > 1 && batch_groups > 1) {
             return self.fail(format!(
-                "{feature_groups} feature groups and {batch_groups} batch groups; both must be 1 or more, one of them 1"
+                "{feature_groups} feature groups and {batch_groups} batch groups; both must be 1 \
+                 or more, one of them 1"
             ));
         }
-        let (batch, in_features) = (x.dims()[conv.input.batch], x.dims()[conv.input.feature]);
-        let (out_features, kernel_features) = (
-            kernel.dims()[conv.kernel.batch],
-            kernel.dims()[conv.kernel.feature],
-        );
+        let in_features = x.dims()[conv.input.feature];
+        let kernel_features = kernel.dims()[conv.kernel.feature];
         if !in_features.is_multiple_of(feature_groups)
             || in_features / feature_groups != kernel_features
         {
             return self.fail(format!(
-                "{x} has {in_features} features (dimension {}) in {feature_groups} group{}, the kernel {kernel} takes {kernel_features} \
-                 (dimension {})",
+                "{x} has {in_features} features (dimension {}) in {feature_groups} group{}, \
+                 the kernel {kernel} takes {kernel_features} (dimension {})",
                 conv.input.feature,
                 if feature_groups == 1 { "" } else { "s" },
                 conv.kernel.feature
             ));
         }
+        let out_features = kernel.dims()[conv.kernel.batch];
         if !out_features.is_multiple_of(feature_groups)
             || !out_features.is_multiple_of(batch_groups)
         {
             let groups = feature_groups.max(batch_groups);
             return self.fail(format!(
-                "the kernel {kernel} gives {out_features} features (dimension {}), not a multiple of {groups} groups",
+                "the kernel {kernel} gives {out_features} features (dimension {}), \
+                 not a multiple of {groups} groups",
                 conv.kernel.batch
             ));
         }
+        let batch = x.dims()[conv.input.batch];
         if !batch.is_multiple_of(batch_groups) {
             return self.fail(format!(
-                "the batch of {x} is {batch} (dimension {}), not a multiple of {batch_groups} batch groups",
+                "the batch of {x} is {batch} (dimension {}), \
+                 not a multiple of {batch_groups} batch groups",
                 conv.input.batch
             ));
         }
+        Ok(())
+    }
 
-        let mut dims = vec![0; x.rank()];
-        dims[conv.output.batch] = batch / batch_groups;
-        dims[conv.output.feature] = out_features;
-        for i in 0..spatial {
-            let (of_x, of_kernel) = (conv.input.spatial[i], conv.kernel.spatial[i]);
-            let size = kernel.dims()[of_kernel];
-            if size == 0 {
-                return self.fail(format!("dimension {of_kernel} of the kernel {kernel} is 0"));
-            }
-            let (low, high) = conv.padding[i];
-            let padded = dilated(x.dims()[of_x], conv.input_dilation[i])
-                + i128::from(low)
-                + i128::from(high);
-            if padded < 0 {
-                return self.fail(format!(
-                    "dimension {of_x} of {x}, padded by {low} and {high}, would have size {padded}"
-                ));
-            }
-            let positions = window_positions(
-                padded,
-                dilated(size, conv.kernel_dilation[i]),
-                conv.strides[i],
-            );
-            dims[conv.output.spatial[i]] =
-                self.size(|| format!("spatial dimension {i}"), positions)?;
+    /// Number of positions of the kernel along spatial dimension `i`.
+    fn conv_positions(
+        self,
+        conv: &Convolution,
+        x: &TensorType,
+        kernel: &TensorType,
+        i: usize,
+    ) -> Result<usize> {
+        let (of_x, of_kernel) = (conv.input.spatial[i], conv.kernel.spatial[i]);
+        let size = kernel.dims()[of_kernel];
+        if size == 0 {
+            return self.fail(format!("dimension {of_kernel} of the kernel {kernel} is 0"));
         }
-        Ok(vec![TensorType::new(conv.result, dims)])
+        let (low, high) = conv.padding[i];
+        let padded =
+            dilated(x.dims()[of_x], conv.input_dilation[i]) + i128::from(low) + i128::from(high);
+        if padded < 0 {
+            return self.fail(format!(
+                "dimension {of_x} of {x}, padded by {low} and {high}, would have size {padded}"
+            ));
+        }
+        let window = dilated(size, conv.kernel_dilation[i]);
+        let positions = window_positions(padded, window, conv.strides[i]);
+        self.size(|| format!("spatial dimension {i}"), positions)
     }
 
     /// Each of `rank` dimensions has one role.

@@ -64,7 +64,7 @@ impl Infer<'_> {
     pub(super) fn gather(self, gather: &Gather) -> Result<Vec<TensorType>> {
         let [x, indices] = self.take()?;
         let sizes = &gather.slice_sizes;
-        self.indices(Indexing {
+        let indexing = Indexing {
             x,
             indices,
             dropped: &gather.collapsed_slice_dims,
@@ -72,7 +72,8 @@ impl Infer<'_> {
             indices_batching: &gather.indices_batching_dims,
             map: &gather.start_index_map,
             vector_dim: gather.index_vector_dim,
-        })?;
+        };
+        self.indices(indexing)?;
         self.per_dimension("slice sizes", sizes, x)?;
         for (dim, (&size, &whole)) in sizes.iter().zip(x.dims()).enumerate() {
             let dropped = gather.collapsed_slice_dims.contains(&dim)
@@ -88,11 +89,7 @@ impl Infer<'_> {
                 ));
             }
         }
-        let kept: Vec<usize> = (0..x.rank())
-            .filter(|dim| {
-                !gather.collapsed_slice_dims.contains(dim)
-                    && !gather.operand_batching_dims.contains(dim)
-            })
+        let kept: Vec<usize> = (indexing.kept_dims().into_iter())
             .map(|dim| sizes[dim])
             .collect();
         if kept.len() != gather.offset_dims.len() {
@@ -128,7 +125,7 @@ impl Infer<'_> {
         if let Some(combine) = scatter.combine {
             self.reducible(combine, x)?;
         }
-        self.indices(Indexing {
+        let indexing = Indexing {
             x,
             indices,
             dropped: &scatter.inserted_window_dims,
@@ -136,13 +133,9 @@ impl Infer<'_> {
             indices_batching: &scatter.indices_batching_dims,
             map: &scatter.scatter_dims_to_operand_dims,
             vector_dim: scatter.index_vector_dim,
-        })?;
-        let kept: Vec<usize> = (0..x.rank())
-            .filter(|dim| {
-                !scatter.inserted_window_dims.contains(dim)
-                    && !scatter.operand_batching_dims.contains(dim)
-            })
-            .collect();
+        };
+        self.indices(indexing)?;
+        let kept = indexing.kept_dims();
         if kept.len() != scatter.update_window_dims.len() {
             return self.fail(format!(
                 "window dimensions {:?} of the updates are {}, windows of {x} have {} dimensions",
@@ -168,15 +161,18 @@ impl Infer<'_> {
         let (mut batch, mut kept) = (batch.into_iter(), kept.into_iter());
         for (dim, &size) in updates.dims().iter().enumerate() {
             if scatter.update_window_dims.contains(&dim) {
-                if let Some(of) = kept.next().filter(|&of| size > x.dims()[of]) {
+                let window = kept.next().map(|of| (of, x.dims()[of]));
+                if let Some((of, whole)) = window.filter(|&(_, whole)| size > whole) {
                     return self.fail(format!(
-                        "dimension {dim} of the updates {updates} is a window of {size}, dimension {of} of {x} has {}",
-                        x.dims()[of]
+                        "dimension {dim} of the updates {updates} is a window of {size}, \
+                         dimension {of} of {x} has {whole}"
                     ));
                 }
             } else if let Some(expected) = batch.next().filter(|&expected| size != expected) {
-                return self
-                    .fail(format!("dimension {dim} of the updates {updates} is {size}, the indices {indices} imply {expected}"));
+                return self.fail(format!(
+                    "dimension {dim} of the updates {updates} is {size}, \
+                     the indices {indices} imply {expected}"
+                ));
             }
         }
         Ok(vec![(*x).clone()])
@@ -263,6 +259,8 @@ impl Infer<'_> {
     }
 }
 
+/// The dimension numbers that gather and scatter share.
+#[derive(Clone, Copy)]
 struct Indexing<'a> {
     x: &'a TensorType,
     indices: &'a TensorType,
@@ -271,4 +269,13 @@ struct Indexing<'a> {
     indices_batching: &'a [usize],
     map: &'a [usize],
     vector_dim: usize,
+}
+
+impl Indexing<'_> {
+    /// Dimensions of `x` that windows keep.
+    fn kept_dims(self) -> Vec<usize> {
+        (0..self.x.rank())
+            .filter(|dim| !self.dropped.contains(dim) && !self.operand_batching.contains(dim))
+            .collect()
+    }
 }

@@ -1,4 +1,4 @@
-//! Collectives and sharding constraints.
+//! Collectives, `shard_map` and sharding constraints.
 
 use std::collections::BTreeMap;
 
@@ -218,28 +218,17 @@ impl Printer<'_> {
             .map(|(axis, size)| (stride(axis), *size))
             .collect();
         let ty = TensorType::scalar(DType::S32);
-        let id = self.w.fresh();
-        self.w
-            .line()
-            .results(id, 1)
-            .text("stablehlo.partition_id : ")
-            .ty(&TensorType::scalar(DType::U32));
+        let unsigned = TensorType::scalar(DType::U32);
+        let id = self.result();
+        self.w.text("stablehlo.partition_id : ").ty(&unsigned);
         self.end(cx);
-        let signed = self.w.fresh();
-        self.w
-            .line()
-            .results(signed, 1)
-            .text("stablehlo.convert ")
-            .name(Name::Single(id))
-            .text(" : (");
-        self.w
-            .ty(&TensorType::scalar(DType::U32))
-            .text(") -> ")
-            .ty(&ty);
+        let signed = self.result();
+        self.w.text("stablehlo.convert ").name(id);
+        self.w.text(" : (").ty(&unsigned).text(") -> ").ty(&ty);
         self.end(cx);
         let mut index: Option<Name> = None;
         for (stride, size) in strides {
-            let place = self.with_scalar(cx, "divide", Name::Single(signed), stride);
+            let place = self.with_scalar(cx, "divide", signed, stride);
             let place = self.with_scalar(cx, "remainder", place, size);
             index = Some(match index {
                 None => place,
@@ -265,64 +254,61 @@ impl Printer<'_> {
 
     /// Prints a `shard_map`; on one device, its body alone.
     pub(super) fn shard_map(&mut self, cx: Cx<'_>, map: &ShardMap) -> Result<Printed> {
-        let fail = |message: String| Err(Error::invalid("shard_map", message));
-        if !self.partitioned() {
-            if map.devices() != Some(1) {
-                let on = self
-                    .mesh
-                    .map_or("one device".to_string(), |mesh| format!("{mesh:#}"));
-                return fail(format!(
-                    "it is over mesh({}), the program is for {on}",
-                    list_axes(&map.mesh)
-                ));
+        if !self.fits_mesh(map) {
+            let program = self
+                .mesh
+                .map_or("one device".to_string(), |mesh| format!("{mesh:#}"));
+            let mesh = list_axes(&map.mesh);
+            let message = format!("it is over mesh({mesh}), the program is for {program}");
+            return Err(Error::invalid("shard_map", message));
+        }
+        if self.partitioned() {
+            self.manual_computation(cx, map).map(Printed::Group)
+        } else {
+            let outputs = self.nodes(&map.body, cx.operands.to_vec());
+            outputs.map(Printed::Each)
+        }
+    }
+
+    /// Whether the program's mesh is that of `map`. On one device, the axes' names do not matter.
+    fn fits_mesh(&self, map: &ShardMap) -> bool {
+        match self.partitioned_mesh() {
+            Some(mesh) => {
+                let axes = map.mesh.iter().map(|(axis, size)| (&**axis, *size));
+                mesh.axes().eq(axes)
             }
-            return self
-                .nodes(&map.body, cx.operands.to_vec())
-                .map(Printed::Each);
+            None => map.devices() == Some(1),
         }
-        let mesh = self.mesh.expect("a partitioned program has a mesh");
-        if !mesh
-            .axes()
-            .eq(map.mesh.iter().map(|(axis, size)| (&**axis, *size)))
-        {
-            return fail(format!(
-                "it is over mesh({}), the program is for {mesh:#}",
-                list_axes(&map.mesh)
-            ));
-        }
+    }
+
+    fn manual_computation(&mut self, cx: Cx<'_>, map: &ShardMap) -> Result<u32> {
+        let open = !map.is_fully_manual();
         let locals: Vec<Name> = cx
             .operands
             .iter()
             .map(|_| Name::Region(self.w.fresh()))
             .collect();
+        let parameters: Vec<(Name, &TensorType)> = locals
+            .iter()
+            .zip(map.body.inputs())
+            .map(|(&local, &input)| (local, map.body.ty(input)))
+            .collect();
         let number = self.begin(cx);
-        self.w
-            .text("sdy.manual_computation(")
-            .names(cx.operands)
-            .text(") in_shardings=[");
-        let open = !map.is_fully_manual();
+        self.w.text("sdy.manual_computation(").names(cx.operands);
+        self.w.text(") in_shardings=[");
         for (i, (spec, ty)) in map.inputs.iter().zip(cx.types).enumerate() {
             self.w.comma(i).partial_sharding(spec, ty.rank(), open);
         }
         self.w.text("] out_shardings=[");
         for (i, spec) in map.outputs.iter().enumerate() {
-            self.w
-                .comma(i)
-                .partial_sharding(spec, cx.result(i).rank(), open);
+            let rank = cx.result(i).rank();
+            self.w.comma(i).partial_sharding(spec, rank, open);
         }
         self.w.text("] manual_axes={");
         for (i, axis) in map.manual.iter().enumerate() {
             self.w.comma(i).string(axis);
         }
-        self.w.text("} (");
-        for (i, (&local, &input)) in locals.iter().zip(map.body.inputs()).enumerate() {
-            self.w
-                .comma(i)
-                .name(local)
-                .text(": ")
-                .ty(map.body.ty(input));
-        }
-        self.w.text(") {");
+        self.w.text("} (").parameters(&parameters).text(") {");
         self.w.indent();
         self.manual = Some((map.manual.clone(), !open));
         let outputs = self.nodes(&map.body, locals);
@@ -332,13 +318,13 @@ impl Printer<'_> {
         self.w.line().text("} : ");
         self.function_type(cx);
         self.end(cx);
-        Ok(Printed::Group(number))
+        Ok(number)
     }
 
     pub(super) fn sharding_constraint(&mut self, cx: Cx<'_>, spec: &PartitionSpec) -> Printed {
         // Where all axes are manual, none is left to constrain.
         let all_manual = matches!(self.manual, Some((_, true)));
-        let Some(mesh) = self.mesh.filter(|mesh| mesh.size() > 1 && !all_manual) else {
+        let Some(mesh) = self.partitioned_mesh().filter(|_| !all_manual) else {
             return Printed::Same(cx.operands[0]);
         };
         // The constraints of a model apply to any mesh: an axis that this one lacks counts as one

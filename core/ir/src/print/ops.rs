@@ -1,11 +1,12 @@
-//! Operations that are printed as one line.
+//! Dispatch over the operations, and those that are printed as one line.
 
 use halite_core::{DType, Result, TensorType};
 
 use super::{
     Printer,
-    regions::{ScanSpec, comparison},
-    writer::Name,
+    regions::comparison,
+    scan::Scan,
+    writer::{Name, Writer},
 };
 use crate::{Comparison, Graph, Node, Op, Unary};
 
@@ -35,148 +36,41 @@ impl<'a> Cx<'a> {
 }
 
 impl Printer<'_> {
+    /// Prints the operation of a node.
     pub(super) fn op(&mut self, cx: Cx<'_>) -> Result<Printed> {
         Ok(Printed::Group(match &cx.node.op {
             Op::Constant(literal) => self.literal(literal, cx.node.origin),
-            Op::Iota { ty, dim } => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.iota dim = ")
-                    .number(*dim)
-                    .text(" : ")
-                    .ty(ty);
-                self.end(cx);
-                number
-            }
+            Op::Iota { ty, dim } => self.iota(cx, ty, *dim),
+            Op::Unary(Unary::Erf) => self.erf(cx),
             Op::Unary(Unary::IsFinite) => self.plain(cx, "is_finite"),
-            Op::Unary(Unary::Erf) => {
-                let number = self.begin(cx);
-                self.w
-                    .text("chlo.erf ")
-                    .names(cx.operands)
-                    .text(" : ")
-                    .ty(cx.types[0])
-                    .text(" -> ")
-                    .ty(cx.types[0]);
-                self.end(cx);
-                number
-            }
             Op::Unary(Unary::PopulationCount) => self.alike(cx, "popcnt"),
             Op::Unary(unary) => self.alike(cx, unary.name()),
             Op::Binary(binary) => self.alike(cx, binary.name()),
             Op::Compare(comparison) => self.comparison(cx, *comparison),
-            Op::Select => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.select ")
-                    .names(cx.operands)
-                    .text(" : ")
-                    .types(&cx.types[..2]);
-                self.end(cx);
-                number
-            }
+            Op::Select => self.line(cx, "select", &cx.types[..2], |_| ()),
             Op::Clamp => self.plain(cx, "clamp"),
             Op::Convert(_) => self.plain(cx, "convert"),
             Op::BitcastConvert(_) => self.plain(cx, "bitcast_convert"),
             Op::ReducePrecision { exponent, mantissa } => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.reduce_precision ")
-                    .names(cx.operands)
-                    .text(", format = e")
-                    .number(*exponent as usize);
-                self.w
-                    .text("m")
-                    .number(*mantissa as usize)
-                    .text(" : ")
-                    .ty(cx.types[0]);
-                self.end(cx);
-                number
+                self.reduce_precision(cx, *exponent, *mantissa)
             }
             Op::Broadcast { dims: _, mapping } => self.with_dims(cx, "broadcast_in_dim", mapping),
             Op::Reshape { dims: _ } => self.plain(cx, "reshape"),
             Op::Transpose { permutation } => self.with_dims(cx, "transpose", permutation),
-            Op::Reverse { dims } => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.reverse ")
-                    .names(cx.operands)
-                    .text(", dims = ")
-                    .list(dims)
-                    .text(" : ")
-                    .ty(cx.types[0]);
-                self.end(cx);
-                number
-            }
-            Op::Concatenate { dim } => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.concatenate ")
-                    .names(cx.operands)
-                    .text(", dim = ")
-                    .number(*dim)
-                    .text(" : ");
-                self.function_type(cx);
-                self.end(cx);
-                number
-            }
+            Op::Reverse { dims } => self.reverse(cx, dims),
+            Op::Concatenate { dim } => self.concatenate(cx, *dim),
             Op::Slice {
                 starts,
                 limits,
                 strides,
-            } => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.slice ")
-                    .names(cx.operands)
-                    .text(" [");
-                for (i, ((&start, &limit), &stride)) in
-                    starts.iter().zip(limits).zip(strides).enumerate()
-                {
-                    self.w.comma(i).number(start).text(":").number(limit);
-                    if stride != 1 {
-                        self.w.text(":").number(stride);
-                    }
-                }
-                self.w.text("] : ");
-                self.function_type(cx);
-                self.end(cx);
-                number
-            }
-            Op::DynamicSlice { sizes } => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.dynamic_slice ")
-                    .names(cx.operands)
-                    .text(", sizes = ")
-                    .list(sizes)
-                    .text(" : ");
-                self.function_type(cx);
-                self.end(cx);
-                number
-            }
+            } => self.slice(cx, starts, limits, strides),
+            Op::DynamicSlice { sizes } => self.dynamic_slice(cx, sizes),
             Op::DynamicUpdateSlice => self.plain(cx, "dynamic_update_slice"),
             Op::Pad {
                 low,
                 high,
                 interior,
-            } => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.pad ")
-                    .names(cx.operands)
-                    .text(", low = ")
-                    .signed_list(low)
-                    .text(", high = ");
-                self.w
-                    .signed_list(high)
-                    .text(", interior = ")
-                    .list(interior)
-                    .text(" : ");
-                self.function_type(cx);
-                self.end(cx);
-                number
-            }
+            } => self.pad(cx, low, high, interior),
             Op::Gather(gather) => self.gather(cx, gather),
             Op::Scatter(scatter) => self.scatter(cx, scatter),
             Op::Dot(dot) => self.dot(cx, dot),
@@ -198,29 +92,21 @@ impl Printer<'_> {
                 reverse,
                 body,
             } => {
-                let spec = ScanSpec {
+                let scan = Scan {
                     carried: *carried,
                     scanned: *scanned,
                     length: *length,
                     reverse: *reverse,
+                    body,
                 };
-                return self.scan(cx, spec, body).map(Printed::Each);
+                return self.scan(cx, scan).map(Printed::Each);
             }
             Op::Checkpoint { body, remat: _ } => {
                 return self.nodes(body, cx.operands.to_vec()).map(Printed::Each);
             }
             Op::Case { branches } => self.case(cx, branches)?,
             Op::StopGradient => return Ok(Printed::Same(cx.operands[0])),
-            Op::OptimizationBarrier => {
-                let number = self.begin(cx);
-                self.w
-                    .text("stablehlo.optimization_barrier ")
-                    .names(cx.operands)
-                    .text(" : ")
-                    .types(cx.types);
-                self.end(cx);
-                number
-            }
+            Op::OptimizationBarrier => self.line(cx, "optimization_barrier", cx.types, |_| ()),
             Op::CustomCall(call) => self.custom_call(cx, call)?,
             Op::AllReduce { kind, groups } => self.all_reduce(cx, *kind, groups)?,
             Op::AllGather { dim, groups } => self.all_gather(cx, *dim, groups)?,
@@ -277,47 +163,100 @@ impl Printer<'_> {
         }
     }
 
-    /// Writes an operation whose operands and result have one type.
-    fn alike(&mut self, cx: Cx<'_>, op: &str) -> u32 {
-        let number = self.begin(cx);
-        self.w
-            .text("stablehlo.")
-            .text(op)
-            .text(" ")
-            .names(cx.operands)
-            .text(" : ")
-            .ty(cx.types[0]);
+    /// Writes `stablehlo.op %0, %1{attributes} : t, t`, with these types at the end.
+    fn line(
+        &mut self,
+        cx: Cx<'_>,
+        op: &str,
+        types: &[&TensorType],
+        attributes: impl FnOnce(&mut Writer),
+    ) -> u32 {
+        let number = self.head(cx, op, attributes);
+        self.w.types(types);
         self.end(cx);
         number
+    }
+
+    /// Writes `stablehlo.op %0, %1{attributes} : (t, t) -> t`.
+    fn function(&mut self, cx: Cx<'_>, op: &str, attributes: impl FnOnce(&mut Writer)) -> u32 {
+        let number = self.head(cx, op, attributes);
+        self.function_type(cx);
+        self.end(cx);
+        number
+    }
+
+    /// Writes a line up to its types.
+    fn head(&mut self, cx: Cx<'_>, op: &str, attributes: impl FnOnce(&mut Writer)) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("stablehlo.").text(op).text(" ");
+        self.w.names(cx.operands);
+        attributes(self.w);
+        self.w.text(" : ");
+        number
+    }
+
+    /// Writes an operation whose operands and result have one type.
+    fn alike(&mut self, cx: Cx<'_>, op: &str) -> u32 {
+        self.line(cx, op, &cx.types[..1], |_| ())
     }
 
     /// Writes an operation without attributes.
     fn plain(&mut self, cx: Cx<'_>, op: &str) -> u32 {
-        let number = self.begin(cx);
-        self.w
-            .text("stablehlo.")
-            .text(op)
-            .text(" ")
-            .names(cx.operands)
-            .text(" : ");
-        self.function_type(cx);
-        self.end(cx);
-        number
+        self.function(cx, op, |_| ())
     }
 
     fn with_dims(&mut self, cx: Cx<'_>, op: &str, dims: &[usize]) -> u32 {
-        let number = self.begin(cx);
-        self.w
-            .text("stablehlo.")
-            .text(op)
-            .text(" ")
-            .names(cx.operands)
-            .text(", dims = ")
-            .list(dims)
-            .text(" : ");
-        self.function_type(cx);
-        self.end(cx);
-        number
+        self.function(cx, op, |w| {
+            w.text(", dims = ").list(dims);
+        })
+    }
+
+    fn reduce_precision(&mut self, cx: Cx<'_>, exponent: u32, mantissa: u32) -> u32 {
+        self.line(cx, "reduce_precision", &cx.types[..1], |w| {
+            w.text(", format = e").number(exponent as usize);
+            w.text("m").number(mantissa as usize);
+        })
+    }
+
+    fn reverse(&mut self, cx: Cx<'_>, dims: &[usize]) -> u32 {
+        self.line(cx, "reverse", &cx.types[..1], |w| {
+            w.text(", dims = ").list(dims);
+        })
+    }
+
+    fn concatenate(&mut self, cx: Cx<'_>, dim: usize) -> u32 {
+        self.function(cx, "concatenate", |w| {
+            w.text(", dim = ").number(dim);
+        })
+    }
+
+    /// Writes `stablehlo.slice %0 [0:4, 1:7:2] : ..`.
+    fn slice(&mut self, cx: Cx<'_>, starts: &[usize], limits: &[usize], strides: &[usize]) -> u32 {
+        self.function(cx, "slice", |w| {
+            w.text(" [");
+            for (dim, &stride) in strides.iter().enumerate() {
+                w.comma(dim).number(starts[dim]);
+                w.text(":").number(limits[dim]);
+                if stride != 1 {
+                    w.text(":").number(stride);
+                }
+            }
+            w.text("]");
+        })
+    }
+
+    fn dynamic_slice(&mut self, cx: Cx<'_>, sizes: &[usize]) -> u32 {
+        self.function(cx, "dynamic_slice", |w| {
+            w.text(", sizes = ").list(sizes);
+        })
+    }
+
+    fn pad(&mut self, cx: Cx<'_>, low: &[i64], high: &[i64], interior: &[usize]) -> u32 {
+        self.function(cx, "pad", |w| {
+            w.text(", low = ").signed_list(low);
+            w.text(", high = ").signed_list(high);
+            w.text(", interior = ").list(interior);
+        })
     }
 
     fn comparison(&mut self, cx: Cx<'_>, direction: Comparison) -> u32 {
@@ -330,25 +269,36 @@ impl Printer<'_> {
             Comparison::Ge => "GE",
         };
         let number = self.begin(cx);
-        self.w
-            .text("stablehlo.compare ")
-            .text(direction)
-            .text(", ")
-            .names(cx.operands)
-            .text(", ");
-        self.w.text(comparison(cx.types[0].dtype())).text(" : ");
+        self.w.text("stablehlo.compare ").text(direction);
+        self.w.text(", ").names(cx.operands);
+        self.w.text(", ").text(comparison(cx.types[0].dtype()));
+        self.w.text(" : ");
         self.function_type(cx);
+        self.end(cx);
+        number
+    }
+
+    fn erf(&mut self, cx: Cx<'_>) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("chlo.erf ").names(cx.operands);
+        self.w.text(" : ").ty(cx.types[0]);
+        self.w.text(" -> ").ty(cx.types[0]);
+        self.end(cx);
+        number
+    }
+
+    fn iota(&mut self, cx: Cx<'_>, ty: &TensorType, dim: usize) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("stablehlo.iota dim = ").number(dim);
+        self.w.text(" : ").ty(ty);
         self.end(cx);
         number
     }
 
     fn device_id(&mut self, cx: Cx<'_>, op: &str) -> u32 {
         let number = self.begin(cx);
-        self.w
-            .text("stablehlo.")
-            .text(op)
-            .text(" : ")
-            .ty(&TensorType::scalar(DType::U32));
+        self.w.text("stablehlo.").text(op);
+        self.w.text(" : ").ty(&TensorType::scalar(DType::U32));
         self.end(cx);
         number
     }

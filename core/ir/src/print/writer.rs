@@ -148,6 +148,14 @@ impl Writer {
         self
     }
 
+    /// Writes `%i1: t, %i2: t`.
+    pub(super) fn parameters(&mut self, parameters: &[(Name, &TensorType)]) -> &mut Self {
+        for (i, &(name, ty)) in parameters.iter().enumerate() {
+            self.comma(i).name(name).text(": ").ty(ty);
+        }
+        self
+    }
+
     /// Writes `%3 = `, `%3:2 = `, or nothing.
     pub(super) fn results(&mut self, number: u32, count: usize) -> &mut Self {
         match count {

@@ -1,0 +1,200 @@
+//! Reductions, windows and sort: operations whose regions combine or compare elements.
+
+use halite_core::{DType, TensorType};
+
+use super::{
+    Printer,
+    ops::Cx,
+    regions::{combiner, comparison},
+    writer::Name,
+};
+use crate::{Extreme, Reduction, Window};
+
+impl Printer<'_> {
+    pub(super) fn reduce(&mut self, cx: Cx<'_>, kind: Reduction, dims: &[usize]) -> u32 {
+        let scalar = TensorType::scalar(cx.types[0].dtype());
+        let init = self.identity(cx, kind, scalar.dtype());
+        let number = self.begin(cx);
+        self.w.text("stablehlo.reduce(").name(cx.operands[0]);
+        self.w.text(" init: ").name(init);
+        self.w.text(") applies stablehlo.").text(combiner(kind));
+        self.w.text(" across dimensions = ").list(dims);
+        self.w.text(" : (").types(&[cx.types[0], &scalar]);
+        self.w.text(") -> ").ty(cx.result(0));
+        self.end(cx);
+        number
+    }
+
+    /// Reduces pairs of element and index. A NaN wins over numbers; among equal elements, and among
+    /// NaNs, the first wins.
+    pub(super) fn arg_reduce(&mut self, cx: Cx<'_>, kind: Extreme, dim: usize) -> u32 {
+        let x = cx.types[0];
+        let indices_type = x.with_dtype(DType::S32);
+        let value = TensorType::scalar(x.dtype());
+        let index = TensorType::scalar(DType::S32);
+        let indices = self.result();
+        self.w.text("stablehlo.iota dim = ").number(dim);
+        self.w.text(" : ").ty(&indices_type);
+        self.end(cx);
+        let worst = match kind {
+            Extreme::Min => Reduction::Min,
+            Extreme::Max => Reduction::Max,
+        };
+        let worst = self.identity(cx, worst, x.dtype());
+        let zero = self.scalar(DType::S32, &[0; 4], cx.node.origin);
+
+        let number = self.begin(cx);
+        self.w.text("stablehlo.reduce(").name(cx.operands[0]);
+        self.w.text(" init: ").name(worst);
+        self.w.text("), (").name(indices);
+        self.w.text(" init: ").name(zero);
+        self.w.text(") across dimensions = ").list(&[dim]);
+        self.w
+            .text(" : (")
+            .types(&[x, &indices_type, &value, &index]);
+        self.w
+            .text(") -> (")
+            .types(&[cx.result(0), cx.result(1)])
+            .text(")");
+        let [a, b, i, j] = self.region_names();
+        self.w.line().text(" reducer(");
+        self.w.parameters(&[(a, &value), (b, &value)]).text(") (");
+        self.w.parameters(&[(i, &index), (j, &index)]).text(") {");
+        self.w.indent();
+        let a_wins = self.first_wins(kind, &value, [a, b], [i, j]);
+        let winner = self.select(a_wins, a, b, &value);
+        let at = self.select(a_wins, i, j, &index);
+        self.returns(&[winner, at], &[&value, &index]);
+        self.w.outdent();
+        self.w.line().text("}");
+        self.end(cx);
+        number
+    }
+
+    /// Prints whether element `a` at index `i` wins over `b` at `j`.
+    fn first_wins(
+        &mut self,
+        kind: Extreme,
+        ty: &TensorType,
+        [a, b]: [Name; 2],
+        [i, j]: [Name; 2],
+    ) -> Name {
+        let order = comparison(ty.dtype());
+        let direction = match kind {
+            Extreme::Min => "LT",
+            Extreme::Max => "GT",
+        };
+        let mut better = self.compare(direction, a, b, ty, order);
+        let mut equal = self.compare("EQ", a, b, ty, order);
+        if ty.dtype().is_float() {
+            let a_is_nan = self.compare("NE", a, a, ty, order);
+            let b_is_nan = self.compare("NE", b, b, ty, order);
+            let b_is_not = self.compare("EQ", b, b, ty, order);
+            let only_a = self.elementwise("and", a_is_nan, b_is_not, "i1");
+            better = self.elementwise("or", better, only_a, "i1");
+            let both = self.elementwise("and", a_is_nan, b_is_nan, "i1");
+            equal = self.elementwise("or", equal, both, "i1");
+        }
+        let index = TensorType::scalar(DType::S32);
+        let earlier = self.compare("LT", i, j, &index, comparison(DType::S32));
+        let first = self.elementwise("and", equal, earlier, "i1");
+        self.elementwise("or", better, first, "i1")
+    }
+
+    pub(super) fn reduce_window(&mut self, cx: Cx<'_>, kind: Reduction, window: &Window) -> u32 {
+        let scalar = TensorType::scalar(cx.types[0].dtype());
+        let init = self.identity(cx, kind, scalar.dtype());
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.reduce_window\"(");
+        self.w.names(&[cx.operands[0], init]);
+        self.w
+            .text(") <{base_dilations = ")
+            .array(&window.base_dilations)
+            .text(", ");
+        self.padding(window);
+        self.w
+            .text(", window_dilations = ")
+            .array(&window.window_dilations);
+        self.w.text(", window_dimensions = ").array(&window.sizes);
+        self.w.text(", window_strides = ").array(&window.strides);
+        self.w.text("}> ({");
+        self.combine(Some(kind), &scalar);
+        self.w.text("}) : (").types(&[cx.types[0], &scalar]);
+        self.w.text(") -> ").ty(cx.result(0));
+        self.end(cx);
+        number
+    }
+
+    pub(super) fn select_and_scatter(&mut self, cx: Cx<'_>, kind: Extreme, window: &Window) -> u32 {
+        let scalar = TensorType::scalar(cx.types[0].dtype());
+        let init = self.identity(cx, Reduction::Sum, scalar.dtype());
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.select_and_scatter\"(");
+        self.w.names(cx.operands).text(", ").name(init);
+        self.w.text(") <{");
+        self.padding(window);
+        self.w.text(", window_dimensions = ").array(&window.sizes);
+        self.w.text(", window_strides = ").array(&window.strides);
+        self.w.text("}> ({");
+        let [a, b] = self.block([&scalar, &scalar]);
+        let direction = match kind {
+            Extreme::Min => "LE",
+            Extreme::Max => "GE",
+        };
+        let selected = self.compare(direction, a, b, &scalar, comparison(scalar.dtype()));
+        self.returns(&[selected], &[&TensorType::scalar(DType::Bool)]);
+        self.w.outdent();
+        self.w.line().text("}, {");
+        self.combine(Some(Reduction::Sum), &scalar);
+        self.w
+            .text("}) : (")
+            .types(&[cx.types[0], cx.types[1], &scalar]);
+        self.w.text(") -> ").ty(cx.result(0));
+        self.end(cx);
+        number
+    }
+
+    fn padding(&mut self, window: &Window) {
+        let rows: Vec<[usize; 2]> = window
+            .padding
+            .iter()
+            .map(|&(low, high)| [low, high])
+            .collect();
+        self.w
+            .text("padding = ")
+            .matrix(rows.iter().map(|row| &row[..]), 2);
+    }
+
+    pub(super) fn sort(&mut self, cx: Cx<'_>, dim: usize, descending: bool) -> u32 {
+        let number = self.begin(cx);
+        self.w.text("\"stablehlo.sort\"(").names(cx.operands);
+        self.w.text(") <{dimension = ").number(dim);
+        self.w.text(" : i64, is_stable = true}> ({");
+        let scalars: Vec<TensorType> = cx
+            .types
+            .iter()
+            .map(|ty| TensorType::scalar(ty.dtype()))
+            .collect();
+        let mut parameters = Vec::with_capacity(2 * scalars.len());
+        for ty in &scalars {
+            let [a, b] = self.region_names();
+            parameters.extend([(a, ty), (b, ty)]);
+        }
+        self.w.indent();
+        self.w.line().text("^bb0(");
+        self.w.parameters(&parameters).text("):");
+        let key = &scalars[0];
+        let order = match key.dtype().is_float() {
+            true => "TOTALORDER",
+            false => comparison(key.dtype()),
+        };
+        let direction = if descending { "GT" } else { "LT" };
+        let before = self.compare(direction, parameters[0].0, parameters[1].0, key, order);
+        self.returns(&[before], &[&TensorType::scalar(DType::Bool)]);
+        self.w.outdent();
+        self.w.line().text("}) : ");
+        self.function_type(cx);
+        self.end(cx);
+        number
+    }
+}
